@@ -69,19 +69,10 @@ def field(network: SeqVae, member: int, x: Tensor) -> Tensor:
 
 
 def log_prob(network: SeqVae, y: Tensor, x: Tensor) -> Tensor:
-    decoder = network.decoder
-    if hasattr(decoder, "layers"):
-        mean = through(
-            [w[0] for w in decoder.layers.weights], [b[0] for b in decoder.layers.biases], x
-        )
-        return Normal(mean, variance_of(decoder.raw_variance).sqrt()).log_prob(y).sum()
-    mean = decoder.weight @ x + decoder.bias
-    if decoder.kind == "loglinear":
-        mean = mean.clamp(max=20).exp()
-    if decoder.noise == "poisson":
-        return Poisson(mean.clamp(min=1e-6)).log_prob(y).sum()
-    variance = decoder.noise_variance if decoder.is_known else variance_of(decoder.raw_variance)
-    return Normal(mean, variance.sqrt()).log_prob(y).sum()
+    channels = network.decoder.channels()
+    if getattr(network.decoder, "noise", None) == "poisson":
+        return Poisson(channels.mean(x)).log_prob(y).sum()
+    return Normal(channels.mean(x), channels.variance(x).sqrt()).log_prob(y).sum()
 
 
 def kl(mean_q: Tensor, variance_q: Tensor, mean_p: Tensor, variance_p: Tensor) -> Tensor:

@@ -34,9 +34,7 @@ OBSERVED: dict[str, dict[str, Any]] = {
 
 
 @cache
-def configured(
-    observed: str = "linear", episode: int | None = None, value: str = "fisher_d"
-) -> Any:
+def configured(observed: str = "linear", episode: int | None = None) -> Any:
     return small(
         "active_dynamics",
         seeds=REPLICATES,
@@ -46,7 +44,7 @@ def configured(
             "observation": {"channels": CHANNELS} | OBSERVED[observed],
         },
         network={"rbf": {"side": 4, "length": 1.1}},
-        train={"acquisition": {"weights": {value: 1.0}}},
+        train={"acquisition": {"weights": {"fisher_d": 1.0}}},
     )
 
 
@@ -55,13 +53,9 @@ def collected(observed: str = "linear", episode: int | None = None) -> Dataset:
     return collect(configured(observed, episode), 3)
 
 
-def fresh(
-    observed: str = "linear", dataset: Dataset | None = None, value: str = "fisher_d"
-) -> BayesFilterLearner:
-    config = configured(observed, value=value)
-    return BayesFilterLearner.init(
-        config, dataset or collected(observed), np.random.SeedSequence(0)
-    )
+def fresh(observed: str = "linear", dataset: Dataset | None = None) -> BayesFilterLearner:
+    seed = np.random.SeedSequence(0)
+    return BayesFilterLearner.init(configured(observed), dataset or collected(observed), seed)
 
 
 def transitions(
@@ -80,8 +74,8 @@ def transitions(
         yield Observation(action, action @ torch.tensor(CONTROL).T, y, ended, first)
 
 
-def experienced(observed: str = "linear", value: str = "fisher_d") -> BayesFilterLearner:
-    learner = fresh(observed, value=value)
+def experienced(observed: str = "linear") -> BayesFilterLearner:
+    learner = fresh(observed)
     for item in transitions(learner, 6, {4: 1}):
         learner.observe(item)
     return learner
@@ -139,22 +133,6 @@ def test_an_observation_changes_its_learner_from_then_on_and_nothing_before(part
         assert (before.mean[~same] != after.mean[~same]).any(1).all()
 
 
-def test_the_last_observation_of_an_episode_teaches_and_the_next_first_one_locates_the_state():
-    observed = list(transitions(fresh(), 6, {5: 2}))
-    plain, by_last, by_first = (
-        beliefs_along([*observed[:-1], last])[-1].mean[2]
-        for last in (
-            observed[-1],
-            changed("observation", observed[-1]),
-            changed("reset_observation", observed[-1]),
-        )
-    )
-    assert torch.equal(by_last[:D], plain[:D])
-    assert (by_last[D:] != plain[D:]).any()
-    assert (by_first[:D] != plain[:D]).all()
-    assert torch.equal(by_first[D:], plain[D:])
-
-
 # What is known of the field.
 
 
@@ -181,26 +159,9 @@ def test_moments_of_the_field_by_brute_force():
     torch.testing.assert_close(drift.double(), moments.mean, rtol=1e-4, atol=1e-5)
 
 
-def test_at_first_the_field_has_the_deviation_of_the_prior_and_nothing_is_gained():
-    learner = fresh()
-    variance = learner.moments(region_grid(1.5, D).double().expand(LEARNERS, -1, -1)).variance
-    assert float(variance.mean().sqrt()) == pytest.approx(1, abs=1e-3)
-    assert learner.information().abs().max() < 1e-6
-
-
-def test_information_is_half_the_log_determinant_that_weights_lost():
-    learner = experienced()
-    count = learner.belief.mean.shape[1] - D
-    before = count * np.log(weight_variance(learner.config, learner.filter))
-    after = torch.linalg.slogdet(learner.belief.covariance[:, D:, D:]).logabsdet
-    torch.testing.assert_close(learner.information(), (before - after) / 2, rtol=1e-6, atol=1e-6)
-    assert (learner.information() > 0.1).all()
-
-
 # What a planner uses.
 
 
-@torch.no_grad()
 def test_a_surrogate_is_the_belief_in_single_precision():
     learner, x = experienced(), drawn(LEARNERS, 5, D).float()
     surrogate, blocks = learner.surrogate(slice(0, LEARNERS)), blocks_of(learner)
@@ -221,22 +182,10 @@ def test_a_surrogate_is_the_belief_in_single_precision():
         value.double(), learner.moments(x.double()).mean, rtol=1e-4, atol=1e-5
     )
     torch.testing.assert_close(features, learner.filter.rbf.features(x.double()).float())
-
-
-def test_the_jacobian_of_a_surrogate_is_that_of_its_field():
-    surrogate, x = experienced().surrogate(slice(0, LEARNERS)), drawn(LEARNERS, 5, D).float()
-    expected = torch.autograd.functional.jacobian(
+    slopes = torch.autograd.functional.jacobian(
         lambda at: surrogate.field(at).value.sum((0, 1)), x
-    )
-    torch.testing.assert_close(
-        surrogate.jacobian(x), expected.permute(1, 2, 0, 3), rtol=1e-3, atol=1e-4
-    )
-
-
-@pytest.mark.parametrize(("value", "has"), [("variance", False), ("fisher_a", True)])
-def test_a_surrogate_has_the_joint_covariance_where_a_value_needs_it(value: str, has: bool):
-    surrogate = experienced(value=value).surrogate(slice(0, LEARNERS))
-    assert (surrogate.full_covariance is not None) == has
+    ).permute(1, 2, 0, 3)
+    torch.testing.assert_close(surrogate.jacobian(x), slopes, rtol=1e-3, atol=1e-4)
 
 
 def learned_channels() -> LearnedChannels:

@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.storage.artifacts import to_arrays
-from pipeline.storage.params_file import overlaid, parse, read_params, validate
+from pipeline.storage.params_file import overlaid, parse, validate
 from quatrain.models.active_dynamics import config as configs
 from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -252,18 +252,6 @@ def test_a_table_file_stands_with_its_arrays_in_a_config_that_survives_json():
 )
 def test_a_combination_at_the_edge_is_allowed(changes: tuple[str, ...]):
     assert selected(*changes).learners >= 10
-
-
-def test_the_original_has_the_numbers_of_the_original():
-    config = read_params(ROOT, "original").active_dynamics
-    env, network, train = config.env, config.network, config.train
-    assert env.emission == ("loglinear", 50, "gaussian", 0.001, 0.408, 0.408)
-    assert (env.world.field.normalise, env.world.field.speed) == ("box_max", 2.0)
-    assert (env.process_noise, env.action_bound, env.escape_radius) == (0.1, 0.1, 10.0)
-    assert (network.family, network.decoder) == ("seq_vae", "loglinear")
-    assert (network.seq_vae.dynamics, train.seq_vae.optimizer) == ("mlp", "sgd")
-    assert (config.learners, train.transitions, train.seq_vae.length) == (2, 10_000, 20)
-    assert [name for name, weight in train.acquisition.weights.items() if weight] == ["fisher_a"]
 
 
 # Each key is read.

@@ -21,7 +21,7 @@ from quatrain.models.active_dynamics.decoder_identification import (
 )
 from quatrain.models.active_dynamics.learner import AffineAlignment
 from tests.conftest import shapes_unchecked
-from tests.models.active_dynamics.filters import drawn, emission
+from tests.models.active_dynamics.filters import drawn
 from tests.models.active_dynamics.small_trials import configured
 
 REPLICATES, CHANNELS, WARMUP = 3, 50, 2000
@@ -72,13 +72,6 @@ def test_channels_and_noise_are_identified_within_a_few_percent(
         np.testing.assert_allclose(learned.bias[row], mean, atol=5 * 0.1 / WARMUP**0.5)
 
 
-def test_replicates_have_channels_of_their_own_which_arms_share():
-    learned = identify_channels(*case())
-    for part in learned:
-        assert torch.equal(part[:REPLICATES], part[REPLICATES:])
-    assert not torch.equal(learned.weight[0], learned.weight[1])
-
-
 def test_truncated_transitions_are_left_out():
     """Their last observation may be anything."""
     config, dataset = case("wide", 40)
@@ -116,19 +109,6 @@ def test_channels_of_a_cubic_flow_without_noise_are_exact_and_the_same_each_time
         _ = torch.full((12 + number,), number)  # whatever memory holds that was used before
         again = identify_decoder(warmup, 0.1)
         assert all(torch.equal(*parts) for parts in zip(first, again, strict=True))
-
-
-def test_learned_channels_compute_what_true_ones_do():
-    true = emission(obs=5)
-    learned = LearnedChannels(*(part.float().expand(4, *part.shape) for part in true[2:])).double()
-    assert learned.weight.dtype == torch.float64
-    x, y = drawn(4, 2), drawn(4, 5, seed=1)
-    near = {"rtol": 1e-5, "atol": 1e-5}
-    torch.testing.assert_close(learned.mean(x), true.mean(x), **near)
-    torch.testing.assert_close(learned.variance(x), true.variance(x).expand(4, 5), **near)
-    torch.testing.assert_close(learned.precision(x), true.precision(x), **near)
-    expected = true.information_vector(y, x)
-    torch.testing.assert_close(learned.information_vector(y, x), expected, **near)
 
 
 # Gauges.
@@ -178,14 +158,6 @@ def test_channels_of_turned_and_shifted_states_give_the_gauge():
     actual = learner.alignment(learner.weights, dataset.held_out)
     for part, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(part, other, rtol=1e-6, atol=1e-6)
-
-
-def test_known_channels_mean_true_states():
-    learner = learner_of(*case(decoder="known"))
-    alignment, x = learner.alignment(learner.weights, case().dataset.held_out), drawn(6, 4, 2)
-    assert learner.decoder is None
-    for read in (alignment.to_state, alignment.to_latent, alignment.to_velocity_variance):
-        assert torch.equal(read(x), x)
 
 
 def test_a_learner_begins_with_its_first_observation_through_its_learned_channels():

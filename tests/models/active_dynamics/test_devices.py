@@ -23,18 +23,22 @@ from quatrain.models.active_dynamics.seq_vae import network as networks
 from quatrain.models.active_dynamics.seq_vae import trainer as learners
 from quatrain.models.active_dynamics.state import TrainingState
 from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
-from tests.models.active_dynamics.small_trials import advanced, configured
+from tests.models.active_dynamics.small_trials import (
+    DISAGREEMENT,
+    ENSEMBLE,
+    advanced,
+    configured,
+)
 
 WARMUP, END = 3, 7
-ENSEMBLE = {"seq_vae": {"dynamics": "ensemble", "members": 3}}
 CASES: dict[str, dict[str, Any]] = {
-    "a filter": {"train": {"arms": ("active", "random", "step", "prbs", "chirp", "off")}},
-    "a filter of counts": {"env": {"observation": {"kind": "loglinear", "noise": "poisson"}}},
-    "a network": {"family": "seq_vae"},
-    "an ensemble": {
+    "filter": {"train": {"arms": ("active", "random", "step", "prbs", "chirp", "off")}},
+    "filter of counts": {"env": {"observation": {"kind": "loglinear", "noise": "poisson"}}},
+    "network": {"family": "seq_vae"},
+    "ensemble": {
         "family": "seq_vae",
         "network": ENSEMBLE,
-        "train": {"acquisition": {"weights": {"variance": 0.0, "disagreement": 1.0}}},
+        "train": {"acquisition": DISAGREEMENT},
     },
 }
 
@@ -42,9 +46,9 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.fixture(scope="module", params=CASES)
 def case(request: pytest.FixtureRequest) -> tuple[ActiveDynamicsConfig, Dataset]:
     sections = CASES[request.param]
-    windows_of_four = {"horizons": 2, "window": 3, "burn_in": 1, "min_windows": 1}
-    train_part = sections.get("train", {}) | {"transitions": END, "seq_vae": windows_of_four}
-    config = configured(seeds=1, collect={"warmup": WARMUP}, **sections | {"train": train_part})
+    windows = {"horizons": 2, "window": 3, "burn_in": 1, "min_windows": 1}
+    brief = sections.get("train", {}) | {"transitions": END, "seq_vae": windows}
+    config = configured(seeds=1, collect={"warmup": WARMUP}, **sections | {"train": brief})
     return config, collect(config, 0)
 
 
@@ -52,15 +56,17 @@ def case(request: pytest.FixtureRequest) -> tuple[ActiveDynamicsConfig, Dataset]
 def training(
     case: tuple[ActiveDynamicsConfig, Dataset], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[TrainingState]:
-    """At work on the device without values; constants that are made once, by asking, are known
-    there as well.
+    """Yields a training on the device without values; constants that are computed once, by
+    asking for values, are computed elsewhere.
     """
     config, dataset = case
     monkeypatch.setattr(rng, "Generator", Elsewhere)
     init_state = seq_vae.init_state
-    monkeypatch.setattr(
-        seq_vae, "init_state", lambda *arguments: on_the_cpu(init_state(*arguments))
-    )
+
+    def on_the_cpu(*arguments: Any) -> Any:
+        return init_state(*arguments)._replace(updates=torch.tensor(0, device="cpu"))
+
+    monkeypatch.setattr(seq_vae, "init_state", on_the_cpu)
     monkeypatch.setattr(learners.nn.utils, "clip_grad_norm_", clipped)
     monkeypatch.setattr(
         states.windows,
@@ -77,13 +83,8 @@ def training(
         yield built
 
 
-def on_the_cpu(row: learners.SeqVaeState) -> learners.SeqVaeState:
-    """What counts, counts there."""
-    return row._replace(updates=torch.tensor(0, device="cpu"))
-
-
 def clipped(params: Any, limit: float, foreach: bool) -> Tensor:
-    """As torch does it for many tensors at once, which `meta` cannot."""
+    """Clips tensor by tensor: `meta` cannot clip many at once."""
     assert foreach
     return clip_grad_norm(params, limit)
 
@@ -93,26 +94,21 @@ clip_grad_norm = torch.nn.utils.clip_grad_norm_
 
 def test_what_a_learner_is_made_of_lies_on_the_default_device(training: TrainingState):
     state = training.to_state()
-    on_cpu = [state.transitions, state.replay.written, *state.generators.values()]
+    assert all(leaf.is_cpu for leaf in (state.replay.written, *state.generators.values()))
     elsewhere = state._replace(
         transitions=None,
         generators=None,
         replay=state.replay._replace(written=None),
         family_state=None,
     )
-    assert all(leaf.is_cpu for leaf in on_cpu[1:])
-    result = {
-        leaf.device.type for leaf in tree_leaves(tuple(elsewhere)) if isinstance(leaf, Tensor)
-    }
-    assert result == {"meta"}
+    leaves = tree_leaves(tuple(elsewhere))
+    assert {leaf.device.type for leaf in leaves if isinstance(leaf, Tensor)} == {"meta"}
 
 
 def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(
     training: TrainingState, monkeypatch: pytest.MonkeyPatch
 ):
-    """But for the counter of the replay, which is there; and until the first update, for how many
-    windows there are.
-    """
+    """Except for the counter of the replay; and how many windows there are before an update."""
     monkeypatch.setattr(learners.SeqVaeTrainer, "has_enough_windows", lambda *_: True)
     advanced(training, WARMUP)  # whose transitions come from the dataset
     with MadeOnTheCpu() as observed:

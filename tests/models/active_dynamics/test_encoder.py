@@ -41,14 +41,6 @@ def test_states_and_gradients_are_those_of_single_steps_by_autograd():
         torch.testing.assert_close(actual, expected)
 
 
-def test_in_single_precision_the_carried_state_is_that_of_the_full_pass():
-    encoder, inputs = make_encoder().float(), drawn(60, BATCH, OBS + ACTION).float()
-    hidden = encoder.initial_hidden(BATCH)
-    full, carried = encoder(inputs, hidden), step_by_step(encoder, inputs, hidden)
-    for actual, expected in zip(encoder.belief(carried), encoder.belief(full), strict=True):
-        torch.testing.assert_close(actual, expected, atol=1e-6, rtol=0)
-
-
 def test_beliefs_of_sequences_are_those_of_each_state():
     """The variance is the same everywhere at first."""
     encoder, hidden = make_encoder(), drawn(TIME, BATCH, HIDDEN)

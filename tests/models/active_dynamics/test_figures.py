@@ -27,29 +27,6 @@ def chart(study: Study) -> Chart:
     return plane.make_chart(study)
 
 
-def test_the_median_learner_has_the_median_error_of_its_arm(study: Study):
-    errors = np.array([[0.5, 0.3, 0.9, 0.1, 0.7, 0.2]])
-    config = study.config.model_copy(update={"seeds": 3})
-    three = study._replace(config=config, estimate=study.estimate._replace(nrmse=errors))
-    assert [three.median_learner(arm) for arm in ("active", "random")] == [0, 5]
-
-
-@pytest.mark.parametrize(
-    ("arms", "pair"),
-    [
-        (("prbs", "random", "active"), ("active", "random")),
-        (("prbs", "step"), ("prbs", "step")),
-        (("active", "chirp", "off"), ("active", "chirp")),
-        (("random",), ("random",)),
-    ],
-)
-def test_maps_are_of_the_active_arm_and_a_plain_one(
-    study: Study, arms: tuple[str, ...], pair: tuple[str, ...]
-):
-    train = study.config.train.model_copy(update={"arms": arms})
-    assert study._replace(config=study.config.model_copy(update={"train": train})).pair == pair
-
-
 # Maps.
 
 
@@ -76,13 +53,6 @@ def test_expected_and_actual_errors_are_lengths_on_one_scale(study: Study, chart
         np.testing.assert_array_equal(maps[2 * place].get_array(), chart.expected_error(row).T)
         np.testing.assert_array_equal(maps[2 * place + 1].get_array(), chart.error(row).T)
     assert len({(mesh.norm.vmin, mesh.norm.vmax) for mesh in maps}) == 1
-
-
-def test_arrows_are_the_difference_from_the_true_field(study: Study, chart: Chart):
-    arrows = plane.draw_field(study, chart).axes[2].collections[-1]
-    x, y = (np.searchsorted(chart.axis, place - 1e-9) for place in (arrows.X, arrows.Y))
-    difference = chart.mean[study.median_learner("active")] - chart.true
-    np.testing.assert_allclose(np.column_stack([arrows.U, arrows.V]), difference[x, y])
 
 
 # Paths.
@@ -160,29 +130,10 @@ def test_horizons_have_the_median_r2_as_nines(study: Study):
 # Actions.
 
 
-@pytest.mark.parametrize(("warmup", "first"), [(10, 0), (50, 30)])
-def test_traces_are_the_actions_around_the_end_of_the_warm_up(warmup: int, first: int):
-    study = run(configured(seeds=1, collect={"warmup": warmup})).study
-    axes = actions.draw_actions(study).axes[0]
-    traces = [line for line in axes.lines if line.get_color() == COLORS["active"]]
-    assert traces[0].get_xdata().tolist() == list(range(first, 60))
-    for place, trace in enumerate(traces):
-        expected = study.actions[0, first:, place] - place * actions.SPACING
-        np.testing.assert_allclose(trace.get_ydata(), expected, rtol=1e-6)
-
-
 def test_time_is_spent_in_cells_by_x1_first():
     edges = np.array([-1.0, 0.0, 1.0])
     path = np.array([[[-0.5, 0.5], [-0.5, 0.5], [0.5, 0.5], [5.0, 0.0]]])
     assert actions.visit_shares(path, edges).tolist() == [[[0.0, 0.5], [0.0, 0.25]]]
-
-
-def test_cells_cover_the_region_and_all_states(study: Study):
-    near, far = (study._replace(path=np.full_like(study.path, reach)) for reach in (0.1, 2.0))
-    edges, wider = actions.cell_edges(near), actions.cell_edges(far)
-    assert (edges[0], edges[-1], len(edges)) == pytest.approx((-1.5, 1.5, actions.CELLS + 1))
-    assert wider[-1] >= 2
-    np.testing.assert_allclose(np.diff(wider), np.diff(edges)[0])
 
 
 def test_a_learner_that_stays_in_one_cell_visited_one_of_those_in_the_region(study: Study):

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Generator, Tensor
-from torch.distributions import MultivariateNormal
 
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
@@ -66,14 +65,6 @@ def test_worked_prediction_and_correction():
     assert float(nll) == pytest.approx((math.log(2 * math.pi * 0.05) + 0.15**2 / 0.05) / 2)
 
 
-def test_the_prior_has_independent_weights_and_a_state_from_the_start_box():
-    belief = bayes.prior(filters.rbf(side=4), 3, 0.25)
-    assert not belief.mean.any()
-    variance = torch.cat([torch.full((2,), 1 / 3), torch.full((32,), 0.25)]).double()
-    belief.covariance[1] = 7
-    torch.testing.assert_close(belief.covariance[2], torch.diag(variance), rtol=1e-7, atol=0)
-
-
 @pytest.mark.parametrize("case", OBSERVED)
 def test_it_is_the_dense_extended_kalman_filter(case: str):
     channels = emission(*OBSERVED[case])
@@ -118,28 +109,6 @@ def test_a_first_state_is_within_its_deviation_of_the_true_one(
     deviation = belief.covariance.diagonal(dim1=1, dim2=2).sqrt()
     assert ((belief.mean - x).abs() < 5 * deviation).all(1).double().mean() > 0.99
     assert ((belief.mean - x).abs() < deviation).double().mean() > 0.55
-
-
-@pytest.mark.parametrize("obs", [7, 1])
-@pytest.mark.parametrize(("noise", "noise_sd"), NOISE)
-def test_no_state_near_the_mode_is_likelier(noise: str, noise_sd: float, obs: int):
-    count, channels = 40, steep(noise, noise_sd, 1.0, obs)
-    before, draws = some_belief(count, D), Generator().manual_seed(2)
-    root = torch.linalg.cholesky(before.covariance)
-    x = before.mean + (root @ drawn(count, D, 1, seed=9))[..., 0]
-    y, after = channels.sample(x, None, draws), copied(before)
-    bayes.correct(filter_of(channels), after, y)
-
-    def cost(at: Tensor) -> Tensor:
-        h = channels.mean(at)
-        misfit = (y - h).square() / channels.noise_variance / 2
-        if noise == "poisson":
-            misfit = h - y * h.log()
-        return misfit.sum(1) - MultivariateNormal(before.mean, before.covariance).log_prob(at)
-
-    for axis in torch.linalg.cholesky(after.covariance).unbind(2):
-        for offset in (-0.1 * axis, 0.1 * axis):
-            assert (cost(after.mean + offset) > cost(after.mean)).all()
 
 
 def test_a_dimension_that_is_certain_stays_with_nonlinear_channels():
@@ -194,21 +163,6 @@ def test_where_an_episode_began_the_state_is_forgotten_and_weights_are_not():
         assert not covariance[D:, :D].any()
         torch.testing.assert_close(mean[:D], fresh.mean[learner])
         torch.testing.assert_close(covariance[:D, :D], fresh.covariance[learner])
-
-
-@pytest.mark.parametrize("case", ["linear", "counts"])
-def test_learners_do_not_influence_each_other(case: str):
-    inputs, order = filter_of(emission(*OBSERVED[case])), torch.tensor([2, 0, 3, 1])
-    whole = some_belief(LEARNERS, SIZE)
-    permuted = Belief(*(part[order].clone() for part in whole))
-    u, y = drawn(LEARNERS, D), observations(inputs.emission, LEARNERS, 1)
-    ended = torch.tensor([True, False, False, True])
-    for belief, rows in ((whole, torch.arange(LEARNERS)), (permuted, order)):
-        bayes.predict(inputs, belief, u[rows])
-        bayes.correct(inputs, belief, y[rows])
-        bayes.restart(inputs, belief, ended[rows], y[rows])
-    for part, other in zip(whole, permuted, strict=True):
-        torch.testing.assert_close(other, part[order], rtol=1e-12, atol=1e-12)
 
 
 def test_weights_are_a_view_by_output_and_blocks_those_of_each_output():

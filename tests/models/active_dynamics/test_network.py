@@ -43,15 +43,6 @@ def test_features_are_the_plain_formula_and_derivatives_those_of_autograd(d: int
         torch.testing.assert_close(derivatives[row], exact, rtol=1e-10, atol=1e-14)
 
 
-def test_batches_of_batches_and_single_precision_have_the_same_features():
-    rbf, x = double(2), drawn(4, 3, 2)
-    features = rbf.features(x)
-    torch.testing.assert_close(features[2, 1], rbf.features(x[2, 1]))
-    single = rbf.to(torch.float32).features(x.float())
-    assert single.dtype == torch.float32
-    torch.testing.assert_close(single.double(), features, atol=1e-5, rtol=0)
-
-
 def test_gradients_flow_through_features_and_derivatives():
     rbf, x = double(2), drawn(3, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda at: rbf.with_derivatives(at).derivatives, x)

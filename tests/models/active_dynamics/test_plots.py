@@ -62,13 +62,6 @@ def test_learning_curve_has_the_median_error_of_each_arm_in_its_band(study: Stud
         assert (last.min(), last.max()) == pytest.approx((errors[-1].min(), errors[-1].max()))
 
 
-def test_floors_below_the_curves_are_named_at_the_edge(study: Study):
-    axes = learning_curve(study, **FINAL)
-    levels = [line.get_ydata()[0] for line in axes.lines if line.get_color() == "0.35"]
-    assert levels == [1, 0.43]
-    assert "↓ best of these features 0.001" in {text.get_text() for text in axes.texts}
-
-
 def test_the_arrow_goes_from_the_last_transition_of_the_rival_to_as_many_fewer(study: Study):
     axes = learning_curve(study, **FINAL)
     (arrow,) = (text for text in axes.texts if getattr(text, "arrow_patch", None))
@@ -108,12 +101,6 @@ def test_bands_are_order_statistics(replicates: int, low: int, high: int, captio
     assert caption in parts.explain_lines(replicates)
     assert axes.lines[0].get_ydata().tolist() == [(replicates - 1) / 2] * 4
     assert axes.dataLim.height == 0  # that of the line
-
-
-def test_numbers_have_two_significant_digits():
-    values = (0.0791, 1.25, 9.97, 99.7, 12345.6)
-    texts = " ".join(parts.format_number(value) for value in values)
-    assert texts == "0.079 1.2 10 100 12,346"
 
 
 # Information and surprise.
@@ -167,8 +154,3 @@ def test_surprise_above_the_oracle_is_summed_over_transitions_and_channels(study
     cost = surprise.excess_cost(study, history, oracle, "active")
     np.testing.assert_allclose(cost.paid, np.full((6, 3), 0.25 * 8 * np.array(steps)))
     np.testing.assert_allclose(cost.rate, 0.25 * 8)
-
-
-def test_held_out_surprise_is_in_nats_of_all_channels(study: Study):
-    scores = {"innovation_nll.prbs": -0.8, "innovation_nll_oracle": -0.85}
-    assert surprise.held_out_text(study, scores, "prbs") == ", held out 0.4"

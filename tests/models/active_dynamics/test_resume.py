@@ -24,17 +24,13 @@ BRIEF = {"horizons": 2, "window": 4, "burn_in": 1}
 COUNTS = {"kind": "loglinear", "noise": "poisson"}
 SHORT, NARROW = {"episode_transitions": 6}, {"escape_radius": 1.1, "region_radius": 1.0}
 CASES: dict[str, dict[str, Any]] = {
-    "filter": {"train": {"arms": ("active", "random", "step", "prbs", "chirp", "off")}},
-    "filter, out of the box": {"env": NARROW},
+    "filter, out of the box": {
+        "env": NARROW,
+        "train": {"arms": ("active", "random", "step", "prbs", "chirp", "off")},
+    },
     "filter of counts, out of time": {"env": {**SHORT, "observation": COUNTS}},
     "filter with learned channels": {"network": {"decoder": "linear"}},
     "network": {"family": "seq_vae", "train": {"arms": ("active", "prbs")}, "seeds": 1},
-    "network, out of time": {
-        "family": "seq_vae",
-        "env": SHORT,
-        "train": {"seq_vae": BRIEF},
-        "seeds": 1,
-    },
     "ensemble that observes counts, out of time": {
         "family": "seq_vae",
         "env": {**SHORT, "observation": COUNTS},

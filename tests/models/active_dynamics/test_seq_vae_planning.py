@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.models.active_dynamics import acquisition
 from quatrain.models.active_dynamics.learner import Surrogate
 from quatrain.models.active_dynamics.seq_vae import planning, posterior
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY
@@ -132,18 +131,6 @@ def test_precision_is_what_an_observation_tells_where_the_state_is(name: str):
         torch.testing.assert_close(surrogate.precision[row], (slope.T / noise) @ slope, **NEAR)
         information_vector = channels.information_vector(mean(x) + 1, x)
         torch.testing.assert_close(information_vector, (slope / noise[:, None]).sum(0), **NEAR)
-
-
-@pytest.mark.parametrize("dynamics", ["rbf", "mlp", "ensemble"])
-def test_a_planner_can_score_with_it(dynamics: str):
-    names = ("disagreement",) if dynamics == "ensemble" else ("information", "fisher_a")
-    weights = {"variance": 0.0} | dict.fromkeys(names, 1.0)
-    trainers = make_trainers(dynamics=dynamics, weights=weights)
-    train = trainers[0].config.train
-    score = acquisition.scorer(surrogate_of(trainers), train.acquisition, train.planner.hold)
-    scores = score(drawn(LEARNERS, 6, 3, 2).clamp(-1, 1))
-    assert (scores.std(1) > 0).all()
-    assert scores.isfinite().all()
 
 
 def test_the_control_is_that_of_the_environment():

@@ -8,7 +8,6 @@ import torch
 from torch import Generator, Tensor
 
 from quatrain.frameworks.torch import packing
-from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.seq_vae import elbo, network
 from quatrain.models.active_dynamics.seq_vae.trainer import (
     SeqVaeTrainer,
@@ -88,20 +87,6 @@ def test_the_loss_weighs_terms_and_each_window_of_a_member_by_its_bootstrap():
     torch.testing.assert_close(actual, -(uses * gained).mean() / train.window)
 
 
-def test_the_prior_of_weights_counts_less_the_more_transitions_there_are():
-    trainer = trainer_of("rbf")
-    batch, state, result = (
-        sampled(trainer, replay(trainer.config)),
-        trainer.elbo_rng.get_state(),
-        [],
-    )
-    for transitions in (10, 40):
-        trainer.elbo_rng.set_state(state)
-        result.append(trainer.objective(batch, transitions).loss)
-    square = trainer.network.dynamics.weight.square().sum() / (2 * trainer.network.prior_variance)
-    torch.testing.assert_close(result[0] - result[1], square / 10 - square / 40)
-
-
 def test_the_bootstrap_is_poisson_for_an_ensemble_and_1_else():
     config = configured("ensemble")
     train = config.train.model_copy(update={"transitions": 20_000})
@@ -121,16 +106,6 @@ def test_nothing_is_masked_while_beta_is_zero():
 
     assert torch.equal(loss(0.5, 4), loss(0.0, 4))
     assert not torch.equal(loss(0.5, 5), loss(0.0, 5))
-
-
-def test_metrics_are_per_time_and_channel_or_dimension():
-    trainer = trainer_of("mlp", "linear", mask=0.5, beta=0.5)
-    metrics = trainer.learn(replay(trainer.config), 0)
-    assert metrics.keys() == {*losses.TERMS["seq_vae"], "elbo_exact", "loss", "beta", "grad_norm"}
-    divergence = metrics["kl_first"] + metrics["kl_steps"]
-    torch.testing.assert_close(metrics["loss"], -metrics["ell"] * 8 + 0.5 * 2 * divergence)
-    assert float(metrics["beta"]) == 0.5
-    assert not any(value.requires_grad for value in metrics.values())
 
 
 def test_an_update_is_that_of_adam_with_a_clipped_gradient():
@@ -164,15 +139,6 @@ def test_sgd_has_no_moments():
         torch.testing.assert_close(param.detach(), before[name] - rate * param.grad)
     moments = trainer.to_state().optimizer[:2]
     assert not any(value.any() for moment in moments for value in moment.values())
-
-
-def test_learning_begins_with_enough_windows():
-    trainer = trainer_of("mlp", min_windows=6)
-    length = trainer.config.train.seq_vae.length
-    assert trainer.learn(replay(trainer.config, count=length + 4), 0) == {}
-    assert trainer.updates == 0
-    assert trainer.learn(replay(trainer.config, count=length + 5), 0)
-    assert trainer.updates == 1
 
 
 def test_a_new_trainer_depends_on_its_seed_alone():
