@@ -179,8 +179,6 @@ def test_a_leaf_that_is_no_tensor_raises() -> None:
     ("packing", "change", "why"),
     [
         ("jax", {"step": None}, r"differing arrays \['step'\]"),
-        ("jax", {"noise": np.zeros(3)}, r"differing arrays \['noise'\]"),
-        ("jax", {"worlds/0": np.zeros(8, np.int8)}, r"worlds/0 is int8\(8,\), not int8\(7,\)"),
         ("jax", {"worlds/0": np.zeros(7, np.int16)}, r"worlds/0 is int16\(7,\), not int8\(7,\)"),
         (
             "jax",
@@ -188,8 +186,6 @@ def test_a_leaf_that_is_no_tensor_raises() -> None:
             r"keys/lanes is uint32\(4, 4\), not uint32\(4, 2\)",
         ),
         ("torch", {"rate": None}, r"differing arrays \['rate'\]"),
-        ("torch", {"norm": np.zeros(3)}, r"differing arrays \['norm'\]"),
-        ("torch", {"colonies/0": np.zeros(6, np.int64)}, r"colonies/0 is int64\(6,\), not int16"),
         ("torch", {"rate": np.zeros(())[None]}, r"rate is float64\(1,\), not float64\(\)"),
     ],
 )

@@ -24,6 +24,10 @@ FITTING = {
 }
 
 
+def shifted(*by: float) -> np.ndarray:
+    return PLACES + np.array(by)
+
+
 def validated(**changes: Any) -> dict[str, np.ndarray]:
     return validate_request(
         "things", FITTING | {name: np.asarray(values) for name, values in changes.items()}, INPUTS
@@ -79,22 +83,10 @@ def test_padding_is_ignored_and_replaced_by_the_least_value():
         ({"sizes": [1, 2**32 + 1]}, "sizes[1] is 4294967297; give whole numbers in 1..3"),
         ({"shade": [[0, 256], [0, 0]]}, "shade[0, 1] is 256; give whole numbers in 0..255"),
         ({"before": [[-1] * 3, [-1, 0, 2]]}, "before[1, 2] is 2; give whole numbers in -1..1"),
-        (
-            {"places": np.add(PLACES, [0, 0.25])},
-            "places[0, 0, 1] is 0.25; give numbers in 0.0..0.1",
-        ),
-        (
-            {"places": np.add(PLACES, [np.nan, 0])},
-            "places[0, 0, 0] is nan; give numbers in 0.0..10.0",
-        ),
-        (
-            {"places": np.add(PLACES, [1e300, 0])},
-            "places[0, 0, 0] is 1e+300; give numbers in 0.0..10.0",
-        ),
-        (
-            {"places": np.subtract(PLACES, [np.inf, 0])},
-            "places[0, 0, 0] is -inf; give numbers in 0.0..10.0",
-        ),
+        ({"places": shifted(0, 0.25)}, "places[0, 0, 1] is 0.25; give numbers in 0.0..0.1"),
+        ({"places": shifted(np.nan, 0)}, "places[0, 0, 0] is nan; give numbers in 0.0..10.0"),
+        ({"places": shifted(1e300, 0)}, "places[0, 0, 0] is 1e+300; give numbers in 0.0..10.0"),
+        ({"places": shifted(-np.inf, 0)}, "places[0, 0, 0] is -inf; give numbers in 0.0..10.0"),
         ({"sizes": [1.0, 3.0]}, "sizes is float64[2]; give whole numbers [questions]"),
         ({"sizes": [True, True]}, "sizes is bool[2]; give whole numbers [questions]"),
         ({"sizes": 3}, "sizes is int64[]; give whole numbers [questions]"),
