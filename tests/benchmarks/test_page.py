@@ -148,10 +148,11 @@ def test_a_curve_has_a_line_per_side_in_the_order_of_what_grows(tmp_path: Path):
 
 def test_no_text_of_bars_stands_on_another():
     bars = [(speed.Ratio(by, by / 2, by * 2), pictures.BLUE, f"{by} library") for by in (0.1, 900)]
-    groups = [pictures.Group("a long name " * 8, bars[:1], mark=9.0), pictures.Group("b", bars)]
-    figure = pictures.draw_bars(groups * 3, {"ours": pictures.BLUE}, "times")
+    high = pictures.Group("a long name " * 8, bars[:1], mark=9.0)
+    groups = [high, high, pictures.Group("b", bars), pictures.Group("c", bars)]
+    figure = pictures.draw_bars(groups, {"ours": pictures.BLUE}, "times")
     FigureCanvasAgg(figure).draw()
     texts = (*figure.axes[0].texts, *figure.axes[0].get_yticklabels())
     boxes = [text.get_window_extent() for text in texts]
-    assert len(boxes) == 3 * (2 + 3)
+    assert len(boxes) == 2 * (2 + 3)
     assert not [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])]
