@@ -171,7 +171,7 @@ def test_a_damaged_baseline_and_unknown_names_are_refused(space: Workspace, refu
     assert "`git checkout baselines/allo.json` restores it" in refused(code=3)
 
 
-def test_a_preset_is_promoted_from_its_own_workspace_into_the_one_baseline_file(space: Workspace):
+def test_a_preset_is_promoted_from_its_own_workspace(space: Workspace, refused: Refused):
     work = workspace.workspace_of(space.root, "smoke")
     shutil.copytree(ROOT / "inputs", work / "inputs")
     with (work / "params.yaml").open("w") as file:
@@ -187,6 +187,10 @@ def test_a_preset_is_promoted_from_its_own_workspace_into_the_one_baseline_file(
     assert stored["smoke"]["metrics"]["cosine_mean"]["goal"] is None
     assert stored["smoke"]["provenance"]["run_key"] == "c" * 64
     assert not other.files.baseline.exists()
+    params = space.root / "params.yaml"
+    params.write_text(params.read_text().replace("seed: 0", "seed: 1", 1))
+    why = "params.yaml changed after allo was evaluated; run `make repro PRESET=smoke`"
+    assert refused("--preset", "smoke") == why
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -75,7 +75,8 @@ def damage(capsys: Capture) -> list[str]:
 
 def test_an_intact_checkout_is_read_whole(toy: Path, capsys: Capture):
     """Five objects (four files and a list; DVC keeps uncached outs too), and four files of outs."""
-    (object_of(toy, "walks").parent / "tmp.1234").write_text("half")
+    path = object_of(toy, "walks")
+    path.with_name(f"{path.name}.tmp").write_text("half")
     assert verify.main([]) == 0
     printed = capsys.readouterr()
     assert printed.out.startswith("verify: 9 files with ")

@@ -83,9 +83,11 @@ def test_text_and_drawing_show_the_same(result: Mark, line: str):
     assert as_text(result) == f"`{line}`<br>a 0.000 … b 1.000"
     drawing, _, label = as_svg(result).partition("<br>")
     assert label == ends(SPAN)
-    parts = {part.attrib["class"] for part in ElementTree.fromstring(drawing).iter()}
+    parts = {part.attrib["class"]: part.attrib for part in ElementTree.fromstring(drawing).iter()}
+    for sign, tip in (("▶", "M200 "), ("◀", "M0 ")):
+        assert parts["score"].get("d", "").startswith(tip) == (sign in line)
     shown = {name for sign, name in SIGNS.items() if sign in line}
-    assert parts == {"mark", "track", "score", *shown}
+    assert set(parts) == {"mark", "track", "score", *shown}
 
 
 def test_a_drawing_says_where_the_score_is_and_names_in_it_are_text():

@@ -59,8 +59,9 @@ def test_a_picture_is_in_the_page_with_its_size(folder: Path):
     assert image["alt"] == "a <b>"
 
 
-def test_a_file_that_is_not_a_png_is_refused(folder: Path):
-    (folder / "a b.png").write_bytes(b"GIF89a" + bytes(40))
+@pytest.mark.parametrize("data", [b"GIF89a" + bytes(40), PICTURE.read_bytes()[:20]])
+def test_a_file_that_is_not_a_png_is_refused(folder: Path, data: bytes):
+    (folder / "a b.png").write_bytes(data)
     with pytest.raises(ArtifactError) as caught:
         page("![a](a%20b.png)", folder)
     assert str(caught.value) == "reports/a b.png: is no PNG; run `dvc repro` to write it anew"
