@@ -65,16 +65,6 @@ def test_a_pole_falls_from_upright_and_swings_out_hanging():
     assert states[1:, 2].tolist() == pytest.approx([math.pi, -math.pi], abs=0.5)
 
 
-def test_the_track_is_a_circle():
-    """The position of the cart does not change the dynamics."""
-    state, action = rows(3), torch.full((3, 1), 0.5)
-    shift = torch.tensor([2 * math.pi, 0, 0, 0])
-    torch.testing.assert_close(step(state + shift, action), step(state, action) + shift)
-    torch.testing.assert_close(
-        observe(state + shift, "full"), observe(state, "full"), rtol=1e-4, atol=1e-5
-    )
-
-
 def test_envs_start_near_upright_at_the_same_place():
     start = reset(5000, torch.Generator().manual_seed(3))
     assert start[:, 0].eq(0).all()

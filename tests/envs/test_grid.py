@@ -62,15 +62,6 @@ def test_states_are_numbered_row_by_row():
     assert (int(unmarked.start), int(unmarked.goal)) == (-1, -1)
 
 
-def test_walls_and_borders_leave_the_state_unchanged_and_a_door_blocks_the_way_back():
-    table = make_grid(SMALL).next_state
-    expected = [[0, 1, 3, 0], [1, 2, 1, 0], [2, 2, 4, 1], [0, 3, 3, 3], [2, 4, 4, 4]]
-    np.testing.assert_array_equal(table, expected)
-    with_door = make_grid(parse_layout(".,DR,.\n.,X,.", "small")).next_state
-    np.testing.assert_array_equal(np.argwhere(table != with_door), [[2, LEFT]])
-    assert with_door[2, LEFT] == 2
-
-
 @given(MAPS, st.integers(0, 2**32 - 1), st.floats(0, 1))
 @settings(deadline=None, max_examples=25)
 def test_the_table_follows_the_rules_cell_by_cell(rows, door_seed, share):
@@ -158,15 +149,6 @@ def test_a_reset_finds_the_start_or_every_state_but_the_goal_equally_often(text,
         counts = np.bincount(drawn, minlength=5)
         assert np.flatnonzero(counts).tolist() == states
         np.testing.assert_allclose(counts[states], 4000 / len(states), atol=4 * 1000**0.5)
-
-
-def test_steps_of_many_walkers_at_once_follow_the_table():
-    grid = make_grid(SMALL)
-    state, action = (jnp.asarray(each.ravel(), jnp.int32) for each in np.indices((5, 4)))
-    moved = jax.jit(jax.vmap(lambda s, a: step(grid, s, jnp.int32(0), a, 50)))(state, action)
-    np.testing.assert_array_equal(moved.next_state, grid.next_state.ravel())
-    np.testing.assert_array_equal(moved.terminated, grid.next_state.ravel() == 2)
-    assert not moved.truncated.any()
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,8 @@ from quatrain.replay.episodes.trajectories import (
     sample,
     sample_numpy,
 )
-from tests.replay.trajectories import Trajectory, from_trajectories
-
-
-def trajectory(state, terminated=False) -> Trajectory:
-    steps = len(state) - 1
-    last = np.arange(steps) == steps - 1
-    return Trajectory(
-        np.array(state), np.arange(steps) % 4, last & terminated, last & (not terminated)
-    )
+from tests.quick_jit import quick_jit
+from tests.replay.trajectories import from_trajectories, trajectory
 
 
 def numbered(lengths) -> Episodes:
@@ -67,58 +60,39 @@ def flattened_by_a_plain_loop(state, action, next_state, terminated, truncated) 
     return slots
 
 
-def draw_pairs(backend, episodes, batch_size, discounts, constraint_batches=1):
+sample_jitted = quick_jit(sample, static_argnums=(2, 3, 4))
+
+
+def draw_pairs(backend, episodes, batch_size, discounts, constraint_batches=2):
     """Returns one batch as NumPy arrays, from either sampler."""
     if backend == "numpy":
         return sample_numpy(
             np.random.default_rng(5), episodes, batch_size, discounts, constraint_batches
         )
     on_device = jax.tree.map(jnp.asarray, episodes)
-    jitted = jax.jit(sample, static_argnums=(2, 3, 4))
-    batch = jitted(jax.random.key(5), on_device, batch_size, discounts, constraint_batches)
+    batch = sample_jitted(jax.random.key(5), on_device, batch_size, discounts, constraint_batches)
     return jax.tree.map(np.asarray, batch)
 
 
 both_backends = pytest.mark.parametrize("backend", ["numpy", "jax"])
 
 
-def test_two_trajectories_lie_back_to_back_with_their_horizons_and_starts():
-    episodes = from_trajectories([trajectory([5, 6, 7]), trajectory([2, 3], terminated=True)])
-    assert episodes.state.tolist() == [5, 6, 7, 2, 3]
-    assert episodes.action.tolist() == [0, 1, -1, 0, -1]
-    assert episodes.truncated.tolist() == [False, True, False, False, False]
-    assert episodes.terminated.tolist() == [False, False, False, True, False]
-    assert episodes.horizon.tolist() == [2, 1, 0, 1, 0]
-    assert episodes.starts.tolist() == [0, 1, 3]
-    dtypes = [column.dtype for column in episodes]
-    assert dtypes == [np.int32, np.int8, np.bool_, np.bool_, np.int32, np.int32]
-
-
-def test_walks_give_the_same_slots_as_trajectories():
-    walks = [np.array([row]) for row in ([5, 6, 2], [0, 1, 0], [6, 7, 3])]
-    terminated, truncated = np.array([[False, False, True]]), np.array([[False, True, False]])
-    episodes = from_walks(Walks(*walks, terminated, truncated))
-    expected = from_trajectories([trajectory([5, 6, 7]), trajectory([2, 3], terminated=True)])
-    for column, values in zip(episodes, expected, strict=True):
-        np.testing.assert_array_equal(column, values)
+# Walks.
 
 
 @pytest.mark.parametrize("end_probability", [0.0, 0.1, 0.5])
 def test_flattening_equals_a_plain_loop_over_environments_and_steps(end_probability):
     walks = random_walks(num_envs=7, steps=31, states=5, end_probability=end_probability)
+    before = walks.truncated.copy()
     episodes = from_walks(jax.tree.map(jnp.asarray, walks))
     slots = flattened_by_a_plain_loop(*walks)
     for column, values in zip(episodes[:5], zip(*slots, strict=True), strict=True):
         assert column.tolist() == list(values)
     assert episodes.starts.tolist() == [i for i, slot in enumerate(slots) if slot[4] > 0]
-
-
-def test_the_unfinished_end_of_a_walk_becomes_a_truncated_trajectory():
-    walks = random_walks(3, 11, 4, end_probability=0.0)
-    episodes = from_walks(walks)
-    assert episodes.truncated.nonzero()[0].tolist() == [10, 22, 34]
-    assert episodes.horizon[[0, 12, 24]].tolist() == [11, 11, 11]
-    assert not walks.truncated.any()  # the caller's array is left alone
+    from_walks(walks)
+    np.testing.assert_array_equal(walks.truncated, before)
+    dtypes = [column.dtype for column in episodes]
+    assert dtypes == [np.int32, np.int8, np.bool_, np.bool_, np.int32, np.int32]
 
 
 def test_a_step_that_terminates_and_is_cut_counts_as_terminated():
@@ -128,30 +102,13 @@ def test_a_step_that_terminates_and_is_cut_counts_as_terminated():
     assert not episodes.truncated.any()
 
 
-def test_trajectories_of_one_transition_may_fill_a_walk():
-    walks = random_walks(num_envs=2, steps=160, states=6, end_probability=0.0)
-    always_cut = np.ones((2, 160), bool)
-    episodes = from_walks(walks._replace(truncated=always_cut))
-    assert len(episodes.state) == 2 * 160 * 2
-    assert episodes.starts.tolist() == list(range(0, 640, 2))
-    batch = sample_numpy(np.random.default_rng(0), episodes, 500, (0.9,))
-    transitions = set(zip(walks[0].ravel().tolist(), walks[2].ravel().tolist(), strict=True))
-    assert set(zip(batch.state.tolist(), batch.later_state.tolist(), strict=True)) <= transitions
-
-
-def test_a_walk_that_jumps_without_a_flag_is_refused():
-    state, next_state, off = (
-        np.array([[1, 2, 3], [4, 5, 6]]),
-        np.array([[2, 3, 3], [5, 9, 6]]),
-        np.zeros((2, 3), bool),
-    )
+def test_walks_that_jump_without_a_flag_or_have_no_steps_are_refused():
+    state, next_state = np.array([[1, 2, 3], [4, 5, 6]]), np.array([[2, 3, 3], [5, 9, 6]])
+    off = np.zeros((2, 3), bool)
     with pytest.raises(
         ReplayError, match="Walk 1 enters state 9 at step 1 but goes on from state 6; set term"
     ):
         from_walks(Walks(state, state, next_state, off, off))
-
-
-def test_walks_without_steps_are_refused():
     empty, off = np.zeros((3, 0), np.int32), np.zeros((3, 0), bool)
     with pytest.raises(
         ReplayError, match="No transition in 3 walks of 0 steps; collect at least one step"
@@ -159,45 +116,15 @@ def test_walks_without_steps_are_refused():
         from_walks(Walks(empty, empty, empty, off, off))
 
 
-def test_malformed_trajectories_are_refused_with_the_reason():
-    whole = trajectory([4, 5, 6, 7])
-    with pytest.raises(
-        ReplayError, match="A trajectory without transitions has no pair to give; leave it out"
-    ):
-        from_trajectories([trajectory([4])])
-    with pytest.raises(
-        ReplayError,
-        match="3 actions needs 4 states and 3 flags of each kind, but has 3 states, 3 t",
-    ):
-        from_trajectories([whole._replace(state=np.array([4, 5, 6]))])
-    for flag in ("terminated", "truncated"):
-        early = whole._replace(**{flag: np.array([False, True, False])})
-        with pytest.raises(
-            ReplayError, match=f"is {flag} at transition 1, before its last; split it there"
-        ):
-            from_trajectories([early])
-
-
-def test_a_trajectory_without_any_flag_counts_as_truncated():
-    unfinished = trajectory([4, 5, 6])._replace(truncated=np.array([False, False]))
-    assert from_trajectories([unfinished]).truncated.tolist() == [False, True, False]
+# Pairs.
 
 
 @both_backends
 def test_batches_have_the_sizes_and_types_that_the_signature_promises(backend):
-    batch = draw_pairs(backend, numbered([3, 8]), 5, (0.2,), constraint_batches=2)
-    assert [column.shape for column in batch] == [(5,), (5,), (2, 5)]
-    assert {column.dtype for column in batch} == {np.dtype(np.int32)}
-    assert draw_pairs(
-        backend, numbered([3, 8]), 5, (0.2,), constraint_batches=0
-    ).constraint_states.shape == (
-        0,
-        5,
-    )
-
-
-@both_backends
-def test_an_empty_replay_cannot_be_sampled(backend):
+    for constraints in (0, 2):
+        batch = draw_pairs(backend, numbered([3, 8]), 5, (0.2,), constraints)
+        assert [column.shape for column in batch] == [(5,), (5,), (constraints, 5)]
+        assert {column.dtype for column in batch} == {np.dtype(np.int32)}
     with pytest.raises(
         ReplayError,
         match=r"Cannot sample 5 pairs: the replay holds no transition\. Collect or append",
@@ -208,7 +135,7 @@ def test_an_empty_replay_cannot_be_sampled(backend):
 @both_backends
 def test_every_transition_is_equally_likely_as_a_start(backend):
     episodes = numbered([10, 1000])
-    batch = draw_pairs(backend, episodes, 60_000, (0.9,), constraint_batches=2)
+    batch = draw_pairs(backend, episodes, 60_000, (0.9,))
     for states in (batch.state, *batch.constraint_states):
         counts = np.bincount(states, minlength=len(episodes.state))
         assert counts[episodes.horizon == 0].sum() == 0
@@ -219,7 +146,7 @@ def test_every_transition_is_equally_likely_as_a_start(backend):
 
 @both_backends
 def test_pairs_and_constraint_states_are_independent_draws(backend):
-    batch = draw_pairs(backend, numbered([2, 5]), 40_000, (0.9,), constraint_batches=2)
+    batch = draw_pairs(backend, numbered([2, 5]), 40_000, (0.9,))
     first, second = batch.constraint_states
     for left, right in ((batch.state, first), (batch.state, second), (first, second)):
         joint = np.bincount(left * 9 + right, minlength=81).reshape(9, 9)
@@ -229,31 +156,22 @@ def test_pairs_and_constraint_states_are_independent_draws(backend):
 
 
 @both_backends
-@pytest.mark.parametrize("discounts", [(0.0,), (0.9,), (1.0,), (0.9, 0.99, 0.999)])
-def test_no_pair_crosses_into_another_trajectory(backend, discounts):
-    episodes = numbered([1, 2, 7, 100, 1, 1, 40])
-    number = np.cumsum(episodes.horizon == 0) - (episodes.horizon == 0)
-    batch = draw_pairs(backend, episodes, 20_000, discounts)
+@pytest.mark.parametrize("discounts", [(0.0,), (0.999,), (1.0,), (0.5, 0.99)])
+def test_lags_stay_in_their_trajectory_and_follow_their_law(backend, discounts):
+    lengths = np.repeat([1, 2, 7, 300], [30, 20, 10, 1])
+    episodes = numbered(lengths)
+    batch = draw_pairs(backend, episodes, 100_000, discounts)
+    number = np.repeat(np.arange(len(lengths)), lengths + 1)
     np.testing.assert_array_equal(number[batch.state], number[batch.later_state])
-    assert (batch.later_state > batch.state).all()
-
-
-@both_backends
-@pytest.mark.parametrize("discounts", [(0.0,), (0.2,), (0.999,), (1.0,), (0.5, 0.99)])
-def test_lags_of_mixed_trajectories_follow_their_law(backend, discounts):
-    episodes = numbered([1] * 300 + [2] * 200 + [7] * 100 + [1000])
-    batch = draw_pairs(backend, episodes, 200_000, discounts)
-    for longest in (1, 2, 7, 1000):
-        lengths = np.repeat([1, 2, 7, 1000], [300, 200, 100, 1])
+    weights = np.array([lag_weights(lag, 300, discounts) for lag in range(1, 301)])
+    for longest in (1, 2, 7, 300):
         of_length = np.repeat(lengths == longest, lengths + 1)
         lags = (batch.later_state - batch.state)[of_length[batch.state]]
         horizons = episodes.horizon[of_length & (episodes.horizon > 0)]
-        share = [
-            lag_weights(lag, 1000, discounts)[horizons].mean() for lag in range(1, longest + 1)
-        ]
-        assert (
-            chi_square_p_value(np.bincount(lags, minlength=longest + 1)[1:], np.array(share)) > 1e-4
-        )
+        share = weights[:longest, horizons].mean(1)
+        counts = np.bincount(lags, minlength=longest + 1)
+        assert counts[0] == 0
+        assert chi_square_p_value(counts[1:], share) > 1e-4
 
 
 def chi_square_p_value(counts, probabilities) -> float:

@@ -44,7 +44,7 @@ def test_weights_of_one_lag_cover_all_horizons_and_vanish_where_it_does_not_fit(
     np.testing.assert_allclose(lag_weights(2, 3, (0.5,)), [0, 0, 1 / 3, 2 / 7], atol=1e-15)
 
 
-@pytest.mark.parametrize("discount", [0.0, 0.2, 0.999, 1 - 1e-9, 1.0])
+@pytest.mark.parametrize("discount", [0.2, 0.999, 1 - 1e-9, 1.0])
 def test_weights_add_up_to_one_without_losing_digits_near_one(discount):
     assert law(777, (discount,)).sum() == pytest.approx(1.0, abs=1e-12)
 
@@ -54,7 +54,7 @@ def test_weights_of_a_mixture_are_the_mean_of_the_laws():
     np.testing.assert_allclose(law(9, (0.0, 0.9, 1.0)), mean, atol=1e-15)
 
 
-@pytest.mark.parametrize("discount", [0.0, 0.2, 0.9, 0.999, 1.0])
+@pytest.mark.parametrize("discount", [0.0, 0.2, 0.999, 1.0])
 def test_lags_invert_the_summed_law(discount):
     rng = np.random.default_rng(3)
     uniforms, horizons = rng.random(400), rng.integers(1, 60, size=400)
@@ -74,31 +74,28 @@ def test_one_uniform_number_picks_the_discount_and_then_the_lag():
         )
 
 
-@pytest.mark.parametrize(
-    "discounts", [(0.2,), (0.999,), (0.0,), (1.0,), (0.9, 0.99, 0.999), (0.0, 1.0)]
-)
+@pytest.mark.parametrize("discounts", [(0.0,), (0.999,), (1.0,), (0.9, 0.9999)])
 def test_single_precision_in_jax_agrees_with_double_precision_but_for_rounding(discounts):
-    uniforms = jax.random.uniform(jax.random.key(1), (20_000,))
-    horizons = jax.random.randint(jax.random.key(2), (20_000,), 1, 1500)
-    single = np.asarray(jax.jit(lags, static_argnums=2)(uniforms, horizons, discounts))
-    double = lags(np.asarray(uniforms, np.float64), np.asarray(horizons), discounts)
+    rng = np.random.default_rng(1)
+    uniforms = rng.random(20_000).astype(np.float32)
+    horizons = rng.integers(1, 1500, 20_000).astype(np.int32)
+    jitted = jax.jit(lags, static_argnums=2)
+    single = np.asarray(jitted(jnp.asarray(uniforms), jnp.asarray(horizons), discounts))
+    double = lags(uniforms.astype(np.float64), horizons, discounts)
     assert single.dtype == np.int32
     assert np.mean(single != double) < 2e-3
     # Close to 1, 23 bits of a uniform number leave a lag of thousands of steps uncertain by a few.
     np.testing.assert_allclose(single, double, rtol=0.01, atol=1)
 
 
-@pytest.mark.parametrize("discounts", [(0.0,), (0.2,), (0.99,), (0.999,), (1.0,), (0.9, 0.9999)])
+@pytest.mark.parametrize("discounts", [(0.0,), (0.2,), (0.999,), (1.0,), (0.9, 0.9999)])
 def test_the_smallest_and_largest_uniform_numbers_stay_within_every_horizon(discounts):
     horizons = np.arange(1, 1001, dtype=np.int32)
-    for zeros, largest, every_horizon in (
-        (np.zeros(1000), np.full(1000, 1 - 2**-53), horizons),
-        (jnp.zeros(1000), jnp.full(1000, 1 - 2**-24), jnp.asarray(horizons)),
-    ):
-        assert (lags(zeros, every_horizon, discounts) == 1).all()
-        longest = np.asarray(lags(largest, every_horizon, discounts))
-        assert (longest >= 1).all()
-        assert (longest <= horizons).all()
+    for xp, largest in ((np, 1 - 2**-53), (jnp, 1 - 2**-24)):
+        every_horizon = xp.asarray(horizons)
+        assert (lags(xp.zeros(1000), every_horizon, discounts) == 1).all()
+        longest = np.asarray(lags(xp.full(1000, largest), every_horizon, discounts))
+        assert ((longest >= 1) & (longest <= horizons)).all()
 
 
 @pytest.mark.parametrize(
@@ -112,22 +109,14 @@ def test_drawn_lags_stay_within_every_horizon(discounts):
 
 
 @pytest.mark.parametrize(
-    ("discount", "horizon"), [(0.2, 3), (0.9, 2), (0.5, 40), (0.999, 7), (1.0, 4), (0.0, 3)]
+    ("discount", "horizon"), [(0.2, 3), (0.5, 40), (0.999, 7), (1.0, 4), (0.0, 3)]
 )
 def test_drawn_lags_follow_the_truncated_law(discount, horizon):
     draws = 40_000
     drawn = draw_lags(np.random.default_rng(4), np.full(draws, horizon, np.int32), (discount,))
-    shares, expected = (
-        np.bincount(drawn, minlength=horizon + 1)[1:] / draws,
-        law(horizon, (discount,)),
-    )
+    shares = np.bincount(drawn, minlength=horizon + 1)[1:] / draws
+    expected = law(horizon, (discount,))
     assert (np.abs(shares - expected) <= 5 * np.sqrt(expected * (1 - expected) / draws)).all()
-
-
-def test_rounding_in_single_precision_would_look_beyond_the_horizon():
-    log_g = np.float32(np.log(0.999))
-    unclipped = 1 + np.floor(np.log1p(np.float32(1 - 2**-24) * np.expm1(50 * log_g)) / log_g)
-    assert unclipped == 51
 
 
 def test_the_longest_lag_is_cut_where_the_law_has_no_weight_left():

@@ -16,30 +16,24 @@ ENDS = ({4, 5, 17}, set(), {0, 9, 10, 23, 29})
 """Of each row the transitions that end an episode."""
 
 
-def entry(number: int, ends: tuple[set[int], ...] = ENDS) -> Entry:
+def entry(number: int) -> Entry:
     """Returns transition `number`, with numbers that no other transition has."""
-    first = 1000.0 * number + 100 * torch.arange(len(ends))[:, None]
-    ended = torch.tensor([number in others_written for others_written in ends])
+    first = 1000.0 * number + 100 * torch.arange(ROWS)[:, None]
+    ended = torch.tensor([number in of_row for of_row in ENDS])
     return Entry(first + torch.arange(OBS), first + 50 + torch.arange(ACTION), ended)
 
 
-def written(
-    count: int, size: int = SIZE, length: int = LENGTH, ends: tuple[set[int], ...] = ENDS
-) -> WindowRing:
-    ring = windows.allocate(len(ends), size, OBS, ACTION)
+def written(count: int, size: int = SIZE) -> WindowRing:
+    ring = windows.allocate(ROWS, size, OBS, ACTION)
     for number in range(count):
-        windows.write(ring, entry(number, ends), length)
+        windows.write(ring, entry(number), LENGTH)
     return ring
 
 
-def listed(numbers: range, ends: tuple[set[int], ...] = ENDS) -> Entry:
+def listed(numbers: range) -> Entry:
     """Returns the same transitions from a list."""
-    return Entry(
-        *(
-            torch.stack(parts, 1)
-            for parts in zip(*(entry(number, ends) for number in numbers), strict=True)
-        )
-    )
+    columns = zip(*map(entry, numbers), strict=True)
+    return Entry(*(torch.stack(parts, 1) for parts in columns))
 
 
 def whole(count: int, row: int, size: int = SIZE, length: int = LENGTH) -> list[int]:
@@ -53,31 +47,23 @@ def valid_starts(ring: WindowRing, row: int) -> list[int]:
     return [int(numbers[row, rank % ring.size]) for rank in range(int(first[row]), int(end[row]))]
 
 
-def test_every_window_is_that_of_a_list():
-    ring, pointers = windows.allocate(ROWS, SIZE, OBS, ACTION), None
-    for number in range(WRITES):
+def test_every_window_is_that_of_a_list_and_a_view_of_memory_allocated_once():
+    ring = windows.allocate(ROWS, SIZE, OBS, ACTION)
+    memory = [storage.untyped_storage().data_ptr() for storage in ring[:3]]
+    for number in range(3 * SIZE + 2):
         windows.write(ring, entry(number), LENGTH)
         oldest, count = max(0, number + 1 - SIZE), min(number + 1, SIZE)
         kept = listed(range(oldest, number + 1))
         for length in range(1, count + 1):
-            for result, expected in zip(windows.last(ring, length), kept, strict=True):
+            last = windows.last(ring, length)
+            for result, expected in zip(last, kept, strict=True):
                 assert torch.equal(result, expected[:, count - length :])
-            for start in range(oldest, number + 2 - length):
-                view = windows.window(ring, 1, start, length)
+            for first in range(count - length + 1):
+                view = windows.window(ring, 1, oldest + first, length)
                 for result, expected in zip(view, kept, strict=True):
-                    assert torch.equal(
-                        result, expected[1, start - oldest : start - oldest + length]
-                    )
-        now = [storage.data_ptr() for storage in ring[:3]]
-        assert pointers in (None, now)  # the memory is allocated once
-        pointers = now
-
-
-def test_a_window_is_a_view_of_the_ring():
-    ring = written(12)
-    for view in (windows.window(ring, 2, 6, 5), windows.last(ring, 3)):
-        for result, storage in zip(view, ring[:3], strict=True):
-            assert result.untyped_storage().data_ptr() == storage.untyped_storage().data_ptr()
+                    assert torch.equal(result, expected[1, first : first + length])
+                for some in (view, last):
+                    assert [part.untyped_storage().data_ptr() for part in some] == memory
 
 
 def test_windows_that_are_not_stored_raise():
@@ -97,7 +83,7 @@ def test_windows_that_are_not_stored_raise():
 
 
 @pytest.mark.parametrize(
-    ("size", "length"), [(SIZE, LENGTH), (SIZE, SIZE), (SIZE, 1), (40, LENGTH), (40, 1)]
+    ("size", "length"), [(SIZE, LENGTH), (SIZE, SIZE), (SIZE, 1), (40, LENGTH)]
 )
 def test_starts_are_those_of_whole_windows_in_one_episode(size: int, length: int):
     ring = windows.allocate(ROWS, size, OBS, ACTION)
@@ -137,36 +123,22 @@ def test_starts_are_drawn_uniformly(size: int):
 
 def test_draws_depend_on_the_generator_alone():
     ring = written(WRITES, 40)
-
-    def drawn(seed: int) -> Tensor:
-        return windows.sample(ring, 1, 9, LENGTH, Generator().manual_seed(seed)).starts
-
-    assert torch.equal(drawn(1), drawn(1))
-    assert not torch.equal(drawn(1), drawn(2))
-
-
-def test_envs_have_independent_windows():
-    alone = written(WRITES, ends=(ENDS[2], set()))
-    beside = written(WRITES)
-    assert valid_starts(alone, 0) == valid_starts(beside, 2)
-
-
-def test_only_a_gpu_gets_copies():
-    tensors = Windows(
-        torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64)
+    first, again, other = (
+        windows.sample(ring, 1, 9, LENGTH, Generator().manual_seed(seed)).starts
+        for seed in (1, 1, 2)
     )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+def test_only_a_gpu_gets_copies_pinned_and_asynchronous(monkeypatch: pytest.MonkeyPatch):
+    starts = torch.zeros(3, dtype=torch.int64)
+    tensors = Windows(torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), starts)
     assert windows.to_device(tensors, torch.device("cpu")) is tensors
-
-
-def test_copies_to_a_gpu_are_pinned_and_asynchronous(monkeypatch: pytest.MonkeyPatch):
     calls: list[Any] = []
     monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: calls.append("pinned") or tensor)
     monkeypatch.setattr(
         Tensor, "to", lambda tensor, _, non_blocking: calls.append(non_blocking) or tensor
     )
-    tensors = Windows(
-        torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), torch.zeros(3, dtype=torch.int64)
-    )
-    result = windows.to_device(tensors, torch.device("cuda"))
-    assert type(result) is Windows
+    assert type(windows.to_device(tensors, torch.device("cuda"))) is Windows
     assert calls == ["pinned", True] * 3

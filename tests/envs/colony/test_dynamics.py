@@ -1,7 +1,5 @@
 """Steps of colonies: by hand, at the limits, and whatever the batch."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -42,17 +40,6 @@ def test_step_a_by_hand():
     assert ended.reward.item() == pytest.approx(-0.1751178, abs=1e-6)
 
 
-def test_step_b_by_hand():
-    ended = stepped(row(10, 20, 30, 40), (0.5, 15, 0.5, 0.5, math.pi / 6))
-    expected = [(30, 200), (40, 200), (40.82532, 206.25), (50.82532, 206.25)]
-    np.testing.assert_allclose(ended.final.pos[0, :4], expected, atol=1e-4)
-    assert ended.final.parent[0, :4].tolist() == [-1, 0, 0, 1]
-    assert ended.components[0].tolist() == pytest.approx(
-        [0.0257307, -1, -0.1, -0.00024414, -1, 0], abs=1e-6
-    )
-    assert ended.reward.item() == pytest.approx(-0.0177912, abs=1e-6)
-
-
 def test_first_step_component_corrects_the_distance_component():
     some = world(flat_plate(), reward=(("distance", 1.0), ("first_step", 1.0)))
     colonies = colonies_of(some.rules, row(50, 10, 20, 30, 40))
@@ -63,26 +50,6 @@ def test_first_step_component_corrects_the_distance_component():
     second = step(some, first.colonies, action, torch.Generator())
     moved = (second.final.centroid - first.final.centroid)[0, 0].item()
     assert second.components[0].tolist() == pytest.approx([5 * moved / 599, 0])
-
-
-@pytest.mark.parametrize(
-    ("n", "ratio", "expected"),
-    [
-        (80, 0.7, [48, 30, 18, 12, 8, 6]),
-        (80, 0.525, [76, 74, 72, 70, 68, 66]),
-        (5, 0.45, [6, 8, 10, 12, 14, 16]),
-        (80, 0.5, [80, 80]),
-        (1, 0.5, [2, 2]),
-        (5, 0.0, [10, 20]),
-        (3, 1.0, [0]),
-    ],
-)
-def test_sizes_follow_the_ratio(n: int, ratio: float, expected: list[int]):
-    colonies, sizes = chain(n), []
-    for _ in expected:
-        colonies = advance(FLAT, colonies, torch.tensor([[ratio, 0.5, 4.0, 0.05, 0.0]])).after
-        sizes.append(int(colonies.n))
-    assert sizes == expected
 
 
 def test_float32_loses_no_deletion():
@@ -110,18 +77,6 @@ def test_orphans_get_their_nearest_surviving_ancestor_as_parent():
     after = advance(FLAT, colonies, torch.tensor([[0.975, 5.0, 2.0, 0.5, 0.0]])).after
     assert after.pid[0, :4].tolist() == [0, 79, 80, 81]
     assert after.parent[0, :4].tolist() == [-1, 0, 0, 1]
-
-
-def test_a_colony_steps_alike_in_any_batch():
-    some = world()
-    colonies = wandering(some, 9, 12)
-    action = steered(colonies, some.rules, torch.Generator().manual_seed(1))
-    together = advance(some, colonies, action).after
-    for place in range(9):
-        one = slice(place, place + 1)
-        alone = advance(some, Colonies(*(leaf[one] for leaf in colonies)), action[one]).after
-        for single, all_of_them in zip(alone, together, strict=True):
-            assert torch.equal(single[0], all_of_them[place])
 
 
 # Ends and beginnings.
@@ -171,11 +126,3 @@ def test_colonies_begin_as_chains_at_the_left():
     middle = colonies.centroid[:, 1] / 400
     assert 0.25 < middle.min() < 0.32
     assert 0.58 < middle.max() < 0.65
-
-
-def test_draws_depend_only_on_the_generator():
-    first, again, other = (
-        start(world(), 20, torch.Generator().manual_seed(seed)) for seed in (5, 5, 6)
-    )
-    assert all(torch.equal(single, two) for single, two in zip(first, again, strict=True))
-    assert not torch.equal(first.pos, other.pos)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.spatial import ConvexHull
 
-from quatrain.envs.colony.hull import area, hull_vertices
+from quatrain.envs.colony.hull import hull_vertices
 
 NOTICED = 1e-3
 """Pixels; a cell closer to an edge may count as a corner or not."""
@@ -52,17 +52,6 @@ def test_corners_are_those_of_scipy(n: int):
     assert (sharp | inside).mean() > 0.97
 
 
-def test_cells_that_do_not_exist_are_no_corners_and_change_none():
-    rng = np.random.default_rng(0)
-    points = torch.tensor(rng.uniform(0, 400, (60, 23, 2)), dtype=torch.float32)
-    exists = torch.tensor(rng.random((60, 23)) < 0.6)
-    result = hull_vertices(points, exists)
-    for some, there, corner in zip(points, exists, result, strict=True):
-        present = some[there][None]
-        assert torch.equal(corner[there], hull_vertices(present, all_exist(present))[0])
-        assert not corner[~there].any()
-
-
 @pytest.mark.parametrize(
     ("points", "corners"),
     [
@@ -83,9 +72,3 @@ def test_the_ends_of_a_line_are_corners():
     angle = torch.arange(8)[:, None, None] * torch.pi / 4
     points = 200 + along * torch.cat([angle.cos(), angle.sin()], 2)
     assert hull_vertices(points, all_exist(points))[:, [0, -1]].all()
-
-
-def test_area_is_that_of_the_corners_alone():
-    x, y = torch.tensor([[-2.0, 2.0, 0.5, 2.0, -2.0]]), torch.tensor([[-1.0, -1.0, 0.3, 1.0, 1.0]])
-    for corner, expected in (([1, 1, 0, 1, 1], 8), ([1, 1, 0, 1, 0], 4), ([0, 0, 0, 0, 0], 0)):
-        assert area(x, y, torch.tensor([corner], dtype=torch.bool)).item() == expected

@@ -45,19 +45,9 @@ def test_drawn_plates_fill_the_ranges_of_the_distribution(distribution: PlateDis
 
 
 def test_no_plate_outside_has_a_slope_of_a_training_plate():
-    outside = drawn(OUTSIDE, count=10 * COUNT)
-    for kind, ((low, high),) in ((LINEAR, TRAINING.linear), (EXPONENTIAL, TRAINING.exponential)):
-        slopes = outside.m[outside.kind == kind]
-        assert not ((slopes > np.float32(low)) & (slopes < np.float32(high))).any()
-        assert (slopes < low).any()
-        assert (slopes > high).any()
-
-
-def test_a_table_is_the_formula_at_each_pixel():
-    for kind, m, b, table in zip(*drawn(TRAINING, count=50), strict=True):
-        for pixel in (0, 1, 37, WIDTH - 1):
-            formula = m * pixel + b if kind == LINEAR else b * math.exp(m * pixel)
-            assert table[pixel] == pytest.approx(formula, rel=1e-6)
+    for training, outside in zip(TRAINING[:2], OUTSIDE[:2], strict=True):
+        ((low, high),), (flatter, steeper) = training, outside
+        assert flatter[1] <= low < high <= steeper[0]
 
 
 def test_training_plates_stay_below_250_at_the_shipped_width():

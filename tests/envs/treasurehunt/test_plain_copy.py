@@ -12,7 +12,7 @@ from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.layouts import LayoutError, parse_map, starts
 from quatrain.envs.treasurehunt.policies import free_random_policy, oracle_policy, random_policy
 from quatrain.envs.treasurehunt.rules import TREASUREHUNT, Entity, Rules
-from quatrain.envs.treasurehunt.world import make_world, spawn_items
+from quatrain.envs.treasurehunt.world import MOVES, make_world, spawn_items
 from tests.envs.treasurehunt.played import orders_of
 from tests.quick_jit import quick_jit
 
@@ -75,7 +75,8 @@ def test_every_turn_equals_that_of_the_plain_copy(seed, policy, changes):
         )
 
     played, spawned, positions, orders = jax.device_get(jax.tree.map(data, run()))
-    frames, rewards = played.turns.frames[:, :, 0], played.turns.rewards[:, :, 0]
+    columns = (played.turns.frames, played.turns.rewards, played.turns.events)
+    frames, rewards, events = (column[:, :, 0] for column in columns)
     copy = ObjectWorld(rules, np.random.default_rng(0))
     copy.reset(positions[0])
     for number in range(TURNS):
@@ -83,6 +84,7 @@ def test_every_turn_equals_that_of_the_plain_copy(seed, policy, changes):
         for agent in orders[number]:
             np.testing.assert_array_equal(frames[number, agent], copy.observe(agent))
             action = int(played.turns.actions[number, agent, 0])
+            assert events[number, agent] == event_of(copy, agent, action)
             assert rewards[number, agent] == copy.act(agent, action)
         assert_lawful(copy)
         over = copy.end_turn()
@@ -92,6 +94,13 @@ def test_every_turn_equals_that_of_the_plain_copy(seed, policy, changes):
     np.testing.assert_array_equal(played.envs.state.items[0], copy.items())
     ends = [list(agent.location[:2]) for agent in copy.agents]
     assert played.envs.state.positions[0].tolist() == ends
+
+
+def event_of(copy, agent, action):
+    y, x, layer = copy.agents[agent].location
+    kind = copy.map[y + MOVES[action][0], x + MOVES[action][1], layer].kind
+    events = {"empty": 0, "wall": -1, "agent": -2}
+    return (events | {entity.name: k for k, entity in enumerate(ENTITIES, start=1)})[kind]
 
 
 def data(leaf):

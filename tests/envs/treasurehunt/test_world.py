@@ -1,7 +1,4 @@
-"""The rules by example: what agents see, who comes first, what a move pays, what spawns."""
-
-from functools import partial
-from typing import NamedTuple
+"""What an agent sees and what a move pays, by example; what spawns, and where agents start."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quatrain.envs.treasurehunt.layouts import open_map, parse_map
 from quatrain.envs.treasurehunt.rules import (
     TREASUREHUNT,
     TREASUREHUNT_LARGE,
@@ -17,56 +13,33 @@ from quatrain.envs.treasurehunt.rules import (
     channels,
     frame_size,
 )
-from quatrain.envs.treasurehunt.world import State, make_world, spawn_items
-from tests.envs.treasurehunt.played import DOWN, LEFT, RIGHT, UP, placed
+from quatrain.envs.treasurehunt.world import make_world, spawn_items
+from tests.envs.treasurehunt.played import RIGHT, UP, placed
 from tests.quick_jit import quick_jit
 
-BARREN = TREASUREHUNT._replace(spawn_probability=0.0, agent_value=-0.5, wall_value=-3.0)
-BARREN_LARGE = TREASUREHUNT_LARGE._replace(spawn_probability=0.0)
-FAR = [(8, 4), (8, 6), (8, 8)]
-"""Where agents 2 to 4 stand out of the way."""
-WAIT = [DOWN] * 3
-"""What they do: they walk into the wall below."""
 
-
-class Outcome(NamedTuple):
-    """Holds the state after a turn, and rewards, events and observations of the agents."""
-
-    state: State
-    rewards: list[float]
-    events: list[int]
-    views: list[dict[str, np.ndarray]]
-
-
-@partial(quick_jit, static_argnums=0)
-def _turn(rules, state, actions):
-    world, results = make_world(rules), []
-    state = world.begin_turn(state)
-    for agent, action in enumerate(actions):
-        frame = world.observe(state, jnp.int32(agent))
-        state, reward, event = world.act(state, jnp.int32(agent), action)
-        results.append((frame, reward, event))
-    return state, results
-
-
-def turn_of(rules, state, actions):
-    """Lets the agents act in their order."""
-    state, results = _turn(rules, state, [jnp.int8(action) for action in actions])
-    side = 2 * rules.vision_radius + 1
-    assert results[0][0].dtype == jnp.int8
-    views = [
-        dict(zip(channels(rules), np.asarray(frame).reshape(-1, side, side), strict=True))
-        for frame, _, _ in results
-    ]
-    _, rewards, events = zip(*results, strict=True)
-    return Outcome(state, list(map(float, rewards)), list(map(int, events)), views)
-
-
-def image(rows):
+def image(*rows):
     return [[int(cell) for cell in row] for row in rows]
 
 
-# Observations and moves.
+def views_and_acts(rules, state, actions):
+    """Returns what each agent sees before it acts, and the results of the actions."""
+    world = make_world(rules)
+
+    @quick_jit
+    def play(state):
+        results = []
+        for agent, action in enumerate(actions):
+            frame = world.observe(state, jnp.int32(agent))
+            state, reward, event = world.act(state, jnp.int32(agent), jnp.int8(action))
+            results.append((frame, reward, event))
+        return state, results
+
+    state, results = play(state)
+    frames, rewards, events = zip(*results, strict=True)
+    assert frames[0].dtype == jnp.int8
+    views = [dict(zip(channels(rules), frame.reshape(-1, 5, 5), strict=True)) for frame in frames]
+    return state, views, list(map(float, rewards)), list(map(int, events))
 
 
 def test_sizes_of_the_named_worlds():
@@ -75,89 +48,31 @@ def test_sizes_of_the_named_worlds():
     assert channels(TREASUREHUNT_LARGE) == ("empty", "wall", "gem", "bone", "food", "agent")
 
 
-def test_in_a_corner_walls_inside_count_twice_and_the_outside_once():
-    state = placed(BARREN, [(1, 1), (1, 3), *FAR], [((3, 2), 1)])
-    after = turn_of(BARREN, state, [UP, DOWN, *WAIT])
-    views = after.views[0]
-    assert views["wall"].tolist() == image(["11111", "12222", "12000", "12000", "12000"])
-    assert views["ground"].tolist() == image(["00000", "00000", "00111", "00111", "00111"])
-    assert np.argwhere(views["gem"]).tolist() == [[4, 3]]
-    assert np.argwhere(views["agent"]).tolist() == [[2, 2], [2, 4]]
-    assert not views["empty"].any()
-    # A wall costs and blocks.
-    assert (after.rewards, after.events) == ([-3, 0, -3, -3, -3], [-1, 0, -1, -1, -1])
-    assert after.state.positions[:2].tolist() == [[1, 1], [2, 3]]
+def test_in_a_corner_of_sand_walls_inside_count_twice_and_the_outside_once():
+    rules = TREASUREHUNT._replace(agents=3, agent_value=-0.5)
+    state = placed(rules, [(1, 1), (1, 3), (2, 2)], [((1, 2), 1), ((3, 2), 1)])
+    state, views, rewards, events = views_and_acts(rules, state, [RIGHT, RIGHT, UP])
+    first, _, last = views
+    assert first["wall"].tolist() == image("11111", "12222", "12000", "12000", "12000")
+    assert first["ground"].tolist() == image("00000", "00000", "00111", "00111", "00111")
+    assert np.argwhere(first["gem"]).tolist() == [[2, 3], [4, 3]]
+    assert np.argwhere(first["agent"]).tolist() == [[2, 2], [2, 4], [3, 3]]
+    assert not first["empty"].any()
+    # The first takes the gem; the last sees it there and walks into it.
+    assert np.argwhere(last["agent"]).tolist() == [[1, 2], [1, 4], [2, 2]]
+    assert np.argwhere(last["gem"]).tolist() == [[3, 2]]
+    assert state.positions.tolist() == [[1, 2], [1, 4], [2, 2]]
+    assert (rewards, events) == ([10, 0, -0.5], [1, 0, -2])
 
 
-def test_on_plain_ground_a_wall_counts_once_inside_and_outside_and_a_bone_harms_and_vanishes():
-    items = [((1, 2), 1), ((2, 2), 2), ((3, 1), 3), ((3, 4), 2)]
-    state = placed(BARREN_LARGE, [(1, 1), (3, 3)], items)
-    after = turn_of(BARREN_LARGE, state, [RIGHT, RIGHT])
-    views = after.views[0]
-    assert views["wall"].tolist() == image(["11111", "11111", "11000", "11000", "11000"])
-    assert np.argwhere(views["gem"]).tolist() == [[2, 3]]
-    assert np.argwhere(views["bone"]).tolist() == [[3, 3]]
-    assert np.argwhere(views["food"]).tolist() == [[4, 2]]
-    assert np.argwhere(views["agent"]).tolist() == [[2, 2], [4, 4]]
-    assert (after.rewards, after.events) == ([10, -10], [1, 2])
-    assert np.argwhere(after.state.items).tolist() == [[2, 2], [3, 1]]
-
-
-def test_an_agent_may_see_the_whole_map_and_beyond():
-    rules = BARREN._replace(map=open_map(4, 6), agents=2, vision_radius=5)
-    views = turn_of(rules, placed(rules, [(2, 4), (1, 1)], [((1, 4), 1)]), [UP, UP]).views[0]
-    assert views["ground"].sum() == 8
-    assert views["wall"].sum() == 121 + (24 - 8) - 8
-    assert np.argwhere(views["agent"]).tolist() == [[4, 2], [5, 5]]
-    assert np.argwhere(views["gem"]).tolist() == [[4, 5]]
-
-
-@pytest.mark.parametrize(
-    ("positions", "moves", "ends", "rewards", "events"),
-    [
-        # The first takes the gem on (5, 5); the second sees it there and walks into it.
-        ([(5, 4), (5, 6)], [RIGHT, LEFT], [[5, 5], [5, 6]], [10, -0.5], [1, -2]),
-        # A cell that is left is free for those who act later.
-        ([(6, 5), (6, 4)], [RIGHT, RIGHT], [[6, 6], [6, 5]], [0, 0], [0, 0]),
-        ([(6, 4), (6, 5)], [RIGHT, RIGHT], [[6, 4], [6, 6]], [-0.5, 0], [-2, 0]),
-        # Neighbours cannot swap.
-        ([(6, 4), (6, 5)], [RIGHT, LEFT], [[6, 4], [6, 5]], [-0.5, -0.5], [-2, -2]),
-    ],
-)
-def test_agents_act_one_after_the_other(positions, moves, ends, rewards, events):
-    state = placed(BARREN, [*positions, *FAR], [((5, 5), 1)])
-    after = turn_of(BARREN, state, [*moves, *WAIT])
-    assert after.state.positions[:2].tolist() == ends
-    assert (after.rewards[:2], after.events[:2]) == (rewards, events)
-    if after.events[0] == 1:
-        assert not after.views[1]["gem"].any()
-        assert after.views[1]["agent"][2, 1] == 1
-
-
-# Growth.
-
-
-def test_everything_free_spawns_at_probability_one():
-    rules = TREASUREHUNT._replace(spawn_probability=1.0)
-    state = placed(rules, [(1, 1), (5, 5), (8, 1), (8, 3), (8, 8)])
-    first = turn_of(rules, state, [UP, RIGHT, LEFT, UP, RIGHT])
-    assert first.rewards == [-1, 10, -1, 10, -1]
-    assert jnp.sum(first.state.items > 0) == 59 - 2
-    second = turn_of(rules, first.state, [RIGHT, LEFT, UP, UP, UP])
-    assert second.rewards == [10] * 5
-    assert jnp.sum(second.state.items > 0) == 54
-
-
-def test_nothing_spawns_on_bare_floor_walls_items_and_agents():
-    room = parse_map("######\n#.-1.#\n#A.#.#\n######", "room", 2)
-    rules = TREASUREHUNT_LARGE._replace(map=room, agents=1, spawn_probability=1.0, vision_radius=1)
-    world = make_world(rules)
-    start = quick_jit(lambda key: world.begin_turn(world.reset(key, jnp.int32(0))))
-    state = start(jax.random.key(3))
-    grown = np.asarray(state.items)
-    assert state.positions.tolist() == [[2, 1]]
-    assert np.argwhere(grown).tolist() == [[1, 1], [1, 3], [1, 4], [2, 2], [2, 4]]
-    assert grown[1, 3] == 1
+def test_on_plain_ground_a_wall_counts_once():
+    rules = TREASUREHUNT_LARGE
+    state = placed(rules, [(1, 1), (3, 3)], [((1, 2), 1), ((2, 2), 2), ((3, 1), 3)])
+    state, (views, _), rewards, events = views_and_acts(rules, state, [UP, RIGHT])
+    assert views["wall"].tolist() == image("11111", "11111", "11000", "11000", "11000")
+    for name, cell in (("gem", [2, 3]), ("bone", [3, 3]), ("food", [4, 2])):
+        assert np.argwhere(views[name]).tolist() == [cell]
+    assert (rewards, events) == ([-1, 0], [-1, 0])
 
 
 def test_entities_spawn_by_probability_and_weight():
@@ -175,8 +90,7 @@ def test_entities_spawn_by_probability_and_weight():
     assert counts[1] == 0
     assert stats.chisquare(counts[[0, 2, 3]], counts.sum() * np.array([2, 5, 1]) / 8).pvalue > 1e-4
     assert counts.sum() == pytest.approx(12800, abs=5 * np.sqrt(12800 * 0.9))
-    of_world = (spawned > 0).sum((1, 2))
-    assert of_world.var() == pytest.approx(64 * 0.1 * 0.9, rel=0.15)
+    assert (spawned > 0).sum((1, 2)).var() == pytest.approx(64 * 0.1 * 0.9, rel=0.15)
 
 
 def test_what_spawns_differs_between_turns_episodes_and_worlds():
@@ -186,9 +100,6 @@ def test_what_spawns_differs_between_turns_episodes_and_worlds():
     )
     places = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
     assert len({np.asarray(spawn(*place)).tobytes() for place in places}) == 4
-
-
-# Starts.
 
 
 def test_agents_start_uniformly_on_distinct_cells():

@@ -63,15 +63,3 @@ def test_an_arm_stays_as_it_is_when_others_are_removed(emission: EmissionSpec):
         for arm in kept:
             for name, leaf in together[arm].items():
                 assert torch.equal(alone[arm][name], leaf), (arm, name)
-
-
-def test_each_step_draws_the_same_count_of_numbers():
-    states = []
-    for episode_transitions in (1, None):
-        world, generator = world_of(episode_transitions=episode_transitions), seeded(3)
-        state = reset(world, draw(world, 4, [generator]), [seeded(0)]).state
-        for _ in range(5):
-            draws = draw(world, 4, [generator])
-            state = step(world, state, torch.zeros(4, 2), draws, [seeded(0)]).state
-        states.append(generator.get_state())
-    assert torch.equal(*states)

@@ -20,22 +20,6 @@ PROVIDED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "x", "velocity"),
-    [
-        ("limit_cycle", (0.5, 0), (0.375, 0.5)),
-        ("double_limit_cycle", (0.5, 0), (0.25, 0.75)),
-        ("van_der_pol", (2, 1), (1, -5)),
-        ("duffing", (2, 1), (1, -6.1)),
-        ("snowman", (0, 1), (0, -2)),
-        ("snowman", (1, 0), (-2.724e-4, -9.080e-5)),
-    ],
-)
-def test_velocities_by_hand(kind: str, x: tuple, velocity: tuple):
-    result = raw_field(kind)(torch.tensor([x], dtype=torch.float32))[0].tolist()
-    assert result == pytest.approx(velocity, rel=1e-3, abs=1e-7)
-
-
 def plain(kind: str, x: float, y: float) -> tuple[float, float]:
     """Computes the formulas number by number, with parameters that are not the defaults."""
     r = math.hypot(x, y)
@@ -74,10 +58,11 @@ def test_batches_equal_the_formula_point_by_point(kind: str):
 
 @pytest.mark.parametrize("kind", [*KINDS, "mine"])
 def test_any_leading_axes_give_the_same_velocities_and_stored_arrays_the_same_field(kind: str):
-    register_field("mine")(lambda x: torch.stack([x[:, 1], -(x[:, 0] ** 3)], 1))
+    register_field("mine")(lambda x: torch.stack([x[:, 1], -(x[:, 0] ** 3)], 1).double())
     spec = field_spec(kind, normalise="region_rms", **PROVIDED.get(kind, {}))
     field, x = make_field(spec, seeded(8)), points(3, 4, 5, 2)
     velocity = field(x)
+    assert velocity.dtype == torch.float32
     torch.testing.assert_close(field(x.reshape(60, 2)), velocity.reshape(60, 2), rtol=0, atol=1e-6)
     torch.testing.assert_close(field(x[2, 1, 3]), velocity[2, 1, 3], rtol=0, atol=1e-6)
     assert field(x[:, :0]).shape == (3, 0, 5, 2)
@@ -137,12 +122,11 @@ def test_a_region_of_more_dimensions_is_an_evenly_filled_ball():
     assert torch.equal(grid, region_grid(2.0, 3))
 
 
-def test_the_box_has_40_points_per_axis():
+def test_the_box_has_40_points_per_axis_or_2048_in_all():
     assert box_grid(2).shape == (1600, 2)
     assert (box_grid(2).min(), box_grid(2).max()) == (-2, 2)
     assert box_grid(3).shape == (2048, 3)
-    assert 1.9 < box_grid(3).max() <= 2
-    assert -2 <= box_grid(3).min() < -1.9
+    assert -2 <= box_grid(3).min() < -1.9 < 1.9 < box_grid(3).max() <= 2
 
 
 def test_the_same_seed_draws_the_same_field():
@@ -192,8 +176,3 @@ def test_a_field_that_is_zero_has_no_factor():
     ):
         raw_field("linear", matrix=STILL, normalise="region_rms")
     assert raw_field("linear", matrix=STILL)(points(4, 2)).abs().max() == 0
-
-
-def test_a_registered_field_may_return_another_dtype():
-    register_field("my_field")(lambda x: -x.double())
-    assert raw_field("my_field")(points(4, 2)).dtype == torch.float32

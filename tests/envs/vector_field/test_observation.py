@@ -30,21 +30,20 @@ ALL = [pytest.param(emission(kind), id=kind) for kind in KINDS] + [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_mean_channel_by_channel(kind: str):
-    it, x = emission(kind), points(3, 5, 2)
-    for place, mean in zip(x.reshape(-1, 2), it.mean(x).reshape(15, -1), strict=True):
+    it, x = emission(kind), points(5, 2)
+    for place, mean in zip(x, it.mean(x), strict=True):
         drive = [float(it.weight[o] @ place + it.bias[o]) for o in range(len(it.bias))]
         expected = torch.tensor(drive).exp().tolist() if kind == "loglinear" else drive
         assert mean.tolist() == pytest.approx(expected, rel=1e-5, abs=1e-6)
 
 
 def test_the_exponent_of_a_rate_stops_at_20():
-    it = Emission(
-        "loglinear", "gaussian", torch.tensor([[1.0], [-1.0]]), torch.zeros(2), torch.ones(2)
-    )
+    weight, far = torch.tensor([[1.0], [-1.0]]), torch.tensor([[500.0]])
+    it = Emission("loglinear", "gaussian", weight, torch.zeros(2), torch.ones(2))
     mean = it.mean(torch.tensor([[19.0], [21.0], [500.0]]))
     torch.testing.assert_close(mean[:, 0], torch.tensor([19.0, 20.0, 20.0]).exp())
-    assert it.jacobian(torch.tensor([[500.0]])).tolist() == [[[0], [0]]]
-    assert it.precision(torch.tensor([[500.0]])).isfinite().all()
+    assert it.jacobian(far).tolist() == [[[0], [0]]]
+    assert it.precision(far).isfinite().all()
 
 
 @pytest.mark.parametrize("it", ALL)
@@ -70,22 +69,17 @@ def test_the_information_vector_is_the_gradient_of_the_log_likelihood():
     torch.testing.assert_close(it.information_vector(y[None], x.detach()), x.grad)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gaussian_noise_is_the_given_draws_times_its_sd(kind: str):
-    it, x = emission(kind), points(5, 2)
-    draws, generator = torch.randn(5, len(it.bias), generator=seeded(3)), seeded(9)
+def test_gaussian_noise_is_of_the_given_draws_or_of_the_generator():
+    it, x = emission(), points(1, 2).expand(20000, 2)
+    draws, generator = torch.randn(20000, 7, generator=seeded(3)), seeded(9)
     y = it.sample(x, draws, generator)
     torch.testing.assert_close(y, it.mean(x) + draws * it.noise_variance.sqrt())
     assert torch.equal(generator.get_state(), seeded(9).get_state())
-
-
-def test_without_draws_the_generator_gives_the_noise():
-    it, x = emission(), points(1, 2).expand(20000, 2)
-    y = it.sample(x, None, seeded(3))
+    y = it.sample(x, None, generator)
     residual = y - it.mean(x)
     assert residual.mean(0).abs().max() < 0.03
     torch.testing.assert_close(residual.var(0), it.noise_variance, rtol=0.06, atol=0)
-    assert torch.equal(y, it.sample(x, None, seeded(3)))
+    assert torch.equal(y, it.sample(x, None, seeded(9)))
     assert not torch.equal(y, it.sample(x, None, seeded(4)))
 
 
@@ -125,17 +119,3 @@ def test_identity_draws_nothing():
     it = draw_emission(gaussian("identity", channels=3), 3, generator)
     assert torch.equal(generator.get_state(), seeded(7).get_state())
     assert (it.weight.tolist(), it.bias.tolist()) == (torch.eye(3).tolist(), [0, 0, 0])
-
-
-@pytest.mark.parametrize("it", [ALL[1], ALL[3]])
-def test_double_computes_in_double_precision(it: Emission):
-    obs, d = it.weight.shape
-    x, y, double = points(3, d).double(), points(3, obs, seed=2).double(), it.double()
-    for result, single in (
-        (double.mean(x), it.mean(x.float())),
-        (double.precision(x), it.precision(x.float())),
-        (double.information_vector(y, x), it.information_vector(y.float(), x.float())),
-        (double.sample(x, y, seeded(0)), it.sample(x.float(), y.float(), seeded(0))),
-    ):
-        assert (result.dtype, single.dtype) == (torch.float64, torch.float32)
-        torch.testing.assert_close(result.float(), single, rtol=1e-4, atol=1e-4)

@@ -35,15 +35,12 @@ LEAVING = field_spec("linear", matrix=((0.0, 0.0), (0.0, 5.0)))
 
 
 def world_of(
-    field: FieldSpec | None = None,
-    emission: EmissionSpec | None = None,
-    seed: int = 0,
-    **changes: Any,
+    field: FieldSpec | None = None, emission: EmissionSpec | None = None, **changes: Any
 ) -> World:
-    """Returns a world with a limit cycle, a large box and 7 linear channels, with changes to its
-    spec.
+    """Returns a world with a limit cycle, a large box and 7 linear channels, but for the
+    changes.
     """
-    field, generator = field or field_spec(), seeded(seed)
+    field, generator = field or field_spec(), seeded(0)
     spec = WorldSpec(
         field,
         dt=0.1,
@@ -67,18 +64,13 @@ def poisson(channels: int = 7) -> EmissionSpec:
     )
 
 
-def wind(axes: Any = None, vectors: Any = None, name: str = "wind.npz") -> Table:
-    """A table of 3 x 5 nodes on two different axes, each with a vector of its own, but for the
-    changes.
-    """
+def wind(axes: Any = None, vectors: Any = None) -> Table:
+    """Returns a table of 3 x 5 nodes on two different axes, each with another vector."""
     axes = [np.linspace(-2, 2, 3), np.linspace(-2, 6, 5)] if axes is None else axes
     shape = (*map(len, axes), 2)
     vectors = np.arange(np.prod(shape)).reshape(shape) ** 2.0 if vectors is None else vectors
-    return Table(
-        name,
-        tuple(tuple(np.asarray(axis).tolist()) for axis in axes),
-        tuple(map(tuple, vectors.tolist())),
-    )
+    axes = tuple(tuple(np.asarray(axis).tolist()) for axis in axes)
+    return Table("wind.npz", axes, tuple(map(tuple, vectors.tolist())))
 
 
 def points(*shape: int, seed: int = 1, reach: float = 2.0) -> torch.Tensor:
