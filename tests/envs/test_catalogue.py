@@ -157,6 +157,15 @@ def test_a_maze_is_a_tree_over_the_odd_cells_and_braiding_opens_all_dead_ends(wi
     assert braided.walls[:, [0, -1]].all()
 
 
+def test_braid_opens_about_that_share_of_dead_ends():
+    def dead_ends(braid):
+        layout = maze(width=81, height=61, braid=braid, seed=3)
+        return sum(degree(layout, x, y) == 1 for x in range(1, 81, 2) for y in range(1, 61, 2))
+
+    # An opening may end a second dead end beyond the wall: less than the other half is left.
+    assert 0.3 < dead_ends(0.5) / dead_ends(0.0) < 0.55
+
+
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [

@@ -1,5 +1,7 @@
 """Steps of colonies: by hand, at the limits, and whatever the batch."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -40,6 +42,17 @@ def test_step_a_by_hand():
     assert ended.reward.item() == pytest.approx(-0.1751178, abs=1e-6)
 
 
+def test_step_b_by_hand():
+    ended = stepped(row(10, 20, 30, 40), (0.5, 15, 0.5, 0.5, math.pi / 6))
+    expected = [(30, 200), (40, 200), (40.82532, 206.25), (50.82532, 206.25)]
+    np.testing.assert_allclose(ended.final.pos[0, :4], expected, atol=1e-4)
+    assert ended.final.parent[0, :4].tolist() == [-1, 0, 0, 1]
+    assert ended.components[0].tolist() == pytest.approx(
+        [0.0257307, -1, -0.1, -0.00024414, -1, 0], abs=1e-6
+    )
+    assert ended.reward.item() == pytest.approx(-0.0177912, abs=1e-6)
+
+
 def test_first_step_component_corrects_the_distance_component():
     some = world(flat_plate(), reward=(("distance", 1.0), ("first_step", 1.0)))
     colonies = colonies_of(some.rules, row(50, 10, 20, 30, 40))
@@ -77,6 +90,18 @@ def test_orphans_get_their_nearest_surviving_ancestor_as_parent():
     after = advance(FLAT, colonies, torch.tensor([[0.975, 5.0, 2.0, 0.5, 0.0]])).after
     assert after.pid[0, :4].tolist() == [0, 79, 80, 81]
     assert after.parent[0, :4].tolist() == [-1, 0, 0, 1]
+
+
+def test_a_colony_steps_alike_in_any_batch():
+    some = world()
+    colonies = wandering(some, 9, 12)
+    action = steered(colonies, some.rules, torch.Generator().manual_seed(1))
+    together = advance(some, colonies, action).after
+    for place in range(9):
+        one = slice(place, place + 1)
+        alone = advance(some, Colonies(*(leaf[one] for leaf in colonies)), action[one]).after
+        for single, all_of_them in zip(alone, together, strict=True):
+            assert torch.equal(single[0], all_of_them[place])
 
 
 # Ends and beginnings.

@@ -20,6 +20,22 @@ PROVIDED: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("kind", "x", "velocity"),
+    [
+        ("limit_cycle", (0.5, 0), (0.375, 0.5)),
+        ("double_limit_cycle", (0.5, 0), (0.25, 0.75)),
+        ("van_der_pol", (2, 1), (1, -5)),
+        ("duffing", (2, 1), (1, -6.1)),
+        ("snowman", (0, 1), (0, -2)),
+        ("snowman", (1, 0), (-2.724e-4, -9.080e-5)),
+    ],
+)
+def test_velocities_by_hand(kind: str, x: tuple, velocity: tuple):
+    result = raw_field(kind)(torch.tensor([x], dtype=torch.float32))[0].tolist()
+    assert result == pytest.approx(velocity, rel=1e-3, abs=1e-7)
+
+
 def plain(kind: str, x: float, y: float) -> tuple[float, float]:
     """Computes the formulas number by number, with parameters that are not the defaults."""
     r = math.hypot(x, y)
