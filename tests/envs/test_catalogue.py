@@ -60,18 +60,11 @@ def test_named_layouts_are_connected_and_never_change():
         assert (count_states(layout), layout_hash(layout)) == expected, name
 
 
-@pytest.mark.parametrize(
-    ("name", "start", "goal"),
-    [
-        ("empty", (0, 0), (8, 7)),
-        ("obstacles", (0, 0), (8, 7)),
-        ("labyrinth", (0, 0), (7, 7)),
-        ("spiral", (0, 7), (3, 3)),
-        ("room4", None, None),
-    ],
-)
-def test_drawn_layouts_have_their_start_and_goal(name, start, goal):
-    assert (named_layout(name).start, named_layout(name).goal) == (start, goal)
+def test_drawn_layouts_have_their_start_and_goal():
+    marks = {"empty": ((0, 0), (8, 7)), "obstacles": ((0, 0), (8, 7))}
+    marks |= {"labyrinth": ((0, 0), (7, 7)), "spiral": ((0, 7), (3, 3)), "room4": (None, None)}
+    for name, expected in marks.items():
+        assert (named_layout(name).start, named_layout(name).goal) == expected
 
 
 def test_room4_has_the_known_eigenvalues_for_lags_without_end_and_within_50_steps():

@@ -62,15 +62,6 @@ def test_states_are_numbered_row_by_row():
     assert (int(unmarked.start), int(unmarked.goal)) == (-1, -1)
 
 
-def test_walls_and_borders_leave_the_state_unchanged_and_a_door_blocks_the_way_back():
-    table = make_grid(SMALL).next_state
-    expected = [[0, 1, 3, 0], [1, 2, 1, 0], [2, 2, 4, 1], [0, 3, 3, 3], [2, 4, 4, 4]]
-    np.testing.assert_array_equal(table, expected)
-    with_door = make_grid(parse_layout(".,DR,.\n.,X,.", "small")).next_state
-    np.testing.assert_array_equal(np.argwhere(table != with_door), [[2, LEFT]])
-    assert with_door[2, LEFT] == 2
-
-
 @given(MAPS, st.integers(0, 2**32 - 1), st.floats(0, 1))
 @settings(deadline=None, max_examples=25)
 def test_the_table_follows_the_rules_cell_by_cell(rows, door_seed, share):

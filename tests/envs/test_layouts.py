@@ -81,12 +81,9 @@ def test_written_rows_read_back_the_same_in_both_formats(rows):
     [
         ("....\n....\n..\n....", f"map.txt line 3: 2 cells, the first line has 4. {RAGGED}"),
         ("...\n\n...", f"map.txt line 2: 0 cells, the first line has 3. {RAGGED}"),
-        ("., ,.\n  \n.,.,.", f"map.txt line 2: 0 cells, the first line has 3. {RAGGED}"),
         (".....\n.....\n....?", UNKNOWN.format("'?'")),
         (".....\n.....\n....\t", UNKNOWN.format(r"'\t'")),
-        (".....\n.....\n....D", UNKNOWN.format("'D'")),
         (".,,,,\n.,,,,\n,,,,XDU", UNKNOWN.format("'XDU'")),
-        (".,,,,\n.,,,,\n,,,,DA", UNKNOWN.format("'DA'")),
         (".....\n.S...\n....S", "map.txt: two start cells, (1,1) and (4,2)"),
         ("GG.", "map.txt: two goal cells, (0,0) and (1,0)"),
         ("\n \n", "map.txt: no free cell"),

@@ -10,19 +10,18 @@ import torch
 
 from quatrain.envs.colony import reference_policies
 from quatrain.envs.colony.dynamics import Colonies, World, advance
-from quatrain.envs.colony.episodes import episodes, repeat, returns, select
+from quatrain.envs.colony.episodes import returns, select
 from quatrain.envs.colony.policies import (
     ColonyPolicy,
     action_bounds,
     constant_policy,
     feedback_policy,
-    random_policy,
 )
 from quatrain.envs.colony.reference_policies import best_constant, best_gamma
 from quatrain.envs.colony.rewards import components
 from quatrain.envs.colony.rules import PARAMETERS, RUNNING
 from quatrain.envs.colony.world import start
-from tests.colonies import wandering, world
+from tests.colonies import world
 from tests.conftest import shapes_unchecked
 
 SIZES = {"width": 60, "height": 50, "max_nodes": 32, "target_nodes": 6, "n0_min": 2, "n0_max": 8}
@@ -63,23 +62,6 @@ def test_each_colony_plays_one_episode_as_if_alone():
     ):
         np.testing.assert_allclose(returns(SMALL, colonies, act), by_loop(colonies, act), atol=1e-4)
     assert all(torch.equal(*pair) for pair in zip(colonies, copies, strict=True))
-
-
-def test_ended_colonies_leave_the_batch_and_all_colonies_end():
-    ended, before = [], list(range(40))
-    for moment in episodes(SMALL, begun(40), random_policy(SMALL.rules, generator(2))):
-        assert moment.indices.tolist() == before
-        over = moment.transition.reason != RUNNING
-        ended += moment.indices[over].tolist()
-        before = moment.indices[~over].tolist()
-    assert before == []
-    assert sorted(ended) == list(range(40)) != ended
-
-
-def test_a_batch_is_repeated_as_a_whole():
-    colonies = wandering(SMALL, 3, 2)
-    for both, leaf in zip(repeat(colonies, 2), colonies, strict=True):
-        assert torch.equal(both, torch.cat([leaf, leaf]))
 
 
 def searched(fixed: Mapping[str, float] = {}, seed: int = 0) -> reference_policies.Search:
