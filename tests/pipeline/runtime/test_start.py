@@ -80,6 +80,7 @@ def test_a_key_names_the_code_wherever_it_lies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert load("allo").train
+    assert load("allo").serve
     monkeypatch.chdir(tmp_path)
     names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
     writer, errors = "pipeline/storage/formats.py", "src/quatrain/errors.py"
@@ -88,6 +89,7 @@ def test_a_key_names_the_code_wherever_it_lies(
     of_models = {name for name in names if "/models/" in name}
     assert of_models == {name for name in names if "/models/allo/" in name}
     assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
+    assert "src/quatrain/models/allo/serve.py" not in names
 
 
 def test_a_warning_is_a_plain_line() -> None:
