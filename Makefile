@@ -84,7 +84,7 @@ verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
 	@$(BIN)/python -m pipeline.commands.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))
 
-bench: $(STAMP)  ## speed against plain references, claim by claim, in about a quarter of an hour (BENCH='allo machine')
+bench: $(STAMP)  ## speed against plain references, claim by claim, in some minutes (BENCH='allo machine')
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)
 
 bench-peers: $(STAMP)  ## speed against other libraries, which it installs into .bench/peers

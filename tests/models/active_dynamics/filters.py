@@ -150,13 +150,13 @@ def restarted(channels: Emission, y: Tensor, belief: Dense) -> Dense:
     return corrected(channels, y, Dense(mean, covariance))
 
 
-def assert_close(channels: Any, actual: Any, expected: Any, near: float = 1e-7) -> None:
+def assert_close(channels: Any, actual: Any, exact: Any, near: float = 1e-7) -> None:
     """Compares up to rounding, or up to how near the search comes to the mode."""
     near = 3e-5 if channels.kind == "loglinear" else near
-    torch.testing.assert_close(actual, expected, rtol=near, atol=near)
+    torch.testing.assert_close(actual, exact, rtol=near, atol=near)
 
 
-def assert_dense(channels: Any, belief: Belief, expected: list[Dense], near: float = 1e-7) -> None:
+def assert_dense(channels: Any, belief: Belief, exact: list[Dense], near: float = 1e-7) -> None:
     for part in ("mean", "covariance"):
-        dense = torch.stack([getattr(item, part) for item in expected])
+        dense = torch.stack([getattr(item, part) for item in exact])
         assert_close(channels, getattr(belief, part), dense, near)

@@ -267,21 +267,21 @@ def test_held_out_scores_are_those_of_a_plain_filter_of_each_rollout(channels: s
     assert rollouts.truncated[:, :8].any(0).sum() == 1
     u = torch.tensor(rollouts.actions).double() @ torch.tensor(CONTROL).double().T
     weights, functions = learner.weights["weight"].double(), learner.filter.rbf
-    emissions = [learner.emission.double()] * LEARNERS
+    by_learner = [learner.emission.double()] * LEARNERS
     if channels == "learned":
         learned = learned_channels()
         inputs = learner.filter._replace(emission=learned)
         scores = frozen_innovation(
             inputs, lambda x: functions.features(x) @ weights.mT, rollouts, u, LEARNERS
         )
-        emissions = [
+        by_learner = [
             item._replace(weight=weight, bias=bias, noise_variance=variance)
-            for item, weight, bias, variance in zip(emissions, *learned, strict=True)
+            for item, weight, bias, variance in zip(by_learner, *learned, strict=True)
         ]
     else:
         scores = learner.evaluate(held_out._replace(rollouts=rollouts), 0)["innovation_nll"]
     for row in (0, 1, 4):
-        alone = learner.filter._replace(emission=emissions[row])
+        alone = learner.filter._replace(emission=by_learner[row])
         expected = plain_frozen(
             alone, rollouts, u, lambda x, row=row: weights[row] @ functions.features(x)
         )

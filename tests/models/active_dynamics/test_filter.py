@@ -50,8 +50,8 @@ def test_worked_prediction_and_correction():
     def number(*values: float) -> Tensor:
         return torch.tensor(values, dtype=torch.float64)
 
-    def close(actual: Tensor, expected: Any) -> None:
-        torch.testing.assert_close(actual, number(*expected), rtol=1e-13, atol=1e-13)
+    def close(actual: Tensor, exact: Any) -> None:
+        torch.testing.assert_close(actual, number(*exact), rtol=1e-13, atol=1e-13)
 
     channels = Emission("linear", "gaussian", number(1)[None], number(0), number(0.02))
     inputs = Filter(Rbf(number(0), 1.0, 1), channels, dt=0.1, process_noise=0.1)
