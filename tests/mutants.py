@@ -121,7 +121,7 @@ def drawn(count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample([item for path in paths for item in mutants(path)], count)
 
 
-def test_files(mutant: Mutant, reached: dict[str, dict[str, list[str]]]) -> list[str]:
+def files_reaching(mutant: Mutant, reached: dict[str, dict[str, list[str]]]) -> list[str]:
     """Returns the test files that reach a mutant, those of the mirrored folder first."""
     folder = Path("tests", *Path(mutant.path).parent.parts).as_posix().replace("/src/quatrain", "")
     contexts = reached.get(mutant.path, {}).get(str(mutant.line), [])
@@ -185,7 +185,7 @@ def main() -> int:
         unneeded = shutil.ignore_patterns(".jax_cache", "__pycache__", ".bench", ".mlflow")
         shutil.copytree(ROOT, folder, symlinks=True, ignore=unneeded)
         for mutant in drawn(options.count, options.seed):
-            files = test_files(mutant, reached)
+            files = files_reaching(mutant, reached)
             failure = killer(mutant, files, folder, options.seconds) if files else None
             killed += failure is not None
             print(f"{'killed' if failure else 'SURVIVED'}  {mutant}  {failure or ''}", flush=True)
