@@ -5,6 +5,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 LOCKED := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 PARALLEL := -n auto --dist worksteal --durations 10
+# XLA compiles in about half the time, to slower programs; test-full compiles as users do.
+QUICK := JAX_DISABLE_MOST_OPTIMIZATIONS=1
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
 export OMP_WAIT_POLICY := PASSIVE
@@ -43,7 +45,7 @@ repro: $(STAMP)  ## collect, train, evaluate, report, compare with baselines (PR
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
 test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
-	@$(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
+	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
 test-full: $(STAMP) moto  ## what CI runs: with servers, kills, remotes and clones, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)

@@ -148,7 +148,9 @@ def failing_test(files: list[str], folder: Path, seconds: float) -> str | None:
         )
     except subprocess.TimeoutExpired:
         return None
-    summary = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", ended.stdout, re.MULTILINE)
+    summary = re.search(
+        r"^(?:FAILED|ERROR) ([^\s[]+(?:\[.*?\])?)(?: - |$)", ended.stdout, re.MULTILINE
+    )
     if summary is None and ended.returncode not in (0, NO_TESTS):
         return files[0]
     return summary and summary[1]
