@@ -36,19 +36,6 @@ def plain_path(surrogate: Surrogate, row: int, candidate: Tensor) -> Tensor:
     return torch.stack(states)
 
 
-def test_paths_are_those_of_the_mean_field_one_candidate_after_another():
-    control = torch.tensor([[0.5, 0, -1], [0.2, 2, 0.3]]).double()
-    surrogate = rbf_surrogate(LEARNERS)._replace(control=control)
-    used = actions(LEARNERS, CANDIDATES, DECISIONS, size=3)
-    imagined = imagine(surrogate, used, HOLD)
-    for row in range(LEARNERS):
-        for n in range(CANDIDATES):
-            path = plain_path(surrogate, row, used[row, n])
-            torch.testing.assert_close(imagined.states[row, n], path)
-            decided = surrogate.field(path[:-1:HOLD].expand(LEARNERS, -1, -1)).features[row]
-            torch.testing.assert_close(imagined.features[row, n], decided)
-
-
 def plain_value(name: str, surrogate: Surrogate, row: int, candidate: Tensor) -> Tensor:
     """Computes the value of one candidate by matrices as large as the weights are many."""
     if name == "action_cost":
@@ -89,8 +76,9 @@ def plain_values(name: str, surrogate: Surrogate, used: Tensor) -> Tensor:
 def test_values_are_those_of_plain_posteriors(name: str, shown: int):
     """Also where channels show one direction of three, or none."""
     rows = 3 * drawn(LEARNERS, 3, 3, seed=3)[:, :shown]
-    surrogate = rbf_surrogate(LEARNERS, side=3, d=3)._replace(precision=rows.mT @ rows)
-    used = actions(LEARNERS, CANDIDATES, DECISIONS, size=3)
+    surrogate = rbf_surrogate(LEARNERS, side=3, d=3)
+    surrogate = surrogate._replace(precision=rows.mT @ rows, control=drawn(3, 4, seed=6))
+    used = actions(LEARNERS, CANDIDATES, DECISIONS, size=4)
     expected = plain_values(name, surrogate, used)
     torch.testing.assert_close(value_of(name, surrogate, used), expected, rtol=1e-8, atol=1e-10)
     result = value_of(name, single(surrogate), used.float())
