@@ -141,22 +141,25 @@ def corrected(channels: Emission, y: Tensor, belief: Dense) -> Dense:
     return Dense(mean, covariance - gain @ slope @ covariance[:d], nll)
 
 
-def restarted(channels: Emission, y: Tensor, belief: Dense) -> Dense:
-    """Forgets the state, which is then from U(-1, 1)^d, and corrects it."""
-    d = channels.weight.shape[1]
-    mean, covariance = belief.mean.clone(), belief.covariance.clone()
-    mean[:d], covariance[:d], covariance[:, :d] = 0, 0, 0
-    covariance[:d, :d] = torch.eye(d) / 3
-    return corrected(channels, y, Dense(mean, covariance))
+def nothing(d: int) -> Dense:
+    """Returns what is known before a first observation, of a state from U(-1, 1)^d."""
+    return Dense(torch.zeros(d).double(), torch.eye(d).double() / 3)
 
 
-def assert_close(channels: Any, actual: Any, exact: Any, near: float = 1e-7) -> None:
-    """Compares up to rounding, or up to how near the search comes to the mode."""
-    near = 3e-5 if channels.kind == "loglinear" else near
-    torch.testing.assert_close(actual, exact, rtol=near, atol=near)
-
-
-def assert_dense(channels: Any, belief: Belief, exact: list[Dense], near: float = 1e-7) -> None:
-    for part in ("mean", "covariance"):
-        dense = torch.stack([getattr(item, part) for item in exact])
-        assert_close(channels, getattr(belief, part), dense, near)
+def surprises(
+    inputs: Filter,
+    drift: Callable[[Tensor], Tensor],
+    belief: Dense,
+    steps: tuple[Tensor, Tensor],
+    restarts: dict[int, Dense],
+) -> list[Tensor]:
+    """Computes those of a known field's filter; steps: effects of actions, observations after
+    them; restarts: time -> belief after it.
+    """
+    noise, result = process_noise(inputs.d, inputs.d, inputs.process_noise), []
+    for time, (u, y) in enumerate(zip(*steps, strict=True)):
+        ahead = predicted(lambda x, u=u: x + (drift(x) + u) * inputs.dt, noise, belief)
+        belief = corrected(inputs.emission, y, ahead)
+        result.append(belief.nll)
+        belief = restarts.get(time, belief)
+    return result

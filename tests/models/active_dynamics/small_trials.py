@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from quatrain.models.active_dynamics import config as configs
@@ -15,7 +14,6 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, evaluate
 from quatrain.models.active_dynamics.figures.study import Study, make_study
 from quatrain.models.active_dynamics.learner import FieldLearner
-from quatrain.models.active_dynamics.plots import plots
 from quatrain.models.active_dynamics.state import State, TrainingState, learners_of
 from quatrain.progress import History, Progress, history, rows
 from tests.conftest import shapes_unchecked, small
@@ -88,11 +86,6 @@ class Run(NamedTuple):
         starts = [0, *(item.step for item in self.yields)]
         parts = zip(self.yields, starts, strict=False)
         return history([row for item, start in parts for row in rows(item, start)])
-
-    def figures(self) -> dict[str, Figure]:
-        scores = self.scores
-        with shapes_unchecked():
-            return plots(self.config, self.state, self.dataset, self.history, scores)
 
     def of(self, arm: str, values: Tensor) -> Tensor:
         return values[learners_of(self.config, arm)]

@@ -1,7 +1,7 @@
 """Channels identified from a warm-up, and states of one gauge read in another."""
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from quatrain.models.active_dynamics.bayes_filter.learner import (
     identify_channels,
 )
 from quatrain.models.active_dynamics.collect import Dataset, collect
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.decoder_identification import (
     WarmupTransitions,
     fit_affine,
@@ -29,13 +30,8 @@ WIDE = [[0.7, 0.2, -0.4], [0.1, -0.8, 0.5]]
 """B of three numbers of an action."""
 
 
-class Case(NamedTuple):
-    config: Any
-    dataset: Dataset
-
-
 @cache
-def case(control: Any = None, episode: int | None = None, decoder: str = "linear") -> Case:
+def case(control: Any = None, episode: int | None = None) -> tuple[ActiveDynamicsConfig, Dataset]:
     config = configured(
         seeds=REPLICATES,
         env={
@@ -44,15 +40,11 @@ def case(control: Any = None, episode: int | None = None, decoder: str = "linear
             "observation": {"channels": CHANNELS},
         },
         collect={"warmup": WARMUP},
-        network={"decoder": decoder},
+        network={"decoder": "linear"},
         train={"transitions": WARMUP + 10},
     )
     with shapes_unchecked():
-        return Case(config, collect(config, 5))
-
-
-def learner_of(config: Any, dataset: Dataset) -> BayesFilterLearner:
-    return BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
+        return config, collect(config, 5)
 
 
 @pytest.mark.parametrize(("control", "episode"), [(None, None), ("wide", 40)])
@@ -121,22 +113,17 @@ def alignments() -> AffineAlignment:
     return AffineAlignment(*(torch.tensor(part).double() for part in (matrices, offsets)))
 
 
-def test_states_are_turned_and_shifted_and_back():
+def test_states_velocities_and_their_variance_are_turned():
+    alignment, v, step = alignments(), drawn(3, 6, 2), 1e-6
     z = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[1.0, 1.0]]]).double()
     x = torch.tensor([[[1.0, 0.0]], [[0.3, 0.8]], [[1.5, 1.1]]]).double()
-    torch.testing.assert_close(alignments().to_state(z), x, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(alignments().to_latent(x), z, rtol=1e-6, atol=1e-6)
-
-
-def test_velocities_and_their_variance_are_those_of_turned_states():
-    alignment, v, step = alignments(), drawn(3, 6, 2), 1e-6
+    torch.testing.assert_close(alignment.to_state(z), x, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(alignment.to_latent(x), z, rtol=1e-6, atol=1e-6)
     moved = alignment.to_state(step * v) - alignment.to_state(0 * v)
     torch.testing.assert_close(alignment.to_velocity(v), moved / step, rtol=1e-6, atol=1e-6)
-    variance = v.square()
-    whole = alignment.matrix[:, None] @ torch.diag_embed(variance) @ alignment.matrix[:, None].mT
-    torch.testing.assert_close(
-        alignment.to_velocity_variance(variance), whole.diagonal(dim1=2, dim2=3)
-    )
+    whole = alignment.matrix[:, None] @ torch.diag_embed(v**2) @ alignment.matrix[:, None].mT
+    variance = alignment.to_velocity_variance(v**2)
+    torch.testing.assert_close(variance, whole.diagonal(dim1=2, dim2=3))
 
 
 def test_the_affine_fit_finds_the_gauge():
@@ -146,10 +133,18 @@ def test_the_affine_fit_finds_the_gauge():
     torch.testing.assert_close(offset, alignment.offset[2], rtol=1e-5, atol=1e-5)
 
 
-def test_channels_of_turned_and_shifted_states_give_the_gauge():
+def test_a_learner_begins_with_its_first_observation_and_its_gauge_is_that_of_its_channels():
     """C x + b with x = A z + c is C A z + (b + C c)."""
     config, dataset = case()
-    learner = learner_of(config, dataset)
+    learned = identify_channels(config, dataset)
+    learner = BayesFilterLearner.init(config, dataset, np.random.SeedSequence(0))
+    for part, other in zip(learner.filter.emission, learned, strict=True):
+        assert torch.equal(part, other)
+    y = torch.tensor(dataset.train.observations[:, 0]).double().repeat(2, 1)
+    origin = torch.zeros(2 * REPLICATES, 2).double()
+    precision = 3 * torch.eye(2) + learned.precision(origin)
+    x = torch.linalg.solve(precision, learned.information_vector(y, origin))
+    torch.testing.assert_close(learner.belief.mean[:, :2], x, rtol=1e-6, atol=1e-7)
     weight, bias = (torch.tensor(part).double() for part in dataset.emission[:2])
     expected = alignments()
     learner.decoder = LearnedChannels(
@@ -158,15 +153,3 @@ def test_channels_of_turned_and_shifted_states_give_the_gauge():
     actual = learner.alignment(learner.weights, dataset.held_out)
     for part, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(part, other, rtol=1e-6, atol=1e-6)
-
-
-def test_a_learner_begins_with_its_first_observation_through_its_learned_channels():
-    config, dataset = case()
-    learner, learned = learner_of(config, dataset), identify_channels(config, dataset)
-    for part, other in zip(learner.filter.emission, learned, strict=True):
-        assert torch.equal(part, other)
-    y = torch.tensor(dataset.train.observations[:, 0]).double().repeat(2, 1)
-    origin = torch.zeros(2 * REPLICATES, 2).double()
-    precision = 3 * torch.eye(2) + learned.precision(origin)
-    x = torch.linalg.solve(precision, learned.information_vector(y, origin))
-    torch.testing.assert_close(learner.belief.mean[:, :2], x, rtol=1e-6, atol=1e-7)

@@ -29,7 +29,6 @@ from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.active_dynamics.small_trials import (
-    Run,
     advanced,
     both_families,
     configured,
@@ -99,9 +98,6 @@ def test_a_zero_field_has_error_1_and_explains_no_displacement():
     assert scores["field_nrmse.random"] == 1
     for k in HORIZONS:
         assert scores[f"displacement_r2_{k}.random"] == pytest.approx(0, abs=1e-6)
-    positions = [scores[f"position_r2_{k}.random"] for k in (20, 5, 1)]
-    assert positions == sorted(positions)
-    assert positions[2] > 0.9  # that nothing moves is nearly right at first
 
 
 def test_a_turned_and_shifted_learner_has_the_same_scores(monkeypatch: pytest.MonkeyPatch):
@@ -132,24 +128,12 @@ def test_a_turned_and_shifted_learner_has_the_same_scores(monkeypatch: pytest.Mo
             assert scores[1][name] == pytest.approx(scores[0][name], rel=1e-4), name
 
 
-def test_errors_are_those_of_each_checkpoint():
-    result = run(configured(train={"record_every": 2, "transitions": 24, "checkpoints": 4}))
-    errors = result.estimate.nrmse
-    steps = checkpoint_steps(result.config)
-    for item in result.yields:
-        if item.step in steps:
-            then = Run(result.config, result.dataset, [item]).estimate.nrmse[-1]
-            assert then == pytest.approx(errors[steps.index(item.step)], rel=1e-5)
-    assert len({*errors.flatten().round(9)}) > 12
-
-
 # References.
 
 
 @pytest.mark.parametrize(
     ("field", "affine", "projection"),
     [
-        ({"kind": "limit_cycle"}, 0.43, 0.0035),
         ({"kind": "snowman"}, 0.88, 0.041),
         ({"kind": "linear", "matrix": [[-0.5, -1.0], [1.0, -0.5]]}, 1.0, 0.00075),
     ],
@@ -166,11 +150,6 @@ def test_floors_of_the_committed_grid(field: dict[str, Any], affine: float, proj
     assert errors["projection_floor"] == pytest.approx(projection, rel=0.05, abs=5e-5)
 
 
-def test_without_radial_functions_any_field_can_be_represented():
-    config = configured("seq_vae", network={"seq_vae": {"dynamics": "mlp"}})
-    assert reference_errors(config, collect(config, 0))["projection_floor"] == 0
-
-
 def test_the_true_field_is_hardly_more_surprised_than_the_oracle():
     """Whatever actions do: held-out rollouts are driven by them."""
     control = [[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]]
@@ -182,14 +161,6 @@ def test_the_true_field_is_hardly_more_surprised_than_the_oracle():
     assert oracle == ignorant["innovation_nll_oracle"]
     assert oracle < scores["innovation_nll.random"] + 1e-3 < oracle + 0.02
     assert ignorant["innovation_nll.random"] > oracle + 0.02
-
-
-def test_the_surprise_of_the_oracle_is_that_of_noise_alone():
-    """Where channels have hardly any noise, that of a step is left."""
-    case = Case(env={"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}})
-    expected = 0.5 * np.log(2 * np.pi * np.e * 0.01 * 0.1)
-    scores = case.evaluate(case.state)
-    assert scores["innovation_nll_oracle"] == pytest.approx(expected, abs=0.06)
 
 
 # Predictions.
@@ -278,8 +249,7 @@ def test_fields_drawn_from_the_prior_are_covered_at_the_nominal_rate():
     ("errors", "target", "transitions"),
     [
         ((0.9, 0.4, 0.1), 0.2, 100.0 * 10**0.5),  # half-way from 0.4 to 0.1 in the logarithm
-        ((0.9, 0.4, 0.1), 0.4, 100.0),
-        ((0.9, 0.4, 0.1), 0.95, 10.0),
+        ((0.9, 0.4, 0.1), 0.95, 10.0),  # at once
         ((0.9, 0.4, 0.1), 0.09, None),
         ((0.9, 0.2, 0.5), 0.3, 10.0 ** (1 + np.log(0.9 / 0.3) / np.log(0.9 / 0.2))),
     ],
@@ -337,17 +307,17 @@ def test_scores_are_medians_with_order_statistics():
 
 
 @both_families
-def test_gated_scores_and_references_are_numbers(family: str):
-    result = run(configured(family, seeds=1, train=BRIEF | {"transitions": 16}))
+def test_nothing_but_the_bound_of_a_network_depends_on_the_seed(family: str):
+    """Without radial functions any field could be represented."""
+    network = {"seq_vae": {"dynamics": "mlp"}}
+    train = BRIEF | {"transitions": 16}
+    result = run(configured(family, seeds=1, network=network, train=train))
     scores = result.scores
-    for gated in GATED:
-        assert {gated.metric, *gated.lower_references, *gated.upper_references} <= scores.keys()
-    assert all(type(value) is float and np.isfinite(value) for value in scores.values())
-    assert {gated.metric: gated.goals for gated in GATED if gated.goals} == {
-        "transition_ratio.random": {"default": 5}
-    }
-    assert result.scores == scores
+    assert (scores["projection_floor"] == 0) == (family == "seq_vae")
     with shapes_unchecked():
-        other = evaluate(result.config, result.state, result.dataset, 1)
+        again, other = (
+            evaluate(result.config, result.state, result.dataset, seed) for seed in (0, 1)
+        )
+    assert again == scores
     different = {name.split(".")[0] for name in scores if other[name] != scores[name]}
     assert different == ({"elbo"} if family == "seq_vae" else set())

@@ -1,6 +1,5 @@
 """The filter of states and weights: worked numbers, dense algebra, long runs, new episodes."""
 
-import math
 from typing import Any
 
 import pytest
@@ -9,8 +8,7 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
-from quatrain.models.active_dynamics.bayes_filter.filter import Belief, Filter
-from quatrain.models.active_dynamics.network import Rbf
+from quatrain.models.active_dynamics.bayes_filter.filter import Belief
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics import filters
 from tests.models.active_dynamics.filters import (
@@ -44,27 +42,6 @@ def observations(channels: Emission, learners: int, seed: int) -> Tensor:
     return channels.sample(x, None, generator)
 
 
-def test_worked_prediction_and_correction():
-    """One dimension, and one function that is 1, with slope 0, where the state is."""
-
-    def number(*values: float) -> Tensor:
-        return torch.tensor(values, dtype=torch.float64)
-
-    def close(actual: Tensor, exact: Any) -> None:
-        torch.testing.assert_close(actual, number(*exact), rtol=1e-13, atol=1e-13)
-
-    channels = Emission("linear", "gaussian", number(1)[None], number(0), number(0.02))
-    inputs = Filter(Rbf(number(0), 1.0, 1), channels, dt=0.1, process_noise=0.1)
-    belief = Belief(number(0, 0)[None], torch.diag(number(0.01, 1))[None])
-    bayes.predict(inputs, belief, number(0.5)[None])
-    close(belief.mean, [[0.05, 0]])
-    close(belief.covariance, [[[0.03, 0.1], [0.1, 1]]])
-    nll = bayes.correct(inputs, belief, number(0.2)[None])
-    close(belief.mean, [[0.14, 0.3]])
-    close(belief.covariance, [[[0.012, 0.04], [0.04, 0.8]]])
-    assert float(nll) == pytest.approx((math.log(2 * math.pi * 0.05) + 0.15**2 / 0.05) / 2)
-
-
 @pytest.mark.parametrize("case", OBSERVED)
 def test_it_is_the_dense_extended_kalman_filter(case: str):
     channels = emission(*OBSERVED[case])
@@ -81,8 +58,9 @@ def test_it_is_the_dense_extended_kalman_filter(case: str):
             step = filters.joint_step(inputs.rbf, u[learner])
             ahead = filters.predicted(step, noise, dense[learner])
             dense[learner] = filters.corrected(channels, y[learner], ahead)
-        filters.assert_dense(channels, belief, dense, 1e-9)
-        filters.assert_close(channels, nll, torch.stack([item.nll for item in dense]), 1e-9)
+        near = 3e-5 if channels.kind == "loglinear" else 1e-9  # how near the mode a search comes
+        for part, exact in zip((*belief, nll), zip(*dense, strict=True), strict=True):
+            torch.testing.assert_close(part, torch.stack(exact), rtol=near, atol=near)
 
 
 def steep(noise: Any, noise_sd: float, weight_sd: float, obs: int) -> Emission:
@@ -163,13 +141,3 @@ def test_where_an_episode_began_the_state_is_forgotten_and_weights_are_not():
         assert not covariance[D:, :D].any()
         torch.testing.assert_close(mean[:D], fresh.mean[learner])
         torch.testing.assert_close(covariance[:D, :D], fresh.covariance[learner])
-
-
-def test_weights_are_a_view_by_output_and_blocks_those_of_each_output():
-    belief = some_belief(3, D + D * 4)
-    blocks = bayes.weight_blocks(D, belief)
-    assert torch.equal(blocks[1, 0], belief.covariance[1, 2:6, 2:6])
-    assert torch.equal(blocks[2, 1], belief.covariance[2, 6:, 6:])
-    weights = bayes.weights(D, belief)
-    belief.mean[1, 6] = 5
-    assert torch.equal(weights[1], belief.mean[1, 2:].view(2, 4))

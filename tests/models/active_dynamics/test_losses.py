@@ -8,12 +8,6 @@ from tests.conftest import small
 from tests.models.active_dynamics.small_trials import FAMILIES
 
 
-@pytest.mark.parametrize(("variance", "expected"), [(0.05, 0.111572), (0.5, 0.812864)])
-def test_worked_divergence(variance: float, expected: float):
-    result = losses.kl(*(torch.tensor([number]) for number in (0.2, 0.04, 0.1, variance)))
-    assert float(result) == pytest.approx(expected, abs=1e-6)
-
-
 def test_worked_weights_of_horizons():
     """Horizons beyond the window have no weight."""
     weights = losses.horizon_weights(3, 0.8)
@@ -25,8 +19,7 @@ def test_worked_weights_of_horizons():
 @pytest.mark.parametrize(
     ("kind", "updates", "expected"),
     [
-        *(("linear", updates, beta) for updates, beta in ((100, 0), (300, 0.35), (500, 0.7))),
-        ("linear", 9000, 0.7),
+        *(("linear", updates, beta) for updates, beta in ((100, 0), (300, 0.35), (900, 0.7))),
         *(("none", updates, beta) for updates, beta in ((99, 0), (100, 0.7))),
     ],
 )

@@ -43,11 +43,6 @@ def test_features_are_the_plain_formula_and_derivatives_those_of_autograd(d: int
         torch.testing.assert_close(derivatives[row], exact, rtol=1e-10, atol=1e-14)
 
 
-def test_gradients_flow_through_features_and_derivatives():
-    rbf, x = double(2), drawn(3, 2).requires_grad_()
-    assert torch.autograd.gradcheck(lambda at: rbf.with_derivatives(at).derivatives, x)
-
-
 def test_fields_drawn_from_the_prior_have_its_deviation_over_the_region():
     """Of 10,000 fields the mean square is known to about 1 %."""
     rbf = make_rbf(params_with({}).active_dynamics.network.rbf, 2)

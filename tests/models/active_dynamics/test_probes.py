@@ -53,15 +53,12 @@ def test_other_values_gain_more_than_random_actions_too(value: str):
 
 def test_the_active_arm_sees_more_of_the_plane_and_stays_where_it_matters():
     """The region has the radius 1.5; nothing is lost up to 1.7."""
+    path, cells = learned().state.path, (learned().state.path / 0.25).floor()
     active, random = (
-        [
-            len((path / 0.25).floor().unique(dim=0))
-            for path in learned().of(arm, learned().state.path)
-        ]
-        for arm in ("active", "random")
+        [len(row.unique(dim=0)) for row in learned().of(arm, cells)] for arm in ("active", "random")
     )
     assert min(active) > 2 * max(random)
-    distance = learned().of("active", learned().state.path)[:, 20:].norm(dim=2)
+    distance = learned().of("active", path)[:, 20:].norm(dim=2)
     assert (distance < 1.9).float().mean() > 0.98
     assert (distance > 1.2).float().mean() > 0.2
 
