@@ -69,7 +69,6 @@ REFUSED = [
     (at("env", n0_min=81), "actor_critic.env: n0_min (81) exceeds n0_max (80); lower n0_min"),
     (at("env", target_nodes=100), "env: target_nodes (100) is not below max_nodes (100); lower it"),
     (at("env", y_center=[0.05, 0.75]), f"env: y_center [0.05, 0.75] {OFF_PLATE} above the second"),
-    (at("env", y_center=[0.75, 0.25]), f"y_center [0.75, 0.25] {OFF_PLATE}"),
     (
         at("env.action.bounds", delete_ratio=[0.0, 0.5]),
         "actor_critic.env: action.bounds.delete_ratio upper bound 0.5 is not above 0.5: "
@@ -97,14 +96,8 @@ REFUSED = [
         at("env.action.bounds", delete_ratio=[0.0, 1.1]),
         "delete_ratio: [0, 1.1] must lie within 0..1",
     ),
-    (
-        at("env.action.bounds", theta=[-1.6, 1.6]),
-        "theta: [-1.6, 1.6] must lie within -1.571..1.571",
-    ),
     (at("env.action.bounds", gamma=[0.0, 15.0]), "gamma: [0, 15] must lie above 0"),
-    (at("env.action.bounds", noise=[-0.05, 0.5]), "noise: [-0.05, 0.5] must lie above 0"),
     (action("delete_ratio", "delete_ratio", **FIXED), f"actor_critic.env.action: {ORDER}"),
-    (action("gamma", "delete_ratio", alpha=2.0, noise=0.1, theta=0.0), ORDER),
     (action("delete_ratio", "gamma", alpha=2.0), f"env.action: {EXACTLY} alpha, noise, theta"),
     (action(*PARAMETERS, gamma=5.0), f"{EXACTLY} none"),
     (
@@ -128,10 +121,6 @@ REFUSED = [
     (at("collect", plates="fixed"), f"actor_critic.collect: plates: fixed {ONE_PLATE}"),
     ({"network": {"heads": 5}}, f"actor_critic.network: d 32 {MULTIPLE} heads 5"),
     (at("train", world_size=3), f"actor_critic.train: num_envs 128 {MULTIPLE} world_size 3"),
-    (
-        at("train", world_size=2, minibatch_size=255),
-        f"actor_critic.train: minibatch_size 255 {MULTIPLE} world_size 2",
-    ),
     (
         at("train", minibatch_size=2049),
         "actor_critic.train: minibatch_size 2049 exceeds num_envs * horizon 2048; lower it",
@@ -192,8 +181,7 @@ def test_half_precision_wants_a_gpu():
         "actor_critic.train.amp bf16 needs a GPU: on CPU it was measured slower than float32; set "
         "none"
     ) in str(caught.value)
-    with_gpu = params_with({"device": "cuda", "actor_critic": at("train", amp="bf16")})
-    assert with_gpu.actor_critic.train.amp == "bf16"
+    params_with({"device": "cuda", "actor_critic": at("train", amp="bf16")})
 
 
 # What is allowed.
@@ -221,8 +209,7 @@ def test_weights_stand_in_place_of_a_presets_or_beside_them():
 
 
 def test_whole_iterations_are_counted():
-    steps = {200_000: 98, 2048 * 98: 98, 2048 * 98 + 1: 99, 1: 1}
-    for transitions, expected in steps.items():
+    for transitions, expected in ((2048 * 98, 98), (2048 * 98 + 1, 99)):
         assert selected(at("train", transitions=transitions)).train.steps == expected
 
 
@@ -238,10 +225,7 @@ def test_the_rules_hold_every_key_of_the_colonies():
     assert config.rules.bounds == tuple(getattr(config.action.bounds, name) for name in PARAMETERS)
 
 
-def test_every_other_key_is_read_while_collecting_learning_or_evaluating(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    """Read by what runs, not by the config's own checks, which are done before."""
+def test_every_other_key_is_read_by_what_runs(monkeypatch: pytest.MonkeyPatch):
     config = small("actor_critic", train={"transitions": 24 * 8 * 2, "record_every": 1})
     sections = (room.Env, room.Collect, room.Network, room.Train, room.Evaluate, ActorCriticConfig)
     read = set()

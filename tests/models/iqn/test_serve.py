@@ -32,9 +32,7 @@ def collected() -> Dataset:
 
 @cache
 def untrained() -> State:
-    """Networks of the seed, whose target networks are others: they choose among actions as well as
-    learned ones.
-    """
+    """Networks of one seed, with target networks of another."""
     fresh, other = (init_state(CONFIG, collected(), seed) for seed in (7, 8))
     return fresh._replace(target_params=other.params)
 

@@ -68,18 +68,14 @@ def test_every_parameter_gets_a_gradient_with_those_of_the_noise():
     assert all(np.abs(np.asarray(leaf)).max() > 0 for leaf in jax.tree.leaves(gradients))
 
 
-def test_the_target_network_shapes_the_targets():
-    config = hunt()
-    item, other = (targets(config, agent(config, target=seed), batch(config)) for seed in (1, 2))
+def test_the_target_network_shapes_the_targets_but_for_those_after_an_end():
+    config, ended = hunt(), batch(hunt(), 0.0)
+    agents = [agent(config, target=seed) for seed in (1, 2)]
+    item, other = (targets(config, selected, batch(config)) for selected in agents)
     assert np.abs(item - other).max() > 0.01
-
-
-def test_after_an_end_the_target_is_the_return_whatever_the_networks():
-    drawn = batch(hunt(), 0.0)
-    expected = np.repeat(np.asarray(drawn.returns)[:, None], TARGETS, axis=1)
-    for seed in (1, 2):
-        result = targets(hunt(), agent(hunt(), target=seed), drawn)
-        np.testing.assert_array_equal(result, expected)
+    expected = np.repeat(np.asarray(ended.returns)[:, None], TARGETS, axis=1)
+    for selected in agents:
+        np.testing.assert_array_equal(targets(config, selected, ended), expected)
 
 
 @pytest.mark.parametrize(("double_q", "value"), [(True, 2.0), (False, 5.0)])
