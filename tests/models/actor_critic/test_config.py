@@ -56,6 +56,7 @@ TOGETHER = "plates: user and plates_file go together; set both, or plates_file: 
 ONE_PLATE = "is one plate; set n_train: 1, n_held_out: 1, n_outside: 0"
 OFF_PLATE = "with y_spread 0.1 leaves the plate: both ends must lie in [0.1, 0.9], the first not"
 MULTIPLE = "is not a multiple of"
+COLONIES = at("collect", held_out_colonies=100_000)
 WIDE = at("env", width=100_000, max_steps=10_000) | at(
     "collect", n_train=65536, n_held_out=65536, n_outside=65536
 )
@@ -136,18 +137,9 @@ REFUSED = [
         "GiB; at most 64; lower one",
     ),
     (WIDE, "collect.n_train, n_held_out and n_outside plates of env.width takes about 73 GiB"),
-    (
-        at("collect", constant_search=10**6),
-        "collect.constant_search * 16 colonies of env.max_nodes takes about 298 GiB",
-    ),
-    (
-        at("env", max_nodes=4096) | at("collect", held_out_colonies=10**6),
-        "collect.held_out_colonies of env.max_nodes takes about 763 GiB",
-    ),
-    (
-        at("env", max_steps=100_000) | at("collect", held_out_colonies=20_000),
-        "collect.held_out_colonies * env.max_steps takes about 119 GiB",
-    ),
+    (at("collect", constant_search=10**6), "16 colonies of env.max_nodes takes about 298 GiB"),
+    (COLONIES | at("env", max_nodes=4096), "held_out_colonies of env.max_nodes takes about 76 GiB"),
+    (COLONIES | at("env", max_steps=20_000), "held_out_colonies * env.max_steps takes about 119 G"),
 ]
 
 

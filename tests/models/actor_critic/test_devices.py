@@ -65,8 +65,8 @@ def trainer(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[trainers.Trainer]:
     """At work on the device without values; where an iteration begins is known there as well."""
-    monkeypatch.setattr(rng, "Generator", Elsewhere)
     config, dataset = collected(request.param)
+    monkeypatch.setattr(rng, "Generator", Elsewhere)
     with torch.device("meta"):
         world = make_world(config.env.rules, dataset.train.plates)
         seed = train.init_state(config, dataset, 0).seeds[0]
@@ -75,15 +75,18 @@ def trainer(
 
 
 @both_kinds
-def test_the_state_of_a_learner_lies_on_the_default_device(kind: Kind):
+def test_the_state_of_a_learner_lies_on_the_default_device(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+):
+    config, dataset = collected(kind)
+    monkeypatch.setattr(rng, "Generator", Elsewhere)
     with torch.device("meta"):
-        state = train.init_state(*collected(kind), 0)
+        state = train.init_state(config, dataset, 0)
     rank = state.ranks[0][0]
     assert all(getattr(rank, name).is_cpu for name in GENERATORS)
     others = state._replace(ranks=tuple(rank._replace(**dict.fromkeys(GENERATORS))))
-    assert {leaf.device.type for leaf in tree_leaves(others) if isinstance(leaf, Tensor)} == {
-        "meta"
-    }
+    tensors = [leaf for leaf in tree_leaves(others) if isinstance(leaf, Tensor)]
+    assert {leaf.device.type for leaf in tensors} == {"meta"}
 
 
 def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(

@@ -65,6 +65,7 @@ def test_at_the_first_minibatch_nothing_has_moved(policy: str, dataset: Dataset)
     trainer = make_trainer(small("actor_critic", network={"policy": policy}), dataset)
     for _ in range(2):  # also after the policy has become another one
         transitions = collected(trainer)
+        assert not any(column.requires_grad for column in transitions)
         index = buffer.minibatch_indices(len(transitions.n), 50, trainer.order)[0]
         loss, row = iteration.objective(trainer, buffer.minibatch(transitions, index), 0.01)
         result = dict(zip(metrics.MINIBATCH_METRICS, row.tolist(), strict=True))
@@ -74,13 +75,6 @@ def test_at_the_first_minibatch_nothing_has_moved(policy: str, dataset: Dataset)
         loss.backward()
         assert max(param.grad.abs().max() for param in trainer.network.actor.parameters()) > 1e-6
         iteration.learn(trainer, transitions, iteration.scheduled_rates(trainer))
-
-
-def test_stored_draws_and_advantages_carry_no_gradient(trainer: Trainer):
-    transitions = collected(trainer)
-    assert not any(column.requires_grad for column in transitions)
-    assert transitions.advantage.mean().abs() < 1e-5
-    assert transitions.advantage.std(correction=0) == pytest.approx(1, abs=1e-4)
 
 
 def test_the_action_that_was_drawn_is_the_one_that_acts(trainer: Trainer):

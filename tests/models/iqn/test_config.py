@@ -55,8 +55,6 @@ REFUSED = [
     ),
     (drawn("#####", "#A.A#", "#####", agents=3), "iqn.env: agents is 3 but the map has 2 start"),
     (at("env", height=None, width=None), ONE_MAP),
-    (at("env", width=None), ONE_MAP),
-    (at("env", layout="###\n#.#\n###"), ONE_MAP),
     (drawn("###", "#.#", "###", layout_file=FILE), ONE_MAP),
     (
         at("env", spawn_probability=0.0),

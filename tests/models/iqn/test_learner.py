@@ -14,14 +14,12 @@ from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.train import (
     State,
     base_keys,
-    evaluation_params,
     from_arrays,
     init_in_world,
     init_state,
     run_chunk,
     to_arrays,
     train,
-    update,
 )
 from quatrain.progress import Progress, TrainingDiverged
 from tests.conftest import shapes_unchecked, small
@@ -89,13 +87,6 @@ def test_neither_long_records_nor_evaluations_change_a_byte():
     np.testing.assert_equal(packed(cycle_by_cycle()[-1]), packed(run()[-1]))
     for yielded, counts in ((run(), [0, 1, 0]), (cycle_by_cycle(), [0] * 6)):
         assert [len(item.metrics["greedy_return"]) for item in yielded] == counts
-
-
-def test_an_update_gives_the_first_cycle_of_the_training():
-    state, metrics = update(SINGLE, dataset(), fresh())
-    first = cycle_by_cycle()[0]
-    np.testing.assert_equal(to_arrays(state), packed(first))
-    np.testing.assert_equal(dict(metrics), dict(first.metrics))
 
 
 def test_a_finished_learner_goes_on_when_more_turns_are_wanted():
@@ -170,10 +161,3 @@ def test_a_learner_of_other_cycles_is_refused():
     fewer = small("iqn", train={"updates_per_cycle": 40})
     with pytest.raises(ValueError, match="trained with other turns_per_cycle or updates_per_cycle"):
         next(train(fewer, dataset(), 0, run()[0].state))
-
-
-@pytest.mark.parametrize("network", ["target", "online"])
-def test_the_configured_network_acts_in_evaluations(network: str):
-    config = small("iqn", train={"acting": {"evaluation_network": network}})
-    state = State(*[None] * len(State._fields))._replace(params="online", target_params="target")
-    assert evaluation_params(config, state) == network
