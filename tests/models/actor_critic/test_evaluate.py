@@ -10,7 +10,7 @@ import torch
 
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.envs.colony.episodes import returns
-from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates, make_plates
+from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, make_plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy
 from quatrain.envs.colony.rules import OVERFLOW, REASONS, SUCCESS, TIMEOUT
 from quatrain.models.actor_critic import evaluate as room
@@ -35,7 +35,6 @@ from tests.conftest import shapes_unchecked, small
 
 NAN = float("nan")
 STEPS = 6
-BOTH = (LINEAR, EXPONENTIAL)
 
 
 def outcome(
@@ -55,18 +54,15 @@ def outcome(
 
 
 def dataset_with(
-    count: int, references: Mapping[str, Sequence[float]], kinds: tuple[int, int]
+    references: Mapping[str, Sequence[float]], count: int, kinds: tuple[int, int]
 ) -> Dataset:
-    """A dataset of so many held-out colonies, the first half of them on the first plate."""
+    """Half of the held-out colonies are on the first plate; those outside have 3 cells."""
     plates = make_plates(np.array(kinds), np.full(2, 0.01), np.ones(2), 60)
     substrate = np.arange(count) * 2 // count
     starts = InitialColonies(np.full(count, 2), np.zeros((count, 8, 2), np.float32), substrate)
+    earned = {name: np.resize(np.float32(values), count) for name, values in references.items()}
+    ours = References(**earned, constant_action=np.zeros(5, np.float32), feedback_gamma=1)
     outside = starts._replace(n=np.full(count, 3))
-    earned = [
-        np.broadcast_to(np.float32(references[name]), count)
-        for name in ("random", "constant", "feedback")
-    ]
-    ours = References(*earned, np.zeros(5, np.float32), np.float32(1))
     return Dataset(None, HeldOut(plates, starts, plates, outside, ours))
 
 
@@ -76,7 +72,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         *outcomes: Outcome,
         drawn: Outcome | None = None,
         outside: Outcome | None = None,
-        kinds: tuple[int, int] = BOTH,
+        kinds: tuple[int, int] = (LINEAR, EXPONENTIAL),
         n_outside: int = 2,
         **references: Sequence[float],
     ) -> dict[str, float]:
@@ -92,44 +88,32 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(room, "deterministic_policy", lambda actor: ("mean", actor))
         monkeypatch.setattr(room, "stochastic_policy", lambda actor, _: ("drawn", actor))
         monkeypatch.setattr(room, "run_episodes", run_episodes)
-        count = len(outcomes)
-        config = small("actor_critic", seeds=count, collect={"n_outside": n_outside})
-        state = State(*[(None,) * count] * 5, updates=tuple(torch.arange(count)))
-        plain = {"random": [0.0], "constant": [5.0], "feedback": [10.0]}
-        dataset = dataset_with(len(outcomes[0].returns), plain | references, kinds)
+        seeds = len(outcomes)
+        config = small("actor_critic", seeds=seeds, collect={"n_outside": n_outside})
+        state = State(*[(None,) * seeds] * 5, updates=tuple(torch.arange(seeds)))
+        references = {"random": [0.0], "constant": [5.0], "feedback": [10.0]} | references
+        dataset = dataset_with(references, len(outcomes[0].returns), kinds)
         return evaluate(config, state, dataset, 3)
 
     return scored
 
 
 def test_margin_fraction_and_score_compare_means(scored: Any):
+    """A margin over a loss is a share of its size; the score is between chance and controller."""
     references = {"random": [-3.0, -1.0], "constant": [2.0, 6.0], "feedback": [9.0, 7.0]}
     scores = scored(outcome([7.0, 5.0]), **references)
-    assert scores["return_mean"] == 6
-    assert scores["margin_over_constant"] == pytest.approx(0.5)
-    assert scores["fraction_of_feedback"] == pytest.approx(0.75)
-    assert scores["normalised_score"] == pytest.approx(0.8)
     assert [scores[f"{name}_return"] for name in references] == [-2, 4, 8]
-
-
-def test_a_margin_over_a_loss_is_a_share_of_its_size(scored: Any):
+    names = ("return_mean", "margin_over_constant", "fraction_of_feedback", "normalised_score")
+    assert [scores[name] for name in names] == pytest.approx([6, 0.5, 0.75, 0.8])
     scores = scored(outcome([-1.0, -1.0]), random=[-8.0], constant=[-4.0], feedback=[2.0])
-    assert scores["margin_over_constant"] == pytest.approx(0.75)
-    assert scores["normalised_score"] == pytest.approx(0.7)
-    scores = scored(outcome([1.0, 1.0]), constant=[0.0])
-    assert scores["margin_over_constant"] == pytest.approx(1e6)
-
-
-def test_a_controller_no_better_than_chance_leaves_no_score(scored: Any):
-    scores = scored(outcome([1.0, 3.0]), random=[4.0], feedback=[4.0])
+    assert [scores[name] for name in names] == pytest.approx([-1, 0.75, -0.5, 0.7])
+    scores = scored(outcome([1.0, 3.0]), random=[4.0], constant=[0.0], feedback=[4.0])
+    assert [scores[name] for name in names[:3]] == pytest.approx([2, 2e6, 0.5])
     assert np.isnan(scores["normalised_score"])
-    assert scores["fraction_of_feedback"] == 0.5
 
 
 def test_sizes_count_once_they_had_time_to_settle(scored: Any):
-    """From the fourth step on: here one colony, of 2 and then 4 cells, and one that ended before;
-    the aim is 6.
-    """
+    """From the fourth step on, when one colony has 2 and 4 cells and one has ended; aim: 6."""
     n = np.array([[60, 60, 60, 2, 4, NAN], [60, 60, 60, NAN, NAN, NAN]]).T
     scores = scored(outcome([0.0, 0.0], n=n, lengths=np.array([5, 3])))
     assert scores["size_rmse"] == pytest.approx(((16 + 4) / 2) ** 0.5)
@@ -154,10 +138,9 @@ def test_success_is_a_reason_not_a_length(scored: Any):
     reasons = [SUCCESS, TIMEOUT, SUCCESS, OVERFLOW]
     scores = scored(outcome([0.0] * 4, reasons, lengths=np.array([3, 6, 4, 2])))
     assert (scores["success_rate"], scores["steps_to_goal"]) == (0.5, 3.5)
-    shares = {name: value for name, value in scores.items() if name.startswith("reason/")}
-    expected = {f"reason/{name}": 0 for name in REASONS[1:]}
-    expected |= {"reason/success": 0.5, "reason/overflow": 0.25, "reason/timeout": 0.25}
-    assert shares == expected
+    shares = {name: scores[f"reason/{name}"] for name in REASONS[1:]}
+    some = {"success": 0.5, "overflow": 0.25, "timeout": 0.25}
+    assert shares == dict.fromkeys(REASONS[1:], 0) | some
     scores = scored(outcome([1.0, 2.0]))
     assert (scores["success_rate"], np.isnan(scores["steps_to_goal"])) == (0, True)
 
@@ -180,21 +163,20 @@ def test_what_is_drawn_and_what_lies_outside_have_scores_of_their_own(scored: An
     assert not [name for name in scores if name.startswith("outside")]
 
 
-def test_intervals_hold_their_means_and_are_paired(scored: Any):
+@pytest.mark.parametrize(("noise", "half"), [(0.0, 0.0), (4.0, 0.13)])
+def test_intervals_are_of_pairs(scored: Any, noise: float, half: float):
     """Where all earn more with some colonies, the margin is sure though returns are not."""
     luck = np.linspace(2, 18, 40)
-    references = {"constant": luck, "feedback": 2 * luck}
-    scores = scored(outcome(1.5 * luck), **references)
+    earned = 1.5 * luck + np.where(np.arange(40) % 2, noise, -noise)
+    scores = scored(outcome(earned), constant=luck, feedback=2 * luck)
     assert scores["return_mean_low"] < 14 < 16 < scores["return_mean_high"]
-    for name, value in (("margin_over_constant", 0.5), ("fraction_of_feedback", 0.75)):
-        assert scores[f"{name}_low"] == pytest.approx(value, abs=1e-6)
-        assert scores[f"{name}_high"] == pytest.approx(value, abs=1e-6)
-    noise = np.where(np.arange(40) % 2, 4.0, -4.0)
-    scores = scored(outcome(1.5 * luck + noise), **references)
-    for name, spread in (("margin_over_constant", 0.13), ("fraction_of_feedback", 0.065)):
-        value, low, high = (scores[f"{name}{end}"] for end in ("", "_low", "_high"))
-        assert 0.5 * spread < value - low < 1.6 * spread
-        assert 0.5 * spread < high - value < 1.6 * spread
+    for name, value, spread in (
+        ("margin_over_constant", 0.5, half),
+        ("fraction_of_feedback", 0.75, half / 2),
+    ):
+        assert scores[name] == pytest.approx(value)
+        sides = value - scores[f"{name}_low"], scores[f"{name}_high"] - value
+        assert 0.5 * spread - 1e-6 < min(sides) <= max(sides) < 1.6 * spread + 1e-6
 
 
 def test_several_seeds_give_means_and_t_intervals_over_seeds(scored: Any):
@@ -278,14 +260,16 @@ def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
         make_plates(np.array([LINEAR]), np.zeros(1), np.array([b]), 60) for b in (0.1, 50.0)
     )
     starts = dataset.held_out.colonies._replace(substrate=np.zeros(64, np.int64))
-
-    def scores(plates: Plates, outside: Plates) -> dict[str, float]:
-        held_out = dataset.held_out._replace(
-            plates=plates, colonies=starts, outside=outside, colonies_outside=starts
+    held_out = dataset.held_out._replace(colonies=starts, colonies_outside=starts)
+    item, other = (
+        evaluate(
+            config,
+            state,
+            dataset._replace(held_out=held_out._replace(plates=plates, outside=outside)),
+            0,
         )
-        return evaluate(config, state, dataset._replace(held_out=held_out), 0)
-
-    item, other = scores(soft, stiff), scores(stiff, soft)
+        for plates, outside in ((soft, stiff), (stiff, soft))
+    )
     assert item["return_mean"] == other["outside/return_mean"] != other["return_mean"]
     assert item["outside/return_mean"] == other["return_mean"]
     assert item["final_progress"] < other["final_progress"]

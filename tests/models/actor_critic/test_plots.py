@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 
+from pipeline.storage.params_file import overlaid
 from quatrain.envs.colony.dynamics import hill_length
 from quatrain.models.actor_critic.collect import Dataset, HeldOut, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import Outcome, evaluate
+from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.figures import (
     baseline_comparison,
     episode_strip,
@@ -33,6 +34,7 @@ from tests.conftest import shapes_unchecked, small
 
 COLONIES = 40
 FIGURES = {"learning_curve", "episodes", "updates", "actions", "laws", "sizes", "film", "paired"}
+FIGURES |= {"constant_search"}
 FIXED = {"delete_ratio": 0.55, "gamma": 12.0, "alpha": 1.0, "noise": 0.4, "theta": 0.0}
 ONE_PLATE = {"n_train": 1, "n_held_out": 1, "n_outside": 0}
 
@@ -75,43 +77,28 @@ class Run(NamedTuple):
     dataset: Dataset
     history: History
     scores: dict[str, float]
-    replays: Replays
-
-
-def configured(**sections: Any) -> ActorCriticConfig:
-    lighter = {"collect": {"held_out_colonies": COLONIES}, "train": {"transitions": 24 * 8 * 4}}
-    changed = {name: part | sections.get(name, {}) for name, part in lighter.items()}
-    return small("actor_critic", **(sections | changed))
 
 
 @functools.cache
 def trained(name: str) -> Run:
-    config = configured(**RUNS[name])
+    brief = {"collect": {"held_out_colonies": COLONIES}, "train": {"transitions": 24 * 8 * 4}}
+    config = small("actor_critic", **overlaid(brief, RUNS[name]))
     with shapes_unchecked():
         dataset, recorded, last = collect(config, 0), [], 0
         for progress in train(config, dataset, 1):
             recorded += rows(progress, last)
             last = progress.step
-        state, held_out = progress.state, dataset.held_out
-        scores = evaluate(config, state, dataset, 0)
-        replays = replay_policies(
-            config, state, held_out.references, held_out.plates, held_out.colonies
-        )
-    return Run(config, state, dataset, history(recorded), scores, replays)
-
-
-@pytest.fixture
-def plain() -> Run:
-    return trained("as it is")
+        scores = evaluate(config, progress.state, dataset, 0)
+    return Run(config, progress.state, dataset, history(recorded), scores)
 
 
 @pytest.mark.filterwarnings("ignore:actor_critic.env.max_steps .* is impossible:UserWarning")
 @pytest.mark.parametrize("name", RUNS)
 def test_every_figure_is_drawn_for_every_run(name: str):
     result = trained(name)
-    figures = plots(*result[:5])
+    figures = plots(*result)
     several_slopes = {"slopes"} if result.config.collect.plates == "default_law" else set()
-    assert set(figures) == FIGURES | {"constant_search"} | several_slopes
+    assert set(figures) == FIGURES | several_slopes
     for drawn, figure in figures.items():
         figure.canvas.draw()
         assert all(axes.has_data() for axes in figure.axes), drawn
@@ -136,46 +123,39 @@ def test_shares_of_references_are_told_only_where_they_mean_something():
 
 
 def test_stacked_components_sum_up_to_the_return_and_reasons_to_all():
-    config = configured(env={"reward": {"preset": "full"}})
-    assert len(config.env.reward.weighted) > len(training.PALETTE)
-    layers = training.reward_layers(config, recorded(config))
+    """And before the first episode ends there is neither."""
+    config = small("actor_critic", env={"reward": {"preset": "full"}})
+    weights, rng = config.env.reward.weighted, np.random.default_rng(5)
+    assert len(weights) > len(training.PALETTE)
+    recorded = {f"reward/{name}": rng.normal(size=5) for name, _ in weights}
+    total = np.sum([weight * recorded[f"reward/{name}"] for name, weight in weights], 0)
+    recorded |= {f"reason/{name}": np.zeros(5) for name in training.REASON_COLORS}
+    recorded |= {"reason/success": np.full(5, 0.75), "reason/overflow": np.full(5, 0.25)}
+    recorded["episodes"] = np.array([0.0, 0, 3, 0, 2])
+    by_iteration = {name: (np.arange(1, 6), values) for name, values in recorded.items()}
+    layers = training.reward_layers(config, by_iteration)
     assert len(layers) == len(training.PALETTE) + 1
-    total = recorded(config)["return"][1]
-    np.testing.assert_allclose(np.sum([layer.values for layer in layers], 0), total)
-    layers = training.reason_layers(config, recorded(config))
-    assert [layer.label for layer in layers] == ["success 75%", "overflow 25%"]
-
-
-def test_before_the_first_episode_ends_nothing_is_shown():
-    config = configured()
-    episodes = {"episodes": (np.arange(1, 6), np.array([0.0, 0, 3, 0, 2]))}
-    result = training.episode_curve(config, recorded(config) | episodes, "return")
-    assert np.isfinite(result.values[0]).tolist() == [False, False, True, True, True]
-
-
-def recorded(config: ActorCriticConfig) -> History:
-    """Five iterations in which every component pays something."""
-    rng = np.random.default_rng(5)
-    weights = dict(config.env.reward.weighted)
-    paid = {name: rng.normal(size=5) for name in weights}
-    result = {f"reward/{name}": values for name, values in paid.items()}
-    result |= {f"reason/{name}": np.zeros(5) for name in training.REASON_COLORS}
-    result |= {"reason/success": np.full(5, 0.75), "reason/overflow": np.full(5, 0.25)}
-    result["return"] = np.sum([weights[name] * values for name, values in paid.items()], axis=0)
-    result["episodes"] = np.ones(5)
-    return {name: (np.arange(1, 6), values) for name, values in result.items()}
+    stacked = np.sum([layer.values for layer in layers], 0)
+    np.testing.assert_allclose(stacked, [np.nan, np.nan, *total[2:]])
+    labels = [layer.label for layer in training.reason_layers(config, by_iteration)]
+    assert labels == ["success 75%", "overflow 25%"]
 
 
 # What was learned.
 
 
-def held_out_and_outcome(plain: Run) -> tuple[HeldOut, Outcome]:
-    (outcome,) = plain.replays.learned
-    return plain.dataset.held_out, outcome
+@functools.cache
+def replayed() -> tuple[HeldOut, Replays]:
+    config, state, dataset, *_ = trained("as it is")
+    held_out = dataset.held_out
+    parts = held_out.references, held_out.plates, held_out.colonies
+    with shapes_unchecked():
+        return held_out, replay_policies(config, state, *parts)
 
 
-def test_steps_stand_beside_the_state_that_they_answered(plain: Run):
-    held_out, outcome = held_out_and_outcome(plain)
+def test_steps_stand_beside_the_state_that_they_answered():
+    held_out, replays = replayed()
+    (outcome,) = replays.learned
     n, y, stiffness, action = [], [], [], []
     for time in range(len(outcome.n)):
         for colony in np.flatnonzero(time < outcome.lengths):
@@ -195,8 +175,9 @@ def test_steps_stand_beside_the_state_that_they_answered(plain: Run):
     np.testing.assert_allclose(throw(result), lengths[:, 0])
 
 
-def test_beside_the_learned_law_of_the_size_is_the_one_that_holds_it(plain: Run):
-    figure = policy_response.draw_policy_response(plain.config, plain.dataset, plain.replays)
+def test_beside_the_learned_law_of_the_size_is_the_one_that_holds_it():
+    run = trained("as it is")
+    figure = policy_response.draw_policy_response(run.config, run.dataset, replayed()[1])
     (line,) = (line for line in figure.axes[0].lines if line.get_color() == BLUE)
     n, ratio = line.get_xdata(), line.get_ydata()
     np.testing.assert_allclose(ratio, np.clip(1 - 6 / (2 * n), 0, 0.7))
@@ -210,10 +191,10 @@ def test_bins_have_quantiles_of_enough_steps_and_none_of_few():
     assert np.isnan([low[1:], median[1:], high[1:]]).all()
 
 
-def test_quantiles_within_an_episode_are_of_colonies_that_still_live(plain: Run):
+def test_quantiles_within_an_episode_are_of_colonies_that_still_live():
     action = np.full((3, 20, 5), np.nan)
     action[0], action[1, :2], action[2, 0] = np.arange(20)[:, None], [[4.0], [8.0]], 1
-    outcome = plain.replays.learned[0]._replace(action=action)
+    outcome = replayed()[1].learned[0]._replace(action=action)
     steps, quantiles = policy_response.within_episode([outcome], 1)
     assert steps.tolist() == [1, 2]  # in the third step one of twenty lives
     assert quantiles[:, 0].tolist() == pytest.approx([0.95, 4.75, 9.5, 14.25, 18.05])
@@ -223,10 +204,10 @@ def test_quantiles_within_an_episode_are_of_colonies_that_still_live(plain: Run)
 # Where it stands.
 
 
-def test_pairs_are_returns_with_the_same_colony(plain: Run):
-    replays = plain.replays
+def test_pairs_are_returns_with_the_same_colony():
+    run, (_, replays) = trained("as it is"), replayed()
     learned = replays.learned[0].returns
-    figure = baseline_comparison.draw_paired(plain.config, plain.dataset, replays)
+    figure = baseline_comparison.draw_paired(run.config, run.dataset, replays)
     for axes, other in zip(figure.axes, (replays.constant, replays.feedback), strict=False):
         (dots,) = axes.collections
         np.testing.assert_array_equal(dots.get_offsets().T, [other.returns, learned])
@@ -234,11 +215,12 @@ def test_pairs_are_returns_with_the_same_colony(plain: Run):
         assert f"better with {better:.0%} of {COLONIES} colonies" in axes.get_title(loc="left")
 
 
-def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
-    held_out, outcome = held_out_and_outcome(plain)
+def test_the_return_on_a_plate_is_the_mean_over_its_colonies():
+    held_out, replays = replayed()
+    (outcome,) = replays.learned
     plates = []
     for kind in baseline_comparison.KIND_NAMES:
-        slopes, _, means = baseline_comparison.by_plate(plain.replays, outcome.returns, kind)
+        slopes, _, means = baseline_comparison.by_plate(replays, outcome.returns, kind)
         for m, mean in zip(slopes, means, strict=True):
             (plate,) = np.flatnonzero((held_out.plates.m == m) & (held_out.plates.kind == kind))
             assert mean == pytest.approx(
@@ -248,11 +230,12 @@ def test_the_return_on_a_plate_is_the_mean_over_its_colonies(plain: Run):
     assert sorted(plates) == np.unique(held_out.colonies.substrate).tolist()
 
 
-def test_the_film_shows_the_episode_that_was_judged(plain: Run):
-    _, outcome = held_out_and_outcome(plain)
+def test_the_film_shows_the_episode_that_was_judged():
+    config, state, dataset, *_ = trained("as it is")
+    (outcome,) = replayed()[1].learned
     colony = median_colony(outcome)
     assert outcome.returns[colony] == np.sort(outcome.returns)[COLONIES // 2]
-    frames = episode_strip.capture_frames(plain.config, plain.state, plain.dataset, colony)
+    frames = episode_strip.capture_frames(config, state, dataset, colony)
     length = outcome.lengths[colony]
     assert [frame.step for frame in frames] == list(range(length + 1))
     assert [frame.n for frame in frames[1:]] == outcome.n[:length, colony].tolist()

@@ -16,7 +16,7 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, deterministic_policy, observe
 from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.models.actor_critic.serve import answer, export, request
-from quatrain.models.actor_critic.train import State, train
+from quatrain.models.actor_critic.train import train
 from tests.conftest import shapes_unchecked, small
 
 FIXED = {"gamma": 12.0, "alpha": 1.0, "noise": 0.4}
@@ -44,32 +44,13 @@ class Trained(NamedTuple):
 
     config: ActorCriticConfig
     dataset: Dataset
-    state: State
+    arrays: dict[str, np.ndarray]
     world: World
     actor: Actor
 
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return export(self.config, self.state, self.dataset)
-
-    @property
-    def request(self) -> dict[str, np.ndarray]:
-        return request(self.config, self.dataset)
-
-    def asked(self, colonies: Colonies) -> dict[str, np.ndarray]:
-        """A request about these."""
-        return {
-            "positions": colonies.pos.numpy(),
-            "cells": colonies.n.numpy(),
-            "parents": colonies.parent.numpy(),
-            "ages": colonies.age.numpy().astype(int),
-            "left_moves": colonies.left.numpy(),
-            "stiffness": self.world.intensity[colonies.substrate].numpy(),
-        }
-
-    def answers(self, **changes: Any) -> dict[str, np.ndarray]:
-        """To the example, some of it changed."""
-        return answer(self.config, self.arrays, self.request | changes)
+    def answers(self, asked: dict[str, np.ndarray], **train: Any) -> dict[str, np.ndarray]:
+        section = self.config.train.model_copy(update=train)
+        return answer(self.config.model_copy(update={"train": section}), self.arrays, asked)
 
 
 @functools.cache
@@ -80,14 +61,27 @@ def trained(form: str = PLAIN) -> Trained:
         *_, last = train(config, dataset, 1)
     world = make_world(config.env.rules, dataset.held_out.plates)
     actor = load_actor(config, world, last.state.seeds[0])
-    return Trained(config, dataset, last.state, world, actor)
+    return Trained(config, dataset, export(config, last.state, dataset), world, actor)
+
+
+def example() -> dict[str, np.ndarray]:
+    return request(trained().config, trained().dataset)
+
+
+def asked(run: Trained, colonies: Colonies) -> dict[str, np.ndarray]:
+    """A request about these."""
+    return {
+        "positions": colonies.pos.numpy(),
+        "cells": colonies.n.numpy(),
+        "parents": colonies.parent.numpy(),
+        "ages": colonies.age.numpy().astype(int),
+        "left_moves": colonies.left.numpy(),
+        "stiffness": run.world.intensity[colonies.substrate].numpy(),
+    }
 
 
 def lived(run: Trained) -> list[Colonies]:
-    """The held-out colonies before each step of their episodes, under the policy that is judged.
-
-    It never moves to the left; that they did is pretended.
-    """
+    """Held-out colonies before each step of the judged policy; moves to the left are pretended."""
     act, result, limit = deterministic_policy(run.actor), [], run.config.env.left_limit
 
     def watched(rows: torch.Tensor, colonies: Colonies) -> torch.Tensor:
@@ -102,12 +96,12 @@ def lived(run: Trained) -> list[Colonies]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_served_actions_and_values_are_those_of_the_evaluated_policy_in_every_step(form: str):
-    run, arrays = trained(form), trained(form).arrays
+    run = trained(form)
     with shapes_unchecked():
         steps = lived(run)
     assert max(int(colonies.age.max()) for colonies in steps) > 1
     for colonies in steps:
-        result = answer(run.config, arrays, run.asked(colonies))
+        result = run.answers(asked(run, colonies))
         action = np.stack([result[name] for name in PARAMETERS], 1)
         expected = deterministic_policy(run.actor)(colonies.n, colonies)
         np.testing.assert_allclose(action, expected, **CLOSE)
@@ -120,43 +114,32 @@ def test_served_actions_and_values_are_those_of_the_evaluated_policy_in_every_st
 def test_the_example_is_the_first_held_out_colonies():
     run = trained()
     first = make_colonies(run.config.env.rules, run.dataset.held_out.colonies)
-    expected = run.asked(Colonies(*(column[:3] for column in first)))
-    np.testing.assert_equal(run.request, expected)
+    np.testing.assert_equal(example(), asked(run, Colonies(*(column[:3] for column in first))))
 
 
 def test_what_stands_beyond_the_cells_is_not_looked_at():
-    run = trained()
-    asked = run.request
-    beyond = np.arange(run.config.env.max_nodes) >= asked["cells"][:, None]
+    plain = example()
+    beyond = np.arange(trained().config.env.max_nodes) >= plain["cells"][:, None]
     junk = {
-        "positions": np.where(beyond[..., None], np.nan, asked["positions"]),
-        "parents": np.where(beyond, 10**6, asked["parents"]),
-        "ages": np.where(beyond, -7, asked["ages"]),
+        "positions": np.where(beyond[..., None], np.nan, plain["positions"]),
+        "parents": np.where(beyond, 10**6, plain["parents"]),
+        "ages": np.where(beyond, -7, plain["ages"]),
     }
-    np.testing.assert_equal(run.answers(**junk), run.answers())
+    np.testing.assert_equal(trained().answers(plain | junk), trained().answers(plain))
 
 
 def test_answering_draws_and_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("compiled")
-
-    run = trained()
-    before = torch.get_rng_state()
-    expected = run.answers()
-    compiled = run.config.train.model_copy(update={"compile": True})
-    monkeypatch.setattr(torch, "compile", refuse)
-    config = run.config.model_copy(update={"train": compiled})
-    np.testing.assert_equal(answer(config, run.arrays, run.request), expected)
+    before, expected = torch.get_rng_state(), trained().answers(example())
+    monkeypatch.delattr(torch, "compile")
+    np.testing.assert_equal(trained().answers(example(), compile=True), expected)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize(
     ("name", "place", "value", "message"),
     [
-        ("cells", (1,), 0, "cells[1] is 0; give whole numbers in 1..32"),
         ("cells", (2,), 33, "cells[2] is 33; give whole numbers in 1..32"),
         ("positions", (0, 0, 1), np.nan, "positions[0, 0, 1] is nan; give numbers in 0.0..60.0"),
-        ("positions", (1, 1, 0), 60.5, "positions[1, 1, 0] is 60.5; give numbers in 0.0..60.0"),
         ("parents", (0, 1), 1, "parents[0, 1] is 1; give whole numbers in -1..0"),
         ("ages", (2, 0), 13, "ages[2, 0] is 13; give whole numbers in 0..12"),
         ("left_moves", (0,), 5, "left_moves[0] is 5; give whole numbers in 0..4"),
@@ -166,7 +149,7 @@ def test_answering_draws_and_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
 def test_a_number_that_no_colony_of_this_config_has_is_refused(
     name: str, place: tuple[int, ...], value: float, message: str
 ):
-    array = trained().request[name].astype(type(value))
+    array = example()[name].astype(type(value))
     array[place] = value
     with pytest.raises(ValueError, match=f"^{re.escape(f'actor_critic: {message}')}$"):
-        trained().answers(**{name: array})
+        trained().answers(example() | {name: array})

@@ -15,7 +15,7 @@ from quatrain.errors import DatasetMismatch
 from quatrain.models.iqn.collect import Dataset, check, collect, held_out_envs
 from tests.conftest import small
 
-SEEDS, TURNS, AGENTS, WORLDS, FRAME, HELD_OUT = 1, 20, 2, 4, 125, 64
+AGENTS, FRAME, HELD_OUT = 2, 125, 64
 CONFIG = small("iqn")
 
 
@@ -24,27 +24,11 @@ def collected() -> Dataset:
     return collect(CONFIG, 11)
 
 
-def test_sizes_and_types():
-    train, held_out = collected()
-    rows = (SEEDS, TURNS)
-    assert [(str(column.dtype), *column.shape) for column in train] == [
-        ("int8", *rows, AGENTS, WORLDS, FRAME),
-        ("int8", *rows, AGENTS, WORLDS),
-        ("float32", *rows, AGENTS, WORLDS),
-        ("bool", *rows, WORLDS),
-        ("bool", *rows, WORLDS),
-        ("int16", *rows, WORLDS),
-    ]
-    assert [(str(column.dtype), *column.shape) for column in held_out] == [
-        ("uint32", HELD_OUT, 2),
-        ("int16", HELD_OUT, AGENTS, 2),
-        ("int8", HELD_OUT, 6, 6),
-    ]
+def test_columns_are_small_and_end_on_the_border_of_an_episode():
     check(CONFIG, collected())
-
-
-def test_it_ends_on_the_border_of_an_episode():
-    train = collected().train
+    train, held_out = collected()
+    types = ["int8", "int8", "float32", "bool", "bool", "int16", "uint32", "int16", "int8"]
+    assert [str(column.dtype) for column in (*train, *held_out)] == types
     assert train.truncated[:, -1].all()
     np.testing.assert_array_equal(train.turn[0, :, 0], [*range(10), *range(10)])
 
@@ -113,23 +97,21 @@ def test_a_dataset_of_another_config_is_refused(changes: dict[str, Any], why: st
 
 
 @pytest.mark.parametrize(
-    ("part", "column", "value", "why"),
+    ("place", "value", "why"),
     [
-        ("train", "frames", 3, "it has frames outside 0..2"),
-        ("train", "frames", -1, "it has frames outside 0..2"),
-        ("train", "actions", 4, "it has actions outside 0..3"),
-        ("train", "rewards", np.nan, "it has rewards that nothing pays"),
-        ("train", "truncated", True, "it has ends at other turns"),
-        ("held_out", "items", 2, "it has held-out items of an unknown kind"),
-        ("held_out", "positions", 0, "it has held-out agents in walls"),
+        ("train.frames", 3, "it has frames outside 0..2"),
+        ("train.frames", -1, "it has frames outside 0..2"),
+        ("train.actions", 4, "it has actions outside 0..3"),
+        ("train.rewards", np.nan, "it has rewards that nothing pays"),
+        ("train.truncated", True, "it has ends at other turns"),
+        ("held_out.items", 2, "it has held-out items of an unknown kind"),
+        ("held_out.positions", 0, "it has held-out agents in walls"),
     ],
 )
-def test_a_dataset_with_impossible_values_is_refused(
-    part: str, column: str, value: float, why: str
-):
+def test_a_dataset_with_impossible_values_is_refused(place: str, value: float, why: str):
+    part, column = place.split(".")
     owner = getattr(collected(), part)
     array = getattr(owner, column).copy()
     array.flat[0] = value
-    spoiled = collected()._replace(**{part: owner._replace(**{column: array})})
     with refused(why):
-        check(CONFIG, spoiled)
+        check(CONFIG, collected()._replace(**{part: owner._replace(**{column: array})}))

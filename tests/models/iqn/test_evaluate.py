@@ -12,7 +12,7 @@ from quatrain.models.iqn import evaluate as room
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import Outcome, evaluate, gini, income, order_gap
+from quatrain.models.iqn.evaluate import Outcome, evaluate, gini, income
 from quatrain.models.iqn.train import State
 from tests.conftest import small
 
@@ -41,9 +41,7 @@ def outcome(returns_of: Sequence[Sequence[float]], events: np.ndarray | None = N
 @pytest.fixture
 def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
     def scored(*learned: Outcome, **references: Outcome) -> dict[str, float]:
-        """What `evaluate` makes of outcomes made by hand; an oracle that is not given earns 1, all
-        others nothing.
-        """
+        """Of outcomes made by hand; an oracle that is not given earns 1, all others nothing."""
         rewards = np.zeros_like(learned[0].rewards)
         policies = dict.fromkeys(room.REFERENCE_POLICIES, learned[0]._replace(rewards=rewards))
         policies["oracle_view"] = learned[0]._replace(rewards=rewards + 1 / len(rewards))
@@ -67,10 +65,6 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
 )
 def test_gini_of_known_incomes_in_each_world(incomes: Any, expected: Any):
     np.testing.assert_allclose(gini(np.array(incomes, float)), expected)
-
-
-def test_order_gap_is_the_first_agent_minus_the_last():
-    assert order_gap(outcome([[9.0, 7.0], [100.0, 100.0], [1.0, 3.0]])) == 6.0
 
 
 def test_income_counts_items_of_positive_value_and_nothing_else():
@@ -114,9 +108,7 @@ def test_an_oracle_no_better_than_chance_leaves_no_score(scored: Any):
 
 
 def test_the_interval_of_the_score_pairs_worlds(scored: Any):
-    """Rich worlds are rich for all: at half the way in each world, the score is sure though returns
-    are not.
-    """
+    """At half the way in rich and in poor worlds the score is sure though returns are not."""
     wealth = np.linspace(10, 90, 40)
     references = {"random": outcome([0 * wealth]), "oracle_view": outcome([wealth])}
     scores = scored(outcome([wealth / 2]), **references)
@@ -125,12 +117,6 @@ def test_the_interval_of_the_score_pairs_worlds(scored: Any):
     noise = np.where(np.arange(40) % 2, 12.0, -12.0)
     scores = scored(outcome([wealth / 2 + noise]), **references)
     assert 0.38 < scores["score_low"] < 0.47 < 0.53 < scores["score_high"] < 0.62
-
-
-def test_standard_error_is_over_worlds_not_over_agents(scored: Any):
-    for agents in (1, 2):
-        scores = scored(outcome([[2.0, 4.0, 6.0]] * agents))
-        assert scores["return_se"] == pytest.approx(2 / 3**0.5)
 
 
 def test_several_seeds_give_means_and_t_intervals_over_seeds(scored: Any):
@@ -146,20 +132,13 @@ def test_several_seeds_give_means_and_t_intervals_over_seeds(scored: Any):
     assert scores["share_low"] == pytest.approx(scores["score_low"])
 
 
-def test_events_are_counted_per_agent_and_episode(scored: Any):
+def test_events_are_counted_and_luck_of_single_episodes_is_no_systematic_inequality(scored: Any):
     events = np.zeros((3, 2, 4), np.int8)
-    events[0], events[1, 0], events[2, :, 0] = 1, -1, -2
+    events[0, [0, 1], [0, 1]], events[1, 0], events[2, :, 0] = 1, -1, -2
     scores = scored(outcome(np.zeros((2, 4)), events))
-    assert (scores["items_gem"], scores["wall_bumps"], scores["blocked"]) == (1, 0.5, 0.25)
+    assert (scores["items_gem"], scores["wall_bumps"], scores["blocked"]) == (0.25, 0.5, 0.25)
     assert scores["items_left"] == 1.5
-    assert scores["gini_episode"] == scores["gini_systematic"] == 0
-
-
-def test_luck_of_single_episodes_is_no_systematic_inequality(scored: Any):
-    events = np.zeros((3, 2, 2), np.int8)
-    events[0, [0, 1], [0, 1]] = 1
-    scores = scored(outcome(np.zeros((2, 2)), events))
-    assert (scores["gini_episode"], scores["gini_systematic"]) == (0.5, 0)
+    assert (scores["gini_episode"], scores["gini_systematic"]) == (0.25, 0)
 
 
 # Played.
@@ -169,9 +148,7 @@ UP, RIGHT = 0, 3
 
 
 def always(actions: Sequence[int], selected: IqnConfig) -> State:
-    """A learner whose agent always does the same, in each seed another thing; of a learner only the
-    parameters.
-    """
+    """The parameters of a learner whose agent always does the same, in each seed another thing."""
     init = jax.eval_shape(
         lambda: network.init(selected.network, jax.random.key(0), selected.inputs)
     )
@@ -184,9 +161,7 @@ def always(actions: Sequence[int], selected: IqnConfig) -> State:
 
 @cache
 def two_cells() -> tuple[IqnConfig, Dataset]:
-    """Worlds of two cells in which something, good or bad, always grows in the cell where the only
-    agent is not.
-    """
+    """Worlds of two cells in which something always grows in the cell where the agent is not."""
     kinds = [("gem", 10.0), ("bone", -2.0)]
     selected = config(
         seeds=2,
@@ -214,9 +189,7 @@ def learned(state: State, key: int = 0) -> list[Outcome]:
 
 
 def test_every_policy_plays_the_same_worlds_with_the_same_growth():
-    """Who is never blocked walks to and fro, and takes what grew: whatever the policy, and whatever
-    its dice.
-    """
+    """Who is never blocked walks to and fro and takes what grew, whatever the policy or dice."""
     grown = played("free_random").events
     assert grown.shape == (5, 1, 12)
     assert set(grown.ravel()) == {1, 2}
@@ -228,16 +201,13 @@ def test_every_policy_plays_the_same_worlds_with_the_same_growth():
 
 
 def test_what_is_left_after_the_last_turn_is_counted():
-    """Who stays leaves the other cell's item; who walks to and fro leaves none, under it or behind
-    it.
-    """
+    """Who stays leaves the other cell's item; who walks to and fro leaves none."""
     right, up = learned(always([RIGHT, UP], two_cells()[0]))
     np.testing.assert_array_equal(right.events[0], played("free_random").events[0])
     assert (right.events[1:] == -1).all()
     assert (up.rewards == -1).all()
-    assert (up.items_left == 1).all()
-    assert (right.items_left == 1).all()
-    assert (played("free_random").items_left == 0).all()
+    assert {*right.items_left, *up.items_left} == {1}
+    assert {*played("free_random").items_left} == {0}
 
 
 def test_greedy_evaluation_repeats_bit_for_bit_whatever_the_key():

@@ -14,21 +14,19 @@ from quatrain.models.iqn.collect import Dataset, collect
 from quatrain.models.iqn.train import (
     State,
     base_keys,
-    evaluation_params,
     from_arrays,
     init_in_world,
     init_state,
     run_chunk,
     to_arrays,
     train,
-    update,
 )
 from quatrain.progress import Progress, TrainingDiverged
 from tests.conftest import shapes_unchecked, small
 
 SEEDS = 3
-CONFIG = small("iqn")
-"""Six cycles, recorded and evaluated in pairs."""
+CONFIG = small("iqn", train={"evaluate_every": 80})
+"""Six cycles, recorded in pairs, of which the second is evaluated."""
 SINGLE = small("iqn", train={"record_every": 20, "evaluate_every": 0})
 """The same, cycle by cycle and never evaluated."""
 WORLD = make_world(CONFIG.env.rules)
@@ -52,8 +50,11 @@ def packed(progress: Progress) -> Arrays:
 
 @lru_cache
 def run() -> list[Progress]:
+    before = run_chunk._cache_size()
     with shapes_unchecked():
-        return list(train(CONFIG, dataset(), 0))
+        yielded = list(train(CONFIG, dataset(), 0))
+    assert run_chunk._cache_size() <= before + 1, "all chunks are one program"
+    return yielded
 
 
 @lru_cache
@@ -68,12 +69,11 @@ def alike(item: Arrays, other: Arrays) -> None:
         np.testing.assert_allclose(item[name], other[name], atol=1e-5, rtol=1e-4, err_msg=name)
 
 
-def test_all_chunks_and_a_resumed_one_are_one_program():
+def test_a_resumed_run_ends_as_the_whole_one_without_another_program():
     first, *_ = run()
-    run_chunk.clear_cache()
-    saved = from_arrays(CONFIG, dataset(), packed(first))
-    *_, last = train(CONFIG, dataset(), 0, saved)
-    assert run_chunk._cache_size() == 1
+    programs = run_chunk._cache_size()
+    *_, last = train(CONFIG, dataset(), 0, from_arrays(CONFIG, dataset(), packed(first)))
+    assert run_chunk._cache_size() == programs
     np.testing.assert_equal(packed(last), packed(run()[-1]))
 
 
@@ -85,26 +85,13 @@ def test_a_chunk_moves_nothing_between_host_and_device():
 
 def test_neither_long_records_nor_evaluations_change_a_byte():
     np.testing.assert_equal(packed(cycle_by_cycle()[-1]), packed(run()[-1]))
-
-
-def test_evaluations_come_when_they_are_due():
-    rarely = small("iqn", train={"evaluate_every": 120})
-    counts = [len(item.metrics["greedy_return"]) for item in train(rarely, dataset(), 0, fresh())]
-    assert counts == [0, 0, 1]
-    assert [len(item.metrics["greedy_return"]) for item in run()] == [1, 1, 1]
-    assert [len(item.metrics["greedy_return"]) for item in cycle_by_cycle()] == [0] * 6
-
-
-def test_an_update_gives_the_first_cycle_of_the_training():
-    state, metrics = update(SINGLE, dataset(), fresh())
-    first = cycle_by_cycle()[0]
-    np.testing.assert_equal(to_arrays(state), packed(first))
-    np.testing.assert_equal(dict(metrics), dict(first.metrics))
+    for yielded, counts in ((run(), [0, 1, 0]), (cycle_by_cycle(), [0] * 6)):
+        assert [len(item.metrics["greedy_return"]) for item in yielded] == counts
 
 
 def test_a_finished_learner_goes_on_when_more_turns_are_wanted():
     finished = from_arrays(SINGLE, dataset(), packed(cycle_by_cycle()[-1]))
-    assert list(train(CONFIG, dataset(), 0, finished)) == []
+    assert list(train(SINGLE, dataset(), 0, finished)) == []
     longer = small("iqn", train={"turns": 70, "record_every": 20, "evaluate_every": 0})
     (more,) = train(longer, dataset(), 0, finished)
     assert more.step == 140
@@ -112,22 +99,18 @@ def test_a_finished_learner_goes_on_when_more_turns_are_wanted():
 
 def test_epsilon_and_steps_count_the_prefill():
     played = np.array([30, 40, 50, 60, 70, 80])  # turns of each of four worlds
-    joined = {
-        name: np.concatenate([item.metrics[name] for item in run()])
+    steps, epsilon = (
+        np.concatenate([item.metrics[name] for item in run()])
         for name in ("agent_steps", "epsilon")
-    }
-    assert joined["agent_steps"].tolist() == (2 * 4 * played).tolist()
-    expected = np.maximum(1.0 - 0.98 * 4 * (played - 1) / 200, 0.02)
-    np.testing.assert_allclose(joined["epsilon"], expected, rtol=1e-5)
+    )
+    assert steps.tolist() == (2 * 4 * played).tolist()
+    np.testing.assert_allclose(epsilon, np.maximum(1.0 - 0.98 * 4 * (played - 1) / 200, 0.02), 1e-5)
 
 
 @pytest.mark.full
 def test_agents_learn_the_same_side_by_side_and_in_turn():
     in_turn = small("iqn", train={"agent_parallelism": "scan", "record_every": 20})
-    alike(
-        packed(next(train(in_turn, dataset(), 0, fresh()))),
-        packed(cycle_by_cycle()[0]),
-    )
+    alike(packed(next(train(in_turn, dataset(), 0, fresh()))), packed(cycle_by_cycle()[0]))
 
 
 @pytest.mark.full
@@ -178,10 +161,3 @@ def test_a_learner_of_other_cycles_is_refused():
     fewer = small("iqn", train={"updates_per_cycle": 40})
     with pytest.raises(ValueError, match="trained with other turns_per_cycle or updates_per_cycle"):
         next(train(fewer, dataset(), 0, run()[0].state))
-
-
-@pytest.mark.parametrize("network", ["target", "online"])
-def test_the_configured_network_acts_in_evaluations(network: str):
-    config = small("iqn", train={"acting": {"evaluation_network": network}})
-    state = State(*[None] * len(State._fields))._replace(params="online", target_params="target")
-    assert evaluation_params(config, state) == network

@@ -30,9 +30,7 @@ LARGE = {
 
 
 class Outcome(NamedTuple):
-    """Of a run: agent-steps at its first greedy return of 100; scores at the preset's end and after
-    twice as long.
-    """
+    """Agent-steps at the first greedy return of 100; scores at the preset's end and far later."""
 
     steps_to_100: int
     scores: dict[str, float]

@@ -35,17 +35,15 @@ def test_happenings_are_shares_of_agent_steps():
     gem, bone = ({"name": name, "value": 1.0, "weight": 1.0} for name in ("gem", "bone"))
     config = small("iqn", env={"entities": [gem, bone]})
     # (turn, agent, env)
-    events = np.array([[[1, 0, -1], [2, 2, -2]], [[1, 1, -2], [0, 0, -1]]], np.int8)
-    rewards = np.array([0.0, 10.0, -3.0, 0.0, -1.0], np.float32)[events]
-    blank = Turn(*[None] * len(Turn._fields))
-    turn = blank._replace(rewards=jnp.asarray(rewards), events=jnp.asarray(events))
+    events = jnp.array([[[1, 0, -1], [2, 2, -2]], [[1, 1, -2], [0, 0, -1]]], jnp.int8)
+    turn = Turn(*[None] * len(Turn._fields))._replace(rewards=10.0 * events, events=events)
     rates = playing.event_rates(config, turn)
-    assert {name: np.asarray(values).tolist() for name, values in rates.items()} == {
-        "reward_per_turn": pytest.approx([29 / 6, -7 / 6]),
-        "wall_bumps": pytest.approx([1 / 6, 1 / 6]),
-        "blocked": pytest.approx([1 / 6, 1 / 6]),
-        "items_gem": pytest.approx([3 / 6, 0]),
-        "items_bone": pytest.approx([0, 2 / 6]),
+    assert {name: (6 * values).tolist() for name, values in rates.items()} == {
+        "reward_per_turn": [0, pytest.approx(10)],
+        "wall_bumps": [1, 1],
+        "blocked": [1, 1],
+        "items_gem": [3, 0],
+        "items_bone": [0, 2],
     }
 
 
@@ -61,15 +59,13 @@ GEOMETRIC = {"kind": "geometric", "start": 1.0, "end": 0.1, "decay": 0.001}
     [
         (LINEAR, 0, 9, 1.0),
         (LINEAR, 50, 9, 0.804),
-        (LINEAR, 250, 9, 0.02),
         (LINEAR, 10**9, 9, 0.02),
-        (GEOMETRIC, 9, 0, 1.0),
         (GEOMETRIC, 9, 1, 0.999),
         (GEOMETRIC, 9, 1000, 0.3677),
         (GEOMETRIC, 9, 100_000, 0.1),
     ],
 )
-def test_epsilon_falls_evenly_with_transitions_or_by_a_share_with_episodes(
+def test_epsilon_falls_with_transitions_or_episodes(
     schedule: dict[str, Any], transitions: int, episodes: int, expected: float
 ):
     acting = small("iqn", train={"acting": {"epsilon": schedule}}).train.acting

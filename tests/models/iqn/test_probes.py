@@ -25,7 +25,7 @@ from tests.probes import (
     THREE_TURNS,
 )
 
-one_turn = partial(probes.config, ONE_TURN)
+one_turn = partial(probes.config, ONE_TURN, train={"record_every": 100})
 three_turns = partial(probes.config, THREE_TURNS)
 
 

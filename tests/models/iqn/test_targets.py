@@ -16,13 +16,12 @@ from quatrain.models.iqn.train import Agent, Experience
 from quatrain.replay import frames
 from quatrain.replay.frames import Batch
 from tests.conftest import shapes_unchecked, small
+from tests.quick_jit import quick_jit
 
 hunt = partial(small, "iqn")
 BATCH, TARGETS = 6, 4
 DENSE, BACKWARD = 5, 8
-"""Matrix products of a forward pass, and of a backward pass: a kernel each, and the inputs of the
-last three.
-"""
+"""Matrix products of a forward and of a backward pass, which adds the inputs of the last three."""
 
 
 def batch(config: IqnConfig, bootstrap: float = 0.5) -> Batch:
@@ -54,12 +53,12 @@ def targets(config: IqnConfig, selected: Agent, drawn: Batch) -> np.ndarray:
     return np.asarray(jitted_targets(config, selected, drawn, jax.random.key(2)))
 
 
-jitted_targets = jax.jit(train.targets, static_argnums=0)
+jitted_targets = quick_jit(train.targets, static_argnums=0)
 
 
 def test_every_parameter_gets_a_gradient_with_those_of_the_noise():
     config = hunt(network={"noisy": "factorised"})
-    gradient_of = jax.jit(jax.grad(train.objective, has_aux=True), static_argnums=1)
+    gradient_of = quick_jit(jax.grad(train.objective, has_aux=True), static_argnums=1)
     targets_bp, key = jnp.arange(BATCH * TARGETS, dtype=jnp.float32), jax.random.key(6)
     gradients, _ = gradient_of(
         agent(config).params, config, batch(config), targets_bp.reshape(BATCH, TARGETS), key
@@ -68,18 +67,14 @@ def test_every_parameter_gets_a_gradient_with_those_of_the_noise():
     assert all(np.abs(np.asarray(leaf)).max() > 0 for leaf in jax.tree.leaves(gradients))
 
 
-def test_the_target_network_shapes_the_targets():
-    config = hunt()
-    item, other = (targets(config, agent(config, target=seed), batch(config)) for seed in (1, 2))
+def test_the_target_network_shapes_the_targets_but_for_those_after_an_end():
+    config, ended = hunt(), batch(hunt(), 0.0)
+    agents = [agent(config, target=seed) for seed in (1, 2)]
+    item, other = (targets(config, selected, batch(config)) for selected in agents)
     assert np.abs(item - other).max() > 0.01
-
-
-def test_after_an_end_the_target_is_the_return_whatever_the_networks():
-    drawn = batch(hunt(), 0.0)
-    expected = np.repeat(np.asarray(drawn.returns)[:, None], TARGETS, axis=1)
-    for seed in (1, 2):
-        result = targets(hunt(), agent(hunt(), target=seed), drawn)
-        np.testing.assert_array_equal(result, expected)
+    expected = np.repeat(np.asarray(ended.returns)[:, None], TARGETS, axis=1)
+    for selected in agents:
+        np.testing.assert_array_equal(targets(config, selected, ended), expected)
 
 
 @pytest.mark.parametrize(("double_q", "value"), [(True, 2.0), (False, 5.0)])
@@ -105,13 +100,6 @@ def test_polyak_by_hand():
     np.testing.assert_allclose(target["w"], 0.009975, rtol=1e-5)
 
 
-def test_a_hard_target_is_copied_at_exactly_its_updates():
-    config = hunt(train={"target": {"kind": "hard", "copy_every": 3}}).train
-    online, target = {"w": jnp.ones(())}, {"w": jnp.zeros(())}
-    copied = [train.update_target(config, online, target, jnp.int32(i))["w"] for i in range(1, 8)]
-    assert copied == [0, 0, 1, 0, 0, 1, 0]
-
-
 # Whole updates of two agents side by side.
 
 
@@ -135,7 +123,7 @@ def experience(config: IqnConfig, ring: frames.FrameRing) -> Experience:
     return Experience(ring, frames.valid_starts(ring, train.window(config)))
 
 
-@jax.jit
+@quick_jit
 def update(
     ring: frames.FrameRing, agents: Agent, number: jax.Array
 ) -> tuple[Agent, dict[str, jax.Array]]:
