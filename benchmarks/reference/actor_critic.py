@@ -7,7 +7,7 @@ is computed, passed backward through, and counts for nothing.
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,15 +24,6 @@ CLIP = 10.0
 """Deviations at which features are clipped."""
 LEAST, SHIFT, MOST = 1.0, 1.5, 500.0
 """Of the Beta distribution's parameters: 1 + min(softplus(raw + 1.5), 500)."""
-
-
-class Scale(Protocol):
-    """Holds means and deviations of the features of cells and of the colony."""
-
-    node_mean: Tensor
-    node_std: Tensor
-    graph_mean: Tensor
-    graph_std: Tensor
 
 
 class Graph(NamedTuple):
@@ -207,7 +198,7 @@ class Player(NamedTuple):
     """
 
     network: GraphNetwork
-    scale: Scale
+    scale: Any
     box: Box
     passes: int = 1
 
@@ -239,8 +230,8 @@ def reward_of(transition: Step) -> float:
     return sum(weight * components[name] for name, weight in GOAL_WEIGHTS.items())
 
 
-def graph_of(colony: Colony, scale: Scale) -> Graph:
-    """Returns the policy's normalised observation."""
+def graph_of(colony: Colony, scale: Any) -> Graph:
+    """Returns the policy's observation, normalised by the project's means and deviations."""
     node, graph, parent = features_of(colony)
     node = ((node - scale.node_mean) / scale.node_std).clamp(-CLIP, CLIP)
     graph = ((graph - scale.graph_mean) / scale.graph_std).clamp(-CLIP, CLIP)
