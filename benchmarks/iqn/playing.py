@@ -30,7 +30,7 @@ ANOTHER_GAME = "all agents at once (vmap), where none sees what the others just 
 
 
 def env_rows(rules: Rules, rounds: int) -> list[Row]:
-    """Measures random play in more and more envs, and the observation alone."""
+    """Measures random play in one env and in many, and the observation alone."""
     refuse_another_world(rules)
     plain, world = ObjectWorld(rules, np.random.default_rng(SEED)), make_world(rules)
     plain.reset()
@@ -46,13 +46,11 @@ def env_rows(rules: Rules, rounds: int) -> list[Row]:
     }
     units = {"loops": count, "jitted": count, "at once": count, "compiled": MANY * count}
     for envs in (1, MANY):
-        policy_of = lambda _: random_policy(rules)  # noqa: E731
-        works[str(envs)] = playing(rules, envs, 1, RANDOM_STEPS // (envs * count), policy_of)
+        steps = RANDOM_STEPS // (envs * count)
+        works[str(envs)] = playing(rules, envs, 1, steps, lambda _: random_policy(rules))
     times = timed(works, rounds, **units)
-    name, curve = (
-        "world and observation, random,",
-        partial(Point, "worlds of iqn at once", "worlds"),
-    )
+    name = "world and observation, random,"
+    curve = partial(Point, "worlds of iqn at once", "worlds")
     row, alone = declaring(times, UNIT), declaring(times, UNIT, ours="compiled", before="loops")
     many = {"goal": Goal(500, "before"), "without": ("many worlds: 1", "1")}
     seed_way = f"  the same; seed's way: {ANOTHER_GAME}"

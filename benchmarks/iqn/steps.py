@@ -85,7 +85,6 @@ def step_row(sides: Sides, names: tuple[str, ...], rounds: int) -> Callable[...,
     """Measures ways of a gradient step, counted per agent; all but the limit sample a batch."""
     config, count = sides.config, len(sides.agents)
     keys = jax.random.split(jax.random.key(1), count)
-
     rng, size = np.random.default_rng(SEED), config.train.batch_size
 
     def batches():

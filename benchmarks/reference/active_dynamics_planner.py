@@ -106,12 +106,6 @@ def full_drop(model: Model, rollout: Rollout, precision: Precision) -> float:
     return (model.prior - learned).trace().item()
 
 
-def full_gain(model: Model, rollout: Rollout, precision: Precision) -> float:
-    """Computes the information gain about the weights in nats, 1/2 logdet(I + P F)."""
-    learned = model.prior @ _information(model, rollout, precision)
-    return 0.5 * torch.logdet(torch.eye(len(learned), dtype=learned.dtype) + learned).item()
-
-
 def _information(model: Model, rollout: Rollout, precision: Precision) -> Tensor:
     """Computes the Fisher information of all weights, F = sum of S' Lambda S."""
     steps = sensitivities(model, rollout)

@@ -1,8 +1,7 @@
 """a world, agents -> agents that have learned, the slow way: turn by turn
 
-The original's schedule: in every episode each agent makes one gradient step, the target network
-creeps after every step and is copied every 200 episodes besides, and epsilon loses a thousandth
-with each episode. The replay is the corrected one of `iqn_ring`.
+The original's schedule: each agent makes one gradient step an episode, the target network creeps
+after every step and is copied every 200 episodes besides, epsilon loses a thousandth an episode.
 """
 
 from typing import Any
