@@ -7,7 +7,6 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -33,8 +32,6 @@ BUILT_IN = "limit_cycle double_limit_cycle van_der_pol duffing snowman multi_att
 FIELDS = tuple(BUILT_IN.split())
 ARMS = ("active", "random", "prbs")
 REPLICATES, TRANSITIONS = 10, 2000
-EARLY = 400
-"""Transitions at which the table shows the active arm's error, besides the last."""
 FASTER, ON = 5.0, 5
 """The goal: transition ratio to random actions, and the number of fields that reach it."""
 NONE = {"parameters": {}, "matrix": None, "table_file": None}
@@ -83,7 +80,7 @@ def compare(root: Path, options: argparse.Namespace) -> None:
                 write_lines(root / RESULTS, as_json(content), depth=3)
             results[field] = done[field]
     runs = f"{options.replicates} replicates [interval], after {options.transitions} transitions"
-    print(f"relative error of the field, median of {runs}; of the active arm earlier, too\n")
+    print(f"relative error of the field, median of {runs}\n")
     print(table(results), "", *verdicts(results), sep="\n")
 
 
@@ -143,22 +140,13 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     for field, result in results.items():
         scores = result["scores"]
         line = [field, *(scored(scores, name) for name in COLUMNS.values())]
-        errors = np.median(result["field_nrmse"]["active"], axis=1)
-        lines.append([*line, at(result["transitions"], errors, EARLY), f"{result['seconds']:.0f}"])
-    return markdown_table(("field", *COLUMNS, f"active, {EARLY}", "seconds"), lines)
+        lines.append([*line, f"{result['seconds']:.0f}"])
+    return markdown_table(("field", *COLUMNS, "seconds"), lines)
 
 
 def scored(scores: dict[str, float], name: str) -> str:
     ends = [f"{scores[end]:.3g}" for end in (f"{name}_low", f"{name}_high") if end in scores]
     return f"{scores[name]:.3g}" + (f" [{' '.join(ends)}]" if ends else "")
-
-
-def at(steps: Sequence[int], errors: np.ndarray, moment: int) -> str:
-    """Interpolates the error at a transition, log against log."""
-    if not steps[0] <= moment <= steps[-1]:
-        return "-"
-    logs = np.log(np.maximum(errors, 1e-12))
-    return f"{np.exp(np.interp(np.log(moment), np.log(steps), logs)):.3g}"
 
 
 def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:

@@ -23,16 +23,15 @@ BATCH = 32
 GOALS = {("mlp", 1): 1.5, ("mlp", BATCH): 20.0, ("rbf", 1): 1.3}
 """Against the plain step of one window, by dynamics and windows at once."""
 THREADS = (1, 2)
-ENVIRONMENTS = 64
 AGENT_STEPS = 40
 PRODUCT = 64
 
 
 def rows(root: Path, rounds: int) -> list[Row]:
-    """Measures agents' steps, counted by environment, and training steps, counted by window."""
+    """Measures agents' steps, and training steps, counted by window."""
     row = partial(measured_row, "ms/step", rounds)
     with threads(1):
-        result = [each for kind in DYNAMICS for each in agent_rows(row, root, kind)]
+        result = [agent_row(row, root, kind) for kind in DYNAMICS]
     for count in THREADS:
         with threads(count):
             result += [update_row(row, root, *work, count) for work in GOALS]
@@ -42,7 +41,7 @@ def rows(root: Path, rounds: int) -> list[Row]:
 # Acting.
 
 
-def agent_rows(row: partial[Row], root: Path, kind: str) -> list[Row]:
+def agent_row(row: partial[Row], root: Path, kind: str) -> Row:
     """Measures a belief and a prediction; before: encodes 20 transitions anew."""
     vaes = vaes_of(root, kind, 1, SIDE)
     refuse_another_belief(vaes)
@@ -51,55 +50,47 @@ def agent_rows(row: partial[Row], root: Path, kind: str) -> list[Row]:
     works = {
         "before": partial(plain_steps, vaes, plain_agent(vaes)),
         "seed_way": partial(plain_steps, vaes, proposed),
-        "ours": partial(own_steps, vaes, 1),
+        "ours": partial(own_steps, vaes),
     }
-    many = works | {"ours": partial(own_steps, vaes, ENVIRONMENTS), "without": works["ours"]}
-    units = dict.fromkeys(many, AGENT_STEPS)
-    many_units = units | {"ours": AGENT_STEPS * ENVIRONMENTS}
     name = f"agent step, {DYNAMICS[kind]}; seed's way: hears no observation"
-    claims = ("dynamics-encoder",)
-    at_once = f"  ours: {ENVIRONMENTS} environments at once"
-    return [
-        row(name, works, "", units, goal=Goal(3, "before"), claims=claims),
-        row(at_once, many, "the batch: one environment", many_units, claims=claims),
-    ]
+    units = dict.fromkeys(works, AGENT_STEPS)
+    return row(name, works, "", units, goal=Goal(3, "before"), claims=("dynamics-encoder",))
 
 
 def plain_agent(vaes: Vaes) -> plain.Agent:
     return plain.Agent(vaes.plain.encoder, vaes.plain.predicted, RecentRollout(LENGTH))
 
 
-def transitions_of(vaes: Vaes, environments: int) -> list[tuple[Tensor, Tensor]]:
-    """Returns the last observations and actions of the replay, the same for all environments."""
+def transitions_of(vaes: Vaes) -> list[tuple[Tensor, Tensor]]:
+    """Returns the last observations and actions of the replay, each a batch of one."""
     recent = windows.last(vaes.ring, AGENT_STEPS)
-    columns = (part[0, :, None].expand(-1, environments, -1) for part in recent[:2])
-    return list(zip(*columns, strict=True))
+    return list(zip(*(part[0, :, None] for part in recent[:2]), strict=True))
 
 
 def plain_steps(vaes: Vaes, agent: plain.Agent) -> None:
-    for observation, action in transitions_of(vaes, 1):
+    for observation, action in transitions_of(vaes):
         agent.step(observation[0], action[0])
 
 
-def own_steps(vaes: Vaes, environments: int) -> None:
-    carried = Carried(vaes.worker.network, environments)
-    for observation, action in transitions_of(vaes, environments):
+def own_steps(vaes: Vaes) -> None:
+    carried = Carried(vaes.worker.network)
+    for observation, action in transitions_of(vaes):
         carried.step(observation, action)
 
 
 class Carried:
     """Carries the encoder's hidden state from step to step, and predicts the next belief."""
 
-    def __init__(self, network: SeqVae, environments: int) -> None:
+    def __init__(self, network: SeqVae) -> None:
         self.encoder = network.encoder
-        self.hidden = network.encoder.initial_hidden(environments)
+        self.hidden = network.encoder.initial_hidden(1)
         self.transition_model = network.transition_model()
         self.effect = network.control * network.dt
         self.belief = network.encoder.belief(self.hidden).mean.detach()
 
     @torch.no_grad()
     def step(self, observation: Tensor, action: Tensor) -> Tensor:
-        """Updates the beliefs of all environments; returns what was predicted of them."""
+        """Updates the belief; returns what was predicted of it."""
         effect = self.effect @ action.T
         predicted = self.transition_model.mean(self.belief.T[None], effect)[0].T
         self.hidden = self.encoder.step(torch.cat([observation, action], 1), self.hidden)
@@ -109,8 +100,8 @@ class Carried:
 
 def refuse_another_belief(vaes: Vaes) -> None:
     """Compares beliefs and predictions while the whole episode is in the window."""
-    carried, agent = Carried(vaes.worker.network, 1), plain_agent(vaes)
-    for time, (observation, action) in enumerate(transitions_of(vaes, 1)[:LENGTH]):
+    carried, agent = Carried(vaes.worker.network), plain_agent(vaes)
+    for time, (observation, action) in enumerate(transitions_of(vaes)[:LENGTH]):
         before = agent.belief
         belief = agent.step(observation[0], action[0])
         predicted = carried.step(observation, action)[0]

@@ -18,9 +18,8 @@ def rows(rounds: int) -> list[Row]:
     """Measures all items; transfers go to a GPU if there is one."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     checks = seed.DeviceChecks(torch.device("cpu"))
-    where = (
-        "" if device.type == "cuda" else "; no CUDA device: on the CPU a copy that never happens"
-    )
+    no_device = "; no CUDA device: on the CPU a copy that never happens"
+    where = "" if device.type == "cuda" else no_device
     transfer = f"transfer, {BATCH} x {CHANNELS}; ours: picked on the device"
     transfer = f"{transfer}; limit: into memory that is there{where}"
     items = {

@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +28,6 @@ SAME = {"candidates": 32, "iterations": 10, "horizon": 10, "elites": 10, "keep":
 """Sizes of the original's planner."""
 TIMED = 2
 """Iterations of a plain plan that are timed; the time is scaled up to all of them."""
-ROWS = (1, 16, 64)
 LIMITS = {1: 0.010, 16: 0.004}
 """Seconds per row, by the number of rows planned at once."""
 TRIED_LIMIT = "all candidates of all rows in one batch, on one thread; seconds are a machine's"
@@ -47,12 +45,12 @@ TOLERANCE = 1e-2
 def rows(root: Path, rounds: int) -> list[Row]:
     """Measures plans, counted by row."""
     row = partial(measured_row, "ms/step", rounds)
-    learners = {rows: beliefs_of(config_of(root, rows)) for rows in {1, *ROWS}}
+    learners = {rows: beliefs_of(config_of(root, rows)) for rows in LIMITS}
     with threads(1):
         result = same_work_rows(row, root)
     for count in THREADS:
         with threads(count):
-            result += [default_row(row, learners, rows, count) for rows in ROWS]
+            result += [default_row(row, learners, rows, count) for rows in LIMITS]
     return result
 
 
@@ -93,16 +91,13 @@ def default_row(
     sizes = f"{config.candidates} x {config.iterations} x H {config.horizon} x hold {config.hold}"
     sizes = f"{sizes}, process of {thread_count} thread(s)"
     name = f"default plan, {rows} row(s) at once, {sizes}; per row"
-    columns: dict[str, Any] = {"point": Point(f"plan, {sizes}", "rows", rows)}
-    if rows in LIMITS:
-        columns |= {"goal": Goal(LIMITS[rows], "value"), "tried": TRIED_LIMIT}
-    else:
-        name = f"  {name}"
     works = {"ours": own_plan(learner)}
     lacking = ""
     if rows > 1:
         works["without"], lacking = own_plan(learners[1]), "rows at once: one row"
-    return row(name, works, lacking, {"ours": rows}, **columns)
+    columns = {"goal": Goal(LIMITS[rows], "value"), "tried": TRIED_LIMIT}
+    point = Point(f"plan, {sizes}", "rows", rows)
+    return row(name, works, lacking, {"ours": rows}, point=point, **columns)
 
 
 def beliefs_of(config: ActiveDynamicsConfig) -> BayesFilterLearner:
@@ -135,13 +130,13 @@ def plain_plan(learner: BayesFilterLearner) -> Work:
     """Plans candidate by candidate."""
     model = plain_model(learner, torch.float32)
     start = learner.belief.mean[0, :2].float()
-    rng = np.random.default_rng(SEED)
     settings = reference.Settings(**SAME | {"iterations": TIMED})
+    generator = Generator().manual_seed(SEED)
 
     def score(rollout: reference.Rollout) -> float:
         return reference.diagonal_drop(model, rollout, reference.of_projection)
 
-    return lambda: reference.plan(model, start, score, settings, rng)
+    return lambda: reference.plan(model, start, score, settings, generator)
 
 
 def plain_model(learner: BayesFilterLearner, dtype: torch.dtype) -> reference.Model:
@@ -167,8 +162,7 @@ def refuse_another_value(learner: BayesFilterLearner) -> None:
     actions = 2 * torch.rand(shape, generator=Generator().manual_seed(SEED)) - 1
     start = surrogate.state[0].double()
     rollouts = [reference.imagined(model, start, each.double()) for each in actions[0]]
-    for name, plain in (("fisher_a", reference.full_drop), ("fisher_d", reference.full_gain)):
-        value = acquisition.VALUES[name](surrogate, 1)
-        ours = value(acquisition.imagine(surrogate, actions, 1))[0]
-        expected = [plain(model, rollout, reference.of_noise) for rollout in rollouts]
-        check_same(f"planner: {name}", list(ours), expected, rtol=TOLERANCE)
+    value = acquisition.VALUES["fisher_a"](surrogate, 1)
+    ours = value(acquisition.imagine(surrogate, actions, 1))[0]
+    expected = [reference.full_drop(model, each, reference.of_noise) for each in rollouts]
+    check_same("planner: fisher_a", list(ours), expected, rtol=TOLERANCE)

@@ -31,8 +31,14 @@ def plain(ways: Ways) -> object:
     kept: list[list[dict[str, Any]]] = [[] for _ in range(COLONIES)]
     for _ in range(STEPS):
         graphs = observed()
-        for index in range(COLONIES):
-            kept[index].append(kept_of(graphs, index, ways))
+        for index, steps in enumerate(kept):
+            columns = ("node", "graph", "parent")
+            state = {name: getattr(graphs, name)[index].clone() for name in columns}
+            step = {"state": state | {"ids": list(range(10**6, 10**6 + CELLS))}}
+            step |= {"action": torch.randn(NUMBERS), "log_prob": torch.randn(())}
+            step |= {"value": torch.randn(()), "terminated": False}
+            step["reward"] = ways.reward(dict.fromkeys(GOAL_WEIGHTS, float(index)))
+            steps.append(step)
     estimates = []
     for steps in kept:
         rewards = torch.tensor([step["reward"]["total"] for step in steps])
@@ -40,19 +46,6 @@ def plain(ways: Ways) -> object:
         episode = Episode(rewards, values, torch.cat([values[1:], torch.zeros(1)]))
         estimates.append(ways.advantages(episode, DISCOUNT, LAMBDA))
     return kept, estimates
-
-
-def kept_of(graphs: Graphs, index: int, ways: Ways) -> dict[str, Any]:
-    """Returns what is stored of one step of one colony."""
-    state = {name: getattr(graphs, name)[index].clone() for name in ("node", "graph", "parent")}
-    return {
-        "state": state | {"ids": list(range(10**6, 10**6 + CELLS))},
-        "action": torch.randn(NUMBERS),
-        "log_prob": torch.randn(()),
-        "value": torch.randn(()),
-        "reward": ways.reward(dict.fromkeys(GOAL_WEIGHTS, float(index))),
-        "terminated": False,
-    }
 
 
 def ours() -> object:

@@ -6,7 +6,7 @@ from functools import partial
 from torch import Generator, Tensor
 
 from benchmarks.actor_critic import sides
-from benchmarks.harness import Goal, Point, Row
+from benchmarks.harness import Goal, Row
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.colony import RUNNING, Colony, Step
 from benchmarks.torch_rows import Work, measured_row, products
@@ -16,7 +16,6 @@ from quatrain.envs.colony.world import step
 from quatrain.models.actor_critic.ppo.acting import Actor, observe, stochastic_policy
 
 CLAIM = "colony-environments"
-COUNTS = (64, 1, 1024)
 COLONIES, CELLS = 64, 40
 THREADS = (1, 2)
 ALONE = "the batch: one colony at a time"
@@ -33,31 +32,29 @@ def rows(actor: Actor, rounds: int) -> list[Row]:
     sides.refuse_another_step(actor.world)
     sides.refuse_another_policy(actor)
     with threads(1):
-        result = [env_row(row, actor.world, count) for count in COUNTS]
+        result = [env_row(row, actor.world)]
     for count in THREADS:
         with threads(count):
             result += acting_rows(row, actor, count)
     return result
 
 
-def env_row(row: partial[Row], world: World, count: int) -> Row:
+def env_row(row: partial[Row], world: World) -> Row:
     """Measures constant actions, rewards and resets, without observations."""
-    begun = sides.colonies_of(world, count)
-    action = sides.steady(world, count)
-    plain_step = partial(reference.rewarded_step, action=action[0].tolist())
+    begun = sides.colonies_of(world, COLONIES)
+    action = sides.steady(world, COLONIES)
     works = {
-        "ours": stepping(world, count, lambda _: action),
-        "before": plain_stepping(world, begun, plain_step),
+        "ours": stepping(world, COLONIES, lambda _: action),
+        "before": plain_stepping(
+            world, begun, partial(reference.rewarded_step, action=action[0].tolist())
+        ),
+        "without": stepping(world, 1, lambda _: action[:1]),
+        "limit": lambda: [leaf.clone() for leaf in begun],
     }
-    name = f"environment, {count} x {CELLS} cells"
-    point = Point("environment", "colonies", count)
-    units = {"ours": count, "limit": count}
-    if count != COLONIES:
-        return row(f"  {name}", works, "", units, point=point)
-    works["without"] = stepping(world, 1, lambda _: action[:1])
-    works["limit"] = lambda: [leaf.clone() for leaf in begun]
-    columns = {"goal": Goal(10, "before"), "claims": (CLAIM,), "tried": TRIED, "point": point}
-    return row(f"{name}; limit: a copy of the state", works, ALONE, units, **columns)
+    units = {"ours": COLONIES, "limit": COLONIES}
+    name = f"environment, {COLONIES} x {CELLS} cells; limit: a copy of the state"
+    goal = Goal(10, "before")
+    return row(name, works, ALONE, units, goal=goal, claims=(CLAIM,), tried=TRIED)
 
 
 def acting_rows(row: partial[Row], actor: Actor, thread_count: int) -> list[Row]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.allo.steps import SEED, rows_of
-from benchmarks.harness import Goal, Measured, Point, Row
+from benchmarks.harness import Goal, Measured, Row
 from benchmarks.jax_work import declaring, refuse_other_frequencies, timed
 from benchmarks.reference.replay_loop import (
     sample_searching,
@@ -35,7 +35,12 @@ Draw = Callable[[], Any]
 
 def sampling_rows(episodes: Episodes, states: int, discount: float, rounds: int) -> list[Row]:
     """Measures 256 pairs from rows of equal length: on the host, and in a compiled program."""
-    times = lawful_race(samplers(episodes, discount), episodes, states, discount, rounds)
+    draws, law = samplers(episodes, discount), pair_matrix(episodes, states, (discount,))
+    for side, draw in draws.items():
+        if side != "limit":
+            calls = 1 if side == "bulk" else CHECKED
+            refuse_another_law(side, [draw() for _ in range(calls)], law)
+    times = timed(draws, rounds, bulk=SCANNED)
     row = declaring(times, "us/call", seed_way="seed_way")
     name, limited = f"sample({BATCH}), rows of {int(episodes.horizon[0])}", {"limit": "limit"}
     snippet, chunk = "  the proposal's own snippet", "  a chunk at once, as in training"
@@ -44,51 +49,20 @@ def sampling_rows(episodes: Episodes, states: int, discount: float, rounds: int)
         row(name, **limited, goal=goal, claims=claims, tried=TRIED),
         row(snippet, seed_way="snippet", claims=("allo-1",)),
         row(chunk, ours="bulk", **limited, goal=Goal(15, "seed's way")),
-        memory_row(episodes, rounds),
+        memory_row(episodes),
     ]
 
 
-def capacity_rows(episodes: Episodes, states: int, discount: float, rounds: int) -> list[Row]:
-    """Measures fewer stored transitions, in equally long rows."""
-    rows, length = [], int(episodes.horizon[0])
-    for walks in (10, 100, 1000):
-        slots, stored = walks * (length + 1), walks * length
-        columns = (column[:slots] for column in episodes[:-1])
-        some = Episodes(*columns, starts=episodes.starts[:stored])
-        draws = samplers(some, discount)
-        hosts = {name: draws[name] for name in ("before", "seed_way", "ours", "limit")}
-        times = lawful_race(hosts, some, states, discount, rounds)
-        point = Point("stored", "transitions", stored)
-        rows.append(Row(f"  of {stored:,} transitions", "us/call", **times, point=point))
-    return rows
-
-
-def memory_row(episodes: Episodes, rounds: int) -> Row:
+def memory_row(episodes: Episodes) -> Row:
     """Measures the memory of the ends of 100 rows: the proposal's table, or horizons and starts."""
     buffer = rows_of(episodes)
+    share, notes = MEMORY_ROWS / len(buffer.obs), (buffer.terminal_indices, buffer.num_terminals)
     ours, proposed = (
-        Measured(
-            np.full(rounds, MEMORY_ROWS / len(buffer.obs) * sum(part.nbytes for part in parts))
-        )
-        for parts in (
-            (episodes.horizon, episodes.starts),
-            (buffer.terminal_indices, buffer.num_terminals),
-        )
+        Measured(np.array([share * sum(part.nbytes for part in parts)]))
+        for parts in ((episodes.horizon, episodes.starts), notes)
     )
     name = f"  notes of ends, {MEMORY_ROWS} rows of {int(episodes.horizon[0])}"
     return Row(name, "KiB", ours, seed_way=proposed, claims=("replay-memory",))
-
-
-def lawful_race(
-    draws: dict[str, Draw], episodes: Episodes, states: int, discount: float, rounds: int
-) -> dict[str, Measured]:
-    """Measures samplers after checking that their pairs follow the law."""
-    law = pair_matrix(episodes, states, (discount,))
-    for name, draw in draws.items():
-        if name != "limit":
-            calls = 1 if name == "bulk" else CHECKED
-            refuse_another_law(name, [draw() for _ in range(calls)], law)
-    return timed(draws, rounds, bulk=SCANNED)
 
 
 def samplers(episodes: Episodes, discount: float) -> dict[str, Draw]:

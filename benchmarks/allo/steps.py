@@ -78,18 +78,15 @@ def inputs_of(world: World, batch: Batch) -> reference.Inputs:
 def gradients(world: World) -> dict[str, Any]:
     """Returns functions to L and its gradient on one batch; raises NotTheSame if they differ."""
     config, settings = world.config, world.settings
-    state, learner = (
-        reference.start(settings, world.state),
-        jax.tree.map(lambda x: x[0], world.state),
-    )
+    state = reference.start(settings, world.state)
+    learner = jax.tree.map(lambda leaf: leaf[0], world.state)
     batch = draw(config.train, world.data, learner.base_key, jnp.int32(0))
     inputs = inputs_of(world, batch)
 
     @jax.jit
     def ours(params, batch):  # an argument: a constant would be gathered while compiling
-        return jax.value_and_grad(
-            lambda params: objective(params, config, learner, world.data, batch)[0]
-        )(params)
+        of = lambda params: objective(params, config, learner, world.data, batch)[0]  # noqa: E731
+        return jax.value_and_grad(of)(params)
 
     works = {
         "before": lambda: reference.gradient(state, inputs, settings, reference.three_calls),

@@ -30,7 +30,7 @@ ANOTHER_GAME = "all agents at once (vmap), where none sees what the others just 
 
 
 def env_rows(rules: Rules, rounds: int) -> list[Row]:
-    """Measures random play in more and more envs, and the observation alone."""
+    """Measures random play in one env and in many, and the observation alone."""
     refuse_another_world(rules)
     plain, world = ObjectWorld(rules, np.random.default_rng(SEED)), make_world(rules)
     plain.reset()
@@ -45,21 +45,18 @@ def env_rows(rules: Rules, rounds: int) -> list[Row]:
         "compiled": lambda: observe(states, jnp.arange(count)),
     }
     units = {"loops": count, "jitted": count, "at once": count, "compiled": MANY * count}
-    for envs in (1, 16, MANY):
-        policy_of = lambda _: random_policy(rules)  # noqa: E731
-        works[str(envs)] = playing(rules, envs, 1, RANDOM_STEPS // (envs * count), policy_of)
+    for envs in (1, MANY):
+        steps = RANDOM_STEPS // (envs * count)
+        works[str(envs)] = playing(rules, envs, 1, steps, lambda _: random_policy(rules))
     times = timed(works, rounds, **units)
-    name, curve = (
-        "world and observation, random,",
-        partial(Point, "worlds of iqn at once", "worlds"),
-    )
+    name = "world and observation, random,"
+    curve = partial(Point, "worlds of iqn at once", "worlds")
     row, alone = declaring(times, UNIT), declaring(times, UNIT, ours="compiled", before="loops")
     many = {"goal": Goal(500, "before"), "without": ("many worlds: 1", "1")}
     seed_way = f"  the same; seed's way: {ANOTHER_GAME}"
     return [
         row(f"{name} 256 world(s)", ours="256", **many, point=curve(256)),
         row(f"{name} 1 world(s)", ours="1", goal=Goal(70, "before"), point=curve(1)),
-        row(f"{name} 16 world(s)", ours="16", point=curve(16)),
         alone("  the observation alone", seed_way="jitted", claims=("agents-observe",)),
         alone(seed_way, seed_way="at once", claims=("agents-observe-together",)),
     ]
@@ -144,14 +141,13 @@ def acting_rows(sides: Sides, rounds: int) -> list[Row]:
         "many": ours(few, 32),
     }
     row = declaring(timed(works, rounds), UNIT)
-    name, quantiles = (
-        "world and acting, greedy, 256 quantiles, 1 world",
-        ("32 quantiles: 256", "equal"),
-    )
+    name, quantiles = "world and acting, greedy, 256 quantiles, 1 world", "32 quantiles: 256"
     many = {"ours": "many", "without": ("32 worlds: 1", "few")}
     return [
         row(name, ours="equal", goal=Goal(2, "before")),
-        row("  ours: 32 quantiles", ours="few", goal=Goal(5, "before"), without=quantiles),
+        row(
+            "  ours: 32 quantiles", ours="few", goal=Goal(5, "before"), without=(quantiles, "equal")
+        ),
         row("  ours: 32 quantiles, 32 worlds", **many, goal=Goal(20, "before")),
     ]
 
@@ -177,7 +173,7 @@ def inference_rows(sides: Sides, rounds: int) -> list[Row]:
     works = {
         "before": lambda: one_by_one(sides.agents),
         "jitted": lambda: one_by_one(sides.seed_agents),
-        "at once": lambda: seed.act_of_all(sides.plan, params, first, keys),
+        "at once": lambda: seed.act_of_all(sides.config, params, first, keys),
         "ours": lambda: program(params, stacks),
     }
     units = dict.fromkeys(works, count) | {"ours": count * stacks.shape[1]}
@@ -192,7 +188,7 @@ def inference_rows(sides: Sides, rounds: int) -> list[Row]:
 
 def stacking_row(sides: Sides, rounds: int) -> Row:
     """Measures stacking frames: from the replay's newest, jitted, and from a carried history."""
-    memory, frames, envs, count = sides.memories[0], sides.config.network.frames, 16, 300
+    ring, frames, envs, count = sides.rings[0], sides.config.network.frames, 16, 300
     rng, shape = np.random.default_rng(SEED), (count, envs, sides.config.inputs // frames)
     views = jnp.asarray(rng.integers(0, 2, shape), jnp.int8)
     frame = np.array(views[0, :1], np.float32)
@@ -209,8 +205,8 @@ def stacking_row(sides: Sides, rounds: int) -> Row:
         return jax.lax.scan(turn, history, views)[1]
 
     works = {
-        "before": lambda: np.vstack((memory.latest(), frame)).reshape(1, -1),
-        "seed_way": lambda: seed.stacked(memory.latest(), frame[0]),
+        "before": lambda: np.vstack((ring.latest(), frame)).reshape(1, -1),
+        "seed_way": lambda: seed.stacked(ring.latest(), frame[0]),
         "ours": lambda: program(history, views),
     }
     refuse_difference("stack", {name: works[name]() for name in ("before", "seed_way")})

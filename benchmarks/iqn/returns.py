@@ -16,8 +16,8 @@ from benchmarks.iqn.sides import (
     SAME_TARGET,
     changed,
     config_of,
-    memory_of,
     params_of,
+    ring_of,
     settings_of,
 )
 from benchmarks.iqn.whole import program_of
@@ -85,8 +85,8 @@ def plain_run(config: IqnConfig, number: int) -> Run:
     rules, rng = config.env.rules, np.random.default_rng(number)
     generator = torch.Generator().manual_seed(number)
     agents = [reference.Agent(settings_of(config), generator) for _ in range(rules.agents)]
-    memories = [memory_of(config, rng) for _ in agents]
-    society = Society(ObjectWorld(rules, rng), agents, memories, rng, config.train.batch_size)
+    rings = [ring_of(config) for _ in agents]
+    society = Society(ObjectWorld(rules, rng), agents, rings, rng, config.train.batch_size)
     for episode in range(1, MOST_EPISODES + 1):
         society.episode()
         if episode % EPISODES == 0:

@@ -12,7 +12,7 @@ from benchmarks.jax_work import refuse_difference
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_ring import NumpyRing
-from benchmarks.reference.iqn_training import CAPACITY, Memory, Society
+from benchmarks.reference.iqn_training import CAPACITY, Society
 from benchmarks.reference.iqn_world import ObjectWorld
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.models.iqn import network, train
@@ -36,10 +36,9 @@ class Sides(NamedTuple):
     state: State
     """Of one seed, without that axis."""
     experience: Experience
-    plan: seed.Plan
     agents: list[reference.Agent]
     seed_agents: list[seed.Agent]
-    memories: list[Memory]
+    rings: list[NumpyRing]
 
 
 def config_of(root: Path, preset: str | None = "original", **sections: Any) -> IqnConfig:
@@ -88,44 +87,42 @@ def sides_of(config: IqnConfig, like: Sides | None = None) -> Sides:
     """
     settings, generator = settings_of(config), torch.Generator().manual_seed(SEED)
     agents = [reference.Agent(settings, generator) for _ in range(config.env.agents)]
-    state, experience, memories = (
-        (like.state, like.experience, like.memories) if like else prefilled(config)
-    )
+    shared = (like.state, like.experience, like.rings) if like else prefilled(config)
+    state, experience, rings = shared
     params = params_of(agents)
     optimizer = jax.vmap(train.optimizer(config.train).init)(params)
     state = state._replace(params=params, target_params=params, optimizer=optimizer)
-    plan = seed.Plan(settings, config.network)
     seed_agents = [
-        seed.Agent(plan, dump(agent.online), jax.random.key(number))
+        seed.Agent(config, dump(agent.online), jax.random.key(number))
         for number, agent in enumerate(agents)
     ]
-    sides = Sides(config, state, experience, plan, agents, seed_agents, memories)
+    sides = Sides(config, state, experience, agents, seed_agents, rings)
     refuse_another_gradient(sides)
     return sides
 
 
-def prefilled(config: IqnConfig) -> tuple[State, Experience, list[Memory]]:
+def prefilled(config: IqnConfig) -> tuple[State, Experience, list[NumpyRing]]:
     """Returns the project's state of one env and the reference's replays, with the same turns."""
-    dataset, rng = collect(config, SEED), np.random.default_rng(SEED)
+    dataset = collect(config, SEED)
     state = jax.tree.map(lambda leaf: leaf[0], train.init_state(config, dataset, SEED))
     starts = jax.jit(frames.valid_starts, static_argnums=1)(state.ring, train.window(config))
-    memories = [memory_of(config, rng) for _ in range(config.env.agents)]
-    for agent, memory in enumerate(memories):
-        fill(memory.ring, jax.tree.map(lambda leaf: leaf[0], dataset.train), agent)
-    return state, Experience(state.ring, starts), memories
+    rings = [ring_of(config) for _ in range(config.env.agents)]
+    for agent, ring in enumerate(rings):
+        fill(ring, jax.tree.map(lambda leaf: leaf[0], dataset.train), agent)
+    return state, Experience(state.ring, starts), rings
 
 
-def memory_of(config: IqnConfig, generator: np.random.Generator) -> Memory:
+def ring_of(config: IqnConfig) -> NumpyRing:
     """Returns an empty replay of one agent, as large as the original's."""
     frames = config.network.frames
-    return Memory(NumpyRing(CAPACITY, config.inputs // frames, frames), generator)
+    return NumpyRing(CAPACITY, config.inputs // frames, frames)
 
 
 def society_of(sides: Sides, agents: list[Any], turns: int | None = None) -> Society:
     """Returns the reference's loop without exploring, with episodes of this length."""
     rules, rng = sides.config.env.rules, np.random.default_rng(SEED)
     world = ObjectWorld(rules._replace(max_turns=turns or rules.max_turns), rng)
-    society = Society(world, agents, sides.memories, rng, sides.config.train.batch_size)
+    society = Society(world, agents, sides.rings, rng, sides.config.train.batch_size)
     society.epsilon = 0.0
     return society
 
@@ -157,14 +154,16 @@ def dump(iqn: reference.Iqn, gradients: bool = False) -> network.Params:
 
 
 def refuse_another_gradient(sides: Sides) -> None:
-    """Raises NotTheSame unless loss and gradient of all sides agree on one batch, without noise."""
-    config, key, plan = changed(sides.config, noisy="none"), jax.random.key(SEED), sides.plan
+    """Raises NotTheSame unless loss and gradient of both networks agree on one batch, without
+    noise; the seed's way computes the project's.
+    """
+    config, key = changed(sides.config, noisy="none"), jax.random.key(SEED)
     size, quantiles = config.train.batch_size, config.train.loss.quantiles
     draw = jax.jit(frames.sample, static_argnums=(4, 5))
     batch = draw(key, *sides.experience, jnp.int32(0), train.window(config), size)
     stacks = [np.array(stack, np.float32) for stack in (batch.stack, batch.next_stack)]
-    action, reward, ones = np.array(batch.action), np.array(batch.returns), np.ones(size, "f4")
-    transitions = reference.Batch(stacks[0], action, reward, stacks[1], 0 * ones, ones)
+    action, reward = np.array(batch.action), np.array(batch.returns)
+    transitions = reference.Batch(stacks[0], action, reward, stacks[1])
     # The quantiles that the project draws from these keys.
     target_key, online_key = jax.random.split(key)
     tau_keys = (*jax.random.split(target_key, 4)[:2], jax.random.split(online_key)[0])
@@ -174,25 +173,18 @@ def refuse_another_gradient(sides: Sides) -> None:
         targets = train.targets(config, Agent(params, target, None), batch, target_key)
         return train.objective(params, config, batch, targets, online_key)[0]
 
-    def proposed(params, target, transitions):
-        return quantiles * seed.loss(params, target, transitions, plan, taus, (None, None, None))
-
     # The target is another agent's network, so that mixing up the two shows.
     online, other = (agent.online.eval() for agent in sides.agents[:2])
     params = [dump(online), dump(other)]
     tensors = reference.Taus(*(torch.tensor(np.array(each)) for each in taus))
     # The project's loss is a sum over quantiles.
-    loss = quantiles * reference.loss_of(online, other, transitions, tensors, plan.settings)
+    loss = quantiles * reference.loss_of(online, other, transitions, tensors, settings_of(config))
     loss.backward()
     results = {"the reference's": (loss.item(), dump(online, gradients=True))}
     for used in (online, other):
         used.train().zero_grad()
-    for name, function, inputs in (
-        ("the project's", objective, batch),
-        ("the seed's way's", proposed, transitions),
-    ):
-        # Not timed: without optimisation, which takes longer than the program.
-        options = {"xla_backend_optimization_level": 0}
-        gradient = jax.jit(jax.value_and_grad(function), compiler_options=options)
-        results[name] = gradient(*params, inputs)
+    # Not timed: without optimisation, which takes longer than the program.
+    options = {"xla_backend_optimization_level": 0}
+    gradient = jax.jit(jax.value_and_grad(objective), compiler_options=options)
+    results["the project's"] = gradient(*params, batch)
     refuse_difference("loss or gradient of one batch", results, 1e-3, 1e-5)

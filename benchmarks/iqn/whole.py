@@ -60,10 +60,7 @@ def training_row(
 
 def compile_row(schedule: Row, step: Row) -> Row:
     """Returns what compiling cost in two rows: a whole training, and the jitted gradient step."""
-    ours, proposed = (
-        Measured(np.array([side.compile_seconds]))
-        for side in (schedule.ours, step.seed_way)
-        if side
-    )
+    sides = schedule.ours, step.seed_way
+    ours, proposed = (Measured(np.array([side.compile_seconds])) for side in sides if side)
     name, goal = "compile the whole training; seed's way: a gradient step", Goal(20, "value")
     return Row(name, "s", ours, seed_way=proposed, goal=goal, claims=("agents-compile",))

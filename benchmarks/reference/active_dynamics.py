@@ -5,7 +5,7 @@ an optimiser, and scores horizons one after another.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -52,13 +52,12 @@ class Encoder(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.gru = nn.GRU(shape.obs + shape.action, shape.hidden, batch_first=True)
-        self.mean, self.raw_variance = (_head(shape) for _ in range(2))
+        heads = (_mlp(shape.hidden, shape.head, shape.d) for _ in range(2))
+        self.mean, self.raw_variance = heads
 
     def forward(self, window: Window) -> Gaussian:
         result, _ = self.gru(torch.cat(window, -1))
-        return Gaussian(
-            self.mean(result), nn.functional.softplus(self.raw_variance(result)) + LEAST_VARIANCE
-        )
+        return Gaussian(self.mean(result), Model.variance(self.raw_variance(result)))
 
 
 class Mlp(nn.Module):
@@ -66,11 +65,7 @@ class Mlp(nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(shape.d, shape.dynamics_hidden),
-            nn.Tanh(),
-            nn.Linear(shape.dynamics_hidden, shape.d),
-        )
+        self.layers = _mlp(shape.d, shape.dynamics_hidden, shape.d)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)
@@ -87,11 +82,8 @@ class Rbf(nn.Module):
         self.weight = nn.Parameter(torch.zeros(shape.d, shape.centres**shape.d))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.features(x) @ self.weight.T
-
-    def features(self, x: Tensor) -> Tensor:
         squared = (x[..., None, :] - self.centres).square().sum(-1)
-        return torch.exp(-squared / (2 * self.length**2))
+        return torch.exp(-squared / (2 * self.length**2)) @ self.weight.T
 
 
 class Model(nn.Module):
@@ -121,10 +113,8 @@ class Model(nn.Module):
         return nn.functional.softplus(raw) + LEAST_VARIANCE
 
 
-def _head(shape: Shape) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(shape.hidden, shape.head), nn.Tanh(), nn.Linear(shape.head, shape.d)
-    )
+def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
 
 
 # Acting.
@@ -207,17 +197,13 @@ def terms(
     kl_first = kl(Gaussian(q.mean[:, 0], q.variance[:, 0]), first).mean()
     weights = horizon_weights(settings.horizons, settings.decay) if weights is None else weights
     kl_steps = torch.zeros(())
-    for weight, result in zip(weights, horizons(model, window, q, z, draw), strict=False):
-        kl_steps = kl_steps + weight * result.sum(-1).mean()
-    return Terms(ell, kl_first, kl_steps)
-
-
-def horizons(model: Model, window: Window, q: Gaussian, z: Tensor, draw: Draw) -> Iterator[Tensor]:
-    """Yields the KL [sample, window, time] of horizons 1, 2, ...; draws states between them."""
-    for horizon in range(1, z.shape[-2]):
+    for horizon, weight in enumerate(weights[: z.shape[-2] - 1], 1):
         predicted = model.predicted(z[..., :-1, :], window.actions[:, horizon:])
-        yield kl(Gaussian(q.mean[:, horizon:], q.variance[:, horizon:]), predicted)
-        z = predicted.mean + predicted.variance.sqrt() * draw(*predicted.mean.shape)
+        divergence = kl(Gaussian(q.mean[:, horizon:], q.variance[:, horizon:]), predicted)
+        kl_steps = kl_steps + weight * divergence.sum(-1).mean()
+        if horizon < len(weights):
+            z = predicted.mean + predicted.variance.sqrt() * draw(*predicted.mean.shape)
+    return Terms(ell, kl_first, kl_steps)
 
 
 def loss(result: Terms, settings: Settings, times: int) -> Tensor:
@@ -235,8 +221,6 @@ def train_step(model: Model, window: Window, settings: Settings, draw: Draw) -> 
         total.backward()
         nn.utils.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
         optimiser.step()
-        reported = {
-            "loss": total.item(),
-            **{name: term.item() for name, term in result._asdict().items()},
-        }
+        reported = {name: term.item() for name, term in result._asdict().items()}
+        reported["loss"] = total.item()
     return reported

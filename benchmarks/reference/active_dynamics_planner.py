@@ -1,14 +1,15 @@
 """The original's planner: candidate by candidate and step by step, with a pseudo-inverse of the
-observation covariance in each step. The state moves by x + (W phi(x) + u) dt.
+observation covariance in each step. The state moves by x + (W phi(x) + u) dt. The colour of noise
+is the project's.
 """
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
+
+from quatrain.models.active_dynamics.planner import colouring
 
 
 class Model(NamedTuple):
@@ -79,18 +80,14 @@ def sensitivities(model: Model, rollout: Rollout) -> list[Tensor]:
 
 def of_noise(model: Model) -> Tensor:
     """Computes the precision of an observation, [d, d]; inverts the constant covariance anew."""
-    return (
-        model.observation_matrix.T @ torch.linalg.pinv(model.covariance) @ model.observation_matrix
-    )
+    inverse = torch.linalg.pinv(model.covariance)
+    return model.observation_matrix.T @ inverse @ model.observation_matrix
 
 
 def of_projection(model: Model) -> Tensor:
     """Computes the original's precision, with C C^T; the result is the identity for any C."""
-    return (
-        model.observation_matrix.T
-        @ torch.linalg.pinv(model.observation_matrix @ model.observation_matrix.T)
-        @ model.observation_matrix
-    )
+    matrix = model.observation_matrix
+    return matrix.T @ torch.linalg.pinv(matrix @ matrix.T) @ matrix
 
 
 def diagonal_drop(model: Model, rollout: Rollout, precision: Precision) -> float:
@@ -104,79 +101,36 @@ def diagonal_drop(model: Model, rollout: Rollout, precision: Precision) -> float
 
 def full_drop(model: Model, rollout: Rollout, precision: Precision) -> float:
     """Computes the reduction of the variances with the joint covariance of all weights."""
-    learned = torch.linalg.inv(
-        torch.linalg.inv(model.prior) + _information(model, rollout, precision)
-    )
+    information = _information(model, rollout, precision)
+    learned = torch.linalg.inv(torch.linalg.inv(model.prior) + information)
     return (model.prior - learned).trace().item()
-
-
-def full_gain(model: Model, rollout: Rollout, precision: Precision) -> float:
-    """Computes the information gain about the weights in nats, 1/2 logdet(I + P F)."""
-    learned = model.prior @ _information(model, rollout, precision)
-    return 0.5 * torch.logdet(torch.eye(len(learned), dtype=learned.dtype) + learned).item()
 
 
 def _information(model: Model, rollout: Rollout, precision: Precision) -> Tensor:
     """Computes the Fisher information of all weights, F = sum of S' Lambda S."""
-    terms = [
-        sensitivity.T @ precision(model) @ sensitivity
-        for sensitivity in sensitivities(model, rollout)
-    ]
-    return torch.stack(terms).sum(0)
-
-
-class Plan(NamedTuple):
-    """Holds the mean of the decisions, and the elites of the last iteration."""
-
-    mean: Tensor
-    elites: list[Tensor]
-    scores: list[float]
+    steps = sensitivities(model, rollout)
+    return torch.stack([step.T @ precision(model) @ step for step in steps]).sum(0)
 
 
 def plan(
-    model: Model, start: Tensor, score: Score, settings: Settings, rng: np.random.Generator
-) -> Plan:
-    """Plans by the cross-entropy method with coloured noise, one candidate after another."""
+    model: Model, start: Tensor, score: Score, settings: Settings, generator: Generator
+) -> Tensor:
+    """Plans by the cross-entropy method with coloured noise, one candidate after another; returns
+    the mean of the actions.
+    """
     shape = (settings.horizon, len(start))
     mean, std = torch.zeros(shape), torch.full(shape, settings.init_std)
-    result = Plan(mean, [], [])
+    elites: list[Tensor] = []
+    colour = colouring(settings.horizon, settings.colour, start.device)
     for _ in range(settings.iterations):
-        candidates = [mean, *result.elites[: settings.keep]]
+        candidates = [mean, *elites[: settings.keep]]
         while len(candidates) < settings.candidates:
-            noise = torch.tensor(coloured(shape, settings.colour, rng), dtype=mean.dtype)
+            noise = colour @ torch.randn(shape, generator=generator)
             candidates.append((mean + std * noise).clamp(-settings.bound, settings.bound))
-        scores = []
-        for candidate in candidates:
-            scores.append(score(imagined(model, start, candidate)))
-        order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[: settings.elites]
-        elites = [candidates[index] for index in order]
-        chosen_mean, chosen_std = torch.stack(elites).mean(0), torch.stack(elites).std(0)
-        mean = (1 - settings.alpha) * chosen_mean + settings.alpha * mean
-        std = (1 - settings.alpha) * chosen_std + settings.alpha * std
-        result = Plan(mean, elites, [scores[index] for index in order])
-    return result
-
-
-def coloured(shape: tuple[int, int], colour: float, rng: np.random.Generator) -> np.ndarray:
-    """Draws sequences of unit variance with power proportional to frequency^-colour."""
-    times, dimensions = shape
-    frequencies = np.maximum(np.fft.rfftfreq(times), 1 / times)
-    amplitudes = frequencies ** (-colour / 2)
-    columns = []
-    for _ in range(dimensions):
-        spectrum = amplitudes * (
-            rng.standard_normal(len(amplitudes)) + 1j * rng.standard_normal(len(amplitudes))
-        )
-        spectrum[0] = math.sqrt(2) * spectrum[0].real
-        sequence = np.fft.irfft(spectrum, times)
-        columns.append(sequence / math.sqrt(_power(amplitudes, times)))
-    return np.stack(columns, 1)
-
-
-def _power(amplitudes: np.ndarray, times: int) -> float:
-    """Returns the variance at each time of a sequence with this spectrum."""
-    weights = np.full(len(amplitudes), 4.0)
-    weights[0] = 2.0
-    if times % 2 == 0:
-        weights[-1] = 1.0
-    return float((weights * amplitudes**2).sum() / times**2)
+        scores = [score(imagined(model, start, candidate)) for candidate in candidates]
+        order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
+        elites = [candidates[index] for index in order[: settings.elites]]
+        chosen = torch.stack(elites)
+        mean = (1 - settings.alpha) * chosen.mean(0) + settings.alpha * mean
+        std = (1 - settings.alpha) * chosen.std(0) + settings.alpha * std
+    return mean

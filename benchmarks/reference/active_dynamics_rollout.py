@@ -58,11 +58,9 @@ class SeedRollout(RecentRollout):
         """Copies tensors only. Stored values are detached: the first branch is never taken."""
         copied = type(self)(self.length)
         for name, value in self.data.items():
-            if not isinstance(value, Tensor):
-                continue
-            if value.requires_grad:
+            if isinstance(value, Tensor) and value.requires_grad:
                 copied.data[name] = value.detach().clone()
-            else:
+            elif isinstance(value, Tensor):
                 with torch.no_grad():
                     copied.data[name] = value.clone()
         return copied

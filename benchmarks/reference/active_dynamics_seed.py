@@ -5,8 +5,6 @@ from torch import Tensor, nn
 
 from benchmarks.reference.active_dynamics import Agent, Model
 
-LEAST_VARIANCE = 1e-6
-
 
 class KlWeights:
     """Caches weights. The first call returns them unnormalised; a changed decay has no effect."""
@@ -74,7 +72,4 @@ class DeviceChecks:
 
 def moved(batch: Tensor, device: torch.device) -> Tensor:
     """Copies to the device without waiting, although the memory is not pinned."""
-    kwargs = (
-        {"device": device, "non_blocking": True} if "cuda" in str(device) else {"device": device}
-    )
-    return batch.to(**kwargs)
+    return batch.to(device, non_blocking=True) if "cuda" in str(device) else batch.to(device)

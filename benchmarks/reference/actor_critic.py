@@ -7,7 +7,7 @@ is computed, passed backward through, and counts for nothing.
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,15 +24,6 @@ CLIP = 10.0
 """Deviations at which features are clipped."""
 LEAST, SHIFT, MOST = 1.0, 1.5, 500.0
 """Of the Beta distribution's parameters: 1 + min(softplus(raw + 1.5), 500)."""
-
-
-class Scale(Protocol):
-    """Holds means and deviations of the features of cells and of the colony."""
-
-    node_mean: Tensor
-    node_std: Tensor
-    graph_mean: Tensor
-    graph_std: Tensor
 
 
 class Graph(NamedTuple):
@@ -96,11 +87,10 @@ class GraphNetwork(nn.Module):
         self.images = images
 
     def forward(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        rows = []
-        for index, parent in enumerate(graph.parent):
-            above = graph.node[parent] if parent >= 0 else torch.zeros_like(graph.node[index])
-            rows.append(torch.cat([graph.node[index], above]))
-        tokens = torch.cat([self.colony(graph.graph)[None], self.cells(torch.stack(rows))])
+        none = torch.zeros_like(graph.node[0])
+        above = [graph.node[parent] if parent >= 0 else none for parent in graph.parent]
+        cells = self.cells(torch.cat([graph.node, torch.stack(above)], 1))
+        tokens = torch.cat([self.colony(graph.graph)[None], cells])
         for block in self.blocks[:-1]:
             tokens = block(tokens)
         mean = tokens[1:].mean(0)
@@ -133,11 +123,8 @@ class Residual(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.body = nn.Sequential(
-            *_convolution(inputs, outputs, 3, stride),
-            nn.ReLU(),
-            *_convolution(outputs, outputs, 3, 1),
-        )
+        ends = _convolution(inputs, outputs, 3, stride), _convolution(outputs, outputs, 3, 1)
+        self.body = nn.Sequential(*ends[0], nn.ReLU(), *ends[1])
         around = _convolution(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else []
         self.around = nn.Sequential(*around)
 
@@ -158,10 +145,8 @@ def resnet18() -> nn.Sequential:
 
 
 def _convolution(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
-    return [
-        nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False),
-        nn.BatchNorm2d(outputs),
-    ]
+    convolution = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
+    return [convolution, nn.BatchNorm2d(outputs)]
 
 
 def _image(rows: Tensor) -> Tensor:
@@ -207,7 +192,7 @@ class Player(NamedTuple):
     """
 
     network: GraphNetwork
-    scale: Scale
+    scale: Any
     box: Box
     passes: int = 1
 
@@ -239,23 +224,21 @@ def reward_of(transition: Step) -> float:
     return sum(weight * components[name] for name, weight in GOAL_WEIGHTS.items())
 
 
-def graph_of(colony: Colony, scale: Scale) -> Graph:
-    """Returns the policy's normalised observation."""
-    node, graph, parent = features_of(colony)
+def graph_of(colony: Colony, scale: Any) -> Graph:
+    """Returns the policy's observation, normalised by the project's means and deviations; of
+    stiffness in `full` the logarithm.
+    """
+    state, is_light = colony.state(), colony.rules.features == "light"
+    observed = (
+        colony_features.light(state, colony.rules, colony.left)
+        if is_light
+        else colony_features.full(state)
+    )
+    node, graph = torch.tensor(observed.node), torch.tensor(observed.graph)
+    if not is_light:
+        node[:, 2], graph[-3:] = node[:, 2].log1p(), graph[-3:].log1p()
     node = ((node - scale.node_mean) / scale.node_std).clamp(-CLIP, CLIP)
     graph = ((graph - scale.graph_mean) / scale.graph_std).clamp(-CLIP, CLIP)
-    return Graph(node, graph, parent)
-
-
-def features_of(colony: Colony) -> Graph:
-    """Returns the features, of stiffness in `full` the logarithm."""
-    state = colony.state()
-    if colony.rules.features == "light":
-        observed = colony_features.light(state, colony.rules, colony.left)
-        return Graph(torch.tensor(observed.node), torch.tensor(observed.graph), state.parent)
-    observed = colony_features.full(state)
-    node, graph = torch.tensor(observed.node), torch.tensor(observed.graph)
-    node[:, 2], graph[-3:] = node[:, 2].log1p(), graph[-3:].log1p()
     return Graph(node, graph, state.parent)
 
 
@@ -294,15 +277,13 @@ def loss(network: GraphNetwork, batch: Sequence[Sample], coefs: Coefficients) ->
     for transition in batch:
         raw, value = network(transition.graph)
         distribution = policy(raw)
-        ratio = (
-            distribution.log_prob(transition.z).sum() - coefs.log_volume - transition.log_prob
-        ).exp()
+        log_prob = distribution.log_prob(transition.z).sum() - coefs.log_volume
+        ratio = (log_prob - transition.log_prob).exp()
         clipped = ratio.clamp(1 - coefs.clip, 1 + coefs.clip)
         gain = torch.minimum(ratio * transition.advantage, clipped * transition.advantage)
         entropy = distribution.entropy().sum() + coefs.log_volume
-        losses.append(
-            coefs.value * (value - transition.returns).square() - gain - coefs.entropy * entropy
-        )
+        error = (value - transition.returns).square()
+        losses.append(coefs.value * error - gain - coefs.entropy * entropy)
     return torch.stack(losses).mean()
 
 

@@ -1,9 +1,8 @@
 """replay rows -> weights, the slow way: two samples, three encoder calls, a step from Python
 
-Written from the descriptions of the original program, for its settings: two constraint batches, a
-constant learning rate, the barrier's |Q|, unlimited duals. Each part also has the proposal's
-variant. Only the encoder and the initial state are the project's. Faster than the original: NumPy
-gathers the inputs, JAX arrays are not indexed.
+Written from the descriptions of the original program: two constraint batches, the barrier's |Q|,
+unlimited duals. Each part also has the proposal's variant. Only the encoder and the initial state
+are the project's. Faster than the original: NumPy gathers the inputs, JAX arrays are not indexed.
 """
 
 from collections.abc import Callable, Iterable

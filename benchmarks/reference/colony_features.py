@@ -85,11 +85,7 @@ def _whole(state: State, children: list[int], outline: Hull) -> list[float]:
 
 
 def _children(state: State) -> list[int]:
-    counts = [0] * state.size
-    for parent in state.parent:
-        if parent >= 0:
-            counts[parent] += 1
-    return counts
+    return [state.parent.count(index) for index in range(state.size)]
 
 
 def _centrality(points: Sequence[tuple[float, float]], index: int) -> float:

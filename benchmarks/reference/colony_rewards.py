@@ -109,11 +109,9 @@ def deletion(step: Step) -> float:
 
 def efficiency(step: Step) -> float:
     """Rewards the deletion of old cells."""
-    earned = 0.0
-    for pid, age in zip(step.before.pid, step.before.age, strict=True):
-        if pid in step.deleted:
-            earned += 0.05 * max(0, age - 50) + 0.1 * max(0, age - 20)
-    return earned
+    cells = zip(step.before.pid, step.before.age, strict=True)
+    ages = [age for pid, age in cells if pid in step.deleted]
+    return sum(0.05 * max(0, age - 50) + 0.1 * max(0, age - 20) for age in ages)
 
 
 def _spawned(step: Step, x: float, y: float, intensity: float) -> float:
@@ -130,13 +128,10 @@ def _spawned(step: Step, x: float, y: float, intensity: float) -> float:
 
 
 def edges(after: State) -> float:
-    """Edges that point to the right."""
-    earned = 0.0
-    for index, parent in enumerate(after.parent):
-        if parent >= 0:
-            length = after.x[index] - after.x[parent]
-            earned += 0.5 if length > 0.01 else -0.05 if length < -0.01 else 0.0
-    return earned
+    """Rewards edges that point to the right."""
+    pairs = [(index, parent) for index, parent in enumerate(after.parent) if parent >= 0]
+    lengths = [after.x[index] - after.x[parent] for index, parent in pairs]
+    return sum(0.5 if each > 0.01 else -0.05 if each < -0.01 else 0.0 for each in lengths)
 
 
 def nodes(step: Step) -> float:
@@ -157,19 +152,14 @@ def nodes(step: Step) -> float:
 
 def _zone(edge: float) -> float:
     """What a cell pays that near to the upper or lower edge."""
-    for limit, penalty in ((0.03, 5.0), (0.08, 2.0), (0.15, 0.5)):
-        if edge < limit:
-            return penalty
-    return 0.0
+    zones = ((0.03, 5.0), (0.08, 2.0), (0.15, 0.5))
+    return next((penalty for limit, penalty in zones if edge < limit), 0.0)
 
 
 def milestones(step: Step) -> float:
     """Rewards each milestone in the step that reaches it first."""
-    earned = 0.0
-    for share, bonus in MILESTONES:
-        if step.furthest_before < share * step.rules.width <= step.furthest:
-            earned += bonus
-    return earned
+    before, after, width = step.furthest_before, step.furthest, step.rules.width
+    return sum(bonus for share, bonus in MILESTONES if before < share * width <= after)
 
 
 def scaled_terminal(step: Step) -> float:

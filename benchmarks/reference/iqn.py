@@ -34,14 +34,12 @@ class Settings(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Holds NumPy arrays: stacks (batch, inputs), the rest (batch,)."""
+    """Holds NumPy arrays: stacks (batch, inputs), the rest (batch,); no transition ends a world."""
 
     stack: Any
     action: Any
     reward: Any
     next_stack: Any
-    ended: Any
-    valid: Any
 
 
 class Taus(NamedTuple):
@@ -144,12 +142,12 @@ class Agent:
 def loss_of(online: Iqn, target: Iqn, batch: Batch, taus: Taus, settings: Settings) -> Tensor:
     """Computes the quantile Huber loss, averaged over samples and both kinds of quantiles."""
     tensors = Batch(*(torch.from_numpy(column).float() for column in batch))
-    stack, action, reward, next_stack, ended, valid = tensors._replace(action=tensors.action.long())
+    stack, action, reward, next_stack = tensors._replace(action=tensors.action.long())
     best = online(next_stack, taus.selection).mean(1).argmax(1)
     next_values = of_action(target(next_stack, taus.target), best)
-    expected = reward[:, None] + settings.discount * next_values * (1 - ended[:, None])
+    expected = reward[:, None] + settings.discount * next_values
     errors = expected[:, None, :] - of_action(online(stack, taus.online), action)[:, :, None]
-    return quantile_huber(errors, taus.online, valid)
+    return quantile_huber(errors, taus.online)
 
 
 def of_action(values: Tensor, action: Tensor) -> Tensor:
@@ -158,11 +156,9 @@ def of_action(values: Tensor, action: Tensor) -> Tensor:
     return values.gather(2, selected).squeeze(2)
 
 
-def quantile_huber(errors: Tensor, taus: Tensor, valid: Tensor) -> Tensor:
-    """Computes the mean of |tau - 1{u < 0}| H_1(u) over errors (batch, online, target); masked
-    samples are 0.
-    """
+def quantile_huber(errors: Tensor, taus: Tensor) -> Tensor:
+    """Computes the mean of |tau - 1{u < 0}| H_1(u) over errors (batch, online, target)."""
     size = errors.abs()
-    huber = torch.where(size <= 1, 0.5 * errors.pow(2), size - 0.5) * valid[:, None, None]
+    huber = torch.where(size <= 1, 0.5 * errors.pow(2), size - 0.5)
     below = (errors.detach() < 0).float()
     return ((taus[:, :, None] - below).abs() * huber).mean()

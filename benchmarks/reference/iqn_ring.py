@@ -6,18 +6,9 @@ of `quatrain.replay.frames` with n_step = 1: the rows between episodes are reall
 turns whose successor was observed are drawn, with replacement.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 
-
-class Sampled(NamedTuple):
-    """Holds flat stacks, oldest frame first."""
-
-    states: np.ndarray
-    actions: np.ndarray
-    rewards: np.ndarray
-    next_states: np.ndarray
+from benchmarks.reference.iqn import Batch
 
 
 class NumpyRing:
@@ -44,6 +35,10 @@ class NumpyRing:
         self.drawable[self.row] = drawable
         self.row = (self.row + 1) % self.capacity
 
+    def latest(self) -> np.ndarray:
+        """Returns the frames before the next one, oldest first."""
+        return self.states[np.arange(self.row - self.n_frames + 1, self.row)]
+
     def starts(self) -> np.ndarray:
         """Returns the first rows of the valid windows of n_frames + 1 rows."""
         rows = np.flatnonzero(self.drawable)
@@ -52,9 +47,10 @@ class NumpyRing:
         inside = (rows >= self.n_frames - 1) & (rows + 1 < self.capacity)
         return rows[whole & inside] - self.n_frames + 1
 
-    def sample(self, rng: np.random.Generator, starts: np.ndarray, batch_size: int) -> Sampled:
+    def sample(self, rng: np.random.Generator, starts: np.ndarray, batch_size: int) -> Batch:
+        """Samples flat stacks, oldest frame first."""
         indices = rng.choice(starts, batch_size)[:, np.newaxis] + np.arange(self.n_frames)
-        return Sampled(
+        return Batch(
             self.states[indices].reshape(batch_size, -1),
             self.actions[indices[:, -1]],
             self.rewards[indices[:, -1]],

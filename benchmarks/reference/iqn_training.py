@@ -1,15 +1,14 @@
 """a world, agents -> agents that have learned, the slow way: turn by turn
 
-The original's schedule: in every episode each agent makes one gradient step, the target network
-creeps after every step and is copied every 200 episodes besides, and epsilon loses a thousandth
-with each episode. The replay is the corrected one of `iqn_ring`.
+The original's schedule: each agent makes one gradient step an episode, the target network creeps
+after every step and is copied every 200 episodes besides, epsilon loses a thousandth an episode.
 """
 
 from typing import Any
 
 import numpy as np
 
-from benchmarks.reference.iqn import ACTIONS, Batch
+from benchmarks.reference.iqn import ACTIONS
 from benchmarks.reference.iqn_ring import NumpyRing
 from benchmarks.reference.iqn_world import ObjectWorld
 
@@ -17,39 +16,18 @@ COPY_EVERY = 200
 CAPACITY = 1024
 
 
-class Memory:
-    """Holds one agent's replay: its last frames, and batches sampled from all transitions."""
-
-    def __init__(self, ring: NumpyRing, rng: np.random.Generator) -> None:
-        self.ring, self.rng = ring, rng
-
-    def latest(self) -> np.ndarray:
-        """Returns the frames before the next one, oldest first."""
-        ring = self.ring
-        begin = ring.row - ring.n_frames + 1
-        if begin >= 0:
-            return ring.states[begin : ring.row]
-        return np.concatenate((ring.states[begin:], ring.states[: ring.row]))
-
-    def sample(self, size: int) -> Batch:
-        """Samples transitions; none ends an episode or is masked."""
-        drawn = self.ring.sample(self.rng, self.ring.starts(), size)
-        ones = np.ones(size, np.float32)
-        return Batch(drawn.states, drawn.actions, drawn.rewards, drawn.next_states, 0 * ones, ones)
-
-
 class Society:
-    """Holds a world and each agent's network and memory."""
+    """Holds a world, and each agent's network and replay."""
 
     def __init__(
         self,
         world: ObjectWorld,
         agents: list[Any],
-        memories: list[Memory],
+        rings: list[NumpyRing],
         rng: np.random.Generator,
         batch: int,
     ) -> None:
-        self.world, self.agents, self.memories = world, agents, memories
+        self.world, self.agents, self.rings = world, agents, rings
         self.rng, self.batch = rng, batch
         self.epsilon, self.episodes = 1.0, 0
 
@@ -67,29 +45,29 @@ class Society:
     def play(self) -> float:
         """Plays an episode; returns the sum of all rewards."""
         self.world.reset()
-        for memory in self.memories:
-            memory.ring.begin_episode()
+        for ring in self.rings:
+            ring.begin_episode()
         earned, last = 0.0, self.world.rules.max_turns - 1
         for turn in range(last + 1):
             self.world.begin_turn()
-            for agent, memory in enumerate(self.memories):
+            for agent, ring in enumerate(self.rings):
                 frame = self.world.observe(agent)
                 action = self.choose(agent, frame)
                 reward = self.world.act(agent, action)
-                memory.ring.add(frame, action, reward, turn == last)
+                ring.add(frame, action, reward, turn == last)
                 earned += reward
             self.world.end_turn()
         return earned
 
     def choose(self, agent: int, frame: np.ndarray) -> int:
         """Selects an action by the last frames; at random with probability epsilon."""
-        stack = np.vstack((self.memories[agent].latest(), frame)).reshape(1, -1)
+        stack = np.vstack((self.rings[agent].latest(), frame)).reshape(1, -1)
         if self.rng.random() < self.epsilon:
             return int(self.rng.integers(ACTIONS))
         return int(self.agents[agent].act(stack))
 
     def learn(self) -> None:
         """Takes a gradient step of each agent whose replay holds a batch."""
-        for agent, memory in zip(self.agents, self.memories, strict=True):
-            if memory.ring.drawable.sum() >= self.batch:
-                agent.learn(memory.sample(self.batch))
+        for agent, ring in zip(self.agents, self.rings, strict=True):
+            if ring.drawable.sum() >= self.batch:
+                agent.learn(ring.sample(self.rng, ring.starts(), self.batch))

@@ -1,8 +1,7 @@
 """rules, actions -> turns of one treasure hunt, the slow way: an object in every cell
 
-Written from the rules of the world as such worlds are commonly written: two layers of objects,
-every object asked in turn whether it changes, and an observation that adds up the one-hot of every
-object of the map before it cuts out what an agent sees. It shares no code with the project.
+Two layers of objects, every object asked in turn whether it changes, and an observation that adds
+up the one-hot of every object of the map. It shares no code with the project.
 """
 
 from collections.abc import Sequence

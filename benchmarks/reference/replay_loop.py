@@ -68,13 +68,11 @@ def sample_with_snippet(
     transition_ranges = np.full(batch_size, buffer.obs.shape[1])
     max_durations = np.zeros(batch_size, dtype=np.int32)
     for i in range(batch_size):
-        ep_idx, start_idx, ep_length = episode[i], start[i], transition_ranges[i]
-        terminals = buffer.terminals[ep_idx, start_idx:ep_length]
+        start_idx, ep_length = start[i], transition_ranges[i]
+        terminals = buffer.terminals[episode[i], start_idx:ep_length]
         terminal_positions = np.where(terminals == 1)[0]
-        if len(terminal_positions) > 0:
-            max_durations[i] = terminal_positions[0]
-        else:
-            max_durations[i] = ep_length - start_idx - 1
+        found = len(terminal_positions) > 0
+        max_durations[i] = terminal_positions[0] if found else ep_length - start_idx - 1
     return _pairs(rng, buffer, episode, start, max_durations, discount)
 
 

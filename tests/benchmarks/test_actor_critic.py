@@ -19,7 +19,6 @@ from benchmarks.torch_rows import measured_row
 from benchmarks.torch_threads import threads
 from quatrain.envs.colony.world import step
 from quatrain.models.actor_critic.ppo.acting import Actor
-from quatrain.replay.rollouts.gae import Trace
 from tests.conftest import ROOT, shapes_unchecked
 
 NETWORK = {"d": 12, "layers": 2, "heads": 3}
@@ -37,7 +36,6 @@ def few(monkeypatch):
     """Shrinks all work; compiles nothing, and starts no process."""
     original = learning.trainer_of
     steps = {"COLONIES": 3, "HORIZON": 2, "MINIBATCH": 4, "PLAIN_STEPS": 2}
-    shapes = {"T=10000": (50, 1), "64 episodes": (200, 1), "[1000, 64]": (9, 4)}
 
     def trainer_of(actor, **keys):
         return original(actor, **keys | {"compile": False})
@@ -45,10 +43,10 @@ def few(monkeypatch):
     for module, names in {
         repeat: {"MOST": 1},
         parts: {"SAMPLES": 2},
-        playing: {"COLONIES": 3, "COUNTS": (3, 1), "CELLS": 6, "THREADS": (1,)},
+        playing: {"COLONIES": 3, "CELLS": 6, "THREADS": (1,)},
         learning: steps | {"BATCH": 3, "CELLS": 6, "trainer_of": trainer_of},
         memory: {"STEPS": 2, "COLONIES": 3, "measure_growth": memory_in_process},
-        gae_peers: {"SHAPES": gae_peers.SHAPES | shapes},
+        gae_peers: {"SHAPES": gae_peers.SHAPES | {"T=10000": (50, 1)}},
     }.items():
         for name, value in names.items():
             monkeypatch.setattr(module, name, value)
@@ -73,10 +71,8 @@ def test_rows_answer_all_claims_and_goals():
     assert {claim for row in rows for claim in row.claims} == {f"colony-{it}" for it in CLAIMS}
     goals = [Goal(100, "seed's way"), Goal(10, "before"), *[Goal(100, "before")] * 2]
     assert [row.goal for row in rows if row.goal] == goals
-    assert [row.point.at for row in rows if row.point] == [20, 100, 512, 200, 1000, 50, 3, 1]
+    assert [row.point.at for row in rows if row.point] == [20, 100, 512, 200, 1000, 50]
     assert all(row.ours.median > 0 and row.before.median > 0 for row in rows)
-    [episodes] = [row.name for row in rows if row.name.startswith("advantages, 64 episodes")]
-    assert episodes.endswith(": 200 steps; before, seed's way: 64 episodes, counted up")
 
 
 LOSS = plain.loss
@@ -161,18 +157,6 @@ def test_entropy_of_samples_is_that_of_the_closed_form():
     torch.testing.assert_close(
         reference.entropy_before(normal, 40_000), reference.entropy_seed(normal), atol=0.05, rtol=0
     )
-
-
-def test_episodes_are_cut_where_they_end_and_the_first_are_timed(monkeypatch):
-    terminated = torch.tensor([[False, True], [True, False], [False, False]])
-    column = torch.arange(6.0).reshape(3, 2)
-    trace = Trace(column, column, column + 10, terminated, torch.zeros_like(terminated))
-    episodes = gae.episodes_of(trace)
-    assert [episode.rewards.tolist() for episode in episodes] == [[0, 2], [4], [1], [3, 5]]
-    assert episodes[0].next_values.tolist() == [10, 0]
-    monkeypatch.setattr(gae, "PLAIN_STEPS", 3)
-    assert gae.first_of(episodes) == (episodes[:2], 0.5)
-    assert gae.first_of(episodes[:1]) == (episodes[:1], 1.0)
 
 
 def test_residual_network_is_the_published_one():
