@@ -71,10 +71,7 @@ def world(some_plates: Plates | None = None, **changes: Any) -> World:
 
 
 def colonies_of(
-    some_rules: Rules,
-    *cells: list[tuple[float, float]],
-    parents: list[list[int]] | None = None,
-    substrate: list[int] | None = None,
+    some_rules: Rules, *cells: list[tuple[float, float]], parents: list[int] | None = None
 ) -> Colonies:
     """Returns colonies with these cells before their first step; by default each cell is the parent
     of the next.
@@ -84,10 +81,7 @@ def colonies_of(
     parent = torch.full((count, slots), -1)
     for row, of_one in enumerate(cells):
         pos[row, : len(of_one)] = torch.tensor(of_one, dtype=torch.float32).reshape(-1, 2)
-        chain = list(range(-1, len(of_one) - 1))
-        parent[row, : len(of_one)] = torch.tensor(
-            parents[row] if parents else chain, dtype=torch.long
-        )
+        parent[row, : len(of_one)] = torch.tensor(parents or range(-1, len(of_one) - 1))
     used, zero = torch.arange(slots) < n[:, None], torch.zeros(count, dtype=torch.long)
     return Colonies(
         pos=pos,
@@ -101,7 +95,7 @@ def colonies_of(
         next_pid=n,
         centroid=pos.sum(1) / n.clamp(min=1)[:, None],
         furthest=pos[..., 0].amax(1),
-        substrate=zero if substrate is None else torch.tensor(substrate),
+        substrate=zero,
     )
 
 

@@ -1,4 +1,4 @@
-"""The pole on its cart: by hand, against the plain formulas, and as a pole behaves."""
+"""The pole on its cart: by hand, against the plain formulas, where it starts and what is seen."""
 
 import math
 
@@ -7,8 +7,6 @@ import torch
 
 from quatrain.envs import cartpole
 from quatrain.envs.cartpole import observe, reset, step
-
-STILL = torch.zeros(1, 1)
 
 
 def rows(count: int, seed: int = 0) -> torch.Tensor:
@@ -51,18 +49,6 @@ def test_pushes_are_clamped_and_the_argument_is_unchanged():
         pushed = step(states, torch.full((3, 1), push))
         assert torch.equal(step(states, torch.full((3, 1), 7 * push)), pushed)
     assert torch.equal(states, before)
-
-
-def test_a_pole_falls_from_upright_and_swings_out_hanging():
-    states, falling = torch.zeros(3, 4), None
-    states[:, 2] = torch.tensor([0.0, 0.05, -0.05])
-    for number in range(6000):
-        states = step(states, STILL.expand(3, 1))
-        falling = states[:, 2].tolist() if number == 200 else falling
-    assert falling == [0, pytest.approx(-falling[2]), pytest.approx(-falling[1])]
-    assert falling[1] > 1
-    assert states[0].tolist() == [0, 0, 0, 0]
-    assert states[1:, 2].tolist() == pytest.approx([math.pi, -math.pi], abs=0.5)
 
 
 def test_envs_start_near_upright_at_the_same_place():

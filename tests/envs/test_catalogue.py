@@ -49,9 +49,6 @@ def degree(layout, x, y):
     return int(np.sum(~layout.walls[[y - 1, y + 1, y, y], [x, x, x - 1, x + 1]]))
 
 
-# The catalogue.
-
-
 def test_named_layouts_are_connected_and_never_change():
     assert set(EXPECTED) == set(CATALOGUE)
     for name, expected in EXPECTED.items():
@@ -101,9 +98,6 @@ def test_no_named_layout_but_the_empty_room_is_a_grid_of_the_paper():
     assert {name for name, (_, rows_hash) in EXPECTED.items() if rows_hash in paper} <= {"room1"}
 
 
-# Rooms.
-
-
 @given(
     st.integers(1, 4),
     st.integers(1, 5),
@@ -136,8 +130,6 @@ def test_the_seed_moves_openings_and_impossible_numbers_are_refused():
     with fails("rooms: only one free cell, (1,1); a walk needs two, free a neighbour of it"):
         rooms(rows=1, cols=1, height=1, width=1, extra_doors=0, seed=0)
 
-
-# Mazes.
 
 odd = st.integers(2, 7).map(lambda half: 2 * half + 1)
 

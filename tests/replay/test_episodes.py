@@ -1,4 +1,4 @@
-"""Walks become flat trajectories; pairs stay inside them and follow the truncated geometric law."""
+"""Walks become flat trajectories; batches of pairs and of states are independent draws."""
 
 from itertools import pairwise
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from quatrain.replay.episodes.lags import lag_weights
 from quatrain.replay.episodes.trajectories import (
     Episodes,
     ReplayError,
@@ -77,9 +76,6 @@ def draw_pairs(backend, episodes, batch_size, discounts, constraint_batches=2):
 both_backends = pytest.mark.parametrize("backend", ["numpy", "jax"])
 
 
-# Walks.
-
-
 @pytest.mark.parametrize("end_probability", [0.0, 0.1, 0.5])
 def test_flattening_equals_a_plain_loop_over_environments_and_steps(end_probability):
     walks = random_walks(num_envs=7, steps=31, states=5, end_probability=end_probability)
@@ -116,9 +112,6 @@ def test_walks_that_jump_without_a_flag_or_have_no_steps_are_refused():
         from_walks(Walks(empty, empty, empty, off, off))
 
 
-# Pairs.
-
-
 @both_backends
 def test_batches_have_the_sizes_and_types_that_the_signature_promises(backend):
     for constraints in (0, 2):
@@ -133,18 +126,6 @@ def test_batches_have_the_sizes_and_types_that_the_signature_promises(backend):
 
 
 @both_backends
-def test_every_transition_is_equally_likely_as_a_start(backend):
-    episodes = numbered([10, 1000])
-    batch = draw_pairs(backend, episodes, 60_000, (0.9,))
-    for states in (batch.state, *batch.constraint_states):
-        counts = np.bincount(states, minlength=len(episodes.state))
-        assert counts[episodes.horizon == 0].sum() == 0
-        assert chisquare(counts[episodes.starts]).pvalue > 1e-3
-        share = counts[:10].sum() / 60_000
-        assert share == pytest.approx(10 / 1010, abs=5 * np.sqrt(10 / 1010 / 60_000))
-
-
-@both_backends
 def test_pairs_and_constraint_states_are_independent_draws(backend):
     batch = draw_pairs(backend, numbered([2, 5]), 40_000, (0.9,))
     first, second = batch.constraint_states
@@ -153,36 +134,6 @@ def test_pairs_and_constraint_states_are_independent_draws(backend):
         starts = [0, 1, 3, 4, 5, 6, 7]
         assert joint[np.ix_(starts, starts)].sum() == 40_000
         assert chisquare(joint[np.ix_(starts, starts)].ravel()).pvalue > 1e-3
-
-
-@both_backends
-@pytest.mark.parametrize("discounts", [(0.0,), (0.999,), (1.0,), (0.5, 0.99)])
-def test_lags_stay_in_their_trajectory_and_follow_their_law(backend, discounts):
-    lengths = np.repeat([1, 2, 7, 300], [30, 20, 10, 1])
-    episodes = numbered(lengths)
-    batch = draw_pairs(backend, episodes, 100_000, discounts)
-    number = np.repeat(np.arange(len(lengths)), lengths + 1)
-    np.testing.assert_array_equal(number[batch.state], number[batch.later_state])
-    weights = np.array([lag_weights(lag, 300, discounts) for lag in range(1, 301)])
-    for longest in (1, 2, 7, 300):
-        of_length = np.repeat(lengths == longest, lengths + 1)
-        lags = (batch.later_state - batch.state)[of_length[batch.state]]
-        horizons = episodes.horizon[of_length & (episodes.horizon > 0)]
-        share = weights[:longest, horizons].mean(1)
-        counts = np.bincount(lags, minlength=longest + 1)
-        assert counts[0] == 0
-        assert chi_square_p_value(counts[1:], share) > 1e-4
-
-
-def chi_square_p_value(counts, probabilities) -> float:
-    """Merges cells that expect fewer than 20 counts into one."""
-    expected = probabilities * counts.sum()
-    rare = expected < 20
-    assert counts[probabilities == 0].sum() == 0
-    observed = np.append(counts[~rare], counts[rare].sum())
-    expected = np.append(expected[~rare], expected[rare].sum())
-    used = expected > 1e-9
-    return 1.0 if used.sum() == 1 else chisquare(observed[used], expected[used]).pvalue
 
 
 def test_drawing_a_whole_chunk_at_once_gives_the_bits_of_a_scan():

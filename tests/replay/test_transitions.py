@@ -119,14 +119,13 @@ def test_scalars_of_python_and_numpy_are_accepted_if_they_fit():
             np.zeros((2, 3), np.uint8),
             r"Column image has shape \(2, 3\), not \(3, 2\); a ring keeps that of",
         ),
-        ("image", np.uint8(3), r"Column image has shape \(\), not \(3, 2\)"),
         (
             "image",
             np.full((3, 2), 256),
             r"image is kept as uint8, which int64 values \(\[256\] first\) do not fit; cast",
         ),
         ("action", 128, "action is kept as int8, which int64"),
-        ("action", np.array(2.5), r"action is kept as int8, which float64 values \(\[2.5\] first"),
+        ("action", np.array(2.5), "action is kept as int8, which float64"),
         ("number", np.zeros(1, np.float32), r"Column number has shape \(1,\), not \(\)"),
         ("number", "3", "number is kept as float32, which <U1"),
         ("done", 1, "done is kept as bool, which int64"),
@@ -142,20 +141,15 @@ def test_values_that_do_not_fit_raise_and_leave_the_ring_unchanged(column, value
 
 
 def test_other_columns_raise():
-    message = (
-        "A dict with image, action, number, done does not fit a ring of Step with image, "
-        "action, number, done"
-    )
-    with pytest.raises(ReplayError, match=message):
-        HostRing(CAPACITY, step(0)).add(step(0)._asdict())
     named = HostRing(CAPACITY, {"a": 1, "b": 2.0})
-    with pytest.raises(
-        ReplayError,
-        match="A dict with a, c does not fit a ring of dict with a, b; give it what its exam",
+    for ring, columns, message in (
+        (ring_of(0), step(0)._asdict(), "A dict with image, .* a ring of Step with image, action,"),
+        (named, {"a": 1, "c": 2.0}, "A dict with a, c does not fit a ring of dict with a, b; give"),
+        (named, (1, 2), "A tuple with no names"),
     ):
-        named.add({"a": 1, "c": 2.0})
-    with pytest.raises(ReplayError, match="A tuple with no names"):
-        named.extend((1, 2))
+        for put in (ring.add, ring.extend):
+            with pytest.raises(ReplayError, match=message):
+                put(columns)
 
 
 @pytest.mark.parametrize(

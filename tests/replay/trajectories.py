@@ -10,7 +10,7 @@ from quatrain.replay.episodes.trajectories import Episodes, Walks, empty_episode
 
 
 class Trajectory(NamedTuple):
-    """Holds one walk of T transitions; flags are set at the last one, or nowhere if it was cut."""
+    """Holds one walk of T transitions."""
 
     state: Int[np.ndarray, "states"]  # T + 1
     action: Int[np.ndarray, "transitions"]
@@ -18,20 +18,16 @@ class Trajectory(NamedTuple):
     truncated: Bool[np.ndarray, "transitions"]
 
 
-def trajectory(state: Sequence[int], terminated: bool = False) -> Trajectory:
-    steps = len(state) - 1
-    last = np.arange(steps) == steps - 1
-    return Trajectory(
-        np.array(state), np.arange(steps) % 4, last & terminated, last & (not terminated)
-    )
+def trajectory(state: Sequence[int]) -> Trajectory:
+    no_flag = np.zeros(len(state) - 1, bool)
+    return Trajectory(np.array(state), no_flag.astype(np.int8), no_flag, no_flag)
 
 
 def from_trajectories(trajectories: Sequence[Trajectory]) -> Episodes:
     """Stores trajectories back to back, in order; one without a flag at its end is truncated."""
     parts = [empty_episodes(0)]
     for state, *columns in trajectories:
-        action, terminated, truncated = map(np.asarray, columns)
-        walk = (np.asarray(state)[:-1], action, np.asarray(state)[1:], terminated, truncated)
+        walk = (state[:-1], columns[0], state[1:], *columns[1:])
         parts.append(from_walks(Walks(*(column[None] for column in walk))))
     merged = Episodes(*map(np.concatenate, zip(*parts, strict=True)))
     return merged._replace(starts=np.flatnonzero(merged.horizon).astype(np.int32))

@@ -6,7 +6,7 @@ import torch
 
 from quatrain.envs.colony.dynamics import Colonies, advance, select_leftmost
 from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, SUCCESS
-from quatrain.envs.colony.world import StepResult, start, step
+from quatrain.envs.colony.world import start, step
 from tests.colonies import colonies_of, flat_plate, steered, wandering, world
 
 FLAT = world(flat_plate())
@@ -16,19 +16,13 @@ def row(*xs: float) -> list[tuple[float, float]]:
     return [(x, 200.0) for x in xs]
 
 
-def stepped(
-    cells: list[tuple[float, float]], action: tuple[float, ...], parents: list[int] | None = None
-) -> StepResult:
-    colonies = colonies_of(FLAT.rules, cells, parents=None if parents is None else [parents])
-    return step(FLAT, colonies, torch.tensor([action]), torch.Generator())
-
-
 def chain(*n: int) -> Colonies:
     return colonies_of(FLAT.rules, *(row(*(10.0 + 0.1 * i for i in range(cells))) for cells in n))
 
 
 def test_step_a_by_hand():
-    ended = stepped(row(50, 10, 20, 30, 40), (0.2, 5, 2, 0.5, 0), parents=[-1, 0, 1, 2, 1])
+    colonies = colonies_of(FLAT.rules, row(50, 10, 20, 30, 40), parents=[-1, 0, 1, 2, 1])
+    ended = step(FLAT, colonies, torch.tensor([[0.2, 5.0, 2.0, 0.5, 0.0]]), torch.Generator())
     assert ended.final.pos[0, :8, 0].tolist() == pytest.approx(
         [50, 20, 30, 40, 51.5, 21.5, 31.5, 41.5]
     )
@@ -69,17 +63,6 @@ def test_selection_equals_a_stable_sort_of_each_row():
     for values, candidates, k, selected in zip(x, exists, count, result, strict=True):
         ranked = sorted(np.flatnonzero(candidates), key=lambda slot: values[slot])
         assert set(np.flatnonzero(selected)) == set(ranked[:k])
-
-
-def test_orphans_get_their_nearest_surviving_ancestor_as_parent():
-    colonies = colonies_of(FLAT.rules, row(*range(90, 10, -1)))
-    colonies.pos[0, 1:79, 0] = 5  # all but the root and the last leaf will go
-    after = advance(FLAT, colonies, torch.tensor([[0.975, 5.0, 2.0, 0.5, 0.0]])).after
-    assert after.pid[0, :4].tolist() == [0, 79, 80, 81]
-    assert after.parent[0, :4].tolist() == [-1, 0, 0, 1]
-
-
-# Ends and beginnings.
 
 
 def test_the_later_reason_in_order_overrides_earlier_ones():

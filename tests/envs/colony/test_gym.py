@@ -2,7 +2,6 @@
 themselves.
 """
 
-import warnings
 from typing import Any
 
 import gymnasium
@@ -188,16 +187,3 @@ def test_a_step_needs_an_episode_and_a_reset_takes_no_options():
             ValueError, match=r"reset\(\) takes no options, got \['size'\]; remove them\."
         ):
             some.reset(seed=0, options={"size": 3})
-
-
-def test_gymnasium_wrappers_take_the_vector():
-    envs = gymnasium.wrappers.vector.DictInfoToList(
-        gymnasium.wrappers.vector.RecordEpisodeStatistics(vector(3, max_steps=2))
-    )
-    envs.reset(seed=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        envs.step(np.array([STEADY] * 3))
-        *_, info = envs.step(np.array([STEADY] * 3))
-    assert [row["episode"]["l"] for row in info] == [2, 2, 2]
-    assert [row["episode_length"] for row in info] == [2, 2, 2]

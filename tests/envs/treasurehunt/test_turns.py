@@ -57,17 +57,6 @@ def test_any_split_of_turns_over_calls_gives_the_same_bits(envs, whole):
         np.testing.assert_array_equal(item, other)
 
 
-def test_episodes_are_cut_after_their_last_turn_and_start_anew(whole):
-    number = np.asarray(whole.turns.turn)
-    assert (number == (np.arange(20) % 7)[:, None]).all()
-    np.testing.assert_array_equal(whole.turns.truncated, number == 6)
-    assert not whole.turns.terminated.any()
-    assert whole.envs.state.episode.tolist() == [2] * 4
-    assert whole.envs.state.turn.tolist() == [6] * 4
-    first_frames = whole.turns.frames[np.array([0, 7, 14]), 0, 0]
-    assert len({bytes(np.asarray(frame)) for frame in first_frames}) == 3
-
-
 def test_shuffled_agents_act_in_every_order_equally_often():
     orders = np.asarray(quick_jit(orders_of, static_argnums=(0, 2))(WORLD, KEY, 6000))
     counts = np.unique(orders, axis=0, return_counts=True)[1]

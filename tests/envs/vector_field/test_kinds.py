@@ -31,17 +31,6 @@ def test_an_error_for_a_misspelt_kind_names_the_nearest():
         raw_field("limitcycle")
 
 
-def test_a_registered_field_is_a_kind_and_is_proposed_too():
-    @register_field("my_field")
-    def shrinking(x: torch.Tensor) -> torch.Tensor:
-        return -x
-
-    assert shrinking(torch.ones(1, 2)).tolist() == [[-1, -1]]
-    register_table("my_table", AXES, np.ones((3, 3, 2)))
-    assert known_kinds() == (*KINDS, "my_field", "my_table")
-    assert "did you mean 'my_field'?" in unknown_kind("myfield")
-
-
 def test_built_in_kinds_keep_their_meaning():
     message = (
         "^Field 'duffing' cannot be registered: a built-in kind has this name; choose another.$"
@@ -52,14 +41,17 @@ def test_built_in_kinds_keep_their_meaning():
         register_table("duffing", AXES, np.ones((3, 3, 2)))
 
 
-def test_the_last_registration_replaces_earlier_ones():
+def test_a_registration_is_a_kind_that_is_proposed_too_and_replaces_earlier_ones():
     """A notebook cell may run again."""
     x = torch.ones(1, 2)
-    register_field("mine")(lambda x: -x)
-    register_field("mine")(lambda x: 3 * x)
-    assert raw_field("mine")(x).tolist() == [[3, 3]]
-    register_table("mine", AXES, np.full((3, 3, 2), 5.0))
-    assert raw_field("mine")(x).tolist() == [[5, 5]]
-    register_field("mine")(lambda x: 7 * x)
-    assert raw_field("mine")(x).tolist() == [[7, 7]]
-    assert known_kinds().count("mine") == 1
+    register_field("my_field")(lambda x: -x)
+    shrinking = register_field("my_field")(lambda x: 3 * x)
+    assert shrinking(x).tolist() == raw_field("my_field")(x).tolist() == [[3, 3]]
+    register_table("my_table", AXES, np.ones((3, 3, 2)))
+    assert known_kinds() == (*KINDS, "my_field", "my_table")
+    assert "did you mean 'my_field'?" in unknown_kind("myfield")
+    register_table("my_field", AXES, np.full((3, 3, 2), 5.0))
+    assert raw_field("my_field")(x).tolist() == [[5, 5]]
+    register_field("my_field")(lambda x: 7 * x)
+    assert raw_field("my_field")(x).tolist() == [[7, 7]]
+    assert known_kinds().count("my_field") == 1

@@ -61,14 +61,6 @@ def test_information_by_automatic_differentiation_and_dense_matrices(it: Emissio
         torch.testing.assert_close(pull[at], jacobian.T @ inverse @ (y[at] - mean))
 
 
-def test_the_information_vector_is_the_gradient_of_the_log_likelihood():
-    """Compares with autograd through the Poisson distribution."""
-    it, x = emission("loglinear", "poisson").double(), points(1, 2).double().requires_grad_()
-    y = torch.arange(7.0).double()
-    torch.distributions.Poisson(it.mean(x)[0]).log_prob(y).sum().backward()
-    torch.testing.assert_close(it.information_vector(y[None], x.detach()), x.grad)
-
-
 def test_gaussian_noise_is_of_the_given_draws_or_of_the_generator():
     it, x = emission(), points(1, 2).expand(20000, 2)
     draws, generator = torch.randn(20000, 7, generator=seeded(3)), seeded(9)

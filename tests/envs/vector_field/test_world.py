@@ -46,14 +46,6 @@ def moved(world: World, x: Tensor, action: Tensor, seed: int = 0) -> StepResult:
     return step(world, state_at(x), action, draws, [seeded(seed + 1)])
 
 
-def test_a_step_by_hand():
-    world = world_of(process_noise=0.0)
-    stepped = moved(world, torch.tensor([[0.5, 0.0]]), torch.tensor([[0.1, -0.2]]))
-    assert stepped.final_x[0].tolist() == pytest.approx([0.5475, 0.03])
-    assert stepped.state.x.tolist() == stepped.final_x.tolist()
-    assert stepped.state.age.tolist() == [1]
-
-
 @pytest.mark.parametrize("kind", ["duffing", "snowman"])
 def test_a_step_is_euler_in_the_field_of_the_world_with_actions_clamped_to_the_box(kind: str):
     control = ((1.0, 0.0, 2.0), (0.5, -1.0, 0.0))
@@ -73,14 +65,6 @@ def test_an_infinite_action_raises_an_error_that_names_its_row():
             match=rf"^The action of row 1 is not finite: \[0\.0, {value}\]; give finite numbers\.$",
         ):
             check_actions(torch.tensor([[0.0, 1.0], [0.0, value], [0.0, math.nan]]))
-
-
-def test_an_infinite_number_stays_in_its_env():
-    world, x, action = world_of(), points(3, 2, reach=1.0), torch.zeros(3, 2)
-    action[1, 0] = math.nan
-    stepped = moved(world, x, action)
-    assert stepped.final_x.isfinite().all(1).tolist() == [True, False, True]
-    assert stepped.observation.isfinite().all(1).tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("parts", [1, 8])
