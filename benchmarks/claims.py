@@ -34,9 +34,7 @@ WORDS: tuple[Word, ...] = get_args(Word)
 
 
 class Claim(NamedTuple):
-    """Holds one item of a document. `least` is None if no number is promised; `no_row` says why
-    nothing is measured.
-    """
+    """Holds an item of a document; `least` is None without a number, `no_row`: why not measured."""
 
     what: str
     promised: str
@@ -182,22 +180,18 @@ def peers(rows: Sequence[Named]) -> dict[str, dict[str, Row]]:
 
 
 def settings(stored: Mapping[str, Results]) -> dict[str, str]:
-    """Returns what measurements depend on besides the code; where benchmarks differ, each value
-    with its benchmarks.
-    """
+    """Returns what measurements depend on besides code; where they differ, with benchmarks."""
     values: dict[str, dict[str, list[str]]] = {}
     for benchmark, results in stored.items():
         fields = {**results.machine._asdict(), "rounds": str(results.rounds)}
         versions = fields.pop("versions")
         for name, text in (fields | versions).items():
             values.setdefault(name, {}).setdefault(text, []).append(benchmark)
-    return {
-        name: ", ".join(
-            text if len(texts) == 1 else f"{text} ({', '.join(benchmarks)})"
-            for text, benchmarks in texts.items()
-        )
-        for name, texts in values.items()
-    }
+    result = {}
+    for name, texts in values.items():
+        each = [f"{text} ({', '.join(benchmarks)})" for text, benchmarks in texts.items()]
+        result[name] = ", ".join(each if len(texts) > 1 else texts)
+    return result
 
 
 def verdicts(proposal: str, rows: Sequence[Named]) -> list[Verdict]:

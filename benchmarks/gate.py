@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from benchmarks import claims
 from benchmarks.claims import COMMANDS
-from benchmarks.run import RESULTS
+from benchmarks.run import parsed
 from pipeline.reporting.speed import PLAIN, VARIANT, Results, as_json, read_file, write_lines
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
@@ -21,9 +21,8 @@ BASELINES = Path("benchmarks/baselines.json")
 SHARE = 0.6
 """Of its baseline that a ratio must have: other machines and noise move ratios, too."""
 MACHINE = ("cpu", "device", "backend", "threads")
-"""What ratios may depend on."""
 CODE = ("src", "benchmarks/*.py", "params.yaml", "presets")
-"""What ratios come from."""
+"""What ratios depend on."""
 PROMOTE = "make bench-gate ARGS=--promote"
 
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -52,6 +51,10 @@ class Baselines(NamedTuple):
     share: Share
     benchmarks: dict[str, Baseline]
 
+    def entries(self, benchmark: str) -> dict[str, Entry]:
+        baseline = self.benchmarks.get(benchmark)
+        return baseline.ratios if baseline else {}
+
 
 FORM = TypeAdapter(Baselines, config=ConfigDict(strict=True))
 
@@ -78,11 +81,11 @@ class Line(NamedTuple):
     @property
     def why(self) -> str:
         """Returns what is broken, and its remedy."""
+        ratio, baseline, least = map(shown, self[2:])
         return (
-            f"gate: {self.benchmark}: {self.name} is {shown(self.ratio)}, below"
-            f" {shown(self.least)} (baseline {shown(self.baseline)}): measure again on a quiet"
-            f" machine (`{COMMANDS[self.benchmark]}`); find what made it slow, or if it must be so:"
-            f" `{PROMOTE} BENCH={self.benchmark}` [exit 4]"
+            f"gate: {self.benchmark}: {self.name} is {ratio}, below {least} (baseline {baseline}):"
+            f" measure again on a quiet machine (`{COMMANDS[self.benchmark]}`); find what made it"
+            f" slow, or if it must be so: `{PROMOTE} BENCH={self.benchmark}` [exit 4]"
         )
 
 
@@ -104,20 +107,13 @@ def judge(stored: Mapping[str, Results], baselines: Baselines) -> list[Line]:
     """Returns a line per ratio that was measured or is in the baseline."""
     lines = []
     for benchmark, results in stored.items():
-        now = ratios_of(benchmark, results)
-        then = entries(baselines, benchmark)
+        now, then = ratios_of(benchmark, results), baselines.entries(benchmark)
         for name in dict.fromkeys([*now, *then]):
-            line = Line(benchmark, name, now.get(name), None, None)
+            baseline = least = None
             if entry := then.get(name):
-                share = entry.share or baselines.share
-                line = line._replace(baseline=entry.ratio, least=share * entry.ratio)
-            lines.append(line)
+                baseline, least = entry.ratio, entry.ratio * (entry.share or baselines.share)
+            lines.append(Line(benchmark, name, now.get(name), baseline, least))
     return lines
-
-
-def entries(baselines: Baselines, benchmark: str) -> dict[str, Entry]:
-    baseline = baselines.benchmarks.get(benchmark)
-    return baseline.ratios if baseline else {}
 
 
 def other_machines(stored: Mapping[str, Results], baselines: Baselines) -> list[str]:
@@ -138,7 +134,7 @@ def promoted(root: Path, stored: Mapping[str, Results], baselines: Baselines) ->
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     benchmarks = dict(baselines.benchmarks)
     for benchmark, results in stored.items():
-        old = entries(baselines, benchmark)
+        old = baselines.entries(benchmark)
         ratios = {
             name: Entry(float(f"{ratio:.4g}"), old[name].share if name in old else None)
             for name, ratio in ratios_of(benchmark, results).items()
@@ -176,22 +172,16 @@ def gate(root: Path, folder: Path, names: Sequence[str], promote: bool) -> int:
         return 0
     broken = [line.why for line in lines if line.status == "broken"]
     if all(line.ratio is None or line.baseline is None for line in lines):
-        broken.append(
-            f"gate: no ratio has a baseline, so nothing is judged; `{PROMOTE}` makes them [exit 4]"
-        )
+        nothing = "gate: no ratio has a baseline, so nothing is judged"
+        broken.append(f"{nothing}; `{PROMOTE}` makes them [exit 4]")
     print("\n".join(broken) or "gate: passed", file=sys.stderr if broken else sys.stdout)
     return 4 if broken else 0
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description=__doc__)
-    names = ", ".join(COMMANDS)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {names}; without any: all")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON")
     parser.add_argument("--promote", action="store_true", help="make these ratios the baselines")
-    selected = parser.parse_args(argv)
-    if unknown := sorted(set(selected.names) - set(COMMANDS)):
-        parser.error(f"{', '.join(unknown)}: there is no such benchmark; there are {names}")
+    selected = parsed(parser, argv, list(COMMANDS))
     try:
         return gate(Path.cwd(), selected.results, selected.names, selected.promote)
     except ArtifactError as error:

@@ -6,27 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from tabulate import tabulate
 
-from pipeline.reporting.speed import (
-    FACTORS,
-    PLAIN,
-    PROPOSED,
-    VARIANT,
-    Goal,
-    Machine,
-    Measured,
-    Point,
-    Results,
-    Row,
-    Without,
-    asked,
-)
+from pipeline.reporting import speed
+from pipeline.reporting.speed import Goal, Measured, Point, Results, Row, Without
+from pipeline.reporting.tables import markdown_table
 
 __all__ = ["Goal", "Measured", "Point", "Row", "Without"]  # for those who measure, as all below
-RATIOS = (PROPOSED, PLAIN, VARIANT)
-VALUES = ("before", "seed's way", "ours", "without", "limit")
-HEAD = ("row", "claim", "unit", *VALUES, *RATIOS, "goal", "met?", "compile s")
+SIDES = ("row", "unit", "before", "its way", "ours", "limit")
+HEAD = (*SIDES, "before / ours", "its way / ours", "of the limit", "without / ours", "compile s")
+TURN, MOST = 0.006, 20_000
+"""Seconds of a turn of short work, or longer where one call takes longer; calls in a turn."""
+COMPILED = 0.05
+"""Seconds from which a first call counts as compiling."""
 
 
 class NotTheSame(Exception):
@@ -48,6 +39,20 @@ class Report(NamedTuple):
     rows: Sequence[Row]
     notes: Sequence[str]
     backend: str
+
+
+def repeat(work: Callable[[], object], units: float = 1.0) -> Contestant:
+    """Repeats short work until a timing is long enough; one repetition counts as `units`."""
+    work()
+    begin = time.perf_counter()
+    work()
+    calls = max(1, min(MOST, round(TURN / max(time.perf_counter() - begin, 1e-9))))
+
+    def run() -> None:
+        for _ in range(calls):
+            work()
+
+    return Contestant(run, calls * units)
 
 
 def race(
@@ -86,43 +91,56 @@ def race(
 
 
 def results_of(report: Report, settings: Mapping[str, str], rounds: int) -> Results:
-    """Returns what is stored: a part names its row, and only `against` names a library."""
+    """Returns what is stored, where a part names its row."""
     fields = {name: settings[name] for name in ("device", "cpu", "threads")}
     versions = {name: text for name, text in settings.items() if name not in fields}
-    machine = Machine(backend=report.backend, versions=versions, **fields)
+    machine = speed.Machine(backend=report.backend, versions=versions, **fields)
     rows: list[Row] = []
     above = ""
     for row in report.rows:
-        name, _, other = row.name.strip().partition("; before: ")
-        against = other if other.startswith(row.against) else row.against
-        name = name if other == against else row.name.strip()
-        above = above if row.name.startswith(" ") else name
-        part_of = row.part_of or (above if row.name.startswith(" ") else "")
-        rows.append(row._replace(name=name, against=against, part_of=part_of))
+        if row.name.startswith(" "):
+            row = row._replace(name=row.name.strip(), part_of=row.part_of or above)
+        else:
+            above = row.name
+        rows.append(row)
     return Results(machine, rounds, rows, report.notes)
 
 
 def render(rows: Sequence[Row]) -> str:
-    """Renders rows as text: medians in their unit, ratios with their least and greatest."""
-    return tabulate(
-        [_cells(row) for row in rows],
-        HEAD,
-        tablefmt="simple",
-        disable_numparse=True,
-        preserve_whitespace=True,
-    )
+    """Renders rows as a table with their goals."""
+    met = {None: "", True: "yes", False: "no"}
+    lines = [[*cells(row), speed.asked(row), met[row.goal_reached]] for row in rows]
+    return markdown_table((*HEAD, "goal", "met?"), lines)
 
 
-def _cells(row: Row) -> list[str]:
-    sides = (row.before, row.seed_way, row.ours, row.without and row.without.measured, row.limit)
-    ratios = map(row.ratios.get, RATIOS)
+def cells(row: Row) -> list[str]:
+    """Returns what HEAD names: medians in the row's unit, ratios with their least and greatest."""
+    ratios = row.ratios
+    sides = [value(side, row.unit) for side in (row.before, row.seed_way, row.ours, row.limit)]
+    if row.before and row.against != speed.REFERENCE:
+        sides[0] += f" ({row.against})"
+    without = f": {row.without.what}" if row.without else ""
+    limit, compiling = ratios.get(speed.LIMIT), row.ours.compile_seconds
     return [
-        f"{'  ' if row.part_of else ''}{row.name}",
-        ", ".join(row.claims),
+        row.title,
         row.unit,
-        *(f"{side.median * FACTORS[row.unit]:.3g}" if side else "" for side in sides),
-        *(f"{it.median:.3g} ({it.least:.3g}..{it.greatest:.3g})" if it else "" for it in ratios),
-        asked(row) if row.goal else "",
-        {None: "", True: "yes", False: "no"}[row.goal_reached],
-        f"{row.ours.compile_seconds:.1f}",
+        *sides,
+        spread(ratios.get(speed.PLAIN)),
+        spread(ratios.get(speed.VARIANT)),
+        speed.percent(limit.median) if limit else "-",
+        spread(ratios.get(speed.WITHOUT)) + without,
+        f"{compiling:.1f}" if compiling >= COMPILED else "-",
     ]
+
+
+def spread(ratio: speed.Ratio | None) -> str:
+    """Formats a ratio as `4.76x (3.92..5.19)`."""
+    if ratio is None:
+        return "-"
+    median, least, greatest = (speed.times(number) for number in ratio)
+    return median if least == greatest else f"{median} ({least[:-1]}..{greatest[:-1]})"
+
+
+def value(measured: Measured | None, unit: str) -> str:
+    """Formats a median without its unit."""
+    return "-" if measured is None else speed.in_unit(measured.median, unit).split()[0]

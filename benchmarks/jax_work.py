@@ -9,8 +9,7 @@ import jax
 import numpy as np
 from scipy.stats import chisquare
 
-from benchmarks.harness import Contestant, Measured, NotTheSame, Row, Without, race
-from benchmarks.repeat import repeat
+from benchmarks.harness import Contestant, Measured, NotTheSame, Row, Without, race, repeat
 
 
 class Continued:
@@ -36,19 +35,19 @@ def timed(
             return work
         return repeat(lambda: jax.block_until_ready(work()), units.get(name, 1))
 
-    def first_call(run: Callable[[], object]) -> float:
+    def first_call(it: Contestant) -> float:
         begin = time.perf_counter()
-        run()
+        it.run()
         return time.perf_counter() - begin
 
     contestants = {name: contestant(name, work) for name, work in works.items()}
-    programs = {name: it.run for name, it in contestants.items() if isinstance(it.run, Continued)}
+    programs = {name: it for name, it in contestants.items() if isinstance(it.run, Continued)}
     with ThreadPoolExecutor() as pool:
         seconds = dict(zip(programs, pool.map(first_call, programs.values()), strict=True))
     times = race(contestants, rounds)
-    for name, first in seconds.items():
-        later = times[name].median * contestants[name].units
-        times[name] = times[name]._replace(compile_seconds=max(0.0, first - later))
+    for name, it in programs.items():
+        compiling = max(0.0, seconds[name] - times[name].median * it.units)
+        times[name] = times[name]._replace(compile_seconds=compiling)
     return times
 
 

@@ -8,21 +8,11 @@ from pathlib import Path
 
 from benchmarks import claims, pictures
 from benchmarks.claims import COMMANDS, PROPOSALS, WORDS, Named, Verdict
+from benchmarks.harness import HEAD, cells, spread
 from benchmarks.run import RESULTS
 from pipeline.reporting import speed
 from pipeline.reporting.sections import folded, plain
-from pipeline.reporting.speed import (
-    LIMIT,
-    PLAIN,
-    PROPOSED,
-    VARIANT,
-    WITHOUT,
-    Measured,
-    Ratio,
-    Results,
-    Row,
-    times,
-)
+from pipeline.reporting.speed import PLAIN, PROPOSED, Results, Row
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.atomic_write import write_durably
@@ -133,23 +123,19 @@ def gains(row: Row) -> list[str]:
 
 def goals_part(rows: Sequence[Named]) -> str:
     """Renders goals that are missed, by how much and what was tried; then the others, folded."""
-    asked = [item for item in rows if item.row.goal]
-    missed = [item for item in asked if not item.row.goal_reached]
-    lines = [
-        [*goal_cells(item), speed.percent(item.row.goal_share or 0), cell(item.row.tried) or "-"]
-        for item in missed
-    ]
+    missed, others = [], []
+    for item in rows:
+        row = item.row
+        line = [item.benchmark, cell(item.key), speed.asked(row), speed.reached(row)]
+        if row.goal_reached:
+            others.append(line)
+        elif row.goal:
+            missed.append([*line, speed.percent(row.goal_share or 0), cell(row.tried) or "-"])
     head = ("benchmark", "work", "goal", "reached")
-    table = markdown_table((*head, "of the goal", "what was tried"), lines)
-    others = [goal_cells(item) for item in asked if item.row.goal_reached]
+    table = markdown_table((*head, "of the goal", "what was tried"), missed)
     parts = [f"Missed: {len(missed)}.\n\n{table}"] if missed else []
     parts += [folded(f"{len(others)} reached", markdown_table(head, others))] if others else []
     return "\n\n".join(["## Goals of this project", *parts]) if parts else ""
-
-
-def goal_cells(item: Named) -> list[str]:
-    row = item.row
-    return [item.benchmark, cell(item.key), speed.asked(row), speed.reached(row)]
 
 
 def peers_part(rows: Sequence[Named]) -> str:
@@ -160,11 +146,9 @@ def peers_part(rows: Sequence[Named]) -> str:
     lines = []
     for work, each in works.items():
         ratios = {library: row.ratios[PLAIN] for library, row in each.items()}
-        bold = {library: "**" if ratio.median < 1 else "" for library, ratio in ratios.items()}
-        texts = [
-            f"{bold[name]}{name} {spread(ratio)}{bold[name]}" for name, ratio in ratios.items()
-        ]
-        lines.append([cell(work), "<br>".join(texts)])
+        texts = {f"{library} {spread(ratio)}": ratio.median for library, ratio in ratios.items()}
+        bold = [f"**{text}**" if median < 1 else text for text, median in texts.items()]
+        lines.append([cell(work), "<br>".join(bold)])
     table = markdown_table(("work", "times as long (or as many bytes) as ours"), lines)
     return f"## Against other libraries\n\nIn **bold** what is ahead of us.\n\n{table}"
 
@@ -173,37 +157,12 @@ def rows_part(name: str, results: Results | None, files: str) -> str:
     """Renders every row of a benchmark and its notes, folded."""
     if results is None:
         return f"{name}: not measured: run `{COMMANDS[name]}`."
-    lines = []
-    for row in results.rows:
-        ratios = row.ratios
-        other = "" if row.against == speed.REFERENCE or not row.before else f" ({row.against})"
-        sides = (row.seed_way, row.ours, row.limit)
-        values = [value(row.before, row.unit) + other, *(value(side, row.unit) for side in sides)]
-        limit = speed.percent(ratios[LIMIT].median) if LIMIT in ratios else "-"
-        without = f": {cell(row.without.what)}" if row.without else ""
-        gained = [spread(ratios.get(PLAIN)), spread(ratios.get(VARIANT)), limit]
-        gained += [spread(ratios.get(WITHOUT)) + without, f"{row.ours.compile_seconds:.1f}"]
-        lines.append([cell(row.title), row.unit, *values, *gained])
-    last = ("before / ours", "its way / ours", "of the limit", "without / ours", "compile s")
-    head = ("row", "unit", "before", "its way", "ours", "limit", *last)
+    lines = [[cell(text) for text in cells(row)] for row in results.rows]
     notes = "\n".join(f"* {cell(note)}" for note in results.notes)
     file = f"[{name}.json]({files}/{name}.json)"
     source = f"`{COMMANDS[name]}`, {results.rounds} rounds; every round is in {file}."
-    body = "\n\n".join(part for part in (source, markdown_table(head, lines), notes) if part)
+    body = "\n\n".join(part for part in (source, markdown_table(HEAD, lines), notes) if part)
     return folded(f"{name}: {len(lines)} rows", body)
-
-
-def spread(ratio: Ratio | None) -> str:
-    """Formats a ratio as `4.76x (3.92..5.19)`."""
-    if ratio is None:
-        return "-"
-    median, least, greatest = (times(number) for number in ratio)
-    return median if least == greatest else f"{median} ({least[:-1]}..{greatest[:-1]})"
-
-
-def value(measured: Measured | None, unit: str) -> str:
-    """Formats a median without its unit."""
-    return "-" if measured is None else speed.in_unit(measured.median, unit).split()[0]
 
 
 def cell(text: str) -> str:

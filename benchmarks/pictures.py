@@ -1,6 +1,6 @@
 """stored rows -> figures: claims beside measurements, other libraries, time against size"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import NamedTuple
 
@@ -20,8 +20,6 @@ LABEL, TITLE, COLUMNS = 34, 44, 3
 """Characters of a line of a label and of a title; panels side by side."""
 SIDES = {"before": BLACK, "its way": ORANGE, "ours": BLUE, "limit": GREY}
 """What is drawn of a scaling curve."""
-
-
 Bar = tuple[Ratio, str, str]
 """A ratio with its rounds, a color and a text."""
 
@@ -58,13 +56,12 @@ def claim_groups(verdicts: Sequence[Verdict]) -> list[Group]:
     for item in verdicts:
         bars = []
         for name, color in ((PROPOSED, ORANGE), (PLAIN, BLUE)):
-            ratios = [each.row.ratios[name] for each in item.rows if name in each.row.ratios]
+            ratios = sorted(row.ratios[name] for _, row in item.rows if name in row.ratios)
             if ratios:
-                middle = sorted(ratios)[len(ratios) // 2]
+                middle = ratios[len(ratios) // 2]
                 bars.append((middle, color, times(middle.median)))
-        if bars:
-            groups.append(Group(item.claim.what, bars, item.claim.least))
-    return groups
+        groups.append(Group(item.claim.what, bars, item.claim.least))
+    return [group for group in groups if group.bars]
 
 
 def peer_bar(row: Row) -> Bar:
@@ -123,10 +120,8 @@ def mark_ticks(axis: Axis, suffix: str) -> None:
 
 # Curves.
 
-Curves = dict[str, list[Row]]
 
-
-def curves_of(rows: Sequence[Named]) -> Curves:
+def curves_of(rows: Sequence[Named]) -> dict[str, list[Row]]:
     """Returns the points of each curve in order; the first of rows at one position."""
     curves: dict[str, dict[float, Row]] = {}
     for benchmark, row in rows:
@@ -136,7 +131,7 @@ def curves_of(rows: Sequence[Named]) -> Curves:
     return {name: [points[at] for at in sorted(points)] for name, points in curves.items()}
 
 
-def draw_curves(curves: Curves) -> Figure:
+def draw_curves(curves: Mapping[str, Sequence[Row]]) -> Figure:
     """Draws a panel per curve: the time of each side against size, with the ratios on top."""
     columns = min(COLUMNS, len(curves))
     lines = -(-len(curves) // columns)
@@ -157,14 +152,12 @@ def draw_curves(curves: Curves) -> Figure:
 
 def draw_curve(axes: Axes, rows: Sequence[Row]) -> None:
     points = [row.point for row in rows if row.point is not None]
-    places = [point.at for point in points]
-    unit = rows[0].unit
+    places, unit = [point.at for point in points], rows[0].unit
     axes.set(xscale="log", yscale="log", xlabel=points[0].axis, ylabel=unit)
     sides = zip(*((row.before, row.seed_way, row.ours, row.limit) for row in rows), strict=True)
     for color, side in zip(SIDES.values(), sides, strict=True):
-        values = [measured and measured.median * FACTORS[unit] for measured in side]
-        line = [(at, value) for at, value in zip(places, values, strict=True) if value]
-        axes.plot(*np.transpose(line or [(np.nan, np.nan)]), "o-", color=color, markersize=3.5)
+        values = [each.median * FACTORS[unit] if each else np.nan for each in side]
+        axes.plot(places, values, "o-", color=color, markersize=3.5)
     axes.margins(x=0.12, y=0.12)
     low, high = axes.get_ylim()
     widen = max(1.0, (10 * low / high) ** 0.5)  # a flat curve shall look flat
@@ -183,6 +176,6 @@ def draw_curve(axes: Axes, rows: Sequence[Row]) -> None:
 def compact(number: float) -> str:
     """Formats 1000000 as 1M."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
-        if number >= size and np.isclose(number / size, round(number / size, 1)):
+        if number >= size and number % (size / 10) == 0:
             return f"{number / size:g}{letter}"
     return f"{number:g}"

@@ -55,8 +55,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def trace(stage: Stage, folder: Path, seconds: float) -> Path:
-    """Trains without a trace until all is compiled, then with one; returns the file of events."""
-    progress = load(stage.model).train.train(stage.config, dataset_of(stage), stage.seed("train"))
+    """Trains without a trace until all is compiled, then with one; returns the file of events. The
+    dataset is the collected one, or else collected here.
+    """
+    model = load(stage.model)
+    try:
+        dataset = stage.load_dataset()[0]
+    except (ArtifactError, DataError):
+        dataset = model.collect.collect(stage.config, stage.seed("collect"))
+    progress = model.train.train(stage.config, dataset, stage.seed("train"))
     for _ in range(WARM):
         next(progress)
     yields, begin = 0, time.perf_counter()
@@ -68,14 +75,6 @@ def trace(stage: Stage, folder: Path, seconds: float) -> Path:
         used = time.perf_counter() - begin
     print(f"{yields} yields in {used:.1f} s (slower than without a trace)\n")
     return max(folder.rglob("*.trace.json*"), key=lambda file: file.stat().st_mtime)
-
-
-def dataset_of(stage: Stage) -> Any:
-    """Loads the collected dataset, or collects one if there is none of this config."""
-    try:
-        return stage.load_dataset()[0]
-    except (ArtifactError, DataError):
-        return load(stage.model).collect.collect(stage.config, stage.seed("collect"))
 
 
 def tracing(stage: Stage, folder: Path) -> Any:
@@ -93,39 +92,34 @@ def tracing(stage: Stage, folder: Path) -> Any:
 
 
 def operations(file: Path) -> list[dict[str, Any]]:
-    """Returns the events of a trace that are operations: of XLA programs or torch, on CPU or a
-    device.
-    """
+    """Returns the events that are operations: of XLA programs or torch, on CPU or a device."""
+
+    def is_operation(event: dict[str, Any]) -> bool:
+        of_xla = "hlo_op" in event.get("args", {}) and not event["name"].startswith("end: ")
+        return of_xla or event.get("cat") in ("cpu_op", "kernel", "gpu_memcpy", "gpu_memset")
+
     read = gzip.open if file.suffix == ".gz" else open
     with read(file, "rt") as opened:
         events = json.load(opened)["traceEvents"]
-    return [item for item in events if item.get("ph") == "X" and _is_operation(item)]
-
-
-def _is_operation(event: dict[str, Any]) -> bool:
-    of_xla = "hlo_op" in event.get("args", {}) and not event["name"].startswith("end: ")
-    return of_xla or event.get("cat") in ("cpu_op", "kernel", "gpu_memcpy", "gpu_memset")
+    return [item for item in events if item.get("ph") == "X" and is_operation(item)]
 
 
 def self_times(events: Iterable[dict[str, Any]]) -> list[Spent]:
     """Returns operations by self time, longest first; nested operations of a thread are counted
     once.
     """
-    threads: dict[tuple[Any, Any], list[dict[str, Any]]] = defaultdict(list)
-    for event in events:
-        threads[event["pid"], event["tid"]].append(event)
     calls: dict[str, int] = defaultdict(int)
     microseconds: dict[str, float] = defaultdict(float)
-    for of_thread in threads.values():
-        around: list[tuple[float, str]] = []
-        for event in sorted(of_thread, key=lambda item: (item["ts"], -item["dur"])):
-            while around and around[-1][0] <= event["ts"]:
-                around.pop()
-            if around:
-                microseconds[around[-1][1]] -= event["dur"]
-            calls[event["name"]] += 1
-            microseconds[event["name"]] += event["dur"]
-            around.append((event["ts"] + event["dur"], event["name"]))
+    around: dict[Any, list[tuple[float, str]]] = defaultdict(list)
+    for event in sorted(events, key=lambda item: (item["ts"], -item["dur"])):
+        name, stack = event["name"], around[event["pid"], event["tid"]]
+        while stack and stack[-1][0] <= event["ts"]:
+            stack.pop()
+        if stack:
+            microseconds[stack[-1][1]] -= event["dur"]
+        calls[name] += 1
+        microseconds[name] += event["dur"]
+        stack.append((event["ts"] + event["dur"], name))
     spent = [Spent(name, calls[name], microseconds[name] / 1e3) for name in calls]
     return sorted(spent, key=lambda item: -item.milliseconds)
 

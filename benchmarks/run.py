@@ -1,4 +1,4 @@
-"""names of benchmarks -> tables, benchmarks/results/*.json, the page and an MLflow run"""
+"""names of benchmarks (none: all but peers) -> tables, results/*.json, page and MLflow run"""
 
 import argparse
 import importlib
@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import claims
-from benchmarks.claims import COMMANDS, PROPOSALS, WORDS, Named
+from benchmarks.claims import COMMANDS, PROPOSALS, Named
 from benchmarks.harness import render, results_of
+from benchmarks.peers import environment
 from pipeline.reporting import speed
 from pipeline.reporting.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, Results
 from pipeline.runtime.devices import on_device, settings
@@ -28,7 +30,7 @@ from quatrain.registry import MODELS
 
 RESULTS = Path("benchmarks/results")
 BENCHMARKS = (*MODELS, "machine")
-"""What has rows: `benchmarks/NAME/measure.py`."""
+"""What is measured if none is named: `benchmarks/NAME/measure.py`."""
 LEAST_ROUNDS = 5
 EXPERIMENT = "benchmarks"
 KINDS = {VARIANT: "over_proposal", PROPOSED: "proposal", LIMIT: "of_limit", WITHOUT: "over_without"}
@@ -39,18 +41,13 @@ LONGEST = 200
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    listed = ", ".join(BENCHMARKS)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {listed}; without any: all")
     parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="of each (default: 5)")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # in this process
-    selected = parser.parse_args(argv)
-    names = list(dict.fromkeys(selected.names)) or list(BENCHMARKS)
-    if unknown := sorted(set(names) - set(BENCHMARKS)):
-        parser.error(f"{', '.join(unknown)}: there is no such benchmark; there are {listed}")
+    selected = parsed(parser, argv, (*BENCHMARKS, "peers"))
     if selected.rounds < LEAST_ROUNDS:
         few = f"medians of fewer than {LEAST_ROUNDS} rounds say nothing"
         parser.error(f"--rounds {selected.rounds}: {few}")
+    names = list(dict.fromkeys(selected.names)) or list(BENCHMARKS)
     if selected.here:
         return measured_here(names[0], selected.rounds, selected.results)
     code = max([measured(name, selected.rounds, selected.results) for name in names])
@@ -58,13 +55,38 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
+def parsed(
+    parser: argparse.ArgumentParser, argv: list[str] | None, known: Sequence[str]
+) -> argparse.Namespace:
+    """Parses arguments with names of benchmarks and the folder of their results."""
+    listed = ", ".join(known)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {listed}; default: all")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON")
+    result = parser.parse_args(argv)
+    if unknown := sorted(set(result.names) - set(known)):
+        parser.error(f"{', '.join(unknown)}: there is no such benchmark; there are {listed}")
+    return result
+
+
 def measured(name: str, rounds: int, results: Path) -> int:
-    """Measures in a new process: jax reads its thread count once, memory is not shared."""
+    """Measures in a new process: jax reads its thread count once, memory is not shared. Other
+    libraries have an environment of their own, which is installed if it is missing.
+    """
     begin = time.perf_counter()
+    python, variables = Path(sys.executable), dict(os.environ)
+    if name == "peers":
+        try:
+            python, variables = environment.interpreter(Path.cwd())
+        except (OSError, subprocess.SubprocessError) as error:
+            why = environment.reason(error)
+            print(f"other libraries are not compared: {why} [exit 3]", file=sys.stderr)
+            return 3
     options = ["--rounds", str(rounds), "--results", str(results), "--here"]
-    code = subprocess.run([sys.executable, "-m", "benchmarks.run", name, *options]).returncode
-    print(f"{name}: {time.perf_counter() - begin:.0f} s\n", file=sys.stderr)
-    return code
+    command = [python, "-m", "benchmarks.run", name, *options]
+    code = subprocess.run(command, env=variables).returncode
+    ended = f" and signal {-code}" if code < 0 else ""
+    print(f"{name}: {time.perf_counter() - begin:.0f} s{ended}\n", file=sys.stderr)
+    return max(code, 1) if code else 0
 
 
 def measured_here(name: str, rounds: int, results: Path, module: str = "") -> int:
@@ -136,8 +158,15 @@ def record(root: Path, folder: Path, stored: Mapping[str, Results], written: Seq
 
 
 def header_of(root: Path, key: str, stored: Mapping[str, Results]) -> Header:
-    """Returns machine and versions as params; device, commit and a summary as tags."""
+    """Returns machine and versions as params; device, commit, counts and missed goals as tags."""
     params = claims.settings(stored) | {"benchmarks": " ".join(stored)}
+    rows = claims.named(stored)
+    counts = ", ".join(f"{name} {count:g}" for name, count in totals(rows).items())
+    missed = [
+        f"* missed: {row.title}: {speed.asked(row)}: {speed.reached(row)}"
+        for _, row in rows
+        if row.goal_reached is False
+    ]
     code = commit(root)
     shared = ("benchmarks", "device", "backend", "cpu", "threads")
     tags = {
@@ -146,21 +175,10 @@ def header_of(root: Path, key: str, stored: Mapping[str, Results]) -> Header:
         "git.dirty": str(bool(git(root, "status", "--porcelain", "--untracked-files=no"))).lower(),
         "mlflow.source.name": "make bench",
         **({} if code == "none" else {"mlflow.source.git.commit": code}),
-        "mlflow.note.content": note(claims.named(stored)),
+        "mlflow.note.content": "\n".join([counts, "", *missed]),
     }
     name = f"bench-{next(iter(stored)) if len(stored) == 1 else 'all'}-{key[:8]}"
     return Header(key, EXPERIMENT, name, params, tags)
-
-
-def note(rows: Sequence[Named]) -> str:
-    """Returns counts of goals and claims, and the goals that are missed."""
-    counts = ", ".join(f"{name} {count:g}" for name, count in totals(rows).items())
-    missed = [
-        f"* missed: {item.row.title}: {speed.asked(item.row)}: {speed.reached(item.row)}"
-        for item in rows
-        if item.row.goal_reached is False
-    ]
-    return "\n".join([counts, "", *missed])
 
 
 def metrics(rows: Sequence[Named]) -> dict[str, float]:
@@ -168,12 +186,12 @@ def metrics(rows: Sequence[Named]) -> dict[str, float]:
     main rows; counts.
     """
     result: dict[str, float] = {}
-    names: set[str] = set()
+    names: set[tuple[str, str]] = set()
     for item in rows:
         name = re.sub(r"[^A-Za-z0-9.-]+", "_", item.key).strip("_.")[:LONGEST]
-        while f"{item.benchmark}/{name}" in names:
+        while (item.benchmark, name) in names:
             name += "_"
-        names.add(f"{item.benchmark}/{name}")
+        names.add((item.benchmark, name))
         for ratio, (median, _, _) in item.row.ratios.items():
             if ratio == PLAIN:
                 result[f"{item.benchmark}/{name}"] = median
@@ -186,11 +204,9 @@ def totals(rows: Sequence[Named]) -> dict[str, float]:
     """Returns counts of reached and missed goals, and of claims by verdict."""
     goals = [item.row.goal_reached for item in rows if item.row.goal]
     verdicts = [item for name in PROPOSALS for item in claims.verdicts(name, rows) if item.rows]
-    words = [item.word for item in verdicts]
+    words = Counter(item.word for item in verdicts)
     counts = {"goals/met": goals.count(True), "goals/missed": goals.count(False)}
-    for word in WORDS:
-        if word in words:
-            counts[f"claims/{word.replace(' ', '_')}"] = words.count(word)
+    counts |= {f"claims/{word.replace(' ', '_')}": count for word, count in words.items()}
     return {name: float(count) for name, count in counts.items()}
 
 

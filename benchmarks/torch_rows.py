@@ -12,8 +12,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.harness import Measured, NotTheSame, Row, Without, race
-from benchmarks.repeat import repeat
+from benchmarks.harness import Measured, NotTheSame, Row, Without, race, repeat
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 
 Work = Callable[[], Any]
@@ -51,11 +50,7 @@ def measured_row(
 
 
 def check_same(what: str, ours: Any, other: Any, rtol: float = 1e-3, atol: float = 1e-5) -> None:
-    """Compares tensors, numbers or collections of them.
-
-    Raises:
-        NotTheSame: they differ.
-    """
+    """Raises NotTheSame unless tensors, numbers or collections of them are alike."""
     for left, right in zip(tree_leaves(ours), tree_leaves(other), strict=True):
         pair = [torch.as_tensor(side, dtype=torch.float64) for side in (left, right)]
         if not torch.allclose(*pair, rtol, atol):

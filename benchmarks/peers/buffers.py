@@ -10,19 +10,16 @@ from itertools import cycle
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import chisquare
 
 from benchmarks.harness import NotTheSame
+from benchmarks.jax_work import Continued, refuse_other_frequencies
 from quatrain.replay.transitions import HostRing
 
 Work = Callable[[], Any]
 
-SEED = 0
-ACTIONS = 4
+SEED, ACTIONS = 0, 4
 MANY = 1000
-"""Transitions of an add of many."""
-DRAWS = 1000
-"""Whose picks are prepared for the limit."""
+"""Transitions of an add of many; draws whose picks are prepared for the limit."""
 BINS = 250
 """Into which the drawn ones are counted."""
 CHECKED = 50_000
@@ -30,9 +27,7 @@ CHECKED = 50_000
 
 
 class Transition(NamedTuple):
-    """Holds one transition, or many with a leading axis. `reward` is its number, so that a draw
-    identifies it.
-    """
+    """Holds one transition, or many with a leading axis; `reward` is its number."""
 
     obs: Any
     action: Any
@@ -65,10 +60,7 @@ def rows(data: Transition, at: Any) -> Transition:
 
 def one_of(data: Transition) -> Transition:
     """Returns a transition as an environment gives it: arrays and Python numbers."""
-    first = rows(data, 0)
-    return first._replace(
-        action=int(first.action), reward=float(first.reward), done=bool(first.done)
-    )
+    return Transition(*(each if each.ndim else each.item() for each in rows(data, 0)))
 
 
 def ours(data: Transition, batch: int) -> Replay:
@@ -84,11 +76,9 @@ def ours(data: Transition, batch: int) -> Replay:
 
 
 def gathers(data: Transition, batch: int) -> Replay:
-    """Returns the lower bound of a draw (`np.take` of given rows) and of an add (copies to given
-    slots).
-    """
-    # Many, so that a draw meets rows that are no more in the cache than those of others.
-    picks = cycle(np.random.default_rng(SEED).integers(0, len(data.reward), (DRAWS, batch)))
+    """Returns the lower bound of a draw, `np.take` of given rows, and of an add: copies."""
+    # Many picks, so that the rows are no more in the cache than those of others.
+    picks = cycle(np.random.default_rng(SEED).integers(0, len(data.reward), (MANY, batch)))
     kept, many = [column.copy() for column in data], rows(data, slice(MANY))
 
     def add_many() -> None:
@@ -119,9 +109,7 @@ def cpprb(data: Transition, batch: int) -> Replay:
 
 
 def stable_baselines3(data: Transition, batch: int, timeouts: bool = True) -> Replay:
-    """Adds many as from as many environments; `timeouts`: its default keeps a sixth column for
-    them.
-    """
+    """Adds many as from as many environments; with `timeouts` it keeps a sixth column for them."""
     from gymnasium.spaces import Box, Discrete
     from stable_baselines3.common.buffers import ReplayBuffer
 
@@ -138,18 +126,16 @@ def stable_baselines3(data: Transition, batch: int, timeouts: bool = True) -> Re
         names = ("observations", "actions", "rewards", "next_observations", "dones")
         return Transition(*(np.asarray(getattr(item, name)) for name in names))
 
-    single = buffer(1)
-    many = buffer(MANY)
+    single, many = buffer(1), buffer(MANY)
     for column, slots in zip(data, columns(single), strict=True):
         slots[:] = column.reshape(slots.shape)
     single.full = True
-    of_one = arguments(1)
-    of_many = arguments(MANY)
+    one, all_at_once = arguments(1), arguments(MANY)
     return Replay(
         lambda: single.sample(batch),
         columns,
-        lambda: single.add(*of_one),
-        lambda: many.add(*of_many),
+        lambda: single.add(*one),
+        lambda: many.add(*all_at_once),
     )
 
 
@@ -192,10 +178,9 @@ def flashbax(data: Transition, batch: int) -> Replay:
 
     buffer = make_item_buffer(len(data.reward), 1, batch, add_batches=True)
     columns, item, many = ({**rows(data, slice(count))._asdict()} for count in (None, 1, MANY))
-    state = jax.jit(buffer.add)(
-        buffer.init(rows(data, 0)._asdict()), jax.tree.map(jnp.asarray, columns)
-    )
-    lock, keys = [jax.tree.map(jnp.copy, state)], [jax.random.key(SEED)]
+    empty = buffer.init(rows(data, 0)._asdict())
+    state = jax.jit(buffer.add)(empty, jax.tree.map(jnp.asarray, columns))
+    keys = [jax.random.key(SEED)]
     add = jax.jit(buffer.add, donate_argnums=0)
 
     @jax.jit
@@ -209,7 +194,8 @@ def flashbax(data: Transition, batch: int) -> Replay:
         return drawn
 
     def adding(columns: dict[str, np.ndarray]) -> Work:
-        return lambda: lock.append(jax.block_until_ready(add(lock.pop(), columns)))
+        own = jax.tree.map(jnp.copy, state)
+        return Continued(lambda state: (add(state, columns), None), own)
 
     return Replay(draw, by_name, adding(item), adding(many))
 
@@ -228,32 +214,19 @@ LIBRARIES: dict[str, Callable[[Transition, int], Replay]] = {
 
 
 def refuse_other_draws(name: str, replay: Replay, data: Transition, batch: int) -> None:
-    """Checks that all transitions are drawn equally often and unmixed.
-
-    Raises:
-        NotTheSame: they are not.
-    """
+    """Raises NotTheSame unless all transitions are drawn equally often and unmixed."""
     draws = [replay.to_columns(replay.draw()) for _ in range(-(-CHECKED // batch))]
-    columns = Transition(*map(np.concatenate, zip(*draws, strict=True)))
-    numbers = columns.reward.reshape(-1).astype(np.int64)
-    refuse_uneven(name, numbers, len(data.reward))
-    for column, expected in zip(columns, rows(data, numbers), strict=True):
-        if not np.array_equal(column.reshape(expected.shape), expected):
+    refuse_others(name, Transition(*map(np.concatenate, zip(*draws, strict=True))), data)
+
+
+def refuse_others(name: str, drawn: Transition, data: Transition) -> None:
+    """Raises NotTheSame unless all transitions, and no others, are drawn equally often."""
+    numbers, stored = drawn.reward.reshape(-1).astype(np.int64), len(data.reward)
+    counts, expected = (
+        np.bincount(np.minimum(each, stored) * BINS // stored, minlength=BINS + 1)
+        for each in (numbers, np.arange(stored))
+    )
+    refuse_other_frequencies(name, counts, expected * len(numbers) / stored)
+    for column, each in zip(drawn, rows(data, numbers), strict=True):
+        if not np.array_equal(column.reshape(each.shape), each):
             raise NotTheSame(f"{name}: draws transitions in parts of several")
-
-
-def refuse_uneven(name: str, numbers: np.ndarray, stored: int) -> None:
-    """Checks by a chi-square test that each of the stored transitions is drawn equally often.
-
-    Raises:
-        NotTheSame: it is not.
-    """
-    if numbers.min() < 0 or numbers.max() >= stored:
-        raise NotTheSame(f"{name}: draws a transition that was never added")
-    sizes = np.bincount(np.arange(stored) * BINS // stored, minlength=BINS)
-    counts = np.bincount(numbers * BINS // stored, minlength=BINS)
-    p_value = chisquare(counts, sizes * len(numbers) / stored).pvalue
-    if p_value < 1e-6:
-        raise NotTheSame(
-            f"{name}: draws are not uniform over {stored:,} transitions (p = {p_value:.1e})"
-        )

@@ -16,63 +16,54 @@ INSTALL_SECONDS = 1800
 NOT_INSTALLED = "{what} is not installed: {why}"
 
 
-def environment(root: Path) -> Path:
-    """Returns the interpreter in .bench/peers; installs it again if the lock changed. Git ignores
-    it.
+def interpreter(root: Path) -> tuple[Path, dict[str, str]]:
+    """Returns the interpreter in .bench/peers, which git ignores, and its environment variables;
+    installs the libraries if the lock changed: together, or if that fails one by one.
 
     Raises:
         CalledProcessError, TimeoutExpired, OSError: the environment or PyTorch cannot be installed.
     """
     folder, expected = root / ".bench" / "peers", "\n".join([TORCH, (root / LOCK).read_text()])
     python, done = folder / "bin" / "python", folder / ".installed"
+    variables = {"PYTHONPATH": f"{root / 'src'}:{root}", "PYTHONWARNINGS": "ignore"}
+    result = python, {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", **variables}
     if done.exists() and done.read_text() == expected:
-        return python
-    print(
-        "installing other libraries into .bench/peers (some minutes, once)",
-        file=sys.stderr,
-        flush=True,
-    )
+        return result
+    warn("installing other libraries into .bench/peers (some minutes, once)")
     folder.mkdir(parents=True, exist_ok=True)
     (folder.parent / ".gitignore").write_text("*\n")
     called([sys.executable, "-m", "venv", "--clear", str(folder)])
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     called([*pip, TORCH])
-    if install([*pip, "--no-deps", "--require-hashes"], root / LOCK, folder):
-        done.write_text(expected)
-    return python
-
-
-def install(pip: list[str], lock: Path, folder: Path) -> bool:
-    """Installs everything at once, or one by one if that fails; returns whether all are there."""
+    pip += ["--no-deps", "--require-hashes", "-r"]
     try:
-        called([*pip, "-r", str(lock)])
-        return True
+        called([*pip, str(root / LOCK)])
     except subprocess.SubprocessError as error:
-        print(f"{reason(error)}; installing one after the other", file=sys.stderr, flush=True)
-    is_complete = True
-    for requirement in REQUIREMENT.finditer(lock.read_text()):
-        single = folder / "single.txt"
-        single.write_text(f"{requirement[0]}\n")
-        try:
-            called([*pip, "-r", str(single)])
-        except subprocess.SubprocessError as error:
-            is_complete = False
-            message = NOT_INSTALLED.format(what=requirement[1], why=reason(error))
-            print(message, file=sys.stderr, flush=True)
-    return is_complete
+        warn(f"{reason(error)}; installing one after the other")
+        lock = REQUIREMENT.finditer((root / LOCK).read_text())
+        each = [installed(pip, requirement, folder / "single.txt") for requirement in lock]
+        if not all(each):
+            return result
+    done.write_text(expected)
+    return result
+
+
+def installed(pip: list[str], requirement: re.Match[str], file: Path) -> bool:
+    file.write_text(f"{requirement[0]}\n")
+    try:
+        called([*pip, str(file)])
+    except subprocess.SubprocessError as error:
+        warn(NOT_INSTALLED.format(what=requirement[1], why=reason(error)))
+        return False
+    return True
 
 
 def called(command: list[str]) -> None:
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
 
 
-def variables(root: Path) -> dict[str, str]:
-    """Returns the environment variables: our settings and this project's sources."""
-    return os.environ | {
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "PYTHONPATH": f"{root / 'src'}:{root}",
-        "PYTHONWARNINGS": "ignore",
-    }
+def warn(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 def reason(error: Exception) -> str:

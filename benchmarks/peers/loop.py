@@ -1,19 +1,15 @@
-"""rounds -> rows about whole training loops: deep Q-learning on CartPole here, in rejax and in
-stable-baselines3
+"""rounds -> rows about whole training loops: deep Q-learning on CartPole by three libraries
 
 They run in a process of their own with one thread, the fastest setting of all three at this size.
 """
 
-import json
 import os
-import subprocess
-import sys
-from typing import Any
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
 import jax
-import numpy as np
 
-from benchmarks.harness import Contestant, Goal, Measured, Row, Without, race
+from benchmarks.harness import Goal, Measured, Row, Without, race
 from benchmarks.peers.cartpole import sides
 from benchmarks.peers.cartpole.dqn import Schedule
 
@@ -24,12 +20,11 @@ timed, holds the warm-up of rejax.
 """
 CAPACITIES = (10_000, 1_000_000)
 """Transitions that a replay keeps."""
-ONE_THREAD = {"NPROC": "1", "OMP_NUM_THREADS": "1"}
 UNIT = "us/agent-step"
 TRIED = (
-    "all parameters in one vector, gradients layer by layer, the batch as the last axis: a learning"
-    " step took a sixth less; numbers drawn in bulk, both networks in one, other settings of XLA:"
-    " no clear gain; most of the rest are matrix products, which both sides compute by XLA"
+    "Adam on one vector of all parameters, the batch as the last axis: a learning step took a sixth"
+    " less; numbers drawn in bulk, both networks in one, other settings of XLA: no clear gain; most"
+    " of the rest are matrix products, which both sides compute by XLA"
 )
 NOTES = [
     "training loops: all environments step once, then one gradient step of Adam ({learning_rate:g})"
@@ -48,59 +43,30 @@ def rows(rounds: int) -> list[Row]:
     """Returns all rows.
 
     Raises:
-        CalledProcessError: a learner did not learn, or did not run.
+        NotTheSame: a learner does not learn.
     """
-    ended = subprocess.run(
-        [sys.executable, "-m", "benchmarks.peers.loop", str(rounds)],
-        env=os.environ | ONE_THREAD,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    times = json.loads(ended.stdout).items()
-    return rows_of({name: Measured(np.array(values), start) for name, (values, start) in times})
+    os.environ |= {"NPROC": "1", "OMP_NUM_THREADS": "1"}  # the new process reads them at its start
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return rows_of(pool.submit(measured, rounds).result())
 
 
 def rows_of(times: dict[str, Measured]) -> list[Row]:
     """Returns a row for each library, and for a replay of many transitions against one of few."""
+    without = Without("the scan: each turn is a call from Python", times["by call"])
     name = f"DQN on CartPole, {SCHEDULE.environments} environments"
-    rejax = Row(
-        f"{name}; before: rejax",
-        UNIT,
-        times["ours"],
-        times["rejax"],
-        without=Without("the scan: each turn is a call from Python", times["by call"]),
-        goal=Goal(2.5, "before"),
-        against="rejax",
-        tried=TRIED,
-    )
-    baselines = rejax._replace(
-        name=f"{name}; before: stable-baselines3",
-        before=times["stable-baselines3"],
-        goal=Goal(15, "before"),
-        against="stable-baselines3",
-    )
+    rows = [
+        Row(name, UNIT, times["ours"], times[library], without=without, against=library)
+        for library in ("rejax", "stable-baselines3")
+    ]
     small, large = CAPACITIES
-    capacity = Row(
-        f"  {large:,} transitions kept, all full",
-        UNIT,
-        times[f"full {large}"],
-        times[f"full {small}"],
-        goal=Goal(0.8, "before"),
-        against=f"{small:,} transitions",
-    )
-    return [rejax, baselines, capacity]
+    name, against = f"  {large:,} transitions kept, all full", f"{small:,} transitions"
+    full = Row(name, UNIT, times[f"full {large}"], times[f"full {small}"], against=against)
+    goals = zip([*rows, full], (2.5, 15, 0.8), (TRIED, TRIED, ""), strict=True)
+    return [row._replace(goal=Goal(goal, "before"), tried=tried) for row, goal, tried in goals]
 
 
-# In a process of its own.
-
-
-def measured(rounds: int) -> dict[str, Any]:
-    """Returns the times by name.
-
-    Raises:
-        NotTheSame: a learner does not learn.
-    """
+def measured(rounds: int) -> dict[str, Measured]:
+    """Returns the times by name, after each learner has learnt."""
     steps = TURNS * SCHEDULE.environments
     learners = {
         "ours": (sides.ours(SCHEDULE), steps),
@@ -113,18 +79,7 @@ def measured(rounds: int) -> dict[str, Any]:
     jax.clear_caches()  # so that the first call compiles
     contestants = {name: side.contestant(count) for name, (side, count) in learners.items()}
     contestants["by call"] = sides.ours(SCHEDULE, turns_a_call=1).contestant(steps)
-    times = race(contestants, rounds) | race(full_replays(steps), rounds)
-    return {name: (item.values.tolist(), item.compile_seconds) for name, item in times.items()}
-
-
-def full_replays(steps: int) -> dict[str, Contestant]:
-    """Returns ours with replays of several capacities, all full."""
-    result = {}
-    for capacity in CAPACITIES:
-        side = sides.ours(SCHEDULE._replace(capacity=capacity), warm_up=capacity)
-        result[f"full {capacity}"] = side.contestant(steps)
-    return result
-
-
-if __name__ == "__main__":
-    json.dump(measured(int(sys.argv[1])), sys.stdout)
+    times = race(contestants, rounds)
+    full = [SCHEDULE._replace(capacity=each, warm_up=each) for each in CAPACITIES]
+    works = {f"full {each.capacity}": sides.ours(each).contestant(steps) for each in full}
+    return times | race(works, rounds)

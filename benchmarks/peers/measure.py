@@ -1,15 +1,11 @@
 """rows of this project against other libraries, in one process: the interpreter of .bench/peers"""
 
-import argparse
 import importlib
-import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks.harness import Report, Row
+from benchmarks.harness import Report
 from benchmarks.peers.environment import NOT_INSTALLED, reason
-from benchmarks.run import measured_here
 
 MODULES = {
     "cpprb": "cpprb",
@@ -43,26 +39,18 @@ def measure(root: Path, rounds: int) -> Report:
     from benchmarks.peers import gae, host, updates
 
     libraries, missing = importable()
-    parts = {
-        "replays on the host": lambda: host.rows(libraries, rounds),
-        "advantages": lambda: gae.rows(libraries, rounds),
-        "gradient steps": lambda: updates.rows(root, rounds),
-    }
+    rows = [*host.rows(libraries, rounds), *gae.rows(libraries, rounds)]
+    rows += updates.rows(root, rounds)
+    notes = [*NOTES, *missing, ", ".join(f"{name} {version(name)}" for name in libraries)]
     if "flashbax" in libraries:
         from benchmarks.peers import scan
 
-        parts["replays in a scan"] = lambda: scan.rows(rounds)
-    notes = [*NOTES, *missing, ", ".join(f"{name} {version(name)}" for name in libraries)]
+        rows += scan.rows(rounds)
     if {"rejax", "gymnax", "stable-baselines3"} <= {*libraries}:
         from benchmarks.peers import loop
 
-        parts["training loops"] = lambda: loop.rows(rounds)
+        rows += loop.rows(rounds)
         notes += loop.NOTES
-    rows: list[Row] = []
-    for what, part in parts.items():
-        begin = time.perf_counter()
-        rows += part()
-        print(f"peers: {what}: {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
     return Report(rows, notes, jax.devices()[0].device_kind)
 
 
@@ -78,15 +66,3 @@ def importable() -> tuple[list[str], list[str]]:
             why = f"{type(error).__name__}: {reason(error)}"
             notes.append(NOT_INSTALLED.format(what=library, why=why))
     return libraries, notes
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peers.measure", description=__doc__)
-    parser.add_argument("--rounds", type=int, required=True)
-    parser.add_argument("--results", type=Path, required=True)
-    options = parser.parse_args(argv)
-    return measured_here("peers", options.rounds, options.results)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant, Goal, Measured, NotTheSame, Point, Row, Without, race
-from benchmarks.peers.buffers import refuse_uneven
+from benchmarks.harness import Contestant, Goal, Measured, Point, Row, Without, race
+from benchmarks.jax_work import Continued
+from benchmarks.peers.buffers import Transition, refuse_others
 from quatrain.replay.frames import (
     FrameRing,
     Transitions,
@@ -25,29 +26,17 @@ from quatrain.replay.frames import (
     write,
 )
 
-STEPS = 300
-"""Of a call of a compiled program."""
+STEPS, CHECKED = 300, 1_000_000
+"""Of a call of a compiled program; transitions that are drawn before anything is timed."""
 LANES, SLOTS, BATCH = 16, 6_250, 256
 CAPACITIES = (10_000, 100_000, 1_000_000)
 ONE_FRAME = Window(frames=1, n_step=1, discount=0.99)
 GOALS = {"rbg": 2.0, "threefry2x32": 1.5}
-CHECKED = 1_000_000
-"""Transitions that are drawn before anything is timed."""
 TRIED = (
     "a form of its own for draws without a stack or a second turn: no gain; what a key costs in"
     " each step is why the words of all steps are drawn at once in the row above"
 )
 """Where ours has a key for each step, as flashbax wants it."""
-
-
-class Drawn(NamedTuple):
-    """Holds what a learner needs of a draw."""
-
-    frame: jax.Array
-    action: jax.Array
-    reward: jax.Array
-    terminated: jax.Array
-    next_frame: jax.Array
 
 
 class Replay(NamedTuple):
@@ -57,35 +46,47 @@ class Replay(NamedTuple):
 
     state: Any
     add: Callable[[Any, Transitions], Any]
-    draw: Callable[[Any, jax.Array], Drawn]
+    draw: Callable[[Any, jax.Array], Transition]
     draw_inputs: Callable[[jax.Array], jax.Array] = lambda keys: keys
 
 
 def rows(rounds: int) -> list[Row]:
     """Measures both kinds of keys, and the cost of a step by capacity."""
-    times_of = cache(partial(raced, rounds=rounds))  # the curve meets the first row in one point
+    row_of = cache(partial(measured, rounds=rounds))  # the curve meets the first row in one point
     result = []
     for keys, goal in GOALS.items():
-        times = times_of(SLOTS, keys)
-        name = f"add {LANES} + sample({BATCH}) in a scan, {keys} keys; before: flashbax"
-        row = row_of(name, times)._replace(goal=Goal(goal, "before"))
-        by_key = row._replace(
-            name="  ours with a key for each step, too; before: flashbax",
-            ours=times["by key"],
-            without=None,
-            tried=TRIED,
-        )
-        result += [row, by_key]
+        row, by_key = row_of(SLOTS, keys)
+        name = f"add {LANES} + sample({BATCH}) in a scan, {keys} keys"
+        both = {"goal": Goal(goal, "before")}
+        result.append(row._replace(name=name, **both))
+        name = "  ours with a key for each step, too"
+        result.append(row._replace(name=name, ours=by_key, without=None, tried=TRIED, **both))
     for at in CAPACITIES:
         point = Point("add and draw in a scan: transitions stored", "transitions stored", at)
-        name = f"  {at:,} stored, rbg keys; before: flashbax"
-        result.append(row_of(name, times_of(at // LANES, "rbg"))._replace(point=point))
+        row, _ = row_of(at // LANES, "rbg")
+        result.append(row._replace(name=f"  {at:,} stored, rbg keys", point=point))
     return result
 
 
-def row_of(name: str, times: dict[str, Measured]) -> Row:
-    return Row(
-        name,
+def measured(slots: int, keys: str, rounds: int) -> tuple[Row, Measured]:
+    """Returns ours beside flashbax and the gathers alone, and ours with a key for each step; checks
+    what they draw.
+
+    Raises:
+        NotTheSame: one does not draw uniformly.
+    """
+    turns = numbered_turns(slots)
+    ours = our_replay(turns)
+    by_key = Replay(*ours[:2], lambda ring, key: ours.draw(ring, random_words(key, BATCH)))
+    replays = {"ours": ours, "by key": by_key, "flashbax": flashbax_replay(turns)}
+    for name, replay in replays.items():
+        refuse_other_draws(name, replay, keys, turns)
+    split = jax.random.split(jax.random.key(0, impl=keys), STEPS)
+    contestants = {name: scanned(replay, split) for name, replay in replays.items()}
+    entries = jax.random.randint(jax.random.key(2), (STEPS, BATCH), 0, (slots - 1) * LANES)
+    times = race(contestants | {"limit": scanned(gathering(turns), entries)}, rounds)
+    row = Row(
+        "",
         "us/call",
         times["ours"],
         times["flashbax"],
@@ -93,26 +94,7 @@ def row_of(name: str, times: dict[str, Measured]) -> Row:
         without=Without("random words of all steps at once", times["by key"]),
         against="flashbax",
     )
-
-
-def raced(slots: int, keys: str, rounds: int) -> dict[str, Measured]:
-    """Times ours, flashbax and the gathers alone, after a check of what they draw.
-
-    Raises:
-        NotTheSame: one does not draw uniformly.
-    """
-    turns = numbered_turns(slots)
-    ours = our_replay(turns)
-    by_key = Replay(
-        ours.state, ours.add, lambda ring, key: ours.draw(ring, random_words(key, BATCH))
-    )
-    replays = {"ours": ours, "by key": by_key, "flashbax": flashbax_replay(turns)}
-    for name, replay in replays.items():
-        refuse_other_draws(name, replay, keys, slots)
-    split = jax.random.split(jax.random.key(0, impl=keys), STEPS)
-    contestants = {name: scanned(replay, split) for name, replay in replays.items()}
-    entries = jax.random.randint(jax.random.key(2), (STEPS, BATCH), 0, (slots - 1) * LANES)
-    return race(contestants | {"limit": scanned(gathering(turns), entries)}, rounds)
+    return row, times["by key"]
 
 
 def numbered_turns(turns: int) -> Transitions:
@@ -136,11 +118,10 @@ def numbered_turns(turns: int) -> Transitions:
 def our_replay(turns: Transitions) -> Replay:
     """Draws the random words of all steps at once: the fastest way in a scan."""
 
-    def draw(ring: FrameRing, words: jax.Array) -> Drawn:
+    def draw(ring: FrameRing, words: jax.Array) -> Transition:
         batch = sample_from_words(words, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
-        return Drawn(
-            batch.stack, batch.action, batch.returns, batch.bootstrap == 0, batch.next_stack
-        )
+        ended = batch.bootstrap == 0
+        return Transition(batch.stack, batch.action, batch.returns, batch.next_stack, ended)
 
     ring = jax.jit(partial(from_transitions, len(turns.turn)))(turns)
     return Replay(ring, write, draw, jax.vmap(partial(random_words, batch_size=BATCH)))
@@ -155,9 +136,9 @@ def flashbax_replay(turns: Transitions) -> Replay:
         columns = (turns.frames[:, 0], turns.actions[:, 0], turns.rewards[:, 0], turns.terminated)
         return buffer.add(state, [jnp.swapaxes(column, 0, 1) for column in columns])
 
-    def draw(state: Any, key: jax.Array) -> Drawn:
-        first, second = buffer.sample(state, key).experience
-        return Drawn(*first, second[0])
+    def draw(state: Any, key: jax.Array) -> Transition:
+        (*first, ended), (following, *_) = buffer.sample(state, key).experience
+        return Transition(*first, following, ended)
 
     first = [turns.frames[0, 0, 0], turns.actions[0, 0, 0], turns.rewards[0, 0, 0]]
     empty = buffer.init([jnp.asarray(column) for column in (*first, turns.terminated[0, 0])])
@@ -171,14 +152,13 @@ def gathering(turns: Transitions) -> Replay:
         update = partial(jax.lax.dynamic_update_slice_in_dim, start_index=0, axis=0)
         return jax.tree.map(update, data, turn)
 
-    def draw(data: Transitions, entries: jax.Array) -> Drawn:
+    def draw(data: Transitions, entries: jax.Array) -> Transition:
         def take(column: jax.Array, at: jax.Array) -> jax.Array:
             return column.reshape(-1, *column.shape[3:]).at[at].get(mode="promise_in_bounds")
 
-        columns = (data.frames, data.actions, data.rewards, data.terminated[:, None])
-        return Drawn(
-            *(take(column, entries) for column in columns), take(data.frames, entries + LANES)
-        )
+        now = [take(column, entries) for column in data[:3]]
+        ended = take(data.terminated[:, None], entries)
+        return Transition(*now, take(data.frames, entries + LANES), ended)
 
     return Replay(jax.tree.map(jnp.asarray, turns), add, draw)
 
@@ -187,49 +167,31 @@ def scanned(replay: Replay, keys: jax.Array) -> Contestant:
     """Returns steps of adding and drawing; each call donates its state to the next."""
 
     @partial(jax.jit, donate_argnums=0)
-    def program(state: Any, keys: jax.Array, turns: Transitions) -> tuple[Any, Drawn]:
-        def step(
-            carry: tuple[Any, Drawn], inputs: tuple[jax.Array, Transitions]
-        ) -> tuple[tuple[Any, Drawn], None]:
-            state, sums = carry
-            key, turn = inputs
+    def program(state: Any, keys: jax.Array, turns: Transitions) -> tuple[Any, Transition]:
+        def step(carry, inputs):
+            (state, sums), (key, turn) = carry, inputs
             state = replay.add(state, jax.tree.map(lambda column: column[None], turn))
-            sums = jax.tree.map(jnp.add, sums, replay.draw(state, key))
-            return (state, sums), None
+            return (state, jax.tree.map(jnp.add, sums, replay.draw(state, key))), None
 
         draws = replay.draw_inputs(keys)
         shapes = jax.eval_shape(replay.draw, state, draws[0])
         zeros = jax.tree.map(lambda column: jnp.zeros(column.shape, jnp.float32), shapes)
         return jax.lax.scan(step, (state, zeros), (draws, turns))[0]
 
-    states = [jax.tree.map(jnp.copy, replay.state)]
     turns = jax.tree.map(jnp.asarray, numbered_turns(STEPS))
-
-    def run() -> None:
-        state, sums = program(states.pop(), keys, turns)
-        states.append(jax.block_until_ready(state))
-        jax.block_until_ready(sums)
-
-    return Contestant(run, STEPS)
+    state = jax.tree.map(jnp.copy, replay.state)
+    return Contestant(Continued(lambda state: program(state, keys, turns), state), STEPS)
 
 
-def refuse_other_draws(name: str, replay: Replay, keys: str, slots: int) -> None:
-    """Checks that all transitions but those of the newest turn (which have no successor) are drawn
-    equally often, with their successor.
-
-    Raises:
-        NotTheSame: they are not.
+def refuse_other_draws(name: str, replay: Replay, keys: str, turns: Transitions) -> None:
+    """Raises NotTheSame unless all transitions but those of the newest turn (which have no
+    successor) are drawn equally often, with their successor.
     """
     split = jax.random.split(jax.random.key(1, impl=keys), CHECKED // BATCH)
     draw = jax.jit(lambda state, keys: jax.lax.map(partial(replay.draw, state), keys))
     draws = draw(replay.state, replay.draw_inputs(split))
-    drawn = Drawn(*(np.asarray(column).reshape(-1, *column.shape[2:]) for column in draws))
-    number = drawn.reward.astype(np.int64)
-    refuse_uneven(name, number, (slots - 1) * LANES)
-    frame = np.stack([number // LANES, number % LANES], axis=-1)
-    if not (
-        (drawn.frame == frame).all()
-        and (drawn.next_frame == frame + np.array([1, 0])).all()
-        and (drawn.action == number % 4).all()
-    ):
-        raise NotTheSame(f"{name}: draws transitions in parts of several")
+    drawn = Transition(*(np.asarray(column).reshape(-1, *column.shape[2:]) for column in draws))
+    columns = [column[:-1].reshape(-1, *column.shape[3:]) for column in turns[:3]]
+    following = turns.frames[1:].reshape(columns[0].shape)
+    never = turns.terminated[:-1].ravel()
+    refuse_others(name, drawn, Transition(*columns, following, never))

@@ -37,12 +37,11 @@ RING = [
     Row(f"{at}", "us/call", measured(2e-6), measured(at * 1e-7), point=Point("ring", "size", at))
     for at in (10_000, 1_000, 1_000_000)
 ]
-DRAW = Row("draw; before: cpprb", "us/call", measured(2e-6), measured(8e-6), against="cpprb")
-PLAIN = "draw; before: torchrl, plain"
+DRAW = Row("draw", "us/call", measured(2e-6), measured(8e-6), against="cpprb")
 PEERS = [
     DRAW,
-    DRAW._replace(name=PLAIN, before=measured(1e-6), against="torchrl"),
-    DRAW._replace(name="  at 9; before: cpprb", point=Point("n", "n", 9)),
+    DRAW._replace(before=measured(1e-6), against="torchrl, plain"),
+    DRAW._replace(name="  at 9", point=Point("n", "n", 9)),
 ]
 ALL = {"allo": [STEP, PART, SAMPLE], "actor_critic": [MEMORY], "machine": RING, "peers": PEERS}
 

@@ -1,5 +1,6 @@
 """`make bench`: what it refuses and starts, what it stores, and its run in MLflow."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ def test_all_benchmarks_are_measured_in_turn_and_one_that_fails_stops_no_other(m
     assert run.main([]) == 3
     assert started == [(name, 5, run.RESULTS) for name in (*MODELS, "machine")]
     assert set(run.BENCHMARKS) <= set(COMMANDS)
+
+
+def test_a_benchmark_that_a_signal_ends_has_failed(tmp_path: Path, monkeypatch, capsys):
+    killed = subprocess.CompletedProcess([], -9)
+    monkeypatch.setattr(run.subprocess, "run", lambda *_, **__: killed)
+    assert run.measured("allo", 5, tmp_path) == 1
+    assert "signal 9" in capsys.readouterr().err
 
 
 def test_params_that_cannot_be_read_end_it_with_2(tmp_path: Path, monkeypatch, capsys):

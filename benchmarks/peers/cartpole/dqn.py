@@ -1,9 +1,9 @@
 """schedule, key -> a deep Q-network on CartPole: each turn steps all environments once and trains
 on one batch
 
-The plain algorithm (Mnih et al. 2015, with Adam), since the comparison is about a whole loop
-around this project's ring. Random numbers are drawn for all turns of a call at once, and the
-optimiser sees all parameters as one vector: fewer small operations.
+The plain algorithm (Mnih et al. 2015, with Adam) around this project's ring. Random numbers are
+drawn for all turns of a call at once, and Adam sees all parameters as one vector: fewer small
+operations.
 """
 
 from functools import partial
@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
-from jaxtyping import Bool, Float32, Int32, PRNGKeyArray, UInt32
+from jaxtyping import Float32, Int32, PRNGKeyArray, UInt32
 
 from benchmarks.peers.cartpole import world
 from benchmarks.peers.cartpole.world import Worlds
@@ -43,13 +43,8 @@ class Schedule(NamedTuple):
         return Window(frames=1, n_step=1, discount=self.discount)
 
     @property
-    def shapes(self) -> list[tuple[int, int]]:
-        """Inputs and outputs of each layer."""
-        return list(pairwise((OBS, *self.hidden, ACTIONS)))
-
-    @property
-    def turns_a_target(self) -> int:
-        return max(1, self.target_every // self.environments)
+    def optimizer(self) -> optax.GradientTransformation:
+        return optax.flatten(optax.adam(self.learning_rate))
 
     def epsilon(self, turns: Int32[Array, ""]) -> Float32[Array, ""]:
         """Falls linearly from 1."""
@@ -57,20 +52,19 @@ class Schedule(NamedTuple):
         return jnp.maximum(self.epsilon_end, 1 - (1 - self.epsilon_end) * share)
 
 
-Vector = Float32[Array, "params"]
-"""All layers' weights and biases, one after the other."""
-
-
 class Layer(NamedTuple):
     weight: Float32[Array, "outputs inputs"]
     bias: Float32[Array, "outputs"]
 
 
+Layers = list[Layer]
+
+
 class Learner(NamedTuple):
     """Holds everything that changes while learning."""
 
-    params: Vector
-    target_params: Vector
+    params: Layers
+    target_params: Layers
     optimizer: optax.OptState
     worlds: Worlds
     ring: FrameRing
@@ -86,60 +80,42 @@ class Chances(NamedTuple):
     ranks: UInt32[Array, "*turns batch"]  # modulo the number of stored transitions
 
 
-class Ended(NamedTuple):
-    """Holds which episodes ended in a turn, and their returns."""
-
-    ended: Bool[Array, "*turns lanes"]
-    returns: Int32[Array, "*turns lanes"]
-
-
-@partial(jax.jit, static_argnums=(0, 2))
-def warmed_up(schedule: Schedule, key: PRNGKeyArray, steps: int) -> Learner:
-    """Returns an untrained learner after some random transitions."""
+@partial(jax.jit, static_argnums=0)
+def warmed_up(schedule: Schedule, key: PRNGKeyArray) -> Learner:
+    """Returns an untrained learner after the random transitions of the warm-up."""
     for_params, for_worlds, for_play = jax.random.split(key, 3)
     params = init_params(schedule, for_params)
-    worlds = world.reset(
-        world.starts_of(jax.random.uniform(for_worlds, (schedule.environments, OBS)))
-    )
-
-    def turn(
-        carry: tuple[Worlds, FrameRing], chances: Chances
-    ) -> tuple[tuple[Worlds, FrameRing], None]:
-        worlds, memory = carry
-        worlds, turns, _ = played(worlds, chances.actions, chances.starts)
-        return (worlds, frames.write(memory, turns)), None
-
-    turns = steps // schedule.environments
+    uniforms = jax.random.uniform(for_worlds, (schedule.environments, OBS))
+    turns = schedule.warm_up // schedule.environments
     chances = drawn(schedule, for_play, turns)
-    template = jax.eval_shape(played, worlds, chances.actions[0], worlds.obs)[1]
-    memory = frames.init(schedule.capacity // schedule.environments, template)
-    (worlds, memory), _ = jax.lax.scan(turn, (worlds, memory), chances)
-    return Learner(
-        params, params, optimizer(schedule).init(params), worlds, memory, jnp.int32(turns)
-    )
+
+    def play(worlds: Worlds, chances: Chances) -> tuple[Worlds, Transitions]:
+        return played(worlds, chances.actions, chances.starts)
+
+    worlds, blocks = jax.lax.scan(play, world.reset(world.starts_of(uniforms)), chances)
+    block = Transitions(*(column[:, 0] for column in blocks))
+    ring = frames.from_transitions(schedule.capacity // schedule.environments, block)
+    adam = schedule.optimizer.init(params)
+    return Learner(params, params, adam, worlds, ring, jnp.int32(turns))
 
 
 @partial(jax.jit, static_argnums=(0, 3), donate_argnums=1)
-def train(
-    schedule: Schedule, learner: Learner, key: PRNGKeyArray, turns: int
-) -> tuple[Learner, Ended]:
+def train(schedule: Schedule, learner: Learner, key: PRNGKeyArray, turns: int) -> Learner:
     """Runs so many turns, each with one gradient step."""
     chances = drawn(schedule, jax.random.fold_in(key, learner.turns), turns)
-    return jax.lax.scan(partial(turn, schedule), learner, chances)
+    return jax.lax.scan(partial(turn, schedule), learner, chances)[0]
 
 
-def turn(schedule: Schedule, learner: Learner, chances: Chances) -> tuple[Learner, Ended]:
+def turn(schedule: Schedule, learner: Learner, chances: Chances) -> tuple[Learner, None]:
     """Acts in all environments, stores, samples, learns; updates the target periodically."""
     explore = chances.explores < schedule.epsilon(learner.turns)
-    actions = jnp.where(
-        explore, chances.actions, greedy(schedule, learner.params, learner.worlds.obs)
-    )
-    worlds, turns, ended = played(learner.worlds, actions, chances.starts)
-    memory = frames.write(learner.ring, turns)
-    params, adam = learnt(schedule, learner, draw(schedule, memory, chances.ranks))
-    follow = learner.turns % schedule.turns_a_target == 0
-    target_params = jnp.where(follow, params, learner.target_params)
-    return Learner(params, target_params, adam, worlds, memory, learner.turns + 1), ended
+    actions = jnp.where(explore, chances.actions, greedy(learner.params, learner.worlds.obs))
+    worlds, block = played(learner.worlds, actions, chances.starts)
+    ring = frames.write(learner.ring, block)
+    params, adam = learnt(schedule, learner, draw(schedule, ring, chances.ranks))
+    follow = learner.turns % max(1, schedule.target_every // schedule.environments) == 0
+    target_params = jax.tree.map(partial(jnp.where, follow), params, learner.target_params)
+    return Learner(params, target_params, adam, worlds, ring, learner.turns + 1), None
 
 
 def drawn(schedule: Schedule, key: PRNGKeyArray, turns: int) -> Chances:
@@ -158,65 +134,49 @@ def drawn(schedule: Schedule, key: PRNGKeyArray, turns: int) -> Chances:
 
 def played(
     worlds: Worlds, actions: Int32[Array, "lanes"], starts: Float32[Array, "lanes 4"]
-) -> tuple[Worlds, Transitions, Ended]:
-    """Steps all environments once, in the columns of the ring: one turn, one agent.
+) -> tuple[Worlds, Transitions]:
+    """Steps all environments once; returns the turn of one agent as the ring stores it.
 
     The last observation of an episode is not stored: no value follows a fall, and the turn that
-    the time limit cuts off
-    starts no transition.
+    the time limit cuts off starts no transition.
     """
     stepped = world.step(worlds, actions, starts)
     columns = (worlds.obs, actions.astype(jnp.int8), stepped.rewards)
     flags = (stepped.terminated, stepped.truncated, worlds.step.astype(jnp.int16))
-    turns = Transitions(
-        *(column[None, None] for column in columns), *(flag[None] for flag in flags)
-    )
-    return stepped.worlds, turns, Ended(stepped.terminated | stepped.truncated, worlds.step + 1)
+    of_agent = (column[None, None] for column in columns)
+    return stepped.worlds, Transitions(*of_agent, *(flag[None] for flag in flags))
 
 
-def greedy(
-    schedule: Schedule, params: Vector, observed: Float32[Array, "any 4"]
-) -> Int32[Array, "any"]:
-    value = values(layers(schedule, params), observed)
+def greedy(params: Layers, observed: Float32[Array, "any 4"]) -> Int32[Array, "any"]:
+    value = values(params, observed)
     return (value[1] > value[0]).astype(jnp.int32)
 
 
 # The network.
 
 
-def init_params(schedule: Schedule, key: PRNGKeyArray) -> Vector:
+def init_params(schedule: Schedule, key: PRNGKeyArray) -> Layers:
     """Draws weights and biases uniformly up to 1 / sqrt(inputs), as torch does."""
-    limits = [jnp.full((inputs + 1) * outputs, inputs**-0.5) for inputs, outputs in schedule.shapes]
-    return jax.random.uniform(key, (sum(map(len, limits)),), minval=-1.0) * jnp.concatenate(limits)
-
-
-def layers(schedule: Schedule, params: Vector) -> list[Layer]:
-    result, begin = [], 0
-    for inputs, outputs in schedule.shapes:
-        end = begin + inputs * outputs
-        result.append(
-            Layer(params[begin:end].reshape(outputs, inputs), params[end : end + outputs])
-        )
-        begin = end + outputs
+    result = []
+    for inputs, outputs in pairwise((OBS, *schedule.hidden, ACTIONS)):
+        key, for_layer = jax.random.split(key)
+        drawn = jax.random.uniform(for_layer, (outputs, inputs + 1), minval=-1.0) * inputs**-0.5
+        result.append(Layer(drawn[:, :-1], drawn[:, -1]))
     return result
 
 
-def values(layers: list[Layer], observed: Float32[Array, "any 4"]) -> Float32[Array, "2 any"]:
-    """Returns the values of both actions from fully connected layers with ReLU; the batch is the
-    last axis.
-    """
-    hidden = observed.T
-    for number, layer in enumerate(layers):
-        before = hidden if number == 0 else rectified(hidden)
-        hidden = layer.weight @ before + layer.bias[:, None]
-    return hidden
+def values(layers: Layers, observed: Float32[Array, "any 4"]) -> Float32[Array, "2 any"]:
+    """Returns the values of both actions; the batch is the last axis, which is faster."""
+    first, *others = layers
+    result = first.weight @ observed.T + first.bias[:, None]
+    for layer in others:
+        result = layer.weight @ rectified(result) + layer.bias[:, None]
+    return result
 
 
 @jax.custom_vjp
 def rectified(x: Float32[Array, "units any"]) -> Float32[Array, "units any"]:
-    """Computes `jax.nn.relu` with a gradient from its output, which is stored anyway, instead of
-    its input.
-    """
+    """Computes ReLU with a gradient from its output, which is stored anyway, not from its input."""
     return jnp.maximum(x, 0)
 
 
@@ -229,37 +189,24 @@ rectified.defvjp(
 # Learning.
 
 
-def draw(schedule: Schedule, memory: FrameRing, numbers: UInt32[Array, "batch"]) -> Batch:
-    """Samples uniformly with replacement from all stored transitions: `frames.sample` with numbers
-    drawn before.
-    """
-    starts = frames.valid_starts(memory, schedule.window)
+def draw(schedule: Schedule, ring: FrameRing, numbers: UInt32[Array, "batch"]) -> Batch:
+    """Samples all stored transitions alike: `frames.sample` with numbers drawn before."""
+    starts = frames.valid_starts(ring, schedule.window)
     ranks = (numbers % starts.total.astype(jnp.uint32)).astype(jnp.int32)
-    return frames.gather_transitions(
-        memory, 0, frames.start_entries(memory, starts, ranks), schedule.window
-    )
+    entries = frames.start_entries(ring, starts, ranks)
+    return frames.gather_transitions(ring, 0, entries, schedule.window)
 
 
-def learnt(schedule: Schedule, learner: Learner, batch: Batch) -> tuple[Vector, optax.OptState]:
-    """Takes a step of Adam."""
-    targets = target(schedule, learner.target_params, batch)
-    slopes = jax.grad(loss)(layers(schedule, learner.params), batch, targets)
-    gradient = jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(slopes)])
-    change, state = optimizer(schedule).update(gradient, learner.optimizer)
-    return learner.params + change, state
+def learnt(schedule: Schedule, learner: Learner, batch: Batch) -> tuple[Layers, optax.OptState]:
+    """Takes a step of Adam towards return + discount * max_a target_value(next, a)."""
+    following = values(learner.target_params, batch.next_stack)
+    targets = batch.returns + batch.bootstrap * jnp.maximum(*following)
+    gradient = jax.grad(loss)(learner.params, batch, targets)
+    change, state = schedule.optimizer.update(gradient, learner.optimizer)
+    return optax.apply_updates(learner.params, change), state
 
 
-def target(schedule: Schedule, params: Vector, batch: Batch) -> Float32[Array, "batch"]:
-    """Computes return + discount * max_a target_value(next, a)."""
-    value = values(layers(schedule, params), batch.next_stack)
-    return batch.returns + batch.bootstrap * jnp.maximum(value[0], value[1])
-
-
-def loss(layers: list[Layer], batch: Batch, targets: Float32[Array, "batch"]) -> Float32[Array, ""]:
+def loss(layers: Layers, batch: Batch, targets: Float32[Array, "batch"]) -> Float32[Array, ""]:
     """Computes mean((target - value(state, action))^2) / 2."""
     value = values(layers, batch.stack)
     return jnp.mean(optax.l2_loss(jnp.where(batch.action == 1, value[1], value[0]), targets))
-
-
-def optimizer(schedule: Schedule) -> optax.GradientTransformation:
-    return optax.adam(schedule.learning_rate)

@@ -1,6 +1,4 @@
-"""schedule -> learners on CartPole that train further with every call: this project's, rejax's,
-stable-baselines3's
-"""
+"""schedule -> learners on CartPole that train further with every call, of three libraries"""
 
 from collections.abc import Callable
 from functools import cache
@@ -15,8 +13,7 @@ from benchmarks.harness import Contestant, NotTheSame
 from benchmarks.peers.cartpole import dqn, world
 from benchmarks.peers.cartpole.dqn import Schedule
 
-SEED = 0
-EVALUATION_WORLDS = 32
+SEED, EVALUATION_WORLDS = 0, 32
 LEARNT, LEARNT_AFTER = 100.0, 42_000
 """What a greedy episode must bring at least, of 500, after so many steps; a learner that has learnt
 nothing gets 10.
@@ -33,46 +30,24 @@ class Side(NamedTuple):
         return Contestant(lambda: self.train(steps), steps)
 
 
-def ours(schedule: Schedule, turns_a_call: int | None = None, warm_up: int | None = None) -> Side:
-    """Returns this project's learner, compiled whole, or called from Python every `turns_a_call`.
-    `warm_up` replaces the schedule's.
-    """
+def ours(schedule: Schedule, turns_a_call: int | None = None) -> Side:
+    """Returns this project's learner, compiled whole, or called from Python."""
     key = jax.random.key(SEED)
-    stored = [dqn.warmed_up(schedule, key, warm_up or schedule.warm_up)]
+    stored = [dqn.warmed_up(schedule, key)]
 
     def train(steps: int) -> None:
         turns = steps // schedule.environments
         for _ in range(turns // (turns_a_call or turns)):
-            stored[0], _ = dqn.train(schedule, stored[0], key, turns_a_call or turns)
+            stored[0] = dqn.train(schedule, stored[0], key, turns_a_call or turns)
         jax.block_until_ready(stored[0])
 
-    return Side(train, lambda observed: dqn.greedy(schedule, stored[0].params, observed))
+    return Side(train, lambda observed: dqn.greedy(stored[0].params, observed))
 
 
 def rejax(schedule: Schedule) -> Side:
-    """Returns rejax's learner, compiled whole with its state donated; its first steps are the warm-
-    up.
+    """Returns rejax's learner without double estimates, compiled whole with its state donated; it
+    begins with a warm-up, and the target is a copy.
     """
-    algorithm = rejax_algorithm(schedule)
-    stored = [jax.jit(algorithm.init_state)(jax.random.key(SEED))]
-
-    @cache
-    def program(steps: int) -> Callable[[Any], Any]:
-        share = schedule.epsilon_over / steps
-        part = algorithm.replace(total_timesteps=steps, eval_freq=steps, exploration_fraction=share)
-        return jax.jit(lambda state: part.train(train_state=state)[0], donate_argnums=0)
-
-    def train(steps: int) -> None:
-        stored[0] = jax.block_until_ready(program(steps)(stored[0]))
-
-    def act(observed: Array) -> Array:
-        return jnp.argmax(algorithm.agent.apply(stored[0].q_ts.params, observed), axis=1)
-
-    return Side(train, act)
-
-
-def rejax_algorithm(schedule: Schedule) -> Any:
-    """Builds its DQN without double estimates; the target is a copy."""
     import rejax
     from gymnax.environments.classic_control.cartpole import CartPole
 
@@ -101,8 +76,22 @@ def rejax_algorithm(schedule: Schedule) -> Any:
         eps_start=1.0,
         eps_end=schedule.epsilon_end,
         skip_initial_evaluation=True,
-    )
-    return algorithm.replace(eval_callback=lambda *_: ())
+    ).replace(eval_callback=lambda *_: ())
+    stored = [jax.jit(algorithm.init_state)(jax.random.key(SEED))]
+
+    @cache
+    def program(steps: int) -> Callable[[Any], Any]:
+        share = schedule.epsilon_over / steps
+        part = algorithm.replace(total_timesteps=steps, eval_freq=steps, exploration_fraction=share)
+        return jax.jit(lambda state: part.train(train_state=state)[0], donate_argnums=0)
+
+    def train(steps: int) -> None:
+        stored[0] = jax.block_until_ready(program(steps)(stored[0]))
+
+    def act(observed: Array) -> Array:
+        return jnp.argmax(algorithm.agent.apply(stored[0].q_ts.params, observed), axis=1)
+
+    return Side(train, act)
 
 
 def stable_baselines3(schedule: Schedule) -> Side:
@@ -126,8 +115,7 @@ def stable_baselines3(schedule: Schedule) -> Side:
         target_update_interval=schedule.target_every,
         tau=1.0,
         max_grad_norm=float("inf"),
-        exploration_fraction=schedule.epsilon_over
-        / LEARNT_AFTER,  # of its first call, which is to learn
+        exploration_fraction=schedule.epsilon_over / LEARNT_AFTER,  # of its first call
         exploration_final_eps=schedule.epsilon_end,
         seed=SEED,
         device="cpu",
@@ -136,13 +124,11 @@ def stable_baselines3(schedule: Schedule) -> Side:
     def train(steps: int) -> None:
         learner.learn(steps, reset_num_timesteps=learner.num_timesteps == 0)
 
-    return Side(
-        train, lambda observed: learner.predict(np.asarray(observed), deterministic=True)[0]
-    )
+    return Side(train, lambda obs: learner.predict(np.asarray(obs), deterministic=True)[0])
 
 
 def refuse_unlearnt(name: str, side: Side, steps_a_call: int = LEARNT_AFTER) -> float:
-    """Trains, then checks the return of a greedy episode.
+    """Trains, then returns the return of greedy episodes.
 
     Raises:
         NotTheSame: the return is too small.
@@ -151,24 +137,18 @@ def refuse_unlearnt(name: str, side: Side, steps_a_call: int = LEARNT_AFTER) -> 
         side.train(steps_a_call)
     result = greedy_return(side.act)
     if result < LEARNT:
-        raise NotTheSame(
-            f"{name}: a greedy return of {result:.0f} after {LEARNT_AFTER:,} steps, less than"
-            f" {LEARNT:g}"
-        )
+        after = f"after {LEARNT_AFTER:,} steps, less than {LEARNT:g}"
+        raise NotTheSame(f"{name}: a greedy return of {result:.0f} {after}")
     return result
 
 
 def greedy_return(act: Callable[[Array], Any]) -> float:
     """Returns the mean over the first episodes of some environments, the same for every learner."""
     starts = world.starts_of(jax.random.uniform(jax.random.key(SEED), (EVALUATION_WORLDS, dqn.OBS)))
-    worlds, going, total = (
-        world.reset(starts),
-        np.ones(EVALUATION_WORLDS, bool),
-        np.zeros(EVALUATION_WORLDS),
-    )
-    step = jax.jit(world.step)
+    worlds, step = world.reset(starts), jax.jit(world.step)
+    going, total = np.ones(EVALUATION_WORLDS, bool), 0
     while going.any():
         stepped = step(worlds, jnp.asarray(act(worlds.obs), jnp.int32), starts)
-        worlds, total = stepped.worlds, total + going * np.asarray(stepped.rewards)
+        worlds, total = stepped.worlds, total + going.sum()
         going &= ~np.asarray(stepped.terminated | stepped.truncated)
-    return float(total.mean())
+    return total / EVALUATION_WORLDS

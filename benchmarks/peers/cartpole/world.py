@@ -1,6 +1,4 @@
-"""CartPole-v1 of gymnasium as a pure function: physics, limits, 500 steps, and a reset when an
-episode ends
-"""
+"""CartPole-v1 of gymnasium as a pure function: physics, limits, 500 steps, reset after an end"""
 
 import math
 from typing import NamedTuple
@@ -16,32 +14,27 @@ TRACK, LEANING = 2.4, 12 * 2 * math.pi / 360
 """Where an episode ends: the cart's distance from the middle, and the pole's angle."""
 MOST_STEPS = 500
 START = 0.05
-"""Each number of a first observation lies between -START and START."""
+"""Largest absolute value of a number of a first observation."""
 
 
 class Worlds(NamedTuple):
-    """Holds the state of some environments: position and velocity of the cart, then angle and
-    angular velocity of the pole.
-    """
+    """Holds the state of some environments."""
 
-    obs: Float32[Array, "lanes 4"]
+    obs: Float32[Array, "lanes 4"]  # position, velocity, angle, angular velocity
     step: Int32[Array, "lanes"]  # within the episode, from 0
 
 
 class Stepped(NamedTuple):
-    """Holds the result of a step. After an episode ended, `worlds` hold the next start; the
-    observation is the last of the old episode.
-    """
+    """Holds the result of a step."""
 
-    worlds: Worlds
-    obs: Float32[Array, "lanes 4"]
+    worlds: Worlds  # after an end: the next start
+    obs: Float32[Array, "lanes 4"]  # after an end: the last one
     rewards: Float32[Array, "lanes"]
     terminated: Bool[Array, "lanes"]
     truncated: Bool[Array, "lanes"]
 
 
 def reset(starts: Float32[Array, "lanes 4"]) -> Worlds:
-    """Worlds that begin here (`starts_of`)."""
     return Worlds(starts, jnp.zeros(len(starts), jnp.int32))
 
 
@@ -69,9 +62,8 @@ def moved(
     angle, spin = observed[:, 2], observed[:, 3]
     sine, cosine = jnp.sin(angle), jnp.cos(angle)
     push = (jnp.where(actions == 1, FORCE, -FORCE) + POLE_MASS * HALF_POLE * spin**2 * sine) / MASS
-    spin_change = (GRAVITY * sine - cosine * push) / (
-        HALF_POLE * (4 / 3 - POLE_MASS * cosine**2 / MASS)
-    )
+    length = HALF_POLE * (4 / 3 - POLE_MASS * cosine**2 / MASS)
+    spin_change = (GRAVITY * sine - cosine * push) / length
     speed_change = push - POLE_MASS * HALF_POLE * spin_change * cosine / MASS
     change = jnp.stack([observed[:, 1], speed_change, spin, spin_change], axis=1)
     return observed + SECONDS_A_STEP * change
