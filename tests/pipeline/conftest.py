@@ -13,6 +13,7 @@ from pipeline.storage import artifacts
 from pipeline.tracking import store
 from tests.conftest import shapes_unchecked
 from tests.pipeline import loopback
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import client_of
 from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.saved_folder import CONTENTS, INFO
@@ -57,7 +58,7 @@ def upstream(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def failure(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def failure(capsys: Capture) -> Callable[..., str]:
     """Calls a command that must fail, and returns the line that says why, without the exit code."""
 
     def call(main: Callable[[list[str]], int], *arguments: str, code: int) -> str:
@@ -87,7 +88,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def space(scored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def space(scored: Path, tmp_path: Path, monkeypatch: Patch) -> Workspace:
     """allo's part of such a folder, which is the current one."""
     shutil.copytree(scored, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -109,7 +110,7 @@ def committed(scored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def checkout(committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(committed: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A small repository whose default run has been made."""
     root = tmp_path / "checkout"
     shutil.copytree(committed, root)
@@ -118,7 +119,7 @@ def checkout(committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def night(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
+def night(checkout: Path, tmp_path: Path, monkeypatch: Patch) -> Night:
     """A checkout to retrain, with a pipeline that takes no time."""
     return made_night(checkout, tmp_path / "night", monkeypatch)
 
@@ -167,7 +168,7 @@ def uninterrupted(
 
 
 @pytest.fixture
-def collected(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def collected(uninterrupted: Project, tmp_path: Path, monkeypatch: Patch) -> Project:
     """With data, and nothing trained yet."""
     project = Project.create(tmp_path / "project", uninterrupted.model)
     shutil.copytree(uninterrupted.data, project.data)
@@ -176,7 +177,7 @@ def collected(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-def evaluated(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def evaluated(uninterrupted: Project, tmp_path: Path, monkeypatch: Patch) -> Project:
     """With all that the three stages made."""
     project = uninterrupted.copied(tmp_path / "copy")
     surround(monkeypatch, project)

@@ -28,6 +28,7 @@ from pipeline.tracking.journal import Journal
 from pipeline.train import train
 from quatrain.registry import MODELS, load
 from tests.conftest import QUICK, ROOT, SMALL
+from tests.pipeline.fixture_types import Capture, Patch
 
 NOBODY = "http://127.0.0.1:1"
 """A tracking server that refuses at once."""
@@ -147,7 +148,7 @@ class Project:
         return ended(self.start(*command, **environment))
 
 
-def surround(patch: pytest.MonkeyPatch, project: Project) -> None:
+def surround(patch: Patch, project: Project) -> None:
     """For `call`: no tracking server, one quick picture, all modules loaded that a key names."""
     assert load(project.model).evaluate
     patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
@@ -181,7 +182,7 @@ def interrupted(process: "subprocess.Popen[str]", number: signal.Signals, patter
     return ended(process, before)
 
 
-def last_line(capsys: pytest.CaptureFixture[str]) -> str:
+def last_line(capsys: Capture) -> str:
     """Of what was said since the last look."""
     return capsys.readouterr().err.splitlines()[-1]
 
@@ -196,7 +197,7 @@ def flip_bit(path: Path) -> None:
 class Disk:
     """Takes so many writes below a folder, and half of one more."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC) -> None:
+    def __init__(self, patch: Patch, folder: Path, number: int = errno.ENOSPC) -> None:
         self.left, self.used = float("inf"), 0
         write = os.write
 

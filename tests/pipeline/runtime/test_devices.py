@@ -16,6 +16,7 @@ from quatrain.errors import DeviceMissing
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework
 from tests.conftest import params_with
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Pretended
 
 FRAMEWORKS: list[Framework] = ["jax", "torch"]
@@ -48,7 +49,7 @@ class FakeTorch(SimpleNamespace):
 
 
 @pytest.fixture
-def fake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
+def fake(request: pytest.FixtureRequest, monkeypatch: Patch) -> FakeTorch:
     fake = FakeTorch(**getattr(request, "param", {"available": True}))
     monkeypatch.setitem(sys.modules, "torch", fake)
     return fake
@@ -82,7 +83,7 @@ def with_cpu(threads: int) -> Params:
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_on_a_gpu_torch_works_there_deterministically_where_that_is_asked_for(
     deterministic: bool, fake: FakeTorch
-) -> None:
+):
     params = params_with({"device": "cuda", "threads": 3, "deterministic": deterministic})
     with on_device(params, "torch"):
         assert fake.calls == [
@@ -102,19 +103,19 @@ def test_on_a_gpu_torch_works_there_deterministically_where_that_is_asked_for(
 
 
 @pytest.mark.parametrize("fake", [{"available": False, "interop_threads": 1}], indirect=True)
-def test_threads_between_operations_are_set_once_in_a_process(fake: FakeTorch) -> None:
+def test_threads_between_operations_are_set_once_in_a_process(fake: FakeTorch):
     with on_device(with_cpu(3), "torch"):
         assert fake.calls == [("num_threads", 3), ("deterministic_debug_mode", "error")]
 
 
-def test_the_device_is_given_back_where_the_work_fails(fake: FakeTorch) -> None:
+def test_the_device_is_given_back_where_the_work_fails(fake: FakeTorch):
     with pytest.raises(ZeroDivisionError), on_device(params_with({"device": "cuda"}), "torch"):
         raise ZeroDivisionError
     assert ("default_device", None) in fake.calls
 
 
 @pytest.mark.usefixtures("settings_of_torch")
-def test_the_real_torch_takes_the_threads_and_has_its_own_back_afterwards() -> None:
+def test_the_real_torch_takes_the_threads_and_has_its_own_back_afterwards():
     with on_device(with_cpu(3), "torch"):
         assert torch.get_num_threads() == 3
         assert torch.get_num_interop_threads() == 1
@@ -124,7 +125,7 @@ def test_the_real_torch_takes_the_threads_and_has_its_own_back_afterwards() -> N
 
 
 @pytest.mark.usefixtures("settings_of_torch")
-def test_the_gradient_of_indexing_is_the_same_each_time() -> None:
+def test_the_gradient_of_indexing_is_the_same_each_time():
     """Without determinism two threads add to one place in any order."""
     index, weight = torch.randint(0, 7, (100_000,)), torch.rand(100_000, 4)
     table = torch.ones(7, 4, requires_grad=True)
@@ -142,7 +143,7 @@ def test_the_gradient_of_indexing_is_the_same_each_time() -> None:
 
 @without_device
 @pytest.mark.usefixtures("fake")
-def test_torch_without_a_device_is_refused_in_one_line() -> None:
+def test_torch_without_a_device_is_refused_in_one_line():
     expected = (
         r"^params.yaml: device = 'cuda', but torch finds no NVIDIA device here \(or is built "
         r"without CUDA\); set device: auto or cpu$"
@@ -152,9 +153,7 @@ def test_torch_without_a_device_is_refused_in_one_line() -> None:
         pytest.fail("it works without a device")
 
 
-def test_auto_is_what_the_framework_of_the_model_can_reach(
-    fake: FakeTorch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_is_what_the_framework_of_the_model_can_reach(fake: FakeTorch, monkeypatch: Patch):
     monkeypatch.setattr(devices, "find_spec", lambda _: None)
     automatic = params_with({"device": "auto"})
     assert device_of(automatic, "jax") == "cpu"
@@ -165,14 +164,12 @@ def test_auto_is_what_the_framework_of_the_model_can_reach(
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_a_device_that_is_named_is_recorded_as_it_is(device: str, framework: Framework) -> None:
+def test_a_device_that_is_named_is_recorded_as_it_is(device: str, framework: Framework):
     assert settings(params_with({"device": device}), framework)["device"] == device
 
 
 @pytest.mark.usefixtures("fake")
-def test_a_stage_works_on_the_device_of_its_model(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_stage_works_on_the_device_of_its_model(monkeypatch: Patch, tmp_path: Path):
     monkeypatch.setitem(MODELS, "allo", "torch")
     stage = Stage("train", "allo", tmp_path, params_with({"device": "cuda", "threads": 5}))
     calls: list[Any] = []
@@ -181,6 +178,6 @@ def test_a_stage_works_on_the_device_of_its_model(
     assert ("default_device", "cuda") in calls
 
 
-def test_every_model_names_a_framework_that_a_device_can_be_chosen_for() -> None:
+def test_every_model_names_a_framework_that_a_device_can_be_chosen_for():
     assert set(devices.ON_DEVICE) == set(devices.REACHES_CUDA) == set(FRAMEWORKS)
     assert set(MODELS.values()) <= set(FRAMEWORKS)

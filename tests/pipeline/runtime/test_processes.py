@@ -7,12 +7,9 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from pipeline.runtime.processes import ParallelCommands, print_named
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import until
-
-Capture = pytest.CaptureFixture[str]
 
 
 def python(code: str) -> list[str]:
@@ -85,7 +82,7 @@ def test_every_line_says_whose_it_is(tmp_path: Path, capsys: Capture):
     ]
 
 
-def test_a_reader_that_has_gone_ends_no_job(monkeypatch: pytest.MonkeyPatch):
+def test_a_reader_that_has_gone_ends_no_job(monkeypatch: Patch):
     def gone(*_: object, **__: object) -> None:
         raise BrokenPipeError
 

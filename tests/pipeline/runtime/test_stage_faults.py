@@ -57,7 +57,7 @@ def the_rest_is_as_if_nothing_had_happened(project: Project, finished: Project) 
 # Signals.
 
 
-def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project) -> None:
+def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project):
     # What starts the tests may have had SIGINT ignored (a shell does it to background jobs).
     pressed = (
         "signal.signal(2, signal.default_int_handler)\nos.kill(os.getpid(), 2)\ntime.sleep(60)\n"
@@ -69,7 +69,7 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project) -> None
 @pytest.mark.parametrize("finished", MODELS, indirect=True)
 def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(
     project: Project, finished: Project
-) -> None:
+):
     for operation in (3, 60) if project.model == "allo" else (60,):
         assert project.run("train", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
         assert not (project.root / "models").exists()
@@ -77,7 +77,7 @@ def test_a_killed_training_ends_with_the_same_bytes_wherever_it_is_killed(
     the_rest_is_as_if_nothing_had_happened(project, finished)
 
 
-def test_a_signal_is_answered_by_saving_and_the_code_of_the_signal(project: Project) -> None:
+def test_a_signal_is_answered_by_saving_and_the_code_of_the_signal(project: Project):
     for number, name, code in ((signal.SIGTERM, "SIGTERM", 143), (signal.SIGINT, "SIGINT", 130)):
         done = interrupted(project.start("train"), number, r"/240 ")
         message = f"train@allo: interrupted by {name}; {CONTINUES} [exit {code}]"
@@ -87,7 +87,7 @@ def test_a_signal_is_answered_by_saving_and_the_code_of_the_signal(project: Proj
     assert any(re.match(r"train@allo: continues at step \d+ of 240$", line) for line in done.lines)
 
 
-def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(project: Project) -> None:
+def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(project: Project):
     """A group that is ended sends SIGTERM twice: itself, and by the death of dvc."""
     code = (
         "import os, signal, sys, time; from pipeline.runtime import stage\n"
@@ -106,7 +106,7 @@ def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(project: Project) -
     )
 
 
-def test_a_stage_whose_dvc_is_killed_saves_and_leaves(project: Project) -> None:
+def test_a_stage_whose_dvc_is_killed_saves_and_leaves(project: Project):
     as_dvc = (
         "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pipeline.train', 'allo'])"
     )
@@ -118,7 +118,7 @@ def test_a_stage_whose_dvc_is_killed_saves_and_leaves(project: Project) -> None:
     assert project.statuses("train") == ["KILLED"]
 
 
-def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: Project) -> None:
+def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: Project):
     code = (
         "import os, sys; from pathlib import Path\n"
         "from pipeline.runtime import command, signals\n"
@@ -138,7 +138,7 @@ def test_a_stage_whose_dvc_was_dead_before_it_could_ask_does_not_begin(project: 
 # What stands in the way.
 
 
-def test_changed_code_starts_afresh(project: Project) -> None:
+def test_changed_code_starts_afresh(project: Project):
     assert project.run("train", QUATRAIN_CRASH_AT="60").code == -signal.SIGKILL
     with (project.root / "src/quatrain/models/allo/losses.py").open("a") as losses:
         losses.write("\n# changed\n")
@@ -147,7 +147,7 @@ def test_changed_code_starts_afresh(project: Project) -> None:
     assert sorted(project.statuses("train")) == ["KILLED", "RUNNING"]
 
 
-def test_a_second_stage_of_one_name_waits_and_then_names_the_first(project: Project) -> None:
+def test_a_second_stage_of_one_name_waits_and_then_names_the_first(project: Project):
     code = (
         "import sys; from pipeline.runtime.stage import main; from pipeline.train import train\n"
         "sys.exit(main('train', '', train, ['allo'], patience_seconds=0.2))"
@@ -174,7 +174,7 @@ def caught(pid: int, number: signal.Signals) -> bool:
 
 
 @pytest.mark.skipif(bool(list(Path("/dev").glob("nvidia[0-9]*"))), reason="there is a device here")
-def test_a_device_that_is_not_there_is_refused(project: Project) -> None:
+def test_a_device_that_is_not_there_is_refused(project: Project):
     project.choose(overlay={"device": "cuda"})
     line = (
         "train@allo: params.yaml: device = 'cuda', but jax finds no NVIDIA device here (or is "
@@ -190,7 +190,7 @@ def test_a_device_that_is_not_there_is_refused(project: Project) -> None:
 @pytest.mark.parametrize("operation", [6, 60])
 def test_a_killed_evaluation_is_repeated_to_the_same_bytes(
     finished: Project, tmp_path: Path, operation: int
-) -> None:
+):
     project, other = finished.copied(tmp_path / "project"), finished.copied(tmp_path / "another")
     assert project.run("evaluate", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
     assert not (project.reports / "verdict.json").exists()
@@ -202,7 +202,7 @@ def test_a_killed_evaluation_is_repeated_to_the_same_bytes(
 @pytest.mark.slow
 def test_crashes_all_over_a_training_change_no_byte(
     project: Project, finished: Project, tmp_path: Path
-) -> None:
+):
     """Killed before its n-th operation on the disk, then before its n/3-th, then left alone."""
     operation, code = 1, -signal.SIGKILL
     while code == -signal.SIGKILL:

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.storage import artifacts
 from tests.conftest import WIDER
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import BODIES, Disk, Project, flip_bit, last_line, surround
 
 one_of_each_framework = pytest.mark.parametrize(
@@ -23,8 +24,8 @@ one_of_each_framework = pytest.mark.parametrize(
 @pytest.mark.parametrize("name", ["dataset.safetensors", "manifest.json"])
 @pytest.mark.parametrize("verb", ["train", "evaluate"])
 def test_a_flipped_bit_in_the_data_is_never_trained_on(
-    collected: Project, verb: str, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    collected: Project, verb: str, name: str, capsys: Capture
+):
     flip_bit(collected.data / name)
     assert collected.call(verb) == 3
     printed = capsys.readouterr().err
@@ -39,8 +40,8 @@ def test_a_flipped_bit_in_the_data_is_never_trained_on(
     "name", ["weights.safetensors", "state.safetensors", "history.csv", "config.json"]
 )
 def test_a_flipped_bit_in_a_learner_is_never_evaluated(
-    evaluated: Project, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+    evaluated: Project, name: str, capsys: Capture
+):
     before = evaluated.hashes("reports")
     flip_bit(evaluated.weights / name)
     assert evaluated.call("evaluate") == 3
@@ -50,8 +51,8 @@ def test_a_flipped_bit_in_a_learner_is_never_evaluated(
 
 @one_of_each_framework
 def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
-    evaluated: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
+    evaluated: Project, capsys: Capture
+):
     model, before = evaluated.model, evaluated.hashes("reports")
     params = (evaluated.root / "params.yaml").read_text()
     evaluated.choose(overlay={model: {"network": WIDER[model]}})
@@ -76,8 +77,8 @@ def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
 
 
 def test_a_table_that_is_no_field_is_refused_until_it_is_mended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path: Path, monkeypatch: Patch, capsys: Capture
+):
     project = Project.create(tmp_path, "active_dynamics")
     surround(monkeypatch, project)
     table = {"kind": "table", "table_file": "inputs/active_dynamics/mine.npz"}
@@ -99,12 +100,8 @@ def test_a_table_that_is_no_field_is_refused_until_it_is_mended(
 
 @pytest.mark.parametrize("verb", BODIES)
 def test_a_full_disk_leaves_nothing_half_written_and_the_next_run_continues(
-    uninterrupted: Project,
-    evaluated: Project,
-    verb: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    uninterrupted: Project, evaluated: Project, verb: str, monkeypatch: Patch, capsys: Capture
+):
     out = evaluated.root / {"collect": "data", "train": "models", "evaluate": "reports"}[verb]
     state = evaluated.root / ".state"
     disk = Disk(monkeypatch, evaluated.root)
@@ -131,11 +128,8 @@ def test_a_full_disk_leaves_nothing_half_written_and_the_next_run_continues(
 
 @pytest.mark.parametrize("number", [errno.EDQUOT, errno.EIO])
 def test_other_refusals_of_a_disk_end_alike(
-    collected: Project,
-    number: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    collected: Project, number: int, monkeypatch: Patch, capsys: Capture
+):
     Disk(monkeypatch, collected.root, number).takes(0)
     assert collected.call("collect") == 5
     assert f": {os.strerror(number)}; nothing half-written was left [exit 5]" in last_line(capsys)

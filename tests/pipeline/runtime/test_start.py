@@ -15,6 +15,7 @@ from pipeline.tracking import shipper
 from pipeline.tracking.shipper import Shipper
 from quatrain.registry import MODELS, load
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Ended, Project
 
 HEAVY = {"mlflow", "dvc", "pandas", "sqlalchemy", "sklearn", "requests", "flask"}
@@ -66,7 +67,7 @@ def imported(project: Project) -> dict[str, set[str]]:
     "model",
     [pytest.param(model, marks=[] if model in QUICK else pytest.mark.full) for model in MODELS],
 )
-def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_path: Path) -> None:
+def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_path: Path):
     result = imported(Project.create(tmp_path / "project", model, code=True))
     assert set(result) == {"collect", "train", "evaluate"}
     framework = MODELS[model]
@@ -76,9 +77,7 @@ def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_p
     assert not result["evaluate"] & (HEAVY | OTHERS[framework])
 
 
-def test_a_key_names_the_code_wherever_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_names_the_code_wherever_it_lies(tmp_path: Path, monkeypatch: Patch):
     assert load("allo").train
     assert load("allo").serve
     monkeypatch.chdir(tmp_path)
@@ -92,7 +91,7 @@ def test_a_key_names_the_code_wherever_it_lies(
     assert "src/quatrain/models/allo/serve.py" not in names
 
 
-def test_a_warning_is_a_plain_line() -> None:
+def test_a_warning_is_a_plain_line():
     code = (
         "import sys, warnings; from pathlib import Path\n"
         "from pipeline.runtime import stage\n"
@@ -105,7 +104,7 @@ def test_a_warning_is_a_plain_line() -> None:
     assert done == Ended(0, expected)
 
 
-def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
+def test_a_line_to_a_reader_that_has_gone_stops_nothing():
     read, write = os.pipe()
     os.close(read)
     code = (
@@ -139,8 +138,8 @@ class FakeDelivery:
 
 @pytest.mark.parametrize("call", ["wake", "finish", "later"])
 def test_a_run_is_delivered_from_its_first_record_on_or_after_a_while(
-    call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    call: str, monkeypatch: Patch
+):
     delivery = FakeDelivery()
     monkeypatch.setattr(shipper, "Delivery", lambda *_: delivery)
     latest = 0.3 if call == "later" else 1e6

@@ -19,14 +19,13 @@ from pipeline.tracking.journal import Journal
 from pipeline.tracking.run import journals
 from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import arrived, client_of, deliver, runs_of
 from tests.pipeline.small_project import NOBODY, Pretended, Project
 
-Capture = pytest.CaptureFixture[str]
-
 
 @pytest.fixture
-def restored(evaluated: Project, uri: str, monkeypatch: pytest.MonkeyPatch) -> Project:
+def restored(evaluated: Project, uri: str, monkeypatch: Patch) -> Project:
     """Returns a project with all results and no records, as a cache restores it."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     shutil.rmtree(evaluated.root / ".state")
@@ -123,7 +122,7 @@ def deliver_before(restored: Project, uninterrupted: Project, uri: str, *verbs: 
 
 
 def test_a_run_in_the_store_is_not_duplicated(
-    uninterrupted: Project, restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: Project, restored: Project, uri: str, monkeypatch: Patch
 ):
     deliver_before(restored, uninterrupted, uri, "train", "evaluate")
     there = arrived(client_of(uri), run_key(restored))
@@ -148,7 +147,7 @@ def test_only_the_evaluation_is_recorded_if_the_store_has_the_training(
 
 
 def test_nothing_is_recorded_if_the_store_is_unreachable(
-    restored: Project, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    restored: Project, monkeypatch: Patch, capsys: Capture
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
     assert call(restored) == 6
@@ -233,7 +232,7 @@ def with_code() -> dict[str, str]:
 
 @pytest.mark.full
 def test_sync_records_delivers_and_registers_restored_results(
-    restored: Project, uri: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+    restored: Project, uri: str, monkeypatch: Patch, capfd: Capture
 ):
     monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: with_code())
     assert sync.main([]) == 0

@@ -20,7 +20,7 @@ from tests.pipeline.recorded_runs import (
 )
 
 
-def test_a_run_is_delivered_completely(uri: str, tmp_path: Path) -> None:
+def test_a_run_is_delivered_completely(uri: str, tmp_path: Path):
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     deliver(journal, uri)
     client = client_of(uri)
@@ -45,7 +45,7 @@ def test_a_run_is_delivered_completely(uri: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "note", [None, b"{", b"[]", b'{"uri": "http://elsewhere", "run_id": "x", "offset": 9}']
 )
-def test_a_second_delivery_changes_nothing(uri: str, tmp_path: Path, note: bytes | None) -> None:
+def test_a_second_delivery_changes_nothing(uri: str, tmp_path: Path, note: bytes | None):
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     deliver(journal, uri)
     if note is not None:
@@ -55,7 +55,7 @@ def test_a_second_delivery_changes_nothing(uri: str, tmp_path: Path, note: bytes
     assert arrived(client_of(uri), "k1") == expected(journal)
 
 
-def test_an_interrupted_delivery_continues_at_any_line(uri: str, tmp_path: Path) -> None:
+def test_an_interrupted_delivery_continues_at_any_line(uri: str, tmp_path: Path):
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     delivered = 0
     while Delivery(journal, uri).step():
@@ -65,7 +65,7 @@ def test_an_interrupted_delivery_continues_at_any_line(uri: str, tmp_path: Path)
     assert arrived(client_of(uri), "k1") == expected(journal)
 
 
-def test_a_resumed_training_adds_only_new_metrics(uri: str, tmp_path: Path) -> None:
+def test_a_resumed_training_adds_only_new_metrics(uri: str, tmp_path: Path):
     folder = tmp_path / "journal" / "train@allo"
     journal = recorded(folder, "k1", end="KILLED")
     deliver(journal, uri)
@@ -84,7 +84,7 @@ def test_a_resumed_training_adds_only_new_metrics(uri: str, tmp_path: Path) -> N
     assert arrived(client_of(uri), "k1") == expected(resumed)
 
 
-def test_an_evaluation_adds_to_the_run_of_its_training(uri: str, tmp_path: Path) -> None:
+def test_an_evaluation_adds_to_the_run_of_its_training(uri: str, tmp_path: Path):
     training = recorded(tmp_path / "journal" / "train@allo", "k1")
     evaluation = Journal(tmp_path / "journal" / "evaluate@allo")
     evaluation.begin(header("k1", params={"train.number_3": "33", "evaluate.pairs": "5"}))
@@ -103,7 +103,7 @@ def test_an_evaluation_adds_to_the_run_of_its_training(uri: str, tmp_path: Path)
 @pytest.mark.parametrize("steps", [3, 9], ids=["during", "after"])
 def test_a_run_deleted_during_or_after_its_delivery_is_created_again(
     uri: str, tmp_path: Path, steps: int
-) -> None:
+):
     journal, client = recorded(tmp_path / "journal" / "train@allo", "k1"), client_of(uri)
     delivery = Delivery(journal, uri)
     for _ in range(steps):
@@ -121,9 +121,7 @@ def test_a_run_deleted_during_or_after_its_delivery_is_created_again(
     assert arrived(client, "k1") == expected(journal)
 
 
-def test_the_oldest_run_of_a_key_is_used_and_an_empty_duplicate_deleted(
-    uri: str, tmp_path: Path
-) -> None:
+def test_the_oldest_run_of_a_key_is_used_and_an_empty_duplicate_deleted(uri: str, tmp_path: Path):
     client = store.open_client(uri)
     experiment = client.create_experiment("quatrain", str(tmp_path / "files"))
     twins = [
@@ -137,7 +135,7 @@ def test_the_oldest_run_of_a_key_is_used_and_an_empty_duplicate_deleted(
     assert arrived(client, "k1") == expected(journal)
 
 
-def test_a_deleted_experiment_is_named(uri: str, tmp_path: Path) -> None:
+def test_a_deleted_experiment_is_named(uri: str, tmp_path: Path):
     client = store.open_client(uri)
     client.delete_experiment(client.create_experiment("quatrain"))
     with pytest.raises(
@@ -146,7 +144,7 @@ def test_a_deleted_experiment_is_named(uri: str, tmp_path: Path) -> None:
         deliver(recorded(tmp_path / "journal" / "train@allo", "k1"), uri)
 
 
-def test_many_writers_share_an_sqlite_store(uri: str, tmp_path: Path) -> None:
+def test_many_writers_share_an_sqlite_store(uri: str, tmp_path: Path):
     journals = [recorded(tmp_path / str(i) / "journal" / "train@allo", f"k{i}") for i in range(6)]
     shippers = [Shipper(journal, uri, retry_seconds=0.05) for journal in journals]
     until(lambda: all(Delivery(journal, uri).pending() == (0, 0) for journal in journals))

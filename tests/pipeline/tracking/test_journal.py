@@ -11,6 +11,7 @@ import pytest
 
 from pipeline.tracking.journal import DatasetInput, Header, Journal, redact
 from quatrain.errors import DataError
+from tests.pipeline.fixture_types import Patch
 
 HEADER = Header(
     run_key="a1b2",
@@ -37,13 +38,13 @@ def begun(folder: Path) -> Journal:
 
 
 @pytest.fixture
-def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
+def ticking(monkeypatch: Patch) -> None:
     """Replaces the clock by one that advances a second per reading."""
     times = iter(range(10**18, 2 * 10**18, 10**9))
     monkeypatch.setattr("time.time_ns", lambda: next(times))
 
 
-def test_the_next_process_reads_back_every_record(tmp_path: Path) -> None:
+def test_the_next_process_reads_back_every_record(tmp_path: Path):
     values = [0.1, 5e-324, math.nan, math.inf, -math.inf, -0.0]
     journal = begun(tmp_path / "run")
     journal.metrics([("loss", step, value) for step, value in enumerate(values)])
@@ -59,7 +60,7 @@ def test_the_next_process_reads_back_every_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("ticking")
-def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path) -> None:
+def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path):
     journal = begun(tmp_path)
     journal.metrics([("loss", 1, 0.5), ("loss", 2, 0.25)])
     first = lines(journal, "metrics")
@@ -76,7 +77,7 @@ def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path) -> None:
     assert new["time"] > old["time"]
 
 
-def test_a_line_is_plain_json_and_no_more_than_mlflow_takes_in_one_call(tmp_path: Path) -> None:
+def test_a_line_is_plain_json_and_no_more_than_mlflow_takes_in_one_call(tmp_path: Path):
     journal = begun(tmp_path)
     journal.metrics([("loss", step, math.nan) for step in range(2300)])
 
@@ -90,7 +91,7 @@ def test_a_line_is_plain_json_and_no_more_than_mlflow_takes_in_one_call(tmp_path
 @pytest.mark.parametrize(
     "kept", [1, 17, -1], ids=["one byte", "some bytes", "all but the line feed"]
 )
-def test_a_line_torn_by_a_kill_is_cut_off(tmp_path: Path, kept: int) -> None:
+def test_a_line_torn_by_a_kill_is_cut_off(tmp_path: Path, kept: int):
     journal = begun(tmp_path)
     journal.metrics([("loss", 1, 0.5)])
     whole = (tmp_path / "journal.jsonl").read_bytes()
@@ -108,7 +109,7 @@ def test_a_line_torn_by_a_kill_is_cut_off(tmp_path: Path, kept: int) -> None:
     assert Journal(tmp_path).history() == {"loss": [(1, 0.5), (2, 0.75)]}
 
 
-def test_damage_before_the_last_line_is_refused(tmp_path: Path) -> None:
+def test_damage_before_the_last_line_is_refused(tmp_path: Path):
     begun(tmp_path).metrics([("loss", 1, 0.5)])
     _, metrics = (tmp_path / "journal.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "journal.jsonl").write_bytes(b"{damaged}\n" + metrics)
@@ -118,9 +119,7 @@ def test_damage_before_the_last_line_is_refused(tmp_path: Path) -> None:
         Journal(tmp_path)
 
 
-def test_a_journal_continues_after_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_journal_continues_after_a_full_disk(tmp_path: Path, monkeypatch: Patch):
     journal = begun(tmp_path)
     write = os.write
     with monkeypatch.context() as full:
@@ -143,9 +142,7 @@ def test_a_journal_continues_after_a_full_disk(
     assert kinds(Journal(tmp_path)) == ["begin", "metrics", "end"]
 
 
-def test_beginning_again_keeps_the_first_header_and_is_recorded_after_an_end(
-    tmp_path: Path,
-) -> None:
+def test_beginning_again_keeps_the_first_header_and_is_recorded_after_an_end(tmp_path: Path):
     begun(tmp_path)
     resumed = Journal(tmp_path)
     resumed.begin(HEADER._replace(tags={"git.commit": "other"}))
@@ -160,7 +157,7 @@ def test_beginning_again_keeps_the_first_header_and_is_recorded_after_an_end(
     assert kinds(Journal(tmp_path)) == ["begin", "end", "resume", "metrics", "end"]
 
 
-def test_a_file_is_kept_as_it_was_and_recorded_again_only_if_it_changed(tmp_path: Path) -> None:
+def test_a_file_is_kept_as_it_was_and_recorded_again_only_if_it_changed(tmp_path: Path):
     begun(tmp_path / "run")
     plot = tmp_path / "curve.png"
     for content in (b"first", b"first", b"second", b"first"):
@@ -176,7 +173,7 @@ def test_a_file_is_kept_as_it_was_and_recorded_again_only_if_it_changed(tmp_path
     assert [line["path"] for line in kept] == ["plots"] * 3 + ["elsewhere"]
 
 
-def test_a_param_too_long_for_mlflow_is_recorded_as_a_file(tmp_path: Path) -> None:
+def test_a_param_too_long_for_mlflow_is_recorded_as_a_file(tmp_path: Path):
     layout = "#." * 4000
     journal = Journal(tmp_path)
     for _ in range(2):
@@ -192,7 +189,7 @@ def test_a_param_too_long_for_mlflow_is_recorded_as_a_file(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "../a", "/a", "a//b", "a/", ".", "é#", "n" * 251])
-def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str) -> None:
+def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str):
     journal, other = begun(tmp_path), Journal(tmp_path / "other")
     with pytest.raises(ValueError, match=r"metric name .*: use up to 250 letters"):
         journal.metrics([(name, 1, 0.5)])
@@ -203,9 +200,7 @@ def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str
     assert not (tmp_path / "other").exists()
 
 
-def test_a_run_key_that_breaks_out_of_a_query_another_run_or_status_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_run_key_that_breaks_out_of_a_query_another_run_or_status_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match=r"run key .*: use letters, digits"):
         Journal(tmp_path).begin(HEADER._replace(run_key="a' or '"))
     journal = begun(tmp_path / "run")
@@ -217,7 +212,7 @@ def test_a_run_key_that_breaks_out_of_a_query_another_run_or_status_is_refused(
         journal.metrics([("loss", 1.5, 0.5)])  # type: ignore[list-item]
 
 
-def test_passwords_do_not_reach_the_journal(tmp_path: Path) -> None:
+def test_passwords_do_not_reach_the_journal(tmp_path: Path):
     uri = "https://me:hunter2@example.org/data"
     header = HEADER._replace(
         params={"store": uri, "long": f"{uri} " * 400},
@@ -246,5 +241,5 @@ def test_passwords_do_not_reach_the_journal(tmp_path: Path) -> None:
         ("sqlite:////tmp/a@b/mlflow.db", "sqlite:////tmp/a@b/mlflow.db"),
     ],
 )
-def test_redact_removes_secrets_and_keeps_the_address(text: str, shown: str) -> None:
+def test_redact_removes_secrets_and_keeps_the_address(text: str, shown: str):
     assert redact(text) == shown

@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.tracking import model_registry, store
 from pipeline.tracking.model_registry import RUN_KEY_TAG, Alias
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import client_of
 from tests.pipeline.scored_workspace import make_workspace
 
@@ -26,7 +27,7 @@ def version_of(uri: str, alias: str) -> str:
 
 
 @pytest.fixture
-def root(tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, uri: str, monkeypatch: Patch) -> Path:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     return tmp_path
 
@@ -60,7 +61,7 @@ def test_a_preset_has_registered_models_of_its_own_for_the_models_that_it_change
 
 
 def test_aliases_are_set_to_the_versions_of_their_runs_and_move_with_the_baseline(
-    root: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+    root: Path, uri: str, monkeypatch: Patch
 ):
     first, second = add_version(uri, "k1"), add_version(uri, "k2")
     aliases = [Alias(NAME, "candidate", "k2"), Alias(NAME, "champion", "k1")]
@@ -117,7 +118,7 @@ def test_a_run_without_a_version_is_reported_and_looked_up_again(root: Path, uri
 
 @pytest.mark.parametrize("note", [b"", b"[]", b'{"uri": 3}', b'{"aliases": {}}'])
 def test_a_damaged_cache_file_is_ignored_and_one_of_another_store(
-    root: Path, uri: str, note: bytes, monkeypatch: pytest.MonkeyPatch
+    root: Path, uri: str, note: bytes, monkeypatch: Patch
 ):
     add_version(uri, "k1")
     (root / ".state").mkdir()

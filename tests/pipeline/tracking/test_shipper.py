@@ -15,6 +15,7 @@ from pipeline.tracking.shipper import Shipper
 from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import faulty, free_port
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import (
     arrived,
     client_of,
@@ -27,7 +28,7 @@ from tests.pipeline.recorded_runs import (
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch: Patch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
 
 
@@ -38,7 +39,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_everything_is_delivered_despite_a_fault(
     upstream: int, tmp_path: Path, fault: str, calls: int
-) -> None:
+):
     key = f"{fault}-{calls}"
     journal = recorded(tmp_path / "journal" / "train@allo", key)
     with faulty(upstream) as server:
@@ -52,7 +53,7 @@ def test_everything_is_delivered_despite_a_fault(
 
 
 @pytest.mark.full
-def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: Path) -> None:
+def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: Path):
     journal = recorded(tmp_path / "journal" / "train@allo", "lost")
     with faulty(upstream) as server:
         server.fault = "lost reply"
@@ -69,7 +70,7 @@ def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: 
 )
 def test_a_server_that_is_back_during_the_run_or_at_its_end_gets_everything(
     upstream: int, tmp_path: Path, fault: str, calls: int, retry_seconds: float
-) -> None:
+):
     journal = recorded(tmp_path / "journal" / "train@allo", f"back-{fault}")
     with faulty(upstream) as server:
         server.fault, server.calls = fault, calls
@@ -81,7 +82,7 @@ def test_a_server_that_is_back_during_the_run_or_at_its_end_gets_everything(
         assert arrived(client_of(server.uri), f"back-{fault}") == expected(journal)
 
 
-def test_a_failing_server_is_retried_after_a_pause(tmp_path: Path) -> None:
+def test_a_failing_server_is_retried_after_a_pause(tmp_path: Path):
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     with faulty() as server:
         server.fault = "500"
@@ -95,9 +96,7 @@ def test_a_failing_server_is_retried_after_a_pause(tmp_path: Path) -> None:
         shipper.finish()
 
 
-def test_a_closed_port_gives_one_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_closed_port_gives_one_warning(tmp_path: Path, capsys: Capture):
     port = free_port()
     shipper = Shipper(
         recorded(tmp_path / "journal" / "train@allo-k1", "k1"),
@@ -111,9 +110,7 @@ def test_a_closed_port_gives_one_warning(
     )
 
 
-def test_a_stage_does_not_wait_for_a_silent_server(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stage_does_not_wait_for_a_silent_server(tmp_path: Path, capsys: Capture):
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         shipper = Shipper(
@@ -125,7 +122,7 @@ def test_a_stage_does_not_wait_for_a_silent_server(
 
 
 @pytest.mark.full
-def test_a_process_ends_while_a_call_hangs(tmp_path: Path) -> None:
+def test_a_process_ends_while_a_call_hangs(tmp_path: Path):
     recorded(tmp_path / "journal" / "train@allo-k1", "k1").close()
     code = """
 import sys
@@ -148,9 +145,7 @@ sys.exit(7 if shipper.finish() else 0)
     assert done.stderr.count("\n") == 1
 
 
-def test_a_store_that_is_not_a_database_gives_one_warning(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_store_that_is_not_a_database_gives_one_warning(tmp_path: Path, capfd: Capture):
     (tmp_path / "mlflow.db").write_bytes(b"something else, as long as a header" * 20)
     journal = recorded(tmp_path / "journal" / "train@allo-k1", "k1")
     shipper = Shipper(journal, f"sqlite:///{tmp_path}/mlflow.db")
@@ -161,7 +156,7 @@ def test_a_store_that_is_not_a_database_gives_one_warning(
     assert err.count("\n") == 1
 
 
-def test_one_process_at_a_time_delivers_a_journal(uri: str, tmp_path: Path) -> None:
+def test_one_process_at_a_time_delivers_a_journal(uri: str, tmp_path: Path):
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
     first = Delivery(journal, uri)
     first.step()
@@ -175,11 +170,8 @@ def test_one_process_at_a_time_delivers_a_journal(uri: str, tmp_path: Path) -> N
 
 @pytest.mark.full
 def test_a_password_appears_nowhere(
-    upstream: int,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    upstream: int, tmp_path: Path, capfd: Capture, caplog: pytest.LogCaptureFixture
+):
     journal = recorded(tmp_path / "journal" / "train@allo", "password")
     with faulty(upstream) as server:
         address = server.uri.replace("//", "//me:hunter2@")
@@ -200,8 +192,8 @@ def test_a_password_appears_nowhere(
 
 
 def test_the_store_is_that_of_the_environment_or_of_the_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path: Path, monkeypatch: Patch
+):
     for name in ("MLFLOW_TRACKING_URI", "DVC_ROOT"):
         monkeypatch.delenv(name, raising=False)
     assert resolve_uri(tmp_path) == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"

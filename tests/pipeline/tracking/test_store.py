@@ -11,11 +11,12 @@ import pytest
 
 from pipeline.tracking.store import open_client, prepare_store
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
 
 pytestmark = pytest.mark.full
 
 
-def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path: Path) -> None:
+def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path: Path):
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
     code = """
 import os, sys
@@ -37,9 +38,7 @@ sys.exit(sum(os.wait()[1] != 0 for _ in range(5)))
         assert database.execute("SELECT count(*) FROM experiments").fetchone() == (1,)
 
 
-def test_a_store_of_an_older_mlflow_is_upgraded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_of_an_older_mlflow_is_upgraded(tmp_path: Path, monkeypatch: Patch):
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     prepare_store(
         f"sqlite:///{tmp_path}/other/mlflow.db"
