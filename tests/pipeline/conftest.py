@@ -11,10 +11,11 @@ import pytest
 
 from pipeline.storage import artifacts
 from pipeline.tracking import store
+from pipeline.tracking.journal import Journal
 from tests.conftest import shapes_unchecked
 from tests.pipeline import loopback
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.recorded_runs import client_of
+from tests.pipeline.recorded_runs import client_of, recorded
 from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.saved_folder import CONTENTS, INFO
 from tests.pipeline.scored_workspace import Workspace, make_workspace
@@ -45,6 +46,11 @@ def uri(template: Path, tmp_path: Path) -> Iterator[str]:
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     yield uri
     client_of(uri)._tracking_client.store.engine.dispose()
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return recorded(tmp_path / "journal" / "train@allo", "k1")
 
 
 @pytest.fixture(scope="session")
@@ -130,34 +136,24 @@ def remote(night: Night, tmp_path: Path) -> Path:
     return made_remote(night, tmp_path / "remote")
 
 
+def after(project: Project, *verbs: str) -> Project:
+    with pytest.MonkeyPatch.context() as patch:
+        surround(patch, project)
+        assert [project.call(verb) for verb in verbs] == [0] * len(verbs)
+    return project
+
+
 @pytest.fixture(scope="session")
 def trained_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
     """A model's project with data and a learner, made once."""
-
-    @cache
-    def created(model: str) -> Project:
-        project = Project.create(tmp_path_factory.mktemp("uninterrupted") / "project", model)
-        with pytest.MonkeyPatch.context() as patch:
-            surround(patch, project)
-            assert (project.call("collect"), project.call("train")) == (0, 0)
-        return project
-
-    return created
+    root = tmp_path_factory.mktemp("uninterrupted")
+    return cache(lambda model: after(Project.create(root / model, model), "collect", "train"))
 
 
 @pytest.fixture(scope="session")
 def all_stages_of(trained_of: Callable[[str], Project]) -> Callable[[str], Project]:
     """The same, evaluated."""
-
-    @cache
-    def created(model: str) -> Project:
-        project = trained_of(model)
-        with pytest.MonkeyPatch.context() as patch:
-            surround(patch, project)
-            assert project.call("evaluate") == 0
-        return project
-
-    return created
+    return cache(lambda model: after(trained_of(model), "evaluate"))
 
 
 @pytest.fixture

@@ -48,18 +48,13 @@ QUICK = ("active_dynamics",)
 
 
 def imported(project: Project) -> dict[str, set[str]]:
-    """By verb, the packages that its process has loaded: collect's at its end, train's at the first
-    yield.
-    """
+    """The packages loaded by verb: at the end of collect and at train's first yield."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("DVC_")}
     store = f"sqlite:///{project.root}/mlflow.db"
     environment |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": store}
     command = [sys.executable, "-c", VERBS, project.model]
-    done = subprocess.run(
-        command, cwd=project.root, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("loaded ")]
+    output = subprocess.check_output(command, cwd=project.root, env=environment, text=True)
+    lines = [line.split() for line in output.splitlines() if line.startswith("loaded ")]
     return {verb: set(packages) for _, verb, *packages in lines}
 
 
@@ -125,12 +120,13 @@ def test_a_line_to_a_reader_that_has_gone_stops_nothing():
 class FakeDelivery:
     """In place of a delivery: records that it was asked to deliver."""
 
-    def __init__(self, *_: Any) -> None:
-        self.asked, self.patient_until = threading.Event(), 0.0
+    patient_until = 0.0
 
-    def step(self) -> bool:
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def step(self) -> None:
         self.asked.set()
-        return False
 
     def close(self) -> None:
         pass

@@ -50,6 +50,7 @@ def test_equal_contents_give_equal_bytes_whatever_their_order_and_their_layout_i
 
 def test_saving_again_removes_what_an_earlier_version_left(folder: Path):
     (folder / "config.json.1234.partial").write_text("{")
+    assert load(folder).info == INFO
     save(folder, {"history.csv": "step\n"}, INFO)
     assert sorted(path.name for path in folder.iterdir()) == ["history.csv", "manifest.json"]
     assert load(folder).contents == {"history.csv": "step\n"}

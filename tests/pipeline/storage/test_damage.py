@@ -12,7 +12,7 @@ import pytest
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 from pipeline.storage.artifacts import load, read_json, write_json
-from tests.pipeline.saved_folder import FILES, INFO
+from tests.pipeline.saved_folder import FILES
 
 
 def refusal(folder: Path) -> str:
@@ -119,8 +119,3 @@ DAMAGES: list[tuple[Callable[[Path], Any], str]] = [
 def test_a_damaged_folder_is_refused(folder: Path, damage: Callable[[Path], Any], message: str):
     damage(folder)
     assert message in refusal(folder)
-
-
-def test_what_an_interrupted_write_left_beside_a_valid_folder_does_not_matter(folder: Path):
-    (folder / "data.safetensors.1234.partial").write_text("PK")
-    assert load(folder).info == INFO

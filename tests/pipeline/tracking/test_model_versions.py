@@ -128,14 +128,3 @@ def test_runs_of_a_pipeline_have_one_parent_that_ends_with_them(
     killed.end("KILLED")
     deliver(killed, uri)
     assert runs_of(client, "p1")[0].info.status == "KILLED"
-
-
-def test_a_journal_without_a_parent_is_delivered(uri: str, tmp_path: Path):
-    journal = Journal(tmp_path / "journal" / "one")
-    journal.begin(header("k1"))
-    path = journal.folder / "journal.jsonl"
-    path.write_text(path.read_text().replace(', "parent": null', ""))
-    assert "parent" not in path.read_text()
-    deliver(Journal(journal.folder), uri)
-    (run,) = runs_of(client_of(uri), "k1")
-    assert "mlflow.parentRunId" not in run.data.tags
