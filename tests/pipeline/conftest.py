@@ -11,9 +11,11 @@ import pytest
 
 from pipeline.storage import artifacts
 from pipeline.tracking import store
+from pipeline.tracking.journal import Journal
 from tests.conftest import shapes_unchecked
 from tests.pipeline import loopback
-from tests.pipeline.recorded_runs import client_of
+from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.recorded_runs import client_of, recorded
 from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.saved_folder import CONTENTS, INFO
 from tests.pipeline.scored_workspace import Workspace, make_workspace
@@ -46,6 +48,11 @@ def uri(template: Path, tmp_path: Path) -> Iterator[str]:
     client_of(uri)._tracking_client.store.engine.dispose()
 
 
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return recorded(tmp_path / "journal" / "train@allo", "k1")
+
+
 @pytest.fixture(scope="session")
 def upstream(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of a real tracking server."""
@@ -57,7 +64,7 @@ def upstream(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.fixture
-def failure(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def failure(capsys: Capture) -> Callable[..., str]:
     """Calls a command that must fail, and returns the line that says why, without the exit code."""
 
     def call(main: Callable[[list[str]], int], *arguments: str, code: int) -> str:
@@ -87,7 +94,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def space(scored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+def space(scored: Path, tmp_path: Path, monkeypatch: Patch) -> Workspace:
     """allo's part of such a folder, which is the current one."""
     shutil.copytree(scored, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -109,7 +116,7 @@ def committed(scored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def checkout(committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(committed: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     """A small repository whose default run has been made."""
     root = tmp_path / "checkout"
     shutil.copytree(committed, root)
@@ -118,7 +125,7 @@ def checkout(committed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def night(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
+def night(checkout: Path, tmp_path: Path, monkeypatch: Patch) -> Night:
     """A checkout to retrain, with a pipeline that takes no time."""
     return made_night(checkout, tmp_path / "night", monkeypatch)
 
@@ -129,34 +136,24 @@ def remote(night: Night, tmp_path: Path) -> Path:
     return made_remote(night, tmp_path / "remote")
 
 
+def after(project: Project, *verbs: str) -> Project:
+    with pytest.MonkeyPatch.context() as patch:
+        surround(patch, project)
+        assert [project.call(verb) for verb in verbs] == [0] * len(verbs)
+    return project
+
+
 @pytest.fixture(scope="session")
 def trained_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
     """A model's project with data and a learner, made once."""
-
-    @cache
-    def created(model: str) -> Project:
-        project = Project.create(tmp_path_factory.mktemp("uninterrupted") / "project", model)
-        with pytest.MonkeyPatch.context() as patch:
-            surround(patch, project)
-            assert (project.call("collect"), project.call("train")) == (0, 0)
-        return project
-
-    return created
+    root = tmp_path_factory.mktemp("uninterrupted")
+    return cache(lambda model: after(Project.create(root / model, model), "collect", "train"))
 
 
 @pytest.fixture(scope="session")
 def all_stages_of(trained_of: Callable[[str], Project]) -> Callable[[str], Project]:
     """The same, evaluated."""
-
-    @cache
-    def created(model: str) -> Project:
-        project = trained_of(model)
-        with pytest.MonkeyPatch.context() as patch:
-            surround(patch, project)
-            assert project.call("evaluate") == 0
-        return project
-
-    return created
+    return cache(lambda model: after(trained_of(model), "evaluate"))
 
 
 @pytest.fixture
@@ -167,7 +164,7 @@ def uninterrupted(
 
 
 @pytest.fixture
-def collected(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def collected(uninterrupted: Project, tmp_path: Path, monkeypatch: Patch) -> Project:
     """With data, and nothing trained yet."""
     project = Project.create(tmp_path / "project", uninterrupted.model)
     shutil.copytree(uninterrupted.data, project.data)
@@ -176,7 +173,7 @@ def collected(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture
-def evaluated(uninterrupted: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def evaluated(uninterrupted: Project, tmp_path: Path, monkeypatch: Patch) -> Project:
     """With all that the three stages made."""
     project = uninterrupted.copied(tmp_path / "copy")
     surround(monkeypatch, project)

@@ -11,9 +11,7 @@ from typing import Any
 
 
 class Faulty(ThreadingHTTPServer):
-    """Stands before a tracking server and breaks in the way named by `fault`, after `calls` calls;
-    health is fine.
-    """
+    """Breaks in the way named by `fault`, after `calls` calls; health is fine."""
 
     daemon_threads = True
     block_on_close = False
@@ -28,9 +26,6 @@ class Faulty(ThreadingHTTPServer):
     @property
     def uri(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
-
-    def heal(self) -> None:
-        self.fault = ""
 
     def due(self, request: bytes) -> str:
         """The fault of this request; a reply is lost twice, because mlflow asks a second time."""
@@ -68,19 +63,14 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
     def forward(self, body: bytes, lost: bool) -> None:
-        headers = {
-            name: value for name, value in self.headers.items() if name.lower() != "connection"
-        }
+        kept = {name: text for name, text in self.headers.items() if name.lower() != "connection"}
         with closing(http.client.HTTPConnection("127.0.0.1", self.server.upstream)) as connection:
-            connection.request(self.command, self.path, body, headers)
+            connection.request(self.command, self.path, body, kept)
             reply = connection.getresponse()
             content = reply.read()
         if not lost:
-            self.reply(
-                reply.status,
-                {"Content-Type": reply.headers.get("Content-Type", "text/plain")},
-                content,
-            )
+            kind = reply.headers.get("Content-Type", "text/plain")
+            self.reply(reply.status, {"Content-Type": kind}, content)
 
     def reply(self, status: int, headers: dict[str, str], content: bytes) -> None:
         self.send_response(status)

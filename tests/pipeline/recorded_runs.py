@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +47,8 @@ def recorded(folder: Path, run_key: str, end: str = "FINISHED") -> Journal:
     journal = Journal(folder)
     journal.begin(header(run_key))
     journal.metrics([("train/loss", step, 1 / (step + 3)) for step in range(1400)])
-    journal.metrics(
-        [("train/odd", i, value) for i, value in enumerate([math.nan, math.inf, -math.inf])]
-    )
+    odd = enumerate([math.nan, math.inf, -math.inf])
+    journal.metrics([("train/odd", step, value) for step, value in odd])
     for step in range(7):
         journal.metrics([(f"train/cosine/{k}", step, step / 7 + k) for k in range(11)])
     (folder.parent / "curve.png").write_bytes(b"picture")
@@ -76,22 +75,19 @@ def runs_of(client: Any, run_key: str) -> list[Any]:
 
 def arrived(client: Any, run_key: str) -> Arrived:
     (run,) = runs_of(client, run_key)
-    histories = {
-        name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics
-    }
     return {
-        name: sorted((m.step, repr(m.value), m.timestamp) for m in points)
-        for name, points in histories.items()
+        name: sorted(
+            (m.step, repr(m.value), m.timestamp)
+            for m in client.get_metric_history(run.info.run_id, name)
+        )
+        for name in run.data.metrics
     }
 
 
 def deliver(journal: Journal, uri: str, attempts: int = 1) -> None:
-    delivery = Delivery(journal, uri)
-    try:
-        for attempt in range(attempts):
-            with suppress(Exception) if attempt < attempts - 1 else closing(delivery):
+    with closing(Delivery(journal, uri)) as delivery:
+        for left in reversed(range(attempts)):
+            with suppress(Exception) if left else nullcontext():
                 while delivery.step():
                     pass
                 return
-    finally:
-        delivery.close()

@@ -13,7 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import pytest
 from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
@@ -26,17 +25,15 @@ from pipeline.storage import artifacts
 from pipeline.storage.params_file import overlaid, parse, read_params
 from pipeline.tracking.journal import Journal
 from pipeline.train import train
-from quatrain.registry import MODELS, load
+from quatrain.registry import load
 from tests.conftest import QUICK, ROOT, SMALL
+from tests.pipeline.fixture_types import Capture, Patch
 
 NOBODY = "http://127.0.0.1:1"
 """A tracking server that refuses at once."""
-Values = dict[str, Any]
 YIELDS = 12
 BODIES: dict[str, Callable[[Stage, Signals], None]]
 BODIES = {"collect": collect, "train": train, "evaluate": evaluate}
-each_model = pytest.mark.parametrize("uninterrupted", MODELS, indirect=True)
-"""For what must hold of every model; the other tests take one for all."""
 OUTS = ("data", "models", "reports")
 
 
@@ -79,9 +76,10 @@ class Project:
         """With a checkpoint at each yield; with a copy of the code where processes run in it."""
         for name in ("inputs", "baselines", "presets", *(("src", "pipeline") if code else ())):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "params.yaml", root)
         project = cls(root, model)
         quick = overlaid(SMALL[model], QUICK[model])
-        project.choose(parse(ROOT / "params.yaml"), {"checkpoint_seconds": 0, model: quick})
+        project.choose({"checkpoint_seconds": 0, model: quick})
         return project
 
     def name(self, verb: str) -> str:
@@ -93,10 +91,11 @@ class Project:
         assert config.train.steps == YIELDS * config.train.record_every
         return yields * config.train.record_every
 
-    def choose(self, params: Values | None = None, overlay: Values | None = None) -> None:
-        """Write params.yaml, with some values changed."""
-        selected = overlaid(params or parse(self.root / "params.yaml"), overlay or {})
-        with (self.root / "params.yaml").open("w") as file:
+    def choose(self, overlay: dict[str, Any]) -> None:
+        """Change some values of params.yaml."""
+        path = self.root / "params.yaml"
+        selected = overlaid(parse(path), overlay)
+        with path.open("w") as file:
             YAML().dump(selected, file)
 
     def copied(self, root: Path) -> "Project":
@@ -124,18 +123,14 @@ class Project:
         last = [[line for _, line in Journal(folder).lines()][-1] for folder in self.journals(verb)]
         return [line.get("status", "RUNNING") for line in last]
 
-    # In this process: quick, and pytest may break what the stage stands on.
-
     def call(self, verb: str, signals: Signals | None = None) -> int:
-        """Run a verb; its exit code."""
+        """Run a verb in this process, where pytest may break what it stands on; its exit code."""
         stage = Stage(verb, self.model, self.root, read_params(self.root))
         body, signals = BODIES[verb], signals or Pretended()
         return run_guarded(stage.name, lambda: run_on_device(stage, body, signals))
 
-    # In a process of its own, which real signals can reach.
-
     def start(self, *command: str, **environment: str) -> "subprocess.Popen[str]":
-        """`python -m pipeline.VERB MODEL`, or other arguments of python."""
+        """`python -m pipeline.VERB MODEL`, or other arguments, in a process that signals reach."""
         arguments = ("-m", f"pipeline.{command[0]}", self.model) if len(command) == 1 else command
         values = os.environ | {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": NOBODY} | environment
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -147,7 +142,7 @@ class Project:
         return ended(self.start(*command, **environment))
 
 
-def surround(patch: pytest.MonkeyPatch, project: Project) -> None:
+def surround(patch: Patch, project: Project) -> None:
     """For `call`: no tracking server, one quick picture, all modules loaded that a key names."""
     assert load(project.model).evaluate
     patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
@@ -181,7 +176,7 @@ def interrupted(process: "subprocess.Popen[str]", number: signal.Signals, patter
     return ended(process, before)
 
 
-def last_line(capsys: pytest.CaptureFixture[str]) -> str:
+def last_line(capsys: Capture) -> str:
     """Of what was said since the last look."""
     return capsys.readouterr().err.splitlines()[-1]
 
@@ -196,7 +191,7 @@ def flip_bit(path: Path) -> None:
 class Disk:
     """Takes so many writes below a folder, and half of one more."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, folder: Path, number: int = errno.ENOSPC) -> None:
+    def __init__(self, patch: Patch, folder: Path, number: int = errno.ENOSPC) -> None:
         self.left, self.used = float("inf"), 0
         write = os.write
 

@@ -21,6 +21,7 @@ from pipeline.runtime.compile_cache import (
     folder_name,
 )
 from tests.conftest import ROOT, params_with
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Project
 
 SUM = """
@@ -36,25 +37,19 @@ print(float(jax.jit(lambda x: jax.numpy.sin(x).sum())(jax.numpy.arange(5.0))).he
 
 
 @pytest.fixture
-def own_environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def own_environment(monkeypatch: Patch) -> Patch:
     """What `enable` sets in the process is forgotten after the test."""
-    printed = {
-        name: value
-        for name, value in os.environ.items()
-        if name != "DVC_ROOT" and not name.startswith("JAX_")
-    }
-    monkeypatch.setattr(os, "environ", printed)
+    theirs = ("JAX_", "DVC_ROOT")
+    others = {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
+    monkeypatch.setattr(os, "environ", others)
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     return monkeypatch
 
 
 def summed(folder: Path, **variables: str) -> tuple[str, list[str]]:
     """What a process prints that compiles a small program, and its lines on stderr."""
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("JAX_", "TF_CPP_", "DVC_"))
-    }
+    theirs = ("JAX_", "TF_CPP_", "DVC_")
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
     environment |= {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"} | variables
     done = subprocess.run(
         [sys.executable, "-c", SUM], cwd=folder, env=environment, capture_output=True, text=True
@@ -69,9 +64,7 @@ def programs(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.full
-def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing(tmp_path: Path):
     cold, warm = (Project.create(tmp_path / name, "allo", code=True) for name in ("cold", "warm"))
     for verb in ("collect", "train"):
         assert cold.run(verb, JAX_COMPILATION_CACHE_DIR="").code == 0
@@ -85,14 +78,14 @@ def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing
 
 
 @pytest.mark.full
-def test_a_stage_of_torch_keeps_nothing(tmp_path: Path) -> None:
+def test_a_stage_of_torch_keeps_nothing(tmp_path: Path):
     project = Project.create(tmp_path / "project", "active_dynamics", code=True)
     assert project.run("collect", JAX_COMPILATION_CACHE_DIR="").code == 0
     assert not (project.root / FOLDER).exists()
 
 
 @pytest.mark.full
-def test_what_is_wrong_with_the_folder_costs_a_line_and_not_the_run(tmp_path: Path) -> None:
+def test_what_is_wrong_with_the_folder_costs_a_line_and_not_the_run(tmp_path: Path):
     shutil.copy(ROOT / "params.yaml", tmp_path)
     result, lines = summed(tmp_path)
     assert lines == []
@@ -137,28 +130,16 @@ def test_what_is_wrong_with_the_folder_costs_a_line_and_not_the_run(tmp_path: Pa
 # Where they lie.
 
 
-@pytest.mark.usefixtures("own_environment")
-def test_other_threads_have_programs_of_their_own(tmp_path: Path) -> None:
-    enable(tmp_path, params_with({"threads": 1}))
-    first = os.environ.pop("JAX_COMPILATION_CACHE_DIR")
-    enable(tmp_path, params_with({"threads": 2}))
-    second = os.environ["JAX_COMPILATION_CACHE_DIR"]
-    assert Path(first).parent == Path(second).parent == tmp_path / FOLDER
-    assert first != second
-
-
-def test_another_processor_has_programs_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    params = params_with({})
-    here = folder_name(params)
+def test_other_threads_and_another_processor_have_programs_of_their_own(monkeypatch: Patch):
+    one, two = (params_with({"threads": threads}) for threads in (1, 2))
+    names = {folder_name(one), folder_name(two)}
     monkeypatch.setattr(compile_cache, "cpu_features", lambda: "fpu sse2")
-    fewer = folder_name(params)
+    names.add(folder_name(one))
     monkeypatch.setattr(compile_cache, "cpu_name", lambda: "another")
-    assert len({here, fewer, folder_name(params)}) == 3
+    assert len({*names, folder_name(one)}) == 4
 
 
-def test_presets_and_experiments_share_the_folder_of_the_checkout(
-    own_environment: pytest.MonkeyPatch,
-) -> None:
+def test_presets_and_experiments_share_the_folder_of_the_checkout(own_environment: Patch):
     root = Path("/home/me/quatrain")
     assert checkout_of(root) == checkout_of(root / ".presets" / "smoke") == root
     own_environment.setenv("DVC_ROOT", str(root))
@@ -167,10 +148,15 @@ def test_presets_and_experiments_share_the_folder_of_the_checkout(
     assert checkout_of(root / ".presets" / "smoke") == root
 
 
-def test_a_folder_and_limits_that_the_user_chose_are_kept(
-    own_environment: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_folder_a_store_and_limits_that_the_user_chose_are_kept(
+    own_environment: Patch, tmp_path: Path
+):
     params = params_with({})
+    own_environment.setenv("JAX_COMPILATION_CACHE_DIR", "gs://bucket/programs")
+    enable(tmp_path, params)
+    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "gs://bucket/programs"
+    assert not list(tmp_path.iterdir())
+
     folder = tmp_path / "mine" / folder_name(params)
     own_environment.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
     own_environment.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "12345")
@@ -182,15 +168,7 @@ def test_a_folder_and_limits_that_the_user_chose_are_kept(
 
 
 @pytest.mark.usefixtures("own_environment")
-def test_a_store_elsewhere_is_left_to_jax(tmp_path: Path) -> None:
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = "gs://bucket/programs"
-    enable(tmp_path, params_with({}))
-    assert os.environ["JAX_COMPILATION_CACHE_DIR"] == "gs://bucket/programs"
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.usefixtures("own_environment")
-def test_kinds_that_nobody_uses_go_and_other_folders_stay(tmp_path: Path) -> None:
+def test_kinds_that_nobody_uses_go_and_other_folders_stay(tmp_path: Path):
     old = [tmp_path / FOLDER / f"0.{number}.0-{number:016x}" for number in range(KEPT_FOLDERS)]
     other = tmp_path / FOLDER / "9.9-0123456789abcdef"
     for age, path in enumerate(old):

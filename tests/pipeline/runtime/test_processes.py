@@ -7,12 +7,9 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
-from pipeline.runtime.processes import ParallelCommands, print_named
+from pipeline.runtime.processes import ParallelCommands
+from tests.pipeline.fixture_types import Capture
 from tests.pipeline.recorded_runs import until
-
-Capture = pytest.CaptureFixture[str]
 
 
 def python(code: str) -> list[str]:
@@ -33,30 +30,6 @@ def when(path: Path, number: signal.Signals) -> None:
         os.kill(os.getpid(), number)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-MEETS = """
-pathlib.Path({me!r}).touch()
-while not pathlib.Path({other!r}).exists():
-    time.sleep(0.01)
-"""
-
-
-def test_jobs_run_at_the_same_time(tmp_path: Path):
-    """Each waits for the other: one after the other would never end."""
-    codes = {name: MEETS.format(me=name, other=other) for name, other in (("a", "b"), ("b", "a"))}
-    assert run(tmp_path, 2, codes) == {"a": 0, "b": 0}
-
-
-ALONE = """
-os.mkdir("one at a time")
-time.sleep(0.05)
-os.rmdir("one at a time")
-"""
-
-
-def test_no_more_run_than_are_allowed(tmp_path: Path):
-    assert run(tmp_path, 1, dict.fromkeys("abc", ALONE)) == {"a": 0, "b": 0, "c": 0}
 
 
 def test_a_job_that_fails_stops_no_other(tmp_path: Path):
@@ -85,14 +58,6 @@ def test_every_line_says_whose_it_is(tmp_path: Path, capsys: Capture):
     ]
 
 
-def test_a_reader_that_has_gone_ends_no_job(monkeypatch: pytest.MonkeyPatch):
-    def gone(*_: object, **__: object) -> None:
-        raise BrokenPipeError
-
-    monkeypatch.setattr("builtins.print", gone)
-    print_named("train@allo", "5/10\n")
-
-
 SAVES = """
 def save(*_):
     time.sleep(0.3)
@@ -107,7 +72,8 @@ time.sleep(60)
 """
 
 
-def test_sigterm_reaches_all_and_waits_until_they_have_saved(tmp_path: Path):
+def test_sigterm_reaches_all_that_run_at_once_and_waits_until_they_have_saved(tmp_path: Path):
+    """Both wait for each other first, and the third for an end of one."""
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
     when(tmp_path / "a.ready", signal.SIGTERM)
     codes = {name: SAVES.format(me=name, other=other) for name, other in (("a", "b"), ("b", "a"))}

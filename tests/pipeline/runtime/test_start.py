@@ -15,6 +15,7 @@ from pipeline.tracking import shipper
 from pipeline.tracking.shipper import Shipper
 from quatrain.registry import MODELS, load
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Ended, Project
 
 HEAVY = {"mlflow", "dvc", "pandas", "sqlalchemy", "sklearn", "requests", "flask"}
@@ -47,18 +48,13 @@ QUICK = ("active_dynamics",)
 
 
 def imported(project: Project) -> dict[str, set[str]]:
-    """By verb, the packages that its process has loaded: collect's at its end, train's at the first
-    yield.
-    """
+    """The packages loaded by verb: at the end of collect and at train's first yield."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("DVC_")}
     store = f"sqlite:///{project.root}/mlflow.db"
     environment |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": store}
     command = [sys.executable, "-c", VERBS, project.model]
-    done = subprocess.run(
-        command, cwd=project.root, env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("loaded ")]
+    output = subprocess.check_output(command, cwd=project.root, env=environment, text=True)
+    lines = [line.split() for line in output.splitlines() if line.startswith("loaded ")]
     return {verb: set(packages) for _, verb, *packages in lines}
 
 
@@ -66,7 +62,7 @@ def imported(project: Project) -> dict[str, set[str]]:
     "model",
     [pytest.param(model, marks=[] if model in QUICK else pytest.mark.full) for model in MODELS],
 )
-def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_path: Path) -> None:
+def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_path: Path):
     result = imported(Project.create(tmp_path / "project", model, code=True))
     assert set(result) == {"collect", "train", "evaluate"}
     framework = MODELS[model]
@@ -76,9 +72,7 @@ def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_p
     assert not result["evaluate"] & (HEAVY | OTHERS[framework])
 
 
-def test_a_key_names_the_code_wherever_it_lies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_names_the_code_wherever_it_lies(tmp_path: Path, monkeypatch: Patch):
     assert load("allo").train
     assert load("allo").serve
     monkeypatch.chdir(tmp_path)
@@ -92,7 +86,7 @@ def test_a_key_names_the_code_wherever_it_lies(
     assert "src/quatrain/models/allo/serve.py" not in names
 
 
-def test_a_warning_is_a_plain_line() -> None:
+def test_a_warning_is_a_plain_line():
     code = (
         "import sys, warnings; from pathlib import Path\n"
         "from pipeline.runtime import stage\n"
@@ -105,7 +99,7 @@ def test_a_warning_is_a_plain_line() -> None:
     assert done == Ended(0, expected)
 
 
-def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
+def test_a_line_to_a_reader_that_has_gone_stops_nothing():
     read, write = os.pipe()
     os.close(read)
     code = (
@@ -126,12 +120,13 @@ def test_a_line_to_a_reader_that_has_gone_stops_nothing() -> None:
 class FakeDelivery:
     """In place of a delivery: records that it was asked to deliver."""
 
-    def __init__(self, *_: Any) -> None:
-        self.asked, self.patient_until = threading.Event(), 0.0
+    patient_until = 0.0
 
-    def step(self) -> bool:
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def step(self) -> None:
         self.asked.set()
-        return False
 
     def close(self) -> None:
         pass
@@ -139,8 +134,8 @@ class FakeDelivery:
 
 @pytest.mark.parametrize("call", ["wake", "finish", "later"])
 def test_a_run_is_delivered_from_its_first_record_on_or_after_a_while(
-    call: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    call: str, monkeypatch: Patch
+):
     delivery = FakeDelivery()
     monkeypatch.setattr(shipper, "Delivery", lambda *_: delivery)
     latest = 0.3 if call == "later" else 1e6

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import resource
 import shutil
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from pipeline.storage import atomic_write
 from pipeline.storage.artifacts import load, save
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
 from pipeline.storage.checkpoints import Checkpoints
+from tests.pipeline.fixture_types import Patch
 
 OLD = {"data.safetensors": {"x": np.arange(7)}, "config.json": {"steps": 1}, "gone.csv": "step\n"}
 NEW = {"data.safetensors": {"x": np.arange(5)}, "config.json": {"steps": 2}, "plot.txt": "new\n"}
@@ -36,16 +36,12 @@ def checkpoint_new(folder: Path) -> None:
 
 
 def kill_before_each_operation(root: Path, work: Callable[[Path], None]) -> None:
-    """Leave root/n: root/old after `work` was killed before its n-th operation, then before its
-    n/3-th.
-    """
+    """Leave root/n: root/old after `work` was killed before operation n, then before n/3."""
     for number in count(1):
         folder = root / str(number)
         shutil.copytree(root / "old", folder)
-        first = _killed(work, folder, number)
-        if not first:
-            shutil.rmtree(folder)
-            return
+        if not _killed(work, folder, number):
+            return shutil.rmtree(folder)
         _killed(work, folder, max(1, number // 3))
 
 
@@ -81,7 +77,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_saving_killed_before_any_operation_is_never_read_as_something_else_and_can_be_repeated(
     tmp_path: Path,
-) -> None:
+):
     save(tmp_path / "old", OLD, {"run": "old"})
     left = campaign(tmp_path, "save_new")
     digest = save(tmp_path / "new", NEW, {"run": "new"})
@@ -98,7 +94,7 @@ def test_saving_killed_before_any_operation_is_never_read_as_something_else_and_
         assert files(folder) == expected
 
 
-def test_a_checkpoint_killed_before_any_operation_leaves_the_last_one(tmp_path: Path) -> None:
+def test_a_checkpoint_killed_before_any_operation_leaves_the_last_one(tmp_path: Path):
     for step in (100, 200):
         Checkpoints(tmp_path / "old").save(step, {"x": np.full(5, step / 100)})
     left = campaign(tmp_path, "checkpoint_new")
@@ -118,8 +114,8 @@ def test_a_checkpoint_killed_before_any_operation_leaves_the_last_one(tmp_path: 
 @pytest.mark.parametrize("operation", ["open", "write", "fsync"])
 @pytest.mark.parametrize("number", range(1, 5))
 def test_a_full_disk_leaves_the_old_content_and_nothing_partial(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str, number: int
-) -> None:
+    tmp_path: Path, monkeypatch: Patch, operation: str, number: int
+):
     folder = tmp_path / "allo"
     save(folder, OLD, {})
     before = files(folder)
@@ -138,23 +134,7 @@ def test_a_full_disk_leaves_the_old_content_and_nothing_partial(
     assert load(folder).contents.keys() == OLD.keys()
 
 
-def test_a_file_that_stops_growing_in_the_middle_leaves_the_old_one_and_names_itself(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "history.csv"
-    write_durably(path, b"old")
-    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, unlimited[1]))
-    try:
-        with pytest.raises(OSError, match=r"File too large: .*history\.csv") as error:
-            write_durably(path, bytes(25_000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-    assert error.value.errno == errno.EFBIG
-    assert files(tmp_path) == {"history.csv": b"old"}
-
-
-def test_a_write_in_small_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_in_small_pieces_is_whole(tmp_path: Path, monkeypatch: Patch):
     def slowly(function: Callable[..., Any], *arguments: Any) -> Any:
         if function is os.write:
             arguments = (arguments[0], arguments[1][:7])
@@ -165,7 +145,7 @@ def test_a_write_in_small_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.Mo
     assert files(tmp_path) == {"a/b/text.txt": bytes(range(100))}
 
 
-def test_sweeping_removes_what_interrupted_writes_left_and_nothing_else(tmp_path: Path) -> None:
+def test_sweeping_removes_what_interrupted_writes_left_and_nothing_else(tmp_path: Path):
     write_durably(tmp_path / "kept.csv", b"")
     (tmp_path / "kept.csv.0123.partial").touch()
     sweep_temporaries(tmp_path)
@@ -173,7 +153,7 @@ def test_sweeping_removes_what_interrupted_writes_left_and_nothing_else(tmp_path
     assert files(tmp_path) == {"kept.csv": b""}
 
 
-def test_writing_replaces_a_link_and_not_what_it_points_to(tmp_path: Path) -> None:
+def test_writing_replaces_a_link_and_not_what_it_points_to(tmp_path: Path):
     (tmp_path / "cache").write_text("cached")
     (tmp_path / "out.txt").symlink_to(tmp_path / "cache")
     write_durably(tmp_path / "out.txt", b"new")

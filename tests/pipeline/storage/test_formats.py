@@ -4,21 +4,14 @@ import json
 import random
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
-from safetensors.numpy import load
 
 from pipeline.storage.formats import ArraySpec, FormatError, decode, encode
-
-ARRAYS = {"train/x": np.arange(15, dtype=np.int32).reshape(3, 5), "y": np.linspace(0, 1, 7)}
-CONTENTS: dict[str, Any] = {
-    "a.safetensors": ARRAYS,
-    "a.json": {"name": "rooms — 4", "sizes": [3, 5.5], "seed": None},
-    "a.csv": "step,loss\n100,0.25\n",
-    "a.png": b"\x89PNG\r\n\x1a\n" + bytes(range(256)),
-}
+from tests.pipeline.saved_folder import CONTENTS
 
 
 def declared(specs: Mapping[str, Any]) -> dict[str, ArraySpec]:
@@ -43,16 +36,12 @@ TENSOR = tensor("I8", [2], 0, 2)
 TERABYTE = tensor("I8", [2**40], 0, 2**40)
 TWICE = f'{{"x": {json.dumps(TENSOR)}, "x": {json.dumps(TENSOR)}}}'.encode()
 NOT_A_NUMBER = np.float64(np.nan).tobytes()
-ONE_MORE = {"x": TENSOR, "y": tensor("I8", [1], 2, 3)}
 HOSTILE_ARRAYS: list[tuple[bytes, dict[str, Any], str]] = [
     (b"", {}, "cannot be read (error: unpack_from requires"),
     (safetensors({"x": TENSOR}, length=2**40), BYTES, "claims a header of 1,099,511,627,776 bytes"),
     (safetensors({"x": TERABYTE}), BYTES, "SafetensorError"),
-    (safetensors({"x": TERABYTE}), spec("int8", 2**40), "is declared to hold more than its"),
-    (safetensors({"x": tensor("I8", [2], 8, 10)}), BYTES, "SafetensorError"),
     (safetensors({"x": TENSOR, "y": TENSOR}), BYTES | {"y": BYTES["x"]}, "SafetensorError"),
     (safetensors({"x": TENSOR}, b"123"), BYTES, "SafetensorError"),
-    (safetensors(ONE_MORE, b"123"), BYTES, "exactly the declared arrays: ['y']"),
     (safetensors({"y": TENSOR}), BYTES, "exactly the declared arrays: ['x', 'y']"),
     (safetensors({"x": TENSOR, "__metadata__": {}}), BYTES, "['__metadata__']"),
     (safetensors(TWICE), BYTES, "holds the key 'x' twice"),
@@ -82,9 +71,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     [("a.safetensors", *case) for case in HOSTILE_ARRAYS]
     + [(file, data, {}, message) for file, data, message in HOSTILE],
 )
-def test_hostile_bytes_are_refused(
-    file: str, data: bytes, specs: dict[str, Any], message: str
-) -> None:
+def test_hostile_bytes_are_refused(file: str, data: bytes, specs: dict[str, Any], message: str):
     with pytest.raises(FormatError) as error:
         decode(file, data, declared(specs))
     assert message in str(error.value)
@@ -92,31 +79,17 @@ def test_hostile_bytes_are_refused(
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_flipped_bits_without_any_hash_end_in_a_value_of_the_declared_shape_or_in_a_refusal(
-    name: str,
-) -> None:
+def test_damage_without_any_hash_ends_in_a_value_of_the_declared_shape_or_in_a_refusal(name: str):
     data, specs = encode(name, CONTENTS[name])
     flips = random.Random(name)
     for _ in range(200):
         flipped = bytearray(data)
         flipped[flips.randrange(len(data))] ^= 1 << flips.randrange(8)
-        try:
+        with suppress(FormatError):
             content = decode(name, bytes(flipped), declared(specs))
-        except FormatError:
-            continue
-        for key in specs:
-            assert list(content[key].shape) == specs[key]["shape"]
-
-
-def test_truncated_arrays_are_refused_without_any_hash() -> None:
-    data, specs = encode("a.safetensors", ARRAYS)
-    for size in range(0, len(data), 7):
+            assert [list(content[key].shape) for key in specs] == [
+                spec["shape"] for spec in specs.values()
+            ]
+    for size in range(0, len(data), 7) if specs else ():
         with pytest.raises(FormatError):
-            decode("a.safetensors", data[:size], declared(specs))
-
-
-def test_safetensors_reads_what_is_written() -> None:
-    data, specs = encode("a.safetensors", ARRAYS)
-    for content in (load(data), decode("a.safetensors", data, declared(specs))):
-        for name, array in ARRAYS.items():
-            np.testing.assert_array_equal(content[name], array, strict=True)
+            decode(name, data[:size], declared(specs))

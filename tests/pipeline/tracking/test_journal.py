@@ -1,9 +1,8 @@
 """Tests that a journal holds every record exactly, even if its writing is interrupted."""
 
-import errno
+import itertools
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,8 @@ import pytest
 
 from pipeline.tracking.journal import DatasetInput, Header, Journal, redact
 from quatrain.errors import DataError
+from tests.pipeline.fixture_types import Patch
+from tests.pipeline.small_project import Disk
 
 HEADER = Header(
     run_key="a1b2",
@@ -36,30 +37,22 @@ def begun(folder: Path) -> Journal:
     return journal
 
 
-@pytest.fixture
-def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replaces the clock by one that advances a second per reading."""
-    times = iter(range(10**18, 2 * 10**18, 10**9))
-    monkeypatch.setattr("time.time_ns", lambda: next(times))
-
-
-def test_the_next_process_reads_back_every_record(tmp_path: Path) -> None:
+def test_the_next_process_reads_back_every_record(tmp_path: Path):
     values = [0.1, 5e-324, math.nan, math.inf, -math.inf, -0.0]
     journal = begun(tmp_path / "run")
     journal.metrics([("loss", step, value) for step, value in enumerate(values)])
     journal.metrics([("entropy", 2, 1 / 3)])
     journal.end("FINISHED")
-
     again = Journal(tmp_path / "run")
-
     assert again.header == HEADER
     assert [repr(value) for _, value in again.history()["loss"]] == list(map(repr, values))
     assert again.history()["entropy"] == [(2, 1 / 3)]
     assert kinds(again) == ["begin", "metrics", "metrics", "end"]
 
 
-@pytest.mark.usefixtures("ticking")
-def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path) -> None:
+def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path, monkeypatch: Patch):
+    seconds = itertools.count(10**18, 10**9)
+    monkeypatch.setattr("time.time_ns", lambda: next(seconds))
     journal = begun(tmp_path)
     journal.metrics([("loss", 1, 0.5), ("loss", 2, 0.25)])
     first = lines(journal, "metrics")
@@ -67,7 +60,6 @@ def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path) -> None:
     journal.metrics([("loss", 1, 0.5)])
     journal.metrics([])
     assert (tmp_path / "journal.jsonl").read_bytes() == before
-
     resumed = Journal(tmp_path)
     resumed.metrics([("loss", 2, 0.25), ("loss", 3, 0.125), ("loss", 3, 99.0)])
     old, new = lines(resumed, "metrics")
@@ -76,10 +68,9 @@ def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path) -> None:
     assert new["time"] > old["time"]
 
 
-def test_a_line_is_plain_json_and_no_more_than_mlflow_takes_in_one_call(tmp_path: Path) -> None:
+def test_a_line_is_plain_json_and_no_more_than_mlflow_takes_in_one_call(tmp_path: Path):
     journal = begun(tmp_path)
     journal.metrics([("loss", step, math.nan) for step in range(2300)])
-
     metrics = lines(journal, "metrics")
     assert [len(line["rows"]) for line in metrics] == [1000, 1000, 300]
     assert len({line["time"] for line in metrics}) == 1
@@ -90,77 +81,67 @@ def test_a_line_is_plain_json_and_no_more_than_mlflow_takes_in_one_call(tmp_path
 @pytest.mark.parametrize(
     "kept", [1, 17, -1], ids=["one byte", "some bytes", "all but the line feed"]
 )
-def test_a_line_torn_by_a_kill_is_cut_off(tmp_path: Path, kept: int) -> None:
+def test_a_line_torn_by_a_kill_is_cut_off(tmp_path: Path, kept: int):
     journal = begun(tmp_path)
     journal.metrics([("loss", 1, 0.5)])
     whole = (tmp_path / "journal.jsonl").read_bytes()
     journal.metrics([("loss", 2, 0.25)])
-    torn = (tmp_path / "journal.jsonl").read_bytes()[len(whole) :]
-    (tmp_path / "journal.jsonl").write_bytes(whole + torn[:kept])
-
-    torn_bytes = (tmp_path / "journal.jsonl").read_bytes()
+    path = tmp_path / "journal.jsonl"
+    torn = whole + path.read_bytes()[len(whole) :][:kept]
+    path.write_bytes(torn)
     resumed = Journal(tmp_path)
     assert resumed.history() == {"loss": [(1, 0.5)]}
-    # A reader leaves alone what another process may be writing.
-    assert (tmp_path / "journal.jsonl").read_bytes() == torn_bytes
+    assert path.read_bytes() == torn, "another process may be writing it"
     resumed.metrics([("loss", 2, 0.75)])
-
     assert Journal(tmp_path).history() == {"loss": [(1, 0.5), (2, 0.75)]}
 
 
-def test_damage_before_the_last_line_is_refused(tmp_path: Path) -> None:
+def test_damage_before_the_last_line_is_refused(tmp_path: Path):
     begun(tmp_path).metrics([("loss", 1, 0.5)])
     _, metrics = (tmp_path / "journal.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "journal.jsonl").write_bytes(b"{damaged}\n" + metrics)
-
     message = r"journal\.jsonl line 1: cannot be read; move its folder away"
     with pytest.raises(DataError, match=message):
         Journal(tmp_path)
 
 
-def test_a_journal_continues_after_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    journal = begun(tmp_path)
-    write = os.write
-    with monkeypatch.context() as full:
-        room = iter([9])
-
-        def until_full(descriptor: int, data: Any) -> int:
-            for size in room:
-                return write(descriptor, data[:size])
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        full.setattr(os, "write", until_full)
-        with pytest.raises(OSError, match="No space left on device") as caught:
-            journal.metrics([("loss", 1, 0.5)])
+def test_a_journal_continues_after_a_full_disk(tmp_path: Path, monkeypatch: Patch):
+    journal, disk = begun(tmp_path), Disk(monkeypatch, tmp_path)
+    disk.takes(0)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        journal.metrics([("loss", 1, 0.5)])
     assert str(caught.value.filename).endswith("journal.jsonl")
     assert journal.history() == {}
-
+    disk.takes(math.inf)
     journal.metrics([("loss", 1, 0.5)])
     journal.end("FAILED")
-
     assert kinds(Journal(tmp_path)) == ["begin", "metrics", "end"]
 
 
-def test_beginning_again_keeps_the_first_header_and_is_recorded_after_an_end(
-    tmp_path: Path,
-) -> None:
+def test_beginning_again_keeps_the_first_header_and_is_recorded_after_an_end(tmp_path: Path):
+    layout = "#." * 4000
+    for tag, status in (("none", "KILLED"), ("other", "FINISHED")):
+        journal = Journal(tmp_path)
+        journal.begin(HEADER._replace(params={"env.layout": layout}, tags={"git.commit": tag}))
+        journal.begin(HEADER._replace(params={"env.layout": layout}))
+        journal.end(status)
+    again = Journal(tmp_path)
+    assert kinds(again) == ["begin", "artifact", "end", "resume", "end"]
+    assert again.header is not None
+    assert again.header.tags == {"git.commit": "none"}
+    (file,) = lines(again, "artifact")
+    assert (tmp_path / "artifacts" / file["file"]).read_text() == layout, "too long for mlflow"
+
+
+def test_a_journal_without_a_parent_is_read(tmp_path: Path):
     begun(tmp_path)
-    resumed = Journal(tmp_path)
-    resumed.begin(HEADER._replace(tags={"git.commit": "other"}))
-    assert kinds(resumed) == ["begin"]
+    path = tmp_path / "journal.jsonl"
+    path.write_text(path.read_text().replace(', "parent": null', ""))
+    assert "parent" not in path.read_text()
     assert Journal(tmp_path).header == HEADER
 
-    resumed.end("KILLED")
-    again = Journal(tmp_path)
-    again.begin(HEADER)
-    again.metrics([("loss", 1, 0.5)])
-    again.end("FINISHED")
-    assert kinds(Journal(tmp_path)) == ["begin", "end", "resume", "metrics", "end"]
 
-
-def test_a_file_is_kept_as_it_was_and_recorded_again_only_if_it_changed(tmp_path: Path) -> None:
+def test_a_file_is_kept_as_it_was_and_recorded_again_only_if_it_changed(tmp_path: Path):
     begun(tmp_path / "run")
     plot = tmp_path / "curve.png"
     for content in (b"first", b"first", b"second", b"first"):
@@ -168,7 +149,6 @@ def test_a_file_is_kept_as_it_was_and_recorded_again_only_if_it_changed(tmp_path
         Journal(tmp_path / "run").artifact(plot, "plots")
     journal = Journal(tmp_path / "run")
     journal.artifact(plot, "elsewhere")
-
     kept = lines(journal, "artifact")
     files = [tmp_path / "run" / "artifacts" / line["file"] for line in kept]
     assert [file.read_bytes() for file in files] == [b"first", b"second", b"first", b"first"]
@@ -176,23 +156,8 @@ def test_a_file_is_kept_as_it_was_and_recorded_again_only_if_it_changed(tmp_path
     assert [line["path"] for line in kept] == ["plots"] * 3 + ["elsewhere"]
 
 
-def test_a_param_too_long_for_mlflow_is_recorded_as_a_file(tmp_path: Path) -> None:
-    layout = "#." * 4000
-    journal = Journal(tmp_path)
-    for _ in range(2):
-        journal.begin(HEADER._replace(params={"env.layout": layout, "env.name": "maze"}))
-
-    header, artifact = [line for _, line in journal.lines()]
-
-    assert header["params"]["env.name"] == "maze"
-    assert header["params"]["env.layout"].startswith("8000 characters, sha256 ")
-    assert header["params"]["env.layout"].endswith("whole in artifact params/env.layout.txt")
-    assert artifact["path"] == "params"
-    assert (tmp_path / "artifacts" / artifact["file"]).read_text() == layout
-
-
 @pytest.mark.parametrize("name", ["", "a\nb", "../a", "/a", "a//b", "a/", ".", "é#", "n" * 251])
-def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str) -> None:
+def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str):
     journal, other = begun(tmp_path), Journal(tmp_path / "other")
     with pytest.raises(ValueError, match=r"metric name .*: use up to 250 letters"):
         journal.metrics([(name, 1, 0.5)])
@@ -203,9 +168,7 @@ def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str
     assert not (tmp_path / "other").exists()
 
 
-def test_a_run_key_that_breaks_out_of_a_query_another_run_or_status_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_a_run_key_that_breaks_out_of_a_query_another_run_or_status_is_refused(tmp_path: Path):
     with pytest.raises(ValueError, match=r"run key .*: use letters, digits"):
         Journal(tmp_path).begin(HEADER._replace(run_key="a' or '"))
     journal = begun(tmp_path / "run")
@@ -217,7 +180,7 @@ def test_a_run_key_that_breaks_out_of_a_query_another_run_or_status_is_refused(
         journal.metrics([("loss", 1.5, 0.5)])  # type: ignore[list-item]
 
 
-def test_passwords_do_not_reach_the_journal(tmp_path: Path) -> None:
+def test_passwords_do_not_reach_the_journal(tmp_path: Path):
     uri = "https://me:hunter2@example.org/data"
     header = HEADER._replace(
         params={"store": uri, "long": f"{uri} " * 400},
@@ -225,7 +188,6 @@ def test_passwords_do_not_reach_the_journal(tmp_path: Path) -> None:
         inputs=(DatasetInput("allo", "d1", "training", uri),),
     )
     Journal(tmp_path).begin(header)
-
     written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) == 2
     assert not any("hunter2" in text for text in written)
@@ -246,5 +208,5 @@ def test_passwords_do_not_reach_the_journal(tmp_path: Path) -> None:
         ("sqlite:////tmp/a@b/mlflow.db", "sqlite:////tmp/a@b/mlflow.db"),
     ],
 )
-def test_redact_removes_secrets_and_keeps_the_address(text: str, shown: str) -> None:
+def test_redact_removes_secrets_and_keeps_the_address(text: str, shown: str):
     assert redact(text) == shown

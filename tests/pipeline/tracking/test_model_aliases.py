@@ -7,10 +7,13 @@ import pytest
 
 from pipeline.tracking import model_registry, store
 from pipeline.tracking.model_registry import RUN_KEY_TAG, Alias
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import client_of
 from tests.pipeline.scored_workspace import make_workspace
 
 NAME = "quatrain-allo"
+CHAMPION = [Alias(NAME, "champion", "k1")]
+IS_SET = "quatrain-allo@champion: version 1, run k1"
 
 
 def add_version(uri: str, run_key: str) -> str:
@@ -26,7 +29,7 @@ def version_of(uri: str, alias: str) -> str:
 
 
 @pytest.fixture
-def root(tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, uri: str, monkeypatch: Patch) -> Path:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     return tmp_path
 
@@ -60,10 +63,10 @@ def test_a_preset_has_registered_models_of_its_own_for_the_models_that_it_change
 
 
 def test_aliases_are_set_to_the_versions_of_their_runs_and_move_with_the_baseline(
-    root: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+    root: Path, uri: str, monkeypatch: Patch
 ):
     first, second = add_version(uri, "k1"), add_version(uri, "k2")
-    aliases = [Alias(NAME, "candidate", "k2"), Alias(NAME, "champion", "k1")]
+    aliases = [Alias(NAME, "candidate", "k2"), *CHAMPION]
     assert model_registry.set_aliases(root, aliases) == [
         "quatrain-allo@candidate: version 2, run k2",
         "quatrain-allo@champion: version 1, run k1",
@@ -80,51 +83,42 @@ def test_aliases_are_set_to_the_versions_of_their_runs_and_move_with_the_baselin
 
 def test_a_deleted_alias_is_set_again_after_a_refresh(root: Path, uri: str):
     add_version(uri, "k1")
-    aliases = [Alias(NAME, "champion", "k1")]
-    message = "quatrain-allo@champion: version 1, run k1"
-    assert model_registry.set_aliases(root, aliases) == [message]
+    assert model_registry.set_aliases(root, CHAMPION) == [IS_SET]
     client_of(uri).delete_registered_model_alias(NAME, "champion")
-    assert model_registry.set_aliases(root, aliases) == []
-    assert model_registry.set_aliases(root, aliases, refresh=True) == [message]
-    assert model_registry.set_aliases(root, aliases, refresh=True) == []
-
-
-def test_a_store_without_the_run_of_the_baseline_uses_the_fallback(root: Path, uri: str):
-    elsewhere = Alias(NAME, "champion", "elsewhere", fallback="k2")
-    label = "quatrain-allo@champion"
-    add_version(uri, "k2")
-    assert model_registry.set_aliases(root, [elsewhere]) == [f"{label}: version 1, run k2"]
-    add_version(uri, "k3")
-    elsewhere = elsewhere._replace(fallback="k3")
-    assert model_registry.set_aliases(root, [elsewhere]) == []
-    assert model_registry.set_aliases(root, [elsewhere], refresh=True) == [
-        f"{label}: run elsewhere has no version in this store; version 1 stays"
-    ]
-    assert version_of(uri, "champion") == "1"
-    champion = [Alias(NAME, "champion", "k3")]
-    assert model_registry.set_aliases(root, champion) == [f"{label}: version 2, run k3"]
+    assert model_registry.set_aliases(root, CHAMPION) == []
+    assert model_registry.set_aliases(root, CHAMPION, refresh=True) == [IS_SET]
+    assert model_registry.set_aliases(root, CHAMPION, refresh=True) == []
 
 
 def test_a_run_without_a_version_is_reported_and_looked_up_again(root: Path, uri: str):
-    aliases = [Alias(NAME, "champion", "k1")]
-    messages = ["quatrain-allo@champion: run k1 has no version in this store"]
-    assert model_registry.set_aliases(root, aliases) == messages
-    assert model_registry.set_aliases(root, aliases) == messages
+    for _ in range(2):
+        reported = model_registry.set_aliases(root, CHAMPION)
+        assert reported == ["quatrain-allo@champion: run k1 has no version in this store"]
     add_version(uri, "k1")
-    message = "quatrain-allo@champion: version 1, run k1"
-    assert model_registry.set_aliases(root, aliases) == [message]
+    assert model_registry.set_aliases(root, CHAMPION) == [IS_SET]
+
+
+def test_a_store_without_the_run_of_the_baseline_uses_the_fallback(root: Path, uri: str):
+    (elsewhere,) = (alias._replace(run_key="elsewhere", fallback="k1") for alias in CHAMPION)
+    add_version(uri, "k1")
+    assert model_registry.set_aliases(root, [elsewhere]) == [IS_SET]
+    add_version(uri, "k2")
+    elsewhere = elsewhere._replace(fallback="k2")
+    assert model_registry.set_aliases(root, [elsewhere]) == []
+    assert model_registry.set_aliases(root, [elsewhere], refresh=True) == [
+        "quatrain-allo@champion: run elsewhere has no version in this store; version 1 stays"
+    ]
+    assert version_of(uri, "champion") == "1"
 
 
 @pytest.mark.parametrize("note", [b"", b"[]", b'{"uri": 3}', b'{"aliases": {}}'])
 def test_a_damaged_cache_file_is_ignored_and_one_of_another_store(
-    root: Path, uri: str, note: bytes, monkeypatch: pytest.MonkeyPatch
+    root: Path, uri: str, note: bytes, monkeypatch: Patch
 ):
     add_version(uri, "k1")
     (root / ".state").mkdir()
     (root / ".state" / "aliases.json").write_bytes(note)
-    aliases = [Alias(NAME, "champion", "k1")]
-    message = "quatrain-allo@champion: version 1, run k1"
-    assert model_registry.set_aliases(root, aliases) == [message]
+    assert model_registry.set_aliases(root, CHAMPION) == [IS_SET]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     with pytest.raises(store.Unreachable, match="no server answers"):
-        model_registry.set_aliases(root, aliases)
+        model_registry.set_aliases(root, CHAMPION)

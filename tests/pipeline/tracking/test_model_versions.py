@@ -8,6 +8,7 @@ import pytest
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal, Parent
 from pipeline.tracking.model_registry import RUN_KEY_TAG
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import client_of, deliver, header, runs_of
 
 NAME = "quatrain-allo"
@@ -42,7 +43,7 @@ def run_key_of(uri: str, alias: str) -> str:
 
 def test_the_model_of_a_run_is_registered_once_with_its_files_as_the_candidate(
     uri: str, servable: Path, tmp_path: Path
-) -> None:
+):
     journal = recorded(tmp_path / "journal" / "one", "k1", servable)
     deliver(journal, uri)
     (version,) = versions_in(uri)
@@ -71,8 +72,8 @@ def test_the_model_of_a_run_is_registered_once_with_its_files_as_the_candidate(
     ],
 )
 def test_a_call_whose_reply_is_lost_is_repeated_without_duplicates(
-    uri: str, servable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
-) -> None:
+    uri: str, servable: Path, tmp_path: Path, monkeypatch: Patch, lost: str
+):
     plain, failed = Delivery._call, []
 
     def failing(self: Delivery, method: str, *arguments: Any, **named: Any) -> Any:
@@ -90,8 +91,8 @@ def test_a_call_whose_reply_is_lost_is_repeated_without_duplicates(
 
 
 def test_the_candidate_is_the_model_trained_last_not_the_model_delivered_last(
-    uri: str, servable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    uri: str, servable: Path, tmp_path: Path, monkeypatch: Patch
+):
     monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 1000)
     early = recorded(tmp_path / "journal" / "early", "k1", servable)
     monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 2000)
@@ -101,7 +102,7 @@ def test_the_candidate_is_the_model_trained_last_not_the_model_delivered_last(
     assert run_key_of(uri, "candidate") == "k2"
 
 
-def test_a_journal_keeps_one_model(tmp_path: Path, servable: Path) -> None:
+def test_a_journal_keeps_one_model(tmp_path: Path, servable: Path):
     journal = recorded(tmp_path / "journal" / "one", "k1", servable)
     journal.model(servable, NAME)
     kinds = [line["kind"] for _, line in Journal(journal.folder).lines()]
@@ -111,7 +112,7 @@ def test_a_journal_keeps_one_model(tmp_path: Path, servable: Path) -> None:
 
 def test_runs_of_a_pipeline_have_one_parent_that_ends_with_them(
     uri: str, tmp_path: Path, servable: Path
-) -> None:
+):
     parent = Parent("p1", "pipeline-default-p1")
     for key in ("k1", "k2"):
         deliver(recorded(tmp_path / "journal" / key, key, servable, parent), uri)
@@ -127,14 +128,3 @@ def test_runs_of_a_pipeline_have_one_parent_that_ends_with_them(
     killed.end("KILLED")
     deliver(killed, uri)
     assert runs_of(client, "p1")[0].info.status == "KILLED"
-
-
-def test_a_journal_without_a_parent_is_delivered(uri: str, tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal" / "one")
-    journal.begin(header("k1"))
-    path = journal.folder / "journal.jsonl"
-    path.write_text(path.read_text().replace(', "parent": null', ""))
-    assert "parent" not in path.read_text()
-    deliver(Journal(journal.folder), uri)
-    (run,) = runs_of(client_of(uri), "k1")
-    assert "mlflow.parentRunId" not in run.data.tags

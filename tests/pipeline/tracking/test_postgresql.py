@@ -15,6 +15,7 @@ from pipeline.tracking.journal import Journal
 from pipeline.tracking.store import reason_of
 from tests.conftest import ROOT
 from tests.pipeline import loopback
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.loopback import BUCKET, KEYS, PASSWORD, Postgresql
 from tests.pipeline.recorded_runs import (
     arrived,
@@ -47,11 +48,8 @@ def engine_of(uri: str) -> Any:
 
 
 def test_a_database_that_fails_meanwhile_gets_every_line_once(
-    postgresql: Postgresql,
-    database: Callable[[str], str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    postgresql: Postgresql, database: Callable[[str], str], tmp_path: Path, monkeypatch: Patch
+):
     uri = database("failing")
     monkeypatch.chdir(tmp_path)
     journal = recorded(tmp_path / "journal" / "train@allo", "k1")
@@ -77,7 +75,7 @@ def test_a_database_that_fails_meanwhile_gets_every_line_once(
 @pytest.mark.slow
 def test_processes_that_use_a_new_database_at_once_lose_nothing(
     postgresql: Postgresql, tmp_path: Path
-) -> None:
+):
     uri = postgresql.create("fresh")
     places = [tmp_path / str(number) for number in range(3)]
     journals = [
@@ -97,8 +95,8 @@ def test_processes_that_use_a_new_database_at_once_lose_nothing(
 
 
 def test_a_server_keeps_runs_in_postgresql_and_files_in_s3(
-    database: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    database: Callable[[str], str], tmp_path: Path, monkeypatch: Patch
+):
     journal = Journal(tmp_path / "journal" / "train@allo")
     journal.begin(header("k1"))
     (tmp_path / "picture.png").write_bytes(b"picture")

@@ -12,12 +12,13 @@ import pytest
 
 from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.progress import Progress
+from tests.pipeline.fixture_types import Capture, Patch
 
 
 @pytest.mark.parametrize(("columns", "is_bar"), [(100, True), (0, False)])
 def test_a_terminal_shows_a_bar_unless_its_width_is_unknown(
-    columns: int, is_bar: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    columns: int, is_bar: bool, monkeypatch: Patch
+):
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, columns))
     with os.fdopen(theirs, "w") as terminal:
@@ -42,9 +43,7 @@ def read_to_the_end(descriptor: int) -> str:
     return b"".join(pieces).decode()
 
 
-def test_a_file_gets_twenty_plain_lines_and_the_first_step(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_file_gets_twenty_plain_lines_and_the_first_step(capsys: Capture):
     show(ProgressBar("train@allo", 240, 60, ("loss",)))
     lines = capsys.readouterr().err.splitlines()
     assert lines[:2] == [

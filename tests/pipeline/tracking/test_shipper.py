@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.journal import Journal
 from pipeline.tracking.shipper import Shipper
 from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import faulty, free_port
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import (
     arrived,
     client_of,
@@ -26,39 +28,32 @@ from tests.pipeline.recorded_runs import (
 )
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
-
-
 @pytest.mark.full
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("fault", "calls"), [("reset", 2), ("reset", 9), ("500", 9), ("503", 4), ("hang", 9)]
 )
 def test_everything_is_delivered_despite_a_fault(
-    upstream: int, tmp_path: Path, fault: str, calls: int
-) -> None:
+    upstream: int, tmp_path: Path, monkeypatch: Patch, fault: str, calls: int
+):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     key = f"{fault}-{calls}"
     journal = recorded(tmp_path / "journal" / "train@allo", key)
     with faulty(upstream) as server:
         server.fault, server.calls = fault, calls
         with pytest.raises(Exception, match=r"127\.0\.0\.1"):
             deliver(journal, server.uri)
-        server.heal()
+        server.fault = ""
         deliver(journal, server.uri)
-
         assert arrived(client_of(server.uri), key) == expected(journal)
 
 
 @pytest.mark.full
-def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: Path) -> None:
+def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: Path):
     journal = recorded(tmp_path / "journal" / "train@allo", "lost")
     with faulty(upstream) as server:
         server.fault = "lost reply"
         deliver(journal, server.uri, attempts=50)
-        server.heal()
-
+        server.fault = ""
         assert arrived(client_of(server.uri), "lost") == expected(journal)
         assert [run.info.status for run in runs_of(client_of(server.uri), "lost")] == ["FINISHED"]
 
@@ -69,20 +64,18 @@ def test_a_reply_lost_after_the_commit_repeats_nothing(upstream: int, tmp_path: 
 )
 def test_a_server_that_is_back_during_the_run_or_at_its_end_gets_everything(
     upstream: int, tmp_path: Path, fault: str, calls: int, retry_seconds: float
-) -> None:
+):
     journal = recorded(tmp_path / "journal" / "train@allo", f"back-{fault}")
     with faulty(upstream) as server:
         server.fault, server.calls = fault, calls
         shipper = Shipper(journal, server.uri, retry_seconds=retry_seconds)
         until(lambda: server.calls < (-2 if calls else 0))
-        server.heal()
-
+        server.fault = ""
         assert shipper.finish()
         assert arrived(client_of(server.uri), f"back-{fault}") == expected(journal)
 
 
-def test_a_failing_server_is_retried_after_a_pause(tmp_path: Path) -> None:
-    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+def test_a_failing_server_is_retried_after_a_pause(journal: Journal):
     with faulty() as server:
         server.fault = "500"
         shipper = Shipper(journal, server.uri, retry_seconds=1e6)
@@ -90,43 +83,37 @@ def test_a_failing_server_is_retried_after_a_pause(tmp_path: Path) -> None:
         for step in range(1400, 1500):
             journal.metrics([("train/loss", step, 0.5)])
             time.sleep(0.01)
-
         assert server.calls == -2  # one call, which mlflow itself made twice
         shipper.finish()
 
 
-def test_a_closed_port_gives_one_warning(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    port = free_port()
-    shipper = Shipper(
-        recorded(tmp_path / "journal" / "train@allo-k1", "k1"),
-        f"http://me:hunter2@127.0.0.1:{port}",
-    )
-
-    assert not shipper.finish()
-    assert capsys.readouterr().err == (
-        "warning: tracking: 1,480 metrics and 2 files of train@allo-k1 are not yet at "
-        f"http://127.0.0.1:{port} (no server answers); they are kept: `make sync` sends them\n"
-    )
-
-
-def test_a_stage_does_not_wait_for_a_silent_server(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("closed", "no server answers"), ("silent", "no answer"), ("damaged", "not a database")],
+)
+def test_a_store_that_cannot_take_it_keeps_no_stage_waiting_and_costs_one_warning(
+    journal: Journal, tmp_path: Path, capfd: Capture, kind: str, why: str
+):
+    (tmp_path / "mlflow.db").write_bytes(b"something else, as long as a header" * 20)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        shipper = Shipper(
-            recorded(tmp_path / "journal" / "train@allo-k1", "k1"), address, wait_seconds=1e6
-        )
-
-        assert not shipper.finish()
-    assert "are not yet at http://127.0.0.1:" in capsys.readouterr().err
+        port = free_port() if kind == "closed" else silent.getsockname()[1]
+        shown = f"http://127.0.0.1:{port}"
+        uri = shown.replace("//", "//me:hunter2@")
+        if kind == "damaged":
+            uri = shown = f"sqlite:///{tmp_path}/mlflow.db"
+        assert not Shipper(journal, uri, wait_seconds=1e6).finish()
+    (line,) = capfd.readouterr().err.splitlines()
+    start, _, rest = line.partition(" (")
+    assert start == (
+        f"warning: tracking: 1,480 metrics and 2 files of train@allo are not yet at {shown}"
+    )
+    assert why in rest
+    assert rest.endswith("); they are kept: `make sync` sends them")
 
 
 @pytest.mark.full
-def test_a_process_ends_while_a_call_hangs(tmp_path: Path) -> None:
-    recorded(tmp_path / "journal" / "train@allo-k1", "k1").close()
+def test_a_process_ends_while_a_call_hangs(journal: Journal):
+    journal.close()
     code = """
 import sys
 from pathlib import Path
@@ -137,60 +124,38 @@ sys.exit(7 if shipper.finish() else 0)
 """
     with faulty() as server:
         server.fault = "hang"
-        folder = tmp_path / "journal" / "train@allo-k1"
-        command = [sys.executable, "-c", code, str(folder), server.uri]
+        command = [sys.executable, "-c", code, str(journal.folder), server.uri]
         environment = os.environ | {"MLFLOW_HTTP_REQUEST_TIMEOUT": "100000", "PYTHONPATH": "src"}
         done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-
-    assert done.returncode == 0
-    assert done.stdout == ""
+    assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith("warning: tracking: 1,480 metrics and 2 files")
     assert done.stderr.count("\n") == 1
 
 
-def test_a_store_that_is_not_a_database_gives_one_warning(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mlflow.db").write_bytes(b"something else, as long as a header" * 20)
-    journal = recorded(tmp_path / "journal" / "train@allo-k1", "k1")
-    shipper = Shipper(journal, f"sqlite:///{tmp_path}/mlflow.db")
-
-    assert not shipper.finish()
-    err = capfd.readouterr().err
-    assert "file is not a database" in err
-    assert err.count("\n") == 1
-
-
-def test_one_process_at_a_time_delivers_a_journal(uri: str, tmp_path: Path) -> None:
-    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+def test_one_process_at_a_time_delivers_a_journal(journal: Journal, uri: str):
     first = Delivery(journal, uri)
     first.step()
     with pytest.raises(Exception, match="train@allo is at work in process"):
         deliver(journal, uri)
     first.close()
     deliver(journal, uri)
-
     assert arrived(client_of(uri), "k1") == expected(journal)
 
 
 @pytest.mark.full
 def test_a_password_appears_nowhere(
-    upstream: int,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+    upstream: int, tmp_path: Path, capfd: Capture, caplog: pytest.LogCaptureFixture
+):
     journal = recorded(tmp_path / "journal" / "train@allo", "password")
     with faulty(upstream) as server:
         address = server.uri.replace("//", "//me:hunter2@")
         server.fault, server.calls = "500", 9
         failing = Shipper(journal, address, retry_seconds=1e6)
         assert not failing.finish()
-        server.heal()
+        server.fault = ""
         shipper = Shipper(journal, address)
         assert shipper.finish()
         (run,) = runs_of(client_of(server.uri), "password")
-
     output = capfd.readouterr()
     files = [path for path in journal.folder.rglob("*") if path.is_file()]
     kept = [path.read_text(errors="replace") for path in files]
@@ -200,8 +165,8 @@ def test_a_password_appears_nowhere(
 
 
 def test_the_store_is_that_of_the_environment_or_of_the_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path: Path, monkeypatch: Patch
+):
     for name in ("MLFLOW_TRACKING_URI", "DVC_ROOT"):
         monkeypatch.delenv(name, raising=False)
     assert resolve_uri(tmp_path) == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"

@@ -11,11 +11,12 @@ import pytest
 
 from pipeline.tracking.store import open_client, prepare_store
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
 
 pytestmark = pytest.mark.full
 
 
-def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path: Path) -> None:
+def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path: Path):
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
     code = """
 import os, sys
@@ -30,20 +31,15 @@ sys.exit(sum(os.wait()[1] != 0 for _ in range(5)))
     environment = os.environ | {"PYTHONPATH": "src"}
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, uri]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-
     assert (done.returncode, done.stdout, done.stderr) == (0, "Default\n" * 5, "")
     with closing(sqlite3.connect(tmp_path / "new" / "mlflow.db")) as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert database.execute("SELECT count(*) FROM experiments").fetchone() == (1,)
 
 
-def test_a_store_of_an_older_mlflow_is_upgraded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_of_an_older_mlflow_is_upgraded(tmp_path: Path, monkeypatch: Patch):
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    prepare_store(
-        f"sqlite:///{tmp_path}/other/mlflow.db"
-    )  # imports mlflow without its own warnings
+    prepare_store(f"sqlite:///{tmp_path}/other.db")  # imports mlflow without its own warnings
     from alembic import command
     from alembic.script import ScriptDirectory
     from mlflow.store.db import utils
@@ -65,7 +61,6 @@ def test_a_store_of_an_older_mlflow_is_upgraded(
 
     assert client.get_experiment("0").name == "Default"
     with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
-        assert database.execute("SELECT version_num FROM alembic_version").fetchone() == (
-            newest.revision,
-        )
+        (revision,) = database.execute("SELECT version_num FROM alembic_version").fetchone()
+    assert revision == newest.revision
     client._tracking_client.store.engine.dispose()

@@ -2,13 +2,12 @@
 
 import itertools
 
-import pytest
-
 from pipeline.tracking import system_metrics
 from pipeline.tracking.system_metrics import SystemMetrics
+from tests.pipeline.fixture_types import Patch
 
 
-def test_a_sample_is_taken_when_it_is_due_and_counted(monkeypatch: pytest.MonkeyPatch):
+def test_a_sample_is_taken_when_it_is_due_and_counted(monkeypatch: Patch):
     clock = itertools.count(0.0, 2.0)
     monkeypatch.setattr(system_metrics.time, "monotonic", lambda: next(clock))
     busy = SystemMetrics(cuda=False)
