@@ -18,42 +18,32 @@ from quatrain.registry import MODELS
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
 
-Aliases = list[model_registry.Alias]
 
+class StandIn:
+    """Notes how dvc is called, and which aliases are asked for; here without a store."""
 
-@pytest.fixture(autouse=True)
-def crowned(monkeypatch: Patch) -> list[Aliases]:
-    """The aliases that were asked for; here without a store."""
-    asked: list[Aliases] = []
+    def __init__(self, patch: Patch) -> None:
+        self.code, self.calls, self.aliases = 0, list[Any](), list[Any]()
+        patch.setattr(repro, "dvc", self.dvc)
+        patch.setattr(model_registry, "set_aliases", self.set_aliases)
 
-    def crown(_root: Path, aliases: Aliases) -> list[str]:
-        asked.append(aliases)
-        return []
-
-    monkeypatch.setattr(model_registry, "set_aliases", crown)
-    return asked
-
-
-class Dvc:
-    """Stands in for dvc: notes how it is called."""
-
-    def __init__(self) -> None:
-        self.code, self.calls = 0, list[Any]()
-
-    def __call__(self, _root: Path, work: Path, *arguments: str) -> int:
+    def dvc(self, _root: Path, work: Path, *arguments: str) -> int:
         self.calls.append((work, arguments))
         return self.code
 
+    def set_aliases(self, _root: Path, aliases: list[model_registry.Alias]) -> list[str]:
+        self.aliases.append(aliases)
+        return []
+
 
 @pytest.fixture
-def dvc(checkout: Path, monkeypatch: Patch) -> Dvc:
+def dvc(checkout: Path, monkeypatch: Patch) -> StandIn:
     assert Path.cwd() == checkout
-    monkeypatch.setattr(repro, "dvc", stand_in := Dvc())
-    return stand_in
+    return StandIn(monkeypatch)
 
 
 def test_what_cannot_be_used_never_reaches_dvc(
-    checkout: Path, dvc: Dvc, failure: Failure, capsys: Capture
+    checkout: Path, dvc: StandIn, failure: Failure, capsys: Capture
 ):
     models = ", ".join(MODELS)
     assert failure(main, "alo", code=2) == f"repro: unknown model 'alo'; known: {models}"
@@ -111,7 +101,7 @@ def test_a_signal_leaves_the_stage_the_time_to_save(
 
 
 def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
-    checkout: Path, dvc: Dvc, crowned: list[Aliases], capsys: Capture
+    checkout: Path, dvc: StandIn, capsys: Capture
 ):
     assert main([]) == 0
     metrics = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
@@ -119,7 +109,7 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
         f"gate: passed; {metrics} metrics hold their baselines\n\n"
         "report   reports/report.md\nruns     `make ui`, then http://127.0.0.1:5000\n"
     )
-    assert crowned == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
+    assert dvc.aliases == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
 
     Workspace(checkout).score(cosine_mean=0.5)
     assert main(["allo"]) == 4
@@ -152,7 +142,7 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(capsys: Capture, monke
     )
 
 
-def test_where_dvc_stops_there_is_no_judgement(checkout: Path, dvc: Dvc, capsys: Capture):
+def test_where_dvc_stops_there_is_no_judgement(checkout: Path, dvc: StandIn, capsys: Capture):
     dvc.code = 255
     assert main([]) == 255
     why = "repro: dvc stopped before the end; the line above that ends with [exit N] says why\n"
@@ -162,15 +152,15 @@ def test_where_dvc_stops_there_is_no_judgement(checkout: Path, dvc: Dvc, capsys:
     assert capsys.readouterr() == ("", why)
 
 
-def test_judging_again_evaluates_and_never_trains(checkout: Path, dvc: Dvc, crowned: list[Aliases]):
+def test_judging_again_evaluates_and_never_trains(checkout: Path, dvc: StandIn):
     assert repro.judge_again(checkout, "default", MODELS, update_aliases=False) == 0
     stages = [*(f"evaluate@{model}" for model in MODELS), "report"]
     assert dvc.calls == [(checkout, ("repro", "--single-item", stage)) for stage in stages]
-    assert crowned == []
+    assert dvc.aliases == []
 
 
 def test_several_jobs_collect_then_train_then_do_the_rest(
-    checkout: Path, dvc: Dvc, monkeypatch: Patch
+    checkout: Path, dvc: StandIn, monkeypatch: Patch
 ):
     def run(pool: repro.ParallelCommands, commands: Any, *_: object) -> dict[str, int]:
         dvc.calls.append((pool.limit, [command[3:] for command in commands.values()]))
