@@ -2,11 +2,10 @@
 scripts that do what a test asks for.
 """
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
@@ -15,7 +14,7 @@ from pipeline.retraining.outcome import Outcome
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.scored_workspace import Workspace
-from tests.pipeline.small_checkout import contents, git
+from tests.pipeline.small_checkout import contents, git, start
 
 REPRO = """
 import os, pathlib, shutil, signal, sys, time
@@ -31,8 +30,8 @@ with (night / "calls").open("a") as file:
 if (night / "endless").exists():
     (night / "begun").write_text(str(os.getpid()))
     time.sleep(600)
-has_checkpoint = pathlib.Path(".state/checkpoint").exists()
-(night / "found").write_text("checkpoint" if has_checkpoint else "nothing")
+if pathlib.Path(".state/checkpoint").exists():
+    (night / "continued").touch()
 shutil.copytree(night / "made", ".", dirs_exist_ok=True)
 sys.exit(int((night / "exit").read_text()))
 """
@@ -65,7 +64,7 @@ sys.exit(1 if sys.argv[1] in (night / "refused").read_text().split() else 0)
 """
 MAIN = """
 import sys
-sys.path.insert(0, {root!r})
+sys.path[:0] = [{root!r}, {root!r} + "/src"]
 from pipeline.commands import retrain
 from pipeline.retraining import worktree
 worktree.DVC = (sys.executable, "-S", {dvc!r})
@@ -80,8 +79,8 @@ class Night:
         self.root, self.folder, self.prepared = root, folder, folder / "made"
         shutil.copytree(root, folder / "scored", ignore=shutil.ignore_patterns(".git"))
         self.prepared.mkdir()
-        texts = {"exit": "0", "settings": "", "refused": "", "date": "2026-02-03", "calls": ""}
-        for name, text in (texts | {"dvc.py": DVC}).items():
+        texts = {"exit": "0", "settings": "", "refused": "", "date": "2026-02-03", "dvc.py": DVC}
+        for name, text in (texts | {"calls": ""}).items():
             self.set(name, text)
         self.before = self.state()
 
@@ -92,9 +91,7 @@ class Night:
         shutil.copytree(reports, self.prepared / "reports", dirs_exist_ok=True)
 
     def preset(self, model: str, **changed: float) -> None:
-        """All models hold the baselines of preset smoke, which are committed; one reaches these
-        scores.
-        """
+        """All models hold baselines of preset smoke; one reaches these scores."""
         work = self.prepared / ".presets" / "smoke"
         for name in MODELS:
             Workspace(self.root, name).set_baseline("smoke")
@@ -150,49 +147,35 @@ class Night:
         names = git(folder or self.root, "for-each-ref", "--format=%(refname:short)", *places)
         return names.splitlines()
 
-    def start(self) -> "subprocess.Popen[str]":
+    def start(self) -> "Popen[str]":
         """In a process of its own."""
         code = MAIN.format(root=str(ROOT), dvc=str(self.folder / "dvc.py"))
-        return subprocess.Popen(
-            [sys.executable, "-c", code],
-            cwd=self.root,
-            env=os.environ | {"NIGHT": str(self.folder)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return start(self.root, "python", "-c", code, NIGHT=str(self.folder))
 
 
-def make_retrainable(root: Path) -> None:
-    """Give a checkout the two scripts."""
+def made_night(root: Path, folder: Path, patch: pytest.MonkeyPatch) -> Night:
+    """A night in this checkout; what is called in it are the scripts."""
     commands = root / "pipeline" / "commands"
     commands.mkdir(parents=True)
-    for package in (commands.parent, commands):
-        (package / "__init__.py").write_text("")
-    for name, text in (("repro", REPRO), ("promote", PROMOTE)):
+    texts = {"../__init__": "", "__init__": "", "repro": REPRO, "promote": PROMOTE}
+    for name, text in texts.items():
         (commands / f"{name}.py").write_text(text)
     ignored = (".presets/", ".state/", "/models/", "/.dvc/cache", "/.dvc/config.local")
     (root / ".gitignore").write_text("\n".join([*ignored, "__pycache__/", ""]))
-    for model in ("allo", "iqn"):
-        plots = root / "reports" / model / "plots"
-        plots.mkdir(parents=True)
-        (plots / "curve.png").write_bytes(b"a picture of " + model.encode())
+    plots = root / "reports" / "iqn" / "plots"
+    plots.mkdir(parents=True)
+    (plots / "curve.png").write_bytes(b"a picture of iqn")
     (root / "reports" / "report.md").write_text("# the report\n")
     git(root, "checkout", "-q", "-B", "main")
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "retrainable")
 
-
-def made_night(root: Path, folder: Path, patch: pytest.MonkeyPatch) -> Night:
-    """A night in this checkout; what is called in it are the scripts."""
-    make_retrainable(root)
     folder.mkdir()
-    night = Night(root, folder)
     patch.setenv("NIGHT", str(folder))
     patch.setattr(worktree, "DVC", (sys.executable, "-S", str(folder / "dvc.py")))
     for name in ("GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME", "QUATRAIN_PICTURES_URL"):
         patch.delenv(name, raising=False)
-    return night
+    return Night(root, folder)
 
 
 def made_remote(night: Night, folder: Path) -> Path:

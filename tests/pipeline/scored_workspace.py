@@ -64,12 +64,6 @@ class Workspace:
     def metrics(self, preset: str = "default") -> Any:
         return self.baseline()["presets"][preset]["metrics"]
 
-    def edit_entry(self, metric: str, **changed: Any) -> None:
-        """Change a metric's entry by hand."""
-        content = self.baseline()
-        content["presets"]["default"]["metrics"][metric] |= changed
-        self.edit_baseline(content)
-
     def edit_verdict(self, **changed: Any) -> None:
         stored = json.loads(self.files.verdict.read_text())
         self.files.verdict.write_text(json.dumps(stored | changed))

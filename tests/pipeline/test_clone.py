@@ -119,12 +119,11 @@ def test_a_preset_takes_from_the_cache_what_is_equal_and_runs_once(copied: Clone
     assert stages_run(first) == ["evaluate@allo"]
     assert "no baseline: preset 'tiny' has no baseline yet" in first
     after = contents(copied.root)
-    assert {name: after.pop(name) for name in before} == before
-    others = (".mlflow/", ".dvc/", ".state/")
-    assert not [name for name in after if "__pycache__" not in name and not name.startswith(others)]
+    assert {name: after[name] for name in before} == before
+    added = [name for name in after.keys() - before.keys() if "__pycache__" not in name]
+    assert [name for name in added if not name.startswith((".mlflow/", ".dvc/", ".state/"))] == []
     produced = contents(copied.root / ".presets" / "tiny")
     assert {"dvc.lock", "reports/allo/verdict.json", "models/allo/history.csv"} <= produced.keys()
-
     assert stages_run(copied.call(*repro, code=4)) == []
     assert contents(copied.root / ".presets" / "tiny")["dvc.lock"] == produced["dvc.lock"]
 
@@ -134,16 +133,10 @@ def test_an_experiment_is_stored_compared_and_plotted(copied: Clone):
     said = copied.call("dvc", "exp", "run", "-n", "tried", "-S", "allo.train.steps=80")
     assert stages_run(said) == ["train@allo", "evaluate@allo", "report"]
     shown = copied.call("dvc", "exp", "show", "--csv", "--no-pager")
-    for part in ("tried", "cosine_mean", "allo.train.steps"):
-        assert part in shown
+    assert all(part in shown for part in ("tried", "cosine_mean", "allo.train.steps"))
     assert "cosine_mean" in copied.call("dvc", "metrics", "diff", "--all")
-    assert "allo.train.steps" in copied.call("dvc", "params", "diff")
     copied.call("dvc", "plots", "show")
     assert "allo cosine" in (copied.root / "dvc_plots" / "index.html").read_text()
-    assert stages_run(copied.call("dvc", "repro")) == []
-
-
-# Killed for real.
 
 
 MOMENTS = ("Running stage 'collect", "Running stage 'train", "preparing, then", " 20/60", " 40/60")
@@ -177,9 +170,6 @@ def test_dvc_repro_killed_gives_the_same_bytes(reproduced: Clone, tmp_path: Path
     lock = (reproduced.root / "dvc.lock").read_bytes()
     assert (killed.root / "dvc.lock").read_bytes() == lock
     assert killed.statuses("train") == ["FINISHED"]
-
-
-# Retrained.
 
 
 FORGIVING = """

@@ -54,18 +54,18 @@ def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys:
     )
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_each_model_is_judged_if_it_is_named_or_not(space: Workspace, capsys: Capture, model: str):
+def test_each_model_is_judged_if_it_is_named_or_not(space: Workspace, capsys: Capture):
     assert gate.main([]) == 0
-    count = sum(len(verdicts.rules_of(item, "default")) for item in MODELS)
+    count = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
     assert f"gate: passed; {count} metrics" in capsys.readouterr().out
-    first, *_ = verdicts.rules_of(model, "default")
-    worst = -1e9 if first.direction == "higher" else 1e9
-    Workspace(space.root, model).score(**{first.metric: worst})
-    for named in ([], [model]):
-        assert gate.main(named) == 4
-        assert f"gate: {model}: worse: {first.metric} " in capsys.readouterr().err
-    assert gate.main([other for other in MODELS if other != model]) == 0
+    for model in MODELS:
+        first, *_ = verdicts.rules_of(model, "default")
+        worst = -1e9 if first.direction == "higher" else 1e9
+        assert gate.main([model]) == 0
+        Workspace(space.root, model).score(**{first.metric: worst})
+        for named in ([], [model]):
+            assert gate.main(named) == 4
+            assert f"gate: {model}: worse: {first.metric} " in capsys.readouterr().err
 
 
 def ended(capsys: Capture, code: int) -> str:
@@ -75,73 +75,59 @@ def ended(capsys: Capture, code: int) -> str:
     assert "passed" not in out
     assert err.count("\n") == 1
     assert err.endswith(f" [exit {code}]\n")
-    return err.removeprefix("gate: allo: ")
-
-
-ALTERED = "the verdict is not what these scores give: altered"
-
-
-@pytest.mark.parametrize(
-    ("altered", "why"),
-    [
-        ({"passed": True}, ALTERED),
-        ({"lines": []}, ALTERED),
-        ({"rules": []}, ALTERED),
-        ({"preset": "smoke"}, "the verdict is one of preset 'smoke', not of 'default'"),
-        ({"model": "other"}, "the verdict is not one of allo"),
-        ({"params": "0"}, "params.yaml changed after allo was evaluated"),
-        ({"learner": "0"}, "models/allo changed after the verdict"),
-    ],
-)
-def test_a_verdict_altered_by_hand_is_no_pass(
-    space: Workspace, capsys: Capture, altered: dict[str, Any], why: str
-):
-    space.score(cosine_mean=0.5)
-    space.edit_verdict(**altered)
-    assert ended(capsys, 4) == f"stale: {why}; run `make repro` [exit 4]\n"
-
-
-OTHER = json.dumps(SCORES["allo"] | {"cosine_mean": 0.999})
+    return err.removeprefix("gate: allo: ").removesuffix(f" [exit {code}]\n")
 
 
 ABSENT = "missing: allo was not evaluated yet"
+OTHERS = "stale: the verdict is not one of allo"
+ALTERED = "stale: the verdict is not what these scores give: altered"
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "why"),
+    ("file", "content", "why"),
     [
         ("verdict", None, ABSENT),
         ("scores", None, ABSENT),
+        ("verdict", "[]", OTHERS),
+        ("verdict", {"model": "other"}, OTHERS),
+        ("verdict", {"passed": True}, ALTERED),
+        ("verdict", {"lines": []}, ALTERED),
+        ("verdict", {"rules": []}, ALTERED),
+        ("verdict", {"preset": "smoke"}, "stale: the verdict is one of preset 'smoke', not of"),
+        ("verdict", {"params": "0"}, "stale: params.yaml changed after allo was evaluated"),
+        ("verdict", {"learner": "0"}, "stale: models/allo changed after the verdict"),
+        ("scores", json.dumps(SCORES["allo"]), "stale: the scores changed after the verdict"),
         ("baseline", None, "stale: baselines/allo.json changed after the verdict"),
-        ("verdict", "[]", "stale: the verdict is not one of allo"),
-        ("scores", OTHER, "stale: the scores changed after the verdict"),
     ],
 )
-def test_a_file_that_is_gone_or_changed_is_no_pass(
-    space: Workspace, capsys: Capture, file: str, text: str | None, why: str
+def test_a_verdict_of_other_files_or_altered_by_hand_is_no_pass(
+    space: Workspace, capsys: Capture, file: str, content: Any, why: str
 ):
+    space.score(cosine_mean=0.5)
     path = getattr(space.files, file)
-    path.unlink() if text is None else path.write_text(text)
-    assert ended(capsys, 4) == f"{why}; run `make repro` [exit 4]\n"
+    if content is None:
+        path.unlink()
+    elif isinstance(content, str):
+        path.write_text(content)
+    else:
+        space.edit_verdict(**content)
+    said = ended(capsys, 4)
+    assert said.startswith(why)
+    assert said.endswith("; run `make repro`")
 
 
-JSON = "cannot be read (JSONDecodeError"
-NO_NUMBERS = "must map names to numbers; run `dvc repro` to write it anew [exit 3]"
-RESTORE = "; `git checkout baselines/allo.json` restores it [exit 3]\n"
+RESTORE = "; `git checkout baselines/allo.json` restores it"
+ANEW = "; run `dvc repro` to write it anew"
 
 
 @pytest.mark.parametrize(
     ("file", "text", "why"),
     [
-        ("baseline", "", JSON),
-        ("baseline", '{"schema": 1, "schema": 1}', "holds the key 'schema' twice"),
-        ("baseline", '{"schema": 1e999}', "holds the number 1e999, which is not finite"),
+        ("baseline", "", "cannot be read (JSONDecodeError"),
         ("baseline", '{"model": "iqn"}', "is not the baseline of allo"),
         ("baseline", '{"schema": 7, "model": "allo"}', "schema is 7: Input should be 1"),
-        ("scores", "{", JSON),
-        ("scores", "[]", NO_NUMBERS),
-        ("scores", '{"cosine_mean": true}', NO_NUMBERS),
-        ("verdict", "{", JSON),
+        ("scores", '{"cosine_mean": true}', "must map names to numbers"),
+        ("verdict", '{"model": "allo", "passed": 1}', "preset: Field required"),
     ],
 )
 def test_a_file_that_cannot_be_read_ends_with_3(
@@ -153,20 +139,9 @@ def test_a_file_that_cannot_be_read_ends_with_3(
         space.edit_verdict(scores_sha256=artifacts.file_digest(path))
     said = ended(capsys, 3)
     assert f"{path.name}: {why}" in said
-    assert said.endswith(RESTORE) == (file == "baseline")
+    assert said.endswith(RESTORE if file == "baseline" else ANEW)
 
 
-def test_rules_that_cannot_be_read_end_with_3(space: Workspace, capsys: Capture):
-    space.edit_verdict(rules=[{"metric": "cosine_mean", "direction": "up"}])
-    assert ended(capsys, 3) == (
-        "allo/verdict.json: rules.0.direction: Input should be 'higher', 'lower' or 'near'; "
-        "run `dvc repro` to write it anew [exit 3]\n"
-    )
-
-
-def test_an_unknown_model_and_unreadable_params_end_with_2(space: Workspace, capsys: Capture):
-    assert gate.main(["alo"]) == 2
-    models = ", ".join(MODELS)
-    assert capsys.readouterr().err == f"gate: unknown model 'alo'; known: {models} [exit 2]\n"
+def test_unreadable_params_end_with_2(space: Workspace, capsys: Capture):
     (space.root / "params.yaml").unlink()
     assert ended(capsys, 2).startswith("gate: ")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,64 +18,46 @@ from quatrain.registry import MODELS
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
 
-Aliases = list[model_registry.Alias]
 
+class StandIn:
+    """Notes how dvc is called, and which aliases are asked for; here without a store."""
 
-@pytest.fixture(autouse=True)
-def crowned(monkeypatch: Patch) -> list[Aliases]:
-    """The aliases that were asked for; here without a store."""
-    asked: list[Aliases] = []
+    def __init__(self, patch: Patch) -> None:
+        self.code, self.calls, self.aliases = 0, list[Any](), list[Any]()
+        patch.setattr(repro, "dvc", self.dvc)
+        patch.setattr(model_registry, "set_aliases", self.set_aliases)
 
-    def crown(_root: Path, aliases: Aliases) -> list[str]:
-        asked.append(aliases)
-        return []
-
-    monkeypatch.setattr(model_registry, "set_aliases", crown)
-    return asked
-
-
-class Dvc:
-    """Stands in for dvc: notes how it is called."""
-
-    def __init__(self) -> None:
-        self.code, self.calls = 0, list[tuple[Path, tuple[str, ...]]]()
-
-    def __call__(self, _root: Path, work: Path, *arguments: str) -> int:
+    def dvc(self, _root: Path, work: Path, *arguments: str) -> int:
         self.calls.append((work, arguments))
         return self.code
 
+    def set_aliases(self, _root: Path, aliases: list[model_registry.Alias]) -> list[str]:
+        self.aliases.append(aliases)
+        return []
+
 
 @pytest.fixture
-def dvc(checkout: Path, monkeypatch: Patch) -> Dvc:
+def dvc(checkout: Path, monkeypatch: Patch) -> StandIn:
     assert Path.cwd() == checkout
-    monkeypatch.setattr(repro, "dvc", stand_in := Dvc())
-    return stand_in
+    return StandIn(monkeypatch)
 
 
-# Options.
-
-
-def test_what_cannot_be_used_never_reaches_dvc(checkout: Path, dvc: Dvc, failure: Failure):
+def test_what_cannot_be_used_never_reaches_dvc(
+    checkout: Path, dvc: StandIn, failure: Failure, capsys: Capture
+):
     models = ", ".join(MODELS)
     assert failure(main, "alo", code=2) == f"repro: unknown model 'alo'; known: {models}"
-    for preset, why in (("smok", "'smok'; did you mean 'smoke'?"), ("../x", "'../x'")):
-        said = failure(main, "--preset", preset, code=2)
-        assert said.startswith(f"repro: unknown preset {why}; known: default, ")
+    why = "repro: unknown preset '../x'; known: default, "
+    assert failure(main, "--preset", "../x", code=2).startswith(why)
     assert not (checkout / ".presets").exists()
     (checkout / "params.yaml").write_text("seed: -1\n")
     assert failure(main, code=2).startswith("repro: params.yaml: ")
+    for jobs in ("0", "-1", "1.5"):
+        with pytest.raises(SystemExit, match="2"):
+            main([f"--jobs={jobs}"])
+        why = f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more"
+        assert why in capsys.readouterr().err
     assert dvc.calls == []
-
-
-@pytest.mark.parametrize("jobs", ["0", "-1", "1.5"])
-def test_jobs_are_counted(capsys: Capture, jobs: str):
-    with pytest.raises(SystemExit, match="2"):
-        main([f"--jobs={jobs}"])
-    printed = capsys.readouterr().err
-    assert f"argument --jobs: {jobs!r} is no number of jobs; pass 1 or more" in printed
-
-
-# Signals: the child is given the time to save.
 
 
 SAVES = """
@@ -94,65 +77,54 @@ subprocess.Popen([sys.executable, "-S", "-c", {code!r}]).wait()
 """
 
 
-def child(folder: Path, code: str) -> subprocess.Popen:
-    command = [sys.executable, "-S", "-c", code]
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    process.stdout.readline()
-    return process
-
-
-def after(seconds: float, number: signal.Signals) -> None:
-    threading.Timer(seconds, os.kill, (os.getpid(), number)).start()
-
-
-def test_ctrl_c_leaves_the_child_the_time_to_save(tmp_path: Path):
-    with child(tmp_path, SAVES) as process:
-        after(0.1, signal.SIGINT)
-        after(0.3, signal.SIGINT)
-        assert repro.wait_for_child(process) == 3
-    assert (tmp_path / "saved").exists()
-
-
-def test_sigterm_waits_for_the_stage_which_saves_after_dvc_has_died(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("code", "number", "seconds", "ends"),
+    [
+        (SAVES, signal.SIGINT, (0.1, 0.3), 3),
+        (STAGE_BELOW.format(code=SAVES), signal.SIGTERM, (0.1,), 143),
+    ],
+)
+def test_a_signal_leaves_the_stage_the_time_to_save(
+    tmp_path: Path, code: str, number: int, seconds: tuple[float, ...], ends: int
+):
+    """SIGTERM ends dvc at once; its stage, which hears of that, is waited for."""
     before = signal.getsignal(signal.SIGTERM)
-    with child(tmp_path, STAGE_BELOW.format(code=SAVES)) as process:
-        after(0.1, signal.SIGTERM)
-        assert repro.wait_for_child(process) == 143
+    command = [sys.executable, "-S", "-c", code]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for delay in seconds:
+            threading.Timer(delay, os.kill, (os.getpid(), number)).start()
+        assert repro.wait_for_child(process) == ends
         assert (tmp_path / "saved").exists()
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-# What is called, and what is printed in the end.
-
-
-def test_the_gates_exit_code_is_the_answer(
-    checkout: Path, dvc: Dvc, crowned: list[Aliases], capsys: Capture
+def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
+    checkout: Path, dvc: StandIn, capsys: Capture
 ):
     assert main([]) == 0
-    assert dvc.calls == [(checkout, ("repro",))]
     metrics = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
     assert capsys.readouterr().out.endswith(
         f"gate: passed; {metrics} metrics hold their baselines\n\n"
         "report   reports/report.md\nruns     `make ui`, then http://127.0.0.1:5000\n"
     )
-    assert crowned == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
+    assert dvc.aliases == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
 
     Workspace(checkout).score(cosine_mean=0.5)
     assert main(["allo"]) == 4
-    assert dvc.calls[1:] == [(checkout, ("repro", "evaluate@allo"))]
     out, err = capsys.readouterr()
     assert "gate: allo: worse: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in err
     assert "scores, plots   reports/{allo}\n" in out
 
-
-def test_a_preset_says_where_its_report_is(checkout: Path, dvc: Dvc, capsys: Capture):
     assert main(["--preset", "smoke"]) == 4
-    assert dvc.calls == [(checkout / ".presets" / "smoke", ("repro",))]
     out, err = capsys.readouterr()
     why = "allo was not evaluated yet; run `make repro PRESET=smoke` [exit 4]"
     assert f"gate: allo: missing: {why}" in err
     assert "report   .presets/smoke/reports/report.md" in out
+    places = [checkout, checkout, checkout / ".presets" / "smoke"]
+    arguments = [("repro",), ("repro", "evaluate@allo"), ("repro",)]
+    assert dvc.calls == list(zip(places, arguments, strict=True))
 
 
 @pytest.mark.usefixtures("dvc")
@@ -170,47 +142,38 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(capsys: Capture, monke
     )
 
 
-def test_where_dvc_stops_there_is_no_judgement(checkout: Path, dvc: Dvc, capsys: Capture):
+def test_where_dvc_stops_there_is_no_judgement(checkout: Path, dvc: StandIn, capsys: Capture):
     dvc.code = 255
     assert main([]) == 255
     why = "repro: dvc stopped before the end; the line above that ends with [exit N] says why\n"
     assert capsys.readouterr() == ("", why)
-
     assert repro.judge_again(checkout, "default", ["iqn"]) == 255
     why = "repro: not judged again: evaluate@iqn did not end well; run `make repro`\n"
     assert capsys.readouterr() == ("", why)
 
 
-def test_several_jobs_collect_then_train_then_do_the_rest(
-    checkout: Path, dvc: Dvc, monkeypatch: Patch
-):
-    trained: list[tuple[int, dict[str, list[str]]]] = []
+def test_judging_again_evaluates_and_never_trains(checkout: Path, dvc: StandIn):
+    assert repro.judge_again(checkout, "default", MODELS, update_aliases=False) == 0
+    stages = [*(f"evaluate@{model}" for model in MODELS), "report"]
+    assert dvc.calls == [(checkout, ("repro", "--single-item", stage)) for stage in stages]
+    assert dvc.aliases == []
 
-    def run(
-        self: repro.ParallelCommands, commands: dict[str, list[str]], *_: object
-    ) -> dict[str, int]:
-        trained.append((self.limit, commands))
+
+def test_several_jobs_collect_then_train_then_do_the_rest(
+    checkout: Path, dvc: StandIn, monkeypatch: Patch
+):
+    def run(pool: repro.ParallelCommands, commands: Any, *_: object) -> dict[str, int]:
+        dvc.calls.append((pool.limit, [command[3:] for command in commands.values()]))
         return dict.fromkeys(commands, 0)
 
     monkeypatch.setattr(repro.ParallelCommands, "run", run)
     assert main(["--jobs", "3", "allo", "iqn"]) == 0
+    train = ["--wait-for-lock", "repro", "--single-item"]
     assert dvc.calls == [
         (checkout, ("repro", "collect@allo", "collect@iqn")),
+        (3, [[*train, "train@allo"], [*train, "train@iqn"]]),
         (checkout, ("repro", "evaluate@allo", "evaluate@iqn")),
     ]
-    ((at_once, commands),) = trained
-    assert at_once == 3
-    assert {stage: command[3:] for stage, command in commands.items()} == {
-        f"train@{model}": ["--wait-for-lock", "repro", "--single-item", f"train@{model}"]
-        for model in ("allo", "iqn")
-    }
-
-
-def test_judging_again_evaluates_and_never_trains(checkout: Path, dvc: Dvc, crowned: list[Aliases]):
-    assert repro.judge_again(checkout, "default", MODELS, update_aliases=False) == 0
-    stages = [*(f"evaluate@{model}" for model in MODELS), "report"]
-    assert dvc.calls == [(checkout, ("repro", "--single-item", stage)) for stage in stages]
-    assert crowned == []
 
 
 def test_dvc_runs_with_this_python_and_the_checkouts_store(tmp_path: Path, monkeypatch: Patch):

@@ -80,24 +80,25 @@ def test_new_stages_are_put_in_the_order_of_a_run_and_known_ones_stay(toy: Path)
     new = ("evaluate@allo", "train@allo", "of an older dvc.yaml", "collect@iqn")
     with lock_order.in_order(toy):
         written(toy, *old, *new)
-    sorted_stages = ["of an older dvc.yaml", "collect@iqn", "train@allo", "evaluate@allo"]
-    assert lock_order.stages(toy) == [*old, *sorted_stages]
+    in_order = ["of an older dvc.yaml", "collect@iqn", "train@allo", "evaluate@allo"]
+    assert lock_order.stages(toy) == [*old, *in_order]
     assert lock.read_text().startswith(
         "schema: '2.0'\nstages:\n  train@iqn:\n    cmd: echo train@iqn\n  collect@allo:\n"
     )
 
-
-def test_a_lock_in_order_is_not_touched(toy: Path):
+    lock.unlink()
     with lock_order.in_order(toy):
-        lock = written(toy, "collect@allo", "train@allo", "train@iqn")
+        written(toy, "collect@allo", "train@allo", "train@iqn")
         before = lock.stat()
     assert lock.stat() == before
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "- 1", "stages: 5"])
-def test_a_lock_that_cannot_be_read_is_left_to_dvc(toy: Path, text: str | None):
-    if text is not None:
-        (toy / "dvc.lock").write_text(text)
+def test_a_lock_that_cannot_be_read_is_left_to_dvc(toy: Path):
     with lock_order.in_order(toy):
         assert lock_order.stages(toy) == []
-    assert (toy / "dvc.lock").exists() == (text is not None)
+    assert not (toy / "dvc.lock").exists()
+    for text in ("", "{", "- 1", "stages: 5"):
+        (toy / "dvc.lock").write_text(text)
+        with lock_order.in_order(toy):
+            assert lock_order.stages(toy) == []
+        assert (toy / "dvc.lock").read_text() == text

@@ -34,13 +34,10 @@ def test_a_line_goes_from_the_best_lower_to_the_best_upper_reference():
     assert span == Span(0.2, 1.0, "floor_constant", "oracle")
     assert positions[:3] == pytest.approx([0.75, 0.5, 0.625])
     assert positions[3] == pytest.approx((0.25, 0.75))
-
-
-def test_a_line_begins_with_the_higher_value_if_lower_is_better():
-    result = mark(LOWER, error=3.5, error_low=1.5, error_high=3.5)
-    assert result.span == Span(6.0, 1.0, "affine", "floor")
-    assert (result.score, result.baseline) == (0.5, 0.8)
-    assert result.interval == pytest.approx((0.5, 0.9))
+    span, *positions = mark(LOWER, error=3.5, error_low=1.5, error_high=3.5)
+    assert span == Span(6.0, 1.0, "affine", "floor")
+    assert positions[:3] == [0.5, 0.8, None]
+    assert positions[3] == pytest.approx((0.5, 0.9))
 
 
 @pytest.mark.parametrize(

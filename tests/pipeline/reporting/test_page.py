@@ -14,25 +14,18 @@ from pipeline.runtime.errors import ArtifactError
 from tests.conftest import ROOT
 
 PICTURE = ROOT / "docs" / "iqn_standing.png"
-OPEN_ENDED = {"meta", "img", "br", "link", "hr", "input"}
 
 
 class Read(HTMLParser):
-    """Parses tags with their attributes; fails if a tag is not closed."""
+    """Collects tags with their attributes."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
         self.feed(text)
-        assert self.open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        self.open += [tag] if tag not in OPEN_ENDED else []
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
 
     def named(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.tags if name == tag]
@@ -48,7 +41,7 @@ def page(markdown: str, folder: Path, title: str = "Passed: preset default") -> 
     return Read(as_html(markdown, title, folder))
 
 
-def test_a_picture_is_in_the_page_with_its_size(folder: Path):
+def test_a_picture_is_in_the_page_with_its_size_if_it_is_a_png(folder: Path):
     (image,) = page("![a <b>](a%20b.png)", folder).named("img")
     kind, _, data = str(image["src"]).partition(",")
     picture = PICTURE.read_bytes()
@@ -57,25 +50,17 @@ def test_a_picture_is_in_the_page_with_its_size(folder: Path):
     width, height = (int.from_bytes(picture[at : at + 4], "big") for at in (16, 20))
     assert (image["width"], image["height"]) == (str(width), str(height))
     assert image["alt"] == "a <b>"
-
-
-@pytest.mark.parametrize("data", [b"GIF89a" + bytes(40), PICTURE.read_bytes()[:20]])
-def test_a_file_that_is_not_a_png_is_refused(folder: Path, data: bytes):
-    (folder / "a b.png").write_bytes(data)
-    with pytest.raises(ArtifactError) as caught:
-        page("![a](a%20b.png)", folder)
-    assert str(caught.value) == "reports/a b.png: is no PNG; run `dvc repro` to write it anew"
+    why = r"^reports/a b\.png: is no PNG; run `dvc repro` to write it anew$"
+    for other in (b"GIF89a" + bytes(40), picture[:20]):
+        (folder / "a b.png").write_bytes(other)
+        with pytest.raises(ArtifactError, match=why):
+            page("![a](a%20b.png)", folder)
 
 
 def test_the_page_asks_no_server_for_anything_and_runs_no_script(folder: Path):
     read = page("# x\n\n![a](a%20b.png)\n\n[run](http://127.0.0.1:5000)", folder)
-    metas = {
-        tag.get("http-equiv") or tag.get("name"): tag.get("content") for tag in read.named("meta")
-    }
-    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-    assert metas["Content-Security-Policy"] == policy
-    assert metas["viewport"] == "width=device-width, initial-scale=1"
-    assert metas["color-scheme"] == "light dark"
+    policies = [tag["content"] for tag in read.named("meta") if "http-equiv" in tag]
+    assert policies == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
     assert read.named("link") == read.named("script") == []
     assert not re.search(r"url\(|@import", STYLE.read_text())
 

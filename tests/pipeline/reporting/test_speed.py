@@ -87,20 +87,14 @@ def test_a_file_has_a_line_per_row_few_digits_and_no_defaults(tmp_path: Path):
     assert "part_of" not in lines[-6]
 
 
-@pytest.mark.parametrize(
-    ("row", "why"),
-    [
-        ({"unit": "weeks"}, "rows.0.unit: Input should be 'ms/step', 'us/call'"),
-        ({"ours": {"values": []}}, "rows.0.ours.values: Value should have at least 1 item"),
-        ({"met": True}, "rows.0.met: Extra inputs are not permitted"),
-    ],
-)
-def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path, row: Any, why: str):
-    content = speed.as_json(RESULTS) | {"rows": [speed.as_json(STEP) | row]}
+def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path):
+    row = speed.as_json(STEP) | {"unit": "weeks"}
+    content = speed.as_json(RESULTS) | {"rows": [row]}
     (tmp_path / PATH).parent.mkdir(parents=True)
     (tmp_path / PATH).write_text(json.dumps(content))
     with pytest.raises(ArtifactError) as caught:
         speed.read_results(tmp_path, "allo")
+    why = "rows.0.unit: Input should be 'ms/step', 'us/call'"
     assert str(caught.value).startswith(f"benchmarks/results/allo.json: {why}")
     assert str(caught.value).endswith("; `make bench BENCH=allo` writes it anew")
     assert "\n" not in str(caught.value)

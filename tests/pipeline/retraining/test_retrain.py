@@ -21,16 +21,13 @@ from tests.pipeline.small_checkout import git
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 
 
-# What passed and is new.
-
-
 def test_a_clearly_better_model_is_promoted_on_a_branch_alone(night: Night, capsys: Capture):
     night.scores("iqn", return_mean=140.0)
     night.lock("new outs\n")
     assert retrain.main(["--pictures-url", "https://example.org/raw/"]) == 0
     assert night.state() == night.before
     branch, message = night.proposed(), night.ended().message
-    reports = [f"reports/iqn/{name}.json" for name in ("scores", "verdict")]
+    reports = ["reports/iqn/scores.json", "reports/iqn/verdict.json"]
     assert night.changed() == ["baselines/iqn.json", "dvc.lock", *reports]
     assert git(night.root, "rev-parse", f"{branch}^") == git(night.root, "rev-parse", "main")
     assert night.calls() == [
@@ -108,13 +105,6 @@ def test_a_preset_proposes_its_baselines_alone(night: Night):
     assert night.state() == night.before
 
 
-def test_a_new_seed_is_the_date_so_that_an_interrupted_retraining_is_continued():
-    assert retrain.parse_seed("new") == int(datetime.datetime.now(datetime.UTC).strftime("%Y%m%d"))
-
-
-# What is broken.
-
-
 def test_a_broken_gate_keeps_the_report_and_no_more(night: Night, remote: Path, failure: Failure):
     night.scores("allo", cosine_mean=0.5)
     night.lock("new outs\n")
@@ -149,22 +139,19 @@ def test_after_a_stopped_run_the_next_one_works(night: Night, failure: Failure, 
     assert night.state() == night.before
 
 
-# Where a retraining begins.
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["--seed=-1"], "'-1' is no seed; pass `new` or a whole number below 2**32"),
-        (["--seed=4294967296"], "'4294967296' is no seed; pass `new` or a whole number"),
-        (["--seed=1.5"], "'1.5' is no seed; pass `new` or a whole number below 2**32"),
+def test_a_seed_is_a_number_of_the_default_preset(capsys: Capture):
+    """A new one is the date, so that an interrupted retraining is continued."""
+    assert retrain.parse_seed("new") == int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
+    assert retrain.parse_seed("4294967295") == 2**32 - 1
+    why = "is no seed; pass `new` or a whole number below 2**32"
+    for arguments, said in (
+        (["--seed=-1"], f"'-1' {why}"),
+        (["--seed=4294967296"], f"'4294967296' {why}"),
         (["--preset=smoke", "--seed=3"], "--seed goes with the default preset: it is written"),
-    ],
-)
-def test_a_seed_is_a_number_of_the_default_preset(capsys: Capture, arguments: list[str], why: str):
-    with pytest.raises(SystemExit, match="2"):
-        retrain.main(arguments)
-    assert why in capsys.readouterr().err
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            retrain.main(arguments)
+        assert said in capsys.readouterr().err
 
 
 def test_refused_beginnings(night: Night, tmp_path: Path, monkeypatch: Patch, failure: Failure):

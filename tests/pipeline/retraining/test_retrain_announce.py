@@ -73,9 +73,7 @@ def test_a_result_opens_a_pull_request_or_updates_an_open_one(github: GitHub, ca
     assert capsys.readouterr().out == "announce: opened https://example.org/1\n"
     github.has("pr", {"number": 3, "state": "CLOSED"}, {"number": 5, "state": "OPEN"})
     assert github.hears(PROPOSED) == [["pr", "edit", "5", *content]]
-
-
-def test_what_a_person_has_decided_is_not_asked_again(github: GitHub, capsys: Capture):
+    capsys.readouterr()
     for state in ("CLOSED", "MERGED"):
         github.has("pr", {"number": 3, "state": state})
         assert github.hears(PROPOSED) == []
@@ -89,6 +87,7 @@ def test_what_is_broken_opens_one_issue_which_is_closed_later(github: GitHub, ca
     why = "it was killed, interrupted or could not begin; its log says more"
     assert why in Path(github.text).read_text()
     assert github.hears(BROKEN) == [opened]
+    assert Path(github.text).read_text().startswith("worse\n")
     github.has("issue", {"number": 4, "title": "something else"}, {"number": 7, "title": ISSUE})
     assert github.hears(BROKEN) == [["issue", "edit", "7", "--body-file", github.text]]
     capsys.readouterr()
@@ -113,11 +112,3 @@ def test_a_github_that_refuses_ends_with_5(github: GitHub, monkeypatch: Patch, f
 def test_it_needs_no_library(tmp_path: Path):
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import pipeline.commands.announce"
     subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=tmp_path, check=True)
-
-
-def test_an_outcome_is_read_as_it_was_written(tmp_path: Path):
-    for ended in (PROPOSED, UNCHANGED, BROKEN):
-        outcome.write(tmp_path, ended)
-        assert outcome.read(tmp_path) == ended
-    outcome.clear(tmp_path)
-    assert outcome.read(tmp_path).kind == "stopped"

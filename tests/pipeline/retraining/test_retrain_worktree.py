@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from pipeline.commands import retrain
+from pipeline.retraining import outcome
 from pipeline.runtime import processes
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import until
@@ -19,17 +20,23 @@ pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 WORK = Path(".state", "retrain", "work")
 
 
-# Remotes.
-
-
 def test_pushing_sends_outs_first_then_both_branches(night: Night, remote: Path, capsys: Capture):
     night.scores("iqn", return_mean=140.0)
+    night.set("settings", "core.remote=storage\nremote.storage.url=/somewhere\n")
+    night.set("refused", "fetch push")
+    assert retrain.main(["--push"]) == 5
+    out, err = capsys.readouterr()
+    assert "retrain: the DVC remote did not give everything; what is missing is computed\n" in out
+    why = "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines above"
+    assert err == f"{why} say why [exit 5]\n"
+    assert night.branches() == night.branches(remote) == []
+    assert night.state() == night.before
+
+    night.set("refused", "")
     assert retrain.main([]) == 0
     commit = git(night.root, "rev-parse", night.proposed())
     assert night.branches(remote) == []
-
     night.set("date", "2026-02-04")
-    night.set("settings", "core.remote=storage\nremote.storage.url=/somewhere\n")
     night.set("calls")
     capsys.readouterr()
     assert retrain.main(["--push"]) == 0
@@ -45,22 +52,6 @@ def test_pushing_sends_outs_first_then_both_branches(night: Night, remote: Path,
     said = f"retrain: proposed: branch {night.proposed()}, pushed to origin\n"
     assert capsys.readouterr().out == said
     assert git(remote, "for-each-ref", "refs/heads/main") == ""
-
-
-def test_a_dvc_remote_that_refuses_leaves_no_branch(night: Night, remote: Path, capsys: Capture):
-    night.set("settings", "core.remote=storage\n")
-    night.set("refused", "fetch push")
-    night.lock("new outs\n")
-    assert retrain.main(["--push"]) == 5
-    out, err = capsys.readouterr()
-    assert "retrain: the DVC remote did not give everything; what is missing is computed\n" in out
-    why = "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines above"
-    assert err == f"{why} say why [exit 5]\n"
-    assert night.branches() == night.branches(remote) == []
-    assert night.state() == night.before
-    night.set("refused", "")
-    assert retrain.main(["--push"]) == 0
-    assert night.branches(remote) == night.branches() != []
 
 
 def test_a_remote_that_is_ahead_or_away_is_told_of(night: Night, remote: Path, capsys: Capture):
@@ -79,9 +70,6 @@ def test_a_remote_that_is_ahead_or_away_is_told_of(night: Night, remote: Path, c
     assert f"retrain: goes on without origin: {command}" in capsys.readouterr().out
     assert retrain.main(["--push"]) == 5
     assert capsys.readouterr().err.startswith(f"retrain: {command} --quiet origin` failed")
-
-
-# The copy.
 
 
 @pytest.mark.full
@@ -137,29 +125,29 @@ def test_a_copy_that_a_killed_retraining_left_is_no_obstacle(night: Night):
     assert night.state() == night.before
 
 
-# Signals.
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_lets_the_run_save_and_the_next_one_continues(night: Night, number: int):
     """After SIGKILL the run is told by the system, and the next one waits for it."""
+    outcome.write(
+        night.root / outcome.FOLDER, outcome.Outcome("unchanged", 0, outcome.Message("", ""))
+    )
     night.set("endless")
     begun = night.folder / "begun"
     process = night.start()
     until(lambda: begun.exists() and begun.read_text() != "")
     process.send_signal(number)
     said = process.communicate()[0]
+    assert night.ended().kind == "stopped"
     if number == signal.SIGTERM:
         assert process.returncode == 143
         assert said.endswith("retrain: interrupted by SIGTERM; the next run continues [exit 143]\n")
         assert night.state() == night.before
-        assert night.ended().kind == "stopped"
     (night.folder / "endless").unlink()
     assert retrain.main([]) == 0
     with suppress(psutil.NoSuchProcess):  # or nobody has asked how it ended
         assert psutil.Process(int(begun.read_text())).status() == psutil.STATUS_ZOMBIE
-    assert (night.folder / "found").read_text() == "checkpoint"
+    assert (night.folder / "continued").exists()
     assert night.state() == night.before
 
 
