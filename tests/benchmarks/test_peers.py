@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.harness import NotTheSame
 from benchmarks.peers import buffers, environment, gae, host, measure, run
-from benchmarks.peers.buffers import Replay, Transition, numbered, refuse_other_draws
+from benchmarks.peers.buffers import Replay, numbered, refuse_other_draws
 from tests.conftest import ROOT
 
 LOCK = """# Made by `make lock`.
@@ -47,7 +47,7 @@ def test_a_library_that_cannot_be_installed_leaves_the_others(project, monkeypat
     calls: list[list[str]] = []
     monkeypatch.setattr(environment, "called", failing(calls, "bad==2"))
     assert environment.environment(project) == project / ".bench/peers/bin/python"
-    assert [call[-1] for call in calls[1:2]] == [environment.TORCH]
+    assert calls[1][-1] == environment.TORCH
     error = capsys.readouterr().err
     assert "ERROR: no distribution; installing one after the other" in error
     assert "bad==2 is not installed: ERROR: no distribution" in error
@@ -82,13 +82,10 @@ def test_the_lock_holds_what_is_asked_for_with_hashes_and_no_torch():
     assert "torch" not in locked
 
 
-def test_fewer_than_five_rounds_are_refused(capsys):
+def test_fewer_than_five_rounds_are_refused_and_an_absent_library_is_named(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         run.main(["--rounds", "4"])
     assert "--rounds 4: medians of fewer than 5 rounds say nothing" in capsys.readouterr().err
-
-
-def test_a_library_that_cannot_be_imported_is_named_with_the_reason(monkeypatch):
     monkeypatch.setattr(measure, "MODULES", {"numpy": "numpy", "absent": "no_such_module"})
     message = "absent is not installed: ModuleNotFoundError: No module named 'no_such_module'"
     assert measure.importable() == (["numpy"], [message])
@@ -99,24 +96,22 @@ def test_draws_of_other_transitions_are_refused(monkeypatch):
     rng = np.random.default_rng(0)
     data = numbered(1000, 3)
 
-    def refuse(name, draw):
-        refuse_other_draws(name, Replay(draw, lambda batch: batch), data, 64)
+    def draw(most=1000, later=0, **columns):
+        numbers = rng.integers(0, most - later, 64)
+        batch = buffers.rows(data, numbers)
+        return batch._replace(next_obs=data.next_obs[numbers + later], **columns)
 
-    def picked(numbers: np.ndarray) -> Transition:
-        return buffers.rows(data, numbers)
+    def refuse(**changes):
+        refuse_other_draws("it", Replay(lambda: draw(**changes), lambda batch: batch), data, 64)
 
-    refuse("even", lambda: picked(rng.integers(0, 1000, 64)))
-    with pytest.raises(NotTheSame, match="uneven: draws are not uniform over 1,000 transitions"):
-        refuse("uneven", lambda: picked(rng.integers(0, 990, 64)))
-    with pytest.raises(NotTheSame, match="mixed: draws transitions in parts of several"):
-        refuse(
-            "mixed",
-            lambda: picked(numbers := rng.integers(0, 999, 64))._replace(
-                next_obs=data.next_obs[numbers + 1]
-            ),
-        )
-    with pytest.raises(NotTheSame, match="unknown: draws a transition that was never added"):
-        refuse("unknown", lambda: picked(np.arange(64))._replace(reward=np.full(64, 1000.0)))
+    refuse()
+    for message, changes in {
+        "it: draws are not uniform over 1,000 transitions": {"most": 990},
+        "it: draws transitions in parts of several": {"later": 1},
+        "it: draws a transition that was never added": {"reward": np.full(64, 1000.0)},
+    }.items():
+        with pytest.raises(NotTheSame, match=message):
+            refuse(**changes)
 
 
 def test_rows_compare_each_library_and_the_limit(monkeypatch):
@@ -125,21 +120,13 @@ def test_rows_compare_each_library_and_the_limit(monkeypatch):
         monkeypatch.setattr(host, name, value)
     monkeypatch.setitem(buffers.LIBRARIES, "cpprb", buffers.ours)
     rows = host.rows(["cpprb"], 1)
-    assert [row.name for row in rows] == [
-        "draw of 256, 2 floats; before: cpprb",
-        "draw of 256, 7 floats",
-        "draw of 256, 7 floats; before: cpprb",
-        "add of one, 2 floats; before: cpprb",
-        "add of 1000, 2 floats; before: cpprb",
-    ]
-    assert {row.against for row in rows if row.before} == {"cpprb"}
+    assert [row.against for row in rows if row.before] == ["cpprb"] * 4
     assert [row.goal.against for row in host.rows([], 1)] == ["limit"]
 
 
 def test_other_advantages_are_refused():
     trace = gae.trace_of("[16, 128]")
-    result = torch.zeros_like(trace.rewards)
-    later = torch.zeros_like(trace.rewards[0])
+    result, later = torch.zeros_like(trace.rewards), torch.zeros_like(trace.rewards[0])
     for time in reversed(range(len(result))):
         going = (~trace.terminated[time]).float()
         target = trace.rewards[time] + gae.DISCOUNT * going * trace.next_values[time]
