@@ -1,6 +1,5 @@
 """The JSON schema of params.yaml -> its keys, their rules, and values just outside and inside."""
 
-import itertools
 import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -92,12 +91,11 @@ def rule(schema: Schema) -> str:
         return " | ".join(schema.get("enum", [schema.get("const")]))
     if kind in ("integer", "number"):
         least, most = schema.get("minimum"), schema.get("maximum")
-        low = f"({schema.get('exclusiveMinimum', -math.inf):.10g}"
-        high = f"{schema.get('exclusiveMaximum', math.inf):.10g})"
-        return (
-            f"{kind} {low if least is None else f'[{least:.10g}'}, "
-            f"{high if most is None else f'{most:.10g}]'}"
-        )
+        above = f"({schema.get('exclusiveMinimum', -math.inf):.10g}"
+        below = f"{schema.get('exclusiveMaximum', math.inf):.10g})"
+        low = above if least is None else f"[{least:.10g}"
+        high = below if most is None else f"{most:.10g}]"
+        return f"{kind} {low}, {high}"
     if kind == "array":
         (item,) = {rule(item) for item in schema.get("prefixItems", [schema.get("items")])}
         return f"{schema.get('minItems', 0)}..{schema.get('maxItems', '')} of {item}"
@@ -111,7 +109,7 @@ def rule(schema: Schema) -> str:
 
 def inside(schema: Schema) -> list[Any]:
     """Returns values at the bounds; each has the right type."""
-    return list(itertools.chain.from_iterable(map(_inside, options(schema))))
+    return [value for option in options(schema) for value in _inside(option)]
 
 
 def _inside(schema: Schema) -> list[Any]:

@@ -1,6 +1,4 @@
-"""Worlds so small that what must be learned in them is known exactly, and the way to learn
-there.
-"""
+"""Worlds so small that what must be learned in them is known exactly."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,21 +17,14 @@ from quatrain.models.iqn.train import State as TrainState
 from tests.conftest import params_with
 
 FRAME = 36
-"""Numbers in a frame, which the config derives from its env: four channels of 3x3 cells. Probes use
-the first ones.
-"""
+"""Numbers in a frame: four channels of 3x3 cells. Probes use the first ones."""
 DISCOUNT = 0.5
 MIDPOINTS = (np.arange(16, dtype=np.float32) + 0.5) / 16
+SIZE = {"height": 5, "width": 5}
+EPSILON = {"kind": "linear", "start": 1.0, "end": 0.2, "over_transitions": 3000}
 
 CONFIG: dict[str, Any] = {
-    "env": {
-        "worlds": 16,
-        "height": 5,
-        "width": 5,
-        "max_turns": 12,
-        "vision_radius": 1,
-        "ground": "plain",
-    },
+    "env": {**SIZE, "worlds": 16, "max_turns": 12, "vision_radius": 1, "ground": "plain"},
     "collect": {"turns": 96, "held_out_worlds": 2},
     "network": {"frames": 1, "hidden": 32, "cosines": 16},
     "train": {
@@ -47,9 +38,7 @@ CONFIG: dict[str, Any] = {
         "record_every": 500,
         "evaluate_every": 0,
         "loss": {"discount": DISCOUNT},
-        "acting": {
-            "epsilon": {"kind": "linear", "start": 1.0, "end": 0.2, "over_transitions": 3000}
-        },
+        "acting": {"epsilon": EPSILON},
     },
 }
 
@@ -78,9 +67,8 @@ def build(
     reward: Callable[[State, jax.Array, jax.Array], jax.Array],
     end: Callable[[State], tuple[Any, Any]],
 ) -> World:
-    """The world of agents that change nothing: what they see, what they are paid, and whether a
-    turn is the last (terminated, truncated). What is hidden in an episode follows from its number
-    and the key.
+    """The world of agents that change nothing: what they see and are paid, and whether a turn is
+    the last (terminated, truncated). What is hidden follows from the key and the episode's number.
     """
 
     def reset(key: jax.Array, episode: jax.Array) -> State:
@@ -96,16 +84,7 @@ def build(
         paid = reward(state, agent, action).astype(jnp.float32)
         return ActionResult(state, paid, action.astype(jnp.int8))
 
-    return World(
-        agents=agents,
-        frame_size=FRAME,
-        shuffled=False,
-        reset=reset,
-        begin_turn=lambda state: state,
-        observe=observe,
-        act=act,
-        end_turn=end_turn,
-    )
+    return World(agents, FRAME, False, reset, lambda state: state, observe, act, end_turn)
 
 
 # One turn, then the end. Each agent has a task of its own and sees the same coin: heads or tails.
@@ -141,13 +120,9 @@ ONE_TURN = build(
 
 TURNS = 3
 ERRANDS = ("paid", "delayed", "cued")
-"""Agents: paid 1 in each turn; only in the last; only in the last for the action that was shown in
-the first.
-"""
+"""Paid 1 in each turn; in the last; in the last for the action that was shown in the first."""
 CUT, FIRST, CUE = 0, 1, 4
-"""Places: the episode will be cut; it is in its first, second, third turn; the shown action is 0,
-is 1.
-"""
+"""Places: the episode will be cut; it is in turn 1, 2, 3; the shown action is 0, is 1."""
 
 
 def _seen_in_turn(state: State, agent: jax.Array) -> jax.Array:
@@ -169,9 +144,6 @@ def _last_of_three(state: State) -> tuple[jax.Array, jax.Array]:
 THREE_TURNS = build(len(ERRANDS), _seen_in_turn, _paid_in_turn, _last_of_three)
 
 
-# Learning there.
-
-
 def fresh(config: IqnConfig, world: World) -> TrainState:
     """An untrained learner whose replay holds what a random policy met."""
     experience = prefill(config, world, jax.random.key(0))
@@ -185,9 +157,7 @@ def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:
 
 
 def quantiles(config: IqnConfig, state: TrainState, agent: int, frames: np.ndarray) -> np.ndarray:
-    """Z of the stacks made of these frames (..., frame), oldest first: (stack, quantile, action),
-    without flicker.
-    """
+    """Z of the stacks of these frames (..., frame), oldest first: (stack, quantile, action)."""
     params = jax.tree.map(lambda leaf: leaf[0, agent], train.evaluation_params(config, state))
     stack = jnp.asarray(np.reshape(frames, (-1, config.inputs)))
     apply = jax.jit(network.apply, static_argnums=0)

@@ -1,6 +1,5 @@
 """Tests the judgement case by case: only existing, finite and good enough scores pass."""
 
-import copy
 from typing import Any
 
 import pytest
@@ -39,11 +38,8 @@ NAN = float("nan")
 def baseline(preset: str = "default", **changed: float) -> dict[str, Any]:
     """Returns the file that promote would write for SCORES with changes."""
     metrics = {gated.metric: entry_of(gated.under(preset), SCORES | changed) for gated in GATED}
-    return {
-        "schema": 1,
-        "model": "toy",
-        "presets": {preset: {"metrics": metrics, "provenance": {}}},
-    }
+    presets = {preset: {"metrics": metrics, "provenance": {}}}
+    return {"schema": 1, "model": "toy", "presets": presets}
 
 
 def judge_scores(stored: Any = None, preset: str = "default", **changed: float | None) -> Verdict:
@@ -69,11 +65,9 @@ def altered(*path: str, to: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("metric", "value", "status", "why"),
     [
-        ("accuracy", 0.95, "ok", "0.95 holds baseline 0.95 (higher is better, tolerance 0.02)"),
         ("accuracy", 0.931, "ok", "0.931 holds baseline 0.95 (higher is better, tolerance 0.02)"),
         ("accuracy", 0.92, "worse", "0.92 is 0.03 worse than baseline 0.95 (higher is better, "),
         ("accuracy", 0.98, "better", "0.98 is 0.03 better than baseline 0.95 (higher is better, "),
-        ("error", 2.79, "ok", "2.79 holds baseline 2.5 (lower is better, tolerance 0.3)"),
         ("error", 2.9, "worse", "2.9 is 0.4 worse than baseline 2.5 (lower is better, "),
         ("error", 1.5, "better", "1.5 is 1 better than baseline 2.5 (lower is better, "),
         ("rate", 0.29, "ok", "0.29 holds baseline 0.25 (nearer is better, tolerance 0.05)"),
@@ -96,94 +90,56 @@ def test_a_score_is_judged_in_its_direction(
     assert [line.status for line in verdict.lines if line.metric != metric] == ["ok", "ok"]
 
 
-def test_a_score_that_holds_a_low_baseline_must_still_reach_the_goal_of_its_preset():
-    verdict = judge_scores(baseline(accuracy=0.89), accuracy=0.885)
-    assert line_of(verdict, "accuracy") == (
-        "below goal",
-        "accuracy 0.885 misses the goal 0.9 (higher is better)",
-    )
-    assert not verdict.passed
-    assert line_of(judge_scores(baseline(error=4.4), error=4.5), "error")[0] == "below goal"
+def test_a_score_must_also_reach_the_goal_of_its_preset_and_beat_every_floor():
+    for metric, stored, now, preset, line in (
+        ("accuracy", 0.89, 0.885, "default", "misses the goal 0.9 (higher is better)"),
+        ("error", 4.4, 4.5, "default", "misses the goal 4 (lower is better)"),
+        ("accuracy", 0.3, 0.3, "smoke", "does not beat floor_constant 0.3 (higher is better)"),
+        ("error", 7.1, 7.1, "smoke", "does not beat floor_error 7 (lower is better)"),
+    ):
+        verdict = judge_scores(baseline(preset, **{metric: stored}), preset, **{metric: now})
+        status = "below goal" if preset == "default" else "below floor"
+        assert line_of(verdict, metric) == (status, f"{metric} {now} {line}")
+        assert not verdict.passed
     assert judge_scores(baseline("smoke", accuracy=0.6), "smoke", accuracy=0.6).passed
-
-
-def test_a_floor_must_be_beaten_and_a_ceiling_may_be_passed():
-    verdict = judge_scores(baseline("smoke", accuracy=0.3), "smoke", accuracy=0.3)
-    assert line_of(verdict, "accuracy") == (
-        "below floor",
-        "accuracy 0.3 does not beat floor_constant 0.3 (higher is better)",
-    )
-    assert not verdict.passed
-    verdict = judge_scores(baseline("smoke", error=7.1), "smoke", error=7.1)
-    assert line_of(verdict, "error")[0] == "below floor"
     assert judge_scores(baseline(oracle=0.9)).passed
 
 
 def test_a_metric_that_one_side_lacks_is_broken():
     stored = baseline()
     del stored["presets"]["default"]["metrics"]["rate"]
-    scores = {name: value for name, value in SCORES.items() if name != "error"}
-    for verdict, metric, status, why in (
-        (
-            judge(scores, baseline(), RULES, "default"),
-            "error",
-            "missing",
-            "error is judged, but the evaluation did not report it",
-        ),
-        (judge_scores(stored), "rate", "no baseline", "rate 0.25 has no entry in the baseline yet"),
-        (
-            judge(SCORES, baseline(), RULES[:2], "default"),
-            "rate",
-            "stale",
-            "rate is in the baseline, but the model's evaluation does not judge it any more",
-        ),
-        (
-            judge(SCORES, None, [], "default"),
-            "-",
-            "missing",
-            "nothing is judged: the model's evaluation names no metric",
-        ),
+    reported = {name: value for name, value in SCORES.items() if name != "error"}
+    missing = "is judged, but the evaluation did not report it"
+    stale = "is in the baseline, but the model's evaluation does not judge it any more"
+    for scores, content, rules, metric, status, why in (
+        (reported, baseline(), RULES, "error", "missing", f"error {missing}"),
+        (SCORES, stored, RULES, "rate", "no baseline", "rate 0.25 has no entry in the baseline"),
+        (SCORES, baseline(), RULES[:2], "rate", "stale", f"rate {stale}"),
+        (SCORES, None, [], "-", "missing", "nothing is judged: the model's evaluation names no m"),
+        (SCORES, None, RULES, "rate", "no baseline", "preset 'default' has no baseline yet"),
+        (SCORES, baseline("smoke"), RULES, "rate", "no baseline", "preset 'default' has no basel"),
     ):
-        assert line_of(verdict, metric) == (status, why)
+        verdict = judge(scores, content, rules, "default")
+        actual, line = line_of(verdict, metric)
+        assert (actual, line[: len(why)]) == (status, why)
         assert not verdict.passed
 
 
-@pytest.mark.parametrize("stored", [baseline("smoke"), None])
-def test_a_preset_without_baseline_is_broken(stored: Any):
-    verdict = judge(SCORES, stored, RULES, "default")
-    assert not verdict.passed
-    assert [(line.value, line.status, line.why) for line in verdict.lines] == [
-        (SCORES[gated.metric], "no baseline", "preset 'default' has no baseline yet")
-        for gated in GATED
-    ]
-
-
-@pytest.mark.parametrize("value", [0.5, 0.95, 0.99])
-def test_another_direction_than_the_model_says_is_broken_whatever_the_score(value: float):
-    verdict = judge_scores(altered("accuracy", "direction", to="lower"), accuracy=value)
-    assert line_of(verdict, "accuracy") == (
-        "stale",
-        "accuracy is 'lower' in the baseline, but the model says 'higher'",
-    )
-
-
 @pytest.mark.parametrize(
-    ("key", "to"),
+    ("key", "to", "why"),
     [
-        ("tolerance", 0.5),
-        ("goal", 0.2),
-        ("goal", None),
-        ("floors", {"floor_random": 0.1}),
-        ("ceilings", {}),
+        ("direction", "lower", "accuracy is 'lower' in the baseline, but the model says 'higher'"),
+        ("tolerance", 0.5, "accuracy has another tolerance in the baseline than in the model"),
+        ("goal", None, "accuracy has another goal in the baseline than in the model"),
+        ("floors", {"floor_random": 0.1}, "accuracy has another floors in the baseline than in "),
+        ("ceilings", {}, "accuracy has another ceilings in the baseline than in the model"),
     ],
 )
-def test_a_rule_loosened_by_hand_is_broken(key: str, to: Any):
-    verdict = judge_scores(altered("accuracy", key, to=to))
-    assert line_of(verdict, "accuracy") == (
-        "stale",
-        f"accuracy has another {key} in the baseline than in the model",
-    )
-    assert not verdict.passed
+def test_a_rule_changed_by_hand_is_broken(key: str, to: Any, why: str):
+    for value in (0.5, 0.95, 0.99) if key == "direction" else (0.95,):
+        verdict = judge_scores(altered("accuracy", key, to=to), accuracy=value)
+        status, line = line_of(verdict, "accuracy")
+        assert (status, line[: len(why)], verdict.passed) == ("stale", why, False)
 
 
 # Several learners: means with intervals.
@@ -195,7 +151,7 @@ def interval(mean: float, half: float) -> dict[str, float]:
 
 @pytest.mark.parametrize(
     ("mean", "status"),
-    [(0.911, "ok"), (0.909, "ok"), (0.84, "worse"), (0.999, "ok"), (1.06, "better")],
+    [(0.909, "ok"), (0.84, "worse"), (0.999, "ok"), (1.06, "better")],
 )
 def test_a_difference_counts_only_if_it_is_larger_than_its_interval(mean: float, status: str):
     """Half widths 0.03 and 0.04: a difference of independent means has 0.05."""
@@ -215,28 +171,19 @@ def test_an_interval_on_one_side_is_used_and_never_replaces_tolerance_or_goal():
     assert line_of(wide, "accuracy")[0] == "below goal"
 
 
-# Baselines of another form.
-
-
-def top(**changes: Any) -> Any:
-    return baseline() | changes
-
-
 @pytest.mark.parametrize(
     ("stored", "why"),
     [
         ([], "the whole is []: Input should be a valid dictionary"),
-        ({}, "schema: Field required"),
-        (top(schema=2), "schema is 2: Input should be 1"),
+        (baseline() | {"schema": 2}, "schema is 2: Input should be 1"),
         (
-            top(presets={"default": {"metrics": {}, "provenance": {}}}),
+            baseline() | {"presets": {"default": {"metrics": {}, "provenance": {}}}},
             "presets.default.metrics is {}: Dictionary should have at least 1 item",
         ),
         (altered("rate", "extra", to=1), "metrics.rate.extra is 1: Extra inputs are not permitted"),
         (altered("rate", "value", to="0.25"), "rate.value is '0.25': Input should be a valid num"),
         (altered("rate", "value", to=NAN), "rate.value is nan: Input should be a finite number"),
         (altered("rate", "value", to=10**400), "00: Input should be a valid number"),
-        (altered("rate", "tolerance", to=-0.01), "tolerance is -0.01: Input should be greater "),
         (altered("accuracy", "interval", to=[0.9]), "accuracy.interval.1: Field required"),
     ],
 )
@@ -246,49 +193,35 @@ def test_a_baseline_of_another_form_judges_nothing(stored: Any, why: str):
     assert why in str(caught.value)
 
 
-def test_judging_changes_no_input():
-    stored = baseline()
-    before = copy.deepcopy(stored)
-    judge_scores(stored, accuracy=0.1)
-    assert stored == before
-
-
 # What storing scores would change.
 
 
 def compared(stored: Any = None, **changed: float | None) -> dict[str, Comparison]:
-    baseline_of = stored or baseline()
-    entry = preset_of(baseline_of, "default")
+    stored = stored or baseline()
+    entry = preset_of(stored, "default")
     assert entry is not None
-    verdict = judge_scores(baseline_of, **changed)
-    comparisons = compare(verdict, entry.metrics, SCORES | changed)
+    comparisons = compare(judge_scores(stored, **changed), entry.metrics, SCORES | changed)
     return {comparison.metric: comparison for comparison in comparisons}
 
 
-def test_each_judged_metric_stands_beside_its_stored_value():
-    comparisons = compared(accuracy=0.99, error=2.9)
+@pytest.mark.parametrize(
+    ("stored", "now", "half"),
+    [(0.03, 0.04, 0.05), (None, 0.04, 0.04), (0.03, None, 0.03), (None, None, None)],
+)
+def test_each_judged_metric_stands_beside_its_stored_value_with_the_interval_that_judges(
+    stored: float | None, now: float | None, half: float | None
+):
+    old, new = (
+        {"accuracy": mean} if width is None else interval(mean, width)
+        for mean, width in ((0.95, stored), (0.99, now))
+    )
+    comparisons = compared(baseline(**old), **new, error=2.9)
     assert list(comparisons) == ["accuracy", "error", "rate"]
-    assert comparisons["accuracy"][:4] == ("accuracy", "better", 0.95, 0.99)
-    assert comparisons["accuracy"].difference == pytest.approx(0.04)
+    status = "better" if half in (None, 0.03) else "ok"
+    assert comparisons["accuracy"][1:4] == (status, 0.95, 0.99)
+    assert comparisons["accuracy"][4:] == pytest.approx((0.04, half))
     assert comparisons["error"].difference == pytest.approx(0.4)
     assert comparisons["rate"] == Comparison("rate", "ok", 0.25, 0.25, 0.0, None)
-
-
-@pytest.mark.parametrize(
-    ("stored", "scores", "half"),
-    [
-        (baseline(**interval(0.95, 0.03)), interval(0.99, 0.04), 0.05),
-        (baseline(), interval(0.99, 0.04), 0.04),
-        (baseline(**interval(0.95, 0.03)), {"accuracy": 0.99}, 0.03),
-    ],
-)
-def test_a_difference_has_the_interval_that_judges(
-    stored: Any, scores: dict[str, float], half: float
-):
-    comparisons = compared(stored, **scores)
-    assert comparisons["accuracy"].half == pytest.approx(half)
-    assert comparisons["error"].half is None
-    assert f"noise {half:.3g})" in line_of(judge_scores(stored, **scores), "accuracy")[1]
 
 
 def test_what_is_not_finite_or_known_to_one_side_only_has_no_difference():

@@ -44,18 +44,15 @@ class Declared(NamedTuple):
     outs: set[str]
 
 
-def filled(value: str, model: str) -> str:
-    return re.sub(
-        r"\$\{(?:item\.(\w+)|key)\}", lambda m: SLOTS[model][m[1]] if m[1] else model, value
-    )
-
-
 def declared(verb: str, model: str, stage: dict[str, Any]) -> Declared:
+    def filled(value: str) -> str:
+        slot = lambda m: SLOTS[model][m[1]] if m[1] else model  # noqa: E731
+        return re.sub(r"\$\{(?:item\.(\w+)|key)\}", slot, value)
+
     entries = [out for kind in ("outs", "metrics", "plots") for out in stage.get(kind, [])]
     outs = [next(iter(out)) if isinstance(out, dict) else out for out in entries]
     deps, params, created = (
-        [filled(value, model) for value in values]
-        for values in (stage["deps"], stage["params"], outs)
+        list(map(filled, each)) for each in (stage["deps"], stage["params"], outs)
     )
     return Declared(verb, model, deps, set(params), set(created))
 
@@ -103,13 +100,18 @@ def covers(dep: str, file: str) -> bool:
 
 
 @every_stage
-def test_dependencies_are_the_modules_that_shape_an_out_and_no_others(stage: Declared):
+def test_dependencies_are_what_shapes_an_out_and_no_others(stage: Declared):
     files = needed(stage)
     assert {file for file in files if not any(covers(dep, file) for dep in stage.deps)} == set()
     modules = [dep for dep in stage.deps if dep.startswith("src/")]
     inside = [dep for dep in modules if not dep.endswith("/__init__.py")]
     assert [dep for dep in inside if not any(covers(dep, file) for file in files)] == []
     assert len(stage.deps) == len(set(stage.deps))
+    writers = {f"pipeline/{stage.verb}.py", *WRITERS, *FURTHER_WRITERS[stage.verb]}
+    assert {dep for dep in stage.deps if dep.startswith("pipeline/")} == writers
+    created = {out for other in STAGES for out in other.outs}
+    baselines = {f"baselines/{model}.json" for model in MODELS}
+    assert {dep for dep in stage.deps if not (ROOT / dep).exists()} <= created | baselines
 
 
 @every_stage
@@ -122,22 +124,6 @@ def test_a_dependency_makes_no_other_model_stale(stage: Declared):
     folder = f"src/quatrain/models/{stage.model}"
     shared = [dep for dep in stage.deps if dep.startswith("src/") and not covers(folder, dep)]
     assert [dep for dep in shared if list((ROOT / dep).glob("*/__init__.py"))] == []
-
-
-@every_stage
-def test_the_verb_and_the_writers_of_its_outs_are_dependencies(stage: Declared):
-    assert {dep for dep in stage.deps if dep.startswith("pipeline/")} == {
-        f"pipeline/{stage.verb}.py",
-        *WRITERS,
-        *FURTHER_WRITERS[stage.verb],
-    }
-
-
-@every_stage
-def test_every_dependency_that_no_stage_makes_is_in_the_repository(stage: Declared):
-    created = {out for other in STAGES for out in other.outs}
-    baselines = {f"baselines/{model}.json" for model in MODELS}
-    assert {dep for dep in stage.deps if not (ROOT / dep).exists()} <= created | baselines
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -161,26 +147,22 @@ def test_params_are_declared_by_the_keys_that_a_stage_reads():
     assert REPORT.params == {"preset"}
 
 
-def test_slots_are_scalars_the_same_for_each_model_and_name_its_framework():
+def test_slots_are_scalars_that_name_the_framework_and_packages_hold_no_code():
     assert all(isinstance(value, str) for slots in SLOTS.values() for value in slots.values())
     assert len({tuple(slots) for slots in SLOTS.values()}) == 1
+    # A package's __init__ is imported with each of its modules, but no dependency names it.
+    packages = (ROOT / "src" / "quatrain").rglob("__init__.py")
+    assert [path for path in packages if len(path.read_text().splitlines()) > 1] == []
     assert {model: slots["framework"] for model, slots in SLOTS.items()} == {
         model: f"src/quatrain/frameworks/{framework}" for model, framework in MODELS.items()
     }
 
 
-def test_packages_hold_no_code_of_their_own():
-    """A package's __init__ is imported with each of its modules, but no dependency names it."""
-    packages = (ROOT / "src" / "quatrain").rglob("__init__.py")
-    assert [path for path in packages if len(path.read_text().splitlines()) > 1] == []
-
-
 def test_plots_show_columns_against_steps_of_a_history_that_a_stage_makes():
-    for plot in DVC["plots"]:
-        for settings in plot.values():
-            assert settings["x"] == "step"
-            for path in settings["y"]:
-                assert re.fullmatch(rf"models/({'|'.join(MODELS)})/history.csv", path)
+    settings = [each for plot in DVC["plots"] for each in plot.values()]
+    assert {each["x"] for each in settings} == {"step"}
+    paths = {path for each in settings for path in each["y"]}
+    assert paths <= {f"models/{model}/history.csv" for model in MODELS}
 
 
 def test_registry_params_dvc_yaml_baselines_and_presets_name_the_same_models():

@@ -3,15 +3,29 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from tests.conftest import ROOT
 
-pytestmark = pytest.mark.full
+LEARNS: dict[str, Callable[[dict[str, float]], bool]] = {
+    "allo": lambda scores: scores["cosine_mean"] > 0.9,
+    "iqn": lambda scores: scores["score"] > 0.5,
+    "actor_critic": lambda scores: scores["margin_over_constant"] > 0,
+    "active_dynamics": lambda scores: (
+        scores["field_nrmse.active"] < scores["field_nrmse.random"] < scores["affine_field"]
+    ),
+    "own_loop": lambda scores: (
+        (scores["transitions held"], scores["batches"]) == (2000, 1186)
+        and 0 < scores["share that fell"] < 0.2
+    ),
+}
 
 
-def scores_of(example: str) -> dict[str, float]:
+@pytest.mark.full
+@pytest.mark.parametrize("example", [path.stem for path in (ROOT / "examples").glob("*.py")])
+def test_an_example_runs_and_learns(example: str):
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [sys.executable, f"examples/{example}.py"]
     done = subprocess.run(
@@ -19,27 +33,5 @@ def scores_of(example: str) -> dict[str, float]:
     )
     assert done.returncode == 0, done.stderr
     named = [line.rsplit(maxsplit=1) for line in done.stdout.splitlines()]
-    return {name: float(value) for name, value in named}
-
-
-def test_the_allo_example_learns_a_map_of_its_own():
-    assert scores_of("allo")["cosine_mean"] > 0.9
-
-
-def test_the_iqn_example_learns_a_map_of_its_own():
-    assert scores_of("iqn")["score"] > 0.5
-
-
-def test_the_actor_critic_example_learns_a_plate_of_its_own():
-    assert scores_of("actor_critic")["margin_over_constant"] > 0
-
-
-def test_the_active_dynamics_example_learns_a_field_of_its_own_sooner_by_asking():
-    scores = scores_of("active_dynamics")
-    assert scores["field_nrmse.active"] < scores["field_nrmse.random"] < scores["affine_field"]
-
-
-def test_the_example_of_an_own_loop_keeps_the_newest_steps_and_draws_from_them():
-    scores = scores_of("own_loop")
-    assert (scores["transitions held"], scores["batches"]) == (2000, 1186)
-    assert 0 < scores["share that fell"] < 0.2
+    scores = {name: float(value) for name, value in named}
+    assert LEARNS[example](scores), scores

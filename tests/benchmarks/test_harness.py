@@ -1,5 +1,7 @@
 """Times come from alternating rounds; rows are shown and stored as they were measured."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -7,40 +9,23 @@ from benchmarks.harness import Contestant, Report, race, render, results_of
 from tests.benchmarks.small_results import MEMORY, PART, PEERS, SAMPLE, SETTINGS, STEP
 
 
-class Bench:
-    """A clock that only the contestants move, and the order in which they ran."""
-
-    def __init__(self) -> None:
-        self.now, self.order = 0.0, ""
-
-    def contestant(self, name: str, durations: list[float], units: float = 1.0) -> Contestant:
-        coming = iter(durations)
-
-        def work() -> None:
-            self.order += name
-            self.now += next(coming)
-
-        return Contestant(work, units)
-
-    def clock(self) -> float:
-        return self.now
-
-
-def test_contestants_take_turns_in_alternating_order_and_are_announced(
+def test_contestants_alternate_the_first_call_is_apart_and_the_second_is_not_timed(
     capsys: pytest.CaptureFixture[str],
 ):
-    bench = Bench()
-    race({name: bench.contestant(name, [1.0] * 5) for name in "abc"}, rounds=3, clock=bench.clock)
-    assert bench.order == "abc" + "abc" + "abc" + "cba" + "abc"
-    assert capsys.readouterr().err.endswith("_are_announced: a, b, c\n")
+    """Only the contestants move the clock."""
+    now, order = [0.0], []
+    durations = {name: iter([9, 100, 2, 8, 4]) for name in "abc"}
 
+    def work(name: str) -> None:
+        order.append(name)
+        now[0] += next(durations[name])
 
-def test_first_call_is_apart_and_the_second_is_not_timed():
-    bench = Bench()
-    durations = [9.0, 100.0, 2.0, 8.0, 4.0]
-    times = race({"a": bench.contestant("a", durations, units=2)}, rounds=3, clock=bench.clock)["a"]
-    np.testing.assert_allclose(times.values, [1, 4, 2])
-    assert (times.median, times.compile_seconds) == (2, 9 - 4)
+    contestants = {name: Contestant(partial(work, name), units=2) for name in "abc"}
+    times = race(contestants, rounds=3, clock=lambda: now[0])
+    assert "".join(order) == "abc" + "abc" + "abc" + "cba" + "abc"
+    assert capsys.readouterr().err.endswith("_is_not_timed: a, b, c\n")
+    np.testing.assert_allclose([each.values for each in times.values()], [[1, 4, 2]] * 3)
+    assert (times["b"].median, times["b"].compile_seconds) == (2, 9 - 4)
 
 
 def test_a_part_names_its_row():

@@ -13,7 +13,7 @@ import torch
 from benchmarks import run
 from benchmarks.harness import NotTheSame
 from benchmarks.peers import buffers, environment, gae, host, measure
-from benchmarks.peers.buffers import Replay, Transition, numbered, refuse_other_draws
+from benchmarks.peers.buffers import Replay, numbered, refuse_other_draws
 from tests.conftest import ROOT
 
 LOCK = """# Made by `make lock`.
@@ -48,11 +48,9 @@ def test_a_library_that_cannot_be_installed_leaves_the_others(project, monkeypat
     calls: list[list[str]] = []
     monkeypatch.setattr(environment, "called", failing(calls, "bad==2"))
     python, variables = environment.interpreter(project)
-    assert (python, variables["PYTHONPATH"]) == (
-        project / ".bench/peers/bin/python",
-        f"{project}/src:{project}",
-    )
-    assert [call[-1] for call in calls[1:2]] == [environment.TORCH]
+    assert python == project / ".bench/peers/bin/python"
+    assert variables["PYTHONPATH"] == f"{project}/src:{project}"
+    assert calls[1][-1] == environment.TORCH
     error = capsys.readouterr().err
     assert "ERROR: no distribution; installing one after the other" in error
     assert "bad==2 is not installed: ERROR: no distribution" in error
@@ -99,24 +97,22 @@ def test_draws_of_other_transitions_are_refused(monkeypatch):
     rng = np.random.default_rng(0)
     data = numbered(1000, 3)
 
-    def refuse(name, draw):
-        refuse_other_draws(name, Replay(draw, lambda batch: batch), data, 64)
+    def draw(most=1000, later=0, **columns):
+        numbers = rng.integers(0, most - later, 64)
+        batch = buffers.rows(data, numbers)
+        return batch._replace(next_obs=data.next_obs[numbers + later], **columns)
 
-    def picked(numbers: np.ndarray) -> Transition:
-        return buffers.rows(data, numbers)
+    def refuse(**changes):
+        refuse_other_draws("it", Replay(lambda: draw(**changes), lambda batch: batch), data, 64)
 
-    refuse("even", lambda: picked(rng.integers(0, 1000, 64)))
-    with pytest.raises(NotTheSame, match="uneven: 20,032 samples do not follow the sampling law"):
-        refuse("uneven", lambda: picked(rng.integers(0, 990, 64)))
-    with pytest.raises(NotTheSame, match="mixed: draws transitions in parts of several"):
-        refuse(
-            "mixed",
-            lambda: picked(numbers := rng.integers(0, 999, 64))._replace(
-                next_obs=data.next_obs[numbers + 1]
-            ),
-        )
-    with pytest.raises(NotTheSame, match="unknown: 20,032 samples do not follow"):
-        refuse("unknown", lambda: picked(np.arange(64))._replace(reward=np.full(64, 1000.0)))
+    refuse()
+    for message, changes in {
+        "it: 20,032 samples do not follow the sampling law": {"most": 990},
+        "it: draws transitions in parts of several": {"later": 1},
+        "samples do not follow": {"reward": np.full(64, 1000.0)},
+    }.items():
+        with pytest.raises(NotTheSame, match=message):
+            refuse(**changes)
 
 
 def test_rows_compare_each_library_and_the_limit(monkeypatch):
@@ -125,21 +121,13 @@ def test_rows_compare_each_library_and_the_limit(monkeypatch):
         monkeypatch.setattr(host, name, value)
     monkeypatch.setitem(buffers.LIBRARIES, "cpprb", buffers.ours)
     rows = host.rows(["cpprb"], 1)
-    assert [row.name for row in rows] == [
-        "draw of 256, 2 floats",
-        "draw of 256, 7 floats",
-        "draw of 256, 7 floats",
-        "add of one, 2 floats",
-        "add of 1000, 2 floats",
-    ]
-    assert {row.against for row in rows if row.before} == {"cpprb"}
+    assert [row.against for row in rows if row.before] == ["cpprb"] * 4
     assert [row.goal.against for row in host.rows([], 1)] == ["limit"]
 
 
 def test_other_advantages_are_refused():
     trace = gae.trace_of("[16, 128]")
-    result = torch.zeros_like(trace.rewards)
-    later = torch.zeros_like(trace.rewards[0])
+    result, later = torch.zeros_like(trace.rewards), torch.zeros_like(trace.rewards[0])
     for time in reversed(range(len(result))):
         going = (~trace.terminated[time]).float()
         target = trace.rewards[time] + gae.DISCOUNT * going * trace.next_values[time]

@@ -11,22 +11,22 @@ NEW = ("src", "baselines", "inputs")
 """Folders of the model's files, at their places in a project."""
 
 TABLE = "dict[str, dict[str, Any]] = {\n"
+IMPORT = "from quatrain.models.tides.config import TidesConfig\n"
 
 PARAMS = """
 tides:
-  seeds: 1                # learners trained side by side on the same readings
+  seeds: 1
   env:
-    noise: 0.2            # of a reading, in metres
+    noise: 0.2
   collect:
     readings: 2000
     held_out_readings: 500
   network:
-    harmonics: 6          # the fastest wave, in waves a day
+    harmonics: 6
   train:
     steps: 2000
     batch_size: 32
     learning_rate: 0.01
-    ridge: 1e-5
     record_every: 100
   evaluate:
     points: 200
@@ -56,7 +56,7 @@ SMALL = """\
 """
 QUICK = """    "tides": {"train": {"steps": 240}},\n"""
 WIDER = """    "tides": {"harmonics": 7},\n"""
-SCORES = """    "tides": {"rmse": 0.02, "constant_rmse": 0.8, "least_squares_rmse": 0.01},\n"""
+SCORES = """    "tides": {"rmse": 0.02, "constant_rmse": 0.8},\n"""
 
 
 def copy_of_the_project(root: Path) -> None:
@@ -71,27 +71,21 @@ def add_the_model(root: Path) -> None:
     ignored = shutil.ignore_patterns("__pycache__")
     for name in NEW:
         shutil.copytree(FIXTURE / name, root / name, dirs_exist_ok=True, ignore=ignored)
-    registry = root / "src/quatrain/registry.py"
-    insert(registry, "MODELS: dict[str, Framework] = {", '"tides": "jax", ')
-    params = root / "src/quatrain/params.py"
-    insert(params, "import IqnConfig\n", "from quatrain.models.tides.config import TidesConfig\n")
-    insert(params, "    iqn: IqnConfig\n", "    tides: TidesConfig\n")
-    contract = 'a JAX model never imports torch"\ntype = "forbidden"\nsource_modules = ['
-    insert(root / "pyproject.toml", contract, '"quatrain.models.tides", ')
     with (root / "params.yaml").open("a") as file:
         file.write(PARAMS)
-    insert(root / "dvc.yaml", "  - models:\n", SLOTS)
-    insert(root / "dvc.yaml", "      - baselines/allo.json\n", REPORTED)
-    sizes = root / "tests/conftest.py"
-    for table, entry in (("SMALL", SMALL), ("QUICK", QUICK), ("WIDER", WIDER)):
-        insert(sizes, f"{table}: {TABLE}", entry)
-    insert(root / "tests/pipeline/scored_workspace.py", f"SCORES: {TABLE}", SCORES)
-
-
-def insert(path: Path, after: str, text: str) -> None:
-    """Inserts a text after another one, which must be there exactly once."""
-    content = path.read_text()
-    assert content.count(after) == 1, (
-        f"{path.name}: {after!r} is there {content.count(after)} times"
-    )
-    path.write_text(content.replace(after, after + text))
+    contract = 'a JAX model never imports torch"\ntype = "forbidden"\nsource_modules = ['
+    for name, after, text in (
+        ("src/quatrain/registry.py", "MODELS: dict[str, Framework] = {", '"tides": "jax", '),
+        ("src/quatrain/params.py", "import IqnConfig\n", IMPORT),
+        ("src/quatrain/params.py", "    iqn: IqnConfig\n", "    tides: TidesConfig\n"),
+        ("pyproject.toml", contract, '"quatrain.models.tides", '),
+        ("dvc.yaml", "  - models:\n", SLOTS),
+        ("dvc.yaml", "      - baselines/allo.json\n", REPORTED),
+        ("tests/conftest.py", f"SMALL: {TABLE}", SMALL),
+        ("tests/conftest.py", f"QUICK: {TABLE}", QUICK),
+        ("tests/conftest.py", f"WIDER: {TABLE}", WIDER),
+        ("tests/pipeline/scored_workspace.py", f"SCORES: {TABLE}", SCORES),
+    ):
+        content = (root / name).read_text()
+        assert content.count(after) == 1, f"{name}: {after!r}: {content.count(after)} times"
+        (root / name).write_text(content.replace(after, after + text))

@@ -38,7 +38,6 @@ def collect(config: TidesConfig, seed: int) -> Dataset:
 
 def check(config: TidesConfig, dataset: Dataset) -> None:
     """Raises DataError if the dataset was collected under another config."""
-    actual = len(dataset.train.time)
-    if actual != config.collect.readings:
-        expected = f"tides.collect.readings is {config.collect.readings}"
-        raise DataError(f"the dataset holds {actual} readings, {expected}; run `dvc repro`")
+    actual, expected = len(dataset.train.time), config.collect.readings
+    if actual != expected:
+        raise DataError(f"the dataset holds {actual} readings, not {expected}; run `dvc repro`")

@@ -1,6 +1,6 @@
-"""section `tides` of params.yaml -> a frozen config with consistent numbers."""
+"""section `tides` of params.yaml -> a frozen config."""
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from quatrain.section import Section
 
@@ -23,10 +23,6 @@ class Network(Section):
 
     harmonics: int = Field(ge=1, le=100, description="the fastest wave, in waves a day")
 
-    @property
-    def features(self) -> int:
-        return 1 + 2 * self.harmonics
-
 
 class Train(Section):
     """Configures gradient descent on batches of readings."""
@@ -34,15 +30,7 @@ class Train(Section):
     steps: int = Field(ge=1, le=10**9, description="gradient steps")
     batch_size: int = Field(ge=1, le=10**6)
     learning_rate: float = Field(gt=0, le=10)
-    ridge: float = Field(ge=0, le=1, description="weight of the squared weights in the loss")
     record_every: int = Field(ge=1, description="steps per record")
-
-    @model_validator(mode="after")
-    def _records_divide_the_steps(self) -> "Train":
-        if self.steps % self.record_every:
-            period = f"record_every {self.record_every}"
-            raise ValueError(f"steps {self.steps} is not a multiple of {period}")
-        return self
 
 
 class Evaluate(Section):

@@ -1,15 +1,11 @@
-"""heights and weights -> the loss, term by term.
-
-L = mean_b (ŷ_b − y_b)²  +  ridge · Σ_i w_i²
-    error                   penalty
-"""
+"""heights -> the loss: L = mean_b (ŷ_b − y_b)²."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quatrain.models.tides.config import TidesConfig
 
-TERMS = ("error", "penalty")
+TERMS = ("error",)
 
 
 def terms(config: TidesConfig) -> tuple[str, ...]:
@@ -18,10 +14,7 @@ def terms(config: TidesConfig) -> tuple[str, ...]:
 
 
 def compute(
-    predicted: Float[Array, "seeds batch"],
-    height: Float[Array, "seeds batch"],
-    weights: Float[Array, "seeds features"],
+    predicted: Float[Array, "seeds batch"], height: Float[Array, "seeds batch"]
 ) -> dict[str, Float[Array, " seeds"]]:
     """Computes the terms of L, not yet weighted."""
-    errors = jnp.square(predicted - height)
-    return {"error": errors.mean(-1), "penalty": jnp.square(weights).sum(-1)}
+    return {"error": jnp.square(predicted - height).mean(-1)}

@@ -12,7 +12,7 @@ Params = dict[str, Float[Array, "seeds features"]]
 
 def init(config: TidesConfig, key: Array) -> Params:
     """Draws small random weights."""
-    shape = (config.seeds, config.network.features)
+    shape = (config.seeds, 1 + 2 * config.network.harmonics)
     return {"weights": 0.01 * jax.random.normal(key, shape)}
 
 
@@ -20,13 +20,6 @@ def features(config: Network, time: Float[Array, "*times"]) -> Float[Array, "*ti
     """Computes [1, cos 2πt, .., cos 2πHt, sin 2πt, .., sin 2πHt]."""
     angles = 2 * jnp.pi * time[..., None] * jnp.arange(1, config.harmonics + 1)
     return jnp.concatenate([jnp.ones((*time.shape, 1)), jnp.cos(angles), jnp.sin(angles)], axis=-1)
-
-
-def apply(
-    config: Network, params: Params, time: Float[Array, "seeds times"]
-) -> Float[Array, "seeds times"]:
-    """Computes the heights that each learner predicts at times of its own."""
-    return jnp.einsum("stf,sf->st", features(config, time), params["weights"])
 
 
 def basis(

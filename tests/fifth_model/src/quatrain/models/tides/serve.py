@@ -1,7 +1,6 @@
 """state -> arrays for serving; times of the day -> the height of the water."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from quatrain.frameworks.jax import packing
@@ -27,12 +26,8 @@ def request(config: TidesConfig, dataset: Dataset) -> dict[str, np.ndarray]:
 def answer(
     config: TidesConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Computes `height` (n,), in metres above the mean, at `time` (n,), in days.
-
-    Raises:
-        ValueError: the request does not fit, or the arrays are of another config.
-    """
+    """Computes `height` (n,), in metres above the mean, at `time` (n,), in days."""
     time = validate_request("tides", request, INPUTS)["time"]
-    expected = {"weights": jax.ShapeDtypeStruct((config.network.features,), jnp.float32)}
-    weights = np.asarray(packing.from_arrays(expected, arrays)["weights"])
-    return {"height": network.basis(config.network, time) @ weights}
+    basis = network.basis(config.network, time)
+    expected = {"weights": jax.ShapeDtypeStruct(basis.shape[1:], basis.dtype)}
+    return {"height": basis @ np.asarray(packing.from_arrays(expected, arrays)["weights"])}

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, Key
 
 from quatrain.frameworks.jax import packing
 from quatrain.models.tides import losses, network
-from quatrain.models.tides.collect import Dataset, Readings, check
+from quatrain.models.tides.collect import Dataset, check
 from quatrain.models.tides.config import TidesConfig
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 
@@ -36,11 +36,9 @@ def objective(
     height: Float[Array, "seeds batch"],
 ) -> tuple[Float[Array, ""], dict[str, Float[Array, " seeds"]]]:
     """Computes the sum of all learners' losses, and the loss and its terms of each."""
-    terms = losses.compute(network.apply(config.network, params, time), height, params["weights"])
-    coefficients = {"error": 1.0, "penalty": config.train.ridge}
-    assert terms.keys() == coefficients.keys()
-    loss = terms["error"] + coefficients["penalty"] * terms["penalty"]
-    return loss.sum(), {"loss": loss, **terms}
+    features = network.features(config.network, time)
+    terms = losses.compute(jnp.einsum("sbf,sf->sb", features, params["weights"]), height)
+    return terms["error"].sum(), {"loss": terms["error"], **terms}
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -55,21 +53,16 @@ def run_steps(
         time, height = readings[:, jax.random.randint(key, shape, 0, readings.shape[1])]
         gradient_of = jax.grad(objective, has_aux=True)
         gradient, metrics = gradient_of(state.params, config, time, height)
-        rate = config.train.learning_rate
-        params = jax.tree.map(lambda leaf, slope: leaf - rate * slope, state.params, gradient)
+        step = config.train.learning_rate * gradient["weights"]
+        params = {"weights": state.params["weights"] - step}
         return State(params, state.key, state.step + 1), metrics
 
     return jax.lax.scan(run_step, state, length=steps)
 
 
-def on_device(readings: Readings) -> Float[Array, "2 readings"]:
-    """Returns times and heights in single precision."""
-    return jnp.asarray(readings, jnp.float32)
-
-
 def update(config: TidesConfig, dataset: Dataset, state: State) -> tuple[State, dict[str, Array]]:
     """Takes one gradient step of all learners; `train` takes many per call."""
-    return run_steps(config, 1, on_device(dataset.train), state)
+    return run_steps(config, 1, jnp.asarray(dataset.train, jnp.float32), state)
 
 
 def init_state(config: TidesConfig, dataset: Dataset, seed: int) -> State:
@@ -88,23 +81,18 @@ def train(
         TrainingDiverged: a term of the loss is not finite.
     """
     check(config, dataset)
-    readings = on_device(dataset.train)
+    readings = jnp.asarray(dataset.train, jnp.float32)
     state = init_state(config, dataset, seed) if state is None else state
     while int(state.step) < config.train.steps:
         state, values = run_steps(config, config.train.record_every, readings, state)
         step, metrics = int(state.step), {name: np.asarray(values[name]) for name in values}
-        for name in losses.TERMS:
-            if not np.isfinite(metrics[name]).all():
-                remedy = "lower tides.train.learning_rate"
-                raise TrainingDiverged(f"tides: {name} is not finite at step {step:,}; {remedy}")
+        if not np.isfinite(metrics["loss"]).all():
+            remedy = "lower tides.train.learning_rate"
+            raise TrainingDiverged(f"tides: loss is not finite at step {step:,}; {remedy}")
         yield Progress(step, state, by_seed(metrics))
 
 
 def from_arrays(config: TidesConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
-    """Returns the state that `to_arrays` wrote.
-
-    Raises:
-        ValueError: the arrays are of another config.
-    """
+    """Returns the state that `to_arrays` wrote; raises ValueError for that of another config."""
     expected = jax.eval_shape(lambda: init_state(config, dataset, 0))
     return packing.from_arrays(expected, arrays)
