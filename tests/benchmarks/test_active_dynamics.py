@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks import repeat
+from benchmarks import harness
 from benchmarks.active_dynamics import learning, measure, memory, parts, planning, vae
 from benchmarks.harness import NotTheSame
 from benchmarks.reference import active_dynamics as plain
@@ -47,7 +47,7 @@ def few(monkeypatch):
         return {side: memory.allocated(work) for side, work in works.items()}
 
     for module, names in {
-        repeat: {"MOST": 1},
+        harness: {"MOST": 1},
         planning: plans | {"SAME": same},
         learning: agents,
         memory: {"TRANSITIONS": 30, "measure_growth": in_process},

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.distributions import Normal
 
-from benchmarks import repeat
+from benchmarks import harness
 from benchmarks.actor_critic import gae, learning, measure, memory, parts, playing, sides
 from benchmarks.harness import NotTheSame
 from benchmarks.peers import gae as gae_peers
@@ -44,7 +44,7 @@ def few(monkeypatch):
         return {name: measured_row("s", 1, "", {"ours": work}).ours for name, work in works.items()}
 
     for module, names in {
-        repeat: {"MOST": 1},
+        harness: {"MOST": 1},
         parts: {"SAMPLES": 2},
         playing: {"COLONIES": 3, "CELLS": 6, "THREADS": (1,)},
         learning: steps | {"BATCH": 3, "CELLS": 6, "trainer_of": trainer_of},
