@@ -100,7 +100,7 @@ def test_every_figure_is_drawn_for_every_run(name: str):
     several_slopes = {"slopes"} if result.config.collect.plates == "default_law" else set()
     assert set(figures) == FIGURES | several_slopes
     for drawn, figure in figures.items():
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         assert all(axes.has_data() for axes in figure.axes), drawn
         said = [text.get_text() for axes in figure.axes for text in axes.texts]
         assert not [text for text in said if "nan" in text], drawn

@@ -69,7 +69,7 @@ def test_every_figure_is_drawn_for_every_run(
     names = ["learning_curve", "within_episode", "baseline_comparison", "fairness", "learning"]
     assert list(figures) == names
     for figure in figures.values():
-        figure.canvas.draw()
+        figure.draw_without_rendering()
         assert all(axes.has_data() and axes.get_title(loc="left") for axes in figure.axes)
     assert len(figures["fairness"].axes) == min(agents, 2)  # one agent has no Lorenz curve
 
