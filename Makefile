@@ -90,7 +90,7 @@ bench: $(STAMP)  ## speed against plain references, claim by claim, in some minu
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)
 
 bench-peers: $(STAMP)  ## speed against other libraries, which it installs into .bench/peers
-	@$(BIN)/python -m benchmarks.peers.run $(ARGS)
+	@$(BIN)/python -m benchmarks.run peers $(ARGS)
 
 bench-return: $(STAMP)  ## iqn and its plain reference from nothing to one return: who is there sooner
 	@$(BIN)/python -m benchmarks.iqn.to_return $(ARGS)
