@@ -108,8 +108,8 @@ def results_of(report: Report, settings: Mapping[str, str], rounds: int) -> Resu
 
 def render(rows: Sequence[Row]) -> str:
     """Renders rows as a table with their goals."""
-    met = {None: "", True: "yes", False: "no"}
-    lines = [[*cells(row), speed.asked(row), met[row.goal_reached]] for row in rows]
+    verdicts = {None: "", True: "yes", False: "no"}
+    lines = [[*cells(row), speed.asked(row), verdicts[row.goal_reached]] for row in rows]
     return markdown_table((*HEAD, "goal", "met?"), lines)
 
 

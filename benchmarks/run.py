@@ -56,14 +56,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def parsed(
-    parser: argparse.ArgumentParser, argv: list[str] | None, known: Sequence[str]
+    parser: argparse.ArgumentParser, argv: list[str] | None, names: Sequence[str]
 ) -> argparse.Namespace:
     """Parses arguments with names of benchmarks and the folder of their results."""
-    listed = ", ".join(known)
+    listed = ", ".join(names)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {listed}; default: all")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON")
     result = parser.parse_args(argv)
-    if unknown := sorted(set(result.names) - set(known)):
+    if unknown := sorted(set(result.names) - set(names)):
         parser.error(f"{', '.join(unknown)}: there is no such benchmark; there are {listed}")
     return result
 

@@ -130,11 +130,11 @@ def stable_baselines3(data: Transition, batch: int, timeouts: bool = True) -> Re
     for column, slots in zip(data, columns(single), strict=True):
         slots[:] = column.reshape(slots.shape)
     single.full = True
-    one, all_at_once = arguments(1), arguments(MANY)
+    first, all_at_once = arguments(1), arguments(MANY)
     return Replay(
         lambda: single.sample(batch),
         columns,
-        lambda: single.add(*one),
+        lambda: single.add(*first),
         lambda: many.add(*all_at_once),
     )
 
@@ -194,8 +194,8 @@ def flashbax(data: Transition, batch: int) -> Replay:
         return drawn
 
     def adding(columns: dict[str, np.ndarray]) -> Work:
-        own = jax.tree.map(jnp.copy, state)
-        return Continued(lambda state: (add(state, columns), None), own)
+        copied = jax.tree.map(jnp.copy, state)
+        return Continued(lambda state: (add(state, columns), None), copied)
 
     return Replay(draw, by_name, adding(item), adding(many))
 

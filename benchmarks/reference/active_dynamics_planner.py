@@ -130,7 +130,7 @@ def plan(
         scores = [score(imagined(model, start, candidate)) for candidate in candidates]
         order = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
         elites = [candidates[index] for index in order[: settings.elites]]
-        chosen = torch.stack(elites)
-        mean = (1 - settings.alpha) * chosen.mean(0) + settings.alpha * mean
-        std = (1 - settings.alpha) * chosen.std(0) + settings.alpha * std
+        best = torch.stack(elites)
+        mean = (1 - settings.alpha) * best.mean(0) + settings.alpha * mean
+        std = (1 - settings.alpha) * best.std(0) + settings.alpha * std
     return mean

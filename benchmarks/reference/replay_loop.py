@@ -71,8 +71,8 @@ def sample_with_snippet(
         start_idx, ep_length = start[i], transition_ranges[i]
         terminals = buffer.terminals[episode[i], start_idx:ep_length]
         terminal_positions = np.where(terminals == 1)[0]
-        found = len(terminal_positions) > 0
-        max_durations[i] = terminal_positions[0] if found else ep_length - start_idx - 1
+        ends = len(terminal_positions) > 0
+        max_durations[i] = terminal_positions[0] if ends else ep_length - start_idx - 1
     return _pairs(rng, buffer, episode, start, max_durations, discount)
 
 

@@ -148,10 +148,10 @@ def seen_by_loop(config: ActorCriticConfig, dataset: Dataset) -> list[np.ndarray
             step = advance(some_world, colonies, policy(rows, colonies))
             living = step.reason == RUNNING
             rows, colonies = rows[living], Colonies(*(leaf[living] for leaf in step.after))
-    seen = [np.array(cells), np.array(graphs)]
-    for values, columns in zip(seen, INTENSITIES[rules.features], strict=True):
+    intensities = [np.array(cells), np.array(graphs)]
+    for values, columns in zip(intensities, INTENSITIES[rules.features], strict=True):
         values[:, columns] = np.log1p(values[:, columns])
-    return seen
+    return intensities
 
 
 @pytest.mark.parametrize("which", ["all", "partly"])

@@ -131,12 +131,12 @@ def test_what_is_wrong_with_the_folder_costs_a_line_and_not_the_run(tmp_path: Pa
 
 
 def test_other_threads_and_another_processor_have_programs_of_their_own(monkeypatch: Patch):
-    one, two = (params_with({"threads": threads}) for threads in (1, 2))
-    names = {folder_name(one), folder_name(two)}
+    single, double = (params_with({"threads": threads}) for threads in (1, 2))
+    names = {folder_name(single), folder_name(double)}
     monkeypatch.setattr(compile_cache, "cpu_features", lambda: "fpu sse2")
-    names.add(folder_name(one))
+    names.add(folder_name(single))
     monkeypatch.setattr(compile_cache, "cpu_name", lambda: "another")
-    assert len({*names, folder_name(one)}) == 4
+    assert len({*names, folder_name(single)}) == 4
 
 
 def test_presets_and_experiments_share_the_folder_of_the_checkout(own_environment: Patch):

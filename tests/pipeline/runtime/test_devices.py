@@ -31,9 +31,9 @@ def fake(monkeypatch: Patch) -> Mock:
     return fake
 
 
-def told(fake: Mock) -> list[Any]:
+def settings_of(fake: Mock) -> list[Any]:
     """What torch was told since the last look."""
-    calls = [made for made in fake.mock_calls if made[0].startswith(("set_", "use_"))]
+    calls = [call for call in fake.mock_calls if call[0].startswith(("set_", "use_"))]
     fake.reset_mock()
     return calls
 
@@ -47,7 +47,7 @@ def test_torch_works_on_a_gpu_as_asked_and_is_given_back_even_if_the_work_fails(
 
     def failing() -> None:
         with on_device(params, "torch"):
-            assert told(fake) == [
+            assert settings_of(fake) == [
                 call.set_num_interop_threads(1),
                 call.set_num_threads(3),
                 call.set_default_device("cuda"),
@@ -58,7 +58,7 @@ def test_torch_works_on_a_gpu_as_asked_and_is_given_back_even_if_the_work_fails(
 
     with pytest.raises(ZeroDivisionError):
         failing()
-    assert told(fake) == [
+    assert settings_of(fake) == [
         call.set_default_device(None),
         call.set_deterministic_debug_mode(0),
         call.set_num_threads(7),
@@ -70,7 +70,7 @@ def test_threads_between_operations_are_set_once_in_a_process(fake: Mock):
     fake.get_num_interop_threads.return_value = 1
     with on_device(params_with({"device": "cpu", "threads": 3}), "torch"):
         expected = [call.set_num_threads(3), call.set_deterministic_debug_mode("error")]
-        assert told(fake) == expected
+        assert settings_of(fake) == expected
 
 
 def test_the_real_torch_is_deterministic_with_the_threads_and_has_its_own_back_afterwards():
@@ -123,6 +123,6 @@ def test_a_stage_works_on_the_device_of_its_model(fake: Mock, monkeypatch: Patch
     monkeypatch.setitem(MODELS, "allo", "torch")
     stage = Stage("train", "allo", tmp_path, params_with({"device": "cuda", "threads": 5}))
     calls: list[Any] = []
-    run_on_device(stage, lambda *_: calls.extend(told(fake)), Pretended())
+    run_on_device(stage, lambda *_: calls.extend(settings_of(fake)), Pretended())
     assert call.set_num_threads(5) in calls
     assert call.set_default_device("cuda") in calls
