@@ -44,6 +44,7 @@ class Shipper:
     def finish(self) -> bool:
         """Returns whether the store has the whole journal; call it after the last line is written.
 
+        An attempt that was in progress and failed is repeated once: a server may be back by now.
         Waits `wait_seconds` while calls are answered, and PATIENCE_SECONDS for a call that is not.
         Prints one line to stderr about what is left and how to deliver it.
         """
@@ -70,7 +71,7 @@ class Shipper:
         while not self._settled.is_set():
             was_finishing = self._finishing.is_set()
             drained = self._drain()
-            if was_finishing or (self._finishing.is_set() and not drained):
+            if was_finishing:
                 self._delivered = drained
                 self._delivery.close()
                 self._settled.set()

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -73,6 +74,25 @@ def test_a_server_that_is_back_during_the_run_or_at_its_end_gets_everything(
         server.fault = ""
         assert shipper.finish()
         assert arrived(client_of(server.uri), f"back-{fault}") == expected(journal)
+
+
+def test_an_attempt_that_fails_while_the_stage_ends_is_repeated(
+    journal: Journal, uri: str, monkeypatch: Patch
+):
+    begun, ending, step = threading.Event(), threading.Event(), Delivery.step
+
+    def fail_at_the_end(_: Delivery) -> bool:
+        begun.set()
+        ending.wait()
+        monkeypatch.setattr(Delivery, "step", step)
+        raise ConnectionResetError
+
+    monkeypatch.setattr(Delivery, "step", fail_at_the_end)
+    shipper = Shipper(journal, uri)
+    begun.wait()
+    threading.Timer(0.5, ending.set).start()
+    assert shipper.finish()
+    assert arrived(client_of(uri), "k1") == expected(journal)
 
 
 def test_a_failing_server_is_retried_after_a_pause(journal: Journal):
