@@ -15,6 +15,8 @@ from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import sample
 from tests.conftest import ROOT, SMALL
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def world() -> steps.World:

@@ -12,6 +12,7 @@ from benchmarks.peers import loop
 from benchmarks.peers.cartpole import dqn, sides, world
 from benchmarks.peers.cartpole.dqn import Layer, Schedule
 
+pytestmark = pytest.mark.full
 SMALL = Schedule(
     environments=3,
     capacity=90,
@@ -111,7 +112,6 @@ def test_stored_transitions_are_steps_of_the_world_and_the_target_stays_between_
     np.testing.assert_array_equal(batch.returns, np.ones(60))
 
 
-@pytest.mark.full
 def test_it_learns_to_hold_the_pole():
     side = sides.ours(Schedule())
     before = sides.greedy_return(side.act)

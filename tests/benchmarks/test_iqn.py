@@ -17,6 +17,7 @@ from benchmarks.reference.iqn_world import ObjectWorld
 from benchmarks.torch_threads import threads
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.full
 ORIGINAL = making.settings_of(making.config_of(ROOT, train={"loss": SAME_TARGET}))
 TINY = ORIGINAL._replace(
     inputs=6, hidden=16, cosines=4, quantiles=5, acting_quantiles=7, noisy=False
@@ -118,7 +119,6 @@ def test_rows_of_parts_have_all_sides(sides):
         assert {"before/ours", "seed's/ours", "before/seed's"} <= row.ratios.keys()
 
 
-@pytest.mark.full
 def test_rows_of_a_train_step_learn(sides):
     before = sides.agents[1].online.hidden.weight.detach().clone()
     claims = {claim for row in steps.small_rows(sides, 1) for claim in row.claims}

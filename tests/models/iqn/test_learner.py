@@ -69,6 +69,7 @@ def alike(item: Arrays, other: Arrays) -> None:
         np.testing.assert_allclose(item[name], other[name], atol=1e-5, rtol=1e-4, err_msg=name)
 
 
+@pytest.mark.full
 def test_a_resumed_run_ends_as_the_whole_one_without_another_program():
     first, *_ = run()
     programs = run_chunk._cache_size()

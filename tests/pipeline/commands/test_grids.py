@@ -26,6 +26,7 @@ def maps(tmp_path: Path, monkeypatch: Patch) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_good_maps_are_in_the_table_a_bad_one_is_told(
     maps: Path, monkeypatch: Patch, capsys: Capture
 ):
