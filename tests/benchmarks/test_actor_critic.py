@@ -61,6 +61,7 @@ def actor(request) -> Actor:
     return sides.sized(everything, 6)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("few")
 def test_rows_answer_all_claims():
     with shapes_unchecked():

@@ -78,6 +78,7 @@ def test_a_resumed_run_ends_as_the_whole_one_without_another_program():
     np.testing.assert_equal(packed(last), packed(run()[-1]))
 
 
+@pytest.mark.full
 def test_a_chunk_moves_nothing_between_host_and_device():
     state = fresh()
     with jax.transfer_guard("disallow"):

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 WORK = Path(".state", "retrain", "work")
 
 
+@pytest.mark.full
 def test_pushing_sends_outs_first_then_both_branches(night: Night, remote: Path, capsys: Capture):
     night.scores("iqn", return_mean=140.0)
     night.set("settings", "core.remote=storage\nremote.storage.url=/somewhere\n")
