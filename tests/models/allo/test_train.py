@@ -1,5 +1,6 @@
 """How a training is run does not change what is learned, and what it is stopped by."""
 
+import warnings
 from functools import cache, partial
 
 import jax
@@ -175,9 +176,25 @@ def test_a_dataset_of_another_map_and_a_learner_of_another_shape_are_refused():
         from_arrays(allo(network={"d": 2}), dataset(), arrays)
 
 
-def test_growing_errors_warn_once_at_the_end():
-    with pytest.warns(UserWarning, match="total_error grew"):
-        training._warn_if_errors_grew([1.0] * 18 + [5.0] * 2)
+@pytest.mark.parametrize(
+    ("errors", "warned"),
+    [
+        ([1.0] * 18 + [1.6] * 2, True),
+        ([1.0] * 18 + [1.4] * 2, False),
+        ([1.0] * 16 + [5.0] * 4, False),
+        ([1.0] * 8 + [5.0], False),
+    ],
+    ids=["by more than half", "by less than half", "before the last tenth", "too few to tell"],
+)
+def test_errors_that_grow_over_the_last_tenth_of_a_training_are_warned_about(
+    errors: list[float], warned: bool
+):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        training._warn_if_errors_grew(errors)
+    assert [str(item.message).startswith("allo: total_error grew") for item in caught] == [
+        True
+    ] * warned
 
 
 def test_fourier_inputs_depend_on_the_seed_and_are_saved_with_the_learner():
