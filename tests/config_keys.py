@@ -1,9 +1,18 @@
-"""Sections of params.yaml and the keys in them, as tests of configs walk through them."""
+"""Changes of params.yaml written as text, the keys of its sections, and which of them are read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
+from ruamel.yaml import YAML
+
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.params_file import overlaid, validate
+from quatrain.section import Section
+from tests.conftest import committed
 
 Keys = tuple[str, ...]
 
@@ -15,6 +24,29 @@ def nested(keys: Keys, value: Any) -> dict[str, Any]:
     return value
 
 
+def overlay_of(*changes: str) -> dict[str, Any]:
+    """Returns the overlay of changes such as `env.field: {kind: duffing}, seeds: 3`."""
+    overlay: dict[str, Any] = {}
+    for part in changes:
+        for keys, value in YAML(typ="safe").load(f"{{{part}}}").items():
+            overlay = overlaid(overlay, nested(tuple(keys.split(".")), value))
+    return overlay
+
+
+def config_of(model: str, *changes: str, files: Mapping[str, Any] | None = None) -> Any:
+    """Returns a model's section with changes; `files` are the input files that it may name."""
+    raw = overlaid(committed(), {model: overlay_of(*changes)})
+    return getattr(validate(raw, (files or {}).__getitem__), model)
+
+
+def refusal(model: str, *changes: str, files: Mapping[str, Any] | None = None) -> str:
+    """Returns the line that a user reads."""
+    with pytest.raises(ConfigError) as caught:
+        config_of(model, *changes, files=files)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 def leaves(section: BaseModel, *above: str) -> Iterator[tuple[Keys, Any]]:
     """Yields every key of a section that holds a value, with its value."""
     for name in type(section).model_fields:
@@ -23,3 +55,25 @@ def leaves(section: BaseModel, *above: str) -> Iterator[tuple[Keys, Any]]:
             yield from leaves(value, *above, name)
         else:
             yield (*above, name), value
+
+
+@contextmanager
+def unread_keys(config: ModuleType) -> Iterator[set[str]]:
+    """Yields the keys of all sections that a module defines or imports; those that are read from
+    then on are removed.
+    """
+    sections = {
+        part
+        for part in vars(config).values()
+        if isinstance(part, type) and issubclass(part, Section) and part is not Section
+    }
+    unread = {f"{part.__name__}.{name}" for part in sections for name in part.model_fields}
+
+    def get(section: Section, name: str) -> Any:
+        unread.discard(f"{type(section).__name__}.{name}")
+        return object.__getattribute__(section, name)
+
+    with pytest.MonkeyPatch.context() as patched:
+        for part in sections:
+            patched.setattr(part, "__getattribute__", get, raising=False)
+        yield unread
