@@ -1,6 +1,5 @@
 """Default rules of colonies, plates of each kind, and colonies built by hand or by steps."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -9,47 +8,21 @@ import torch
 from quatrain.envs.colony import plates
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import Plates
-from quatrain.envs.colony.rules import REWARDS, Bounds, Rules
+from quatrain.envs.colony.rules import Rules
 from quatrain.envs.colony.world import start, step
+from tests.conftest import params_with
 
-DEFAULT = Rules(
-    width=600,
-    height=400,
-    max_nodes=100,
-    target_nodes=40,
-    n0_min=5,
-    n0_max=80,
-    y_center=(0.25, 0.75),
-    y_spread=0.1,
-    max_steps=120,
-    left_limit=30,
-    delta_time=3,
-    delta_intensity=2.5,
-    features="light",
-    bounds=(
-        Bounds(0.0, 0.7),
-        Bounds(0.5, 15.0),
-        Bounds(0.5, 4.0),
-        Bounds(0.05, 0.5),
-        Bounds(-math.pi / 6, math.pi / 6),
-    ),
-    reward=tuple((name, float(weight)) for name, weight in REWARDS["goal_control"].items()),
-    check_actions=False,
-)
+DEFAULT = params_with({}).actor_critic.env.rules
 
 
 def rules(**changes: Any) -> Rules:
-    """Returns the default rules with changes; `reward` may be the name of a preset."""
-    if isinstance(changes.get("reward"), str):
-        changes["reward"] = tuple(
-            (name, float(weight)) for name, weight in REWARDS[changes["reward"]].items()
-        )
+    """Returns the default rules with changes."""
     return DEFAULT._replace(**changes)
 
 
-def flat_plate(width: int = 600) -> Plates:
+def flat_plate() -> Plates:
     """Returns a plate of stiffness 1."""
-    return plates.make_plates(np.array([plates.LINEAR]), np.zeros(1), np.ones(1), width)
+    return plates.make_plates(np.array([plates.LINEAR]), np.zeros(1), np.ones(1), DEFAULT.width)
 
 
 def all_kinds(width: int = 600) -> Plates:

@@ -187,6 +187,17 @@ def programs_go_with_their_module() -> Iterator[None]:
     jax.clear_caches()
 
 
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Runs PyTorch on one thread: the operations of small networks are too small to share."""
+    import torch  # what only tests of JAX models do not wait for
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def share_compiled_programs() -> None:
     """Loads what another file, worker or run has compiled. The shape checks import jax before any
     variable can be set, so it is configured a second time.

@@ -26,9 +26,10 @@ def numbered(lengths) -> Episodes:
     return from_trajectories([trajectory(np.arange(begin, end)) for begin, end in pairwise(first)])
 
 
-def random_walks(num_envs, steps, states, end_probability, seed=0) -> Walks:
+def random_walks(end_probability) -> Walks:
     """Draws walks as a collection scan yields them: next_state is the state before the reset."""
-    rng = np.random.default_rng(seed)
+    num_envs, steps, states = 7, 31, 5
+    rng = np.random.default_rng(0)
     state = np.zeros((num_envs, steps), np.int32)
     next_state = rng.integers(states, size=(num_envs, steps), dtype=np.int32)
     terminated = rng.random((num_envs, steps)) < end_probability
@@ -78,7 +79,7 @@ both_backends = pytest.mark.parametrize("backend", ["numpy", "jax"])
 
 @pytest.mark.parametrize("end_probability", [0.0, 0.1, 0.5])
 def test_flattening_equals_a_plain_loop_over_environments_and_steps(end_probability):
-    walks = random_walks(num_envs=7, steps=31, states=5, end_probability=end_probability)
+    walks = random_walks(end_probability)
     before = walks.truncated.copy()
     episodes = from_walks(jax.tree.map(jnp.asarray, walks))
     slots = flattened_by_a_plain_loop(*walks)

@@ -24,11 +24,11 @@ from quatrain.replay.frames import (
     write,
 )
 from tests.quick_jit import quick_jit
-from tests.replay.host_ring import HostRing, HostTransition, tagged_turns
+from tests.replay.plain_ring import PlainRing, PlainTransition, tagged_turns
 
-CAPACITY, AGENTS, LANES = 12, 2, 3
-SIZE = CAPACITY * LANES
-LAPS = tagged_turns(3 * CAPACITY, AGENTS, LANES, ends=(0.12, 0.15))
+CAPACITY, AGENTS, ENVS = 12, 2, 3
+SIZE = CAPACITY * ENVS
+LAPS = tagged_turns(3 * CAPACITY, AGENTS, ENVS, ends=(0.12, 0.15))
 
 fill, put = quick_jit(from_transitions, static_argnums=0), quick_jit(write)
 
@@ -77,7 +77,7 @@ def at_every_moment(moments: FrameRing, window: Window) -> list[Drawable]:
     ]
 
 
-def assert_same(batch: Batch, expected: list[HostTransition]) -> None:
+def assert_same(batch: Batch, expected: list[PlainTransition]) -> None:
     """Floats to the rounding of float32, all else exactly."""
     for name, column in zip(Batch._fields, batch, strict=True):
         target = np.array([getattr(transition, name) for transition in expected])
@@ -91,11 +91,11 @@ def assert_same(batch: Batch, expected: list[HostTransition]) -> None:
 def test_at_every_moment_of_three_laps_the_ring_gives_what_a_walk_through_whole_episodes_gives(
     moments, frames, n_step
 ):
-    window, host = Window(frames, n_step, 0.9), HostRing(CAPACITY)
+    window, host = Window(frames, n_step, 0.9), PlainRing(CAPACITY)
     for turn, drawable in enumerate(at_every_moment(moments, window)):
         host.write(part(LAPS, turn, turn + 1))
         starts = host.starts(window)
-        entries = [time % CAPACITY * LANES + env for time, env in starts]
+        entries = [time % CAPACITY * ENVS + env for time, env in starts]
         assert drawable.entries[: drawable.total].tolist() == entries
         if not starts:
             continue
@@ -135,9 +135,9 @@ def test_returns_stop_where_an_episode_ends_and_a_cut_turn_is_never_a_start(end)
 
 def test_every_valid_start_of_an_agent_is_drawn_equally_often():
     window, draws = Window(3, 2, 0.9), 1_000_000
-    turns, host = tagged_turns(20, AGENTS, LANES, ends=(0.1, 0.2)), HostRing(CAPACITY)
-    time, agent, env = np.ogrid[:20, :AGENTS, :LANES]
-    numbers = (agent * 20 + time) * LANES + env
+    turns, host = tagged_turns(20, AGENTS, ENVS, ends=(0.1, 0.2)), PlainRing(CAPACITY)
+    time, agent, env = np.ogrid[:20, :AGENTS, :ENVS]
+    numbers = (agent * 20 + time) * ENVS + env
     turns = turns._replace(frames=numbers[..., None].astype(np.int32))
     ring = fill(CAPACITY, part(turns, 0, 8))
     for begin in (8, 12, 16):
@@ -148,7 +148,7 @@ def test_every_valid_start_of_an_agent_is_drawn_equally_often():
         jax.random.key(5)
     )
     counts = np.bincount(batch.stack[:, -1], minlength=numbers.size)
-    valid = [(20 + time) * LANES + env for time, env in host.starts(window)]
-    assert 10 < len(valid) < SIZE - window.n_step * LANES
+    valid = [(20 + time) * ENVS + env for time, env in host.starts(window)]
+    assert 10 < len(valid) < SIZE - window.n_step * ENVS
     assert counts.sum() == counts[valid].sum()
     assert chisquare(counts[valid]).pvalue > 0.01

@@ -19,13 +19,13 @@ from quatrain.replay.frames import (
     write,
 )
 from tests.quick_jit import quick_jit
-from tests.replay.host_ring import tagged_turns
+from tests.replay.plain_ring import tagged_turns
 
-AGENTS, LANES, FRAME = 5, 16, 125  # of the named world treasurehunt
+AGENTS, ENVS, FRAME = 5, 16, 125  # of the named world treasurehunt
 WINDOW = Window(frames=5, n_step=1, discount=0.97)
 
 
-def turns_of(turns: int, envs: int = LANES) -> Transitions:
+def turns_of(turns: int, envs: int = ENVS) -> Transitions:
     shape = (turns, AGENTS, envs)
     world = np.zeros((turns, envs), bool)
     actions, rewards = np.zeros(shape, np.int8), np.zeros(shape, np.float32)
@@ -49,7 +49,7 @@ def cycle(ring: FrameRing, key: Array, block: Transitions) -> tuple[FrameRing, A
 def test_a_transition_takes_130_bytes_an_agent():
     ring = jax.eval_shape(partial(init, 1000), turns_of(1))
     occupied = sum(column.size * column.dtype.itemsize for column in jax.tree.leaves(ring))
-    assert occupied / (1000 * LANES * AGENTS) == pytest.approx(130, rel=0.1)
+    assert occupied / (1000 * ENVS * AGENTS) == pytest.approx(130, rel=0.1)
 
 
 def test_a_scan_over_cycles_copies_nothing_that_grows_with_the_capacity():
@@ -72,7 +72,7 @@ def test_a_scan_over_cycles_copies_nothing_that_grows_with_the_capacity():
         )
         return run.lower(rings, keys, blocks).compile().memory_analysis().temp_size_in_bytes
 
-    smaller_ring = 100 * LANES * AGENTS * 130 * seeds
+    smaller_ring = 100 * ENVS * AGENTS * 130 * seeds
     assert temporary_bytes(32_000) == temporary_bytes(100) < smaller_ring
 
 

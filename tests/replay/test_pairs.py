@@ -18,8 +18,8 @@ from tests.quick_jit import quick_jit
 from tests.replay.trajectories import from_trajectories, trajectory
 
 
-def random_episodes(lengths, states, seed=0) -> Episodes:
-    rng = np.random.default_rng(seed)
+def random_episodes(lengths, states) -> Episodes:
+    rng = np.random.default_rng(0)
     return from_trajectories(
         [trajectory(rng.integers(states, size=length + 1)) for length in lengths]
     )

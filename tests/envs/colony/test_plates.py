@@ -20,10 +20,8 @@ from tests.colonies import all_kinds
 WIDTH, COUNT = 61, 2000
 
 
-def drawn(
-    distribution: PlateDistribution, seed: int = 0, count: int = COUNT, width: int = WIDTH
-) -> Plates:
-    return plates.sample_plates(distribution, count, width, np.random.default_rng(seed))
+def drawn(distribution: PlateDistribution, seed: int = 0, count: int = COUNT) -> Plates:
+    return plates.sample_plates(distribution, count, WIDTH, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize("distribution", [TRAINING, OUTSIDE])

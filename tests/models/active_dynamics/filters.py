@@ -39,11 +39,11 @@ def filter_of(channels: Any) -> Filter:
     return Filter(rbf(d=channels.weight.shape[-1]), channels, DT, PROCESS_NOISE)
 
 
-def some_belief(learners: int, size: int, seed: int = 5) -> Belief:
+def some_belief(learners: int, size: int) -> Belief:
     """Returns means and correlated covariances that differ between learners."""
-    root = 0.4 * drawn(learners, size, size, seed=seed) / math.sqrt(size)
+    root = 0.4 * drawn(learners, size, size, seed=5) / math.sqrt(size)
     covariance = root @ root.mT + 0.01 * torch.eye(size).double()
-    return Belief(0.3 * drawn(learners, size, seed=seed + 1), (covariance + covariance.mT) / 2)
+    return Belief(0.3 * drawn(learners, size, seed=6), (covariance + covariance.mT) / 2)
 
 
 def copied(belief: Belief) -> Belief:

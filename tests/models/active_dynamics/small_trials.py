@@ -14,11 +14,10 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, evaluate
 from quatrain.models.active_dynamics.figures.study import Study, make_study
 from quatrain.models.active_dynamics.learner import FieldLearner
-from quatrain.models.active_dynamics.state import State, TrainingState, learners_of
+from quatrain.models.active_dynamics.state import FAMILIES, State, TrainingState, learners_of
 from quatrain.progress import History, Progress, history, rows
 from tests.conftest import shapes_unchecked, small
 
-FAMILIES = ("bayes_filter", "seq_vae")
 both_families = pytest.mark.parametrize("family", FAMILIES)
 PLANNED = {"candidates": 16, "iterations": 2, "horizon": 6, "elites": 4, "keep": 2}
 """Plans that are better than random actions."""

@@ -1,7 +1,6 @@
-"""Channels identified from a warm-up, and states of one gauge read in another."""
+"""Channels identified from a warm-up, and states of one alignment read in another."""
 
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,16 +25,18 @@ from tests.models.active_dynamics.filters import drawn
 from tests.models.active_dynamics.small_trials import configured
 
 REPLICATES, CHANNELS, WARMUP = 3, 50, 2000
-WIDE = [[0.7, 0.2, -0.4], [0.1, -0.8, 0.5]]
+WIDE = ((0.7, 0.2, -0.4), (0.1, -0.8, 0.5))
 """B of three numbers of an action."""
 
 
 @cache
-def case(control: Any = None, episode: int | None = None) -> tuple[ActiveDynamicsConfig, Dataset]:
+def case(
+    control: tuple[tuple[float, ...], ...] | None = None, episode: int | None = None
+) -> tuple[ActiveDynamicsConfig, Dataset]:
     config = configured(
         seeds=REPLICATES,
         env={
-            "control": None if control is None else WIDE,
+            "control": control,
             "episode_transitions": episode,
             "observation": {"channels": CHANNELS},
         },
@@ -47,9 +48,9 @@ def case(control: Any = None, episode: int | None = None) -> tuple[ActiveDynamic
         return config, collect(config, 5)
 
 
-@pytest.mark.parametrize(("control", "episode"), [(None, None), ("wide", 40)])
+@pytest.mark.parametrize(("control", "episode"), [(None, None), (WIDE, 40)])
 def test_channels_and_noise_are_identified_within_a_few_percent(
-    control: str | None, episode: int | None
+    control: tuple[tuple[float, ...], ...] | None, episode: int | None
 ):
     config, dataset = case(control, episode)
     learned = identify_channels(config, dataset)
@@ -66,7 +67,7 @@ def test_channels_and_noise_are_identified_within_a_few_percent(
 
 def test_truncated_transitions_are_left_out():
     """Their last observation may be anything."""
-    config, dataset = case("wide", 40)
+    config, dataset = case(WIDE, 40)
     train = dataset.train
     assert train.truncated.sum() == REPLICATES * (WARMUP // 40)
 
@@ -103,7 +104,7 @@ def test_channels_of_a_cubic_flow_without_noise_are_exact_and_the_same_each_time
         assert all(torch.equal(*parts) for parts in zip(first, again, strict=True))
 
 
-# Gauges.
+# Alignments.
 
 
 def alignments() -> AffineAlignment:
@@ -126,14 +127,14 @@ def test_states_velocities_and_their_variance_are_turned():
     torch.testing.assert_close(variance, whole.diagonal(dim1=2, dim2=3))
 
 
-def test_the_affine_fit_finds_the_gauge():
+def test_the_affine_fit_finds_the_alignment():
     z, alignment = drawn(40, 2), alignments()
     matrix, offset = fit_affine(z.float(), alignment.to_state(z.expand(3, -1, -1))[2].float())
     torch.testing.assert_close(matrix, alignment.matrix[2], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(offset, alignment.offset[2], rtol=1e-5, atol=1e-5)
 
 
-def test_a_learner_begins_with_its_first_observation_and_its_gauge_is_that_of_its_channels():
+def test_a_learner_begins_with_its_first_observation_and_its_alignment_is_that_of_its_channels():
     """C x + b with x = A z + c is C A z + (b + C c)."""
     config, dataset = case()
     learned = identify_channels(config, dataset)

@@ -51,19 +51,19 @@ def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
 def test_the_terms_of_a_batch_of_windows_are_these_numbers(monkeypatch: pytest.MonkeyPatch):
     """samples 2, horizons 3, times 8 after 2 of burn-in, windows 5."""
     config = configured("seq_vae")
-    worker = SeqVaeTrainer.from_state(config, channels(), init_state(config, channels(), 0))
+    trainer = SeqVaeTrainer.from_state(config, channels(), init_state(config, channels(), 0))
     with torch.no_grad():
-        for place, param in enumerate(worker.network.parameters()):
+        for place, param in enumerate(trainer.network.parameters()):
             param.copy_(0.4 * wave(*param.shape, start=float(place)))
     drawn = Draws(wave(1, D, 2, 8, 5, start=5.0), wave(2, 1, D, 2, 7, 5, start=6.0), None, None)
     monkeypatch.setattr(elbo, "draw", lambda *_: drawn)
-    worker.updates = 2  # beta 0.4
+    trainer.updates = 2  # beta 0.4
     sampled = Windows(
         wave(10, 5, CHANNELS, start=7.0),
         wave(10, 5, D, start=8.0),
         torch.zeros(5, dtype=torch.int64),
     )
-    _, lines = worker.objective(sampled, 20)
+    _, lines = trainer.objective(sampled, 20)
     result = [float(lines[name]) for name in ("loss", *losses.TERMS["seq_vae"], "elbo_exact")]
     assert result == pytest.approx(
         [23.632786, -2.405907, 0.018738262, 5.134388, 0.26302776, -3.700384], rel=1e-4

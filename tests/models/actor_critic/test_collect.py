@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from pipeline.storage.artifacts import to_arrays
-from quatrain.envs.colony import plates as laws
+from quatrain.envs.colony import plates as colony_plates
 from quatrain.envs.colony.dynamics import Colonies, advance, make_world
 from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.features import observe
@@ -26,7 +26,7 @@ from quatrain.envs.colony.rules import RUNNING
 from quatrain.envs.colony.world import start
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch.rng import generator_from_seed
-from quatrain.models.actor_critic import collect as room
+from quatrain.models.actor_critic import collect as collecting
 from quatrain.models.actor_critic.collect import Dataset, check, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from tests.conftest import shapes_unchecked, small
@@ -42,12 +42,12 @@ INTENSITIES = {"light": ([], []), "full": ([2], [16, 17, 18])}
 
 def collect(config: ActorCriticConfig) -> Dataset:
     with shapes_unchecked():
-        return room.collect(config, SEED)
+        return collecting.collect(config, SEED)
 
 
 @cache
 def collected() -> Dataset:
-    return room.collect(CONFIG, SEED)
+    return collecting.collect(CONFIG, SEED)
 
 
 @cache
@@ -115,11 +115,11 @@ def draws_of(place: int) -> torch.Generator:
 @pytest.mark.parametrize(
     ("plates", "expected"),
     [
-        ("fixed", laws.fixed_plate(60)),
-        ("user", laws.user_plate(np.array(USER_PLATE, np.float32))),
+        ("fixed", colony_plates.fixed_plate(60)),
+        ("user", colony_plates.user_plate(np.array(USER_PLATE, np.float32))),
     ],
 )
-def test_the_only_plate_stands_on_both_sides(plates: str, expected: laws.Plates):
+def test_the_only_plate_stands_on_both_sides(plates: str, expected: colony_plates.Plates):
     config, dataset = with_one_plate(plates)
     assert equal(dataset.train.plates, expected)
     assert equal(dataset.held_out.plates, expected)

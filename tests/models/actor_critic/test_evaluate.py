@@ -13,7 +13,7 @@ from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, make_plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy
 from quatrain.envs.colony.rules import OVERFLOW, REASONS, SUCCESS, TIMEOUT
-from quatrain.models.actor_critic import evaluate as room
+from quatrain.models.actor_critic import evaluate as evaluation
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import (
     Dataset,
@@ -84,10 +84,12 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
                 return drawn or outcomes[0]
             return outside or outcomes[0] if starts.n[0] == 3 else outcomes[seed]
 
-        monkeypatch.setattr(room, "load_actor", lambda _config, _world, seed: int(seed.updates))
-        monkeypatch.setattr(room, "deterministic_policy", lambda actor: ("mean", actor))
-        monkeypatch.setattr(room, "stochastic_policy", lambda actor, _: ("drawn", actor))
-        monkeypatch.setattr(room, "run_episodes", run_episodes)
+        monkeypatch.setattr(
+            evaluation, "load_actor", lambda _config, _world, seed: int(seed.updates)
+        )
+        monkeypatch.setattr(evaluation, "deterministic_policy", lambda actor: ("mean", actor))
+        monkeypatch.setattr(evaluation, "stochastic_policy", lambda actor, _: ("drawn", actor))
+        monkeypatch.setattr(evaluation, "run_episodes", run_episodes)
         seeds = len(outcomes)
         config = small("actor_critic", seeds=seeds, collect={"n_outside": n_outside})
         state = State(*[(None,) * seeds] * 5, updates=tuple(torch.arange(seeds)))

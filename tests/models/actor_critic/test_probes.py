@@ -1,6 +1,5 @@
 """In worlds whose values are known the learner finds them: each world asks one thing of it."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,21 +77,15 @@ both_learners = pytest.mark.parametrize(
 )
 
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
 class Solved(NamedTuple):
     """What was learned in a world, and colonies there that have not been met."""
 
     actor: Actor
     end: Progress
     colonies: Colonies
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """These operations are too small to share."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def solved(

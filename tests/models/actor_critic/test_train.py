@@ -237,9 +237,11 @@ def test_other_presets_learn(preset: str, monkeypatch: pytest.MonkeyPatch):
 def test_a_small_network_learns_on_one_thread(dataset: Dataset, monkeypatch: pytest.MonkeyPatch):
     used, before = [], torch.get_num_threads()
     monkeypatch.setattr(rollout, "collect_rollout", lambda *_: used.append(torch.get_num_threads()))
-    for units, expected in ((16, 1), (72, 2)):
-        torch.set_num_threads(2)
-        with pytest.raises(TrainingDiverged):  # nothing was collected
-            next(train.train(small("actor_critic", network={"d": units}), dataset, 0))
-        assert (used.pop(), torch.get_num_threads()) == (expected, 2)
-    torch.set_num_threads(before)
+    try:
+        for units, expected in ((16, 1), (72, 2)):
+            torch.set_num_threads(2)
+            with pytest.raises(TrainingDiverged):  # nothing was collected
+                next(train.train(small("actor_critic", network={"d": units}), dataset, 0))
+            assert (used.pop(), torch.get_num_threads()) == (expected, 2)
+    finally:
+        torch.set_num_threads(before)

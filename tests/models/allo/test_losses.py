@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quatrain.models.allo import losses, spectrum
-from tests.replay.trajectories import Trajectory, from_trajectories
+from tests.replay.trajectories import from_trajectories, trajectory
 
 PHI = jnp.array([[1.0, 0.0], [1.0, 1.0]])
 LATER = jnp.array([[0.0, 0.0], [1.0, 3.0]])
@@ -66,9 +66,7 @@ def test_three_batches_have_the_mean_error_and_half_the_barrier_of_two():
 
 
 def test_the_truth_with_its_duals_is_a_fixed_point_and_swapped_components_are_not():
-    walk = np.array([0, 1, 2, 1, 0, 0, 1, 2, 2, 1])
-    flags = np.zeros(9, bool)
-    episodes = from_trajectories([Trajectory(walk, np.zeros(9, np.int8), flags, flags)])
+    episodes = from_trajectories([trajectory([0, 1, 2, 1, 0, 0, 1, 2, 2, 1])])
     operator = spectrum.operator(episodes, 3, (0.9,))
     truth = spectrum.spectrum(operator, 3, tol=0.0)
     duals = jnp.asarray(np.diag(-4 * 0.5 * truth.eigenvalues), jnp.float32)

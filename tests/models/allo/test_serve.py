@@ -26,10 +26,6 @@ def untrained(config: AlloConfig) -> tuple[Dataset, State]:
     return dataset, init_state(config, dataset, 7)
 
 
-def every_cell(dataset: Dataset) -> dict[str, np.ndarray]:
-    return {"cells": np.asarray(dataset.grid.coords)[:, ::-1]}
-
-
 def close(actual: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
 
@@ -38,7 +34,8 @@ def test_of_several_learners_the_first_answers_with_what_evaluation_scores():
     config = allo(seeds=2, env=FOURIER)
     dataset, state = untrained(config)
     first, second = tables(config, state, dataset)
-    answered = answer(config, export(config, state, dataset), every_cell(dataset))
+    every_cell = {"cells": np.asarray(dataset.grid.coords)[:, ::-1]}
+    answered = answer(config, export(config, state, dataset), every_cell)
     close(answered["eigenvectors"], first)
     assert np.abs(answered["eigenvectors"] - second).max() > 0.01
     np.testing.assert_array_equal(answered["state"], np.arange(len(dataset.grid.coords)))

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from quatrain.models.iqn import evaluate as room
+from quatrain.models.iqn import evaluate as evaluation
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
@@ -43,11 +43,15 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
     def scored(*learned: Outcome, **references: Outcome) -> dict[str, float]:
         """Of outcomes made by hand; an oracle that is not given earns 1, all others nothing."""
         rewards = np.zeros_like(learned[0].rewards)
-        policies = dict.fromkeys(room.REFERENCE_POLICIES, learned[0]._replace(rewards=rewards))
+        policies = dict.fromkeys(
+            evaluation.REFERENCE_POLICIES, learned[0]._replace(rewards=rewards)
+        )
         policies["oracle_view"] = learned[0]._replace(rewards=rewards + 1 / len(rewards))
         policies |= references
-        monkeypatch.setattr(room, "evaluate_policy", lambda *_: list(learned))
-        monkeypatch.setattr(room, "evaluate_reference_policy", lambda _, name, *__: policies[name])
+        monkeypatch.setattr(evaluation, "evaluate_policy", lambda *_: list(learned))
+        monkeypatch.setattr(
+            evaluation, "evaluate_reference_policy", lambda _, name, *__: policies[name]
+        )
         selected = config(len(learned), agents=learned[0].rewards.shape[1])
         return evaluate(selected, BLANK, Dataset(None, None), 3)
 
@@ -180,12 +184,14 @@ def two_cells() -> tuple[IqnConfig, Dataset]:
 
 @cache
 def played(name: str, key: int = 0) -> Outcome:
-    return room.evaluate_reference_policy(two_cells()[0], name, two_cells()[1], jax.random.key(key))
+    return evaluation.evaluate_reference_policy(
+        two_cells()[0], name, two_cells()[1], jax.random.key(key)
+    )
 
 
 def learned(state: State, key: int = 0) -> list[Outcome]:
     selected, dataset = two_cells()
-    return room.evaluate_policy(selected, state, dataset, jax.random.key(key))
+    return evaluation.evaluate_policy(selected, state, dataset, jax.random.key(key))
 
 
 def test_every_policy_plays_the_same_worlds_with_the_same_growth():

@@ -31,7 +31,7 @@ def fresh() -> tuple[frames.Transitions, State]:
         return dataset.train, train.init_state(CONFIG, dataset, 0)
 
 
-def test_happenings_are_shares_of_agent_steps():
+def test_event_rates_are_shares_of_agent_steps():
     gem, bone = ({"name": name, "value": 1.0, "weight": 1.0} for name in ("gem", "bone"))
     config = small("iqn", env={"entities": [gem, bone]})
     # (turn, agent, env)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from quatrain.models.iqn import plots as room
+from quatrain.models.iqn import plots as plotting
 from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import REFERENCE_POLICIES, Outcome, gini
@@ -56,10 +56,10 @@ def test_every_figure_is_drawn_for_every_run(
     agents: int, seeds: int, evaluations: int, monkeypatch: pytest.MonkeyPatch
 ):
     played = replays(agents, seeds)
-    monkeypatch.setattr(room, "evaluate_policy", lambda *_: played.learned)
-    monkeypatch.setattr(room, "evaluate_reference_policies", lambda *_: played.references)
+    monkeypatch.setattr(plotting, "evaluate_policy", lambda *_: played.learned)
+    monkeypatch.setattr(plotting, "evaluate_reference_policies", lambda *_: played.references)
     nowhere = np.zeros((1, 1, 2), np.int16), np.zeros((1, 1, 1), np.int8)
-    figures = room.plots(
+    figures = plotting.plots(
         config(agents, seeds),
         State(*[None] * len(State._fields)),
         Dataset(None, HeldOut(np.zeros((WORLDS, 2), np.uint32), *nowhere)),
@@ -76,8 +76,8 @@ def test_every_figure_is_drawn_for_every_run(
 
 def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation():
     build = recorded(3, 2)
-    (axes,) = room.draw_learning_curve(config(3, 2), build, SCORES).axes
-    greedy, training = line_of(axes, room.RED), line_of(axes, room.ORANGE)
+    (axes,) = plotting.draw_learning_curve(config(3, 2), build, SCORES).axes
+    greedy, training = line_of(axes, plotting.RED), line_of(axes, plotting.ORANGE)
     assert greedy.get_xdata().tolist() == [1500, 2000]
     assert training.get_xdata().tolist() == [1000 + 100 * cycle for cycle in range(1, 11)]
     assert greedy.get_ydata()[-1] == pytest.approx(build["greedy_return"][1][-1])
@@ -86,7 +86,7 @@ def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation():
 
 
 def test_bars_stand_at_their_scores():
-    (axes,) = room.draw_baseline_comparison(replays(3, 1), SCORES).axes
+    (axes,) = plotting.draw_baseline_comparison(replays(3, 1), SCORES).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     widths = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
     assert (widths["learned"], widths["random"], widths["oracle, own view"]) == (30, -12, 60)
@@ -94,10 +94,10 @@ def test_bars_stand_at_their_scores():
 
 def test_return_so_far_ends_at_the_return_and_samples_are_worlds_of_one_seed_and_else_seeds():
     played = replays(3, 4)
-    _, so_far = room.draw_within_episode(played).axes
-    item = samples(played.learned[:1], room.returns)
-    several = samples(played.learned, room.returns)
-    assert line_of(so_far, room.RED).get_ydata()[-1] == pytest.approx(several.mean())
+    _, so_far = plotting.draw_within_episode(played).axes
+    item = samples(played.learned[:1], plotting.returns)
+    several = samples(played.learned, plotting.returns)
+    assert line_of(so_far, plotting.RED).get_ydata()[-1] == pytest.approx(several.mean())
     assert (item.shape, several.shape) == ((WORLDS, 3), (4, 3))
     np.testing.assert_allclose(several[0], item.mean(0))
 

@@ -9,8 +9,8 @@ import numpy as np
 from quatrain.replay.frames import Transitions, Window
 
 
-class HostTransition(NamedTuple):
-    """What a learner is told about one turn of one agent in one lane."""
+class PlainTransition(NamedTuple):
+    """What a learner is told about one turn of one agent in one environment."""
 
     stack: np.ndarray
     action: int
@@ -19,7 +19,7 @@ class HostTransition(NamedTuple):
     next_stack: np.ndarray
 
 
-class HostRing:
+class PlainRing:
     """A ring of `capacity` turns: turn `time` stands in slot `time % capacity` until another takes
     its place.
     """
@@ -33,7 +33,7 @@ class HostRing:
             self.history.append(Transitions(*(column[turn] for column in block)))
 
     def starts(self, window: Window) -> list[tuple[int, int]]:
-        """(time, lane) of all transitions that may be drawn, oldest first."""
+        """(time, env) of all transitions that may be drawn, oldest first."""
         envs = range(self.history[0].turn.size)
         return [
             (time, env)
@@ -54,7 +54,7 @@ class HostRing:
             oldest_needed in self._stored() and time + window.n_step in self._stored() and not cut
         )
 
-    def transition(self, time: int, env: int, agent: int, window: Window) -> HostTransition:
+    def transition(self, time: int, env: int, agent: int, window: Window) -> PlainTransition:
         returns, discount, later = 0.0, 1.0, time
         for now in self.history[time : time + window.n_step]:
             if now.truncated[env] and not now.terminated[env]:
@@ -65,7 +65,7 @@ class HostRing:
                 break
             discount, later = discount * window.discount, later + 1
         stack, next_stack = (self._stack(at, env, agent, window.frames) for at in (time, later))
-        return HostTransition(
+        return PlainTransition(
             stack, int(self.history[time].actions[agent, env]), returns, discount, next_stack
         )
 
@@ -81,16 +81,14 @@ class HostRing:
         )
 
 
-def tagged_turns(
-    turns: int, agents: int, envs: int, ends: tuple[float, float], seed: int = 0
-) -> Transitions:
-    """Turns whose frames say (agent, lane, episode, turn), each from 1; in every turn a lane's
-    episode may end.
+def tagged_turns(turns: int, agents: int, envs: int, ends: tuple[float, float]) -> Transitions:
+    """Turns whose frames say (agent, env, episode, turn), each from 1; in every turn the
+    episode of an environment may end.
 
     Args:
         ends: probabilities that a turn is terminated, and truncated; it may be both.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     terminated, truncated = (rng.random((turns, envs)) < share for share in ends)
     turn, episode = np.zeros((2, turns, envs), np.int16)
     for now in range(1, turns):
