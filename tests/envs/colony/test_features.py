@@ -13,7 +13,7 @@ from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, o
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
 from tests.colonies import all_kinds, colonies_of, wandering, world
 from tests.conftest import shapes_unchecked
-from tests.envs.colony.test_hull import decided
+from tests.envs.colony.corners import decided
 
 CORNER = 7
 """The column of the full features that rounding may decide."""

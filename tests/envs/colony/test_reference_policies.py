@@ -23,6 +23,7 @@ from quatrain.envs.colony.rules import PARAMETERS, RUNNING
 from quatrain.envs.colony.world import start
 from tests.colonies import world
 from tests.conftest import shapes_unchecked
+from tests.torch_numbers import seeded
 
 SIZES = {"width": 60, "height": 50, "max_nodes": 32, "target_nodes": 6, "n0_min": 2, "n0_max": 8}
 SMALL = world(**SIZES, max_steps=9, left_limit=3)
@@ -30,12 +31,8 @@ WEIGHTS = [weight for _, weight in SMALL.rules.reward]
 LOW, HIGH = action_bounds(SMALL.rules)
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def begun(count: int, seed: int = 0) -> Colonies:
-    return start(SMALL, count, generator(seed))
+    return start(SMALL, count, seeded(seed))
 
 
 def by_loop(colonies: Colonies, act: ColonyPolicy) -> list[float]:
@@ -55,7 +52,7 @@ def by_loop(colonies: Colonies, act: ColonyPolicy) -> list[float]:
 def test_each_colony_plays_one_episode_as_if_alone():
     colonies = begun(17)
     copies = Colonies(*(leaf.clone() for leaf in colonies))
-    actions = LOW + (HIGH - LOW) * torch.rand(17, 5, generator=generator(1))
+    actions = LOW + (HIGH - LOW) * torch.rand(17, 5, generator=seeded(1))
     for act in (
         constant_policy(actions),
         feedback_policy(SMALL.rules, torch.linspace(1, 15, 17)),
@@ -66,7 +63,7 @@ def test_each_colony_plays_one_episode_as_if_alone():
 
 def searched(fixed: Mapping[str, float] = {}, seed: int = 0) -> reference_policies.Search:
     with shapes_unchecked():
-        return best_constant(SMALL, 60, fixed, generator(seed))
+        return best_constant(SMALL, 60, fixed, seeded(seed))
 
 
 @pytest.fixture(scope="module")
@@ -133,9 +130,9 @@ def test_every_point_has_the_fixed_parameters_and_the_final_comparison_selects_t
 
 
 def test_the_controllers_throw_is_the_best_of_eight_on_the_same_colonies():
-    result = best_gamma(SMALL, {}, generator(5))
+    result = best_gamma(SMALL, {}, seeded(5))
     count = reference_policies.GAMMA_COLONIES
-    colonies, tried = start(SMALL, count, generator(5)), torch.linspace(0.5, 15, 8)
+    colonies, tried = start(SMALL, count, seeded(5)), torch.linspace(0.5, 15, 8)
     scores = [
         returns(SMALL, colonies, feedback_policy(SMALL.rules, single.expand(count))).mean()
         for single in tried
@@ -143,4 +140,4 @@ def test_the_controllers_throw_is_the_best_of_eight_on_the_same_colonies():
     assert len({float(score) for score in scores}) > 1
     assert result == tried[int(np.argmax(scores))]
     # A fixed gamma leaves nothing to search.
-    assert best_gamma(SMALL, {"gamma": 3.0}, generator()) == 0.5
+    assert best_gamma(SMALL, {"gamma": 3.0}, seeded()) == 0.5

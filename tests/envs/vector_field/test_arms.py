@@ -8,7 +8,8 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.kinds import EmissionSpec
 from quatrain.envs.vector_field.world import Draws, World, draw, reset, step
-from tests.envs.vector_field.worlds import LEAVING, gaussian, points, poisson, seeded, world_of
+from tests.envs.vector_field.worlds import LEAVING, gaussian, points, poisson, world_of
+from tests.torch_numbers import seeded
 
 
 def path(

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import box_grid, make_field, region_grid, restore_field
 from quatrain.envs.vector_field.kinds import KINDS, FieldError, register_field
-from tests.envs.vector_field.worlds import STILL, field_spec, points, raw_field, seeded, wind
+from tests.envs.vector_field.worlds import STILL, field_spec, points, raw_field, wind
+from tests.torch_numbers import seeded
 
 PROVIDED: dict[str, Any] = {
     "linear": {"matrix": ((-0.5, -1.0), (1.0, -0.5))},

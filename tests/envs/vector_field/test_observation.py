@@ -7,7 +7,8 @@ import torch
 
 from quatrain.envs.vector_field.kinds import EmissionSpec
 from quatrain.envs.vector_field.observation import Emission, draw_emission
-from tests.envs.vector_field.worlds import gaussian, points, poisson, seeded
+from tests.envs.vector_field.worlds import gaussian, points, poisson
+from tests.torch_numbers import seeded
 
 KINDS = ("identity", "linear", "loglinear")
 

@@ -11,18 +11,15 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.policies import PolicySpec, act, init_policy_state
 from tests.conftest import shapes_unchecked
+from tests.torch_numbers import seeded
 
 ROWS, SIZE, BOUND, DT, TRANSITIONS = 7, 3, 0.4, 0.05, 600
 SPEC = PolicySpec(BOUND, DT, TRANSITIONS, step_hold=50, prbs_hold=(3, 19), chirp=(0.05, 2.0))
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def actions_of(arm: str, transitions: int = TRANSITIONS, size: int = SIZE) -> Tensor:
     """Returns actions [transition, env, action] of a run."""
-    source = generator()
+    source = seeded()
     state, result = init_policy_state(ROWS, size, source), []
     with shapes_unchecked():
         for transition in range(transitions):
@@ -76,7 +73,7 @@ def test_prbs_holds_its_signs_for_each_length_alike():
 
 
 def test_a_chirp_follows_its_formula_with_a_phase_for_each_env_and_dimension():
-    actions, state = actions_of("chirp"), init_policy_state(ROWS, SIZE, generator())
+    actions, state = actions_of("chirp"), init_policy_state(ROWS, SIZE, seeded())
     assert len(state.phase.unique()) == ROWS * SIZE
     assert ((state.phase >= 0) & (state.phase < 2 * math.pi)).all()
     whole = TRANSITIONS * DT
@@ -92,7 +89,7 @@ def test_off_does_nothing_and_an_unknown_policy_raises():
     with pytest.raises(
         ValueError, match="arm 'active' is no policy; known: random, step, prbs, chirp, off"
     ):
-        act("active", SPEC, init_policy_state(ROWS, SIZE, generator()), 0, generator())
+        act("active", SPEC, init_policy_state(ROWS, SIZE, seeded()), 0, seeded())
 
 
 @pytest.mark.parametrize("arm", ["random", "step", "prbs", "chirp", "off"])
@@ -100,8 +97,8 @@ def test_each_transition_draws_the_same_count_of_numbers(arm):
     """Arms that are seeded alike stay paired, and a run that is cut off goes on as it would
     have.
     """
-    sources = [generator(5), generator(5)]
-    fresh = init_policy_state(ROWS, SIZE, generator())
+    sources = [seeded(5), seeded(5)]
+    fresh = init_policy_state(ROWS, SIZE, seeded())
     state = fresh._replace(left=torch.arange(ROWS), action=torch.full((ROWS, SIZE), 0.1))
     for before, source in zip((fresh, state), sources, strict=True):
         after = act(arm, SPEC, before, 9, source)

@@ -11,7 +11,8 @@ import torch
 from quatrain.envs.vector_field.fields import make_field
 from quatrain.envs.vector_field.kinds import FieldError, Table, register_table
 from quatrain.envs.vector_field.tables import gaussian_process
-from tests.envs.vector_field.worlds import field_spec, points, raw_field, seeded, wind
+from tests.envs.vector_field.worlds import field_spec, points, raw_field, wind
+from tests.torch_numbers import seeded
 
 EVEN = np.linspace(-2, 2, 5)
 

@@ -31,9 +31,9 @@ from tests.envs.vector_field.worlds import (
     gaussian,
     points,
     poisson,
-    seeded,
     world_of,
 )
+from tests.torch_numbers import seeded
 
 
 def state_at(x: Tensor, age: int = 0) -> EnvState:

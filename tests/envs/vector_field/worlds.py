@@ -4,20 +4,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Generator
 
 from quatrain.envs.vector_field.fields import Field, make_field
 from quatrain.envs.vector_field.kinds import EmissionSpec, FieldSpec, Table, WorldSpec
 from quatrain.envs.vector_field.observation import draw_emission
 from quatrain.envs.vector_field.world import World, make_world
+from tests.torch_numbers import seeded
 
 SIX = ("limit_cycle", "double_limit_cycle", "van_der_pol", "duffing", "snowman", "multi_attractor")
 STILL = ((0.0, 0.0), (0.0, 0.0))
 """A of a linear field that moves nothing."""
-
-
-def seeded(seed: int) -> Generator:
-    return Generator().manual_seed(seed)
 
 
 def field_spec(kind: str = "limit_cycle", **changes: Any) -> FieldSpec:

@@ -4,7 +4,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import pytest
-import torch
 from torch import Tensor
 
 from quatrain.models.active_dynamics import config as configs
@@ -128,9 +127,3 @@ def advanced(training: TrainingState, transitions: int) -> TrainingState:
         for _ in range(transitions):
             train.advance(training)
     return training
-
-
-def wave(*shape: int, start: float) -> Tensor:
-    """Returns numbers from -1 to 1 that depend on no generator."""
-    place = torch.arange(torch.Size(shape).numel(), dtype=torch.float64)
-    return (start + 1.7 * place + 0.37 * place.square()).sin().float().view(shape)

@@ -14,7 +14,8 @@ from quatrain.models.active_dynamics.seq_vae.elbo import Draws
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
 from quatrain.models.active_dynamics.state import TrainingState
 from quatrain.replay.windows import Windows
-from tests.models.active_dynamics.small_trials import configured, wave
+from tests.models.active_dynamics.small_trials import configured
+from tests.torch_numbers import wave
 
 ROWS, CHANNELS, TRANSITIONS, D = 3, 8, 7, 2
 

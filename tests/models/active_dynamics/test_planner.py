@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from quatrain.models.active_dynamics.acquisition import WORST, Score, scorer
 from quatrain.models.active_dynamics.config import Acquisition, Planner
@@ -20,6 +20,7 @@ from quatrain.models.active_dynamics.planner import (
 )
 from tests.models.active_dynamics import surrogates
 from tests.models.active_dynamics.surrogates import rbf_surrogate, single
+from tests.torch_numbers import seeded
 
 LEARNERS, SIZE, BOUND = 3, 2, 0.5
 SMALL = {"candidates": 11, "iterations": 4, "horizon": 6, "elites": 5, "keep": 3, "alpha": 0.2}
@@ -30,23 +31,19 @@ def configured(**changes: Any) -> Planner:
     return surrogates.planner(**(SMALL | changes))
 
 
-def generator(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
-
-
 def some_plan(config: Planner) -> Plan:
     shape = (LEARNERS, 1 + config.keep, config.horizon, SIZE)
-    sequences = torch.rand(shape, generator=generator(5)) * 2 * BOUND - BOUND
+    sequences = torch.rand(shape, generator=seeded(5)) * 2 * BOUND - BOUND
     return Plan(sequences[:, 0], sequences[:, 1:])
 
 
 def some_noise(config: Planner) -> Tensor:
     count = config.candidates - 1 - config.keep
     shape = (config.iterations, LEARNERS, count, config.horizon, SIZE)
-    return torch.randn(shape, generator=generator(6))
+    return torch.randn(shape, generator=seeded(6))
 
 
-GOAL = torch.randn(LEARNERS, 6, SIZE, generator=generator(7)) * BOUND
+GOAL = torch.randn(LEARNERS, 6, SIZE, generator=seeded(7)) * BOUND
 """Of each learner another one, partly outside the box."""
 
 
@@ -127,7 +124,7 @@ def test_a_learner_whose_scores_all_failed_leaves_the_others_alone(kind: str):
 def test_a_search_starts_from_the_last_plan_later_by_its_age_and_repeats_its_end():
     config = configured(replan_every=8, hold=2)
     plan, recorded = some_plan(config), Recorded(nearness)
-    replan(config, BOUND, recorded, plan, generator())
+    replan(config, BOUND, recorded, plan, seeded())
     later = [4, 5, 5, 5, 5, 5]
     assert torch.equal(recorded.actions[0][:, 0], plan.mean[:, later])
     assert torch.equal(recorded.actions[0][:, 1 : 1 + config.keep], plan.elites[:, :, later])
@@ -140,7 +137,7 @@ def draws_of(**changes: Any) -> Tensor:
     """Returns what is drawn in each iteration, of unit variance before the colouring."""
     config = configured(init_std=0.01, **changes)
     recorded = Recorded(lambda actions: 0 * actions.sum((2, 3)))
-    replan(config, BOUND, recorded, first_plan(config, LEARNERS, SIZE), generator())
+    replan(config, BOUND, recorded, first_plan(config, LEARNERS, SIZE), seeded())
     return torch.stack(recorded.actions)[:, :, 1 + config.keep :] / (0.01 * BOUND)
 
 
@@ -170,7 +167,7 @@ def test_learners_dimensions_and_iterations_have_noise_of_their_own():
 
 def settled(kind: str, score: Score) -> Tensor:
     """Returns the decisions of the eighth plan."""
-    config, source = surrogates.planner(kind=kind, temperature=0.1), generator()
+    config, source = surrogates.planner(kind=kind, temperature=0.1), seeded()
     plan = first_plan(config, LEARNERS, SIZE)
     for _ in range(8):
         plan = replan(config, BOUND, score, plan, source)

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.models.actor_critic import train
@@ -14,6 +13,7 @@ from quatrain.models.actor_critic.ppo import trainer as trainers
 from quatrain.models.actor_critic.ppo.metrics import MINIBATCH_METRICS
 from quatrain.replay.rollouts.buffer import Graphs, Minibatch
 from tests.conftest import shapes_unchecked, small
+from tests.torch_numbers import wave
 
 BATCH, CELLS, ACTIONS, COMPONENTS = 3, 5, 4, 6
 
@@ -29,12 +29,6 @@ def config_of(policy: str, value_heads: str) -> ActorCriticConfig:
         network={"d": 8, "heads": 2, "layers": 2, "policy": policy, "value_heads": value_heads},
         train={"clip": 0.2, "value_clip": 0.3},
     )
-
-
-def wave(*shape: int, start: float) -> Tensor:
-    """Numbers from -1 to 1 that no generator of random numbers has to repeat."""
-    place = torch.arange(torch.Size(shape).numel(), dtype=torch.float64)
-    return (start + 1.7 * place + 0.37 * place.square()).sin().float().view(shape)
 
 
 def batch_of(values: tuple[int, ...]) -> Minibatch:

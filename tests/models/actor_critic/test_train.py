@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
-from quatrain.envs.colony import reference_policies
+from pipeline.storage.params_file import overlaid
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.errors import DatasetMismatch
 from quatrain.models.actor_critic import train
@@ -19,7 +18,7 @@ from quatrain.models.actor_critic.ppo.acting import observe
 from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.progress import Progress, TrainingDiverged
 from quatrain.replay.rollouts import buffer, gae
-from tests.conftest import ROOT, shapes_unchecked, small
+from tests.conftest import shapes_unchecked, small
 
 BRIEF = {"transitions": 24 * 8 * 3, "record_every": 3}
 CONFIG = small("actor_critic", train=BRIEF)
@@ -208,30 +207,6 @@ def test_a_dataset_and_arrays_of_another_config_are_refused(dataset: Dataset):
     arrays = train.to_arrays(train.init_state(CONFIG, dataset, 0))
     with pytest.raises(ValueError, match="not a learner of this config: params/0/"):
         train.from_arrays(small("actor_critic", network={"d": 24}), dataset, arrays)
-
-
-@pytest.mark.full
-@pytest.mark.filterwarnings("ignore:actor_critic.env.max_steps .* is impossible:UserWarning")
-@pytest.mark.parametrize("preset", ["original", "large"])
-def test_other_presets_learn(preset: str, monkeypatch: pytest.MonkeyPatch):
-    """Cut down in what only takes time."""
-    for name in ("FIRST_COLONIES", "COLONIES", "FINAL_COLONIES", "GAMMA_COLONIES"):
-        monkeypatch.setattr(reference_policies, name, 4)
-    brief: dict[str, Any] = {
-        "seeds": 2,
-        "env": {"width": 60, "max_steps": 12},
-        "collect": {"held_out_colonies": 32, "constant_search": 200} | ONE_PLATE,
-        "train": {"num_envs": 4, "horizon": 5, "minibatch_size": 10, "transitions": 40}
-        | {"record_every": 1, "amp": "none", "compile": False},
-    }
-    if preset == "large":
-        brief["env"] |= {"max_nodes": 100, "n0_max": 30}
-    raw = overlaid(read_raw(ROOT, preset), {"actor_critic": brief})
-    config = validate(raw, lambda name: read_input(ROOT, str(name))).actor_critic
-    with shapes_unchecked():
-        ends = list(train.train(config, collect(config, 0), 0))
-    assert [end.step for end in ends] == [1, 2]
-    assert all(np.isfinite(values).all() for end in ends for values in end.metrics.values())
 
 
 def test_a_small_network_learns_on_one_thread(dataset: Dataset, monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,83 @@
+"""Each preset, cut down in what only takes time, learns something."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.storage.params_file import overlaid, parse, read_input, read_raw, validate
+from quatrain import registry
+from quatrain.envs.colony import reference_policies
+from quatrain.progress import Progress
+from tests.conftest import ROOT, shapes_unchecked
+
+FIELD: dict[str, Any] = {
+    "seeds": 1,
+    "collect": {"warmup": 20, "held_out_rollouts": 8, "starts": 8},
+    "train": {"transitions": 45, "record_every": 15, "checkpoints": 3},
+}
+"""Long enough for the windows of seq_vae, and for some plans after the warm-up."""
+LARGE_FIELD: dict[str, Any] = {
+    "collect": {"held_out_rollouts": 8, "starts": 8},
+    "train": {"transitions": 30, "record_every": 10, "checkpoints": 3},
+}
+FIELD_PRESETS = sorted(
+    path.stem for path in (ROOT / "presets").glob("*.yaml") if "active_dynamics" in parse(path)
+)
+
+
+def trained(model: str, preset: str | None, changes: dict[str, Any]) -> list[Progress]:
+    """Returns all yields; their metrics are finite."""
+    raw = overlaid(read_raw(ROOT, preset), {model: changes})
+    config = getattr(validate(raw, lambda name: read_input(ROOT, str(name))), model)
+    module = registry.load(model)
+    with shapes_unchecked():
+        yields = list(module.train.train(config, module.collect.collect(config, 0), 1))
+    for progress in yields:
+        assert all(np.isfinite(values).all() for values in progress.metrics.values())
+    return yields
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes"),
+    [
+        (None, FIELD),
+        *((preset, FIELD) for preset in FIELD_PRESETS),
+        pytest.param("large", LARGE_FIELD, marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.usefixtures("one_thread")
+def test_active_dynamics_gains_information(preset: str | None, changes: dict[str, Any]):
+    yields = trained("active_dynamics", preset, changes)
+    assert yields[-1].step == changes["train"]["transitions"]
+    gained = [progress.metrics["information_gained"].mean() for progress in yields]
+    assert gained[-1] > gained[0]
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore:actor_critic.env.max_steps .* is impossible:UserWarning")
+@pytest.mark.parametrize(
+    ("preset", "env"), [("original", {}), ("large", {"max_nodes": 100, "n0_max": 30})]
+)
+def test_actor_critic_learns(preset: str, env: dict[str, int], monkeypatch: pytest.MonkeyPatch):
+    for name in ("FIRST_COLONIES", "COLONIES", "FINAL_COLONIES", "GAMMA_COLONIES"):
+        monkeypatch.setattr(reference_policies, name, 4)
+    one_plate = {"n_train": 1, "n_held_out": 1, "n_outside": 0}
+    brief = {"num_envs": 4, "horizon": 5, "minibatch_size": 10, "transitions": 40}
+    plain = {"record_every": 1, "amp": "none", "compile": False}
+    changes = {
+        "seeds": 2,
+        "env": {"width": 60, "max_steps": 12} | env,
+        "collect": {"held_out_colonies": 32, "constant_search": 200} | one_plate,
+        "train": brief | plain,
+    }
+    assert [progress.step for progress in trained("actor_critic", preset, changes)] == [1, 2]
+
+
+@pytest.mark.slow
+def test_iqn_for_a_gpu_runs_its_first_cycles():
+    few = {"turns": 20, "updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0}
+    few |= {"acting": {"epsilon": {"over_transitions": 1}}}
+    yields = trained("iqn", "large", {"seeds": 1, "train": few})
+    agent_steps = [progress.metrics["agent_steps"][0] for progress in yields]
+    assert agent_steps == [2 * 256 * 110, 2 * 256 * 120]
