@@ -1,12 +1,10 @@
 """Generators of rooms and mazes, and the maps that the project ships."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quatrain.envs.grid.catalogue import CATALOGUE, maze, named_layout, rooms
-from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import (
     LayoutError,
     count_states,
@@ -34,21 +32,6 @@ EXPECTED = {
 }
 
 
-def walk_eigenvalues(layout):
-    """Returns the eigenvalues of the uniform random walk, descending."""
-    next_state = make_grid(layout).next_state
-    walk = np.zeros((len(next_state),) * 2)
-    for state, row in enumerate(next_state):
-        for following in row:
-            walk[state, following] += 0.25
-    return np.linalg.eigvalsh(walk)[::-1]
-
-
-def degree(layout, x, y):
-    """Returns the number of open neighbours of a cell inside the frame."""
-    return int(np.sum(~layout.walls[[y - 1, y + 1, y, y], [x, x, x - 1, x + 1]]))
-
-
 def test_named_layouts_are_connected_and_never_change():
     assert set(EXPECTED) == set(CATALOGUE)
     for name, expected in EXPECTED.items():
@@ -62,18 +45,6 @@ def test_drawn_layouts_have_their_start_and_goal():
     marks |= {"labyrinth": ((0, 0), (7, 7)), "spiral": ((0, 7), (3, 3)), "room4": (None, None)}
     for name, expected in marks.items():
         assert (named_layout(name).start, named_layout(name).goal) == expected
-
-
-def test_room4_has_the_known_eigenvalues_for_lags_without_end_and_within_50_steps():
-    mu = walk_eigenvalues(named_layout("room4"))[:10]
-    expected = [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]
-    np.testing.assert_allclose(1 - 0.8 * mu / (1 - 0.2 * mu), expected, atol=5e-5)
-    g, lags = 0.9, np.arange(1, 51)[:, None]
-    within = np.cumsum((1 - g) * g ** (lags - 1) * mu**lags, axis=0) / (1 - g**lags)
-    expected = [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612]
-    np.testing.assert_allclose(1 - within.mean(0), expected, atol=5e-5)
-    symmetric = walk_eigenvalues(named_layout("room4_symmetric"))
-    assert symmetric[1] - symmetric[2] < 1e-12 < 1e-4 < mu[1] - mu[2]
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
@@ -144,7 +115,9 @@ def test_a_maze_is_a_tree_over_the_odd_cells_and_braiding_opens_all_dead_ends(wi
     assert count_states(tree) == 2 * (width // 2) * (height // 2) - 1
     braided = maze(width=width, height=height, braid=1.0, seed=seed)
     assert keep_components(braided, "error") is braided
-    assert min(degree(braided, x, y) for x in range(1, width, 2) for y in range(1, height, 2)) >= 2
+    free = (~braided.walls).astype(int)
+    free_neighbours = free[:-2, 1:-1] + free[2:, 1:-1] + free[1:-1, :-2] + free[1:-1, 2:]
+    assert free_neighbours[::2, ::2].min() >= 2
     assert braided.walls[[0, -1]].all()
     assert braided.walls[:, [0, -1]].all()
 

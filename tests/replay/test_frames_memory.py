@@ -99,14 +99,6 @@ def test_a_new_ring_has_the_types_of_a_written_one_so_that_a_program_compiles_on
     assert not any(column.weak_type for column in jax.tree.leaves(new))
 
 
-def test_without_a_turn_that_has_all_its_successors_there_is_nothing_to_draw():
-    total = quick_jit(
-        lambda block: valid_starts(from_transitions(8, block), Window(2, 3, 0.9)).total
-    )
-    assert total(turns_of(3, envs=2)) == 0
-    assert total(turns_of(4, envs=2)) == 2
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

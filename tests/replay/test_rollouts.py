@@ -113,13 +113,11 @@ def test_worked_advantages_bootstrap_after_a_truncation_and_not_after_a_terminat
         torch.testing.assert_close(list(result), expected, rtol=0, atol=1e-6)
 
 
-def random_trace(*components: int) -> Trace:
+def random_trace() -> Trace:
     generator = torch.Generator().manual_seed(3)
-    rewards, values, next_values = torch.randn(
-        3, 13, 5, *components, generator=generator, dtype=torch.float64
-    )
+    numbers = torch.randn(3, 13, 5, generator=generator, dtype=torch.float64)
     terminated, truncated = torch.rand(2, 13, 5, generator=generator) < 0.15
-    return Trace(rewards, values, next_values, terminated, truncated & ~terminated)
+    return Trace(*numbers, terminated, truncated & ~terminated)
 
 
 def test_no_gradient_passes_and_what_would_follow_a_terminal_state_counts_for_nothing():
@@ -131,18 +129,6 @@ def test_no_gradient_passes_and_what_would_follow_a_terminal_state_counts_for_no
     result, expected = (gae.advantages(each, 0.97, 0.95, "scan") for each in (wild, trace))
     torch.testing.assert_close(list(result), list(expected), rtol=0, atol=0)
     assert not any(column.requires_grad for column in result)
-
-
-def test_weighted_components_give_the_advantage_of_the_weighted_reward():
-    trace, weights = random_trace(3), torch.tensor([10.0, -0.3, 0.05], dtype=torch.float64)
-    total = trace._replace(
-        rewards=trace.rewards @ weights,
-        values=trace.values @ weights,
-        next_values=trace.next_values @ weights,
-    )
-    result, expected = (gae.advantages(each, 0.97, 0.95, "auto") for each in (trace, total))
-    torch.testing.assert_close(result.advantage @ weights, expected.advantage)
-    torch.testing.assert_close(result.returns @ weights, expected.returns)
 
 
 def test_normalised_advantages_have_mean_0_and_the_deviation_1_of_a_population():

@@ -198,6 +198,8 @@ def test_every_step_equals_that_of_the_plain_loop():
             reasons.add(REASONS[taken_step.reason])
             if taken_step.reason != RUNNING:
                 copies[row] = copied(stepped.colonies, row)
+                assert stepped.colonies.t[row] == 0
+                assert (stepped.colonies.age[row] == 0).all()
             assert_equal(stepped.colonies, row, copies[row])
         colonies = stepped.colonies
     assert reasons == set(REASONS) - {"out_of_bounds"}

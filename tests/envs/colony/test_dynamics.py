@@ -7,7 +7,7 @@ import torch
 from quatrain.envs.colony.dynamics import Colonies, advance, select_leftmost
 from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, SUCCESS
 from quatrain.envs.colony.world import start, step
-from tests.colonies import colonies_of, flat_plate, steered, wandering, world
+from tests.colonies import colonies_of, flat_plate, world
 
 FLAT = world(flat_plate())
 
@@ -79,20 +79,6 @@ def test_the_later_reason_in_order_overrides_earlier_ones():
     assert reason_of(near_goal(60), ratio=0.0) == OVERFLOW
     assert reason_of(near_goal(4)._replace(**drifting)) == LEFT_DRIFT
     assert reason_of(chain(4)._replace(t=late), ratio=1.0) == EXTINCT
-
-
-def test_ended_colonies_are_reset_and_returned_as_final():
-    some = world()
-    colonies = wandering(some, 5, 9)
-    colonies = colonies._replace(t=torch.where(torch.arange(5) % 2 == 0, 119, colonies.t))
-    generator = torch.Generator().manual_seed(2)
-    ended = step(some, colonies, steered(colonies, some.rules, generator), generator)
-    over = ended.terminated | ended.truncated
-    assert over[::2].all()
-    assert (ended.colonies.t[over] == 0).all()
-    assert (ended.final.t[::2] == 120).all()
-    assert torch.equal(ended.colonies.pos[~over], ended.final.pos[~over])
-    assert (ended.colonies.age[over] == 0).all()
 
 
 def test_colonies_begin_as_chains_at_the_left():

@@ -103,23 +103,7 @@ def test_a_transition_is_a_prediction_a_correction_and_perhaps_a_new_episode(obs
         assert filters.same(learner.belief, belief)
 
 
-@pytest.mark.parametrize("part", ["observation", "control"])
-def test_an_observation_changes_its_learner_from_then_on_and_nothing_before(part: str):
-    learner, other = fresh(), fresh()
-    others = torch.arange(LEARNERS) != 2
-    for time, item in enumerate(transitions(learner, 8)):
-        changed = item._replace(**{part: getattr(item, part) + 0.3 * ~others[:, None]})
-        learner.observe(item)
-        other.observe(changed if time == 5 else item)
-        same = (learner.belief.mean == other.belief.mean).all(1)
-        assert torch.equal(same, others if time >= 5 else torch.ones(LEARNERS).bool())
-
-
 # What is known of the field.
-
-
-def weights_of(learner: BayesFilterLearner) -> Tensor:
-    return learner.belief.mean[:, D:].unflatten(1, (D, -1))
 
 
 def blocks_of(learner: BayesFilterLearner) -> Tensor:
@@ -132,9 +116,10 @@ def blocks_of(learner: BayesFilterLearner) -> Tensor:
 def test_moments_of_the_field_by_brute_force():
     learner, x = experienced(), drawn(LEARNERS, 4, D)
     moments, blocks = learner.moments(x), blocks_of(learner)
+    weights = learner.belief.mean[:, D:].unflatten(1, (D, -1))
     for row, point, i in np.ndindex(LEARNERS, 4, D):
         features = learner.filter.rbf.features(x[row, point])
-        mean, variance = weights_of(learner)[row, i] @ features, blocks[row, i] @ features
+        mean, variance = weights[row, i] @ features, blocks[row, i] @ features
         torch.testing.assert_close(moments.mean[row, point, i], mean)
         torch.testing.assert_close(moments.variance[row, point, i], features @ variance)
     drift = learner.drift(learner.weights, x.float())

@@ -51,16 +51,6 @@ def test_beliefs_of_sequences_are_those_of_each_state():
     torch.testing.assert_close(belief.variance, variance, atol=1e-6, rtol=0)
 
 
-def test_an_observation_or_action_changes_beliefs_from_its_own_on():
-    encoder, inputs = make_encoder(), drawn(TIME, BATCH, OBS + ACTION)
-    for column in (0, OBS):
-        changed = inputs.clone()
-        changed[5, :, column] += 1
-        before, after = (encoder(each, encoder.initial_hidden(BATCH)) for each in (inputs, changed))
-        assert torch.equal(before[:5], after[:5])
-        assert (before[5:] != after[5:]).flatten(1).any(1).all()
-
-
 def test_consecutive_episodes_are_encoded_as_if_each_were_alone():
     encoder, inputs = make_encoder(), drawn(TIME, OBS + ACTION)
     ended = torch.tensor([time in (0, 4, 8) for time in range(TIME)])

@@ -115,6 +115,8 @@ def test_heads_of_components_sum_to_the_advantage_of_the_whole(dataset: Dataset)
     estimate = gae.advantages(whole, CONFIG.train.discount, CONFIG.train.gae_lambda, "loop")
     expected = gae.normalise(estimate[0]).flatten()
     torch.testing.assert_close(transitions.advantage, expected, atol=1e-4, rtol=1e-4)
+    returns = (transitions.returns @ weights).view_as(estimate.returns)
+    torch.testing.assert_close(returns, estimate.returns, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("target_kl", "updates"), [(1e-9, 1), (1e6, 3 * 3)])

@@ -44,7 +44,7 @@ def test_two_state_buffer_has_the_operator_and_eigenvalues_computed_by_hand(disc
     np.testing.assert_allclose(second * np.sign(second[1]), [-np.sqrt(2), 1 / np.sqrt(2)])
 
 
-def test_the_uniform_policy_of_a_corridor_and_of_the_four_rooms_has_their_eigenvalues():
+def test_the_uniform_policy_has_the_known_eigenvalues_of_a_corridor_and_of_four_rooms():
     corridor = spectrum.uniform_policy(make_grid(parse_layout("...", "corridor")).next_state)
     np.testing.assert_allclose(corridor.eigenvalues, [0, 0.25, 0.75], atol=1e-12)
     rooms = spectrum.uniform_policy(make_grid(named_layout("room4")).next_state)
@@ -52,6 +52,13 @@ def test_the_uniform_policy_of_a_corridor_and_of_the_four_rooms_has_their_eigenv
     expected = [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]
     values = 1 - (1 - discount) * mu / (1 - discount * mu)
     np.testing.assert_allclose(values, expected, atol=6e-5)
+    discount, lags = 0.9, np.arange(1, 51)[:, None]
+    sums = np.cumsum((1 - discount) * discount ** (lags - 1) * mu**lags, axis=0)
+    expected = [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612]
+    np.testing.assert_allclose(1 - (sums / (1 - discount**lags)).mean(0), expected, atol=5e-5)
+    symmetric = spectrum.uniform_policy(make_grid(named_layout("room4_symmetric")).next_state)
+    first, second = symmetric.eigenvalues[1:3]
+    assert second - first < 1e-12 < 1e-4 < mu[1] - mu[2]
 
 
 def test_truth_scores_one_and_signs_change_nothing(walsh: np.ndarray):
