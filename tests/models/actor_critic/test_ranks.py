@@ -47,7 +47,7 @@ def gradients(group: ProcessGroup, dataset: Dataset, whole: Rollout) -> dict[str
     return {name: param.grad for name, param in named if param.grad is not None}
 
 
-def follow(group: ProcessGroup, dataset: Dataset, whole: Rollout) -> None:
+def run_other_rank(group: ProcessGroup, dataset: Dataset, whole: Rollout) -> None:
     gradients(group, dataset, whole)
 
 
@@ -56,7 +56,7 @@ def test_two_ranks_have_the_gradient_of_one(dataset: Dataset):
     trainer = make_trainer(dataset, SINGLE_PROCESS)
     rollout.collect_rollout(trainer.actor, trainer.rollout_state, trainer.rollout)
     expected = gradients(SINGLE_PROCESS, dataset, trainer.rollout)
-    with launch_ranks(2, follow, dataset, trainer.rollout) as group:
+    with launch_ranks(2, run_other_rank, dataset, trainer.rollout) as group:
         result = gradients(group, dataset, trainer.rollout)
     assert result.keys() == expected.keys()
     for name, gradient in expected.items():
