@@ -17,9 +17,12 @@ from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.progress import Progress
 from tests.conftest import params_with, shapes_unchecked
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:actor_critic.env.max_steps .* success is impossible:UserWarning"
-)
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings(
+        "ignore:actor_critic.env.max_steps .* success is impossible:UserWarning"
+    ),
+]
 
 DISCOUNT = 0.5
 STILL = {
@@ -75,9 +78,6 @@ SQUASHED = {"policy": "squashed_gaussian", "value_heads": "components"}
 both_learners = pytest.mark.parametrize(
     "network", [BETA, pytest.param(SQUASHED, marks=pytest.mark.full)], ids=["beta", "squashed"]
 )
-
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Solved(NamedTuple):
