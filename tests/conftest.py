@@ -130,13 +130,6 @@ QUICK: dict[str, dict[str, Any]] = {
 """Per model: on top of SMALL, twelve yields (`small_project.YIELDS`) at which a run can be
 cut off.
 """
-WIDER: dict[str, dict[str, Any]] = {
-    "allo": {"hidden": 17},
-    "iqn": {"hidden": 25},
-    "actor_critic": {"d": 18},
-    "active_dynamics": {"rbf": {"side": 6}},
-}
-"""Per model: another network than that of SMALL."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "active_dynamics-seq_vae": (
         "active_dynamics",

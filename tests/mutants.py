@@ -1,17 +1,15 @@
-"""seed -> small faults, put into the code one at a time, and the test files that notice them
+"""seed -> small faults, put into the code one at a time, and the tests that notice them
 
-Which test files reach a line is read from the JSON of coverage.py, whose contexts are test files:
-
-    python -m tests.mutants coverage.json --count 60 --seed 0
+    python -m tests.mutants --count 60 --seed 0
 
 Each mutant changes one expression or statement of src or pipeline in a copy of the checkout. The
-test files that reach its line run in turn, those of its own folder first, until one fails.
+test files near it run, until one fails: those of the mirrored folder, and those that import its
+module. A test elsewhere may notice a mutant that survives them.
 """
 
 import argparse
 import ast
 import copy
-import json
 import os
 import random
 import re
@@ -27,8 +25,6 @@ ROOT = Path(__file__).parent.parent
 TREES = ("src/quatrain", "pipeline")
 NO_TESTS = 5
 """Exit code of pytest where nothing was selected."""
-AT_IMPORT = ("tests/test_contract.py", "tests/test_params.py")
-"""Test files that are tried last for lines that run when a module is imported."""
 PAIRS: list[tuple[type[ast.AST], type[ast.AST]]] = [
     (ast.Add, ast.Sub),
     (ast.Mult, ast.Div),
@@ -112,17 +108,27 @@ def drawn(count: int, seed: int) -> list[Mutant]:
     return random.Random(seed).sample([item for path in paths for item in mutants(path)], count)
 
 
-def files_reaching(mutant: Mutant, reached: dict[str, dict[str, list[str]]]) -> list[str]:
-    """Returns the test files that reach a mutant, those of the mirrored folder first."""
-    folder = Path("tests", *Path(mutant.path).parent.parts).as_posix().replace("/src/quatrain", "")
-    contexts = reached.get(mutant.path, {}).get(str(mutant.line), [])
-    files = {name for name in contexts if name.startswith("tests/") and (ROOT / name).exists()}
-    if "" in contexts:
-        files |= {str(path.relative_to(ROOT)) for path in ROOT.glob(f"{folder}/test_*.py")}
-        files |= {*AT_IMPORT}
-    return sorted(
-        files, key=lambda name: (name in AT_IMPORT, not name.startswith(folder + "/"), name)
-    )
+def imported(path: Path) -> set[str]:
+    """Returns the modules and names that a file imports, with dots."""
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {f"{node.module}.{alias.name}" for node in froms for alias in node.names} | {
+        str(node.module) for node in froms
+    }
+
+
+def files_near(path: str) -> list[str]:
+    """Returns the test files of the mirrored folder (or of one above it), the module's own first,
+    then those that import the module, and the contract for a model.
+    """
+    source = Path(path.removeprefix("src/quatrain/"))
+    module = path.removeprefix("src/").removesuffix(".py").replace("/", ".")
+    above = (ROOT / "tests" / source).parents
+    folder = next(parent for parent in above if any(parent.glob("test_*.py")))
+    files = sorted(folder.glob("test_*.py"), key=lambda file: file.stem != f"test_{source.stem}")
+    files += [file for file in sorted(ROOT.glob("tests/**/test_*.py")) if module in imported(file)]
+    files += [ROOT / "tests" / "test_contract.py"] if source.parts[0] == "models" else []
+    return list(dict.fromkeys(str(file.relative_to(ROOT)) for file in files))
 
 
 def failing_test(files: list[str], folder: Path, seconds: float) -> str | None:
@@ -163,22 +169,17 @@ def killer(mutant: Mutant, files: list[str], folder: Path, seconds: float) -> st
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("coverage", type=Path, help="what `coverage json --show-contexts` wrote")
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=900, help="for the tests of a mutant")
     options = parser.parse_args()
-    reached = {
-        name[max(name.find(tree) for tree in TREES) :]: item["contexts"]
-        for name, item in json.loads(options.coverage.read_text())["files"].items()
-    }
     killed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "copy")
         unneeded = shutil.ignore_patterns(".jax_cache", "__pycache__", ".bench", ".mlflow")
         shutil.copytree(ROOT, folder, symlinks=True, ignore=unneeded)
         for mutant in drawn(options.count, options.seed):
-            files = files_reaching(mutant, reached)
+            files = files_near(mutant.path)
             failure = killer(mutant, files, folder, options.seconds) if files else None
             killed += failure is not None
             print(f"{'killed' if failure else 'SURVIVED'}  {mutant}  {failure or ''}", flush=True)

@@ -1,16 +1,21 @@
-"""What must be true of every model, whatever it learns."""
+"""What must be true of every model, whatever it learns and answers."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save
 
 from pipeline.runtime.devices import on_device
 from pipeline.storage.artifacts import to_arrays
+from quatrain.params import Params
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import MODELS, load
 from tests.conftest import VARIANTS, params_with, shapes_unchecked, small
+
+Named = dict[str, np.ndarray]
 
 
 class Small:
@@ -36,17 +41,17 @@ class Small:
     def evaluate(self, state: Any) -> dict[str, float]:
         return self.model.evaluate.evaluate(self.config, state, self.dataset, 0)
 
-    def arrays(self, state: Any) -> dict[str, np.ndarray]:
+    def arrays(self, state: Any) -> Named:
         return self.model.train.to_arrays(state)
 
 
-def equal(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+def equal(item: Named, other: Named) -> bool:
     return item.keys() == other.keys() and all(
         np.array_equal(item[name], other[name]) for name in item
     )
 
 
-def close(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
+def close(item: Named, other: Named) -> bool:
     """Returns whether counters and random states are equal and numbers equal to rounding."""
     return all(
         np.allclose(array, other[name], rtol=1e-3, atol=1e-5)
@@ -56,7 +61,7 @@ def close(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     )
 
 
-def copied(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def copied(arrays: Named) -> Named:
     return {name: array.copy() for name, array in arrays.items()}
 
 
@@ -188,3 +193,137 @@ def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Pr
     figures = model.model.plots.plots(model.config, state, model.dataset, recorded, scores)
     assert figures
     assert all(any(axes.has_data() for axes in figure.axes) for figure in figures.values())
+
+
+# What a model answers.
+
+LONGER = 7
+"""Questions in a request that repeats those of the example."""
+SIZE = {"height": None, "width": None}
+COUNTS = {"plates": "user", "n_train": 1, "n_held_out": 1, "n_outside": 0}
+OTHER_INPUTS: dict[str, dict[str, Any]] = {
+    "allo": {"env": {"layout": "inputs/allo/one_way.txt"}, "train": {"discount": [0.5, 0.9]}},
+    "iqn": {"env": {**SIZE, "layout_file": "inputs/iqn/two_halls.txt", "agents": 4}},
+    "actor_critic": {"collect": {**COUNTS, "plates_file": "inputs/actor_critic/two_steps.npy"}},
+    "active_dynamics": {
+        "env": {"field": {"kind": "table", "table_file": "inputs/active_dynamics/wind.npz"}}
+    },
+}
+"""Per model: changes to params.yaml that name its input file, and lists of numbers."""
+
+
+class Served:
+    """A model's config and arrays as they come back from disk, and an example of a request."""
+
+    def __init__(self, model: Small, state: Any) -> None:
+        self.name, self.serve = model.model.name, model.model.serve
+        self.exported = self.serve.export(model.config, state, model.dataset)
+        self.example: Named = self.serve.request(model.config, model.dataset)
+        self.config = revived(model.config)
+        self.arrays = load_tensors(save(self.exported))
+
+    def answer(self, request: Named) -> Named:
+        return self.serve.answer(self.config, self.arrays, request)
+
+
+@pytest.fixture(scope="module")
+def served(model: Small, trained: list[Progress]) -> Served:
+    return Served(model, trained[0].state)
+
+
+def revived(config: Any) -> Any:
+    """What a model's config.json gives back."""
+    return type(config).model_validate_json(config.model_dump_json())
+
+
+def questions(named: Named) -> int:
+    return len(next(iter(named.values())))
+
+
+def picked(named: Named, rows: Any) -> Named:
+    return {name: array[rows] for name, array in named.items()}
+
+
+def agree(result: Named, expected: Named) -> None:
+    assert result.keys() == expected.keys()
+    for name, array in expected.items():
+        assert result[name].dtype == array.dtype, name
+        np.testing.assert_allclose(result[name], array, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_each_question_of_the_example_has_a_finite_answer_of_its_own(served: Served):
+    count, answered = questions(served.example), served.answer(served.example)
+    assert count in (2, 3)
+    assert answered
+    for name, array in (served.example | answered).items():
+        assert len(array) == count, name
+        assert np.isfinite(array).all(), name
+    assert any(len(np.unique(array, axis=0)) > 1 for array in answered.values())
+
+
+def test_arrays_are_plain_survive_a_file_and_are_refused_if_one_is_missing(served: Served):
+    assert served.arrays.keys() == served.exported.keys()
+    for name, array in served.exported.items():
+        assert array.dtype.name in ("float32", "float64", "int32", "uint8", "bool"), name
+        np.testing.assert_array_equal(served.arrays[name], array)
+    without = dict(served.arrays)
+    name, _ = without.popitem()
+    message = f"not a learner of this config: differing arrays .*{name}"
+    with pytest.raises(ValueError, match=message):
+        served.serve.answer(served.config, without, served.example)
+
+
+def test_an_answer_depends_on_its_own_question_alone(served: Served):
+    together = served.answer(served.example)
+    for row in range(questions(served.example)):
+        agree(served.answer(picked(served.example, [row])), picked(together, [row]))
+    rows = np.arange(LONGER)[::-1] % questions(served.example)
+    agree(served.answer(picked(served.example, rows)), picked(together, rows))
+
+
+def test_the_same_request_gets_the_same_bits_and_nothing_is_changed(
+    model: Small, served: Served, trained: list[Progress]
+):
+    state = trained[0].state
+    packed = copied(model.arrays(state))
+    model.model.serve.export(model.config, state, model.dataset)
+    arrays, example = copied(served.arrays), copied(served.example)
+    once, again = served.answer(served.example), served.answer(served.example)
+    for result, expected in ((again, once), (served.arrays, arrays), (served.example, example)):
+        assert equal(result, expected)
+    assert equal(model.arrays(state), packed)
+
+
+def wrong(example: Named) -> Iterator[tuple[str, Named]]:
+    """Requests that do not fit, and the input that is to be named."""
+    yield next(iter(example)), {}
+    yield next(iter(example)), picked(example, slice(0))
+    for name, array in example.items():
+        yield name, {other: values for other, values in example.items() if other != name}
+        for values in (array[..., None], np.asarray(array[0]), array.astype(str), 1j * array):
+            yield name, example | {name: values}
+        if array.ndim > 1:
+            yield name, example | {name: np.concatenate([array, array], axis=-1)}
+        if len(example) > 1:
+            yield "", example | {name: array[:-1]}
+        huge = np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).max
+        yield name, example | {name: np.full_like(array, huge)}
+    yield "surplus", example | {"surplus": np.zeros(questions(example), np.float32)}
+
+
+def test_a_request_that_does_not_fit_is_refused_in_a_line_that_names_the_input(served: Served):
+    for name, request in wrong(served.example):
+        with pytest.raises(ValueError, match=f"^{served.name}: .*{name}") as caught:
+            served.answer(request)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_config_comes_back_from_its_file_with_what_its_input_file_held(name: str):
+    for changes in ({}, {name: OTHER_INPUTS.get(name, {})}):
+        config = getattr(params_with(changes), name)
+        assert revived(config) == config
+
+
+def test_every_model_has_a_section_of_params():
+    assert {*OTHER_INPUTS} <= {*MODELS} <= {*Params.model_fields}

@@ -65,5 +65,8 @@ def test_public_docstrings_begin_with_a_verb(tree: str):
         if (docstring := ast.get_docstring(node)) and not begins_with_a_verb(docstring)
     ]
     assert others == []
+
+
+def test_only_a_verb_in_the_third_person_is_one():
     words = ("Of", "What", "This", "As", "Nothing", "Returns")
     assert [begins_with_a_verb(f"{word} a model.") for word in words] == [False] * 5 + [True]

@@ -44,10 +44,11 @@ def test_a_band_has_the_interval_but_only_the_line_sets_the_limits():
         ([0.4, 0.5, 0.5, 0.5], [0.325, 0.425, 0.525, 0.625]),
     ],
 )
-def test_labels_are_where_their_lines_end_and_move_no_more_than_it_takes_to_be_apart(
-    target: list[float], expected: list[float]
-):
+def test_labels_move_no_more_than_it_takes_to_be_apart(target: list[float], expected: list[float]):
     assert spread(target, 0.1) == pytest.approx(expected)
+
+
+def test_a_label_of_a_logarithmic_axis_is_where_its_line_ends():
     axes = Figure().subplots()
     axes.set(yscale="log", ylim=(1, 100))
     label_ends(axes, [EndLabel(10.0, "ten", "k")])

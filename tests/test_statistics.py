@@ -54,7 +54,7 @@ def test_common_variation_of_columns_does_not_widen_the_interval() -> None:
 
 @pytest.mark.parametrize(
     ("samples", "low", "confidence"),
-    [(6, 1, 0.96875), (9, 2, 0.9609375), (20, 6, 0.958611)],
+    [(6, 1, 0.96875), (9, 2, 0.9609375), (10, 2, 0.978516), (20, 6, 0.958611)],
 )
 def test_a_median_lies_between_order_statistics(samples: int, low: int, confidence: float) -> None:
     """confidence: of a fair coin to show heads from `low` to samples - low times; leaving out one
@@ -71,10 +71,5 @@ def test_a_median_lies_between_order_statistics(samples: int, low: int, confiden
     assert coverage(low) >= 0.95 > coverage(low + 1)
 
 
-def test_an_interval_of_the_median_covers_it_for_any_distribution() -> None:
-    rng = np.random.default_rng(5)
-    drawn = rng.lognormal(0.0, 2.0, (4000, 10))
-    result = [median_interval(values) for values in drawn]
-    coverage = np.mean([low <= 1.0 <= high for low, high in result])
-    assert coverage == pytest.approx(0.9785, abs=0.008)
-    assert [median_interval(drawn[0, :samples]) for samples in (1, 2, 5)] == [None] * 3
+def test_up_to_five_samples_have_no_interval_of_the_median() -> None:
+    assert [median_interval(np.arange(samples)) for samples in (1.0, 2.0, 5.0)] == [None] * 3

@@ -55,7 +55,6 @@ SMALL = """\
     },
 """
 QUICK = """    "tides": {"train": {"steps": 240}},\n"""
-WIDER = """    "tides": {"harmonics": 7},\n"""
 SCORES = """    "tides": {"rmse": 0.02, "constant_rmse": 0.8},\n"""
 
 
@@ -83,7 +82,6 @@ def add_the_model(root: Path) -> None:
         ("dvc.yaml", "      - baselines/allo.json\n", REPORTED),
         ("tests/conftest.py", f"SMALL: {TABLE}", SMALL),
         ("tests/conftest.py", f"QUICK: {TABLE}", QUICK),
-        ("tests/conftest.py", f"WIDER: {TABLE}", WIDER),
         ("tests/pipeline/scored_workspace.py", f"SCORES: {TABLE}", SCORES),
     ):
         content = (root / name).read_text()

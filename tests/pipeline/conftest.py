@@ -151,9 +151,12 @@ def trained_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Proj
 
 
 @pytest.fixture(scope="session")
-def all_stages_of(trained_of: Callable[[str], Project]) -> Callable[[str], Project]:
-    """The same, evaluated."""
-    return cache(lambda model: after(trained_of(model), "evaluate"))
+def all_stages_of(
+    trained_of: Callable[[str], Project], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Project]:
+    """A copy of it, evaluated."""
+    root = tmp_path_factory.mktemp("evaluated")
+    return cache(lambda model: after(trained_of(model).copied(root / model), "evaluate"))
 
 
 @pytest.fixture

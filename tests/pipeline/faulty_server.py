@@ -86,10 +86,12 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def faulty(upstream: int | None = None) -> Iterator[Faulty]:
     server = Faulty(upstream)
-    yield server
-    server.released.set()
-    server.shutdown()
-    server.server_close()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        server.shutdown()
+        server.server_close()
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.journal import DatasetInput, Header, Journal
+from pipeline.tracking.journal import DatasetInput, Header, Journal, Parent
 
 LARGEST = 1.7976931348623157e308
 """Value that MLflow stores for an infinity."""
@@ -54,6 +54,21 @@ def recorded(folder: Path, run_key: str, end: str = "FINISHED") -> Journal:
     (folder.parent / "curve.png").write_bytes(b"picture")
     journal.artifact(folder.parent / "curve.png", "plots")
     journal.end(end)
+    return journal
+
+
+def recorded_model(folder: Path, run_key: str, parent: Parent | None = None) -> Journal:
+    """Records a picture and a folder in the form of a model, without a model."""
+    model = folder.parent / "servable"
+    (model / "code").mkdir(parents=True, exist_ok=True)
+    (model / "MLmodel").write_text("flavors: {}\n")
+    (model / "code" / "answer.py").write_text("ANSWER = 42\n")
+    (folder.parent / "picture.png").write_bytes(b"picture")
+    journal = Journal(folder)
+    journal.begin(header(run_key, parent=parent))
+    journal.artifact(folder.parent / "picture.png", "plots")
+    journal.model(model, "quatrain-allo")
+    journal.end("FINISHED")
     return journal
 
 

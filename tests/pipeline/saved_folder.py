@@ -11,7 +11,6 @@ ARRAYS = {
 }
 CONTENTS = {
     "data.safetensors": ARRAYS,
-    "weights.safetensors": ARRAYS,
     "config.json": {"name": "rooms — 4", "sizes": [3, 5.5], "seed": None},
     "history.csv": "step,loss\n100,0.25\n",
     "loss.png": b"\x89PNG\r\n\x1a\n" + bytes(range(256)),

@@ -61,8 +61,8 @@ class Workspace:
     def baseline(self) -> Any:
         return json.loads(self.files.baseline.read_text())
 
-    def metrics(self, preset: str = "default") -> Any:
-        return self.baseline()["presets"][preset]["metrics"]
+    def metrics(self) -> Any:
+        return self.baseline()["presets"]["default"]["metrics"]
 
     def edit_verdict(self, **changed: Any) -> None:
         stored = json.loads(self.files.verdict.read_text())

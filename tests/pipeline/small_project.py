@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import pytest
 from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
@@ -25,7 +26,7 @@ from pipeline.storage import artifacts
 from pipeline.storage.params_file import overlaid, parse, read_params
 from pipeline.tracking.journal import Journal
 from pipeline.train import train
-from quatrain.registry import load
+from quatrain.registry import MODELS, load
 from tests.conftest import QUICK, ROOT, SMALL
 from tests.pipeline.fixture_types import Capture, Patch
 
@@ -140,6 +141,12 @@ class Project:
     def run(self, *command: str, **environment: str) -> Ended:
         """The same, to its end."""
         return ended(self.start(*command, **environment))
+
+
+def each_model(*quick: str) -> list[Any]:
+    """A parameter per model; all but the quick ones are in `make test-full`."""
+    full = pytest.mark.full
+    return [model if model in quick else pytest.param(model, marks=full) for model in MODELS]
 
 
 def surround(patch: Patch, project: Project) -> None:

@@ -13,17 +13,13 @@ from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.run import Run
 from quatrain.progress import Progress, TrainingDiverged
-from quatrain.registry import MODELS, load
+from quatrain.registry import load
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import client_of, runs_of
-from tests.pipeline.small_project import Pretended, Project, flip_bit, last_line
+from tests.pipeline.small_project import Pretended, Project, each_model, flip_bit, last_line
 
-QUICK = ("allo", "active_dynamics")
-"""One model of each framework; the others are in `make test-full`."""
-each_model = pytest.mark.parametrize(
-    "uninterrupted",
-    [model if model in QUICK else pytest.param(model, marks=pytest.mark.full) for model in MODELS],
-    indirect=True,
+all_models = pytest.mark.parametrize(
+    "uninterrupted", each_model("allo", "active_dynamics"), indirect=True
 )
 
 
@@ -46,7 +42,7 @@ def damage(project: Project, step: int) -> None:
             flip_bit(path)
 
 
-@each_model
+@all_models
 def test_interruptions_change_no_byte(collected: Project, uninterrupted: Project, capsys: Capture):
     """Nor does a damaged checkpoint, for there is the one before it."""
     stage = collected.name("train")
@@ -138,7 +134,7 @@ def diverge(patch: Patch, model: str, yields: int) -> None:
     patch.setattr(learning, "train", diverging)
 
 
-@each_model
+@all_models
 def test_a_divergence_leaves_the_last_good_state(
     collected: Project, uninterrupted: Project, monkeypatch: Patch, capsys: Capture
 ):

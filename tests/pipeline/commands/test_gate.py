@@ -144,4 +144,4 @@ def test_a_file_that_cannot_be_read_ends_with_3(
 
 def test_unreadable_params_end_with_2(space: Workspace, capsys: Capture):
     (space.root / "params.yaml").unlink()
-    assert ended(capsys, 2).startswith("gate: ")
+    assert ended(capsys, 2).startswith("gate: params.yaml: ")

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -62,15 +61,17 @@ def test_what_cannot_be_used_never_reaches_dvc(
 
 SAVES = """
 import ctypes, pathlib, signal, sys, time
-def save(*_):
-    time.sleep(0.5)
-    pathlib.Path("saved").touch()
-    sys.exit(3)
-signal.signal(signal.SIGTERM, save)
+both = {signal.SIGINT, signal.SIGTERM}
+signal.pthread_sigmask(signal.SIG_BLOCK, both)
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
 print("ready", flush=True)
-save()
+signal.sigtimedwait(both, 60) or sys.exit(5)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+time.sleep(0.3)
+pathlib.Path("saved").touch()
+sys.exit(3)
 """
+"""Saves after its first signal; a second one would end it at once."""
 STAGE_BELOW = """
 import subprocess, sys
 subprocess.Popen([sys.executable, "-S", "-c", {code!r}]).wait()
@@ -78,14 +79,14 @@ subprocess.Popen([sys.executable, "-S", "-c", {code!r}]).wait()
 
 
 @pytest.mark.parametrize(
-    ("code", "number", "seconds", "ends"),
+    ("code", "numbers", "ends"),
     [
-        (SAVES, signal.SIGINT, (0.1, 0.3), 3),
-        (STAGE_BELOW.format(code=SAVES), signal.SIGTERM, (0.1,), 143),
+        (SAVES, [signal.SIGINT, signal.SIGINT], 3),
+        (STAGE_BELOW.format(code=SAVES), [signal.SIGTERM], 143),
     ],
 )
 def test_a_signal_leaves_the_stage_the_time_to_save(
-    tmp_path: Path, code: str, number: int, seconds: tuple[float, ...], ends: int
+    tmp_path: Path, monkeypatch: Patch, code: str, numbers: list[int], ends: int
 ):
     """SIGTERM ends dvc at once; its stage, which hears of that, is waited for."""
     before = signal.getsignal(signal.SIGTERM)
@@ -93,10 +94,19 @@ def test_a_signal_leaves_the_stage_the_time_to_save(
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        for delay in seconds:
-            threading.Timer(delay, os.kill, (os.getpid(), number)).start()
+        if signal.SIGINT in numbers:
+            process.send_signal(signal.SIGINT)  # by the terminal
+        wait, left = process.wait, [*numbers]
+
+        def wait_and_receive(timeout: float | None = None) -> int:
+            if left:
+                signal.raise_signal(left.pop())
+            return wait(timeout)
+
+        monkeypatch.setattr(process, "wait", wait_and_receive)
         assert repro.wait_for_child(process) == ends
         assert (tmp_path / "saved").exists()
+    assert left == []
     assert signal.getsignal(signal.SIGTERM) is before
 
 

@@ -7,9 +7,9 @@ import pytest
 from pipeline.commands import sync
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.model_registry import Alias
-from tests.pipeline.faulty_server import free_port
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
+from tests.pipeline.small_project import NOBODY
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def journals(tmp_path: Path, monkeypatch: Patch, uri: str) -> list[Path]:
 
 
 def test_without_a_server_it_ends_with_6(journals: list[Path], monkeypatch: Patch, capsys: Capture):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:hunter2@127.0.0.1:{free_port()}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY.replace("//", "//me:hunter2@"))
     monkeypatch.setattr(sync, "FIRST_PAUSE", 0.01)
     assert sync.main(["--wait", "0.05"]) == 6
     printed = capsys.readouterr()

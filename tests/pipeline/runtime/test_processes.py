@@ -3,13 +3,11 @@
 import os
 import signal
 import sys
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 from pipeline.runtime.processes import ParallelCommands
 from tests.pipeline.fixture_types import Capture
-from tests.pipeline.recorded_runs import until
 
 
 def python(code: str) -> list[str]:
@@ -20,16 +18,6 @@ def run(folder: Path, at_once: int, codes: Mapping[str, str]) -> dict[str, int]:
     return ParallelCommands(at_once).run(
         {name: python(code) for name, code in codes.items()}, folder, os.environ
     )
-
-
-def when(path: Path, number: signal.Signals) -> None:
-    """Send this process a signal as soon as a file is there."""
-
-    def wait() -> None:
-        until(path.exists)
-        os.kill(os.getpid(), number)
-
-    threading.Thread(target=wait, daemon=True).start()
 
 
 def test_a_job_that_fails_stops_no_other(tmp_path: Path):
@@ -67,7 +55,8 @@ signal.signal(signal.SIGTERM, save)
 pathlib.Path({me!r}).touch()
 while not pathlib.Path({other!r}).exists():
     time.sleep(0.01)
-pathlib.Path({me!r} + ".ready").touch()
+if {me!r} == "a":
+    os.kill(os.getppid(), signal.SIGTERM)
 time.sleep(60)
 """
 
@@ -75,7 +64,6 @@ time.sleep(60)
 def test_sigterm_reaches_all_that_run_at_once_and_waits_until_they_have_saved(tmp_path: Path):
     """Both wait for each other first, and the third for an end of one."""
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    when(tmp_path / "a.ready", signal.SIGTERM)
     codes = {name: SAVES.format(me=name, other=other) for name, other in (("a", "b"), ("b", "a"))}
     ended = run(tmp_path, 2, codes | {"c": "pathlib.Path('c').touch()"})
     assert ended == dict.fromkeys("abc", 143)
@@ -92,21 +80,21 @@ def save(*_):
     sys.exit(143)
 signal.signal(signal.SIGTERM, save)
 ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
-pathlib.Path("ready").touch()
+os.kill({pid}, signal.SIGTERM)
 time.sleep(60)
 """
 
 
 def test_a_job_is_over_when_the_stage_below_a_dead_dvc_has_saved(tmp_path: Path):
-    when(tmp_path / "ready", signal.SIGTERM)
-    below = f"subprocess.Popen({python(STAGE)!r}).wait()"
+    stage = python(STAGE.format(pid=os.getpid()))
+    below = f"subprocess.Popen({stage!r}).wait()"
     assert run(tmp_path, 2, {"a": below}) == {"a": 143}
     assert (tmp_path / "saved").exists()
 
 
 SAVES_ON_CTRL_C = """
 signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
-pathlib.Path("ready").touch()
+os.kill(os.getppid(), signal.SIGINT)
 time.sleep(0.5)
 sys.exit(5)
 """
@@ -114,7 +102,6 @@ sys.exit(5)
 
 def test_ctrl_c_is_the_terminals_to_pass_on_and_starts_no_further_job(tmp_path: Path):
     """The terminal sends it to all; sent once more by us, it would end a stage that is saving."""
-    when(tmp_path / "ready", signal.SIGINT)
     codes = {"a": SAVES_ON_CTRL_C, "b": "pathlib.Path('b').touch()"}
     assert run(tmp_path, 1, codes) == {"a": 5, "b": 130}
     assert not (tmp_path / "b").exists()

@@ -185,17 +185,6 @@ def test_a_device_that_is_not_there_is_refused(project: Project):
 
 
 @pytest.mark.slow
-def test_a_killed_evaluation_is_repeated_to_the_same_bytes(finished: Project, tmp_path: Path):
-    project, other = finished.copied(tmp_path / "project"), finished.copied(tmp_path / "another")
-    for operation in (6, 60):
-        assert project.run("evaluate", QUATRAIN_CRASH_AT=str(operation)).code == -signal.SIGKILL
-        assert not (project.reports / "verdict.json").exists()
-    assert project.run("evaluate").code == other.run("evaluate").code == 0
-    assert project.hashes() == other.hashes()
-    assert project.statuses("evaluate") == ["FINISHED"]
-
-
-@pytest.mark.slow
 def test_crashes_all_over_a_training_change_no_byte(
     project: Project, finished: Project, tmp_path: Path
 ):

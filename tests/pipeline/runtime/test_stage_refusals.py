@@ -4,12 +4,12 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline.storage import artifacts
-from tests.conftest import WIDER
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import Disk, Project, flip_bit, last_line, surround
 
@@ -39,13 +39,17 @@ def test_a_file_with_a_flipped_bit_is_never_used(
     assert not (evaluated.root / ".state").exists()
 
 
-@pytest.mark.parametrize("uninterrupted", ["allo", "active_dynamics"], indirect=True)
+@pytest.mark.parametrize(
+    ("uninterrupted", "network"),
+    [("allo", {"hidden": 17}), ("active_dynamics", {"rbf": {"side": 6}})],
+    indirect=["uninterrupted"],
+)
 def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
-    evaluated: Project, capsys: Capture
+    evaluated: Project, network: dict[str, Any], capsys: Capture
 ):
     model, before = evaluated.model, evaluated.hashes("reports")
     params = (evaluated.root / "params.yaml").read_text()
-    evaluated.choose(overlay={model: {"network": WIDER[model]}})
+    evaluated.choose(overlay={model: {"network": network}})
     assert evaluated.call("evaluate") == 3
     line = last_line(capsys)
     start = f"evaluate@{model}: models/{model}: not a learner of this config: "

@@ -3,20 +3,18 @@
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipeline.runtime import console
+from pipeline.runtime.compile_cache import FOLDER
 from pipeline.storage.run_key import loaded_code
-from pipeline.tracking import shipper
-from pipeline.tracking.shipper import Shipper
 from quatrain.registry import MODELS, load
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.small_project import Ended, Project
+from tests.pipeline.small_checkout import call
+from tests.pipeline.small_project import Ended, Project, each_model
 
 HEAVY = {"mlflow", "dvc", "pandas", "sqlalchemy", "sklearn", "requests", "flask"}
 DRAWING = {"matplotlib", "PIL"}
@@ -44,29 +42,20 @@ def first_yield(*_):
 train.rows = first_yield  # which is called before anything is recorded
 stage.main("train", "", train.train, [model])
 """
-QUICK = ("active_dynamics",)
 
 
-def imported(project: Project) -> dict[str, set[str]]:
-    """The packages loaded by verb: at the end of collect and at train's first yield."""
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("DVC_")}
-    store = f"sqlite:///{project.root}/mlflow.db"
-    environment |= {"PYTHONPATH": "src", "MLFLOW_TRACKING_URI": store}
-    command = [sys.executable, "-c", VERBS, project.model]
-    output = subprocess.check_output(command, cwd=project.root, env=environment, text=True)
-    lines = [line.split() for line in output.splitlines() if line.startswith("loaded ")]
-    return {verb: set(packages) for _, verb, *packages in lines}
-
-
-@pytest.mark.parametrize(
-    "model",
-    [pytest.param(model, marks=[] if model in QUICK else pytest.mark.full) for model in MODELS],
-)
+@pytest.mark.parametrize("model", each_model("active_dynamics"))
 def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_path: Path):
-    result = imported(Project.create(tmp_path / "project", model, code=True))
+    root = Project.create(tmp_path / "project", model, code=True).root
+    store = {"MLFLOW_TRACKING_URI": f"sqlite:///{root}/mlflow.db"}
+    said = call(root, "python", "-c", VERBS, model, **store).splitlines()
+    lines = [line.split() for line in said if line.startswith("loaded ")]
+    result = {verb: set(packages) for _, verb, *packages in lines}
     assert set(result) == {"collect", "train", "evaluate"}
     framework = MODELS[model]
     assert framework in result["train"]
+    if framework == "torch":
+        assert not (root / FOLDER).exists(), "torch has no compiled programs to keep"
     for verb in ("collect", "train"):
         assert not result[verb] & (HEAVY | DRAWING | OTHERS[framework]), verb
     assert not result["evaluate"] & (HEAVY | OTHERS[framework])
@@ -79,7 +68,9 @@ def test_a_key_names_the_code_wherever_it_lies(tmp_path: Path, monkeypatch: Patc
     names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
     writer, errors = "pipeline/storage/formats.py", "src/quatrain/errors.py"
     assert {"src/quatrain/models/allo/losses.py", errors, writer} <= names
-    assert not {name for name in names if name.startswith(("tests/", ".venv/", "pipeline/stage"))}
+    assert not {
+        name for name in names if name.startswith(("tests/", ".venv/", "pipeline/runtime/stage.py"))
+    }
     of_models = {name for name in names if "/models/" in name}
     assert of_models == {name for name in names if "/models/allo/" in name}
     assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
@@ -112,36 +103,3 @@ def test_a_line_to_a_reader_that_has_gone_stops_nothing():
     os.close(write)
     assert done.returncode == 42
     console.info("to a reader that listens")
-
-
-# When a run is delivered.
-
-
-class FakeDelivery:
-    """In place of a delivery: records that it was asked to deliver."""
-
-    patient_until = 0.0
-
-    def __init__(self) -> None:
-        self.asked = threading.Event()
-
-    def step(self) -> None:
-        self.asked.set()
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.mark.parametrize("call", ["wake", "finish", "later"])
-def test_a_run_is_delivered_from_its_first_record_on_or_after_a_while(
-    call: str, monkeypatch: Patch
-):
-    delivery = FakeDelivery()
-    monkeypatch.setattr(shipper, "Delivery", lambda *_: delivery)
-    latest = 0.3 if call == "later" else 1e6
-    sender = Shipper(Any, "sqlite:///nowhere", latest_seconds=latest)  # type: ignore[arg-type]
-    assert not delivery.asked.wait(0.05)
-    if call != "later":
-        getattr(sender, call)()
-    assert delivery.asked.wait(10)
-    assert sender.finish()

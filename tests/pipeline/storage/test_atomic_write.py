@@ -83,15 +83,18 @@ def test_saving_killed_before_any_operation_is_never_read_as_something_else_and_
     digest = save(tmp_path / "new", NEW, {"run": "new"})
     expected = files(tmp_path / "new")
     assert len(left) > 15
+    runs = set()
     for folder in left:
         with suppress(ArtifactError):
             result = load(folder)
+            runs.add(result.info["run"])
             target = {"old": OLD, "new": NEW}[result.info["run"]]
             for name, content in result.contents.items():
                 assert str(content) == str(target[name])
             assert result.contents.keys() == target.keys()
         assert save(folder, NEW, {"run": "new"}) == digest
         assert files(folder) == expected
+    assert runs == {"old", "new"}
 
 
 def test_a_checkpoint_killed_before_any_operation_leaves_the_last_one(tmp_path: Path):

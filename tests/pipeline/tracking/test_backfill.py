@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,9 +15,12 @@ from pipeline.tracking import backfill
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
+from tests.pipeline import small_checkout
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import arrived, client_of, deliver, runs_of
 from tests.pipeline.small_project import NOBODY, Pretended, Project
+
+CODE = f"{ROOT}:{ROOT / 'src'}"
 
 
 @pytest.fixture
@@ -204,13 +205,8 @@ def test_missing_records_imports_neither_mlflow_nor_a_framework(restored: Projec
         "print(missing_records(root, read_params(root), 'allo', 'sqlite:///x'))\n"
         "print({'mlflow', 'jax', 'torch'} & {*sys.modules})"
     )
-    command, env = [sys.executable, "-c", code], with_code()
-    output = subprocess.check_output(command, cwd=restored.root, env=env, text=True)
-    assert output == "['train', 'evaluate']\nset()\n"
-
-
-def with_code() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    said = small_checkout.call(restored.root, "python", "-c", code, PYTHONPATH=CODE)
+    assert said == "['train', 'evaluate']\nset()\n"
 
 
 # From the command line.
@@ -220,7 +216,8 @@ def with_code() -> dict[str, str]:
 def test_sync_records_delivers_and_registers_restored_results(
     restored: Project, uri: str, monkeypatch: Patch, capfd: Capture
 ):
-    monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: with_code())
+    environment = os.environ | {"PYTHONPATH": CODE}
+    monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: environment)
     assert sync.main([]) == 0
     output = capfd.readouterr()
     for verb in ("train", "evaluate"):

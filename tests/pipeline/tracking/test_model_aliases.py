@@ -10,6 +10,7 @@ from pipeline.tracking.model_registry import RUN_KEY_TAG, Alias
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import client_of
 from tests.pipeline.scored_workspace import make_workspace
+from tests.pipeline.small_project import NOBODY
 
 NAME = "quatrain-allo"
 CHAMPION = [Alias(NAME, "champion", "k1")]
@@ -119,6 +120,6 @@ def test_a_damaged_cache_file_is_ignored_and_one_of_another_store(
     (root / ".state").mkdir()
     (root / ".state" / "aliases.json").write_bytes(note)
     assert model_registry.set_aliases(root, CHAMPION) == [IS_SET]
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
     with pytest.raises(store.Unreachable, match="no server answers"):
         model_registry.set_aliases(root, CHAMPION)

@@ -9,27 +9,9 @@ from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal, Parent
 from pipeline.tracking.model_registry import RUN_KEY_TAG
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.recorded_runs import client_of, deliver, header, runs_of
+from tests.pipeline.recorded_runs import client_of, deliver, header, recorded_model, runs_of
 
 NAME = "quatrain-allo"
-
-
-@pytest.fixture
-def servable(tmp_path: Path) -> Path:
-    """Returns a folder in the form of a model, without a model."""
-    folder = tmp_path / "servable"
-    (folder / "code").mkdir(parents=True)
-    (folder / "MLmodel").write_text("flavors: {}\n")
-    (folder / "code" / "answer.py").write_text("ANSWER = 42\n")
-    return folder
-
-
-def recorded(folder: Path, run_key: str, servable: Path, parent: Parent | None = None) -> Journal:
-    journal = Journal(folder)
-    journal.begin(header(run_key, parent=parent))
-    journal.model(servable, NAME)
-    journal.end("FINISHED")
-    return journal
 
 
 def versions_in(uri: str) -> list[Any]:
@@ -42,9 +24,9 @@ def run_key_of(uri: str, alias: str) -> str:
 
 
 def test_the_model_of_a_run_is_registered_once_with_its_files_as_the_candidate(
-    uri: str, servable: Path, tmp_path: Path
+    uri: str, tmp_path: Path
 ):
-    journal = recorded(tmp_path / "journal" / "one", "k1", servable)
+    journal = recorded_model(tmp_path / "journal" / "one", "k1")
     deliver(journal, uri)
     (version,) = versions_in(uri)
     (run,) = runs_of(client_of(uri), "k1")
@@ -72,7 +54,7 @@ def test_the_model_of_a_run_is_registered_once_with_its_files_as_the_candidate(
     ],
 )
 def test_a_call_whose_reply_is_lost_is_repeated_without_duplicates(
-    uri: str, servable: Path, tmp_path: Path, monkeypatch: Patch, lost: str
+    uri: str, tmp_path: Path, monkeypatch: Patch, lost: str
 ):
     plain, failed = Delivery._call, []
 
@@ -84,38 +66,36 @@ def test_a_call_whose_reply_is_lost_is_repeated_without_duplicates(
         return answer
 
     monkeypatch.setattr(Delivery, "_call", failing)
-    deliver(recorded(tmp_path / "journal" / "one", "k1", servable), uri, attempts=2)
+    deliver(recorded_model(tmp_path / "journal" / "one", "k1"), uri, attempts=2)
     assert failed == [lost]
     assert len(versions_in(uri)) == 1
     assert run_key_of(uri, "candidate") == "k1"
 
 
 def test_the_candidate_is_the_model_trained_last_not_the_model_delivered_last(
-    uri: str, servable: Path, tmp_path: Path, monkeypatch: Patch
+    uri: str, tmp_path: Path, monkeypatch: Patch
 ):
     monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 1000)
-    early = recorded(tmp_path / "journal" / "early", "k1", servable)
+    early = recorded_model(tmp_path / "journal" / "early", "k1")
     monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 2000)
-    deliver(recorded(tmp_path / "journal" / "late", "k2", servable), uri)
+    deliver(recorded_model(tmp_path / "journal" / "late", "k2"), uri)
     deliver(early, uri)
     assert [version.tags[RUN_KEY_TAG] for version in versions_in(uri)] == ["k2", "k1"]
     assert run_key_of(uri, "candidate") == "k2"
 
 
-def test_a_journal_keeps_one_model(tmp_path: Path, servable: Path):
-    journal = recorded(tmp_path / "journal" / "one", "k1", servable)
-    journal.model(servable, NAME)
+def test_a_journal_keeps_one_model(tmp_path: Path):
+    journal = recorded_model(tmp_path / "journal" / "one", "k1")
+    journal.model(tmp_path / "journal" / "servable", NAME)
     kinds = [line["kind"] for _, line in Journal(journal.folder).lines()]
     assert (kinds.count("model"), kinds[-1]) == (1, "end")
     assert Journal(journal.folder).has_model
 
 
-def test_runs_of_a_pipeline_have_one_parent_that_ends_with_them(
-    uri: str, tmp_path: Path, servable: Path
-):
+def test_runs_of_a_pipeline_have_one_parent_that_ends_with_them(uri: str, tmp_path: Path):
     parent = Parent("p1", "pipeline-default-p1")
     for key in ("k1", "k2"):
-        deliver(recorded(tmp_path / "journal" / key, key, servable, parent), uri)
+        deliver(recorded_model(tmp_path / "journal" / key, key, parent), uri)
     client = client_of(uri)
     (above,) = runs_of(client, "p1")
     children = [run for key in ("k1", "k2") for run in runs_of(client, key)]

@@ -22,10 +22,11 @@ from tests.pipeline.recorded_runs import (
     client_of,
     deliver,
     expected,
-    header,
     recorded,
+    recorded_model,
     runs_of,
 )
+from tests.pipeline.small_checkout import start
 
 pytestmark = pytest.mark.full
 
@@ -81,12 +82,9 @@ def test_processes_that_use_a_new_database_at_once_lose_nothing(
     journals = [
         recorded(place / ".state" / "journal" / "train@allo", f"k{place.name}") for place in places
     ]
-    environment = os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    command = [sys.executable, "-m", "pipeline.commands.sync", "--wait", "120"]
-    running = [
-        subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True)
-        for place in places
-    ]
+    command = ("python", "-m", "pipeline.commands.sync", "--wait", "120")
+    variables = {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
+    running = [start(place, *command, **variables) for place in places]
     outputs = [process.communicate()[0] for process in running]
 
     assert [process.returncode for process in running] == [0, 0, 0], "\n".join(outputs)
@@ -97,14 +95,7 @@ def test_processes_that_use_a_new_database_at_once_lose_nothing(
 def test_a_server_keeps_runs_in_postgresql_and_files_in_s3(
     database: Callable[[str], str], tmp_path: Path, monkeypatch: Patch
 ):
-    journal = Journal(tmp_path / "journal" / "train@allo")
-    journal.begin(header("k1"))
-    (tmp_path / "picture.png").write_bytes(b"picture")
-    journal.artifact(tmp_path / "picture.png", "plots")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "MLmodel").write_text("flavors: {}\n")
-    journal.model(tmp_path / "model", "quatrain-allo")
-    journal.end("FINISHED")
+    journal = recorded_model(tmp_path / "journal" / "train@allo", "k1")
     (tmp_path / "server").mkdir()
 
     with loopback.s3(tmp_path / "moto.log") as url:

@@ -1,9 +1,6 @@
 """Tests that a store is created once and used by many processes."""
 
-import os
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import pytest
 from pipeline.tracking.store import open_client, prepare_store
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
+from tests.pipeline.small_checkout import call
 
 pytestmark = pytest.mark.full
 
@@ -28,10 +26,8 @@ for _ in range(5):
         os._exit(0)
 sys.exit(sum(os.wait()[1] != 0 for _ in range(5)))
 """
-    environment = os.environ | {"PYTHONPATH": "src"}
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, uri]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "Default\n" * 5, "")
+    command = ("python", "-W", "ignore::DeprecationWarning", "-c", code, uri)
+    assert call(ROOT, *command) == "Default\n" * 5
     with closing(sqlite3.connect(tmp_path / "new" / "mlflow.db")) as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert database.execute("SELECT count(*) FROM experiments").fetchone() == (1,)
