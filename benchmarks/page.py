@@ -29,16 +29,19 @@ READING = """\
 ## How to read
 
 * **before** is a plain reference implementation of the original program, or what stands in
-  brackets; **its way** is the variant that a document proposes; **ours** is this project. All run
-  in turn in one process, after a check that they compute the same.
+  brackets; **seed's way** is the variant that a document proposes; **ours** is this project.
+* The sides of a row are timed by turns in one process. Memory that a process takes, and starts, are
+  measured in a new process for each side. Most rows first check that the sides compute the same;
+  where the work differs, the row's name or a note says how.
 * A ratio says how many times as fast as before something is, for units of memory how many times as
   small: the median over the rounds, with the least and the greatest in brackets. Trust the ratios;
   times are those of this machine.
 * A claim is **reproduced** if at least half of the rounds reach its weakest reading, **refuted** if
   no round does, else **in doubt**. Where the proposed variant is not built here, only ours is
-  measured.
-* *limit* is the least that this machine needs for the same work; *without* is ours with the named
-  thing taken away: if that brings back the old time, it is what the ratio measures.
+  measured. A promise about GPUs is not judged by the times of a CPU.
+* *limit* is what this machine takes for the bare core of the work: a gather, a copy, products of
+  matrices. Ours may need less, which is more than 100 % of the limit. *without* is ours with the
+  named thing taken away: if that brings back the old time, it is what the ratio measures.
 * *A / B* is a part or a variant B of the work A."""
 
 
@@ -71,8 +74,6 @@ def render(stored: Mapping[str, Results], drawn: Collection[str], files: str) ->
     for name, each in verdicts.items():
         parts += [claims_part(name, each), pictured.get(f"claims_{name}", "")]
     parts += [goals_part(rows), peers_part(rows), pictured.get("peers", "")]
-    if "scaling" in drawn:
-        parts.append(f"## How it scales\n\n{pictured['scaling']}")
     lines = [[name, cell(text)] for name, text in claims.settings(stored).items()]
     machine = f"## The machine\n\n{markdown_table(('', ''), lines)}" if lines else ""
     parts += [machine, "## All rows"]
@@ -106,13 +107,13 @@ def claims_part(name: str, verdicts: Sequence[Verdict]) -> str:
             lines.append([*first, "", "", "", f"**{item.text}**" if rows else item.text])
             words = zip(rows, item.words, strict=True)
             lines += [["", "", *gains(row), word] for row, word in words]
-    head = ("claim", "promised", "measured as", "its way", "ours", "verdict")
+    head = ("claim", "promised", "measured as", "seed's way", "ours", "verdict")
     document = PROPOSALS[name]
     return f"### {document.title} ({document.model})\n\n{markdown_table(head, lines)}"
 
 
 def gains(row: Row) -> list[str]:
-    """Returns a row's name and what the proposed way and ours gain, or else take."""
+    """Returns a row's name and what the seed's way and ours gain, or else take."""
     other = "" if row.against == speed.REFERENCE else f" (before: {row.against})"
     cells = []
     for name, side in ((PROPOSED, row.seed_way), (PLAIN, row.ours)):

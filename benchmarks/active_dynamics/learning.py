@@ -9,10 +9,10 @@ from torch import Tensor
 from benchmarks.active_dynamics.vae import LENGTH, Vaes, refuse_another_loss, settings_of, vaes_of
 from benchmarks.harness import Goal, Row
 from benchmarks.reference import active_dynamics as plain
-from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
-from benchmarks.reference.active_dynamics_seed import PredictingAgent
+from benchmarks.reference.active_dynamics import RecentRollout
+from benchmarks.reference.active_dynamics_seed import PredictingAgent, SeedRollout
 from benchmarks.torch_rows import Work, check_same, measured_row, products
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
 

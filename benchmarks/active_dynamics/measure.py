@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.active_dynamics import learning, memory, parts, planning
 from benchmarks.harness import Report
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 
 NOTES = [
     "before: the plain reference, one environment, candidate or horizon after another; seed's way:"

@@ -10,9 +10,10 @@ from torch import Generator, Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.harness import Measured, NotTheSame, Row
+from benchmarks.harness import Measured, NotComparable, Row
 from benchmarks.reference import active_dynamics_seed as seed
-from benchmarks.reference.active_dynamics_rollout import RecentRollout, Rollout, SeedRollout
+from benchmarks.reference.active_dynamics import RecentRollout, Rollout
+from benchmarks.reference.active_dynamics_seed import SeedRollout
 from benchmarks.torch_rows import Work, check_same, measure_growth
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, WindowRing
@@ -162,7 +163,7 @@ def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Win
     """Compares the latest transitions of all containers; the project's must be a view.
 
     Raises:
-        NotTheSame: they differ, or it is a copy.
+        NotComparable: they differ, or it is a copy.
     """
     window = windows.last(ring, LENGTH)
     ours = [window.observations[0], window.actions[0]]
@@ -170,7 +171,7 @@ def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Win
         copied = rollout.copy().data
         check_same("rollout copy", ours, [copied["next_obs"], copied["action"]], 0, 0)
     if of_tensors(lambda: windows.last(ring, LENGTH)):
-        raise NotTheSame("rollout copy: the project's window is a copy")
+        raise NotComparable("rollout copy: the project's window is a copy")
 
 
 def warm_up() -> None:

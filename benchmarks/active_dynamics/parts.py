@@ -16,8 +16,8 @@ ALL = ("before", "seed_way", "ours")
 
 def rows(rounds: int) -> list[Row]:
     """Measures all items; transfers go to a GPU if there is one."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    checks = seed.DeviceChecks(torch.device("cpu"))
+    device, cpu = torch.get_default_device(), torch.device("cpu")
+    is_cuda = "cuda" in str(cpu)
     no_device = "; no CUDA device: on the CPU a copy that never happens"
     where = "" if device.type == "cuda" else no_device
     transfer = f"transfer, {BATCH} x {CHANNELS}; ours: picked on the device"
@@ -27,7 +27,7 @@ def rows(rounds: int) -> list[Row]:
         "variance of a step; seed's way: wrong, it cannot learn": ("variance", variances()),
         "device check; ours: an empty call": (
             "device",
-            {"before": checks.before, "seed_way": checks.seed, "ours": lambda: None},
+            {"before": lambda: "cuda" in str(cpu), "seed_way": lambda: is_cuda, "ours": bool},
         ),
         transfer: ("transfer", transfers(device)),
     }

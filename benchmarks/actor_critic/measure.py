@@ -5,7 +5,7 @@ from pathlib import Path
 from benchmarks.actor_critic import gae, learning, memory, parts, playing
 from benchmarks.actor_critic.sides import actor_of
 from benchmarks.harness import Report
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 
 NOTES = [
     "before: the plain reference, colony by colony and cell by cell; seed's way: the same with the"

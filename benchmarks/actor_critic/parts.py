@@ -7,7 +7,7 @@ import torch
 from torch import Generator, Tensor
 from torch.distributions import Beta, Normal
 
-from benchmarks.harness import Point, Row
+from benchmarks.harness import Row
 from benchmarks.reference import actor_critic_parts as reference
 from benchmarks.reference.colony_rewards import GOAL_WEIGHTS
 from benchmarks.torch_rows import check_same, measured_row
@@ -46,8 +46,7 @@ def leftmost_row(row: partial[Row], size: int) -> Row:
         check_same(f"leftmost of {size} cells: {side}", ours, sorted(works[side]()))
     name = f"leftmost of {size} cells, {COLONIES} colonies"
     name = f"{name}; limit: argpartition of all, ties left to it"
-    point = Point("leftmost cells", "cells", size)
-    return row(name, works, ALONE, MANY, claims=("colony-1",), point=point)
+    return row(name, works, ALONE, MANY, claims=("colony-1",))
 
 
 def reward_row(row: partial[Row]) -> Row:

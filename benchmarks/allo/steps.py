@@ -7,11 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant, Goal, Point, Row
+from benchmarks.harness import Contestant, Goal, Row, read_config
 from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import (
@@ -27,7 +26,7 @@ from quatrain.replay.episodes.trajectories import Batch, Episodes
 
 SEED = 0
 STEPS = 20
-"""Steps per round; the slow ways take up to half a second."""
+"""Of the reference in a call; the slow ways take up to half a second."""
 TRIED = (
     "Adam's weights written in place: +7 %, used. Other gathers, scatters, norms and matrix "
     "products of XLA: within the spread. Two thirds of a step are matrix products."
@@ -47,8 +46,7 @@ class World(NamedTuple):
 
 def config_of(root: Path, **sections: Any) -> AlloConfig:
     """Returns the preset of the original program with changed sections of allo."""
-    raw = overlaid(read_raw(root, "original"), {"allo": sections})
-    return validate(raw, lambda name: read_input(root, str(name))).allo
+    return read_config(root, "original", "allo", sections)
 
 
 def world_of(config: AlloConfig) -> World:
@@ -76,7 +74,7 @@ def inputs_of(world: World, batch: Batch) -> reference.Inputs:
 
 
 def gradients(world: World) -> dict[str, Any]:
-    """Returns functions to L and its gradient on one batch; raises NotTheSame if they differ."""
+    """Returns functions to L and its gradient on one batch; raises NotComparable if they differ."""
     config, settings = world.config, world.settings
     state = reference.start(settings, world.state)
     learner = jax.tree.map(lambda leaf: leaf[0], world.state)
@@ -85,8 +83,9 @@ def gradients(world: World) -> dict[str, Any]:
 
     @jax.jit
     def ours(params, batch):  # an argument: a constant would be gathered while compiling
-        of = lambda params: objective(params, config, learner, world.data, batch)[0]  # noqa: E731
-        return jax.value_and_grad(of)(params)
+        gradient_of = jax.value_and_grad(objective, has_aux=True)
+        (value, _), gradient = gradient_of(params, config, learner, world.data, batch)
+        return value, gradient
 
     works = {
         "before": lambda: reference.gradient(state, inputs, settings, reference.three_calls),
@@ -107,23 +106,22 @@ def encoder_row(world: World, rounds: int) -> Row:
 def step_rows(world: World, rounds: int, proposals: bool = False) -> list[Row]:
     """Measures a step; with proposals also theirs, and ours without its table of states."""
     gradients(world)
-    works = {"before": looping(world, reference.ORIGINAL), "ours": ours(world, record_every=STEPS)}
+    works = {"before": looping(world, reference.ORIGINAL), "ours": ours(world)}
     if proposals:
         works |= {
-            "ours": ours(world),
-            "no table": ours(world, record_every=STEPS, encoder_rows="batch"),
+            "no table": ours(world, encoder_rows="batch"),
             "all": looping(world, reference.PROPOSED),
             "phase 1": looping(world, reference.PHASE_1),
         }
     row, states = declaring(timed(works, rounds), "ms/step"), len(world.data.inputs)
-    more = {"tried": TRIED, "point": Point("states", "states", states)}
     name = f"step, {world.config.env.map.name} ({states} states)"
     if not proposals:
-        return [row(name, goal=Goal(1, "before"), **more)]
-    more["without"] = "the table: batches are encoded", "no table"
+        return [row(name, goal=Goal(1, "before"), tried=TRIED)]
+    without = "the table: batches are encoded", "no table"
+    more = {"goal": Goal(5, "before"), "claims": ("allo-overall",), "tried": TRIED}
     phase_1 = "  phase 1: ends noted, one encoder call"
     return [
-        row(name, seed_way="all", goal=Goal(5, "before"), claims=("allo-overall",), **more),
+        row(name, seed_way="all", without=without, **more),
         row(phase_1, seed_way="phase 1", claims=("allo-phase-1",)),
     ]
 

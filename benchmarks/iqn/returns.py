@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import torch
 
-from benchmarks.harness import Goal, Measured, NotTheSame, Report, Row
+from benchmarks.harness import Goal, Measured, NotComparable, Report, Row
 from benchmarks.iqn.sides import (
     FEW,
     SAME_TARGET,
@@ -66,7 +66,7 @@ def until_return(name: str, run: Run) -> float:
         if earned >= RETURN:
             return seconds
         begin = time.perf_counter()
-    raise NotTheSame(f"time to a return: {name} ended without a greedy return of {RETURN:g}")
+    raise NotComparable(f"time to a return: {name} ended without a greedy return of {RETURN:g}")
 
 
 def own_run(config: IqnConfig, number: int) -> Run:

@@ -17,7 +17,7 @@ from benchmarks.jax_work import (
     timed,
 )
 from benchmarks.reference import iqn_seed as seed
-from benchmarks.reference.iqn_ring import NumpyRing
+from benchmarks.reference.iqn_training import NumpyRing
 from quatrain.replay.frames import (
     Transitions,
     Window,
@@ -132,7 +132,7 @@ def numpy_rows(rounds: int) -> list[Row]:
 
 
 def refuse_other_transitions(samples: dict[str, Any]) -> None:
-    """Raises NotTheSame unless all draw each turn with a successor, equally often and the same."""
+    """Raises NotComparable unless all draw each turn with a successor equally often and alike."""
     first_of_each = {}
     drawable = np.arange(EPISODES * EPISODE) % EPISODE < EPISODE - 1
     for name, calls in samples.items():

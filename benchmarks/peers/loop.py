@@ -27,6 +27,8 @@ TRIED = (
     " of the rest are matrix products, which both sides compute by XLA"
 )
 NOTES = [
+    "training loops: ours is no model of this project, but a DQN written for this row around the"
+    " project's ring; the others are the learners of their libraries",
     "training loops: all environments step once, then one gradient step of Adam ({learning_rate:g})"
     " on {batch_size} of {capacity:,} transitions; network 4-64-64-2 with rectifiers, discount"
     " {discount}, no double estimates, target copied every {target_every} steps, {warm_up:,} random"
@@ -43,7 +45,7 @@ def rows(rounds: int) -> list[Row]:
     """Returns all rows.
 
     Raises:
-        NotTheSame: a learner does not learn.
+        NotComparable: a learner does not learn.
     """
     os.environ |= {"NPROC": "1", "OMP_NUM_THREADS": "1"}  # the new process reads them at its start
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:

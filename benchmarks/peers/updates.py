@@ -1,13 +1,10 @@
-"""rounds -> rows about gradient steps of iqn against the same network in PyTorch"""
+"""rounds -> rows about gradient steps of iqn against its plain reference in PyTorch"""
 
 from pathlib import Path
 
-from benchmarks.harness import Row
 from benchmarks.iqn.sides import SAME_TARGET, config_of, sides_of
 from benchmarks.iqn.steps import large_rows, small_rows
-
-REFERENCE = Row._field_defaults["against"]
-"""The plain reference of iqn is in PyTorch."""
+from pipeline.reporting.speed import REFERENCE, Row
 
 LOSS = SAME_TARGET | {"quantiles": 8, "target_quantiles": 8}
 TRAIN = {

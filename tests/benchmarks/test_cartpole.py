@@ -121,7 +121,7 @@ def test_it_learns_to_hold_the_pole():
 
 def test_a_side_that_does_not_learn_is_refused():
     idle = sides.Side(lambda _: None, lambda observed: np.zeros(len(observed), int))
-    with pytest.raises(sides.NotTheSame, match=r"idle: a greedy return of [0-9]+ after"):
+    with pytest.raises(sides.NotComparable, match=r"idle: a greedy return of [0-9]+ after"):
         sides.refuse_unlearnt("idle", idle, 10_000)
 
 

@@ -37,7 +37,6 @@ def test_a_part_names_its_row():
         ("sample", "", "plain reference"),
         ("draw", "", "cpprb"),
         ("draw", "", "torchrl, plain"),
-        ("at 9", "draw", "cpprb"),
     ]
 
 

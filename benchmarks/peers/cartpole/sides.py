@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from benchmarks.harness import Contestant, NotTheSame
+from benchmarks.harness import Contestant, NotComparable
 from benchmarks.peers.cartpole import dqn, world
 from benchmarks.peers.cartpole.dqn import Schedule
 
@@ -131,14 +131,14 @@ def refuse_unlearnt(name: str, side: Side, steps_a_call: int = LEARNT_AFTER) -> 
     """Trains, then returns the return of greedy episodes.
 
     Raises:
-        NotTheSame: the return is too small.
+        NotComparable: the return is too small.
     """
     for _ in range(LEARNT_AFTER // steps_a_call):
         side.train(steps_a_call)
     result = greedy_return(side.act)
     if result < LEARNT:
         after = f"after {LEARNT_AFTER:,} steps, less than {LEARNT:g}"
-        raise NotTheSame(f"{name}: a greedy return of {result:.0f} {after}")
+        raise NotComparable(f"{name}: a greedy return of {result:.0f} {after}")
     return result
 
 
