@@ -178,9 +178,7 @@ def header_of(root: Path, key: str, stored: Mapping[str, Results]) -> Header:
         **{f"quatrain.{name}": params[name] for name in shared},
         **code,
         "mlflow.source.name": "make bench",
-        **(
-            {} if code["git.commit"] == "none" else {"mlflow.source.git.commit": code["git.commit"]}
-        ),
+        **({} if code["git.commit"] == "none" else source),
         "mlflow.note.content": "\n".join([counts, "", *missed]),
     }
     name = f"bench-{next(iter(stored)) if len(stored) == 1 else 'all'}-{key[:8]}"

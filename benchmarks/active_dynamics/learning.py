@@ -104,13 +104,17 @@ class Carried:
 
 
 def refuse_another_belief(vaes: Vaes) -> None:
-    """Compares beliefs and predictions while the whole episode is in the window."""
+    """Compares beliefs and predictions while the whole episode is in the window; the beliefs are
+    those of the project's trainer.
+    """
     carried, agent = Carried(vaes.worker.network), plain_agent(vaes)
     for time, (observation, action) in enumerate(transitions_of(vaes)[:LENGTH]):
         before = agent.belief
         belief = agent.step(observation[0], action[0])
         predicted = carried.step(observation, action)[0]
         check_same(f"agent step {time}: belief", carried.belief[0], belief)
+        observed = vaes.worker.observe(observation[0], action[0])
+        check_same(f"agent step {time}: belief of the trainer", observed.mean, belief)
         if before is not None:
             expected = vaes.plain.predicted(before, action[0]).mean
             check_same(f"agent step {time}: prediction", predicted, expected)

@@ -9,7 +9,7 @@ from torch.distributions import Beta, Normal
 
 from benchmarks.harness import Row
 from benchmarks.reference import actor_critic_parts as reference
-from benchmarks.reference.colony_rewards import GOAL_WEIGHTS
+from benchmarks.reference.colony import GOAL_WEIGHTS
 from benchmarks.torch_rows import check_same, measured_row
 from quatrain.envs.colony.dynamics import select_leftmost
 from quatrain.models.actor_critic.ppo.policy import beta_entropy

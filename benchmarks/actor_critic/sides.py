@@ -98,7 +98,7 @@ def steady(world: World, count: int) -> Tensor:
 def plain_colony(world: World, colonies: Colonies, index: int) -> Colony:
     """Copies one colony into the plain loop."""
     pos, parent, _, age, new, n, t, left, *_ = (column[index].tolist() for column in colonies)
-    plate = Plate("user", table=world.intensity[colonies.substrate[index]].tolist())
+    plate = Plate(world.intensity[colonies.substrate[index]].tolist())
     colony = Colony(world.rules, plate)
     colony.start(pos[:n], parent[:n])
     for cell, cell_age, is_new in zip(colony.cells, age, new, strict=False):

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.distributions import Beta
 
 from benchmarks.reference import colony_features
-from benchmarks.reference.colony import Colony, Step
-from benchmarks.reference.colony_rewards import GOAL_WEIGHTS, goal_control
+from benchmarks.reference.colony import GOAL_WEIGHTS, Colony, Step, goal_control
 
 IMAGE = 24
 PROJECTED = 512

@@ -13,8 +13,7 @@ from torch.distributions import Beta, Normal
 from torch.optim import Optimizer
 
 from benchmarks.reference.actor_critic import Coefficients, Player, Sample, graph_of, update
-from benchmarks.reference.colony import Colony
-from benchmarks.reference.colony_rewards import GOAL_WEIGHTS, goal_control
+from benchmarks.reference.colony import GOAL_WEIGHTS, Colony, goal_control
 
 
 class Episode(NamedTuple):

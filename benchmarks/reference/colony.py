@@ -7,26 +7,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 RUNNING, SUCCESS, OVERFLOW, EXTINCT, LEFT_DRIFT, TIMEOUT = range(6)
+TERMINAL = {SUCCESS: 1.0, OVERFLOW: -1.0, EXTINCT: -1.0, LEFT_DRIFT: -0.5}
+GOAL_WEIGHTS = {"progress": 10.0, "growth": 0.25, "metabolic": 0.05}
+GOAL_WEIGHTS |= {"lane": 0.4, "time": 0.02, "terminal": 2.0}
 
 
 class Plate:
-    """Stiffness of the ground under x by column. kind: linear, exponential, user (a table)."""
+    """Holds the stiffness of the ground by column."""
 
-    def __init__(
-        self, kind: str, m: float = 0.0, b: float = 1.0, table: Sequence[float] = ()
-    ) -> None:
-        self.kind = kind
-        self.m, self.b = m, b
+    def __init__(self, table: Sequence[float]) -> None:
         self.table = table
 
     def intensity(self, x: float, width: int) -> float:
-        column = math.floor(min(max(x, 0.0), width - 1.0))
-        if self.kind == "linear":
-            result = self.m * column + self.b
-        elif self.kind == "exponential":
-            result = self.b * math.exp(self.m * column)
-        else:
-            result = self.table[column]
+        """Returns the stiffness under x."""
+        result = self.table[math.floor(min(max(x, 0.0), width - 1.0))]
         return result if math.isfinite(result) and result > 1e-6 else 1.0
 
 
@@ -86,14 +80,6 @@ class Step(NamedTuple):
     furthest_before: float
     furthest: float
     reason: int
-
-    @property
-    def truncated(self) -> bool:
-        return self.reason == TIMEOUT
-
-    @property
-    def terminated(self) -> bool:
-        return self.reason not in (RUNNING, TIMEOUT)
 
 
 class Colony:
@@ -194,3 +180,20 @@ def inside(coordinate: float, side: int) -> float:
     """Keeps a point off both edges by a hundredth of the side, and at least two pixels."""
     margin = max(2.0, 0.01 * side)
     return min(max(coordinate, margin), side - margin)
+
+
+def goal_control(step: Step) -> dict[str, float]:
+    """Returns the components of the reward of a step: progress to the right at the target size, in
+    the middle lane.
+    """
+    rules, size = step.rules, step.rules.target_nodes
+    survivors = step.before.size - len(step.deleted)
+    middle = rules.height / 2
+    return {
+        "progress": (step.centroid[0] - step.centroid_before[0]) / (rules.width - 1),
+        "growth": -min(1.0, ((step.after.size - size) / (0.5 * size)) ** 2),
+        "metabolic": -((step.gamma / rules.bounds[1].high) ** 2) * survivors / (size / 2),
+        "lane": -(((step.centroid[1] - middle) / middle) ** 2),
+        "time": -1.0,
+        "terminal": TERMINAL.get(step.reason, 0.0),
+    }

@@ -120,12 +120,6 @@ class ObjectWorld:
         self.turn += 1
         return self.turn == self.rules.max_turns
 
-    def items(self) -> np.ndarray:
-        """Returns the items (height, width): 0 none, k an item of entity k."""
-        numbers = {entity.name: k for k, entity in enumerate(self.rules.entities, start=1)}
-        rows = self.map[:, :, 1]
-        return np.array([[numbers.get(thing.kind, 0) for thing in row] for row in rows])
-
 
 def play_randomly(world: ObjectWorld, turns: int) -> float:
     """Plays random actions, each after an observation; returns an agent's mean return."""

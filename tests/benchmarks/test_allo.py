@@ -8,7 +8,6 @@ from benchmarks.allo import measure, parts, sampling, steps
 from benchmarks.harness import Measured, NotComparable, Row
 from benchmarks.jax_work import refuse_difference, refuse_other_frequencies
 from benchmarks.reference import allo as reference
-from benchmarks.reference import allo_terms
 from benchmarks.reference.replay_loop import sample_with_snippet
 from quatrain.models.allo.train import run_chunk
 from quatrain.replay.episodes.pairs import pair_matrix
@@ -78,7 +77,7 @@ def test_parts_are_measured_on_all_sides_and_other_terms_are_refused(world, monk
     assert [row.claims for row in rows] == [(f"allo-{claim}",) for claim in (2, 4, 5, 7, 8, 6, 3)]
     assert all(row.before is not None and row.seed_way is not None for row in rows)
     wrong = lambda *sides: 1.5 * parts.terms_here(*sides)  # noqa: E731
-    monkeypatch.setitem(allo_terms.TERMS, "product", wrong)
+    monkeypatch.setitem(reference.TERMS, "product", wrong)
     with pytest.raises(NotComparable, match="terms: product differs from ours"):
         parts.term_rows(world, rounds=1)
 
