@@ -10,13 +10,12 @@ import numpy as np
 
 from pipeline.reporting import speed
 from pipeline.reporting.speed import Goal, Measured, Results, Row, Without
-from pipeline.reporting.tables import markdown_table
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 
 __all__ = ["Goal", "Measured", "Row", "Without"]  # for those who measure, as all below
 TIMES = ("row", "unit", "before", "seed's way", "ours", "limit")
 RATIOS = ("before / ours", "seed's way / ours", "of the limit", "without / ours", "compile s")
-HEAD = (*TIMES, *RATIOS)
+HEAD = (*TIMES, *RATIOS, "goal", "met?")
 TURN, MOST = 0.006, 20_000
 """Seconds of a turn of short work, or longer where one call takes longer; calls in a turn."""
 COMPILED = 0.05
@@ -115,13 +114,6 @@ def results_of(report: Report, settings: Mapping[str, str], rounds: int) -> Resu
     return Results(machine, rounds, rows, report.notes)
 
 
-def render(rows: Sequence[Row]) -> str:
-    """Renders rows as a table with their goals."""
-    verdicts = {None: "", True: "yes", False: "no"}
-    lines = [[*cells(row), speed.asked(row), verdicts[row.goal_reached]] for row in rows]
-    return markdown_table((*HEAD, "goal", "met?"), lines)
-
-
 def cells(row: Row) -> list[str]:
     """Returns what HEAD names: medians in the row's unit, ratios with their least and greatest."""
     ratios = row.ratios
@@ -139,6 +131,8 @@ def cells(row: Row) -> list[str]:
         speed.percent(limit.median) if limit else "-",
         spread(ratios.get(speed.WITHOUT)) + without,
         f"{compiling:.1f}" if compiling >= COMPILED else "-",
+        speed.asked(row),
+        {None: "", True: "yes", False: "no"}[row.goal_reached],
     ]
 
 

@@ -1,8 +1,6 @@
 """stored rows -> docs/benchmarks.md and its pictures: claims, goals, other libraries, all rows"""
 
-import argparse
 import os
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from pipeline.reporting import speed
 from pipeline.reporting.sections import folded, plain
 from pipeline.reporting.speed import PLAIN, PROPOSED, Results, Row
 from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import png, write_figures
 
@@ -24,7 +21,7 @@ TOP = """\
 # Speed, claim by claim
 
 Made by `make bench` and `make bench-peers` from `benchmarks/results/*.json` (`python -m
-benchmarks.page`)."""
+benchmarks.run --page` makes it anew)."""
 READING = """\
 ## How to read
 
@@ -169,19 +166,3 @@ def rows_part(name: str, results: Results | None, files: str) -> str:
 def cell(text: str) -> str:
     """Returns words that stay in a table's cell; code in them stays code."""
     return plain(text).replace("\\`", "`")
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON")
-    try:
-        written = write(Path.cwd(), parser.parse_args(argv).results)
-    except ArtifactError as error:
-        print(f"page: {error} [exit 3]", file=sys.stderr)
-        return 3
-    print(f"{written[0]} and {len(written) - 1} pictures")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from benchmarks import claims
 from benchmarks.claims import COMMANDS, PROPOSALS, Named
-from benchmarks.harness import render, results_of
+from benchmarks.harness import HEAD, cells, results_of
 from pipeline.reporting import speed
 from pipeline.reporting.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, Results
+from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ArtifactError, ConfigError, LockHeld
 from pipeline.runtime.stage import prepare_process
@@ -30,7 +31,7 @@ from quatrain.registry import MODELS
 RESULTS = Path("benchmarks/results")
 BENCHMARKS = (*MODELS, "machine")
 """What is measured if none is named: `benchmarks/NAME/measure.py`."""
-SLOW = {"iqn_to_return": "benchmarks.iqn.returns"}
+SLOW = {"iqn_to_return": "benchmarks.iqn.whole"}
 """Benchmarks whose rounds take minutes: their modules. One round is enough."""
 PEERS = Path(".bench/peers")
 """Environment of other libraries."""
@@ -46,6 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
     slow = f"of each (default: {LEAST_ROUNDS}; {', '.join(SLOW)}: 1)"
     parser.add_argument("--rounds", type=int, help=slow)
+    page = "measure nothing, write the page of the results that are there"
+    parser.add_argument("--page", action="store_true", help=page)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # in this process
     selected = parsed(parser, argv, (*BENCHMARKS, "peers", *SLOW))
     names = list(dict.fromkeys(selected.names)) or list(BENCHMARKS)
@@ -53,6 +56,8 @@ def main(argv: list[str] | None = None) -> int:
     rounds = least if selected.rounds is None else selected.rounds
     if rounds < least:
         parser.error(f"--rounds {rounds}: medians of fewer than {least} rounds say nothing")
+    if selected.page:
+        return publish(Path.cwd(), selected.results, ())
     if selected.here:
         return measured_here(names[0], rounds, selected.results)
     code = max([measured(name, rounds, selected.results) for name in names])
@@ -116,16 +121,16 @@ def store(name: str, results: Results, folder: Path) -> None:
     """Prints the table of a benchmark and writes its JSON."""
     machine, rounds = results.machine, f"{results.rounds} interleaved rounds"
     print(f"{name}: {machine.cpu}, {machine.backend}, {machine.threads} threads, {rounds}")
-    print("", render(results.rows), "", *results.notes, sep="\n")
+    print("", markdown_table(HEAD, map(cells, results.rows)), "", *results.notes, sep="\n")
     speed.write_results(folder / f"{name}.json", results)
 
 
 # The page and the run in MLflow.
 
 
-def publish(root: Path, folder: Path, names: Sequence[str] = tuple(COMMANDS)) -> None:
+def publish(root: Path, folder: Path, names: Sequence[str] = tuple(COMMANDS)) -> int:
     """Writes the page of all results and records the measured benchmarks; prints the locations or
-    the reason of a failure.
+    the reason of a failure. Returns the exit code.
     """
     from benchmarks import page  # loads matplotlib, for which a wrong argument should not wait
 
@@ -141,6 +146,8 @@ def publish(root: Path, folder: Path, names: Sequence[str] = tuple(COMMANDS)) ->
     except (ArtifactError, DataError, LockHeld, OSError) as error:
         why = " ".join(str(error).split())
         print(f"warning: publish: {why}; the results are kept in {folder}", file=sys.stderr)
+        return 3
+    return 0
 
 
 def record(root: Path, folder: Path, stored: Mapping[str, Results], written: Sequence[Path]) -> str:

@@ -108,6 +108,7 @@ def refuse_another_belief(vaes: Vaes) -> None:
     those of the project's trainer.
     """
     carried, agent = Carried(vaes.worker.network), plain_agent(vaes)
+    vaes.worker.restart(torch.tensor(True))
     for time, (observation, action) in enumerate(transitions_of(vaes)[:LENGTH]):
         before = agent.belief
         belief = agent.step(observation[0], action[0])

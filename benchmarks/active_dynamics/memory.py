@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from benchmarks.harness import Measured, NotComparable, Row
 from benchmarks.reference import active_dynamics_seed as seed
-from benchmarks.reference.active_dynamics import RecentRollout, Rollout
+from benchmarks.reference.active_dynamics import RecentRollout, Transition, detached
 from benchmarks.reference.active_dynamics_seed import SeedRollout
 from benchmarks.torch_rows import Work, check_same, measure_growth
 from quatrain.replay import windows
@@ -141,12 +141,15 @@ def ring_of(transitions: int, size: int) -> WindowRing:
     return ring
 
 
-def stored_by(kind: type[RecentRollout], transitions: int) -> tuple[RecentRollout, Rollout]:
+def stored_by(
+    kind: type[RecentRollout], transitions: int
+) -> tuple[RecentRollout, list[Transition]]:
     """Stores a dictionary per transition; copies the latest transitions in each step."""
-    generator, latest, rollout = Generator().manual_seed(0), kind(LENGTH), Rollout()
+    generator, latest = Generator().manual_seed(0), kind(LENGTH)
+    rollout = []
     for _ in range(transitions):
         transition = transition_of(generator)
-        rollout.add(transition)
+        rollout.append({name: detached(value) for name, value in transition.items()})
         latest.add(transition)
         latest.copy()
     return latest, rollout

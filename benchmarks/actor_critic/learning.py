@@ -66,7 +66,7 @@ def in_bfloat16(trainer: Trainer) -> Actor:
     """Returns the actor in half precision, which the project itself uses on a GPU only."""
 
     def forward(*groups: Graphs) -> Output:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(torch.get_default_device().type, torch.bfloat16):
             return trainer.network(*groups)
 
     return trainer.actor._replace(forward=forward)

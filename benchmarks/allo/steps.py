@@ -11,17 +11,9 @@ from benchmarks.harness import Contestant, Goal, Row, read_config
 from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer
+from quatrain.models.allo import train
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import (
-    Data,
-    State,
-    draw,
-    init_state,
-    make_data,
-    objective,
-    run_chunk,
-)
 from quatrain.replay.episodes.trajectories import Batch, Episodes
 
 SEED = 0
@@ -39,9 +31,9 @@ class World(NamedTuple):
     config: AlloConfig
     settings: reference.Settings
     dataset: Dataset
-    data: Data
+    data: train.Data
     buffer: RowBuffer
-    state: State
+    state: train.State
 
 
 def config_of(root: Path, **sections: Any) -> AlloConfig:
@@ -51,9 +43,9 @@ def config_of(root: Path, **sections: Any) -> AlloConfig:
 
 def world_of(config: AlloConfig) -> World:
     dataset = collect(config, SEED)
-    state = init_state(config, dataset, SEED)
+    state = train.init_state(config, dataset, SEED)
     settings = reference.Settings(config.network, config.train)
-    data, buffer = make_data(config, state, dataset), rows_of(dataset.train)
+    data, buffer = train.make_data(config, state, dataset), rows_of(dataset.train)
     return World(config, settings, dataset, data, buffer, state)
 
 
@@ -78,12 +70,12 @@ def gradients(world: World) -> dict[str, Any]:
     config, settings = world.config, world.settings
     state = reference.start(settings, world.state)
     learner = jax.tree.map(lambda leaf: leaf[0], world.state)
-    batch = draw(config.train, world.data, learner.base_key, jnp.int32(0))
+    batch = train.draw(config.train, world.data, learner.base_key, jnp.int32(0))
     inputs = inputs_of(world, batch)
 
     @jax.jit
     def ours(params, batch):  # an argument: a constant would be gathered while compiling
-        gradient_of = jax.value_and_grad(objective, has_aux=True)
+        gradient_of = jax.value_and_grad(train.objective, has_aux=True)
         (value, _), gradient = gradient_of(params, config, learner, world.data, batch)
         return value, gradient
 
@@ -136,13 +128,13 @@ def looping(world: World, way: reference.Way) -> Contestant:
     return Contestant(Continued(advance, reference.start(world.settings, world.state)), STEPS)
 
 
-def ours(world: World, **train: Any) -> Contestant:
+def ours(world: World, **keys: Any) -> Contestant:
     """Runs the project's program, and transfers what it recorded."""
-    config = world.config.model_copy(update={"train": world.config.train.model_copy(update=train)})
+    config = world.config.model_copy(update={"train": world.config.train.model_copy(update=keys)})
     steps = config.train.record_every
 
     def advance(state):
-        state, recorded = run_chunk(config, steps, state, world.data)
+        state, recorded = train.run_chunk(config, steps, state, world.data)
         return state, jax.device_get(recorded)
 
     return Contestant(Continued(advance, world.state), steps)

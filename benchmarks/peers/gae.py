@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.actor_critic.gae import DISCOUNT, LAMBDA, SHAPES, trace_of
+from benchmarks.actor_critic.parts import DISCOUNT, LAMBDA, SHAPES, trace_of
 from benchmarks.harness import Goal, Row, race, repeat
 from benchmarks.jax_work import refuse_difference
 from quatrain.replay.rollouts.gae import Trace, advantages
@@ -23,8 +23,13 @@ def rows(rounds: int) -> list[Row]:
 
 
 def shape_rows(shape: str, rounds: int) -> list[Row]:
+    """Compares one shape; each side has its arrays in its own layout and returns [steps, lanes]."""
     name, trace = f"advantages, {shape}", trace_of(shape)
-    sides = contestants(trace)
+    sides: dict[str, Callable[[], Any]] = {
+        "ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto").advantage,
+        "torchrl, vectorised": torchrl(trace),
+        "stable-baselines3": stable_baselines3(trace),
+    }
     refuse_difference(name, {side: work() for side, work in sides.items()}, 1e-3, 1e-3)
     times = race({side: repeat(work) for side, work in sides.items()}, rounds)
     row = Row(name, "us/call", times.pop("ours"))
@@ -37,15 +42,6 @@ def shape_rows(shape: str, rounds: int) -> list[Row]:
         )
         for side, before in times.items()
     ]
-
-
-def contestants(trace: Trace) -> dict[str, Callable[[], Any]]:
-    """Builds all contestants; each gets its arrays in its own layout and returns [steps, lanes]."""
-    return {
-        "ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto").advantage,
-        "torchrl, vectorised": torchrl(trace),
-        "stable-baselines3": stable_baselines3(trace),
-    }
 
 
 def torchrl(trace: Trace) -> Callable[[], Any]:

@@ -6,7 +6,9 @@ from pathlib import Path
 import jax
 
 from benchmarks.harness import Report
-from benchmarks.peers import gae, host, loop, scan, updates
+from benchmarks.iqn.measure import narrow_rows
+from benchmarks.peers import gae, host, loop, scan
+from pipeline.reporting.speed import REFERENCE
 
 LIBRARIES = ["cpprb", "flashbax", "stable-baselines3", "tianshou", "torchrl", "rejax", "gymnax"]
 NOTES = [
@@ -28,7 +30,12 @@ NOTES = [
 
 def measure(root: Path, rounds: int) -> Report:
     """Returns all rows of all libraries."""
-    rows = [*host.rows(rounds), *gae.rows(rounds), *updates.rows(root, rounds)]
+    rows = [*host.rows(rounds), *gae.rows(rounds)]
+    rows += [
+        row._replace(claims=(), against="torch")  # the claims are iqn's
+        for row in narrow_rows(root, rounds)
+        if row.before and row.against == REFERENCE
+    ]
     rows += [*scan.rows(rounds), *loop.rows(rounds)]
     versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
     return Report(rows, [*NOTES, *loop.NOTES, versions], jax.devices()[0].device_kind)

@@ -111,16 +111,6 @@ Transition = Mapping[str, Any]
 """Tensors by name, and other values of a transition."""
 
 
-class Rollout:
-    """Stores all transitions, a dictionary each."""
-
-    def __init__(self) -> None:
-        self.transitions: list[dict[str, Any]] = []
-
-    def add(self, transition: Transition) -> None:
-        self.transitions.append({name: _detached(value) for name, value in transition.items()})
-
-
 class RecentRollout:
     """Stores the latest transitions in a tensor per name; each new one shifts the whole tensor."""
 
@@ -133,12 +123,12 @@ class RecentRollout:
             if not isinstance(value, Tensor):
                 self.data[name] = value
             elif name not in self.data:
-                self.data[name] = _detached(value)[None].clone()
+                self.data[name] = detached(value)[None].clone()
             elif len(self.data[name]) < self.length:
-                self.data[name] = torch.cat([self.data[name], _detached(value)[None]])
+                self.data[name] = torch.cat([self.data[name], detached(value)[None]])
             else:
                 self.data[name] = torch.roll(self.data[name], -1, 0)
-                self.data[name][-1] = _detached(value)
+                self.data[name][-1] = detached(value)
 
     def copy(self) -> "RecentRollout":
         """Clones all tensors, then detaches them."""
@@ -148,7 +138,7 @@ class RecentRollout:
         return copied
 
 
-def _detached(value: Any) -> Any:
+def detached(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
 
 

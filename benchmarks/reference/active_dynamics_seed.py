@@ -73,8 +73,3 @@ class SeedRollout(RecentRollout):
                 with torch.no_grad():
                     copied.data[name] = value.clone()
         return copied
-
-
-def moved(batch: Tensor, device: torch.device) -> Tensor:
-    """Copies to the device without waiting, although the memory is not pinned."""
-    return batch.to(device, non_blocking=True) if "cuda" in str(device) else batch.to(device)

@@ -4,6 +4,7 @@ The original's schedule: each agent makes one gradient step an episode, the targ
 after every step and is copied every 200 episodes besides, epsilon loses a thousandth an episode.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,20 +69,17 @@ class NumpyRing:
         )
 
 
+@dataclass
 class Society:
     """Holds a world, and each agent's network and replay."""
 
-    def __init__(
-        self,
-        world: ObjectWorld,
-        agents: list[Any],
-        rings: list[NumpyRing],
-        rng: np.random.Generator,
-        batch: int,
-    ) -> None:
-        self.world, self.agents, self.rings = world, agents, rings
-        self.rng, self.batch = rng, batch
-        self.epsilon, self.episodes = 1.0, 0
+    world: ObjectWorld
+    agents: list[Any]
+    rings: list[NumpyRing]
+    rng: np.random.Generator
+    batch: int
+    epsilon: float = 1.0
+    episodes: int = 0
 
     def episode(self) -> None:
         """Plays an episode and updates each agent once."""

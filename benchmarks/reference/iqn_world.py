@@ -5,6 +5,7 @@ up the one-hot of every object of the map. It shares no code with the project.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,15 @@ import numpy as np
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
 
+@dataclass(eq=False)
 class Thing:
     """Represents the content of a cell's layer; `kind` is its channel."""
 
-    def __init__(
-        self, kind: str, value: float = 0.0, passable: bool = False, changes: bool = False
-    ) -> None:
-        self.kind, self.value = kind, value
-        self.passable, self.changes = passable, changes
-        self.location: tuple[int, int, int] | None = None
+    kind: str
+    value: float = 0.0
+    passable: bool = False
+    changes: bool = False
+    location: tuple[int, int, int] | None = None
 
 
 class ObjectWorld:

@@ -34,8 +34,8 @@ class Spent(NamedTuple):
 
 def run(args: Options) -> None:
     if args.model not in MODELS:
-        known = ", ".join(MODELS)
-        raise ConfigError(f"{args.model}: there is no such model; there are {known}")
+        models = ", ".join(MODELS)
+        raise ConfigError(f"{args.model}: there is no such model; there are {models}")
     stage = Stage("train", args.model, Path.cwd(), read_params(Path.cwd()))
     prepare_process(stage.params)
     with on_device(stage.params, stage.framework):

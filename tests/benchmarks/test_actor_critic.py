@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Normal
 
 from benchmarks import harness
-from benchmarks.actor_critic import gae, learning, measure, memory, parts, playing, sides
+from benchmarks.actor_critic import learning, measure, memory, parts, playing, sides
 from benchmarks.harness import NotComparable
 from benchmarks.reference import actor_critic as plain
 from benchmarks.reference import actor_critic_parts as reference
@@ -44,11 +44,10 @@ def few(monkeypatch):
 
     for module, names in {
         harness: {"MOST": 1},
-        parts: {"SAMPLES": 2},
+        parts: {"SAMPLES": 2, "SHAPES": parts.SHAPES | {"T=10000": (50, 1)}},
         playing: {"COLONIES": 3, "CELLS": 6, "THREADS": (1,)},
         learning: steps | {"BATCH": 3, "CELLS": 6, "trainer_of": trainer_of},
         memory: {"STEPS": 2, "COLONIES": 3, "measure_growth": in_process},
-        gae: {"SHAPES": gae.SHAPES | {"T=10000": (50, 1)}},
     }.items():
         for name, value in names.items():
             monkeypatch.setattr(module, name, value)
@@ -106,7 +105,7 @@ MEASURED = {
         ROW, actor, learning.minibatch_of(actor, 3)
     ),
     "training iteration": lambda actor: learning.iteration_rows(ROW, actor),
-    "advantages, T=200": lambda _: gae.advantage_row("T=200", 1),
+    "advantages, T=200": lambda _: parts.advantage_row(ROW, "T=200"),
     **dict.fromkeys(("leftmost of 20", "reward", "entropy"), lambda _: parts.rows(1)),
 }
 

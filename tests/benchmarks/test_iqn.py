@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks.harness import NotComparable
-from benchmarks.iqn import playing, returns, ring, steps
+from benchmarks.iqn import playing, ring, steps, whole
 from benchmarks.iqn import sides as making
 from benchmarks.iqn.sides import SAME_TARGET
 from benchmarks.reference import iqn as reference
@@ -129,13 +129,13 @@ def test_rows_of_a_train_step_learn(sides):
 
 def test_the_clock_of_a_return_stands_while_the_return_is_evaluated(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(returns.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(whole.time, "perf_counter", lambda: now[0])
 
     def run(*earned: float):
         for each in earned:
             now[0] += 2.0
             yield lambda: setitem(now, 0, now[0] + 100.0) or each  # noqa: B023
 
-    assert returns.until_return("ours", run(20.0, 99.9, 100.0, 110.0)) == 6.0
+    assert whole.until_return("ours", run(20.0, 99.9, 100.0, 110.0)) == 6.0
     with pytest.raises(NotComparable, match="before ended without a greedy return of 100"):
-        returns.until_return("before", run(0.0, 0.0))
+        whole.until_return("before", run(0.0, 0.0))

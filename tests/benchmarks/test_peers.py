@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import run
-from benchmarks.actor_critic import gae
+from benchmarks.actor_critic import parts
 from benchmarks.harness import NotComparable
 from benchmarks.peers import buffers, host
 from benchmarks.peers.buffers import Replay, numbered, refuse_other_draws
@@ -68,12 +68,12 @@ def test_rows_compare_each_library_and_the_limit(monkeypatch):
 
 
 def test_advantages_are_those_of_a_loop_over_steps():
-    trace = gae.trace_of("[16, 128]")
+    trace = parts.trace_of("[16, 128]")
     result, later = torch.zeros_like(trace.rewards), torch.zeros_like(trace.rewards[0])
     for time in reversed(range(len(result))):
         going = (~trace.terminated[time]).float()
-        target = trace.rewards[time] + gae.DISCOUNT * going * trace.next_values[time]
-        later = target - trace.values[time] + gae.DISCOUNT * gae.LAMBDA * going * later
+        target = trace.rewards[time] + parts.DISCOUNT * going * trace.next_values[time]
+        later = target - trace.values[time] + parts.DISCOUNT * parts.LAMBDA * going * later
         result[time] = later
-    ours = advantages(trace, gae.DISCOUNT, gae.LAMBDA, "auto").advantage
+    ours = advantages(trace, parts.DISCOUNT, parts.LAMBDA, "auto").advantage
     torch.testing.assert_close(ours, result, rtol=1e-3, atol=1e-3)

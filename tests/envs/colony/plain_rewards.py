@@ -11,8 +11,8 @@ from benchmarks.reference.colony import (
     State,
     Step,
     goal_control,
+    hull,
 )
-from benchmarks.reference.colony_features import hull
 
 RAW_TERMINAL = {SUCCESS: 500.0, OVERFLOW: -15.0, EXTINCT: -100.0, LEFT_DRIFT: -50.0}
 MILESTONES = ((0.25, 50.0), (0.50, 150.0), (0.75, 300.0), (0.90, 500.0))

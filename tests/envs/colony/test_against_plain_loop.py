@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from benchmarks.reference import colony as plain
-from benchmarks.reference import colony_features
 from quatrain.envs.colony.dynamics import advance, make_world
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates, make_plates, user_plate
 from quatrain.envs.colony.rewards import components
@@ -154,8 +153,8 @@ def in_doubt(points):
     def beyond(index):
         others = [point for other, point in enumerate(points) if other != index]
         try:
-            sides = colony_features.ConvexHull(np.array(others)).equations
-        except colony_features.QhullError:
+            sides = plain.ConvexHull(np.array(others)).equations
+        except plain.QhullError:
             return 0.0
         return max(sides @ [*points[index], 1])
 
