@@ -89,21 +89,28 @@ grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESE
 bench: $(STAMP)  ## speed against plain references, claim by claim, in some minutes (BENCH='allo machine')
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)
 
-bench-peers: $(STAMP)  ## speed against other libraries, which it installs into .bench/peers
+bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries, which it installs into .bench/peers
 	@$(BIN)/python -m benchmarks.run peers $(ARGS)
 
-bench-return: $(STAMP)  ## iqn and its plain reference from nothing to one return: who is there sooner
-	@$(BIN)/python -m benchmarks.iqn.to_return $(ARGS)
+.bench/peers/.installed: requirements/peers.txt
+	@echo "bench-peers: installing other libraries into .bench/peers (some minutes, once)"
+	@test -x .bench/peers/bin/python || $(PYTHON) -m venv .bench/peers
+	@.bench/peers/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	@.bench/peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
 
-bench-active: $(STAMP)  ## active_dynamics on six fields with 2000 transitions: who knows the field sooner (ARGS=)
-	@$(BIN)/python -m benchmarks.active_dynamics.fields $(ARGS)
+bench-return: $(STAMP)  ## how long iqn and its plain reference train until they reach one return
+	@$(BIN)/python -m benchmarks.run iqn_to_return $(ARGS)
+
+bench-active: $(STAMP)  ## active_dynamics on six fields with 2000 transitions: errors of three exploration policies (ARGS=)
+	@$(BIN)/python -m pipeline.commands.fields $(ARGS)
 
 bench-gate: $(STAMP)  ## measure anew; fails where a ratio is far below its baseline (ARGS=--promote moves them)
 	@$(BIN)/python -m benchmarks.run $(BENCH) --results .bench/gate
 	@$(BIN)/python -m benchmarks.gate --results .bench/gate $(BENCH) $(ARGS)
 
 profile: $(STAMP)  ## where a model's training spends its time: a trace, and a table (MODEL=)
-	@$(BIN)/python -m benchmarks.profile $(MODEL) $(ARGS)
+	@$(BIN)/python -m pipeline.commands.profile $(MODEL) $(ARGS)
 
 crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 	@$(BIN)/python -m pytest -m slow tests/pipeline -k 'kill or crash'

@@ -1,14 +1,15 @@
 """stored rows -> verdicts on what five documents claim about the speed of other programs
 
 Each document is about an open program that a model here reimplements. A claim quotes its words and
-numbers; `least` is the weakest reading as before / after: "50 % faster" needs 1.5, "50 % less" 2.
+numbers. `least` is the weakest reading as before / after: "50 % faster" needs 1.5, "50 % less" 2;
+`most` is that of a promise in seconds or bytes.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from pipeline.reporting.speed import FORM, PLAIN, PROPOSED, Ratio, Results, Row, read_file
+from pipeline.reporting.speed import FORM, PLAIN, PROPOSED, Measured, Results, Row, ratio, read_file
 from quatrain.registry import MODELS
 
 COMMANDS = {
@@ -27,6 +28,7 @@ Word = Literal[
     "refuted",
     "no number to check",
     "not built that way",
+    "needs a GPU",
     "no row",
     "not measured",
 ]
@@ -34,12 +36,17 @@ WORDS: tuple[Word, ...] = get_args(Word)
 
 
 class Claim(NamedTuple):
-    """Holds an item of a document; `least` is None without a number, `no_row`: why not measured."""
+    """Holds an item of a document; `least` and `most` are None without a number.
+
+    no_row: why it is not measured. gpu: the promise is about a GPU alone.
+    """
 
     what: str
     promised: str
     least: float | None = None
     no_row: str = ""
+    most: float | None = None
+    gpu: bool = False
 
 
 class Proposal(NamedTuple):
@@ -77,7 +84,7 @@ CLAIMS = {
         "ends of episodes noted when an episode is added", "~5x per sample() call", 5.0
     ),
     "replay-2": Claim("masks and a sort in place of the loop", "2-3 ms become 0.5-1 ms", 2.0),
-    "replay-memory": Claim("memory of the notes", "about 40 KB per 100 episodes"),
+    "replay-memory": Claim("memory of the notes", "about 40 KB per 100 episodes", most=40 * 1024),
     "replay-overall": Claim("sampling of 20,000 steps", "100 s become 30 s", 3.3),
     "colony-1": Claim("argpartition for the leftmost cells", "2-3x", 2.0),
     "colony-2": Claim("a template of the reward dictionary", "1.05-1.1x", 1.05),
@@ -85,12 +92,14 @@ CLAIMS = {
     "colony-4": Claim("advantages in preallocated tensors", "2-3x", 2.0),
     "colony-memory": Claim("less memory", "10-20 % fewer allocations", 1.1),
     "colony-overall": Claim("all four", "40-50 % faster overall", 1.4),
-    "colony-amp": Claim("mixed precision, not applied there", "30-50 % faster on GPUs", 1.3),
+    "colony-amp": Claim(
+        "mixed precision, not applied there", "30-50 % faster on GPUs", 1.3, gpu=True
+    ),
     "colony-compile": Claim("torch.compile, not applied there", "20-30 % faster", 1.2),
     "colony-environments": Claim(
         "vectorised environments, not applied there", "10x throughput", 10.0
     ),
-    "dynamics-transfer": Claim("transfers that do not wait", "25-40 % faster", 1.25),
+    "dynamics-transfer": Claim("transfers that do not wait", "25-40 % faster", 1.25, gpu=True),
     "dynamics-clone": Claim("clone only where a gradient is wanted", "30-50 % less memory", 1.43),
     "dynamics-pool": Claim("a pool of tensors", "80-90 % fewer allocations", 5.0),
     "dynamics-kl": Claim("weights of the KL terms kept", "60-80 % faster", 1.6),
@@ -106,7 +115,7 @@ CLAIMS = {
     "dynamics-memory": Claim("all of it", "20-40 % less memory", 1.25),
     "agents-train": Claim("forward and backward pass compiled", "2-5x training", 2.0),
     "agents-infer": Claim("inference compiled", "3-10x inference", 3.0),
-    "agents-compile": Claim("what compiling costs", "about 100-200 ms once"),
+    "agents-compile": Claim("what compiling costs", "about 100-200 ms once", most=0.2),
     "agents-act-together": Claim("vmap of acting over agents", "2-4x", 2.0),
     "agents-observe-together": Claim("vmap of observations over agents", "no number of its own"),
     "agents-train-together": Claim("vmap of training over agents", "2-4x", 2.0),
@@ -126,10 +135,11 @@ CLAIMS = {
 
 
 class Named(NamedTuple):
-    """Holds a row and its benchmark."""
+    """Holds a row, its benchmark, and the device that it was measured on."""
 
     benchmark: str
     row: Row
+    device: str
 
     @property
     def is_peer(self) -> bool:
@@ -167,14 +177,18 @@ def read(folder: Path) -> dict[str, Results]:
 
 def named(results: Mapping[str, Results]) -> list[Named]:
     """Returns all rows of all benchmarks."""
-    return [Named(benchmark, row) for benchmark, each in results.items() for row in each.rows]
+    return [
+        Named(benchmark, row, each.machine.device)
+        for benchmark, each in results.items()
+        for row in each.rows
+    ]
 
 
 def peers(rows: Sequence[Named]) -> dict[str, dict[str, Row]]:
-    """Returns work -> library -> the row that compares it with ours, without points of curves."""
+    """Returns work -> library -> the row that compares it with ours."""
     works: dict[str, dict[str, Row]] = {}
     for item in rows:
-        if item.is_peer and not (item.row.part_of and item.row.point):
+        if item.is_peer:
             works.setdefault(item.row.title, {})[item.row.against] = item.row
     return works
 
@@ -201,7 +215,7 @@ def verdicts(proposal: str, rows: Sequence[Named]) -> list[Verdict]:
         if not name.startswith(f"{proposal}-"):
             continue
         its_rows = [item for item in rows if name in item.row.claims]
-        words = [word_of(claim, item.row.ratios) for item in its_rows]
+        words = [word_of(claim, item) for item in its_rows]
         missing = f"not measured: run `{COMMANDS[PROPOSALS[proposal].model]}`"
         word, text = ("no row", claim.no_row) if claim.no_row else ("not measured", missing)
         if its_rows:
@@ -210,23 +224,31 @@ def verdicts(proposal: str, rows: Sequence[Named]) -> list[Verdict]:
     return result
 
 
-def word_of(claim: Claim, ratios: Mapping[str, Ratio]) -> Word:
-    """Returns the verdict of one row: the proposal's way reaches the promised ratio in half of the
-    rounds, in some, or in none.
+def word_of(claim: Claim, item: Named) -> Word:
+    """Returns the verdict of one row: the proposal's way reaches the promise in half of the rounds,
+    in some, or in none.
     """
-    if claim.least is None:
+    if claim.gpu and item.device != "cuda":
+        return "needs a GPU"
+    if claim.least is None and claim.most is None:
         return "no number to check"
-    if PROPOSED not in ratios:
+    least = claim.least or 1.0
+    result = item.row.ratios.get(PROPOSED)
+    if claim.most is not None and item.row.seed_way:
+        result = ratio(Measured([claim.most]), item.row.seed_way)
+    if result is None:
         return "not built that way"
-    result = ratios[PROPOSED]
-    if result.median >= claim.least:
+    if result.median >= least:
         return "reproduced"
-    return "refuted" if result.greatest < claim.least else "in doubt"
+    return "refuted" if result.greatest < least else "in doubt"
 
 
 def _together(rows: Sequence[Named], words: Sequence[Word]) -> tuple[Word, str]:
     """Combines the verdicts of all rows; a comparison that several rows repeat counts once."""
-    ways = {item.row.ratios.get(PROPOSED): word for item, word in zip(rows, words, strict=True)}
+    ways = {
+        item.row.ratios.get(PROPOSED) or item.key: word
+        for item, word in zip(rows, words, strict=True)
+    }
     built = [word for word in ways.values() if word != "not built that way"] or list(words)
     if len(set(built)) == 1:
         return built[0], built[0]

@@ -25,15 +25,6 @@ CODE = ("src", "benchmarks/*.py", "params.yaml", "presets")
 """What ratios depend on."""
 PROMOTE = "make bench-gate ARGS=--promote"
 
-Share = Annotated[float, Field(gt=0, le=1)]
-
-
-class Entry(NamedTuple):
-    """Holds a stored ratio; `share` applies to this row only."""
-
-    ratio: Annotated[float, Field(gt=0)]
-    share: Share | None = None
-
 
 class Baseline(NamedTuple):
     """Holds `ROW: RATIO` -> stored ratio, with machine and commit."""
@@ -41,19 +32,15 @@ class Baseline(NamedTuple):
     machine: dict[str, str]
     commit: str
     date: str
-    ratios: dict[str, Entry]
+    ratios: dict[str, Annotated[float, Field(gt=0)]]
 
 
 class Baselines(NamedTuple):
     """Holds the content of the file."""
 
-    schema: Literal[2]
-    share: Share
+    schema: Literal[3]
+    share: Annotated[float, Field(gt=0, le=1)]
     benchmarks: dict[str, Baseline]
-
-    def entries(self, benchmark: str) -> dict[str, Entry]:
-        baseline = self.benchmarks.get(benchmark)
-        return baseline.ratios if baseline else {}
 
 
 FORM = TypeAdapter(Baselines, config=ConfigDict(strict=True))
@@ -107,11 +94,11 @@ def judge(stored: Mapping[str, Results], baselines: Baselines) -> list[Line]:
     """Returns a line per ratio that was measured or is in the baseline."""
     lines = []
     for benchmark, results in stored.items():
-        now, then = ratios_of(benchmark, results), baselines.entries(benchmark)
+        now, old = ratios_of(benchmark, results), baselines.benchmarks.get(benchmark)
+        then = old.ratios if old else {}
         for name in dict.fromkeys([*now, *then]):
-            baseline = least = None
-            if entry := then.get(name):
-                baseline, least = entry.ratio, entry.ratio * (entry.share or baselines.share)
+            baseline = then.get(name)
+            least = None if baseline is None else baseline * baselines.share
             lines.append(Line(benchmark, name, now.get(name), baseline, least))
     return lines
 
@@ -128,16 +115,14 @@ def other_machines(stored: Mapping[str, Results], baselines: Baselines) -> list[
 
 
 def promoted(root: Path, stored: Mapping[str, Results], baselines: Baselines) -> Baselines:
-    """Returns baselines with these results; other benchmarks and shares of rows are kept."""
+    """Returns baselines with these results; other benchmarks are kept."""
     commit = git(root, "rev-parse", "--short=12", "HEAD") or "none"
     changed = "+changes" if git(root, "status", "--porcelain", "--", *CODE) else ""
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     benchmarks = dict(baselines.benchmarks)
     for benchmark, results in stored.items():
-        old = baselines.entries(benchmark)
         ratios = {
-            name: Entry(float(f"{ratio:.4g}"), old[name].share if name in old else None)
-            for name, ratio in ratios_of(benchmark, results).items()
+            name: float(f"{ratio:.4g}") for name, ratio in ratios_of(benchmark, results).items()
         }
         machine = {name: getattr(results.machine, name) for name in MACHINE}
         benchmarks[benchmark] = Baseline(machine, commit + changed, date, ratios)
@@ -161,7 +146,7 @@ def gate(root: Path, folder: Path, names: Sequence[str], promote: bool) -> int:
         file = folder / f"{missing[0]}.json"
         raise ArtifactError(f"{file}: is missing; `{COMMANDS[missing[0]]}` measures it")
     restore = f"git checkout {BASELINES}"
-    baselines = read_file(root, BASELINES, FORM, restore) or Baselines(2, SHARE, {})
+    baselines = read_file(root, BASELINES, FORM, restore) or Baselines(3, SHARE, {})
     lines = judge(stored, baselines)
     head = ("benchmark", "ratio", "measured", "baseline", "at least", "status")
     rows = [[*line[:2], *map(shown, line[2:]), line.status] for line in lines]

@@ -3,25 +3,27 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipeline.reporting import speed
-from pipeline.reporting.speed import Goal, Measured, Point, Results, Row, Without
-from pipeline.reporting.tables import markdown_table
+from pipeline.reporting.speed import Goal, Measured, Results, Row, Without
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 
-__all__ = ["Goal", "Measured", "Point", "Row", "Without"]  # for those who measure, as all below
-SIDES = ("row", "unit", "before", "its way", "ours", "limit")
-HEAD = (*SIDES, "before / ours", "its way / ours", "of the limit", "without / ours", "compile s")
+__all__ = ["Goal", "Measured", "Row", "Without"]  # for those who measure, as all below
+TIMES = ("row", "unit", "before", "seed's way", "ours", "limit")
+RATIOS = ("before / ours", "seed's way / ours", "of the limit", "without / ours", "compile s")
+HEAD = (*TIMES, *RATIOS, "goal", "met?")
 TURN, MOST = 0.006, 20_000
 """Seconds of a turn of short work, or longer where one call takes longer; calls in a turn."""
 COMPILED = 0.05
 """Seconds from which a first call counts as compiling."""
 
 
-class NotTheSame(Exception):
-    """Signals that contestants do not compute the same: their times must not be compared."""
+class NotComparable(Exception):
+    """Signals that contestants do not do the same, or fail: their times must not be compared."""
 
 
 class Contestant(NamedTuple):
@@ -39,6 +41,12 @@ class Report(NamedTuple):
     rows: Sequence[Row]
     notes: Sequence[str]
     backend: str
+
+
+def read_config(root: Path, preset: str | None, model: str, changes: Mapping[str, Any]) -> Any:
+    """Returns a model's config of a preset (None: params.yaml) with some values changed."""
+    raw = overlaid(read_raw(root, preset), {model: changes})
+    return getattr(validate(raw, lambda name: read_input(root, str(name))), model)
 
 
 def repeat(work: Callable[[], object], units: float = 1.0) -> Contestant:
@@ -106,13 +114,6 @@ def results_of(report: Report, settings: Mapping[str, str], rounds: int) -> Resu
     return Results(machine, rounds, rows, report.notes)
 
 
-def render(rows: Sequence[Row]) -> str:
-    """Renders rows as a table with their goals."""
-    verdicts = {None: "", True: "yes", False: "no"}
-    lines = [[*cells(row), speed.asked(row), verdicts[row.goal_reached]] for row in rows]
-    return markdown_table((*HEAD, "goal", "met?"), lines)
-
-
 def cells(row: Row) -> list[str]:
     """Returns what HEAD names: medians in the row's unit, ratios with their least and greatest."""
     ratios = row.ratios
@@ -130,6 +131,8 @@ def cells(row: Row) -> list[str]:
         speed.percent(limit.median) if limit else "-",
         spread(ratios.get(speed.WITHOUT)) + without,
         f"{compiling:.1f}" if compiling >= COMPILED else "-",
+        speed.asked(row),
+        {None: "", True: "yes", False: "no"}[row.goal_reached],
     ]
 
 

@@ -1,15 +1,13 @@
 """programs -> their times, and the refusal of results that differ"""
 
-import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
 import numpy as np
 from scipy.stats import chisquare
 
-from benchmarks.harness import Contestant, Measured, NotTheSame, Row, Without, race, repeat
+from benchmarks.harness import Contestant, Measured, NotComparable, Row, Without, race, repeat
 
 
 class Continued:
@@ -25,30 +23,14 @@ class Continued:
 def timed(
     works: Mapping[str, Callable[[], Any] | Contestant], rounds: int, **units: float
 ) -> dict[str, Measured]:
-    """Measures contestants, and short works: repeated, each until its arrays are there.
-
-    Programs that continue compile side by side, which is timed; short works have been called.
-    """
+    """Measures contestants, and short works: repeated, each until its arrays are there."""
 
     def contestant(name: str, work: Any) -> Contestant:
         if isinstance(work, Contestant):
             return work
         return repeat(lambda: jax.block_until_ready(work()), units.get(name, 1))
 
-    def first_call(it: Contestant) -> float:
-        begin = time.perf_counter()
-        it.run()
-        return time.perf_counter() - begin
-
-    contestants = {name: contestant(name, work) for name, work in works.items()}
-    programs = {name: it for name, it in contestants.items() if isinstance(it.run, Continued)}
-    with ThreadPoolExecutor() as pool:
-        seconds = dict(zip(programs, pool.map(first_call, programs.values()), strict=True))
-    times = race(contestants, rounds)
-    for name, it in programs.items():
-        compiling = max(0.0, seconds[name] - times[name].median * it.units)
-        times[name] = times[name]._replace(compile_seconds=compiling)
-    return times
+    return race({name: contestant(name, work) for name, work in works.items()}, rounds)
 
 
 def declaring(times: Mapping[str, Measured], unit: str, **common: Any) -> Callable[..., Row]:
@@ -69,7 +51,7 @@ def declaring(times: Mapping[str, Measured], unit: str, **common: Any) -> Callab
 def refuse_difference(
     what: str, results: Mapping[str, Any], rtol: float = 0.0, atol: float = 0.0
 ) -> None:
-    """Raises NotTheSame unless all results equal the first, leaf by leaf.
+    """Raises NotComparable unless all results equal the first, leaf by leaf.
 
     `atol` is relative to an array's largest entry, if that is above 1.
     """
@@ -79,15 +61,15 @@ def refuse_difference(
         for leaf, other in zip(jax.tree.leaves(results[name]), expected, strict=True):
             tolerance = atol * max(1.0, float(np.abs(other).max()))
             if np.shape(leaf) != other.shape or not np.allclose(leaf, other, rtol, tolerance):
-                raise NotTheSame(f"{what}: {name} differs from {first}")
+                raise NotComparable(f"{what}: {name} differs from {first}")
 
 
 def refuse_other_frequencies(what: str, counts: np.ndarray, expected: np.ndarray) -> None:
-    """Raises NotTheSame unless counts are as expected: none where that is 0, and by chi-square."""
+    """Raises NotComparable unless counts are as expected: 0 where that is 0, and by chi-square."""
     often = expected >= 5
     observed, frequencies = counts[often], expected[often]
     if expected[~often].any():
         observed = np.append(observed, counts[~often].sum())
         frequencies = np.append(frequencies, expected[~often].sum())
     if counts[expected == 0].any() or chisquare(observed, frequencies).pvalue < 1e-6:
-        raise NotTheSame(f"{what}: {counts.sum():,} samples do not follow the sampling law")
+        raise NotComparable(f"{what}: {counts.sum():,} samples do not follow the sampling law")

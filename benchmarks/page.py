@@ -1,8 +1,6 @@
 """stored rows -> docs/benchmarks.md and its pictures: claims, goals, other libraries, all rows"""
 
-import argparse
 import os
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from pipeline.reporting import speed
 from pipeline.reporting.sections import folded, plain
 from pipeline.reporting.speed import PLAIN, PROPOSED, Results, Row
 from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import png, write_figures
 
@@ -24,21 +21,24 @@ TOP = """\
 # Speed, claim by claim
 
 Made by `make bench` and `make bench-peers` from `benchmarks/results/*.json` (`python -m
-benchmarks.page`)."""
+benchmarks.run --page` makes it anew)."""
 READING = """\
 ## How to read
 
 * **before** is a plain reference implementation of the original program, or what stands in
-  brackets; **its way** is the variant that a document proposes; **ours** is this project. All run
-  in turn in one process, after a check that they compute the same.
+  brackets; **seed's way** is the variant that a document proposes; **ours** is this project.
+* The sides of a row are timed by turns in one process. Memory that a process takes, and starts, are
+  measured in a new process for each side. Most rows first check that the sides compute the same;
+  where the work differs, the row's name or a note says how.
 * A ratio says how many times as fast as before something is, for units of memory how many times as
   small: the median over the rounds, with the least and the greatest in brackets. Trust the ratios;
   times are those of this machine.
 * A claim is **reproduced** if at least half of the rounds reach its weakest reading, **refuted** if
   no round does, else **in doubt**. Where the proposed variant is not built here, only ours is
-  measured.
-* *limit* is the least that this machine needs for the same work; *without* is ours with the named
-  thing taken away: if that brings back the old time, it is what the ratio measures.
+  measured. A promise about GPUs is not judged by the times of a CPU.
+* *limit* is what this machine takes for the bare core of the work: a gather, a copy, products of
+  matrices. Ours may need less, which is more than 100 % of the limit. *without* is ours with the
+  named thing taken away: if that brings back the old time, it is what the ratio measures.
 * *A / B* is a part or a variant B of the work A."""
 
 
@@ -71,8 +71,6 @@ def render(stored: Mapping[str, Results], drawn: Collection[str], files: str) ->
     for name, each in verdicts.items():
         parts += [claims_part(name, each), pictured.get(f"claims_{name}", "")]
     parts += [goals_part(rows), peers_part(rows), pictured.get("peers", "")]
-    if "scaling" in drawn:
-        parts.append(f"## How it scales\n\n{pictured['scaling']}")
     lines = [[name, cell(text)] for name, text in claims.settings(stored).items()]
     machine = f"## The machine\n\n{markdown_table(('', ''), lines)}" if lines else ""
     parts += [machine, "## All rows"]
@@ -106,13 +104,13 @@ def claims_part(name: str, verdicts: Sequence[Verdict]) -> str:
             lines.append([*first, "", "", "", f"**{item.text}**" if rows else item.text])
             words = zip(rows, item.words, strict=True)
             lines += [["", "", *gains(row), word] for row, word in words]
-    head = ("claim", "promised", "measured as", "its way", "ours", "verdict")
+    head = ("claim", "promised", "measured as", "seed's way", "ours", "verdict")
     document = PROPOSALS[name]
     return f"### {document.title} ({document.model})\n\n{markdown_table(head, lines)}"
 
 
 def gains(row: Row) -> list[str]:
-    """Returns a row's name and what the proposed way and ours gain, or else take."""
+    """Returns a row's name and what the seed's way and ours gain, or else take."""
     other = "" if row.against == speed.REFERENCE else f" (before: {row.against})"
     cells = []
     for name, side in ((PROPOSED, row.seed_way), (PLAIN, row.ours)):
@@ -168,19 +166,3 @@ def rows_part(name: str, results: Results | None, files: str) -> str:
 def cell(text: str) -> str:
     """Returns words that stay in a table's cell; code in them stays code."""
     return plain(text).replace("\\`", "`")
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON")
-    try:
-        written = write(Path.cwd(), parser.parse_args(argv).results)
-    except ArtifactError as error:
-        print(f"page: {error} [exit 3]", file=sys.stderr)
-        return 3
-    print(f"{written[0]} and {len(written) - 1} pictures")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

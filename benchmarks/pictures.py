@@ -1,6 +1,6 @@
-"""stored rows -> figures: claims beside measurements, other libraries, time against size"""
+"""stored rows -> figures: claims beside measurements, and other libraries"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from textwrap import fill
 from typing import NamedTuple
 
@@ -9,17 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks import claims
 from benchmarks.claims import PROPOSALS, Named, Verdict
-from pipeline.reporting.speed import FACTORS, PLAIN, PROPOSED, REFERENCE, Ratio, Row, times
-from quatrain.plots import BLACK, BLUE, GREY, ORANGE, RED, caption
+from pipeline.reporting.speed import PLAIN, PROPOSED, Ratio, Row, times
+from quatrain.plots import BLACK, BLUE, ORANGE, RED, caption
 
-LABEL, TITLE, COLUMNS = 34, 44, 3
-"""Characters of a line of a label and of a title; panels side by side."""
-SIDES = {"before": BLACK, "its way": ORANGE, "ours": BLUE, "limit": GREY}
-"""What is drawn of a scaling curve."""
+LABEL = 34
+"""Characters of a line of a label."""
 Bar = tuple[Ratio, str, str]
 """A ratio with its rounds, a color and a text."""
 
@@ -35,15 +33,13 @@ class Group(NamedTuple):
 def draw(rows: Sequence[Named]) -> dict[str, Figure]:
     """Returns figures by name, as far as there is something to draw."""
     groups = {f"claims_{name}": claim_groups(claims.verdicts(name, rows)) for name in PROPOSALS}
-    keys = {"the proposed way": ORANGE, "ours": BLUE, "promised (weakest reading)": RED}
+    keys = {"the seed's way": ORANGE, "ours": BLUE, "promised (weakest reading)": RED}
     axis = "times as fast, or as little memory, as before"
     figures = {name: draw_bars(each, keys, axis) for name, each in groups.items() if each}
     if works := claims.peers(rows):
         bars = [Group(work, [*map(peer_bar, each.values())]) for work, each in works.items()]
         keys = {"ours is ahead": BLUE, "the other is ahead": RED}
         figures["peers"] = draw_bars(bars, keys, "times as long, or as many bytes, as ours")
-    if curves := curves_of(rows):
-        figures["scaling"] = draw_curves(curves)
     return figures
 
 
@@ -51,12 +47,12 @@ def draw(rows: Sequence[Named]) -> dict[str, Figure]:
 
 
 def claim_groups(verdicts: Sequence[Verdict]) -> list[Group]:
-    """Returns the bars of each claim: the proposed way and ours, of several rows the middle one."""
+    """Returns the bars of each claim: the seed's way and ours, of several rows the middle one."""
     groups = []
     for item in verdicts:
         bars = []
         for name, color in ((PROPOSED, ORANGE), (PLAIN, BLUE)):
-            ratios = sorted(row.ratios[name] for _, row in item.rows if name in row.ratios)
+            ratios = sorted(row.ratios[name] for _, row, _ in item.rows if name in row.ratios)
             if ratios:
                 middle = ratios[len(ratios) // 2]
                 bars.append((middle, color, times(middle.median)))
@@ -116,66 +112,3 @@ def mark_ticks(axis: Axis, suffix: str) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 1e3 else (1.0,)))
     axis.set_major_formatter(f"{{x:g}}{suffix}")
     axis.set_minor_formatter(NullFormatter())
-
-
-# Curves.
-
-
-def curves_of(rows: Sequence[Named]) -> dict[str, list[Row]]:
-    """Returns the points of each curve in order; the first of rows at one position."""
-    curves: dict[str, dict[float, Row]] = {}
-    for benchmark, row in rows:
-        if row.point is not None:
-            points = curves.setdefault(f"{benchmark}: {row.point.curve}", {})
-            points.setdefault(row.point.at, row)
-    return {name: [points[at] for at in sorted(points)] for name, points in curves.items()}
-
-
-def draw_curves(curves: Mapping[str, Sequence[Row]]) -> Figure:
-    """Draws a panel per curve: the time of each side against size, with the ratios on top."""
-    columns = min(COLUMNS, len(curves))
-    lines = -(-len(curves) // columns)
-    figure = Figure(figsize=(4.2 * columns, 0.6 + 3.4 * lines), layout="constrained")
-    panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    for axes, (name, rows) in zip(panels, curves.items(), strict=False):
-        others = {row.against for row in rows if row.before} - {REFERENCE}
-        before = f" (before: {', '.join(others)})" if others else ""
-        axes.set_title(fill(name + before, TITLE), loc="left", fontsize=10)
-        draw_curve(axes, rows)
-    for axes in panels[len(curves) :]:
-        axes.set_axis_off()
-    handles = [Patch(color=color, label=name) for name, color in SIDES.items()]
-    figure.legend(handles=handles, loc="outside upper left", ncols=len(SIDES), frameon=False)
-    caption(figure, "Medians of the rounds, both axes logarithmic; on top: before / ours.")
-    return figure
-
-
-def draw_curve(axes: Axes, rows: Sequence[Row]) -> None:
-    points = [row.point for row in rows if row.point is not None]
-    places, unit = [point.at for point in points], rows[0].unit
-    axes.set(xscale="log", yscale="log", xlabel=points[0].axis, ylabel=unit)
-    sides = zip(*((row.before, row.seed_way, row.ours, row.limit) for row in rows), strict=True)
-    for color, side in zip(SIDES.values(), sides, strict=True):
-        values = [each.median * FACTORS[unit] if each else np.nan for each in side]
-        axes.plot(places, values, "o-", color=color, markersize=3.5)
-    axes.margins(x=0.12, y=0.12)
-    low, high = axes.get_ylim()
-    widen = max(1.0, (10 * low / high) ** 0.5)  # a flat curve shall look flat
-    low, high = low / widen, high * widen
-    axes.set_ylim(low, high * (high / low) ** 0.12)
-    for at, row in zip(places, rows, strict=True):
-        text = times(row.ratios[PLAIN].median) if PLAIN in row.ratios else ""
-        place = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "top"}
-        axes.text(at, 0.98, text, fontsize=8, **place)
-    axes.set_xticks(places, [compact(at) for at in places])
-    axes.xaxis.set_minor_locator(NullLocator())
-    mark_ticks(axes.yaxis, "")
-    axes.grid(alpha=0.25)
-
-
-def compact(number: float) -> str:
-    """Formats 1000000 as 1M."""
-    for size, letter in ((1e6, "M"), (1e3, "k")):
-        if number >= size and number % (size / 10) == 0:
-            return f"{number / size:g}{letter}"
-    return f"{number:g}"

@@ -13,17 +13,17 @@ from pathlib import Path
 
 from benchmarks import claims
 from benchmarks.claims import COMMANDS, PROPOSALS, Named
-from benchmarks.harness import render, results_of
-from benchmarks.peers import environment
+from benchmarks.harness import HEAD, cells, results_of
 from pipeline.reporting import speed
 from pipeline.reporting.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, Results
+from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ArtifactError, ConfigError, LockHeld
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import digest_of, file_digest
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.journal import Header, redact
-from pipeline.tracking.run import Run, commit, git
+from pipeline.tracking.run import Run, code_tags
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import DataError
 from quatrain.registry import MODELS
@@ -31,6 +31,10 @@ from quatrain.registry import MODELS
 RESULTS = Path("benchmarks/results")
 BENCHMARKS = (*MODELS, "machine")
 """What is measured if none is named: `benchmarks/NAME/measure.py`."""
+SLOW = {"iqn_to_return": "benchmarks.iqn.whole"}
+"""Benchmarks whose rounds take minutes: their modules. One round is enough."""
+PEERS = Path(".bench/peers")
+"""Environment of other libraries."""
 LEAST_ROUNDS = 5
 EXPERIMENT = "benchmarks"
 KINDS = {VARIANT: "over_proposal", PROPOSED: "proposal", LIMIT: "of_limit", WITHOUT: "over_without"}
@@ -41,16 +45,22 @@ LONGEST = 200
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="of each (default: 5)")
+    slow = f"of each (default: {LEAST_ROUNDS}; {', '.join(SLOW)}: 1)"
+    parser.add_argument("--rounds", type=int, help=slow)
+    page = "measure nothing, write the page of the results that are there"
+    parser.add_argument("--page", action="store_true", help=page)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # in this process
-    selected = parsed(parser, argv, (*BENCHMARKS, "peers"))
-    if selected.rounds < LEAST_ROUNDS:
-        few = f"medians of fewer than {LEAST_ROUNDS} rounds say nothing"
-        parser.error(f"--rounds {selected.rounds}: {few}")
+    selected = parsed(parser, argv, (*BENCHMARKS, "peers", *SLOW))
     names = list(dict.fromkeys(selected.names)) or list(BENCHMARKS)
+    least = 1 if SLOW.keys() >= {*names} else LEAST_ROUNDS
+    rounds = least if selected.rounds is None else selected.rounds
+    if rounds < least:
+        parser.error(f"--rounds {rounds}: medians of fewer than {least} rounds say nothing")
+    if selected.page:
+        return publish(Path.cwd(), selected.results, ())
     if selected.here:
-        return measured_here(names[0], selected.rounds, selected.results)
-    code = max([measured(name, selected.rounds, selected.results) for name in names])
+        return measured_here(names[0], rounds, selected.results)
+    code = max([measured(name, rounds, selected.results) for name in names])
     publish(Path.cwd(), selected.results, names)
     return code
 
@@ -70,17 +80,18 @@ def parsed(
 
 def measured(name: str, rounds: int, results: Path) -> int:
     """Measures in a new process: jax reads its thread count once, memory is not shared. Other
-    libraries have an environment of their own, which is installed if it is missing.
+    libraries have an environment of their own.
     """
     begin = time.perf_counter()
     python, variables = Path(sys.executable), dict(os.environ)
     if name == "peers":
-        try:
-            python, variables = environment.interpreter(Path.cwd())
-        except (OSError, subprocess.SubprocessError) as error:
-            why = environment.reason(error)
-            print(f"other libraries are not compared: {why} [exit 3]", file=sys.stderr)
+        if not (PEERS / ".installed").exists():
+            why = f"{PEERS} lacks other libraries; `{COMMANDS[name]}` installs them"
+            print(f"peers: {why} [exit 3]", file=sys.stderr)
             return 3
+        python = PEERS / "bin" / "python"
+        paths = f"{Path('src').resolve()}:{Path.cwd()}"
+        variables |= {"PYTHONPATH": paths, "PYTHONWARNINGS": "ignore"}
     options = ["--rounds", str(rounds), "--results", str(results), "--here"]
     command = [python, "-m", "benchmarks.run", name, *options]
     code = subprocess.run(command, env=variables).returncode
@@ -89,10 +100,8 @@ def measured(name: str, rounds: int, results: Path) -> int:
     return max(code, 1) if code else 0
 
 
-def measured_here(name: str, rounds: int, results: Path, module: str = "") -> int:
-    """Measures one benchmark, prints its table and stores its JSON. `module` defaults to the
-    benchmark's own.
-    """
+def measured_here(name: str, rounds: int, results: Path) -> int:
+    """Measures one benchmark, prints its table and stores its JSON."""
     try:
         params = read_params(Path.cwd())
     except ConfigError as error:
@@ -100,7 +109,7 @@ def measured_here(name: str, rounds: int, results: Path, module: str = "") -> in
         return 2
     prepare_process(params)
     # Not before: it imports jax, which reads its thread count once.
-    benchmark = importlib.import_module(module or f"benchmarks.{name}.measure")
+    benchmark = importlib.import_module(SLOW.get(name, f"benchmarks.{name}.measure"))
     framework = MODELS.get(name, "jax")
     with on_device(params, framework):
         report = benchmark.measure(Path.cwd(), rounds)
@@ -112,16 +121,16 @@ def store(name: str, results: Results, folder: Path) -> None:
     """Prints the table of a benchmark and writes its JSON."""
     machine, rounds = results.machine, f"{results.rounds} interleaved rounds"
     print(f"{name}: {machine.cpu}, {machine.backend}, {machine.threads} threads, {rounds}")
-    print("", render(results.rows), "", *results.notes, sep="\n")
+    print("", markdown_table(HEAD, map(cells, results.rows)), "", *results.notes, sep="\n")
     speed.write_results(folder / f"{name}.json", results)
 
 
 # The page and the run in MLflow.
 
 
-def publish(root: Path, folder: Path, names: Sequence[str] = tuple(COMMANDS)) -> None:
+def publish(root: Path, folder: Path, names: Sequence[str] = tuple(COMMANDS)) -> int:
     """Writes the page of all results and records the measured benchmarks; prints the locations or
-    the reason of a failure.
+    the reason of a failure. Returns the exit code.
     """
     from benchmarks import page  # loads matplotlib, for which a wrong argument should not wait
 
@@ -137,6 +146,8 @@ def publish(root: Path, folder: Path, names: Sequence[str] = tuple(COMMANDS)) ->
     except (ArtifactError, DataError, LockHeld, OSError) as error:
         why = " ".join(str(error).split())
         print(f"warning: publish: {why}; the results are kept in {folder}", file=sys.stderr)
+        return 3
+    return 0
 
 
 def record(root: Path, folder: Path, stored: Mapping[str, Results], written: Sequence[Path]) -> str:
@@ -164,17 +175,17 @@ def header_of(root: Path, key: str, stored: Mapping[str, Results]) -> Header:
     counts = ", ".join(f"{name} {count:g}" for name, count in totals(rows).items())
     missed = [
         f"* missed: {row.title}: {speed.asked(row)}: {speed.reached(row)}"
-        for _, row in rows
+        for _, row, _ in rows
         if row.goal_reached is False
     ]
-    code = commit(root)
+    code = code_tags(root)
+    source = {"mlflow.source.git.commit": code["git.commit"]}
     shared = ("benchmarks", "device", "backend", "cpu", "threads")
     tags = {
         **{f"quatrain.{name}": params[name] for name in shared},
-        "git.commit": code,
-        "git.dirty": str(bool(git(root, "status", "--porcelain", "--untracked-files=no"))).lower(),
+        **code,
         "mlflow.source.name": "make bench",
-        **({} if code == "none" else {"mlflow.source.git.commit": code}),
+        **({} if code["git.commit"] == "none" else source),
         "mlflow.note.content": "\n".join([counts, "", *missed]),
     }
     name = f"bench-{next(iter(stored)) if len(stored) == 1 else 'all'}-{key[:8]}"

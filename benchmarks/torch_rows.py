@@ -12,16 +12,9 @@ import torch
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.harness import Measured, NotTheSame, Row, Without, race, repeat
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from benchmarks.harness import Measured, NotComparable, Row, Without, race, repeat
 
 Work = Callable[[], Any]
-
-
-def read_config(root: Path, model: str, changes: Mapping[str, Any]) -> Any:
-    """Returns a model's config of params.yaml with some values changed."""
-    raw = overlaid(read_raw(root, None), {model: changes})
-    return getattr(validate(raw, lambda name: read_input(root, str(name))), model)
 
 
 def measured_row(
@@ -50,11 +43,11 @@ def measured_row(
 
 
 def check_same(what: str, ours: Any, other: Any, rtol: float = 1e-3, atol: float = 1e-5) -> None:
-    """Raises NotTheSame unless tensors, numbers or collections of them are alike."""
+    """Raises NotComparable unless tensors, numbers or collections of them are alike."""
     for left, right in zip(tree_leaves(ours), tree_leaves(other), strict=True):
         pair = [torch.as_tensor(side, dtype=torch.float64) for side in (left, right)]
         if not torch.allclose(*pair, rtol, atol):
-            raise NotTheSame(f"{what}: the sides do not compute the same")
+            raise NotComparable(f"{what}: the sides do not compute the same")
 
 
 def products(work: Work, rows: int, inner: int, columns: int) -> tuple[Work, float]:

@@ -9,10 +9,10 @@ from torch import Tensor
 from benchmarks.active_dynamics.vae import LENGTH, Vaes, refuse_another_loss, settings_of, vaes_of
 from benchmarks.harness import Goal, Row
 from benchmarks.reference import active_dynamics as plain
-from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
-from benchmarks.reference.active_dynamics_seed import PredictingAgent
+from benchmarks.reference.active_dynamics import RecentRollout
+from benchmarks.reference.active_dynamics_seed import PredictingAgent, SeedRollout
 from benchmarks.torch_rows import Work, check_same, measured_row, products
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.replay import windows
 
@@ -104,13 +104,18 @@ class Carried:
 
 
 def refuse_another_belief(vaes: Vaes) -> None:
-    """Compares beliefs and predictions while the whole episode is in the window."""
+    """Compares beliefs and predictions while the whole episode is in the window; the beliefs are
+    those of the project's trainer.
+    """
     carried, agent = Carried(vaes.worker.network), plain_agent(vaes)
+    vaes.worker.restart(torch.tensor(True))
     for time, (observation, action) in enumerate(transitions_of(vaes)[:LENGTH]):
         before = agent.belief
         belief = agent.step(observation[0], action[0])
         predicted = carried.step(observation, action)[0]
         check_same(f"agent step {time}: belief", carried.belief[0], belief)
+        observed = vaes.worker.observe(observation[0], action[0])
+        check_same(f"agent step {time}: belief of the trainer", observed.mean, belief)
         if before is not None:
             expected = vaes.plain.predicted(before, action[0]).mean
             check_same(f"agent step {time}: prediction", predicted, expected)

@@ -10,9 +10,10 @@ from torch import Generator, Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from benchmarks.harness import Measured, NotTheSame, Row
+from benchmarks.harness import Measured, NotComparable, Row
 from benchmarks.reference import active_dynamics_seed as seed
-from benchmarks.reference.active_dynamics_rollout import RecentRollout, Rollout, SeedRollout
+from benchmarks.reference.active_dynamics import RecentRollout, Transition, detached
+from benchmarks.reference.active_dynamics_seed import SeedRollout
 from benchmarks.torch_rows import Work, check_same, measure_growth
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, WindowRing
@@ -140,12 +141,15 @@ def ring_of(transitions: int, size: int) -> WindowRing:
     return ring
 
 
-def stored_by(kind: type[RecentRollout], transitions: int) -> tuple[RecentRollout, Rollout]:
+def stored_by(
+    kind: type[RecentRollout], transitions: int
+) -> tuple[RecentRollout, list[Transition]]:
     """Stores a dictionary per transition; copies the latest transitions in each step."""
-    generator, latest, rollout = Generator().manual_seed(0), kind(LENGTH), Rollout()
+    generator, latest = Generator().manual_seed(0), kind(LENGTH)
+    rollout = []
     for _ in range(transitions):
         transition = transition_of(generator)
-        rollout.add(transition)
+        rollout.append({name: detached(value) for name, value in transition.items()})
         latest.add(transition)
         latest.copy()
     return latest, rollout
@@ -162,7 +166,7 @@ def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Win
     """Compares the latest transitions of all containers; the project's must be a view.
 
     Raises:
-        NotTheSame: they differ, or it is a copy.
+        NotComparable: they differ, or it is a copy.
     """
     window = windows.last(ring, LENGTH)
     ours = [window.observations[0], window.actions[0]]
@@ -170,7 +174,7 @@ def refuse_another_window(before: RecentRollout, after: RecentRollout, ring: Win
         copied = rollout.copy().data
         check_same("rollout copy", ours, [copied["next_obs"], copied["action"]], 0, 0)
     if of_tensors(lambda: windows.last(ring, LENGTH)):
-        raise NotTheSame("rollout copy: the project's window is a copy")
+        raise NotComparable("rollout copy: the project's window is a copy")
 
 
 def warm_up() -> None:

@@ -8,10 +8,10 @@ import torch
 from torch import Generator
 
 from benchmarks.active_dynamics.vae import config_of
-from benchmarks.harness import Goal, Point, Row
+from benchmarks.harness import Goal, Row
 from benchmarks.reference import active_dynamics_planner as reference
 from benchmarks.torch_rows import Work, check_same, measured_row, products
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 from quatrain.models.active_dynamics import acquisition, planner
 from quatrain.models.active_dynamics.bayes_filter.filter import weights
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
@@ -95,9 +95,8 @@ def default_row(
     lacking = ""
     if rows > 1:
         works["without"], lacking = own_plan(learners[1]), "rows at once: one row"
-    columns = {"goal": Goal(LIMITS[rows], "value"), "tried": TRIED_LIMIT}
-    point = Point(f"plan, {sizes}", "rows", rows)
-    return row(name, works, lacking, {"ours": rows}, point=point, **columns)
+    goal = Goal(LIMITS[rows], "value")
+    return row(name, works, lacking, {"ours": rows}, goal=goal, tried=TRIED_LIMIT)
 
 
 def beliefs_of(config: ActiveDynamicsConfig) -> BayesFilterLearner:

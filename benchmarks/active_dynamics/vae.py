@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor
 
+from benchmarks.harness import read_config
 from benchmarks.reference import active_dynamics as plain
-from benchmarks.torch_rows import check_same, read_config
+from benchmarks.torch_rows import check_same
 from pipeline.storage.params_file import overlaid
 from quatrain.models.active_dynamics.collect import collect, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -43,7 +44,7 @@ class Vaes(NamedTuple):
 def config_of(root: Path, learners: int, **sections: Any) -> ActiveDynamicsConfig:
     """Returns params.yaml with this number of learners and sections of active_dynamics changed."""
     changes = overlaid({"seeds": learners, **SMALL}, sections)
-    return read_config(root, "active_dynamics", changes)
+    return read_config(root, None, "active_dynamics", changes)
 
 
 def vaes_of(root: Path, kind: str, batch_size: int, side: int) -> Vaes:
@@ -103,7 +104,7 @@ def plain_params(
 def _of_layer(path: list[str], place: str, value: Tensor) -> dict[str, Tensor]:
     """Splits stacked networks: the heads of mean and variance, or the single member."""
     plainly, kind = (value, "weight") if path[-1] == "weights" else (value[..., 0], "bias")
-    names = ("encoder.mean", "encoder.raw_variance") if path[0] == "encoder" else ("field.layers",)
+    names = ("encoder.mean", "encoder.raw_variance") if path[0] == "encoder" else ("field",)
     return {f"{name}.{place}.{kind}": ours for name, ours in zip(names, plainly, strict=True)}
 
 
@@ -111,7 +112,7 @@ def refuse_another_loss(vaes: Vaes) -> None:
     """Compares terms and gradients with equal random numbers.
 
     Raises:
-        NotTheSame: they differ.
+        NotComparable: they differ.
     """
     network, train = vaes.worker.network, vaes.worker.config.train.seq_vae
     generator, settings = Generator().manual_seed(SEED), settings_of(vaes)

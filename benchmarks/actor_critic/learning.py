@@ -8,12 +8,12 @@ from torch import Generator
 from torch._inductor.utils import fresh_cache
 
 from benchmarks.actor_critic import sides
-from benchmarks.actor_critic.playing import CELLS, CLAIM
+from benchmarks.actor_critic.playing import CELLS
 from benchmarks.harness import Row
 from benchmarks.reference import actor_critic as reference
-from benchmarks.reference.actor_critic_iteration import BEFORE, SEED, Iteration, Ways, iterate
+from benchmarks.reference.actor_critic_parts import BEFORE, SEED, Iteration, Ways, iterate
 from benchmarks.torch_rows import Work, check_same, measured_row
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Output
 from quatrain.models.actor_critic.ppo import iteration
@@ -66,7 +66,7 @@ def in_bfloat16(trainer: Trainer) -> Actor:
     """Returns the actor in half precision, which the project itself uses on a GPU only."""
 
     def forward(*groups: Graphs) -> Output:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(torch.get_default_device().type, torch.bfloat16):
             return trainer.network(*groups)
 
     return trainer.actor._replace(forward=forward)
@@ -160,7 +160,7 @@ def iteration_rows(row: partial[Row], actor: Actor) -> list[Row]:
     claims = ("colony-overall",)
     no_images = "  before: no ResNet18"
     return [
-        row(name, ours | costly, alone, costly_units, ways, claims=(*claims, CLAIM)),
+        row(name, ours | costly, alone, costly_units, ways, claims=claims),
         row(no_images, ours | plain, "", plain_units, ways, claims=claims),
     ]
 

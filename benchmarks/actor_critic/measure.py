@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from benchmarks.actor_critic import gae, learning, memory, parts, playing
+from benchmarks.actor_critic import learning, memory, parts, playing
 from benchmarks.actor_critic.sides import actor_of
 from benchmarks.harness import Report
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 
 NOTES = [
     "before: the plain reference, colony by colony and cell by cell; seed's way: the same with the"
@@ -21,7 +21,7 @@ NOTES = [
 def measure(root: Path, rounds: int) -> Report:
     """Measures all rows of actor_critic's table."""
     with threads(1):
-        rows = parts.rows(rounds) + gae.rows(rounds)
+        rows = parts.rows(rounds)
     # What the original sees.
     rows += playing.rows(actor_of(root, env={"features": "full"}), rounds)
     rows += learning.rows(actor_of(root), rounds)

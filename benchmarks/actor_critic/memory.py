@@ -6,9 +6,8 @@ from typing import Any
 import torch
 
 from benchmarks.harness import Row
-from benchmarks.reference.actor_critic_iteration import BEFORE, SEED, Ways
-from benchmarks.reference.actor_critic_parts import Episode
-from benchmarks.reference.colony_rewards import GOAL_WEIGHTS
+from benchmarks.reference.actor_critic_parts import BEFORE, SEED, Episode, Ways
+from benchmarks.reference.colony import GOAL_WEIGHTS
 from benchmarks.torch_rows import measure_growth
 from quatrain.replay.rollouts.buffer import Graphs, Sizes, Step, allocate, write
 from quatrain.replay.rollouts.gae import Trace, advantages

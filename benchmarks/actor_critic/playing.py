@@ -10,9 +10,9 @@ from benchmarks.harness import Goal, Row
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.colony import RUNNING, Colony, Step
 from benchmarks.torch_rows import Work, measured_row, products
-from benchmarks.torch_threads import threads
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.envs.colony.world import step
+from quatrain.frameworks.torch.threads import threads
 from quatrain.models.actor_critic.ppo.acting import Actor, observe, stochastic_policy
 
 CLAIM = "colony-environments"

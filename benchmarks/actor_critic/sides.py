@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
+from benchmarks.harness import read_config
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.colony import Colony, Plate
-from benchmarks.torch_rows import check_same, read_config
+from benchmarks.torch_rows import check_same
 from pipeline.storage.params_file import overlaid
 from quatrain.envs.colony import features
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
@@ -35,7 +36,8 @@ def actor_of(root: Path, **sections: Any) -> Actor:
     gradient step.
     """
     action = {"active_params": list(FREE), "fixed_params": {"delete_ratio": HALF}}
-    config = read_config(root, "actor_critic", overlaid({"env": {"action": action}}, sections))
+    sections = overlaid({"env": {"action": action}}, sections)
+    config = read_config(root, None, "actor_critic", sections)
     plates = sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED))
     world = make_world(config.env.rules, plates)
     return make_actor(config, world, scale_of(world), init(config, SEED))
@@ -96,7 +98,7 @@ def steady(world: World, count: int) -> Tensor:
 def plain_colony(world: World, colonies: Colonies, index: int) -> Colony:
     """Copies one colony into the plain loop."""
     pos, parent, _, age, new, n, t, left, *_ = (column[index].tolist() for column in colonies)
-    plate = Plate("user", table=world.intensity[colonies.substrate[index]].tolist())
+    plate = Plate(world.intensity[colonies.substrate[index]].tolist())
     colony = Colony(world.rules, plate)
     colony.start(pos[:n], parent[:n])
     for cell, cell_age, is_new in zip(colony.cells, age, new, strict=False):

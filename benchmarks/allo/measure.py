@@ -22,7 +22,6 @@ NOTES = [
     f"data preparation: before is {COPIED_WALKS} of 1000 walks, extrapolated, without the walking",
     f"whole run, sampling of {WHOLE_RUN_STEPS:,} steps: computed from the rows above, not run",
     f"plots: ours are drawn once, which counts for {PLOTS_OF_A_RUN} plots; one round",
-    "indented lines: parts of the work, by themselves",
 ]
 
 
@@ -31,11 +30,11 @@ def measure(root: Path, rounds: int) -> Report:
     world = world_of(config_of(root))
     rows = step_rows(world, rounds, proposals=True)
     step = rows[0]
+    rows += [encoder_row(world, rounds), gather_row(world, rounds), *term_rows(world, rounds)]
+    rows += [metrics_row(rounds), plots_row(world)]
     for layout in ("room16", "room64"):
         larger = config_of(root, env={"layout": layout}, collect={"num_envs": FEW_WALKS})
         rows += step_rows(world_of(larger), rounds)
-    rows += [encoder_row(world, rounds), gather_row(world, rounds), *term_rows(world, rounds)]
-    rows += [metrics_row(rounds), plots_row(world)]
 
     states, discount = len(world.data.inputs), world.config.train.discounts[0]
     short = config_of(root, env={"max_episode_steps": SHORT}, collect={"steps_per_env": SHORT})

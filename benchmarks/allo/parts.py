@@ -15,7 +15,7 @@ from benchmarks.allo.steps import World
 from benchmarks.harness import Contestant, Row, race
 from benchmarks.jax_work import declaring, refuse_difference, timed
 from benchmarks.reference import allo as reference
-from benchmarks.reference.allo_terms import TERMS, Terms
+from benchmarks.reference.allo import TERMS, Terms
 from quatrain.models.allo import losses
 from quatrain.models.allo.plots import plots
 

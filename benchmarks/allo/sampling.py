@@ -88,7 +88,7 @@ def samplers(episodes: Episodes, discount: float) -> dict[str, Draw]:
 
 
 def refuse_another_law(name: str, pairs: list[Any], law: np.ndarray) -> None:
-    """Raises NotTheSame unless pairs are as frequent as the law says."""
+    """Raises NotComparable unless pairs are as frequent as the law says."""
     states, later_states = (
         np.concatenate([np.ravel(column) for column in columns]).astype(np.int64)
         for columns in zip(*pairs, strict=True)

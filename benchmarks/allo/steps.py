@@ -7,27 +7,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant, Goal, Point, Row
+from benchmarks.harness import Contestant, Goal, Row, read_config
 from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from quatrain.models.allo import train
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import (
-    Data,
-    State,
-    draw,
-    init_state,
-    make_data,
-    objective,
-    run_chunk,
-)
 from quatrain.replay.episodes.trajectories import Batch, Episodes
 
 SEED = 0
 STEPS = 20
-"""Steps per round; the slow ways take up to half a second."""
+"""Of the reference in a call; the slow ways take up to half a second."""
 TRIED = (
     "Adam's weights written in place: +7 %, used. Other gathers, scatters, norms and matrix "
     "products of XLA: within the spread. Two thirds of a step are matrix products."
@@ -40,22 +31,21 @@ class World(NamedTuple):
     config: AlloConfig
     settings: reference.Settings
     dataset: Dataset
-    data: Data
+    data: train.Data
     buffer: RowBuffer
-    state: State
+    state: train.State
 
 
 def config_of(root: Path, **sections: Any) -> AlloConfig:
     """Returns the preset of the original program with changed sections of allo."""
-    raw = overlaid(read_raw(root, "original"), {"allo": sections})
-    return validate(raw, lambda name: read_input(root, str(name))).allo
+    return read_config(root, "original", "allo", sections)
 
 
 def world_of(config: AlloConfig) -> World:
     dataset = collect(config, SEED)
-    state = init_state(config, dataset, SEED)
+    state = train.init_state(config, dataset, SEED)
     settings = reference.Settings(config.network, config.train)
-    data, buffer = make_data(config, state, dataset), rows_of(dataset.train)
+    data, buffer = train.make_data(config, state, dataset), rows_of(dataset.train)
     return World(config, settings, dataset, data, buffer, state)
 
 
@@ -76,17 +66,18 @@ def inputs_of(world: World, batch: Batch) -> reference.Inputs:
 
 
 def gradients(world: World) -> dict[str, Any]:
-    """Returns functions to L and its gradient on one batch; raises NotTheSame if they differ."""
+    """Returns functions to L and its gradient on one batch; raises NotComparable if they differ."""
     config, settings = world.config, world.settings
     state = reference.start(settings, world.state)
     learner = jax.tree.map(lambda leaf: leaf[0], world.state)
-    batch = draw(config.train, world.data, learner.base_key, jnp.int32(0))
+    batch = train.draw(config.train, world.data, learner.base_key, jnp.int32(0))
     inputs = inputs_of(world, batch)
 
     @jax.jit
     def ours(params, batch):  # an argument: a constant would be gathered while compiling
-        of = lambda params: objective(params, config, learner, world.data, batch)[0]  # noqa: E731
-        return jax.value_and_grad(of)(params)
+        gradient_of = jax.value_and_grad(train.objective, has_aux=True)
+        (value, _), gradient = gradient_of(params, config, learner, world.data, batch)
+        return value, gradient
 
     works = {
         "before": lambda: reference.gradient(state, inputs, settings, reference.three_calls),
@@ -107,23 +98,22 @@ def encoder_row(world: World, rounds: int) -> Row:
 def step_rows(world: World, rounds: int, proposals: bool = False) -> list[Row]:
     """Measures a step; with proposals also theirs, and ours without its table of states."""
     gradients(world)
-    works = {"before": looping(world, reference.ORIGINAL), "ours": ours(world, record_every=STEPS)}
+    works = {"before": looping(world, reference.ORIGINAL), "ours": ours(world)}
     if proposals:
         works |= {
-            "ours": ours(world),
-            "no table": ours(world, record_every=STEPS, encoder_rows="batch"),
+            "no table": ours(world, encoder_rows="batch"),
             "all": looping(world, reference.PROPOSED),
             "phase 1": looping(world, reference.PHASE_1),
         }
     row, states = declaring(timed(works, rounds), "ms/step"), len(world.data.inputs)
-    more = {"tried": TRIED, "point": Point("states", "states", states)}
     name = f"step, {world.config.env.map.name} ({states} states)"
     if not proposals:
-        return [row(name, goal=Goal(1, "before"), **more)]
-    more["without"] = "the table: batches are encoded", "no table"
+        return [row(name, goal=Goal(1, "before"), tried=TRIED)]
+    without = "the table: batches are encoded", "no table"
+    more = {"goal": Goal(5, "before"), "claims": ("allo-overall",), "tried": TRIED}
     phase_1 = "  phase 1: ends noted, one encoder call"
     return [
-        row(name, seed_way="all", goal=Goal(5, "before"), claims=("allo-overall",), **more),
+        row(name, seed_way="all", without=without, **more),
         row(phase_1, seed_way="phase 1", claims=("allo-phase-1",)),
     ]
 
@@ -138,13 +128,13 @@ def looping(world: World, way: reference.Way) -> Contestant:
     return Contestant(Continued(advance, reference.start(world.settings, world.state)), STEPS)
 
 
-def ours(world: World, **train: Any) -> Contestant:
+def ours(world: World, **keys: Any) -> Contestant:
     """Runs the project's program, and transfers what it recorded."""
-    config = world.config.model_copy(update={"train": world.config.train.model_copy(update=train)})
+    config = world.config.model_copy(update={"train": world.config.train.model_copy(update=keys)})
     steps = config.train.record_every
 
     def advance(state):
-        state, recorded = run_chunk(config, steps, state, world.data)
+        state, recorded = train.run_chunk(config, steps, state, world.data)
         return state, jax.device_get(recorded)
 
     return Contestant(Continued(advance, world.state), steps)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import jax
 
-from benchmarks.harness import Report
+from benchmarks.harness import Report, Row
 from benchmarks.iqn.playing import acting_rows, env_rows, inference_rows, stacking_row
 from benchmarks.iqn.ring import capacity_rows, numpy_rows
-from benchmarks.iqn.sides import FEW, SAME_TARGET, changed, config_of, sides_of
+from benchmarks.iqn.sides import FEW, SAME_TARGET, Sides, changed, config_of, sides_of
 from benchmarks.iqn.steps import batch_rows, large_rows, loss_row, small_rows, train_rows
 from benchmarks.iqn.whole import compile_row, equal_work_row, schedule_row
 
@@ -53,10 +53,7 @@ def measure(root: Path, rounds: int) -> Report:
         *batch_rows(smaller_batch, rounds),
         loss_row(original, rounds),
     ]
-    for hidden, step_rows in ((64, small_rows), (256, large_rows)):
-        network = {"hidden": hidden, "noisy": "none"}
-        narrow = sides_of(config_of(root, network=network, train=NARROW), original)
-        rows += step_rows(narrow, rounds)
+    rows += narrow_rows(root, rounds, original)
     work = config_of(root, env={"worlds": 32}, collect={"turns": 50}, train=EQUAL_WORK)
     schedule = schedule_row(original, rounds)
     rows += [
@@ -67,3 +64,12 @@ def measure(root: Path, rounds: int) -> Report:
         *capacity_rows(rounds),
     ]
     return Report(rows, NOTES, jax.devices()[0].device_kind)
+
+
+def narrow_rows(root: Path, rounds: int, like: Sides | None = None) -> list[Row]:
+    """Measures train steps of small and large networks, with the replay of others if given."""
+    rows = []
+    for hidden, step_rows in ((64, small_rows), (256, large_rows)):
+        network = {"hidden": hidden, "noisy": "none"}
+        rows += step_rows(sides_of(config_of(root, network=network, train=NARROW), like), rounds)
+    return rows

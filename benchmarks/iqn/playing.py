@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant, Goal, Point, Row
+from benchmarks.harness import Contestant, Goal, Row
 from benchmarks.iqn.sides import FEW, SEED, Sides, changed, society_of
 from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_world import ObjectWorld, play_randomly
-from benchmarks.torch_threads import threads
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.policies import random_policy
 from quatrain.envs.treasurehunt.rules import Rules
 from quatrain.envs.treasurehunt.turns import Policy
 from quatrain.envs.treasurehunt.world import make_world, spawn_items
+from quatrain.frameworks.torch.threads import threads
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_actions, greedy_policy, midpoints
 
@@ -50,15 +50,14 @@ def env_rows(rules: Rules, rounds: int) -> list[Row]:
         works[str(envs)] = playing(rules, envs, 1, steps, lambda _: random_policy(rules))
     times = timed(works, rounds, **units)
     name = "world and observation, random,"
-    curve = partial(Point, "worlds of iqn at once", "worlds")
     row, alone = declaring(times, UNIT), declaring(times, UNIT, ours="compiled", before="loops")
     many = {"goal": Goal(500, "before"), "without": ("many worlds: 1", "1")}
     seed_way = f"  the same; seed's way: {ANOTHER_GAME}"
     return [
-        row(f"{name} 256 world(s)", ours="256", **many, point=curve(256)),
-        row(f"{name} 1 world(s)", ours="1", goal=Goal(70, "before"), point=curve(1)),
+        row(f"{name} 256 world(s)", ours="256", **many),
         alone("  the observation alone", seed_way="jitted", claims=("agents-observe",)),
         alone(seed_way, seed_way="at once", claims=("agents-observe-together",)),
+        row(f"{name} 1 world(s)", ours="1", goal=Goal(70, "before")),
     ]
 
 
@@ -94,7 +93,7 @@ def playing(
 
 
 def refuse_another_world(rules: Rules) -> None:
-    """Raises NotTheSame unless an episode of all sides has the same observations and rewards."""
+    """Raises NotComparable unless an episode of all sides has the same observations and rewards."""
     world, key, numbers = make_world(rules), jax.random.key(SEED), jnp.arange(rules.max_turns)
 
     @jax.jit

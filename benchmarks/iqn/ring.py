@@ -17,15 +17,9 @@ from benchmarks.jax_work import (
     timed,
 )
 from benchmarks.reference import iqn_seed as seed
-from benchmarks.reference.iqn_ring import NumpyRing
-from quatrain.replay.frames import (
-    Transitions,
-    Window,
-    from_transitions,
-    sample,
-    valid_starts,
-    write,
-)
+from benchmarks.reference.iqn_training import NumpyRing
+from quatrain.replay import frames
+from quatrain.replay.frames import Transitions, Window, sample, valid_starts
 
 BATCH, CALLS = 256, 40
 WINDOW = Window(frames=5, n_step=1, discount=0.97)
@@ -40,10 +34,10 @@ def treasurehunt_turns(turns: int, agents: int, envs: int) -> Transitions:
     """Returns random frames in episodes of 50 turns."""
     rng, shape = np.random.default_rng(0), (turns, agents, envs)
     turn = np.broadcast_to(np.arange(turns, dtype=np.int16)[:, None] % EPISODE, (turns, envs))
-    frames = rng.integers(0, 3, (*shape, FRAME), dtype=np.int8)
+    views = rng.integers(0, 3, (*shape, FRAME), dtype=np.int8)
     actions = rng.integers(0, 4, shape, dtype=np.int8)
     rewards, never = rng.normal(size=shape).astype(np.float32), np.zeros_like(turn, bool)
-    return Transitions(frames, actions, rewards, never, turn == EPISODE - 1, turn)
+    return Transitions(views, actions, rewards, never, turn == EPISODE - 1, turn)
 
 
 def capacity_rows(rounds: int) -> list[Row]:
@@ -76,13 +70,13 @@ def cycle(thousands: int, updates: int) -> Contestant:
     @partial(jax.jit, donate_argnums=0)
     def program(ring, keys, block):
         def write_and_draw(ring, keys):
-            ring = write(ring, block)
+            ring = frames.write(ring, block)
             return ring, draw_all(ring, keys)
 
         return jax.lax.scan(write_and_draw, ring, keys)
 
     slots = thousands * 1000 // ENVS
-    ring = jax.jit(partial(from_transitions, slots))(treasurehunt_turns(slots, AGENTS, ENVS))
+    ring = jax.jit(partial(frames.from_transitions, slots))(treasurehunt_turns(slots, AGENTS, ENVS))
     block = jax.tree.map(jnp.asarray, treasurehunt_turns(TURNS, AGENTS, ENVS))
     keys = jax.random.split(jax.random.key(0), (CYCLES, updates * AGENTS))
     return Contestant(Continued(lambda ring: program(ring, keys, block), ring), CYCLES)
@@ -95,7 +89,7 @@ def numpy_rows(rounds: int) -> list[Row]:
     turns.frames[:, 0, 0, :2] = np.stack([number // 100 + 1, number % 100], axis=-1)
     host = NumpyRing(EPISODES * (EPISODE + WINDOW.frames - 1), FRAME, WINDOW.frames)
     fill(host, turns, agent=0)
-    ring = jax.jit(partial(from_transitions, len(turns.turn)))(turns)
+    ring = jax.jit(partial(frames.from_transitions, len(turns.turn)))(turns)
     rng, starts = np.random.default_rng(0), host.starts()
     keys = jax.random.split(jax.random.key(0), CALLS)
     stored = tuple(map(jnp.asarray, (host.states, host.actions, host.rewards)))
@@ -132,7 +126,7 @@ def numpy_rows(rounds: int) -> list[Row]:
 
 
 def refuse_other_transitions(samples: dict[str, Any]) -> None:
-    """Raises NotTheSame unless all draw each turn with a successor, equally often and the same."""
+    """Raises NotComparable unless all draw each turn with a successor equally often and alike."""
     first_of_each = {}
     drawable = np.arange(EPISODES * EPISODE) % EPISODE < EPISODE - 1
     for name, calls in samples.items():

@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
+from benchmarks.harness import read_config
 from benchmarks.jax_work import refuse_difference
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
-from benchmarks.reference.iqn_ring import NumpyRing
-from benchmarks.reference.iqn_training import CAPACITY, Society
+from benchmarks.reference.iqn_training import CAPACITY, NumpyRing, Society
 from benchmarks.reference.iqn_world import ObjectWorld
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import GeometricEpsilon, IqnConfig
@@ -43,8 +42,7 @@ class Sides(NamedTuple):
 
 def config_of(root: Path, preset: str | None = "original", **sections: Any) -> IqnConfig:
     """Returns a preset's config (None: params.yaml as it is) with sections of iqn changed."""
-    raw = overlaid(read_raw(root, preset), {"iqn": sections})
-    return validate(raw, lambda name: read_input(root, str(name))).iqn
+    return read_config(root, preset, "iqn", sections)
 
 
 def changed(
@@ -83,7 +81,7 @@ def sides_of(config: IqnConfig, like: Sides | None = None) -> Sides:
     """Returns all sides, after the prefill or with the replay of others.
 
     Raises:
-        NotTheSame: loss or gradient differ.
+        NotComparable: loss or gradient differ.
     """
     settings, generator = settings_of(config), torch.Generator().manual_seed(SEED)
     agents = [reference.Agent(settings, generator) for _ in range(config.env.agents)]
@@ -154,7 +152,7 @@ def dump(iqn: reference.Iqn, gradients: bool = False) -> network.Params:
 
 
 def refuse_another_gradient(sides: Sides) -> None:
-    """Raises NotTheSame unless loss and gradient of both networks agree on one batch, without
+    """Raises NotComparable unless loss and gradient of both networks agree on one batch, without
     noise; the seed's way computes the project's.
     """
     config, key = changed(sides.config, noisy="none"), jax.random.key(SEED)

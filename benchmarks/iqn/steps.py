@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from benchmarks.harness import Contestant, Goal, Point, Row
+from benchmarks.harness import Contestant, Goal, Row
 from benchmarks.iqn.sides import SEED, Sides, changed
 from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 from quatrain.models.iqn import losses
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.network import ACTIONS
@@ -32,7 +32,7 @@ def train_rows(sides: Sides, rounds: int) -> list[Row]:
     together = {"seed_way": "side by side", "claims": ("agents-train-together",)}
     same = "  the same against the jitted step of one agent after the other"
     return [
-        row(title(sides), **main, goal=Goal(1.4, "before"), point=point(sides)),
+        row(title(sides), **main, goal=Goal(1.4, "before")),
         row("  B=256, before: 1 thread", before="one thread", goal=Goal(2.4, "before")),
         row("  seed's way: all agents side by side (vmap)", **together),
         row(same, before="one by one", against=JITTED, **together),
@@ -44,7 +44,7 @@ def batch_rows(sides: Sides, rounds: int) -> list[Row]:
     """Measures the same network with a smaller batch."""
     row = step_row(sides, ("two threads", "one thread", "ours", "quiet", "limit"), rounds)
     return [
-        row(title(sides), limit="limit", goal=Goal(1.5, "before"), point=point(sides)),
+        row(title(sides), limit="limit", goal=Goal(1.5, "before")),
         row("  B=64, before: 1 thread", before="one thread", goal=Goal(2.2, "before")),
         row("  B=64, no noise", ours="quiet", **SHARE, goal=Goal(0.5, "limit")),
     ]
@@ -75,10 +75,6 @@ def large_rows(sides: Sides, rounds: int) -> list[Row]:
 def title(sides: Sides) -> str:
     config, size = sides.config, sides.config.train.batch_size
     return f"train step, {config.network.hidden} units, B={size}, Q={config.train.loss.quantiles}"
-
-
-def point(sides: Sides) -> Point:
-    return Point("a train step of iqn and its batch", "batch", sides.config.train.batch_size)
 
 
 def step_row(sides: Sides, names: tuple[str, ...], rounds: int) -> Callable[..., Row]:

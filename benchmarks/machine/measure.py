@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from ruamel.yaml import YAML
 
-from benchmarks.harness import Goal, Measured, NotTheSame, Report, Row
+from benchmarks.harness import Goal, Measured, NotComparable, Report, Row
 from pipeline.runtime.compile_cache import FOLDER
 from pipeline.storage.params_file import overlaid, read_raw
 
@@ -73,7 +73,7 @@ def start_row(root: Path, model: str) -> Row:
             shutil.rmtree(work / ".state", ignore_errors=True)
             starts.append(seconds_of(root, folder, "-c", TO_THE_FIRST_YIELD, model))
             if not any(work.glob(f"{FOLDER}/*/*run_chunk*-cache")):
-                raise NotTheSame(f"{model}: a start with {cache} cache compiled no training")
+                raise NotComparable(f"{model}: a start with {cache} cache compiled no training")
     empty, full = (Measured(np.array([seconds])) for seconds in starts)
     return Row(
         f"start to first yield, {model}",
@@ -91,7 +91,7 @@ def seconds_of(root: Path, folder: str, *arguments: str, code: int = 0) -> float
     the settings of jax of this process.
 
     Raises:
-        NotTheSame: it ended with another exit code.
+        NotComparable: it ended with another exit code.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     kept.pop("DVC_ROOT", None)
@@ -103,5 +103,5 @@ def seconds_of(root: Path, folder: str, *arguments: str, code: int = 0) -> float
     seconds = time.perf_counter() - begin
     if ended.returncode != code:
         what = f"exit {ended.returncode} in place of {code}, {ended.stderr}"
-        raise NotTheSame(f"{' '.join(arguments[-2:])}: {what}")
+        raise NotComparable(f"{' '.join(arguments[-2:])}: {what}")
     return seconds

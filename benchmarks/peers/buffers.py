@@ -1,7 +1,7 @@
 """library -> its replay on the host, full of given transitions: draws, adds of one and of many
 
 Each is used as its own documentation shows, with its defaults, for the same five columns. A
-library is imported where it is used: a missing one does not affect the others.
+library is imported where it is used: tests of what all share need none of them.
 """
 
 import logging
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import NotTheSame
+from benchmarks.harness import NotComparable
 from benchmarks.jax_work import Continued, refuse_other_frequencies
 from quatrain.replay.transitions import HostRing
 
@@ -214,13 +214,13 @@ LIBRARIES: dict[str, Callable[[Transition, int], Replay]] = {
 
 
 def refuse_other_draws(name: str, replay: Replay, data: Transition, batch: int) -> None:
-    """Raises NotTheSame unless all transitions are drawn equally often and unmixed."""
+    """Raises NotComparable unless all transitions are drawn equally often and unmixed."""
     draws = [replay.to_columns(replay.draw()) for _ in range(-(-CHECKED // batch))]
     refuse_others(name, Transition(*map(np.concatenate, zip(*draws, strict=True))), data)
 
 
 def refuse_others(name: str, drawn: Transition, data: Transition) -> None:
-    """Raises NotTheSame unless all transitions, and no others, are drawn equally often."""
+    """Raises NotComparable unless all transitions, and no others, are drawn equally often."""
     numbers, stored = drawn.reward.reshape(-1).astype(np.int64), len(data.reward)
     counts, expected = (
         np.bincount(np.minimum(each, stored) * BINS // stored, minlength=BINS + 1)
@@ -229,4 +229,4 @@ def refuse_others(name: str, drawn: Transition, data: Transition) -> None:
     refuse_other_frequencies(name, counts, expected * len(numbers) / stored)
     for column, each in zip(drawn, rows(data, numbers), strict=True):
         if not np.array_equal(column.reshape(each.shape), each):
-            raise NotTheSame(f"{name}: draws transitions in parts of several")
+            raise NotComparable(f"{name}: draws transitions in parts of several")

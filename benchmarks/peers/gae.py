@@ -3,57 +3,34 @@
 Episodes terminate and are never truncated: stable-baselines3 has no truncation.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
-from benchmarks.harness import Goal, NotTheSame, Row, race, repeat
+from benchmarks.actor_critic.parts import DISCOUNT, LAMBDA, SHAPES, trace_of
+from benchmarks.harness import Goal, Row, race, repeat
+from benchmarks.jax_work import refuse_difference
 from quatrain.replay.rollouts.gae import Trace, advantages
 
-DISCOUNT, LAMBDA = 0.97, 0.95
-SEED = 0
-MEAN_LENGTH = 60
-"""Steps of an episode in a lane of many."""
-SHAPES: dict[str, tuple[int, int]] = {
-    "T=200": (200, 1),
-    "T=1000": (1000, 1),
-    "T=10000": (10_000, 1),
-    "64 episodes": (39_656, 1),
-    "[16, 128]": (16, 128),
-    "[1000, 64]": (1000, 64),
-    "[128, 1024]": (128, 1024),
-}
-"""Steps and lanes; the first three are one episode that has not ended."""
 TRIED = "few steps of many lanes: NumPy's loop over steps is what stable-baselines3 runs, too"
 GOALS = {"torchrl, vectorised": 2.0, "stable-baselines3": 1.0}
 
 
-def trace_of(name: str) -> Trace:
-    """Draws random rewards and values; the next value is that of the next row, as in a rollout."""
-    generator = torch.Generator().manual_seed(SEED)
-    steps, lanes = SHAPES[name]
-    rewards = torch.randn(steps, lanes, generator=generator)
-    values = torch.randn(steps + 1, lanes, generator=generator)
-    ended = torch.zeros(steps, lanes, dtype=torch.bool)
-    if name == "64 episodes":
-        ended[torch.randperm(steps - 1, generator=generator)[:63]] = True
-        ended[-1] = True
-    elif lanes > 1:
-        ended = torch.rand(steps, lanes, generator=generator) < 1 / MEAN_LENGTH
-    return Trace(rewards, values[:-1].clone(), values[1:].clone(), ended, torch.zeros_like(ended))
+def rows(rounds: int) -> list[Row]:
+    """Compares every shape with each library."""
+    return [row for shape in SHAPES for row in shape_rows(shape, rounds)]
 
 
-def rows(libraries: Collection[str], rounds: int) -> list[Row]:
-    """Compares every shape with each available library."""
-    return [row for shape in SHAPES for row in shape_rows(shape, libraries, rounds)]
-
-
-def shape_rows(shape: str, libraries: Collection[str], rounds: int) -> list[Row]:
+def shape_rows(shape: str, rounds: int) -> list[Row]:
+    """Compares one shape; each side has its arrays in its own layout and returns [steps, lanes]."""
     name, trace = f"advantages, {shape}", trace_of(shape)
-    sides = contestants(trace, libraries)
-    refuse_others(name, sides)
+    sides: dict[str, Callable[[], Any]] = {
+        "ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto").advantage,
+        "torchrl, vectorised": torchrl(trace),
+        "stable-baselines3": stable_baselines3(trace),
+    }
+    refuse_difference(name, {side: work() for side, work in sides.items()}, 1e-3, 1e-3)
     times = race({side: repeat(work) for side, work in sides.items()}, rounds)
     row = Row(name, "us/call", times.pop("ours"))
     return [
@@ -65,15 +42,6 @@ def shape_rows(shape: str, libraries: Collection[str], rounds: int) -> list[Row]
         )
         for side, before in times.items()
     ]
-
-
-def contestants(trace: Trace, libraries: Collection[str]) -> dict[str, Callable[[], Any]]:
-    """Builds all contestants; each gets its arrays in its own layout and returns [steps, lanes]."""
-    makers = {"torchrl, vectorised": torchrl, "stable-baselines3": stable_baselines3}
-    ours = {"ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto").advantage}
-    return ours | {
-        side: make(trace) for side, make in makers.items() if side.partition(",")[0] in libraries
-    }
 
 
 def torchrl(trace: Trace) -> Callable[[], Any]:
@@ -106,11 +74,3 @@ def stable_baselines3(trace: Trace) -> Callable[[], Any]:
         return buffer.advantages
 
     return fill
-
-
-def refuse_others(name: str, sides: Mapping[str, Callable[[], Any]]) -> None:
-    """Raises NotTheSame unless all contestants find the same advantages."""
-    expected = sides["ours"]()
-    for side, work in sides.items():
-        if not np.allclose(work(), expected, rtol=1e-3, atol=1e-3):
-            raise NotTheSame(f"{name}: ours are others than those of {side}")

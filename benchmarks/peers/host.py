@@ -1,6 +1,6 @@
 """libraries -> rows about a replay on the host: draws of 256, adds of one and of 1000"""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,12 @@ ADD_TRIED = (
 EXTEND_TRIED = "slices alone, without any check, take what the limit says"
 
 
-def rows(libraries: Collection[str], rounds: int) -> list[Row]:
-    """Returns all rows with the available libraries: of small replays, where overhead dominates,
-    and of large ones, where memory does: the limit of a draw is a gather.
+def rows(rounds: int) -> list[Row]:
+    """Returns rows of small replays, where overhead dominates, and of large ones, where memory
+    does: the limit of a draw is a gather.
     """
-    names = [name for name in LIBRARIES if name in libraries]
     small, large = numbered(STORED, FLOATS), numbered(LARGE_STORED, LARGE_FLOATS)
-    replays, limit = filled(names, small), buffers.gathers(small, BATCH)
+    replays, limit = filled(small), buffers.gathers(small, BATCH)
     draws = {name: replay.draw for name, replay in replays.items()}
     times = raced(draws | {"limit": limit.draw, "indexing": indexing(small)}, rounds)
     without = Without("np.take, and picks by floor(u N)", times.pop("indexing"))
@@ -40,7 +39,7 @@ def rows(libraries: Collection[str], rounds: int) -> list[Row]:
     extends = {name: replay.extend for name, replay in replays.items()} | {"limit": limit.extend}
     return [
         *(row._replace(without=without) for row in draw_rows),
-        *large_draw_rows(filled(names, large), large, rounds),
+        *large_draw_rows(filled(large), large, rounds),
         *compared(f"add of one, {FLOATS} floats", raced(adds, rounds), ADD_GOALS, ADD_TRIED),
         *compared(
             f"add of {MANY}, {FLOATS} floats", raced(extends, rounds), EXTEND_GOALS, EXTEND_TRIED
@@ -48,13 +47,13 @@ def rows(libraries: Collection[str], rounds: int) -> list[Row]:
     ]
 
 
-def filled(libraries: Iterable[str], data: Transition) -> dict[str, Replay]:
+def filled(data: Transition) -> dict[str, Replay]:
     """Builds ours and those of libraries, all with the same transitions.
 
     Raises:
-        NotTheSame: one draws others, or not uniformly.
+        NotComparable: one draws others, or not uniformly.
     """
-    makers = {"ours": buffers.ours, **{name: LIBRARIES[name] for name in libraries}}
+    makers = {"ours": buffers.ours, **LIBRARIES}
     result = {name: make(data, BATCH) for name, make in makers.items()}
     for name, replay in result.items():
         buffers.refuse_other_draws(name, replay, data, BATCH)
@@ -89,12 +88,12 @@ def raced(works: Mapping[str, Work | None], rounds: int) -> dict[str, Measured]:
 def compared(
     name: str, times: Mapping[str, Measured], goals: Mapping[str, float], tried: str = ""
 ) -> list[Row]:
-    """Returns a row for each library; `tried` stands where a goal is missed."""
+    """Returns a row for each library."""
     ours, limit = times["ours"], times.get("limit")
     rows = []
     for library, before in times.items():
         if library not in ("ours", "limit"):
             goal = Goal(goals[library], "before") if library in goals else None
             row = Row(name, "us/call", ours, before, limit=limit, goal=goal, against=library)
-            rows.append(row._replace(tried=tried) if row.goal_reached is False else row)
+            rows.append(row._replace(tried=tried))
     return rows

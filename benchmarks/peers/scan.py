@@ -4,7 +4,7 @@ Every step adds a turn of 16 environments and draws transitions.
 """
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import flashbax
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.harness import Contestant, Goal, Measured, Point, Row, Without, race
+from benchmarks.harness import Contestant, Goal, Measured, Row, Without, race
 from benchmarks.jax_work import Continued
 from benchmarks.peers.buffers import Transition, refuse_others
 from quatrain.replay.frames import (
@@ -29,7 +29,6 @@ from quatrain.replay.frames import (
 STEPS, CHECKED = 300, 1_000_000
 """Of a call of a compiled program; transitions that are drawn before anything is timed."""
 LANES, SLOTS, BATCH = 16, 6_250, 256
-CAPACITIES = (10_000, 100_000, 1_000_000)
 ONE_FRAME = Window(frames=1, n_step=1, discount=0.99)
 GOALS = {"rbg": 2.0, "threefry2x32": 1.5}
 TRIED = (
@@ -51,31 +50,26 @@ class Replay(NamedTuple):
 
 
 def rows(rounds: int) -> list[Row]:
-    """Measures both kinds of keys, and the cost of a step by capacity."""
-    row_of = cache(partial(measured, rounds=rounds))  # the curve meets the first row in one point
+    """Measures both kinds of keys."""
     result = []
     for keys, goal in GOALS.items():
-        row, by_key = row_of(SLOTS, keys)
+        row, by_key = measured(keys, rounds)
         name = f"add {LANES} + sample({BATCH}) in a scan, {keys} keys"
         both = {"goal": Goal(goal, "before")}
         result.append(row._replace(name=name, **both))
         name = "  ours with a key for each step, too"
         result.append(row._replace(name=name, ours=by_key, without=None, tried=TRIED, **both))
-    for at in CAPACITIES:
-        point = Point("add and draw in a scan: transitions stored", "transitions stored", at)
-        row, _ = row_of(at // LANES, "rbg")
-        result.append(row._replace(name=f"  {at:,} stored, rbg keys", point=point))
     return result
 
 
-def measured(slots: int, keys: str, rounds: int) -> tuple[Row, Measured]:
+def measured(keys: str, rounds: int) -> tuple[Row, Measured]:
     """Returns ours beside flashbax and the gathers alone, and ours with a key for each step; checks
     what they draw.
 
     Raises:
-        NotTheSame: one does not draw uniformly.
+        NotComparable: one does not draw uniformly.
     """
-    turns = numbered_turns(slots)
+    turns = numbered_turns(SLOTS)
     ours = our_replay(turns)
     by_key = Replay(*ours[:2], lambda ring, key: ours.draw(ring, random_words(key, BATCH)))
     replays = {"ours": ours, "by key": by_key, "flashbax": flashbax_replay(turns)}
@@ -83,7 +77,7 @@ def measured(slots: int, keys: str, rounds: int) -> tuple[Row, Measured]:
         refuse_other_draws(name, replay, keys, turns)
     split = jax.random.split(jax.random.key(0, impl=keys), STEPS)
     contestants = {name: scanned(replay, split) for name, replay in replays.items()}
-    entries = jax.random.randint(jax.random.key(2), (STEPS, BATCH), 0, (slots - 1) * LANES)
+    entries = jax.random.randint(jax.random.key(2), (STEPS, BATCH), 0, (SLOTS - 1) * LANES)
     times = race(contestants | {"limit": scanned(gathering(turns), entries)}, rounds)
     row = Row(
         "",
@@ -184,7 +178,7 @@ def scanned(replay: Replay, keys: jax.Array) -> Contestant:
 
 
 def refuse_other_draws(name: str, replay: Replay, keys: str, turns: Transitions) -> None:
-    """Raises NotTheSame unless all transitions but those of the newest turn (which have no
+    """Raises NotComparable unless all transitions but those of the newest turn (which have no
     successor) are drawn equally often, with their successor.
     """
     split = jax.random.split(jax.random.key(1, impl=keys), CHECKED // BATCH)

@@ -5,14 +5,12 @@ an optimiser, and scores horizons one after another.
 """
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
-
-from benchmarks.reference.active_dynamics_rollout import RecentRollout
 
 LEAST_VARIANCE = 1e-6
 
@@ -60,17 +58,6 @@ class Encoder(nn.Module):
         return Gaussian(self.mean(result), Model.variance(self.raw_variance(result)))
 
 
-class Mlp(nn.Module):
-    """Maps states to velocities by an MLP."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.layers = _mlp(shape.d, shape.dynamics_hidden, shape.d)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
-
-
 class Rbf(nn.Module):
     """Maps states to velocities by RBFs; computes the distances to all centres in each call."""
 
@@ -93,7 +80,8 @@ class Model(nn.Module):
         super().__init__()
         self.shape = shape
         self.encoder = Encoder(shape)
-        self.field = Rbf(shape) if shape.centres else Mlp(shape)
+        mlp = _mlp(shape.d, shape.dynamics_hidden, shape.d)
+        self.field = Rbf(shape) if shape.centres else mlp
         self.raw_noise = nn.Parameter(torch.full((shape.d,), -3.0))
         self.decoder = nn.Linear(shape.d, shape.obs)
         self.raw_observation_variance = nn.Parameter(torch.zeros(shape.obs))
@@ -117,7 +105,41 @@ def _mlp(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
 
 
-# Acting.
+# Acting: transitions are stored as dictionaries.
+
+Transition = Mapping[str, Any]
+"""Tensors by name, and other values of a transition."""
+
+
+class RecentRollout:
+    """Stores the latest transitions in a tensor per name; each new one shifts the whole tensor."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+        self.data: dict[str, Any] = {}
+
+    def add(self, transition: Transition) -> None:
+        for name, value in transition.items():
+            if not isinstance(value, Tensor):
+                self.data[name] = value
+            elif name not in self.data:
+                self.data[name] = detached(value)[None].clone()
+            elif len(self.data[name]) < self.length:
+                self.data[name] = torch.cat([self.data[name], detached(value)[None]])
+            else:
+                self.data[name] = torch.roll(self.data[name], -1, 0)
+                self.data[name][-1] = detached(value)
+
+    def copy(self) -> "RecentRollout":
+        """Clones all tensors, then detaches them."""
+        copied = type(self)(self.length)
+        for name, value in self.data.items():
+            copied.data[name] = value.clone().detach() if isinstance(value, Tensor) else value
+        return copied
+
+
+def detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 class Agent:

@@ -101,15 +101,10 @@ def diagonal_drop(model: Model, rollout: Rollout, precision: Precision) -> float
 
 def full_drop(model: Model, rollout: Rollout, precision: Precision) -> float:
     """Computes the reduction of the variances with the joint covariance of all weights."""
-    information = _information(model, rollout, precision)
+    steps = sensitivities(model, rollout)
+    information = torch.stack([step.T @ precision(model) @ step for step in steps]).sum(0)
     learned = torch.linalg.inv(torch.linalg.inv(model.prior) + information)
     return (model.prior - learned).trace().item()
-
-
-def _information(model: Model, rollout: Rollout, precision: Precision) -> Tensor:
-    """Computes the Fisher information of all weights, F = sum of S' Lambda S."""
-    steps = sensitivities(model, rollout)
-    return torch.stack([step.T @ precision(model) @ step for step in steps]).sum(0)
 
 
 def plan(

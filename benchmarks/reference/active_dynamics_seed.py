@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from benchmarks.reference.active_dynamics import Agent, Model
+from benchmarks.reference.active_dynamics import Agent, Model, RecentRollout
 
 
 class KlWeights:
@@ -56,20 +56,20 @@ class PredictingAgent(Agent):
         return super().believed(predicted) if predicted is None else predicted
 
 
-class DeviceChecks:
-    """Checks for CUDA by the device's name in each call, and by an attribute."""
+class SeedRollout(RecentRollout):
+    """Copies after a check for gradients, with a pool that nothing is ever taken from."""
 
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self.is_cuda = "cuda" in str(device)
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.pool: dict[tuple[int, ...], Tensor] = {}
 
-    def before(self) -> bool:
-        return "cuda" in str(self.device)
-
-    def seed(self) -> bool:
-        return self.is_cuda
-
-
-def moved(batch: Tensor, device: torch.device) -> Tensor:
-    """Copies to the device without waiting, although the memory is not pinned."""
-    return batch.to(device, non_blocking=True) if "cuda" in str(device) else batch.to(device)
+    def copy(self) -> "SeedRollout":
+        """Copies tensors only. Stored values are detached: the first branch is never taken."""
+        copied = type(self)(self.length)
+        for name, value in self.data.items():
+            if isinstance(value, Tensor) and value.requires_grad:
+                copied.data[name] = value.detach().clone()
+            elif isinstance(value, Tensor):
+                with torch.no_grad():
+                    copied.data[name] = value.clone()
+        return copied

@@ -13,9 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Beta
 
-from benchmarks.reference import colony_features
-from benchmarks.reference.colony import Colony, Step
-from benchmarks.reference.colony_rewards import GOAL_WEIGHTS, goal_control
+from benchmarks.reference.colony import GOAL_WEIGHTS, Colony, Step, full, goal_control, light
 
 IMAGE = 24
 PROJECTED = 512
@@ -229,11 +227,7 @@ def graph_of(colony: Colony, scale: Any) -> Graph:
     stiffness in `full` the logarithm.
     """
     state, is_light = colony.state(), colony.rules.features == "light"
-    observed = (
-        colony_features.light(state, colony.rules, colony.left)
-        if is_light
-        else colony_features.full(state)
-    )
+    observed = light(state, colony.rules, colony.left) if is_light else full(state)
     node, graph = torch.tensor(observed.node), torch.tensor(observed.graph)
     if not is_light:
         node[:, 2], graph[-3:] = node[:, 2].log1p(), graph[-3:].log1p()

@@ -5,6 +5,7 @@ up the one-hot of every object of the map. It shares no code with the project.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,15 @@ import numpy as np
 MOVES = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
 
+@dataclass(eq=False)
 class Thing:
     """Represents the content of a cell's layer; `kind` is its channel."""
 
-    def __init__(
-        self, kind: str, value: float = 0.0, passable: bool = False, changes: bool = False
-    ) -> None:
-        self.kind, self.value = kind, value
-        self.passable, self.changes = passable, changes
-        self.location: tuple[int, int, int] | None = None
+    kind: str
+    value: float = 0.0
+    passable: bool = False
+    changes: bool = False
+    location: tuple[int, int, int] | None = None
 
 
 class ObjectWorld:
@@ -119,12 +120,6 @@ class ObjectWorld:
         """Returns whether the episode is over."""
         self.turn += 1
         return self.turn == self.rules.max_turns
-
-    def items(self) -> np.ndarray:
-        """Returns the items (height, width): 0 none, k an item of entity k."""
-        numbers = {entity.name: k for k, entity in enumerate(self.rules.entities, start=1)}
-        rows = self.map[:, :, 1]
-        return np.array([[numbers.get(thing.kind, 0) for thing in row] for row in rows])
 
 
 def play_randomly(world: ObjectWorld, turns: int) -> float:

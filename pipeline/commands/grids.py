@@ -6,24 +6,22 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.reporting.sweeps import result_key, train
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console, options
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.runtime.devices import settings
 from pipeline.runtime.errors import ConfigError
-from pipeline.runtime.stage import CHECKOUT, prepare_process
+from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import png, write_figures
 from pipeline.storage.input_files import read_content
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
-from pipeline.storage.run_key import loaded_code, run_key
-from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
-from quatrain.progress import History, Row, TrainingDiverged, history, rows
-from quatrain.registry import MODELS, load
+from quatrain.progress import TrainingDiverged
+from quatrain.registry import load
 from quatrain.section import Content
 
 OUT = "grids-out"
@@ -66,24 +64,9 @@ def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> 
     return validate(overlaid(raw, {"allo": {"network": {"d": d}}}), read)
 
 
-def result_key(params: Params) -> str:
-    """Returns the key of a map's result: config, seed, code, device and versions."""
-    model = load("allo")
-    # Modules that shape the result must be imported before the key is computed.
-    for name in ("collect", "train", "evaluate", "plots"):
-        getattr(model, name)
-    return run_key(
-        stage="grids",
-        params={"config": params.allo.model_dump(mode="json"), "seed": params.seed},
-        code=loaded_code(CHECKOUT, "allo"),
-        inputs=[],
-        settings=settings(params, MODELS["allo"]),
-    )
-
-
 def run_map(params: Params, name: str, out: Path) -> MapResult:
     """Collects, trains, evaluates and plots a map, or returns an earlier result of the same key."""
-    key = result_key(params)
+    key = result_key("grids", params, "allo")
     path = out / name / "scores.json"
     if path.exists():
         stored = artifacts.read_json(path)
@@ -92,7 +75,7 @@ def run_map(params: Params, name: str, out: Path) -> MapResult:
     began = time.monotonic()
     model = load("allo")
     dataset = model.collect.collect(params.allo, params.seed)
-    state, curves = train(params, name, dataset)
+    state, curves = train(params, "allo", name, dataset)
     scores = model.evaluate.evaluate(params.allo, state, dataset, params.seed + 2)
     scores["states"] = float(len(dataset.grid.coords))
     scores["seconds"] = time.monotonic() - began
@@ -103,19 +86,6 @@ def run_map(params: Params, name: str, out: Path) -> MapResult:
     write_figures(out / name / "plots", files)
     artifacts.write_json(path, {"key": key, "scores": artifacts.null_if_not_finite(scores)})
     return MapResult(name, scores)
-
-
-def train(params: Params, name: str, dataset: Any) -> tuple[Any, History]:
-    """Trains to the end, with a progress bar; returns the state and the history by metric."""
-    module = load("allo").train
-    records: list[Row] = []
-    start = 0
-    with ProgressBar(name, params.allo.train.steps, start, module.HEADLINE) as bar:
-        for progress in module.train(params.allo, dataset, params.seed + 1):
-            records += rows(progress, start)
-            bar.show(progress)
-            start = progress.step
-    return progress.state, history(records)
 
 
 def cells(result: MapResult, paper: dict[str, Any]) -> list[str]:

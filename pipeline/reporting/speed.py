@@ -79,14 +79,6 @@ class Without(NamedTuple):
     measured: Measured
 
 
-class Point(NamedTuple):
-    """Holds the position of a row on a scaling curve: "worlds" at 256, for example."""
-
-    curve: str
-    axis: str
-    at: float
-
-
 class Row(NamedTuple):
     """Holds one comparison. `before` is the plain reference or what `against` names, `seed_way` the
     proposed variant of it.
@@ -107,7 +99,6 @@ class Row(NamedTuple):
     claims: Sequence[str] = ()
     against: str = REFERENCE
     tried: str = ""
-    point: Point | None = None
     part_of: str = ""
 
     @property

@@ -181,6 +181,12 @@ def origin_tags(root: Path, params: Params) -> dict[str, str]:
         "quatrain.preset": params.preset,
         "quatrain.seed": str(params.seed),
         "quatrain.params": params_digest(params)[:16],
+        **code_tags(root),
+    }
+
+
+def code_tags(root: Path) -> dict[str, str]:
+    return {
         "git.commit": commit(root),
         "git.dirty": str(bool(git(root, "status", "--porcelain", "--untracked-files=no"))).lower(),
     }

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.claims import Named, named, read
-from benchmarks.harness import Goal, Measured, Point, Report, Row, Without, results_of
+from benchmarks.harness import Goal, Measured, Report, Row, Without, results_of
 from pipeline.reporting.speed import write_results
 
 SETTINGS = {"device": "cpu", "threads": "2", "cpu": "some CPU", "jax": "0.10.2"}
@@ -33,17 +33,13 @@ PART = Row("  in a scan", "ms/step", measured(0.003), measured(0.012), claims=("
 VARIANT = Goal(2, "seed's way")
 SAMPLE = Row("sample", "us/call", measured(1e-6), measured(9e-6), measured(3e-6), goal=VARIANT)
 MEMORY = Row("rollout", "MB", *map(measured, (2e6, 3e6, 4e6)), claims=("colony-memory",))
-RING = [
-    Row(f"{at}", "us/call", measured(2e-6), measured(at * 1e-7), point=Point("ring", "size", at))
-    for at in (10_000, 1_000, 1_000_000)
-]
+START = Row("start", "s", measured(2.0), measured(6.0))
 DRAW = Row("draw", "us/call", measured(2e-6), measured(8e-6), against="cpprb")
 PEERS = [
     DRAW,
     DRAW._replace(before=measured(1e-6), against="torchrl, plain"),
-    DRAW._replace(name="  at 9", point=Point("n", "n", 9)),
 ]
-ALL = {"allo": [STEP, PART, SAMPLE], "actor_critic": [MEMORY], "machine": RING, "peers": PEERS}
+ALL = {"allo": [STEP, PART, SAMPLE], "actor_critic": [MEMORY], "machine": [START], "peers": PEERS}
 
 
 def keep(folder: Path, rows: dict[str, list[Row]], backend: str = "cpu", **machine: str) -> Path:

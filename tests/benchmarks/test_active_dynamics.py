@@ -10,13 +10,14 @@ from torch import Tensor
 
 from benchmarks import harness
 from benchmarks.active_dynamics import learning, measure, memory, parts, planning, vae
-from benchmarks.harness import NotTheSame
+from benchmarks.harness import NotComparable
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.reference import active_dynamics_planner as planner
 from benchmarks.reference import active_dynamics_seed as seed
-from benchmarks.reference.active_dynamics_rollout import RecentRollout, SeedRollout
+from benchmarks.reference.active_dynamics import RecentRollout
+from benchmarks.reference.active_dynamics_seed import SeedRollout
 from benchmarks.torch_rows import measure_growth
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 from quatrain.replay import windows
 from tests.conftest import ROOT, shapes_unchecked
 
@@ -74,7 +75,7 @@ def test_values_of_a_plan_are_those_of_plain_loops(monkeypatch):
     learner = planning.many_weights(ROOT, "fisher_a")
     planning.refuse_another_value(learner)
     monkeypatch.setattr(planner, "of_noise", planner.of_projection)
-    with pytest.raises(NotTheSame, match="planner: fisher_a"):
+    with pytest.raises(NotComparable, match="planner: fisher_a"):
         planning.refuse_another_value(learner)
 
 
@@ -82,7 +83,7 @@ def test_terms_and_gradients_are_those_of_plain_loops(vaes, monkeypatch):
     vae.refuse_another_loss(vaes)
     with monkeypatch.context() as patch:
         patch.setattr(plain, "horizon_weights", lambda *args: seed.KlWeights()(*args))
-        with pytest.raises(NotTheSame, match="learning: terms"):
+        with pytest.raises(NotComparable, match="learning: terms"):
             vae.refuse_another_loss(vaes)
     original = vae.plain_params
 
@@ -90,14 +91,14 @@ def test_terms_and_gradients_are_those_of_plain_loops(vaes, monkeypatch):
         return {name: 1.1 * value for name, value in original(network, of).items()}
 
     monkeypatch.setattr(vae, "plain_params", skewed)
-    with pytest.raises(NotTheSame, match="learning: gradient of"):
+    with pytest.raises(NotComparable, match="learning: gradient of"):
         vae.refuse_another_loss(vaes)
 
 
 def test_a_carried_belief_is_that_of_the_whole_window_until_it_is_full(vaes, monkeypatch):
     learning.refuse_another_belief(vaes)
     monkeypatch.setattr(learning, "RecentRollout", lambda _: SeedRollout(3))
-    with pytest.raises(NotTheSame, match="agent step 3: belief"):
+    with pytest.raises(NotComparable, match="agent step 3: belief"):
         learning.refuse_another_belief(vaes)
 
 
@@ -112,7 +113,7 @@ def test_both_sides_of_a_gradient_step_learn(vaes):
 @pytest.mark.usefixtures("few")
 def test_another_variance_is_refused(monkeypatch):
     monkeypatch.setattr(parts, "to_variance", torch.exp)
-    with pytest.raises(NotTheSame, match="variance of a step"):
+    with pytest.raises(NotComparable, match="variance of a step"):
         parts.rows(1)
 
 
@@ -122,10 +123,10 @@ def test_another_window_is_refused(monkeypatch):
     memory.refuse_another_window(before, after, ring)
     view = windows.last(ring, memory.LENGTH)
     monkeypatch.setattr(windows, "last", lambda *_: type(view)(*(part.clone() for part in view)))
-    with pytest.raises(NotTheSame, match="the project's window is a copy"):
+    with pytest.raises(NotComparable, match="the project's window is a copy"):
         memory.refuse_another_window(before, after, ring)
     after.add(memory.transition_of(torch.Generator()))
-    with pytest.raises(NotTheSame, match="rollout copy: the sides"):
+    with pytest.raises(NotComparable, match="rollout copy: the sides"):
         memory.refuse_another_window(before, after, ring)
 
 

@@ -9,15 +9,14 @@ import torch
 from torch.distributions import Normal
 
 from benchmarks import harness
-from benchmarks.actor_critic import gae, learning, measure, memory, parts, playing, sides
-from benchmarks.harness import NotTheSame
-from benchmarks.peers import gae as gae_peers
+from benchmarks.actor_critic import learning, measure, memory, parts, playing, sides
+from benchmarks.harness import NotComparable
 from benchmarks.reference import actor_critic as plain
 from benchmarks.reference import actor_critic_parts as reference
-from benchmarks.reference.actor_critic_iteration import BEFORE
+from benchmarks.reference.actor_critic_parts import BEFORE
 from benchmarks.torch_rows import measured_row
-from benchmarks.torch_threads import threads
 from quatrain.envs.colony.world import step
+from quatrain.frameworks.torch.threads import threads
 from quatrain.models.actor_critic.ppo.acting import Actor
 from tests.conftest import ROOT, shapes_unchecked
 
@@ -45,11 +44,10 @@ def few(monkeypatch):
 
     for module, names in {
         harness: {"MOST": 1},
-        parts: {"SAMPLES": 2},
+        parts: {"SAMPLES": 2, "SHAPES": parts.SHAPES | {"T=10000": (50, 1)}},
         playing: {"COLONIES": 3, "CELLS": 6, "THREADS": (1,)},
         learning: steps | {"BATCH": 3, "CELLS": 6, "trainer_of": trainer_of},
         memory: {"STEPS": 2, "COLONIES": 3, "measure_growth": in_process},
-        gae_peers: {"SHAPES": gae_peers.SHAPES | {"T=10000": (50, 1)}},
     }.items():
         for name, value in names.items():
             monkeypatch.setattr(module, name, value)
@@ -107,7 +105,7 @@ MEASURED = {
         ROW, actor, learning.minibatch_of(actor, 3)
     ),
     "training iteration": lambda actor: learning.iteration_rows(ROW, actor),
-    "advantages, T=200": lambda _: gae.advantage_row("T=200", 1),
+    "advantages, T=200": lambda _: parts.advantage_row(ROW, "T=200"),
     **dict.fromkeys(("leftmost of 20", "reward", "entropy"), lambda _: parts.rows(1)),
 }
 
@@ -137,7 +135,7 @@ MEASURED = {
 def test_sides_that_differ_are_refused(actor, monkeypatch, what, target, replacement):
     MEASURED[what](actor)
     monkeypatch.setattr(f"benchmarks.{target}", replacement)
-    with pytest.raises(NotTheSame, match=f"{what}.*do not compute the same"):
+    with pytest.raises(NotComparable, match=f"{what}.*do not compute the same"):
         MEASURED[what](actor)
 
 

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 from benchmarks.allo import measure, parts, sampling, steps
-from benchmarks.harness import Measured, NotTheSame, Row
+from benchmarks.harness import Measured, NotComparable, Row
 from benchmarks.jax_work import refuse_difference, refuse_other_frequencies
 from benchmarks.reference import allo as reference
-from benchmarks.reference import allo_terms
 from benchmarks.reference.replay_loop import sample_with_snippet
 from quatrain.models.allo.train import run_chunk
 from quatrain.replay.episodes.pairs import pair_matrix
@@ -78,16 +77,16 @@ def test_parts_are_measured_on_all_sides_and_other_terms_are_refused(world, monk
     assert [row.claims for row in rows] == [(f"allo-{claim}",) for claim in (2, 4, 5, 7, 8, 6, 3)]
     assert all(row.before is not None and row.seed_way is not None for row in rows)
     wrong = lambda *sides: 1.5 * parts.terms_here(*sides)  # noqa: E731
-    monkeypatch.setitem(allo_terms.TERMS, "product", wrong)
-    with pytest.raises(NotTheSame, match="terms: product differs from ours"):
+    monkeypatch.setitem(reference.TERMS, "product", wrong)
+    with pytest.raises(NotComparable, match="terms: product differs from ours"):
         parts.term_rows(world, rounds=1)
 
 
 def test_another_loss_is_refused(world, monkeypatch):
-    right = steps.objective
+    right = steps.train.objective
     wrong = lambda *arguments: (1.01 * right(*arguments)[0], None)  # noqa: E731
-    monkeypatch.setattr(steps, "objective", wrong)
-    with pytest.raises(NotTheSame, match="room4: loss or gradient of one batch: ours differs"):
+    monkeypatch.setattr(steps.train, "objective", wrong)
+    with pytest.raises(NotComparable, match="room4: loss or gradient of one batch: ours differs"):
         steps.gradients(world)
 
 
@@ -98,9 +97,11 @@ def test_samplers_follow_the_law_and_others_are_refused(world):
         if name != "limit":
             sampling.refuse_another_law(name, [draw() for _ in range(20)], law)
     state = np.arange(len(law)).repeat(50)
-    with pytest.raises(NotTheSame, match=r"stayers: 5,200 samples do not follow the sampling law"):
+    with pytest.raises(
+        NotComparable, match=r"stayers: 5,200 samples do not follow the sampling law"
+    ):
         sampling.refuse_another_law("stayers", [(state, state)], law)
-    with pytest.raises(NotTheSame, match="impossible: 101 samples"):
+    with pytest.raises(NotComparable, match="impossible: 101 samples"):
         refuse_other_frequencies("impossible", np.array([50, 50, 1]), np.array([50.5, 50.5, 0]))
 
 
@@ -114,7 +115,7 @@ def test_copied_scalars_are_the_rows_of_the_project_and_others_are_refused(world
     assert measure.preparation_row(world, rounds=1).ratios["before/ours"].median > 0
     monkeypatch.setattr(measure, "rows_of", lambda _: world.buffer)
     monkeypatch.setattr(world.buffer, "terminals", 1 - world.buffer.terminals)
-    with pytest.raises(NotTheSame, match="data preparation: before differs from ours"):
+    with pytest.raises(NotComparable, match="data preparation: before differs from ours"):
         measure.preparation_row(world, rounds=1)
 
 

@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 from benchmarks.harness import Measured
 from benchmarks.peers import loop
-from benchmarks.peers.cartpole import dqn, sides, world
+from benchmarks.peers.cartpole import dqn, world
 from benchmarks.peers.cartpole.dqn import Layer, Schedule
 
 pytestmark = pytest.mark.full
@@ -113,16 +113,16 @@ def test_stored_transitions_are_steps_of_the_world_and_the_target_stays_between_
 
 
 def test_it_learns_to_hold_the_pole():
-    side = sides.ours(Schedule())
-    before = sides.greedy_return(side.act)
+    side = loop.ours(Schedule())
+    before = loop.greedy_return(side.act)
     assert before < 60
-    assert sides.refuse_unlearnt("ours", side, 2_000) > sides.LEARNT
+    assert loop.refuse_unlearnt("ours", side, 2_000) > loop.LEARNT
 
 
 def test_a_side_that_does_not_learn_is_refused():
-    idle = sides.Side(lambda _: None, lambda observed: np.zeros(len(observed), int))
-    with pytest.raises(sides.NotTheSame, match=r"idle: a greedy return of [0-9]+ after"):
-        sides.refuse_unlearnt("idle", idle, 10_000)
+    idle = loop.Side(lambda _: None, lambda observed: np.zeros(len(observed), int))
+    with pytest.raises(loop.NotComparable, match=r"idle: a greedy return of [0-9]+ after"):
+        loop.refuse_unlearnt("idle", idle, 10_000)
 
 
 def test_each_goal_stands_in_a_row_with_what_it_is_against():

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.claims import CLAIMS, COMMANDS, PROPOSALS, Verdict, named, read, verdicts
 from benchmarks.harness import Row
-from tests.benchmarks.small_results import measured, rows_of
+from tests.benchmarks.small_results import keep, measured, rows_of
 from tests.conftest import ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -43,6 +43,21 @@ def test_a_promise_of_2x_is_held_against_the_rounds_of_all_its_rows(tmp_path, wa
     assert CLAIMS[CLAIM].least == 2
     result = verdict(tmp_path, CLAIM, *(row(f"row {i}", way) for i, way in enumerate(ways)))
     assert (result.word, result.text, len(result.words)) == (word, text, len(ways))
+
+
+def test_a_promise_in_bytes_is_held_against_the_proposed_way_alone(tmp_path: Path):
+    for way, word in ((40.4e3, "reproduced"), (41e3, "refuted")):
+        sides = {"ours": measured(80e3), "seed_way": measured(way)}
+        notes = Row("notes", "KiB", **sides, claims=("replay-memory",))
+        assert verdict(tmp_path, "replay-memory", notes).word == word
+
+
+def test_a_promise_about_gpus_is_not_judged_on_a_cpu(tmp_path: Path):
+    for folder, word in (("cuda", "reproduced"), ("cpu", "needs a GPU")):
+        keep(tmp_path / folder, {"allo": [row("update", REPRODUCED, "colony-amp")]}, device=folder)
+        results = verdicts("colony", named(read(tmp_path / folder)))
+        words = {item.claim: item.word for item in results}
+        assert words[CLAIMS["colony-amp"]] == word
 
 
 def test_without_a_number_or_a_row_the_reason_is_said(tmp_path: Path):

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from benchmarks.harness import Contestant, Report, race, render, results_of
+from benchmarks.harness import Contestant, Report, cells, race, results_of
 from tests.benchmarks.small_results import MEMORY, PART, PEERS, SAMPLE, SETTINGS, STEP
 
 
@@ -37,14 +37,12 @@ def test_a_part_names_its_row():
         ("sample", "", "plain reference"),
         ("draw", "", "cpprb"),
         ("draw", "", "torchrl, plain"),
-        ("at 9", "draw", "cpprb"),
     ]
 
 
 def test_text_has_medians_in_the_unit_ratios_and_goals():
     rows = results_of(Report([STEP, PART, MEMORY], [], "cpu"), SETTINGS, 3).rows
-    _, _, *lines = render(rows).splitlines()
-    first, second, third = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    first, second, third = map(cells, rows)
     expected = (
         "step|ms/step|12|6|2|1|6x (3..12)|3x (1.5..6)|50 %|4x (2..8): the table of states"
         "|0.2|at least 7x|no"

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.harness import NotTheSame
-from benchmarks.iqn import playing, returns, ring, steps
+from benchmarks.harness import NotComparable
+from benchmarks.iqn import playing, ring, steps, whole
 from benchmarks.iqn import sides as making
 from benchmarks.iqn.sides import SAME_TARGET
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_world import ObjectWorld
-from benchmarks.torch_threads import threads
+from quatrain.frameworks.torch.threads import threads
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.full
@@ -84,7 +84,7 @@ def test_reference_target_creeps_and_gets_the_originals_unread_gradient():
 def test_another_loss_is_refused(sides, monkeypatch):
     monkeypatch.setattr(reference, "quantile_huber", lambda errors, *_: (errors**2).mean())
     what = "loss or gradient of one batch: the project's differs from the reference's"
-    with pytest.raises(NotTheSame, match=what):
+    with pytest.raises(NotComparable, match=what):
         making.refuse_another_gradient(sides)
 
 
@@ -96,7 +96,7 @@ def test_worlds_are_the_same_and_others_are_refused(sides, monkeypatch):
     observed = [world.observe(agent) for agent in range(rules.agents)]
     np.testing.assert_array_equal(seed.views(world), observed)
     monkeypatch.setattr(ObjectWorld, "act", lambda *_: 0.5)
-    with pytest.raises(NotTheSame, match="world: turn 0, agent 0: seed differs from before"):
+    with pytest.raises(NotComparable, match="world: turn 0, agent 0: seed differs from before"):
         playing.refuse_another_world(rules)
 
 
@@ -106,7 +106,7 @@ def test_draws_of_every_kind_are_the_same_transitions_and_others_are_refused(mon
     right = seed.sample
     shifted = lambda stored, *rest: (right(stored, *rest)[3], *right(stored, *rest)[1:])  # noqa: E731
     monkeypatch.setattr(seed, "sample", shifted)
-    with pytest.raises(NotTheSame, match=r"sample\(256\): seed_way"):
+    with pytest.raises(NotComparable, match=r"sample\(256\): seed_way"):
         ring.numpy_rows(1)
 
 
@@ -129,13 +129,13 @@ def test_rows_of_a_train_step_learn(sides):
 
 def test_the_clock_of_a_return_stands_while_the_return_is_evaluated(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(returns.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(whole.time, "perf_counter", lambda: now[0])
 
     def run(*earned: float):
         for each in earned:
             now[0] += 2.0
             yield lambda: setitem(now, 0, now[0] + 100.0) or each  # noqa: B023
 
-    assert returns.until_return("ours", run(20.0, 99.9, 100.0, 110.0)) == 6.0
-    with pytest.raises(NotTheSame, match="before ended without a greedy return of 100"):
-        returns.until_return("before", run(0.0, 0.0))
+    assert whole.until_return("ours", run(20.0, 99.9, 100.0, 110.0)) == 6.0
+    with pytest.raises(NotComparable, match="before ended without a greedy return of 100"):
+        whole.until_return("before", run(0.0, 0.0))

@@ -1,11 +1,12 @@
 """Batched colonies against an object a cell and loops over them, step by step."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.reference import colony as plain
-from benchmarks.reference import colony_features, colony_rewards
 from quatrain.envs.colony.dynamics import advance, make_world
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates, make_plates, user_plate
 from quatrain.envs.colony.rewards import components
@@ -13,6 +14,7 @@ from quatrain.envs.colony.rules import REASONS, REWARDS, RUNNING, Bounds
 from quatrain.envs.colony.world import colonies_at, start, step
 from tests.colonies import rules
 from tests.conftest import shapes_unchecked
+from tests.envs.colony import plain_rewards
 
 COLONIES, STEPS, SLOTS = 12, 80, 44
 RULES = rules(
@@ -35,10 +37,16 @@ RULES = rules(
 """Theta reaches all around, because otherwise no centroid ever moves to the left."""
 TABLE = np.random.default_rng(4).uniform(0.1, 9, RULES.width).astype(np.float32)
 FORMULAS = (("linear", 0.013, 0.61), ("linear", -0.0071, 1.1), ("exponential", 0.0079, 1.93))
-PLAIN_PLATES = [
-    *(plain.Plate(*formula) for formula in FORMULAS),
-    plain.Plate("user", table=TABLE.tolist()),
-]
+
+
+def plain_plate(kind, slope, offset):
+    columns = range(RULES.width)
+    if kind == "linear":
+        return plain.Plate([slope * column + offset for column in columns])
+    return plain.Plate([offset * math.exp(slope * column) for column in columns])
+
+
+PLAIN_PLATES = [*(plain_plate(*formula) for formula in FORMULAS), plain.Plate(TABLE.tolist())]
 
 
 def plates():
@@ -145,8 +153,8 @@ def in_doubt(points):
     def beyond(index):
         others = [point for other, point in enumerate(points) if other != index]
         try:
-            sides = colony_features.ConvexHull(np.array(others)).equations
-        except colony_features.QhullError:
+            sides = plain.ConvexHull(np.array(others)).equations
+        except plain.QhullError:
             return 0.0
         return max(sides @ [*points[index], 1])
 
@@ -155,7 +163,7 @@ def in_doubt(points):
 
 def assert_paid(taken_step, preset, result):
     """Asserts every component of a preset."""
-    expected = colony_rewards.PRESETS[preset](taken_step)
+    expected = plain_rewards.PRESETS[preset](taken_step)
     assert tuple(expected) == tuple(REWARDS[preset])
     for (name, value), paid in zip(expected.items(), result.tolist(), strict=True):
         # For `centroid` five times the difference of two float32 in pixels.
@@ -187,12 +195,13 @@ def test_every_step_equals_that_of_the_plain_loop():
             taken_step = colony.step(action[row].tolist())
             assert_equal(stepped.final, row, colony)
             assert int(stepped.reason[row]) == taken_step.reason
-            assert stepped.terminated[row] == taken_step.terminated
-            assert stepped.truncated[row] == taken_step.truncated
+            going_on = taken_step.reason in (RUNNING, plain.TIMEOUT)
+            assert stepped.terminated[row] == (not going_on)
+            assert stepped.truncated[row] == (taken_step.reason == plain.TIMEOUT)
             taken_step = adopted(colony, taken_step, stepped.final.pos[row])
             for preset in REWARDS:
                 assert_paid(taken_step, preset, paid[preset][row])
-            earned = colony_rewards.goal_control(taken_step).items()
+            earned = plain.goal_control(taken_step).items()
             total = sum(weights[name] * value for name, value in earned)
             assert stepped.reward[row].item() == pytest.approx(total, rel=1e-4, abs=1e-4)
             reasons.add(REASONS[taken_step.reason])

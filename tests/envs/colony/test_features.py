@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from benchmarks.reference import colony as plain
-from benchmarks.reference import colony_features
 from quatrain.envs.colony.dynamics import Colonies, World, advance
 from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, observe
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
@@ -50,11 +49,11 @@ def test_features_are_those_of_a_plain_loop_whatever_the_padding(features, steps
         state = plain_state(some_world, colonies, row)
         node = result.node[row, :n]
         if features == "light":
-            expected = colony_features.light(state, some_world.rules, int(colonies.left[row]))
+            expected = plain.light(state, some_world.rules, int(colonies.left[row]))
             close(node, expected.node, 2e-6)
             close(result.graph[row], expected.graph, 2e-6)
             continue
-        expected = colony_features.full(state)
+        expected = plain.full(state)
         others = [column for column in range(11) if column != CORNER]
         close(node[:, others], np.array(expected.node)[:, others], 5e-5)
         centrality = np.array(expected.node)[:, 5]  # a small number

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline.reporting import sections, speed
-from pipeline.reporting.speed import Goal, Machine, Measured, Point, Ratio, Results, Row, Without
+from pipeline.reporting.speed import Goal, Machine, Measured, Ratio, Results, Row, Without
 from pipeline.runtime.errors import ArtifactError
 
 
@@ -77,7 +77,7 @@ def test_main_rows_are_shown_with_their_goals(tmp_path: Path):
 
 def test_a_file_has_a_line_per_row_few_digits_and_no_defaults(tmp_path: Path):
     assert speed.read_results(tmp_path, "iqn") is None
-    odd = SAMPLE._replace(ours=measured(1 / 3), point=Point("batch", "rows", 1e6), claims=("a-1",))
+    odd = SAMPLE._replace(ours=measured(1 / 3), claims=("a-1",))
     results = stored(tmp_path, rows=[odd, LIMIT])
     assert [speed.as_json(row) for row in results.rows] == [*map(speed.as_json, (odd, LIMIT))]
     lines = (tmp_path / PATH).read_text().splitlines()

@@ -1,4 +1,4 @@
-"""whether learners are small -> the number of threads."""
+"""a number, or whether learners are small -> the threads of torch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,14 +7,18 @@ import torch
 
 
 @contextmanager
-def single_threaded(if_small: bool) -> Iterator[None]:
-    """Uses one thread for small matrices, for which a second one is slower; restores the number
-    afterwards.
-    """
+def threads(count: int) -> Iterator[None]:
+    """Uses this number of threads; restores the number afterwards."""
     before = torch.get_num_threads()
-    if if_small:
-        torch.set_num_threads(1)
+    torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def single_threaded(if_small: bool) -> Iterator[None]:
+    """Uses one thread for small matrices, for which a second one is slower."""
+    with threads(1 if if_small else torch.get_num_threads()):
+        yield

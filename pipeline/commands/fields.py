@@ -1,9 +1,8 @@
-"""each field -> a table of errors by arm and transitions, and of transition ratios
+"""each field -> a table of errors by arm and transitions, and of transition ratios.
 
 Fields with results of the same params and code in benchmarks/results are not run again.
 """
 
-import argparse
 import json
 import sys
 import time
@@ -14,28 +13,32 @@ from typing import Any
 import numpy as np
 
 from pipeline.reporting.speed import as_json, write_lines
+from pipeline.reporting.sweeps import result_key, train
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console
-from pipeline.runtime.command import run_guarded
+from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
-from pipeline.runtime.stage import CHECKOUT, prepare_process
+from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
-from pipeline.storage.run_key import loaded_code, run_key
-from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
 
 MODEL = "active_dynamics"
 RESULTS = Path("benchmarks/results/active_dynamics_fields.json")
-BUILT_IN = "limit_cycle double_limit_cycle van_der_pol duffing snowman multi_attractor"
-FIELDS = tuple(BUILT_IN.split())
+FIELDS = (
+    "limit_cycle",
+    "double_limit_cycle",
+    "van_der_pol",
+    "duffing",
+    "snowman",
+    "multi_attractor",
+)
 ARMS = ("active", "random", "prbs")
-REPLICATES, TRANSITIONS = 10, 2000
+# The goal: transition ratio to random actions, and the number of fields that reach it.
 FASTER, ON = 5.0, 5
-"""The goal: transition ratio to random actions, and the number of fields that reach it."""
-NONE = {"parameters": {}, "matrix": None, "table_file": None}
-"""Settings of a built-in field with its default parameters."""
+# Settings of a built-in field with its default parameters.
+NONE: dict[str, Any] = {"parameters": {}, "matrix": None, "table_file": None}
 COLUMNS = {
     "affine": "affine_field",
     "floor": "projection_floor",
@@ -48,32 +51,17 @@ COLUMNS = {
 }
 
 
-def main(argv: list[str] | None = None) -> int:
-    name = "python -m benchmarks.active_dynamics.fields"
-    parser = argparse.ArgumentParser(prog=name, description=__doc__)
-    fields = {"nargs": "+", "choices": FIELDS, "metavar": "FIELD", "help": ", ".join(FIELDS)}
-    replicates = "of each arm; intervals from 6 on"
-    transitions = "of each learner, warm-up included"
-    parser.add_argument("--fields", default=FIELDS, **fields)
-    parser.add_argument("--replicates", type=int, default=REPLICATES, help=replicates)
-    parser.add_argument("--transitions", type=int, default=TRANSITIONS, help=transitions)
-    options = parser.parse_args(argv)
-    return run_guarded("bench-active", lambda: compare(Path.cwd(), options))
-
-
-def compare(root: Path, options: argparse.Namespace) -> None:
+def compare(root: Path, options: Options) -> None:
     """Runs all fields, stores the result of each at once, and prints the table."""
     params = params_for(root, options.fields[0], options)
     prepare_process(params)
-    for kind in ("collect", "train", "evaluate"):
-        getattr(load(MODEL), kind)
     path, results = root / RESULTS, {}
     done = json.loads(path.read_text())["fields"] if path.exists() else {}
     with on_device(params, MODELS[MODEL]):
         for number, field in enumerate(options.fields, 1):
             console.info(f"[{number}/{len(options.fields)}] {field}")
             field_params = params_for(root, field, options)
-            key = key_of(field_params)
+            key = result_key("bench-active", field_params, MODEL)
             if done.get(field, {}).get("key") != key:
                 done[field] = {"key": key, **run_field(field_params, field)}
                 content = {**settings(field_params, MODELS[MODEL]), "fields": done}
@@ -84,7 +72,7 @@ def compare(root: Path, options: argparse.Namespace) -> None:
     print(table(results), "", *verdicts(results), sep="\n")
 
 
-def params_for(root: Path, field: str, options: argparse.Namespace) -> Params:
+def params_for(root: Path, field: str, options: Options) -> Params:
     """Returns params.yaml with this field.
 
     Raises:
@@ -103,25 +91,16 @@ def params_for(root: Path, field: str, options: argparse.Namespace) -> Params:
     return validate(overlaid(raw, {MODEL: changes}), lambda name: read_input(root, str(name)))
 
 
-def key_of(params: Params) -> str:
-    """Returns the key of a field's result: config, seed, code, device and versions."""
-    settled = {"config": getattr(params, MODEL).model_dump(mode="json"), "seed": params.seed}
-    code = loaded_code(CHECKOUT, MODEL)
-    return run_key("bench-active", settled, code, [], settings(params, MODELS[MODEL]))
-
-
 def run_field(params: Params, field: str) -> dict[str, Any]:
     """Trains on a field; returns scores and the errors by arm, checkpoint and replicate."""
-    config, began = getattr(params, MODEL), time.monotonic()
-    learning, judging = load(MODEL).train, load(MODEL).evaluate
-    dataset = load(MODEL).collect.collect(config, params.seed)
-    with ProgressBar(field, config.train.steps, 0, learning.HEADLINE) as bar:
-        for progress in learning.train(config, dataset, params.seed + 1):
-            bar.show(progress)
-    scores = judging.evaluate(config, progress.state, dataset, params.seed + 2)
+    config, began = params.active_dynamics, time.monotonic()
+    model: Any = load(MODEL)
+    dataset = model.collect.collect(config, params.seed)
+    state, _ = train(params, MODEL, field, dataset)
+    scores = model.evaluate.evaluate(config, state, dataset, params.seed + 2)
     states = import_module(f"quatrain.models.{MODEL}.state")
-    learner = states.TrainingState.from_state(config, dataset, progress.state).learner
-    errors = judging.estimate_field(config, learner, progress.state, dataset).nrmse.round(6)
+    learner = states.TrainingState.from_state(config, dataset, state).learner
+    errors = model.evaluate.estimate_field(config, learner, state, dataset).nrmse.round(6)
     by_arm = zip(ARMS, np.split(errors, len(ARMS), axis=1), strict=True)
     return {
         "scores": {name: float(score) for name, score in scores.items()},
@@ -129,9 +108,6 @@ def run_field(params: Params, field: str) -> dict[str, Any]:
         "field_nrmse": {arm: nrmse.tolist() for arm, nrmse in by_arm},
         "seconds": time.monotonic() - began,
     }
-
-
-# The table.
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
@@ -158,6 +134,29 @@ def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
         lines.append(f"{name} is at least {least:g} on {reached} of {len(results)} fields{goal}")
     return lines
 
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--fields", nargs="+", default=FIELDS, choices=FIELDS, metavar="FIELD", help="vector fields"
+    )
+    parser.add_argument(
+        "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"
+    )
+    parser.add_argument(
+        "--transitions",
+        type=int,
+        default=2000,
+        metavar="N",
+        help="of each learner, warm-up included",
+    )
+
+
+main = Command(
+    name="fields",
+    summary="Trains active_dynamics on several fields and compares its exploration policies.",
+    work=lambda args: compare(Path.cwd(), args),
+    add_options=add_options,
+)
 
 if __name__ == "__main__":
     sys.exit(main())

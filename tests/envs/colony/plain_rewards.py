@@ -3,31 +3,21 @@
 import math
 from collections.abc import Callable
 
-from benchmarks.reference.colony import EXTINCT, LEFT_DRIFT, OVERFLOW, SUCCESS, State, Step
-from benchmarks.reference.colony_features import hull
+from benchmarks.reference.colony import (
+    EXTINCT,
+    LEFT_DRIFT,
+    OVERFLOW,
+    SUCCESS,
+    State,
+    Step,
+    goal_control,
+    hull,
+)
 
 RAW_TERMINAL = {SUCCESS: 500.0, OVERFLOW: -15.0, EXTINCT: -100.0, LEFT_DRIFT: -50.0}
-TERMINAL = {SUCCESS: 1.0, OVERFLOW: -1.0, EXTINCT: -1.0, LEFT_DRIFT: -0.5}
 MILESTONES = ((0.25, 50.0), (0.50, 150.0), (0.75, 300.0), (0.90, 500.0))
 EVEN = 1e-5
 """Relative: rounding may lift the mean of equal intensities by as much above them."""
-GOAL_WEIGHTS = {"progress": 10.0, "growth": 0.25, "metabolic": 0.05}
-GOAL_WEIGHTS |= {"lane": 0.4, "time": 0.02, "terminal": 2.0}
-
-
-def goal_control(step: Step) -> dict[str, float]:
-    """Progress to the right at the target size, in the middle lane; weighted by GOAL_WEIGHTS."""
-    rules, size = step.rules, step.rules.target_nodes
-    survivors = step.before.size - len(step.deleted)
-    middle = rules.height / 2
-    return {
-        "progress": _moved(step) / (rules.width - 1),
-        "growth": -min(1.0, ((step.after.size - size) / (0.5 * size)) ** 2),
-        "metabolic": -((step.gamma / rules.bounds[1].high) ** 2) * survivors / (size / 2),
-        "lane": -(((step.centroid[1] - middle) / middle) ** 2),
-        "time": -1.0,
-        "terminal": TERMINAL.get(step.reason, 0.0),
-    }
 
 
 def centroid_distance_only(step: Step) -> dict[str, float]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.active_dynamics import fields
+from pipeline.commands import fields
 from tests.conftest import ROOT, shapes_unchecked
 
 SCORES = {

@@ -1,6 +1,5 @@
-"""a model -> a trace of some yields of its training, and the operations that take most time"""
+"""a model -> a trace of some yields of its training, and the operations that take most time."""
 
-import argparse
 import gzip
 import json
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.reporting.tables import markdown_table
+from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.runtime.stage import Stage, prepare_process
@@ -19,8 +19,8 @@ from quatrain.errors import DataError
 from quatrain.registry import MODELS, load
 
 OUT = Path(".bench/profile")
+# Yields before the trace: the first compiles, and what follows the first settles.
 WARM = 2
-"""Yields before the trace: the first compiles, and what follows the first settles."""
 SHOWN = 25
 
 
@@ -32,26 +32,16 @@ class Spent(NamedTuple):
     milliseconds: float
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__)
-    models = ", ".join(MODELS)
-    parser.add_argument("model", metavar="MODEL", help=f"one of {models}, as params.yaml has it")
-    how = "how long to trace; at least one yield (default: 3)"
-    parser.add_argument("--seconds", type=float, default=3.0, help=how)
-    selected = parser.parse_args(argv)
-    try:
-        if selected.model not in MODELS:
-            raise ConfigError(f"{selected.model}: there is no such model; there are {models}")
-        stage = Stage("train", selected.model, Path.cwd(), read_params(Path.cwd()))
-    except ConfigError as error:
-        print(f"profile: {error} [exit 2]", file=sys.stderr)
-        return 2
+def run(args: Options) -> None:
+    if args.model not in MODELS:
+        models = ", ".join(MODELS)
+        raise ConfigError(f"{args.model}: there is no such model; there are {models}")
+    stage = Stage("train", args.model, Path.cwd(), read_params(Path.cwd()))
     prepare_process(stage.params)
     with on_device(stage.params, stage.framework):
-        file = trace(stage, OUT / stage.model, selected.seconds)
+        file = trace(stage, OUT / stage.model, args.seconds)
     print(table(self_times(operations(file))))
     print(f"\n{file}: open it at https://ui.perfetto.dev or in chrome://tracing; it is not sent")
-    return 0
 
 
 def trace(stage: Stage, folder: Path, seconds: float) -> Path:
@@ -133,6 +123,25 @@ def table(spent: list[Spent]) -> str:
     ]
     return markdown_table(("operation", "calls", "self ms", "share"), lines)
 
+
+def add_options(parser: Parser) -> None:
+    models = ", ".join(MODELS)
+    parser.add_argument("model", metavar="MODEL", help=f"one of {models}, as params.yaml has it")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=3.0,
+        metavar="N",
+        help="of the trace; at least one yield",
+    )
+
+
+main = Command(
+    name="profile",
+    summary="Traces some yields of a model's training and lists the operations that take longest.",
+    work=run,
+    add_options=add_options,
+)
 
 if __name__ == "__main__":
     sys.exit(main())
