@@ -59,6 +59,7 @@ def only(state: State) -> State:
     return jax.tree.map(lambda leaf: leaf[0], state)
 
 
+@pytest.mark.full
 def test_encoding_of_a_table_or_of_samples_depends_on_their_sizes_and_learns_the_same():
     train = CONFIG.train
     assert encoder_is_table(train, 96)

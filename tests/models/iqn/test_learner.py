@@ -85,6 +85,7 @@ def test_a_chunk_moves_nothing_between_host_and_device():
         jax.block_until_ready(run_chunk(CONFIG, WORLD, 2, state))
 
 
+@pytest.mark.full
 def test_neither_long_records_nor_evaluations_change_a_byte():
     np.testing.assert_equal(packed(cycle_by_cycle()[-1]), packed(run()[-1]))
     for yielded, counts in ((run(), [0, 1, 0]), (cycle_by_cycle(), [0] * 6)):

@@ -67,30 +67,34 @@ def test_a_reward_of_one_and_the_end_is_worth_one():
     np.testing.assert_allclose(task("always"), 1, atol=0.05)
 
 
+@pytest.mark.full
 def test_a_reward_that_depends_on_what_is_seen():
     np.testing.assert_allclose(task("seen")[TAILS], -1, atol=0.1)
     np.testing.assert_allclose(task("seen")[HEADS], 1, atol=0.1)
 
 
-@pytest.mark.parametrize("name", ["done", "seen and done"])
+@pytest.mark.parametrize("name", [pytest.param("done", marks=pytest.mark.full), "seen and done"])
 def test_a_reward_that_depends_on_what_is_done(name: str):
     expected = np.array(probes.PAYOFFS[name], float)
     np.testing.assert_allclose(task(name).mean(1), expected, atol=0.1)
     assert task(name).mean(1).argmax(-1).tolist() == expected.argmax(-1).tolist()
 
 
+@pytest.mark.full
 def test_agents_with_opposite_rewards_learn_opposite_actions():
     means = [task(name).mean((0, 1)) for name in ("upward", "rightward")]
     assert [mean.argmax() for mean in means] == [0, 3]
     assert [mean.argmin() for mean in means] == [3, 0]
 
 
+@pytest.mark.full
 def test_the_quantiles_of_a_coin_are_its_expectiles():
     np.testing.assert_allclose(task("lottery").mean((0, 2)), MIDPOINTS, atol=0.06)
     expected = np.broadcast_to(MIDPOINTS[:, None], (2, 16, 4))
     np.testing.assert_allclose(task("lottery"), expected, atol=0.2)
 
 
+@pytest.mark.full
 def test_agents_do_not_learn_from_the_rewards_of_others():
     config = one_turn()
     state, altered = probes.fresh(config, ONE_TURN), TASKS.index("done")
