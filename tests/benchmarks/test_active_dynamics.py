@@ -32,7 +32,7 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=["mlp", "rbf"])
+@pytest.fixture(params=["mlp", "rbf"])
 def vaes(request) -> vae.Vaes:
     return vae.vaes_of(ROOT, request.param, 3, 5)
 
