@@ -60,9 +60,10 @@ def main(argv: list[str] | None = None) -> int:
         return publish(Path.cwd(), selected.results, ())
     if selected.here:
         return measured_here(names[0], rounds, selected.results)
-    code = max([measured(name, rounds, selected.results) for name in names])
-    publish(Path.cwd(), selected.results, names)
-    return code
+    codes = {name: measured(name, rounds, selected.results) for name in names}
+    if done := [name for name, code in codes.items() if code == 0]:
+        publish(Path.cwd(), selected.results, done)
+    return max(codes.values())
 
 
 def parsed(

@@ -10,8 +10,8 @@ from benchmarks import run
 from benchmarks.claims import COMMANDS, read
 from quatrain.registry import MODELS
 from tests.benchmarks.small_results import ALL, PART, STEP, keep, measured, rows_of
-from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import client_of
+from tests.pipeline.small_project import NOBODY
 
 
 def test_wrong_arguments_are_refused_before_anything_runs(monkeypatch, capsys):
@@ -27,16 +27,19 @@ def test_wrong_arguments_are_refused_before_anything_runs(monkeypatch, capsys):
 
 
 def test_all_benchmarks_are_measured_in_turn_and_one_that_fails_stops_no_other(monkeypatch):
-    codes, started = {"iqn": 3, "machine": 1}, []
+    codes, started, published = {"iqn": 3, "machine": 1}, [], []
 
     def measured(*arguments: Any) -> int:
         started.append(arguments)
         return codes.get(arguments[0], 0)
 
-    monkeypatch.setattr(run, "publish", lambda *_: None)
+    monkeypatch.setattr(run, "publish", lambda *arguments: published.append(arguments[2]))
     monkeypatch.setattr(run, "measured", measured)
     assert run.main([]) == 3
     assert started == [(name, 5, run.RESULTS) for name in (*MODELS, "machine")]
+    assert published == [["allo", "actor_critic", "active_dynamics"]]
+    assert run.main(["iqn"]) == 3
+    assert len(published) == 1
     assert run.main(["iqn_to_return"]) == 0
     assert started[-1] == ("iqn_to_return", 1, run.RESULTS)
     assert {*run.BENCHMARKS, *run.SLOW, "peers"} == set(COMMANDS)
@@ -85,7 +88,7 @@ def test_the_store_has_one_run_with_machine_ratios_counts_and_files(
 def test_a_server_that_is_away_costs_one_line_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://me:secret@127.0.0.1:{free_port()}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY.replace("//", "//me:secret@"))
     results = keep(tmp_path / "benchmarks" / "results", {"allo": [STEP]})
     run.publish(tmp_path, results, ["machine"])
     assert not (tmp_path / ".state").exists()
