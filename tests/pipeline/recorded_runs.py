@@ -9,6 +9,7 @@ from typing import Any
 
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import DatasetInput, Header, Journal, Parent
+from pipeline.tracking.store import quieten
 
 LARGEST = 1.7976931348623157e308
 """Value that MLflow stores for an infinity."""
@@ -25,6 +26,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def client_of(uri: str) -> Any:
+    quieten()
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=uri)
