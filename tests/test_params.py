@@ -77,10 +77,14 @@ def test_every_section_shows_all_its_keys_and_takes_no_others(
 
 # Refusals beyond one key's limits.
 
-REFUSALS = re.findall(
-    r"((?:^\S.*\n)+) {4}(.*)$", (ROOT / "tests" / "config_refusals.txt").read_text(), re.M
-)
+REFUSAL = re.compile(r"((?:^\S.*\n)+) {4}(\S.*)\n", re.M)
+REFUSAL_TABLE = (ROOT / "tests" / "config_refusals.txt").read_text()
+REFUSALS = REFUSAL.findall(REFUSAL_TABLE)
 """Changes of params.yaml, each with a part of the line that refuses it."""
+
+
+def test_every_line_of_the_table_of_refusals_is_read():
+    assert REFUSAL.sub("", REFUSAL_TABLE) == ""
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def plain_steps(vaes: Vaes, agent: plain.Agent) -> None:
 
 
 def own_steps(vaes: Vaes) -> None:
-    carried = Carried(vaes.worker.network)
+    carried = Carried(vaes.trainer.network)
     for observation, action in transitions_of(vaes):
         carried.step(observation, action)
 
@@ -107,14 +107,14 @@ def refuse_another_belief(vaes: Vaes) -> None:
     """Compares beliefs and predictions while the whole episode is in the window; the beliefs are
     those of the project's trainer.
     """
-    carried, agent = Carried(vaes.worker.network), plain_agent(vaes)
-    vaes.worker.restart(torch.tensor(True))
+    carried, agent = Carried(vaes.trainer.network), plain_agent(vaes)
+    vaes.trainer.restart(torch.tensor(True))
     for time, (observation, action) in enumerate(transitions_of(vaes)[:LENGTH]):
         before = agent.belief
         belief = agent.step(observation[0], action[0])
         predicted = carried.step(observation, action)[0]
         check_same(f"agent step {time}: belief", carried.belief[0], belief)
-        observed = vaes.worker.observe(observation[0], action[0])
+        observed = vaes.trainer.observe(observation[0], action[0])
         check_same(f"agent step {time}: belief of the trainer", observed.mean, belief)
         if before is not None:
             expected = vaes.plain.predicted(before, action[0]).mean
@@ -128,12 +128,12 @@ def update_row(row: partial[Row], root: Path, kind: str, batch: int, thread_coun
     """Measures sampling, bound, gradient, Adam step and metrics."""
     vaes = vaes_of(root, kind, batch, SIDE)
     refuse_another_loss(vaes)
-    ours = partial(vaes.worker.learn, vaes.ring, 0)
+    ours = partial(vaes.trainer.learn, vaes.ring, 0)
     limit, share = products(ours, PRODUCT, PRODUCT, PRODUCT)
     works = {"ours": ours, "before": plain_update(vaes), "limit": limit}
     if batch > 1:
         alone = vaes_of(root, kind, 1, SIDE)
-        works["without"] = partial(alone.worker.learn, alone.ring, 0)
+        works["without"] = partial(alone.trainer.learn, alone.ring, 0)
     name = f"train step, B={batch}, {DYNAMICS[kind]}, process of {thread_count} thread(s)"
     name = f"{name}, by window; before: B=1, a new Adam"
     goal = Goal(GOALS[kind, batch], "before")

@@ -36,7 +36,7 @@ LAYERS = {"0": "0", "1": "2"}
 class Vaes(NamedTuple):
     """Holds the project's trainer, a plain model of equal weights, and a replay."""
 
-    worker: SeqVaeTrainer
+    trainer: SeqVaeTrainer
     plain: plain.Model
     ring: WindowRing
 
@@ -54,13 +54,13 @@ def vaes_of(root: Path, kind: str, batch_size: int, side: int) -> Vaes:
     train = {"seq_vae": SIZES | LOSS | UPDATE | {"batch_size": batch_size}}
     config = config_of(root, 1, network=network, train=train)
     emission = emission_of(config, collect(config, SEED))
-    worker = SeqVaeTrainer.from_state(config, emission, init_state(config, emission, SEED))
+    trainer = SeqVaeTrainer.from_state(config, emission, init_state(config, emission, SEED))
     if kind == "rbf":
         with torch.no_grad():
-            worker.network.dynamics.weight.normal_(0, 0.3, generator=Generator().manual_seed(SEED))
+            trainer.network.dynamics.weight.normal_(0, 0.3, generator=Generator().manual_seed(SEED))
     copied = plain.Model(shape_of(config))
-    copied.load_state_dict(plain_params(worker.network), strict=False)
-    return Vaes(worker, copied, ring_of(config))
+    copied.load_state_dict(plain_params(trainer.network), strict=False)
+    return Vaes(trainer, copied, ring_of(config))
 
 
 def shape_of(config: ActiveDynamicsConfig) -> plain.Shape:
@@ -114,7 +114,7 @@ def refuse_another_loss(vaes: Vaes) -> None:
     Raises:
         NotComparable: they differ.
     """
-    network, train = vaes.worker.network, vaes.worker.config.train.seq_vae
+    network, train = vaes.trainer.network, vaes.trainer.config.train.seq_vae
     generator, settings = Generator().manual_seed(SEED), settings_of(vaes)
     sampled = windows.sample(vaes.ring, 0, 3, LENGTH, generator)
     encoded = elbo.encode_windows(network, sampled, train.burn_in)
@@ -137,6 +137,6 @@ def refuse_another_loss(vaes: Vaes) -> None:
 
 def settings_of(vaes: Vaes) -> plain.Settings:
     """Returns the settings of the plain step."""
-    train = vaes.worker.config.train.seq_vae
+    train = vaes.trainer.config.train.seq_vae
     names = ("samples", "horizons", "decay", "beta", "learning_rate", "max_grad_norm")
     return plain.Settings(**{name: getattr(train, name) for name in names})

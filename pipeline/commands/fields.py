@@ -137,7 +137,12 @@ def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
 
 def add_options(parser: Parser) -> None:
     parser.add_argument(
-        "--fields", nargs="+", default=FIELDS, choices=FIELDS, metavar="FIELD", help="vector fields"
+        "--fields",
+        nargs="+",
+        default=FIELDS,
+        choices=FIELDS,
+        metavar="FIELD",
+        help=f"some of {', '.join(FIELDS)} (default: all)",
     )
     parser.add_argument(
         "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"

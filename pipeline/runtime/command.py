@@ -33,7 +33,8 @@ class UsageError(Exception):
 
 class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        if action.default in (None, False, "", []):
+        names_it = "(default:" in (action.help or "")
+        if names_it or action.default in (None, False, "", []):
             return action.help
         return super()._get_help_string(action)
 

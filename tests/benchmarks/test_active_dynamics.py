@@ -103,9 +103,9 @@ def test_a_carried_belief_is_that_of_the_whole_window_until_it_is_full(vaes, mon
 
 
 def test_both_sides_of_a_gradient_step_learn(vaes):
-    sides = (vaes.worker.network, vaes.plain)
+    sides = (vaes.trainer.network, vaes.plain)
     before = [side.raw_noise.detach().clone() for side in sides]
-    vaes.worker.learn(vaes.ring, 0)
+    vaes.trainer.learn(vaes.ring, 0)
     learning.plain_update(vaes)()
     assert not any(map(torch.equal, before, [side.raw_noise for side in sides]))
 
