@@ -142,6 +142,8 @@ def test_an_experiment_is_stored_compared_and_plotted(copied: Clone):
 MOMENTS = ("Running stage 'collect", "Running stage 'train", "preparing, then", " 20/60", " 40/60")
 MOMENTS += (" 60/60", "Running stage 'evaluate", "cosine_min", "Running stage 'report")
 """What dvc or a stage says when it is killed, in the order of a run."""
+PASSED_WITHOUT_DVC = (" 40/60", " 60/60")
+"""Not said again after dvc alone was killed at 20 steps: the stage ends by itself, later."""
 
 
 def kill_stage(dvc: "Popen[str]") -> None:
@@ -159,7 +161,8 @@ def kill_group(dvc: "Popen[str]") -> None:
 @pytest.mark.parametrize("kill", [kill_stage, kill_group, Popen.kill])
 def test_dvc_repro_killed_gives_the_same_bytes(reproduced: Clone, tmp_path: Path, kill: Kill):
     killed = Project(clone(tmp_path / "work", reproduced.root))
-    for moment in MOMENTS:
+    skipped = PASSED_WITHOUT_DVC if kill is Popen.kill else ()
+    for moment in [moment for moment in MOMENTS if moment not in skipped]:
         with start(killed.root, "dvc", "repro", **AWAY) as dvc:
             lines_until(dvc.stdout, moment)
             kill(dvc)
