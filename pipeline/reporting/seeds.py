@@ -17,7 +17,15 @@ RESULTS = Path("benchmarks/results/seeds.json")
 PAGE = Path("docs/results.md")
 BEGIN = "<!-- Made by `make results`. -->"
 END = "<!-- End of what `make results` makes. -->"
-HEAD = ("metric", "better", "seeds", "score (95 % interval)", "seeds from", "to")
+HEAD = (
+    "model",
+    "metric (better)",
+    "seeds",
+    "score (95 % interval)",
+    "lowest to highest seed",
+    "beside it",
+    "CPU seconds per seed",
+)
 # In a note of `make bench-peers` that has scores of another library.
 OF_SEEDS = " seeds: "
 
@@ -50,23 +58,23 @@ def read(root: Path) -> dict[str, SeedResult]:
 
 
 def render(root: Path, done: Mapping[str, SeedResult], rules: Mapping[str, Sequence[Rule]]) -> str:
-    """Renders a table per model and what other libraries reach.
+    """Renders a table with a row per judged metric, and what other libraries reach.
 
     Raises:
         ArtifactError: the results of other libraries have another form.
     """
     if not done:
         return "Not measured yet: run `make results`."
-    parts = [model_part(model, result, rules[model]) for model, result in done.items()]
-    return "\n\n".join([*parts, *peer_notes(root)])
-
-
-def model_part(model: str, result: SeedResult, rules: Sequence[Rule]) -> str:
-    """Renders a line about cost, and a row per judged metric."""
-    seconds = result.train_cpu_seconds / result.seeds
-    cost = f"{seconds:.0f} CPU seconds of training per seed ({plain(result.machine['cpu'])})"
-    rows = [row_of(rule, result) for rule in rules]
-    return f"**{model}**: {cost}.\n\n{markdown_table((*HEAD, 'beside it'), rows)}"
+    rows = []
+    for model, result in done.items():
+        # One time for all metrics of a model.
+        seconds = f"{result.train_cpu_seconds / result.seeds:.0f}"
+        for rule in rules[model]:
+            rows.append([plain(model), *row_of(rule, result), seconds])
+            seconds = ""
+    machines = {plain(result.machine["cpu"]) for result in done.values()}
+    machine = f"Seconds of training, of all threads, on {', '.join(sorted(machines))}."
+    return "\n\n".join([markdown_table(HEAD, rows), machine, *peer_notes(root)])
 
 
 def row_of(rule: Rule, result: SeedResult) -> list[str]:
@@ -76,12 +84,12 @@ def row_of(rule: Rule, result: SeedResult) -> list[str]:
     text = shown(scores, center)
     if f"{center}_low" in scores:
         text += f" ({shown(scores, f'{center}_low')} to {shown(scores, f'{center}_high')})"
-    ends = [shown(scores, f"{metric}_{end}") for end in ("least", "greatest")]
+    extremes = " to ".join(shown(scores, f"{metric}_{end}") for end in ("least", "greatest"))
     beside = [*rule.lower_references, *rule.upper_references, *other_arms(metric, scores)]
     lines = [f"{plain(name)} {shown(scores, name)}" for name in beside]
     goal = [] if rule.goal is None else [f"goal {rule.goal:g}"]
-    cells = [plain(metric), rule.direction, str(result.seeds), text, *ends]
-    return [*cells, "<br>".join([*goal, *lines]) or "-"]
+    cells = [f"{plain(metric)} ({rule.direction})", str(result.seeds), text]
+    return [*cells, extremes.replace("- to -", "-"), "<br>".join([*goal, *lines]) or "-"]
 
 
 def other_arms(metric: str, scores: Scores) -> list[str]:

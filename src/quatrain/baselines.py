@@ -34,7 +34,7 @@ class Gated(NamedTuple):
 
     metric: str
     direction: Direction
-    # How far a score may be on the bad side of the stored value, and no better than a reference.
+    # Differences up to this count as none: from the stored value, and from a lower reference.
     tolerance: float
     # Preset -> fixed bound of the design; not used by the direction `near`.
     goals: Mapping[str, float]

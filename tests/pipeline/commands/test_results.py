@@ -57,7 +57,7 @@ def test_a_model_is_trained_with_five_seeds_and_its_table_has_the_scores(
     page = (project / seeds.PAGE).read_text()
     low, high = (entry["scores"][f"return_mean_iqm_{end}"] for end in ("low", "high"))
     score = entry["scores"]["return_mean_iqm"]
-    row = f"| return_mean | higher | 5 | {score:.4g} ({low:.4g} to {high:.4g}) |"
+    row = f"| return_mean (higher) | 5 | {score:.4g} ({low:.4g} to {high:.4g}) |"
     assert row in page
     assert "old" not in page
     assert page.endswith(f"{END}\n\n## More\n")
@@ -146,9 +146,8 @@ def test_a_row_has_interval_extremes_references_and_other_arms(tmp_path: Path):
     replicates |= {"field_nrmse.active_high": 0.09, "field_nrmse.prbs": 0.0926}
     replicates |= {"field_nrmse.prbs_low": 0.0, "zero_field": 1.0, "projection_floor": None}
     cells = seeds.row_of(field, result(**replicates)._replace(seeds=10))
-    assert cells[:4] == ["field_nrmse.active", "lower", "10", "0.08 (0.07 to 0.09)"]
-    assert cells[4:6] == ["-", "-"]
-    names = [line.rpartition(" ")[::2] for line in cells[6].split("<br>")]
+    assert cells[:4] == ["field_nrmse.active (lower)", "10", "0.08 (0.07 to 0.09)", "-"]
+    names = [line.rpartition(" ")[::2] for line in cells[4].split("<br>")]
     assert ("field_nrmse.prbs", "0.0926") in names
     assert ("zero_field", "1") in names
     assert ("projection_floor", "-") in names
@@ -158,9 +157,13 @@ def test_a_row_has_interval_extremes_references_and_other_arms(tmp_path: Path):
     spread = {"_iqm": 8.41, "_iqm_low": 8.4, "_iqm_high": 8.42, "_least": 8.3, "_greatest": 8.5}
     scores = {f"return_mean{end}": value for end, value in spread.items()} | {"return_mean": 1.0}
     cells = seeds.row_of(learned, result(**scores))
-    assert cells[2:6] == ["5", "8.41 (8.4 to 8.42)", "8.3", "8.5"]
-    text = seeds.render(tmp_path, {"actor_critic": result(**scores)}, {"actor_critic": [learned]})
-    assert text.startswith("**actor_critic**: 12 CPU seconds of training per seed (some CPU).")
+    assert cells[1:4] == ["5", "8.41 (8.4 to 8.42)", "8.3 to 8.5"]
+    rules = {"actor_critic": [learned, learned]}
+    text = seeds.render(tmp_path, {"actor_critic": result(**scores)}, rules)
+    first, second = [line for line in text.splitlines() if line.startswith("| actor_critic |")]
+    assert first.endswith("feedback_return - | 12 |")
+    assert second.endswith("feedback_return - |  |")
+    assert text.endswith("on some CPU.")
 
 
 def test_scores_that_bench_peers_notes_stand_below(tmp_path: Path):
