@@ -68,7 +68,7 @@ def render(root: Path, done: Mapping[str, SeedResult], rules: Mapping[str, Seque
     rows = []
     for model, result in done.items():
         # One time for all metrics of a model.
-        seconds = f"{result.train_cpu_seconds / result.seeds:.0f}"
+        seconds = f"{result.train_cpu_seconds / result.seeds:.3g}"
         for rule in rules[model]:
             rows.append([plain(model), *row_of(rule, result), seconds])
             seconds = ""
