@@ -17,7 +17,7 @@ GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
 
-.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify grids bench bench-peers bench-return bench-active bench-gate profile crash clean
+.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify grids results bench bench-peers bench-return bench-active bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -85,6 +85,9 @@ verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
 
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
 	@$(BIN)/python -m pipeline.commands.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))
+
+results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about half an hour (MODELS=, ARGS=)
+	@$(BIN)/python -m pipeline.commands.results $(MODELS) $(ARGS)
 
 bench: $(STAMP)  ## speed against plain references, claim by claim, in some minutes (BENCH='allo machine')
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)

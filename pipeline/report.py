@@ -15,6 +15,7 @@ from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_together
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.run import Run
+from quatrain.judgement import SEEDS_OF_NOISE
 from quatrain.registry import MODELS
 
 
@@ -76,9 +77,9 @@ def overview(results: Sequence[Result], draw: Draw) -> str:
             holding = f"**{len(result.broken)} of {len(result.lines)} broken**"
         link = f"[{result.model}](#{result.model})"
         rows.append([link, holding, *score_rows(result, draw)[0][:-1]])
-    half = "half of the difference's 95 % interval, from those of both sides"
-    spread = "they tell the spread over seeds where there are several, else over held-out data"
-    return f"{markdown_table(head, rows)}\n\n{LEGEND}. ± {half}; {spread}."
+    half = f"half of the difference's 95 % interval, from sides of at least {SEEDS_OF_NOISE} seeds"
+    spread = "over seeds where there are several, else over held-out data"
+    return f"{markdown_table(head, rows)}\n\n{LEGEND}. Intervals are {spread}; ± {half}."
 
 
 def report() -> None:

@@ -10,6 +10,8 @@ from safetensors.numpy import save
 
 from pipeline.runtime.devices import on_device
 from pipeline.storage.artifacts import to_arrays
+from quatrain.baselines import SCHEMA, Rule, entry_of
+from quatrain.judgement import judge
 from quatrain.params import Params
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import MODELS, load
@@ -193,6 +195,75 @@ def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Pr
     figures = model.model.plots.plots(model.config, state, model.dataset, recorded, scores)
     assert figures
     assert all(any(axes.has_data() for axes in figure.axes) for figure in figures.values())
+
+
+# How a model is judged.
+
+
+@pytest.fixture(scope="module")
+def untrained(model: Small) -> dict[str, float]:
+    """Returns the scores of the state before the first update."""
+    return model.evaluate(model.model.train.init_state(model.config, model.dataset, 5))
+
+
+def status(rule: Rule, scores: dict[str, float], seeds: int, stored: float) -> str:
+    """Returns how a score of so many seeds, with a huge interval, is judged by a stored value."""
+    wide = 1000 * rule.tolerance
+    ends = {f"{rule.metric}_low": -wide, f"{rule.metric}_high": wide, "seeds": float(seeds)}
+    entry = entry_of(rule, scores | ends | {rule.metric: stored})
+    content = {"metrics": {rule.metric: entry}, "provenance": {}}
+    baseline = {"schema": SCHEMA, "presets": {"default": content}}
+    (line,) = judge(scores | ends, baseline, [rule], "default").lines
+    return line.status
+
+
+SEEDS = (1, 2, 3, 4, 5)
+
+
+def test_scores_tell_of_how_many_learners_they_are(model: Small, untrained: dict[str, float]):
+    assert untrained["seeds"] == model.config.seeds
+
+
+@pytest.mark.full
+def test_gated_scores_of_six_learners_have_intervals(model: Small):
+    config = model.config.model_copy(update={"seeds": 6})
+    dataset = model.model.collect.collect(config, 11)
+    state = model.model.train.init_state(config, dataset, 5)
+    scores = model.model.evaluate.evaluate(config, state, dataset, 0)
+    assert scores["seeds"] == 6
+    for gated in model.model.evaluate.GATED:
+        low, high = scores[f"{gated.metric}_low"], scores[f"{gated.metric}_high"]
+        assert low <= scores[gated.metric] <= high
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_an_interval_excuses_at_most_twice_the_tolerance_and_of_few_seeds_nothing(
+    model: Small, untrained: dict[str, float], seeds: int
+):
+    for gated in model.model.evaluate.GATED:
+        rule = gated.under("default")
+        worse = -rule.tolerance if rule.direction == "lower" else rule.tolerance
+        value = untrained[rule.metric]
+        assert status(rule, untrained, seeds, value + 2.1 * worse) == "worse"
+        assert (status(rule, untrained, seeds, value + 1.5 * worse) == "worse") == (seeds < 4)
+        assert status(rule, untrained, seeds, value + 0.9 * worse) != "worse"
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
+def test_what_is_worthless_is_broken_even_by_a_baseline_that_is_as_bad(
+    model: Small, untrained: dict[str, float], seeds: int
+):
+    rules = [gated.under("default") for gated in model.model.evaluate.GATED]
+    assert rules[0].lower_references
+    for rule in rules:
+        for name in rule.lower_references:
+            # A little better by luck than what it must beat.
+            lucky = -0.9 if rule.direction == "lower" else 0.9
+            value = untrained[name] + lucky * rule.tolerance
+            scores = untrained | {rule.metric: value}
+            assert status(rule, scores, seeds, value) in ("below floor", "below goal")
+    statuses = {status(rule, untrained, seeds, untrained[rule.metric]) for rule in rules}
+    assert statuses & {"below floor", "below goal"}
 
 
 # What a model answers.

@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from quatrain.plots import EndLabel, curve, label_ends, mean_with_interval, spread
+from quatrain.plots import (
+    EndLabel,
+    curve,
+    describe_seeds,
+    draw_seeds,
+    label_ends,
+    mean_with_interval,
+    spread,
+)
 from quatrain.progress import Progress, by_seed, history, rows
+from quatrain.statistics import interquartile_interval
 
 
 def recorded(learners: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -33,6 +42,33 @@ def test_a_band_has_the_interval_but_only_the_line_sets_the_limits():
     assert line.get_ydata().tolist() == [2, 3]
     assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(3 + 12.7062047)
     assert axes.get_ylim() == pytest.approx((1.95, 3.05))
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 4])
+def test_few_seeds_are_lines_of_one_colour_without_a_band(seeds: int):
+    axes = Figure().subplots()
+    values = np.arange(3.0) + 10 * np.arange(seeds)[:, None]
+    last = draw_seeds(axes, np.arange(3), values, linewidth=2, label="return")[-1]
+    assert not axes.collections
+    assert [line.get_ydata().tolist() for line in axes.lines] == values.tolist()
+    assert {line.get_linewidth() for line in axes.lines} == {2 if seeds == 1 else 1}
+    assert len({line.get_color() for line in axes.lines}) == 1
+    assert axes.get_legend_handles_labels()[1] == ["return"]
+    assert last == pytest.approx(values[:, -1].mean())
+    assert describe_seeds(seeds) == ("" if seeds == 1 else f"A line for each of {seeds} seeds.")
+
+
+def test_five_seeds_are_their_interquartile_mean_with_its_interval():
+    axes = Figure().subplots()
+    values = np.array([0.0, 1.0, 2.0, 3.0, 94.0])[:, None] + np.arange(4)
+    line = draw_seeds(axes, np.arange(4), values)
+    (drawn,), (band,) = axes.lines, axes.collections
+    assert drawn.get_ydata().tolist() == line.tolist() == [2, 3, 4, 5]
+    low, high = interquartile_interval(values)
+    assert low[0] < 2 < high[0]
+    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(high[-1])
+    assert axes.get_ylim()[1] < 6
+    assert "interquartile means over 5 seeds; bands" in describe_seeds(5)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Intervals that hold what they should, as often as they should."""
 
+import itertools
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ from quatrain.statistics import (
     aggregate_seeds,
     bootstrap_interval,
     half_interval,
+    interquartile_interval,
     interquartile_mean,
     median_interval,
 )
@@ -21,16 +23,55 @@ def test_scores_are_averaged_and_gated_ones_of_several_learners_get_an_interval(
         {"share": 1.0, "bumps": 6.0},
     ]
     half = 4.302653 * 0.1 / np.sqrt(3)
-    ends = {"share_low": 0.9 - half, "share_high": 0.9 + half}
-    expected = {"share": 0.9, "bumps": 3.0, "share_sd": 0.1} | ends
+    spread = {"share_sd": 0.1, "share_low": 0.9 - half, "share_high": 0.9 + half}
+    spread |= {"share_least": 0.8, "share_greatest": 1.0}
+    expected = {"share": 0.9, "bumps": 3.0, "seeds": 3} | spread
     assert aggregate_seeds(learners, ["share"]) == pytest.approx(expected)
-    assert aggregate_seeds(learners[:1], ["share"]) == learners[0]
+    assert aggregate_seeds(learners[:1], ["share"]) == {**learners[0], "seeds": 1.0}
     assert half_interval(np.array([[4.0, 5.0]])).tolist() == [0, 0]
+
+
+def test_five_learners_have_an_interquartile_mean_and_a_failed_one_shows_in_the_mean() -> None:
+    def scores(*values: float) -> dict[str, float]:
+        return aggregate_seeds([{"success": float(value)} for value in values], ["success"])
+
+    assert "success_iqm" not in scores(1, 1, 1, 0)
+    failed = scores(1, 1, 1, 1, 0)
+    assert (failed["success"], failed["success_least"], failed["success_iqm"]) == (0.8, 0, 1)
+    ends = failed["success_iqm_low"], failed["success_iqm_high"]
+    assert ends == pytest.approx((1 / 3, 1.0))  # two of three drawn: P(fails at least twice) = 0.26
+    unknown = scores(1, 1, 1, 1, math.nan)
+    gone = ("success", "success_iqm", "success_iqm_low", "success_iqm_high")
+    assert np.isnan([unknown[name] for name in gone]).all()
 
 
 def test_the_interquartile_mean_ignores_outliers() -> None:
     assert interquartile_mean(np.array([1e9, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -1e9])) == 4.5
     assert interquartile_mean(np.array([3.0, 5.0])) == 4.0
+    assert interquartile_mean(np.array([9.0, 1.0, 2.0, 6.0, -5.0])) == 3.0
+
+
+def test_the_interval_of_the_interquartile_mean_is_that_of_all_resamples() -> None:
+    """Of 5 values there are 3125; a point of a curve is resampled with the others of its seed."""
+    values = np.random.default_rng(3).exponential(size=5)
+    means = [
+        np.mean(sorted(values[place] for place in places)[1:4])
+        for places in itertools.product(range(5), repeat=5)
+    ]
+    exact = np.quantile(means, (0.025, 0.975))
+    ends = interquartile_interval(values)
+    assert ends == pytest.approx(exact, rel=0.05)
+    curves = np.stack([values, 3 * values + 1, np.full(5, 2.0), np.r_[values[:4], np.nan]], 1)
+    along = interquartile_interval(curves)
+    np.testing.assert_allclose(along[:, :3], np.stack([ends, 3 * ends + 1, [2.0, 2.0]], 1))
+    assert np.isnan(along[:, 3]).all()
+
+
+@pytest.mark.parametrize(("seeds", "least"), [(5, 0.86), (10, 0.9)])
+def test_few_seeds_have_an_interval_that_is_a_little_too_narrow(seeds: int, least: float) -> None:
+    rng = np.random.default_rng(0)
+    intervals = [interquartile_interval(rng.normal(5.0, 2.0, seeds)) for _ in range(400)]
+    assert least < np.mean([low <= 5.0 <= high for low, high in intervals]) < 0.96
 
 
 def test_a_bootstrap_interval_has_its_nominal_coverage() -> None:

@@ -15,7 +15,8 @@ from pipeline.runtime.errors import PipelineError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.run import git
-from quatrain.baselines import PASSED, SCHEMA, Rule, entry_of, judge
+from quatrain.baselines import SCHEMA, Rule, entry_of
+from quatrain.judgement import PASSED, judge
 
 CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
 

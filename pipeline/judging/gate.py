@@ -8,7 +8,7 @@ from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime import console
 from pipeline.runtime.errors import ArtifactError, BaselineBroken
 from pipeline.storage.params_file import read_params
-from quatrain.baselines import PASSED
+from quatrain.judgement import PASSED
 
 
 def gate(root: Path, models: Sequence[str]) -> int:

@@ -12,20 +12,22 @@ from pipeline.runtime.errors import ArtifactError, PipelineError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import (
-    NO_RULE,
     BaselineError,
-    Comparison,
     FiniteNumber,
-    Line,
     PresetBaseline,
     Record,
     Rule,
+    preset_of,
+)
+from quatrain.judgement import (
+    NO_RULE,
+    Comparison,
+    Line,
     Scores,
     Status,
     Verdict,
     compare,
     judge,
-    preset_of,
 )
 from quatrain.params import Params
 from quatrain.registry import load
@@ -37,9 +39,9 @@ SCORES = TypeAdapter(dict[str, FiniteNumber | None])
 
 
 class ModelVerdict(NamedTuple):
-    """Holds a model's verdict under a preset, with the scores and the baseline behind it.
+    """Holds a model's verdict under a preset, with the scores, rules and baseline behind it.
 
-    A stale or missing verdict has neither scores nor baseline.
+    A stale or missing verdict has none of these.
     """
 
     model: str
@@ -47,6 +49,7 @@ class ModelVerdict(NamedTuple):
     verdict: Verdict
     baseline: PresetBaseline = NO_BASELINE
     scores: Scores = MappingProxyType({})
+    rules: tuple[Rule, ...] = ()
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
@@ -213,7 +216,7 @@ def judge_files(paths: Files, model: str, preset: str, rules: Sequence[Rule]) ->
         baseline = preset_of(content, preset) or NO_BASELINE
     except BaselineError as error:
         raise ArtifactError(f"baselines/{model}.json: {error}; {_restore(model)}") from None
-    return ModelVerdict(model, preset, verdict, baseline, scores)
+    return ModelVerdict(model, preset, verdict, baseline, scores, tuple(rules))
 
 
 def read_scores(path: Path) -> dict[str, float | None]:

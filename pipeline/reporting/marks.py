@@ -1,9 +1,11 @@
 """a judged score -> a line from bad to good that shows its position, as text or as SVG."""
 
 import html
+from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 
-from quatrain.baselines import Comparison, Line, Scores, StoredMetric
+from quatrain.baselines import Rule
+from quatrain.judgement import Comparison, Scores, allowance, is_finite
 
 # Characters of a line of text.
 CELLS = 21
@@ -39,40 +41,46 @@ class Mark(NamedTuple):
     interval: tuple[float, float] | None
 
 
-def mark_of(
-    line: Line, stored: StoredMetric | None, comparison: Comparison, scores: Scores
-) -> Mark | None:
-    """Returns the mark of a metric; None without baseline or score, or if both ends are equal."""
-    if stored is None or comparison.difference is None:
+def mark_of(rule: Rule | None, comparison: Comparison, scores: Scores) -> Mark | None:
+    """Returns the mark of a metric; None without rule, baseline or score, or if both ends are
+    equal.
+    """
+    old = comparison.old
+    if rule is None or old is None or comparison.new is None:
         return None
-    span = span_of(line, stored, comparison.half)
+    span = span_of(rule, old, comparison.half, scores)
     if span.left == span.right:
         return None
     score = span.position(comparison.new)
-    assert score is not None  # there is a difference
-    low = span.position(scores.get(f"{line.metric}_low"))
-    high = span.position(scores.get(f"{line.metric}_high"))
+    assert score is not None  # there is a score
+    low = span.position(scores.get(f"{rule.metric}_low"))
+    high = span.position(scores.get(f"{rule.metric}_high"))
     interval = None if low is None or high is None else (min(low, high), max(low, high))
-    return Mark(span, score, span.position(comparison.old), span.position(stored.goal), interval)
+    return Mark(span, score, span.position(old), span.position(rule.goal), interval)
 
 
-def span_of(line: Line, stored: StoredMetric, half: float | None) -> Span:
-    """Returns the line from the best lower reference to the best upper one.
+def span_of(rule: Rule, old: float, half: float | None, scores: Scores) -> Span:
+    """Returns the line from the best lower reference of this evaluation to the best upper one.
 
     A metric without them gets a line from clearly worse to clearly better than its baseline.
     """
-    lower = stored.lower_references
-    upper = stored.upper_references
+    lower = finite_scores(rule.lower_references, scores)
+    upper = finite_scores(rule.upper_references, scores)
     if lower and upper:
-        best = min if line.direction == "lower" else max
+        best = min if rule.direction == "lower" else max
         left = best(lower, key=lower.__getitem__)
         right = best(upper, key=upper.__getitem__)
         return Span(lower[left], upper[right], left, right)
-    names = ("too low", "too high") if line.direction == "near" else ("worse", "better")
-    margin = max(line.tolerance, half or 0.0)
-    if line.direction == "lower":
+    names = ("too low", "too high") if rule.direction == "near" else ("worse", "better")
+    margin = allowance(rule.tolerance, half or 0.0)
+    if rule.direction == "lower":
         margin = -margin
-    return Span(stored.value - margin, stored.value + margin, *names)
+    return Span(old - margin, old + margin, *names)
+
+
+def finite_scores(names: Sequence[str], scores: Scores) -> dict[str, float]:
+    values = {name: scores.get(name) for name in names}
+    return {name: value for name, value in values.items() if is_finite(value)}
 
 
 def ends(span: Span) -> str:

@@ -11,7 +11,8 @@ from pipeline.judging.verdicts import ModelVerdict, format_difference, format_sc
 from pipeline.reporting.marks import Mark, mark_of
 from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio_of, reach
 from pipeline.reporting.tables import markdown_table
-from quatrain.baselines import PASSED, Line, Scores
+from quatrain.baselines import Rule
+from quatrain.judgement import PASSED, Line, Scores
 
 # Page of `make ui` that lists the runs; the default store has one experiment.
 UI = "http://127.0.0.1:5000/#/experiments/1/runs"
@@ -66,11 +67,12 @@ def model_section(result: Result, draw: Draw) -> str:
 
 def score_rows(result: Result, draw: Draw) -> list[list[str]]:
     scores = result.model_verdict.scores
+    rules = rules_by_metric(result.model_verdict)
     rows = []
     for line, comparison in zip(result.lines, result.model_verdict.comparisons, strict=True):
         stored = result.model_verdict.baseline.metrics.get(line.metric)
         interval = "" if stored is None else format_interval(stored.interval)
-        mark = mark_of(line, stored, comparison, scores)
+        mark = mark_of(rules.get(line.metric), comparison, scores)
         rows.append(
             [
                 plain(line.metric),
@@ -98,24 +100,33 @@ def format_interval(interval: tuple[float | None, float | None] | None) -> str:
 
 
 def rules_table(verdict: ModelVerdict) -> str:
+    """Returns a table of the rules, with the references of this evaluation."""
+    rules = rules_by_metric(verdict)
     rows = []
     for line in verdict.verdict.lines:
         row = [plain(line.metric), line.direction, f"{line.tolerance:g}", "-", "-", "-"]
-        stored = verdict.baseline.metrics.get(line.metric)
-        if stored is not None:
-            goal = "-" if stored.goal is None else f"{stored.goal:g}"
+        rule = rules.get(line.metric)
+        if rule is not None:
             row[3:] = [
-                goal,
-                reference_cell(stored.lower_references),
-                reference_cell(stored.upper_references),
+                "-" if rule.goal is None else f"{rule.goal:g}",
+                reference_cell(rule.lower_references, verdict.scores),
+                reference_cell(rule.upper_references, verdict.scores),
             ]
         rows.append(row)
     return markdown_table(("metric", "better", "tolerance", "goal", "floors", "ceilings"), rows)
 
 
-def reference_cell(values: Mapping[str, float]) -> str:
+def rules_by_metric(verdict: ModelVerdict) -> dict[str, Rule]:
+    return {rule.metric: rule for rule in verdict.rules}
+
+
+def reference_cell(names: Sequence[str], scores: Scores) -> str:
     """Returns a cell with a short line per reference: `floor_random 0.083`."""
-    return "<br>".join(f"{plain(name)} {values[name]:.3f}" for name in sorted(values)) or "-"
+    lines = []
+    for name in sorted(names):
+        value = scores.get(name)
+        lines.append(f"{plain(name)} {'-' if value is None else f'{value:.3f}'}")
+    return "<br>".join(lines) or "-"
 
 
 def baseline_origin(provenance: Mapping[str, Any]) -> str:

@@ -1,14 +1,21 @@
 """params, dataset -> a training outside DVC and MLflow, and the key of its result."""
 
-from typing import Any
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import CHECKOUT
+from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.run_key import loaded_code, run_key
 from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.params import Params
 from quatrain.progress import History, Row, history, rows
 from quatrain.registry import MODELS, load
+
+# Beside the arrays of a state in a checkpoint.
+CPU_SECONDS = "cpu_seconds"
 
 
 def result_key(sweep: str, params: Params, model: str) -> str:
@@ -39,3 +46,31 @@ def train(params: Params, model: str, title: str, dataset: Any) -> tuple[Any, Hi
             bar.show(progress)
             start = progress.step
     return progress.state, history(records)
+
+
+class Trained(NamedTuple):
+    """Holds a trained state and the CPU seconds of all threads that it took."""
+
+    state: Any
+    cpu_seconds: float
+
+
+def train_resumed(params: Params, model: str, dataset: Any, checkpoints: Checkpoints) -> Trained:
+    """Trains to the end from the newest checkpoint, and saves one every `checkpoint_seconds`."""
+    module, config = load(model).train, getattr(params, model)
+    state, step, spent = None, 0, 0.0
+    checkpoint = checkpoints.latest()
+    if checkpoint is not None:
+        arrays = dict(checkpoint.arrays)
+        spent = float(arrays.pop(CPU_SECONDS))
+        state, step = module.from_arrays(config, dataset, arrays), checkpoint.step
+    began, saved_at = time.process_time(), time.monotonic()
+    with ProgressBar(model, config.train.steps, step, module.HEADLINE) as bar:
+        for progress in module.train(config, dataset, params.seed + 1, state):
+            state = progress.state
+            bar.show(progress)
+            if time.monotonic() - saved_at >= params.checkpoint_seconds:
+                seconds = np.array(spent + time.process_time() - began)
+                checkpoints.save(progress.step, module.to_arrays(state) | {CPU_SECONDS: seconds})
+                saved_at = time.monotonic()
+    return Trained(state, spent + time.process_time() - began)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pipeline.judging import verdicts
 from pipeline.reporting.tables import markdown_table
 from pipeline.retraining.outcome import ISSUE, Message
-from quatrain.baselines import PASSED
+from quatrain.judgement import PASSED
 
 # Characters of `dvc metrics diff` that are shown: GitHub takes 65,536 in all.
 LONGEST_DIFF = 30_000

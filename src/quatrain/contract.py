@@ -115,7 +115,9 @@ class EvaluateModule(Protocol[ConfigIn, DatasetIn, StateIn]):
     def evaluate(
         self, config: ConfigIn, state: StateIn, dataset: DatasetIn, seed: int
     ) -> dict[str, float]:
-        """Returns the scores on held-out data, beside those of reference policies."""
+        """Returns the scores on held-out data, beside those of reference policies; `seeds` tells of
+        how many learners they are.
+        """
 
 
 @runtime_checkable

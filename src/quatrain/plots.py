@@ -1,5 +1,5 @@
-"""numbers of several learners or worlds -> lines with confidence intervals, labelled at
-their ends.
+"""numbers of several learners or worlds -> lines, with confidence intervals where there are
+enough, labelled at their ends.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from quatrain.progress import History
-from quatrain.statistics import half_interval
+from quatrain.statistics import (
+    LEAST_SEEDS,
+    half_interval,
+    interquartile_interval,
+    interquartile_mean,
+)
 
 GREY = "0.5"
 BLACK = "0.2"
@@ -60,24 +65,71 @@ def mean_with_interval(
     x: np.ndarray,
     values: Float[np.ndarray, "samples points"],
     **style: Any,
-) -> None:
-    """Draws the mean over samples as a line, and its 95 % t-interval as a band that does not widen
-    the axis.
+) -> Float[np.ndarray, " points"]:
+    """Draws the mean over held-out samples as a line and its 95 % t-interval as a band; returns the
+    mean.
     """
     mean = values.mean(0)
     half = half_interval(values)
-    (line,) = axes.plot(x, mean, **style)
+    line_with_band(axes, x, mean, mean - half, mean + half, **style)
+    return mean
+
+
+def draw_seeds(
+    axes: Axes,
+    x: np.ndarray,
+    values: Float[np.ndarray, "seeds points"],
+    **style: Any,
+) -> Float[np.ndarray, " points"]:
+    """Draws the curve of each seed or, from LEAST_SEEDS on, the interquartile mean over seeds with
+    its 95 % bootstrap interval as a band.
+
+    Returns the mean of the drawn curves or the interquartile mean, for a label at its end.
+    """
+    if len(values) >= LEAST_SEEDS:
+        center = interquartile_mean(values)
+        line_with_band(axes, x, center, *interquartile_interval(values), **style)
+        return center
+    draw_each(axes, x, values, **style)
+    return values.mean(0)
+
+
+def draw_each(
+    axes: Axes,
+    x: np.ndarray,
+    values: Float[np.ndarray, "seeds points"],
+    **style: Any,
+) -> None:
+    """Draws the curve of each seed in one colour, thin if there are several."""
     if len(values) > 1:
-        limits = axes.dataLim.frozen()
-        axes.fill_between(
-            x,
-            mean - half,
-            mean + half,
-            color=line.get_color(),
-            alpha=0.15,
-            linewidth=0,
-        )
-        axes.dataLim.set(limits)
+        style["linewidth"] = style.get("linewidth", 1.5) / 2
+    for seed_values in values:
+        (line,) = axes.plot(x, seed_values, **style)
+        style |= {"color": line.get_color(), "label": None}
+
+
+def describe_seeds(seeds: int) -> str:
+    """Returns the caption's sentence about what `draw_seeds` draws; empty for a single seed."""
+    if seeds == 1:
+        return ""
+    if seeds < LEAST_SEEDS:
+        return f"A line for each of {seeds} seeds."
+    return f"Lines: interquartile means over {seeds} seeds; bands: their 95 % bootstrap intervals."
+
+
+def line_with_band(
+    axes: Axes,
+    x: np.ndarray,
+    center: Float[np.ndarray, " points"],
+    low: Float[np.ndarray, " points"],
+    high: Float[np.ndarray, " points"],
+    **style: Any,
+) -> None:
+    """Draws a line, and a band that does not widen the axis."""
+    (line,) = axes.plot(x, center, **style)
+    limits = axes.dataLim.frozen()
+    axes.fill_between(x, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.dataLim.set(limits)
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:

@@ -9,6 +9,10 @@ from jaxtyping import Float
 
 # Numbers per column that a bootstrap draws at once.
 LARGEST_DRAW = 10**7
+# Seeds from which on interquartile means and their intervals are computed and drawn.
+LEAST_SEEDS = 5
+# Bootstrap resamples of seeds.
+RESAMPLES = 2000
 
 
 class Interval(NamedTuple):
@@ -22,20 +26,39 @@ def aggregate_seeds(
     per_learner: Sequence[Mapping[str, float]],
     gated: Sequence[str],
 ) -> dict[str, float]:
-    """Averages scores over learners; gated metrics of several learners also get `_sd` and the 95 %
-    `_low`, `_high`.
+    """Averages scores over learners and counts these as `seeds`.
 
-    A verdict uses the interval as noise (`baselines.judge`).
+    Gated metrics of several learners also get `_sd`, the 95 % t-interval of the mean `_low` and
+    `_high`, and the extremes `_least` and `_greatest`; of LEAST_SEEDS or more also the
+    interquartile mean `_iqm` with its bootstrap interval `_iqm_low` and `_iqm_high`. The gate
+    judges the mean: one failed seed of five leaves the interquartile mean as it is.
     """
     columns = {name: np.array([scores[name] for scores in per_learner]) for name in per_learner[0]}
     means = {name: float(values.mean()) for name, values in columns.items()}
     if len(per_learner) > 1:
         for name in gated:
-            half = float(half_interval(columns[name]))
-            means[f"{name}_sd"] = float(columns[name].std(ddof=1))
-            means[f"{name}_low"] = means[name] - half
-            means[f"{name}_high"] = means[name] + half
-    return means
+            means |= _spread(name, columns[name])
+    return {**means, "seeds": float(len(per_learner))}
+
+
+def _spread(name: str, values: Float[np.ndarray, " seeds"]) -> dict[str, float]:
+    mean = float(values.mean())
+    half = float(half_interval(values))
+    spread = {
+        f"{name}_sd": float(values.std(ddof=1)),
+        f"{name}_low": mean - half,
+        f"{name}_high": mean + half,
+        f"{name}_least": float(values.min()),
+        f"{name}_greatest": float(values.max()),
+    }
+    if len(values) >= LEAST_SEEDS:
+        ends = interquartile_interval(values)
+        spread |= {
+            f"{name}_iqm": float(interquartile_mean(values)),
+            f"{name}_iqm_low": float(ends[0]),
+            f"{name}_iqm_high": float(ends[1]),
+        }
+    return spread
 
 
 def half_interval(values: Float[np.ndarray, "samples *axes"]) -> Float[np.ndarray, "*axes"]:
@@ -49,12 +72,42 @@ def half_interval(values: Float[np.ndarray, "samples *axes"]) -> Float[np.ndarra
     return np.asarray(quantile * values.std(0, ddof=1) / np.sqrt(samples))
 
 
-def interquartile_mean(values: Float[np.ndarray, " values"]) -> float:
-    """Computes the mean without the lowest and the highest quarter.
+def interquartile_mean(
+    values: Float[np.ndarray, "samples *axes"],
+) -> Float[np.ndarray, "*axes"]:
+    """Computes the mean over samples without the lowest and the highest quarter (rounded down); NaN
+    where one is not finite.
 
     Source: 'Deep RL at the Edge of the Statistical Precipice' (2021).
     """
-    return float(scipy.stats.trim_mean(values, 0.25))
+    finite = np.isfinite(values).all(0)
+    return np.where(finite, scipy.stats.trim_mean(values, 0.25, axis=0), np.nan)
+
+
+def interquartile_interval(
+    values: Float[np.ndarray, "samples *axes"],
+) -> Float[np.ndarray, "2 *axes"]:
+    """Computes the 95 % percentile-bootstrap interval of `interquartile_mean`; the same values give
+    the same interval.
+
+    A sample, such as a seed, is drawn with its numbers along all axes, such as a learning curve.
+    With one task this is the stratified bootstrap of rliable, whose strata are tasks. Of 5 normal
+    samples it holds the truth 91 times in 100, of 10 samples 93 times.
+    Source: 'Deep RL at the Edge of the Statistical Precipice' (2021).
+    """
+    finite = np.isfinite(values).all(0)
+    result = scipy.stats.bootstrap(
+        (np.where(finite, values, 0.0),),
+        lambda drawn, axis: scipy.stats.trim_mean(drawn, 0.25, axis=axis),
+        n_resamples=RESAMPLES,
+        batch=max(1, LARGEST_DRAW // values.size),
+        vectorized=True,
+        axis=0,
+        method="percentile",
+        rng=np.random.default_rng(0),  # of the integration error alone
+    )
+    ends = result.confidence_interval
+    return np.where(finite, np.stack([ends.low, ends.high]), np.nan)
 
 
 def bootstrap_interval(

@@ -73,7 +73,7 @@ def test_without_an_active_arm_the_title_has_the_errors():
 
 @pytest.mark.parametrize(
     ("replicates", "low", "high", "caption"),
-    [(3, 0, 2, "minimum to maximum"), (10, 1, 8, "95 % confidence intervals of the median")],
+    [(10, 1, 8, "95 % confidence intervals of the median")],
 )
 def test_bands_are_order_statistics(replicates: int, low: int, high: int, caption: str):
     values = np.random.default_rng(0).permutation(replicates)[:, None] + np.zeros(4)
@@ -83,6 +83,18 @@ def test_bands_are_order_statistics(replicates: int, low: int, high: int, captio
     assert (ends.min(), ends.max()) == (low, high)
     assert caption in parts.explain_lines(replicates)
     assert axes.lines[0].get_ydata().tolist() == [(replicates - 1) / 2] * 4
+
+
+@pytest.mark.parametrize("replicates", [1, 3, 5])
+def test_replicates_too_few_for_an_interval_are_lines_without_a_band(replicates: int):
+    values = np.arange(replicates)[:, None] + np.zeros(4)
+    axes = Figure().subplots()
+    median = parts.median_with_band(axes, np.arange(4), values, color="red")
+    assert not axes.collections
+    assert [line.get_ydata()[0] for line in axes.lines] == list(range(replicates))
+    assert median.tolist() == [(replicates - 1) / 2] * 4
+    if replicates > 1:
+        assert parts.explain_lines(replicates) == f"A line for each of {replicates} replicates."
 
 
 # Information and surprise.

@@ -80,7 +80,7 @@ def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation():
     greedy, training = line_of(axes, plotting.RED), line_of(axes, plotting.ORANGE)
     assert greedy.get_xdata().tolist() == [1500, 2000]
     assert training.get_xdata().tolist() == [1000 + 100 * cycle for cycle in range(1, 11)]
-    assert greedy.get_ydata()[-1] == pytest.approx(build["greedy_return"][1][-1])
+    assert greedy.get_ydata()[-1] == pytest.approx(build["greedy_return/seed/0"][1][-1])
     said = {text.get_text() for text in axes.texts}
     assert {"random -12.0", "oracle, own view 60.0", "greedy", "agent 0"} <= said
 
@@ -92,12 +92,21 @@ def test_bars_stand_at_their_scores():
     assert (widths["learned"], widths["random"], widths["oracle, own view"]) == (30, -12, 60)
 
 
+def test_few_seeds_have_no_interval():
+    for seeds, text in ((1, "worlds."), (4, ", of learned none from 4 seeds."), (5, "5 seeds.")):
+        figure = plotting.draw_baseline_comparison(replays(3, seeds), SCORES)
+        bars = [label.get_text() for label in figure.axes[0].texts]
+        (learned,) = [bar for bar in bars if bar.startswith("  30.0")]
+        assert ("±" in learned) == (seeds != 4)
+        assert text in figure.get_supxlabel()
+
+
 def test_return_so_far_ends_at_the_return_and_samples_are_worlds_of_one_seed_and_else_seeds():
     played = replays(3, 4)
     _, so_far = plotting.draw_within_episode(played).axes
     item = samples(played.learned[:1], plotting.returns)
     several = samples(played.learned, plotting.returns)
-    assert line_of(so_far, plotting.RED).get_ydata()[-1] == pytest.approx(several.mean())
+    assert line_of(so_far, plotting.RED).get_ydata()[-1] == pytest.approx(several[0].mean())
     assert (item.shape, several.shape) == ((WORLDS, 3), (4, 3))
     np.testing.assert_allclose(several[0], item.mean(0))
 

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 import pytest
 
 from pipeline.reporting.marks import Mark, Span, as_svg, as_text, ends, mark_of
-from quatrain.baselines import Gated, StoredMetric, compare, entry_of, judge
+from quatrain.baselines import Gated, entry_of, preset_of
+from quatrain.judgement import compare, judge
 
 FLOORS, CEILINGS = ("floor_random", "floor_constant"), ("oracle", "limit")
 HIGHER = Gated("accuracy", "higher", 0.1, {"default": 0.7}, FLOORS, CEILINGS)
@@ -21,12 +22,12 @@ SCORES |= {"error": 2.0, "zero": 8.0, "affine": 6.0, "floor": 1.0, "rate": 0.5}
 def mark(gated: Gated, **changed: Any) -> Mark | None:
     """Returns the mark of a score that was 0.6, 2 or 0.5 when the baseline was stored."""
     rule, scores = gated.under("default"), SCORES | changed
-    entry = entry_of(rule, SCORES)
-    metrics = {"metrics": {rule.metric: entry}, "provenance": {}}
-    verdict = judge(scores, {"schema": 1, "presets": {"default": metrics}}, [rule], "default")
-    stored = StoredMetric.model_validate(entry)
-    (comparison,) = compare(verdict, {rule.metric: stored}, scores)
-    return mark_of(verdict.lines[0], stored, comparison, scores)
+    metrics = {"metrics": {rule.metric: entry_of(rule, SCORES)}, "provenance": {}}
+    content = {"schema": 1, "presets": {"default": metrics}}
+    verdict = judge(scores, content, [rule], "default")
+    stored = preset_of(content, "default").metrics
+    (comparison,) = compare(verdict, stored, scores)
+    return mark_of(rule, comparison, scores)
 
 
 def test_a_line_goes_from_the_best_lower_to_the_best_upper_reference():
@@ -34,6 +35,8 @@ def test_a_line_goes_from_the_best_lower_to_the_best_upper_reference():
     assert span == Span(0.2, 1.0, "floor_constant", "oracle")
     assert positions[:3] == pytest.approx([0.75, 0.5, 0.625])
     assert positions[3] == pytest.approx((0.25, 0.75))
+    moved = mark(HIGHER, accuracy=0.8, oracle=2.2).span
+    assert moved == Span(0.2, 2.2, "floor_constant", "oracle")
     span, *positions = mark(LOWER, error=3.5, error_low=1.5, error_high=3.5)
     assert span == Span(6.0, 1.0, "affine", "floor")
     assert positions[:3] == [0.5, 0.8, None]
@@ -44,13 +47,14 @@ def test_a_line_goes_from_the_best_lower_to_the_best_upper_reference():
     ("gated", "noise", "span"),
     [
         (ALONE, 0.0, Span(0.3, 0.7, "worse", "better")),
-        (ALONE, 0.4, Span(0.1, 0.9, "worse", "better")),
+        (ALONE, 0.3, Span(0.2, 0.8, "worse", "better")),
+        (ALONE, 9.0, Span(0.1, 0.9, "worse", "better")),
         (ALONE_LOWER, 0.0, Span(0.7, 0.3, "worse", "better")),
         (NEAR, 0.0, Span(0.3, 0.7, "too low", "too high")),
     ],
 )
 def test_without_references_the_verdict_changes_at_the_ends(gated: Gated, noise: float, span: Span):
-    result = mark(gated, rate_low=0.5 - noise, rate_high=0.5 + noise)
+    result = mark(gated, rate_low=0.5 - noise, rate_high=0.5 + noise, seeds=4.0)
     assert result.span[:2] == pytest.approx(span[:2])
     assert result.span[2:] == span[2:]
     assert result.baseline == pytest.approx(0.5)

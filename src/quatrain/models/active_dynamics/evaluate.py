@@ -80,6 +80,7 @@ def evaluate(
     return {
         **medians,
         **bounds,
+        "seeds": float(config.seeds),  # replicates
         **reference_errors(config, dataset),
         "innovation_nll_oracle": oracle(config, training.world, dataset.held_out),
     }

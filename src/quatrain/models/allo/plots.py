@@ -14,7 +14,7 @@ from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.evaluate import true_table
 from quatrain.models.allo.train import State, tables
-from quatrain.plots import curve
+from quatrain.plots import curve, draw_seeds
 from quatrain.progress import History
 
 # Scores of `baseline_comparison`, from bottom to top.
@@ -148,31 +148,6 @@ def _two_panels() -> tuple[Figure, np.ndarray]:
     return figure, panels
 
 
-def _draw_band(
-    axes: Axes,
-    steps: np.ndarray,
-    values: np.ndarray,
-    label: str,
-    color: object = None,
-) -> None:
-    (line,) = axes.plot(
-        steps,
-        values.mean(0),
-        label=label,
-        color=color,
-        linewidth=1.3,
-    )
-    if len(values) > 1:
-        axes.fill_between(
-            steps,
-            values.min(0),
-            values.max(0),
-            color=line.get_color(),
-            alpha=0.2,
-            linewidth=0,
-        )
-
-
 def draw_cosine(config: AlloConfig, history: History) -> Figure:
     """Draws the cosine of each component with its true space, and its distance from 1."""
     figure, (left, right) = _two_panels()
@@ -188,8 +163,8 @@ def draw_cosine(config: AlloConfig, history: History) -> Figure:
         steps, values = curve(
             history, "cosine_mean" if label == "mean" else f"cosine/{label}", config.seeds
         )
-        _draw_band(left, steps, values, label, color)
-        _draw_band(right, steps, 1 - values + 1e-7, label, color)
+        draw_seeds(left, steps, values, label=label, color=color, linewidth=1.3)
+        draw_seeds(right, steps, 1 - values + 1e-7, label=label, color=color, linewidth=1.3)
     left.set(xlabel="gradient steps", ylabel="cosine with the truth", ylim=(0, 1.02))
     right.set(
         xlabel="gradient steps",
@@ -208,9 +183,11 @@ def draw_eigenvalues(config: AlloConfig, truth: spectrum.Spectrum, history: Hist
     for i, true in enumerate(truth.eigenvalues[:d]):
         color = matplotlib.colormaps["viridis"](i / d)
         steps, values = curve(history, f"eigenvalue_dual/{i}", config.seeds)
-        _draw_band(left, steps, values, f"{i}", color)
+        draw_seeds(left, steps, values, label=f"{i}", color=color, linewidth=1.3)
         left.axhline(true, color=color, linestyle=":", linewidth=1)
-        _draw_band(right, steps, np.abs(values - true) + 1e-9, f"{i}", color)
+        draw_seeds(
+            right, steps, np.abs(values - true) + 1e-9, label=f"{i}", color=color, linewidth=1.3
+        )
     left.set(xlabel="gradient steps", ylabel="λ from the duals (dotted: true)")
     right.set(
         xlabel="gradient steps",
@@ -231,7 +208,7 @@ def draw_losses(config: AlloConfig, history: History) -> Figure:
     )
     for axes, names in zip(panels, metrics, strict=True):
         for name in names:
-            _draw_band(axes, *curve(history, name, config.seeds), name)
+            draw_seeds(axes, *curve(history, name, config.seeds), label=name, linewidth=1.3)
         axes.set(xlabel="gradient steps", yscale="symlog" if "loss" in names else "log")
         axes.legend()
     return figure

@@ -24,11 +24,7 @@ from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.cycle.playing import named_events
 from quatrain.models.iqn.train import State, evaluation_params
-from quatrain.statistics import (
-    aggregate_seeds,
-    bootstrap_interval,
-    interquartile_mean,
-)
+from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
 # Policies that play the same envs with the same spawn noise as the learned one.
 REFERENCE_POLICIES: Mapping[str, Callable[[Rules], Policy]] = {
@@ -87,17 +83,15 @@ def _confidence_intervals(
     references: Mapping[str, Outcome],
     seed: int,
 ) -> dict[str, float]:
-    """Computes the interquartile mean of several seeds, or a seed's paired bootstrap of `score`."""
-    env_returns = [returns(outcome).mean(0) for outcome in outcomes]
-    if len(env_returns) > 1:
-        means = [values.mean() for values in env_returns]
-        return {"return_iqm": interquartile_mean(np.array(means))}
+    """Computes the paired bootstrap interval over worlds of a single seed's `score`."""
+    if len(outcomes) > 1:
+        return {}
     chance = returns(references["random"]).mean(0)
     oracle = returns(references["oracle_view"]).mean(0)
     if oracle.mean() <= chance.mean():
         return {}
     low, high = bootstrap_interval(
-        [env_returns[0], chance, oracle],
+        [returns(outcomes[0]).mean(0), chance, oracle],
         _score_of_means,
         np.random.default_rng(seed),
         config.evaluate.bootstrap_samples,

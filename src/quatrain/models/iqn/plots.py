@@ -32,11 +32,13 @@ from quatrain.plots import (
     EndLabel,
     caption,
     curve,
+    describe_seeds,
+    draw_seeds,
     label_ends,
     mean_with_interval,
 )
 from quatrain.progress import History
-from quatrain.statistics import half_interval
+from quatrain.statistics import LEAST_SEEDS, half_interval
 
 # Number folded into a held-out env's key in place of an episode's.
 REPLAY = 2**32 - 1
@@ -106,7 +108,9 @@ def samples(
 def _describe_intervals(replays: Replays) -> str:
     seeds = len(replays.learned)
     worlds = len(replays.learned[0].items_left)
-    over_seeds = f", of learned over {seeds} seeds" if seeds > 1 else ""
+    over_seeds = f", of learned over {seeds} seeds" if seeds >= LEAST_SEEDS else ""
+    if 1 < seeds < LEAST_SEEDS:
+        over_seeds = f", of learned none from {seeds} seeds"
     return f"Intervals: 95 % of the mean over {worlds} held-out worlds{over_seeds}."
 
 
@@ -132,7 +136,7 @@ def draw_learning_curve(config: IqnConfig, history: History, scores: Mapping[str
     caption(
         figure,
         "Thick: mean over agents. Thin: single agents.",
-        f"Bands: 95 % interval over {config.seeds} seeds." if config.seeds > 1 else "",
+        describe_seeds(config.seeds),
         "Dashed: in the held-out worlds.",
     )
     return figure
@@ -149,14 +153,8 @@ def _draw_returns(axes: Axes, config: IqnConfig, history: History) -> list[EndLa
     for name in recorded:
         text, color = styles[name]
         mean_curve = curve(history, name, config.seeds)
-        mean_with_interval(
-            axes,
-            steps(mean_curve),
-            mean_curve.values,
-            color=color,
-            linewidth=2,
-        )
-        ends.append(EndLabel(mean_curve.values[:, -1].mean(), text, color))
+        line = draw_seeds(axes, steps(mean_curve), mean_curve.values, color=color, linewidth=2)
+        ends.append(EndLabel(line[-1], text, color))
     return ends
 
 
@@ -231,7 +229,7 @@ def _draw_metric(axes: Axes, config: IqnConfig, history: History, name: str) -> 
     if name != "epsilon":
         ends = _draw_agents(axes, config, history, name, lambda points: points.steps)
     mean_curve = curve(history, name, config.seeds)
-    axes.plot(mean_curve.steps, mean_curve.values.mean(0), color=RED, linewidth=2)
+    draw_seeds(axes, mean_curve.steps, mean_curve.values, color=RED, linewidth=2)
     if name == "grad_norm":
         limit = config.train.max_grad_norm
         axes.axhline(limit, color=GREY, linestyle="--", linewidth=1.2)
@@ -294,8 +292,9 @@ def _draw_policies(
     for name, color in COMPARED.items():
         values = samples(replays.of(name), quantity)
         x = np.arange(values.shape[1]) + first
-        mean_with_interval(axes, x, values, color=color, **style)
-        ends.append(EndLabel(values[:, -1].mean(), NAMES[name], color))
+        draw = mean_with_interval if len(replays.of(name)) == 1 else draw_seeds
+        line = draw(axes, x, values, color=color, **style)
+        ends.append(EndLabel(line[-1], NAMES[name], color))
     _finish(axes, ends)
 
 
@@ -306,7 +305,8 @@ def draw_baseline_comparison(replays: Replays, scores: Mapping[str, float]) -> F
     for place, (name, label) in enumerate(NAMES.items()):
         value = scores["return_mean" if name == "learned" else f"{name}_return"]
         mean_returns = samples(replays.of(name), lambda outcome: returns(outcome).mean(0))
-        half = float(half_interval(mean_returns))
+        few_seeds = 1 < len(replays.of(name)) < LEAST_SEEDS
+        half = 0.0 if few_seeds else float(half_interval(mean_returns))
         axes.barh(
             label,
             value,
@@ -315,7 +315,7 @@ def draw_baseline_comparison(replays: Replays, scores: Mapping[str, float]) -> F
             ecolor="0.2",
             capsize=3,
         )
-        text = f"  {value:.1f} ± {half:.1f}"
+        text = f"  {value:.1f}" + (f" ± {half:.1f}" if half else "")
         axes.text(max(value + half, 0), place, text, va="center", fontsize=9)
     axes.axvline(0, color="0.3", linewidth=0.8)
     axes.margins(x=0.15)

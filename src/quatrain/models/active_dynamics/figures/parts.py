@@ -10,7 +10,15 @@ from matplotlib.axis import Axis
 from matplotlib.patches import Circle
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from quatrain.plots import BLACK, ORANGE, RED, EndLabel, label_ends
+from quatrain.plots import (
+    BLACK,
+    ORANGE,
+    RED,
+    EndLabel,
+    draw_each,
+    label_ends,
+    line_with_band,
+)
 from quatrain.statistics import median_interval
 
 COLORS = {
@@ -33,19 +41,15 @@ def median_with_band(
     values: Float[np.ndarray, "replicate point"],
     **style: Any,
 ) -> Float[np.ndarray, " point"]:
-    """Draws the median over replicates as a line and its interval as a band; returns the median.
-
-    The band is the 95 % confidence interval, or the range for fewer than 6 replicates; a single
-    one has none. It does not widen the axis.
+    """Draws the median over replicates as a line and its 95 % interval as a band; of fewer than 6
+    replicates each by itself. Returns the median.
     """
     median = np.median(values, 0)
-    (line,) = axes.plot(x, median, **style)
-    if len(values) > 1:
-        limits = axes.dataLim.frozen()
-        bands = [median_interval(column) or (column.min(), column.max()) for column in values.T]
-        low, high = np.array(bands).T
-        axes.fill_between(x, low, high, color=line.get_color(), alpha=0.18, linewidth=0)
-        axes.dataLim.set(limits)
+    intervals = [median_interval(column) for column in values.T]
+    if None in intervals:
+        draw_each(axes, np.asarray(x), values, **style)
+    else:
+        line_with_band(axes, np.asarray(x), median, *np.array(intervals).T, **style)
     return median
 
 
@@ -87,8 +91,9 @@ def region_border(radius: float) -> Circle:
 def explain_lines(replicates: int) -> str:
     if replicates == 1:
         return "One replicate."
-    has_interval = median_interval(np.zeros(replicates)) is not None
-    band = "95 % confidence intervals of the median" if has_interval else "minimum to maximum"
+    if median_interval(np.zeros(replicates)) is None:
+        return f"A line for each of {replicates} replicates."
+    band = "95 % confidence intervals of the median"
     return f"Lines: medians over {replicates} replicates; bands: {band}."
 
 

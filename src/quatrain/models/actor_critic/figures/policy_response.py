@@ -18,14 +18,23 @@ from quatrain.models.actor_critic.figures.replays import (
     UNITS,
     Replays,
     Steps,
-    describe_bands,
     format_number,
     next_size,
     steps_of,
     throw,
 )
 from quatrain.models.actor_critic.figures.training import format_thousands, transitions
-from quatrain.plots import BLACK, BLUE, ORANGE, RED, Curve, caption, curve, mean_with_interval
+from quatrain.plots import (
+    BLACK,
+    BLUE,
+    ORANGE,
+    RED,
+    Curve,
+    caption,
+    curve,
+    describe_seeds,
+    draw_seeds,
+)
 from quatrain.progress import History
 
 THROW = {"gamma", "alpha", "noise"}  # parameters that decide how far a child is thrown
@@ -153,7 +162,7 @@ def draw_policy_response(config: ActorCriticConfig, dataset: Dataset, replays: R
         _draw_response(axes, response, learned)
     for axes in panels[len(responses) :]:
         axes.set_axis_off()
-    bands = describe_bands(config) or "Band: without the lowest and the highest tenth."
+    bands = describe_seeds(config.seeds) or "Band: without the lowest and the highest tenth."
     caption(
         figure,
         "Dots: some of all steps with held-out colonies, no action drawn. Line: their median.\n"
@@ -276,7 +285,7 @@ def _draw_quantiles(
     """Draws medians; around that of a single seed the band between the other quantiles."""
     shown = np.isfinite(quantiles[1]).all(0)
     low, median, high = quantiles[..., shown]
-    mean_with_interval(axes, x[shown], median, color=RED, linewidth=1.8)
+    draw_seeds(axes, x[shown], median, color=RED, linewidth=1.8)
     if len(median) == 1:
         axes.fill_between(x[shown], low[0], high[0], color=RED, alpha=0.15, linewidth=0)
 

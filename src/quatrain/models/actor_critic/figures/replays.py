@@ -140,8 +140,3 @@ def format_signed(value: float) -> str:
 def format_number(value: float) -> str:
     """Formats a number as `format_signed` does, without a plus sign."""
     return format_signed(value).removeprefix("+")
-
-
-def describe_bands(config: ActorCriticConfig) -> str:
-    """Returns the caption's sentence about bands; empty for a single seed."""
-    return f"Bands: 95 % interval over {config.seeds} seeds." if config.seeds > 1 else ""

@@ -15,7 +15,6 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures.replays import (
     COLORS,
     NAMES,
-    describe_bands,
     format_number,
     format_signed,
 )
@@ -27,10 +26,12 @@ from quatrain.plots import (
     EndLabel,
     caption,
     curve,
+    describe_seeds,
+    draw_seeds,
     label_ends,
-    mean_with_interval,
 )
 from quatrain.progress import History
+from quatrain.statistics import LEAST_SEEDS
 
 # Colours that are distinguishable with any colour vision.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999933", "#882255")
@@ -90,7 +91,7 @@ def draw_learning_curve(
     recorded = episode_curve(config, history, "return")
     x = transitions(history, recorded)
     score = scores["return_mean"]
-    mean_with_interval(axes, x, recorded.values, color=ORANGE, linewidth=2)
+    draw_seeds(axes, x, recorded.values, color=ORANGE, linewidth=2)
     _draw_score(axes, x[-1], scores)
     last = _first_and_last(recorded.values)[1]
     ends = [EndLabel(score, f"held out {format_number(score)}", RED)]
@@ -112,7 +113,7 @@ def draw_learning_curve(
     caption(
         figure,
         "Line: episodes that ended in an iteration, with actions drawn. "
-        f"{describe_bands(config)}\n"
+        f"{describe_seeds(config.seeds)}\n"
         "Dot: held-out colonies, no action drawn, with the 95 % interval. "
         "Dashed: without learning, the same colonies.",
     )
@@ -122,6 +123,8 @@ def draw_learning_curve(
 def _draw_score(axes: Axes, x: float, scores: Mapping[str, float]) -> None:
     score = scores["return_mean"]
     ends = (score - scores["return_mean_low"], scores["return_mean_high"] - score)
+    if 1 < scores["seeds"] < LEAST_SEEDS:
+        ends = (0.0, 0.0)
     axes.errorbar(
         [x],
         [score],
@@ -162,7 +165,7 @@ def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
     success = episode_curve(config, history, "reason/success")
     x = transitions(history, total)
     _draw_stack(upper, x, reward_layers(config, history))
-    mean_with_interval(upper, x, total.values, color="black", linewidth=1.5)
+    draw_seeds(upper, x, total.values, color="black", linewidth=1.5)
     upper.set_title(
         f"What an episode pays: {_first_to_last(total, format_number)}",
         loc="left",
@@ -180,7 +183,7 @@ def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
     caption(
         figure,
         "Components times weights: what costs hangs below 0. Black: their sum.",
-        describe_bands(config),
+        describe_seeds(config.seeds),
     )
     return figure
 
@@ -264,7 +267,7 @@ def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
         figure,
         "Over transitions of all colonies; means over an iteration's minibatches, of KL the last "
         "one. Dashed: where an iteration stops (KL), to what gradients are cut (norm). "
-        f"{describe_bands(config)}\n"
+        f"{describe_seeds(config.seeds)}\n"
         f"Before an iteration learns, ratios of probabilities are 1; at most {deviation:.1g} off.",
     )
     return figure
@@ -272,7 +275,7 @@ def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
 
 def _draw_metric(axes: Axes, recorded: Curve, history: History, name: str) -> None:
     values = np.diff(recorded.values, prepend=0) if name == "updates" else recorded.values
-    mean_with_interval(axes, transitions(history, recorded), values, color=RED, linewidth=1.5)
+    draw_seeds(axes, transitions(history, recorded), values, color=RED, linewidth=1.5)
     axes.grid(alpha=0.25)
     low, high = axes.dataLim.intervaly
     if name in ("loss_value", "grad_norm") and high > 10 * low > 0:

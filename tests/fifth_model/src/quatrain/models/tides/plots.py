@@ -10,7 +10,7 @@ from quatrain.models.tides.collect import Dataset
 from quatrain.models.tides.config import TidesConfig
 from quatrain.models.tides.evaluate import curves
 from quatrain.models.tides.train import State
-from quatrain.plots import BLACK, RED, mean_with_interval
+from quatrain.plots import BLACK, RED, draw_seeds
 from quatrain.progress import History
 
 
@@ -26,5 +26,5 @@ def plots(
     axes = figure.subplots()
     time = np.linspace(0, 1, config.evaluate.points)
     axes.plot(time, height(time), color=BLACK)
-    mean_with_interval(axes, time, curves(config, state, time), color=RED)
+    draw_seeds(axes, time, curves(config, state, time), color=RED)
     return {"curve": figure}

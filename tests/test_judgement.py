@@ -1,0 +1,278 @@
+"""Tests the judgement case by case: only existing, finite and good enough scores pass."""
+
+from typing import Any
+
+import pytest
+
+from quatrain.baselines import Gated, entry_of, preset_of
+from quatrain.judgement import Comparison, Verdict, compare, judge
+
+ACCURACY = Gated(
+    "accuracy", "higher", 0.02, {"default": 0.9}, ("floor_random", "floor_constant"), ("oracle",)
+)
+ERROR = Gated("error", "lower", 0.3, {"default": 4.0}, ("floor_error",))
+RATE = Gated("rate", "near", 0.05, {})
+GATED = (ACCURACY, ERROR, RATE)
+RULES = [gated.under("default") for gated in GATED]
+
+SCORES = {
+    "accuracy": 0.95,
+    "error": 2.5,
+    "rate": 0.25,
+    "floor_random": 0.1,
+    "floor_constant": 0.3,
+    "floor_error": 7.0,
+    "oracle": 1.0,
+}
+NAN = float("nan")
+
+
+def baseline(preset: str = "default", **changed: float) -> dict[str, Any]:
+    """Returns the file that promote would write for SCORES with changes."""
+    metrics = {gated.metric: entry_of(gated.under(preset), SCORES | changed) for gated in GATED}
+    presets = {preset: {"metrics": metrics, "provenance": {}}}
+    return {"schema": 1, "model": "toy", "presets": presets}
+
+
+def judge_scores(stored: Any = None, preset: str = "default", **changed: float | None) -> Verdict:
+    rules = [gated.under(preset) for gated in GATED]
+    return judge(SCORES | changed, stored or baseline(preset), rules, preset)
+
+
+def line_of(verdict: Verdict, metric: str) -> tuple[str, str]:
+    line = next(line for line in verdict.lines if line.metric == metric)
+    return line.status, line.why
+
+
+def altered(*path: str, to: Any) -> dict[str, Any]:
+    """Returns the baseline with one value below presets.default.metrics changed."""
+    stored = baseline()
+    place = stored["presets"]["default"]["metrics"]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = to
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "status", "why"),
+    [
+        ("accuracy", 0.931, "ok", "0.931 holds baseline 0.95 (higher is better, tolerance 0.02)"),
+        ("accuracy", 0.92, "worse", "0.92 is 0.03 worse than baseline 0.95 (higher is better, "),
+        ("accuracy", 0.98, "better", "0.98 is 0.03 better than baseline 0.95 (higher is better, "),
+        ("error", 2.9, "worse", "2.9 is 0.4 worse than baseline 2.5 (lower is better, "),
+        ("error", 1.5, "better", "1.5 is 1 better than baseline 2.5 (lower is better, "),
+        ("rate", 0.29, "ok", "0.29 holds baseline 0.25 (nearer is better, tolerance 0.05)"),
+        ("rate", 0.31, "worse", "0.31 is 0.06 worse than baseline 0.25 (nearer is better, "),
+        ("rate", 0.19, "worse", "0.19 is 0.06 worse than baseline 0.25 (nearer is better, "),
+        ("accuracy", None, "not finite", "is NaN or infinite"),
+        ("accuracy", NAN, "not finite", "is NaN or infinite"),
+        ("error", float("-inf"), "not finite", "is NaN or infinite"),
+    ],
+)
+def test_a_score_is_judged_in_its_direction(
+    metric: str, value: float | None, status: str, why: str
+):
+    verdict = judge_scores(**{metric: value})
+    actual, line = line_of(verdict, metric)
+    assert actual == status
+    assert line.startswith(f"{metric} {why}")
+    assert line.endswith("; `make promote` would store it") == (status == "better")
+    assert verdict.passed == (status in ("ok", "better"))
+    assert [line.status for line in verdict.lines if line.metric != metric] == ["ok", "ok"]
+
+
+def test_a_score_must_also_reach_the_goal_of_its_preset_and_beat_every_floor():
+    for metric, stored, now, preset, line in (
+        ("accuracy", 0.89, 0.885, "default", "misses the goal 0.9 (higher is better)"),
+        ("error", 4.4, 4.5, "default", "misses the goal 4 (lower is better)"),
+        (
+            "accuracy",
+            0.315,
+            0.315,
+            "smoke",
+            "does not beat floor_constant 0.3 by more than 0.02 (higher is better)",
+        ),
+        (
+            "error",
+            7.1,
+            6.8,
+            "smoke",
+            "does not beat floor_error 7 by more than 0.3 (lower is better)",
+        ),
+    ):
+        verdict = judge_scores(baseline(preset, **{metric: stored}), preset, **{metric: now})
+        status = "below goal" if preset == "default" else "below floor"
+        assert line_of(verdict, metric) == (status, f"{metric} {now} {line}")
+        assert not verdict.passed
+    assert judge_scores(baseline("smoke", accuracy=0.6), "smoke", accuracy=0.6).passed
+    assert judge_scores(oracle=0.9).passed
+
+
+def test_floors_are_those_of_the_evaluation_that_is_judged():
+    """A floor that was stored when the world was easier neither excuses a score nor breaks it."""
+    assert judge_scores(baseline(floor_constant=0.99)).passed
+    status, why = line_of(
+        judge_scores(baseline(floor_constant=0.0), floor_constant=0.94), "accuracy"
+    )
+    assert (status, why[:46]) == ("below floor", "accuracy 0.95 does not beat floor_constant 0.9")
+    for name in ("floor_constant", "oracle"):
+        for value in (None, NAN, float("inf")):
+            verdict = judge_scores(**{name: value})
+            why = f"accuracy is judged beside {name}, which is NaN or infinite"
+            assert line_of(verdict, "accuracy") == ("not finite", why)
+            assert not verdict.passed
+        reported = {key: value for key, value in SCORES.items() if key != name}
+        why = f"accuracy is judged beside {name}, but the evaluation did not report that"
+        assert line_of(judge(reported, baseline(), RULES, "default"), "accuracy") == (
+            "missing",
+            why,
+        )
+
+
+def test_a_metric_that_one_side_lacks_is_broken():
+    stored = baseline()
+    del stored["presets"]["default"]["metrics"]["rate"]
+    reported = {name: value for name, value in SCORES.items() if name != "error"}
+    missing = "is judged, but the evaluation did not report it"
+    stale = "is in the baseline, but the model's evaluation does not judge it any more"
+    for scores, content, rules, metric, status, why in (
+        (reported, baseline(), RULES, "error", "missing", f"error {missing}"),
+        (SCORES, stored, RULES, "rate", "no baseline", "rate 0.25 has no entry in the baseline"),
+        (SCORES, baseline(), RULES[:2], "rate", "stale", f"rate {stale}"),
+        (SCORES, None, [], "-", "missing", "nothing is judged: the model's evaluation names no m"),
+        (SCORES, None, RULES, "rate", "no baseline", "preset 'default' has no baseline yet"),
+        (SCORES, baseline("smoke"), RULES, "rate", "no baseline", "preset 'default' has no basel"),
+    ):
+        verdict = judge(scores, content, rules, "default")
+        actual, line = line_of(verdict, metric)
+        assert (actual, line[: len(why)]) == (status, why)
+        assert not verdict.passed
+
+
+@pytest.mark.parametrize(
+    ("key", "to", "why"),
+    [
+        ("direction", "lower", "accuracy is 'lower' in the baseline, but the model says 'higher'"),
+        ("tolerance", 0.5, "accuracy has another tolerance in the baseline than in the model"),
+        ("goal", None, "accuracy has another goal in the baseline than in the model"),
+        ("floors", ["floor_random"], "accuracy has another floors in the baseline than in the mod"),
+        ("floors", {"floor_random": 0.1}, "accuracy has another floors in the baseline than in "),
+        ("ceilings", [], "accuracy has another ceilings in the baseline than in the model"),
+    ],
+)
+def test_a_rule_changed_by_hand_is_broken(key: str, to: Any, why: str):
+    for value in (0.5, 0.95, 0.99) if key == "direction" else (0.95,):
+        verdict = judge_scores(altered("accuracy", key, to=to), accuracy=value)
+        status, line = line_of(verdict, "accuracy")
+        assert (status, line[: len(why)], verdict.passed) == ("stale", why, False)
+
+
+# Several learners: means with intervals.
+
+
+def interval(mean: float, half: float, seeds: float | None = 4.0) -> dict[str, Any]:
+    ends = {"accuracy": mean, "accuracy_low": mean - half, "accuracy_high": mean + half}
+    return ends if seeds is None else ends | {"seeds": seeds}
+
+
+@pytest.mark.parametrize(
+    ("mean", "status"),
+    [(0.926, "ok"), (0.924, "worse"), (0.974, "ok"), (0.976, "better")],
+)
+def test_a_difference_counts_only_if_it_is_larger_than_its_interval(mean: float, status: str):
+    """Half widths 0.015 and 0.02: a difference of independent means has 0.025."""
+    stored = baseline(**interval(0.95, 0.015))
+    entry = stored["presets"]["default"]["metrics"]["accuracy"]
+    assert (entry["interval"], entry["seeds"]) == (pytest.approx([0.935, 0.965]), 4)
+    actual, why = line_of(judge_scores(stored, **interval(mean, 0.02)), "accuracy")
+    assert actual == status
+    assert "tolerance 0.02, widened to 0.025 by noise)" in why
+
+
+@pytest.mark.parametrize("half", [0.05, 6.06, 1e300])
+@pytest.mark.parametrize("seeds", [4.0, 5.0, 10.0])
+def test_an_interval_at_most_doubles_the_tolerance(half: float, seeds: float):
+    """However wide it is: a difference of 0.039 is allowed, one of 0.041 is not."""
+    stored = baseline(**interval(0.99, 0.0))
+    for value, status in ((0.951, "ok"), (0.949, "worse"), (1.029, "ok"), (1.031, "better")):
+        verdict = judge_scores(stored, **interval(value, half, seeds))
+        assert line_of(verdict, "accuracy")[0] == status
+    for half_known in (interval(0.969, float("inf"), seeds), interval(0.969, half, NAN)):
+        assert line_of(judge_scores(stored, **half_known), "accuracy")[0] == "worse"
+
+
+@pytest.mark.parametrize("seeds", [None, 0.0, 1.0, 2.0, 3.0])
+def test_an_interval_of_fewer_than_four_seeds_excuses_nothing(seeds: float | None):
+    """Of two seeds, one of which failed, it was 0.477 +- 6.06 against 1."""
+    for stored, now in (
+        (interval(1.0, 0.0, 5.0), interval(0.477, 6.06, seeds)),
+        (interval(1.0, 6.06, seeds), interval(0.477, 0.0, 5.0)),
+        (interval(0.95, 6.06, seeds), interval(0.929, 6.06, seeds)),
+    ):
+        status, why = line_of(judge_scores(baseline(**stored), **now), "accuracy")
+        assert status == "worse"
+        assert "noise" not in why
+
+
+@pytest.mark.parametrize("seeds", [1.0, 2.0, 3.0, 4.0, 5.0])
+@pytest.mark.parametrize("half", [0.0, 0.02, 0.3, 6.06])
+def test_what_learned_nothing_is_broken_by_any_number_of_seeds_and_any_interval(
+    seeds: float, half: float
+):
+    """An untrained score is about that of the floors: by luck less than a tolerance above them."""
+    lucky = SCORES["floor_constant"] + 0.019
+    for stored in (0.95, lucky):
+        verdict = judge_scores(
+            baseline("smoke", accuracy=stored), "smoke", **interval(lucky, half, seeds)
+        )
+        expected = "worse" if stored > lucky else "below floor"
+        assert line_of(verdict, "accuracy")[0] == expected
+
+
+def test_an_interval_on_one_side_is_used_and_never_replaces_tolerance_or_goal():
+    assert judge_scores(baseline(), **interval(0.92, 0.04)).passed
+    assert not judge_scores(baseline(), **interval(0.92, 0.025)).passed
+    assert judge_scores(baseline(**interval(0.95, 1e-4)), **interval(0.94, 1e-4)).passed
+    wide = judge_scores(baseline(accuracy=0.91), **interval(0.89, 0.2))
+    assert line_of(wide, "accuracy")[0] == "below goal"
+
+
+# What storing scores would change.
+
+
+def compared(stored: Any = None, **changed: float | None) -> dict[str, Comparison]:
+    stored = stored or baseline()
+    entry = preset_of(stored, "default")
+    assert entry is not None
+    comparisons = compare(judge_scores(stored, **changed), entry.metrics, SCORES | changed)
+    return {comparison.metric: comparison for comparison in comparisons}
+
+
+@pytest.mark.parametrize(
+    ("stored", "now", "half"),
+    [(0.03, 0.04, 0.05), (None, 0.04, 0.04), (0.015, None, 0.015), (None, None, None)],
+)
+def test_each_judged_metric_stands_beside_its_stored_value_with_the_interval_that_judges(
+    stored: float | None, now: float | None, half: float | None
+):
+    old, new = (
+        {"accuracy": mean} if width is None else interval(mean, width)
+        for mean, width in ((0.95, stored), (0.985, now))
+    )
+    comparisons = compared(baseline(**old), **new, error=2.9)
+    assert list(comparisons) == ["accuracy", "error", "rate"]
+    status = "better" if half in (None, 0.015) else "ok"
+    assert comparisons["accuracy"][1:4] == (status, 0.95, 0.985)
+    assert comparisons["accuracy"][4:] == pytest.approx((0.035, half))
+    assert comparisons["error"].difference == pytest.approx(0.4)
+    assert comparisons["rate"] == Comparison("rate", "ok", 0.25, 0.25, 0.0, None)
+
+
+def test_what_is_not_finite_or_known_to_one_side_only_has_no_difference():
+    for value in (None, NAN, float("inf")):
+        expected = Comparison("accuracy", "not finite", 0.95, None, None, None)
+        assert compared(accuracy=value)["accuracy"] == expected
+    stored = baseline()
+    del stored["presets"]["default"]["metrics"]["rate"]
+    assert compared(stored)["rate"] == Comparison("rate", "no baseline", None, 0.25, None, None)
