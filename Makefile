@@ -83,8 +83,8 @@ retrain: $(STAMP)  ## fetch, repro in a copy, compare; propose what passed as a 
 verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
 	@$(BIN)/python -m pipeline.commands.verify
 
-grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
-	@$(BIN)/python -m pipeline.commands.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))
+grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER or catalogue, PRESET=large, ARGS='--seeds 3')
+	@$(BIN)/python -m pipeline.commands.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET)) $(ARGS)
 
 bench: $(STAMP)  ## speed against plain references, claim by claim, in some minutes (BENCH='allo machine')
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)

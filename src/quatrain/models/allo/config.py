@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from quatrain.envs.grid.config import MAX_STATES, Env
+from quatrain.envs.grid.config import COUNTED_STATES, MAX_STATES, Env
 from quatrain.envs.grid.layouts import Layout, LayoutError, count_states
 from quatrain.section import Section
 
@@ -63,7 +63,8 @@ class Train(Section):
     """Sets the augmented Lagrangian and its optimisation."""
 
     discount: Discount = Field(
-        description="γ of the geometric lag; a list is a mixture: each pair draws one of them"
+        description="γ of the geometric lag; a list is a mixture: each pair draws one of them, "
+        "one that is listed twice twice as often"
     )
     batch_size: int = Field(ge=1, le=10**6)
     steps: int = Field(ge=1, le=10**9, description="gradient steps")
@@ -172,7 +173,24 @@ class AlloConfig(Section):
                 "lower allo.network.d"
             )
         if states > MAX_STATES:
-            raise LayoutError(
-                f"the map has {states} states; at most {MAX_STATES} can be compared with the truth"
-            )
+            raise LayoutError(f"the map has {states:,} states; at most {MAX_STATES:,}")
+        if states > COUNTED_STATES:
+            self._check_large(states)
         return self
+
+    def _check_large(self, states: int) -> None:
+        """Refuses what needs a matrix of all pairs of states, or a walk that is not symmetric."""
+        env = self.env
+        needs = {
+            "one-way doors": bool(env.map.doors),
+            "a goal": env.map.goal is not None,
+            "start: layout": env.start == "layout" and env.map.start is not None,
+            "mode: exact": self.train.mode == "exact",
+            "observation: onehot": env.observation == "onehot",
+        }
+        for name, needed in needs.items():
+            if needed:
+                raise LayoutError(
+                    f"the map has {states:,} states; {name} needs a matrix of all pairs of states, "
+                    f"which is built for at most {COUNTED_STATES:,}; leave it out or shrink the map"
+                )
