@@ -26,8 +26,8 @@ class Rooms(Section):
 
     rows: int = Field(ge=1, le=64, description="rooms from top to bottom")
     cols: int = Field(ge=1, le=64, description="rooms from left to right")
-    height: int = Field(ge=1, le=64, description="free cells of a room from top to bottom")
-    width: int = Field(ge=1, le=64, description="free cells of a room from left to right")
+    height: int = Field(ge=1, le=256, description="free cells of a room from top to bottom")
+    width: int = Field(ge=1, le=256, description="free cells of a room from left to right")
     extra_doors: int = Field(ge=0, description="doors beyond those of the spanning tree")
     seed: int = Field(ge=0, lt=2**32)
 
