@@ -72,8 +72,9 @@ class Train(Section):
     lr_schedule: Literal["constant", "cosine"]
     lr_final: float = Field(gt=0, le=1, description="cosine ends at learning_rate * lr_final")
     graph_coef: float = Field(gt=0, le=LARGEST, description="κ, weight of the smoothness term")
-    constraint: Literal["two", "three"] = Field(
-        description="how many encoder batches estimate graph and constraints"
+    constraint: Literal["two", "three", "visits"] = Field(
+        description="how many encoder batches estimate graph and constraints; visits: constraints "
+        "are sums over all states, weighted by how often each starts a pair, without sampling noise"
     )
     dual_init: float = Field(ge=-1e6, le=1e6)
     dual_init_mask: Literal["lower", "diagonal"] = Field(
@@ -110,7 +111,12 @@ class Train(Section):
     @property
     def constraint_batches(self) -> int:
         """Returns how many independent batches of starts are drawn beside the pairs."""
-        return {"two": 1, "three": 2}[self.constraint]
+        return {"two": 1, "three": 2, "visits": 0}[self.constraint]
+
+    @property
+    def needs_all_states(self) -> bool:
+        """Returns whether every step must encode every state."""
+        return self.mode == "exact" or self.constraint == "visits"
 
     @model_validator(mode="after")
     def _check_numbers(self) -> "Train":
@@ -133,8 +139,9 @@ class Train(Section):
             raise ValueError(
                 f"b_min {self.b_min} <= b_init {self.b_init} <= b_max {self.b_max} does not hold"
             )
-        if self.mode == "exact" and self.encoder_rows == "batch":
-            raise ValueError("mode exact needs every state: set encoder_rows to auto or table")
+        if self.needs_all_states and self.encoder_rows == "batch":
+            why = "mode exact" if self.mode == "exact" else "constraint visits"
+            raise ValueError(f"{why} needs every state: set encoder_rows to auto or table")
         return self
 
 

@@ -52,7 +52,7 @@ class State(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Holds the constant inputs of a step: encoder inputs, buffer, in exact mode A and r."""
+    """Holds the constant inputs of a step: encoder inputs, buffer, and A and r where needed."""
 
     inputs: Float[Array, "states inputs"]
     episodes: Episodes
@@ -70,7 +70,7 @@ def encoder_is_table(config: Train, states: int) -> bool:
     """Returns whether every state is encoded once, which `auto` does if samples are not fewer."""
     if config.encoder_rows != "auto":
         return config.encoder_rows == "table"
-    return config.mode == "exact" or states <= (2 + config.constraint_batches) * config.batch_size
+    return config.needs_all_states or states <= (2 + config.constraint_batches) * config.batch_size
 
 
 def encode(
@@ -109,6 +109,18 @@ def draw(
     )
 
 
+def graph_over(
+    table: Float[Array, "states d"],
+    data: Data,
+    batch: Batch | None,
+) -> Float[Array, ""]:
+    """Computes the graph term of the sampled pairs, or without a sample its expectation."""
+    if batch is not None:
+        return losses.graph_term(table[batch.state], table[batch.later_state])
+    assert data.laplacian is not None
+    return losses.exact_graph_term(table, data.laplacian)
+
+
 def objective(
     params: network.Params,
     config: AlloConfig,
@@ -117,13 +129,13 @@ def objective(
     batch: Batch | None,
 ) -> tuple[Float[Array, ""], losses.Loss]:
     """Computes L and its parts for these encoder parameters."""
-    if batch is None:
-        assert data.laplacian is not None
+    if config.train.needs_all_states:
         assert data.starts is not None
         table = network.apply(config.network, params, data.inputs)
-        graph = losses.exact_graph_term(table, data.laplacian)
         constraints = losses.exact_constraints(table, data.starts)
+        graph = graph_over(table, data, batch)
     else:
+        assert batch is not None
         features = encode(config, params, data.inputs, batch)
         graph = losses.graph_term(features.state, features.later_state)
         constraints = CONSTRAINTS[config.train.constraint](features)
@@ -332,7 +344,8 @@ def make_data(config: AlloConfig, state: State, dataset: Dataset) -> Data:
     inputs = inputs_for(config, state, dataset)
     episodes = jax.tree.map(jnp.asarray, dataset.train)
     if config.train.mode == "stochastic":
-        return Data(inputs, episodes, laplacian=None, starts=None)
+        starts = visits(dataset, len(inputs)) if config.train.needs_all_states else None
+        return Data(inputs, episodes, laplacian=None, starts=starts)
     exact = spectrum.expectation(dataset.train, len(inputs), config.train.discounts)
     return Data(
         inputs,
@@ -340,6 +353,12 @@ def make_data(config: AlloConfig, state: State, dataset: Dataset) -> Data:
         laplacian=jnp.asarray(exact.laplacian, jnp.float32),
         starts=jnp.asarray(exact.starts, jnp.float32),
     )
+
+
+def visits(dataset: Dataset, states: int) -> Float[Array, " states"]:
+    """Returns how often each state starts a pair, as a share of all starts."""
+    starts = np.asarray(dataset.train.state)[np.asarray(dataset.train.horizon) > 0]
+    return jnp.asarray(np.bincount(starts, minlength=states) / len(starts), jnp.float32)
 
 
 def _metrics(
