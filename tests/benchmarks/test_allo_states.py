@@ -21,7 +21,7 @@ def test_each_part_of_a_map_is_timed_and_a_map_that_is_done_is_not_measured_agai
     assert set(stored["seconds"]) == {"collect", "truth", "training", "evaluate", "plots"}
     assert stored["states"] == 104
     assert "random_unscaled" in stored["scores"]
-    assert "| hall, 1,000 | 4,000" in capsys.readouterr().out
+    assert "| hall, 1,000 | two | 4,000" in capsys.readouterr().out
     monkeypatch.setattr(states, "measure", lambda *_: pytest.fail("measured again"))
     assert states.main(arguments) == 0
     with pytest.raises(SystemExit):
