@@ -17,7 +17,7 @@ GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
 
-.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify grids results bench bench-peers bench-return bench-active bench-gate profile crash clean
+.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify grids results bench bench-peers bench-return bench-active bench-states bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -83,8 +83,8 @@ retrain: $(STAMP)  ## fetch, repro in a copy, compare; propose what passed as a 
 verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
 	@$(BIN)/python -m pipeline.commands.verify
 
-grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=, PRESET=large)
-	@$(BIN)/python -m pipeline.commands.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET))
+grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER or catalogue, PRESET=large, ARGS='--seeds 3')
+	@$(BIN)/python -m pipeline.commands.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET)) $(ARGS)
 
 results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about half an hour (MODELS=, ARGS=)
 	@$(BIN)/python -m pipeline.commands.results $(MODELS) $(ARGS)
@@ -107,6 +107,9 @@ bench-return: $(STAMP)  ## how long iqn and its plain reference train until they
 
 bench-active: $(STAMP)  ## active_dynamics on six fields with 2000 transitions: errors of three exploration policies (ARGS=)
 	@$(BIN)/python -m pipeline.commands.fields $(ARGS)
+
+bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each part, and cosine (ARGS=)
+	@$(BIN)/python -m benchmarks.allo.states $(ARGS)
 
 bench-gate: $(STAMP)  ## measure anew; fails where a ratio is far below its baseline (ARGS=--promote moves them)
 	@$(BIN)/python -m benchmarks.run $(BENCH) --results .bench/gate

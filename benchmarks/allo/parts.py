@@ -121,7 +121,7 @@ def plots_row(world: World) -> Row:
     """
     names = ["loss", "graph", "dual", "barrier_term", "total_error", "norm_error"]
     names += ["manifold_distance", "grad_norm", "cosine_mean"]
-    for name in ("cosine", "eigenvalue_dual", "duals_diag"):
+    for name in ("cosine", "eigenvalue", "eigenvalue_dual", "duals_diag"):
         names += [f"{name}/{i}" for i in range(world.config.network.d)]
     steps = np.arange(1, world.config.train.record_every + 1)
     history = dict.fromkeys(names, (steps, steps / (len(steps) + 1)))

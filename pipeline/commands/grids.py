@@ -1,15 +1,17 @@
-"""a folder of maps -> a table of allo's scores beside the paper's, in grids-out/ outside DVC."""
+"""a folder of maps -> a table of allo's scores beside the paper's; outside DVC."""
 
 import os
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from pipeline.reporting.grids import MapResult, goal_lines, grids_table
+from pipeline.reporting.speed import as_json, write_lines
 from pipeline.reporting.sweeps import result_key, train
-from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console, options
 from pipeline.runtime.command import Command, Options, Parser
+from pipeline.runtime.devices import settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
@@ -17,36 +19,23 @@ from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import png, write_figures
 from pipeline.storage.input_files import read_content
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from quatrain.envs.grid.catalogue import CATALOGUE
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
 from quatrain.progress import TrainingDiverged
-from quatrain.registry import load
+from quatrain.registry import MODELS, load
 from quatrain.section import Content
 
 OUT = "grids-out"
 PAPER = Path("benchmarks/reference/allo_paper.json")
-HEAD = (
-    "map",
-    "states",
-    "cosine mean",
-    "min",
-    "groups",
-    "paper's metric",
-    "its ceiling",
-    "paper ALLO",
-    "paper GGDO",
-    "seconds",
-)
+RESULTS = Path("benchmarks/results/allo_grids.json")
+CATALOGUE_WORD = "catalogue"
+# Distance of the seeds of two repetitions; each one uses a few numbers from its own on.
+STRIDE = 10
 
 
-class MapResult(NamedTuple):
-    name: str
-    scores: dict[str, float]
-    note: str = ""
-
-
-def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> Params:
+def params_for(root: Path, preset: str, layout: Path | str, changes: dict[str, Any]) -> Params:
     """Returns the preset's params with this map, and at most as many components as states that
     start pairs.
 
@@ -55,23 +44,41 @@ def params_for(root: Path, preset: str, path: Path, changes: dict[str, Any]) -> 
     """
 
     def read(name: object) -> Content:
-        return read_content(path) if name == path.name else read_input(root, str(name))
+        if isinstance(layout, Path) and name == layout.name:
+            return read_content(layout)
+        return read_input(root, str(name))
 
-    changes = overlaid(changes, {"env": {"layout": path.name}})
+    named = layout.name if isinstance(layout, Path) else layout
+    changes = overlaid(changes, {"env": {"layout": named}})
     raw = overlaid(read_raw(root, preset), {"allo": changes})
     smallest = validate(overlaid(raw, {"allo": {"network": {"d": 1}}}), read)
     d = min(raw["allo"]["network"]["d"], count_starts(smallest.allo.env.map))
     return validate(overlaid(raw, {"allo": {"network": {"d": d}}}), read)
 
 
-def run_map(params: Params, name: str, out: Path) -> MapResult:
-    """Collects, trains, evaluates and plots a map, or returns an earlier result of the same key."""
-    key = result_key("grids", params, "allo")
-    path = out / name / "scores.json"
-    if path.exists():
-        stored = artifacts.read_json(path)
-        if stored.get("key") == key:
-            return MapResult(name, stored["scores"], "done before")
+def run_map(params: Params, name: str, out: Path, done: dict[str, Any]) -> MapResult:
+    """Repeats a map with as many seeds as the config has, each with data of its own.
+
+    Repetitions whose key is in `done` are not run again; new ones are added to it. The first one
+    is drawn.
+    """
+    alone = params.allo.model_copy(update={"seeds": 1})
+    by_seed = []
+    for index in range(params.allo.seeds):
+        repeated = params.model_copy(
+            update={"seed": params.seed + STRIDE * index, "allo": alone},
+        )
+        key = result_key("grids", repeated, "allo")
+        stored = done.setdefault(str(repeated.seed), {})
+        if stored.get("key") != key:
+            scores = run_once(repeated, name, out / name if index == 0 else None)
+            stored |= {"key": key, "scores": artifacts.null_if_not_finite(scores)}
+        by_seed.append(stored["scores"])
+    return MapResult(name, by_seed)
+
+
+def run_once(params: Params, name: str, out: Path | None) -> dict[str, float]:
+    """Collects, trains, evaluates, and with a folder `out` plots one repetition."""
     began = time.monotonic()
     model = load("allo")
     dataset = model.collect.collect(params.allo, params.seed)
@@ -79,73 +86,96 @@ def run_map(params: Params, name: str, out: Path) -> MapResult:
     scores = model.evaluate.evaluate(params.allo, state, dataset, params.seed + 2)
     scores["states"] = float(len(dataset.grid.coords))
     scores["seconds"] = time.monotonic() - began
-    files = {
-        f"{title}.png": png(figure)
-        for title, figure in model.plots.plots(params.allo, state, dataset, curves, scores).items()
-    }
-    write_figures(out / name / "plots", files)
-    artifacts.write_json(path, {"key": key, "scores": artifacts.null_if_not_finite(scores)})
-    return MapResult(name, scores)
+    if out is not None:
+        figures = model.plots.plots(params.allo, state, dataset, curves, scores)
+        files = {f"{title}.png": png(figure) for title, figure in figures.items()}
+        write_figures(out / "plots", files)
+    return scores
 
 
-def cells(result: MapResult, paper: dict[str, Any]) -> list[str]:
-    """Returns a row of the table, with '-' for numbers that do not exist for this map."""
-    scores = result.scores
-    reference = paper["layouts"].get(result.name, {})
-    return [
-        result.name,
-        shown(scores.get("states"), decimals=0),
-        shown(scores.get("cosine_mean")),
-        shown(scores.get("cosine_min")),
-        shown(scores.get("groups"), decimals=0),
-        shown(scores.get("cosine_paper")),
-        shown(scores.get("ceiling_paper")),
-        shown(reference.get("allo")),
-        shown(reference.get("ggdo")),
-        f"{shown(scores.get('seconds'), decimals=0)} {result.note}".strip(),
-    ]
+def layouts_of(folder: Path) -> dict[str, Path | str]:
+    """Returns the maps by name: the files of a folder, or the project's own catalogue.
 
-
-def shown(value: float | None, decimals: int = 4) -> str:
-    return "-" if value is None else f"{value:.{decimals}f}"
-
-
-def run_folder(root: Path, folder: Path, preset: str, changes: dict[str, Any]) -> None:
-    """Runs all maps of a folder, each in its part of grids-out/PRESET; skips maps that cannot be
-    used.
+    Raises:
+        ConfigError: the folder holds no map.
     """
+    if str(folder) == CATALOGUE_WORD:
+        return {name: name for name in CATALOGUE}
     paths = sorted(path for path in folder.glob("*.txt") if path.is_file())
     if not paths:
         raise ConfigError(
             f"{folder} holds no map (*.txt); pass a folder of maps: make grids GRIDS=FOLDER"
         )
-    out = root / OUT / preset
-    paper = artifacts.read_json(root / PAPER)
+    return {path.stem: path for path in paths}
+
+
+def run_folder(
+    root: Path,
+    folder: Path,
+    preset: str,
+    changes: dict[str, Any],
+    results_file: Path,
+) -> None:
+    """Runs all maps of a folder; skips maps that cannot be used.
+
+    The scores of each map are stored in `results_file` at once, plots and the table in
+    grids-out/PRESET.
+    """
+    layouts = layouts_of(folder)
+    out, paper = root / OUT / preset, artifacts.read_json(root / PAPER)
+    stored = artifacts.read_json(results_file) if results_file.exists() else {}
+    maps: dict[str, Any] = stored.get("maps", {}).get(preset, {})
     results = []
-    for number, path in enumerate(paths, 1):
-        console.info(f"[{number}/{len(paths)}] {path.stem}")
+    for number, (name, layout) in enumerate(layouts.items(), 1):
+        console.info(f"[{number}/{len(layouts)}] {name}")
         try:
-            results.append(run_map(params_for(root, preset, path, changes), path.stem, out))
+            params = params_for(root, preset, layout, changes)
+            results.append(run_map(params, name, out, maps.setdefault(name, {})))
         except (ConfigError, DataError, TrainingDiverged) as error:
-            console.info(f"grids: passed over {path.name}: {error}")
-    page = markdown_table(HEAD, [cells(result, paper) for result in results])
-    write_durably(out / "table.md", f"{page}\n\nPaper: {paper['source']}.\n".encode())
-    print(f"{page}\n\ntable and plots: {os.path.relpath(out, root)}")
-    if len(results) < len(paths):
+            file = layout.name if isinstance(layout, Path) else name
+            console.info(f"grids: passed over {file}: {error}")
+            continue
+        content = settings(params, MODELS["allo"]) | {
+            "maps": stored.get("maps", {}) | {preset: maps}
+        }
+        write_lines(results_file, as_json(content), depth=5)
+    _show(results, paper, out)
+    if len(results) < len(layouts):
         raise ConfigError(
-            f"{len(paths) - len(results)} of {len(paths)} maps could not be used; "
+            f"{len(layouts) - len(results)} of {len(layouts)} maps could not be used; "
             "the lines above say why"
         )
 
 
+def _show(results: list[MapResult], paper: dict[str, Any], out: Path) -> None:
+    page = "\n".join(
+        [
+            grids_table(results, paper),
+            "",
+            "cosine: 1 for the true eigenvectors of the buffer, 0 for random numbers; ± 95 %.",
+            f"Paper: {paper['source']}.",
+            *goal_lines(results, paper),
+        ]
+    )
+    write_durably(out / "table.md", f"{page}\n".encode())
+    print(f"{page}\n\ntable and plots: {os.path.relpath(out)}")
+
+
 def add_options(parser: Parser) -> None:
-    parser.add_argument("folder", type=Path, help="maps as *.txt, in either text format")
+    parser.add_argument(
+        "folder",
+        type=Path,
+        help=f"maps as *.txt, in either text format; or {CATALOGUE_WORD}, the project's own maps",
+    )
     options.add_preset(parser, default="large")
     parser.add_argument(
         "--steps", type=int, metavar="N", help="another number of gradient steps than the preset's"
     )
     parser.add_argument(
-        "--seeds", type=int, metavar="N", help="another number of learners than the preset's"
+        "--seeds", type=int, metavar="N", help="another number of repetitions than allo.seeds"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, metavar="FILE", help=f"(default: {RESULTS})"
     )
 
 
@@ -157,7 +187,7 @@ def run(args: Options) -> None:
     if args.steps is not None:
         changes["train"] = {"steps": args.steps}
     prepare_process(validate(read_raw(root, args.preset), lambda name: read_input(root, str(name))))
-    run_folder(root, args.folder, args.preset, changes)
+    run_folder(root, args.folder, args.preset, changes, root / args.results)
 
 
 main = Command(

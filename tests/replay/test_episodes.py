@@ -89,7 +89,7 @@ def test_flattening_equals_a_plain_loop_over_environments_and_steps(end_probabil
     from_walks(walks)
     np.testing.assert_array_equal(walks.truncated, before)
     dtypes = [column.dtype for column in episodes]
-    assert dtypes == [np.int32, np.int8, np.bool_, np.bool_, np.int32, np.int32]
+    assert dtypes == [np.int32, np.int8, np.bool_, np.bool_, np.uint8, np.int32]
 
 
 def test_a_step_that_terminates_and_is_cut_counts_as_terminated():
@@ -149,3 +149,25 @@ def test_drawing_a_whole_chunk_at_once_gives_the_bits_of_a_scan():
     for from_scan, from_vmap in zip(scanned, at_once, strict=True):
         np.testing.assert_array_equal(from_scan, from_vmap)
     assert len({tuple(row) for row in scanned.state.tolist()}) == 13
+
+
+@both_backends
+def test_the_smallest_types_hold_the_longest_walk_and_draw_the_pairs_of_wide_types(backend):
+    """Walks of 300 transitions over 300 states do not fit into 8 bits."""
+    episodes = numbered([300, 2])
+    off, states = np.zeros((1, 300), bool), np.arange(301, dtype=np.uint16)[None]
+    small = from_walks(Walks(states[:, :-1], off.astype(np.int8), states[:, 1:], off, off))
+    assert (small.state.dtype, small.horizon.dtype) == (np.uint16, np.uint16)
+    assert small.horizon.tolist() == list(range(300, -1, -1))
+    assert from_walks(random_walks(0.1)).horizon.dtype == np.uint8
+    wide = episodes._replace(
+        state=episodes.state.astype(np.int32), horizon=episodes.horizon.astype(np.int32)
+    )
+    narrow = episodes._replace(state=episodes.state.astype(np.uint16))
+    for batch, wide_batch in zip(
+        draw_pairs(backend, narrow, 1000, (0.2, 0.999)),
+        draw_pairs(backend, wide, 1000, (0.2, 0.999)),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(batch, wide_batch)
+        assert batch.dtype == np.int32

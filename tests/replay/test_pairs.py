@@ -49,7 +49,9 @@ def chi_square_p_value(state, later_state, matrix) -> float:
     return chisquare(observed[used], expected[used]).pvalue
 
 
-@pytest.mark.parametrize("discounts", [(0.0,), (0.999,), (0.0, 0.9, 0.99, 1.0)])
+@pytest.mark.parametrize(
+    "discounts", [(0.0,), (0.999,), (0.0, 0.9, 0.99, 1.0), (0.5, 0.99, 0.5, 0.5, 0.99)]
+)
 def test_blocks_and_their_matrix_product_equal_a_plain_loop(monkeypatch, discounts):
     # Blocks have 64 slots here: trajectories of exactly one, one and a slot, and several blocks.
     episodes = random_episodes([1, 2, 63, 64, 150, 7, 1, 200, 128], states=5)

@@ -1,17 +1,19 @@
 """Truth from a buffer, and metrics that are 1 for the truth and less for anything else."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import parse_layout
-from quatrain.models.allo import spectrum
-from quatrain.models.allo.evaluate import true_table
+from quatrain.models.allo import fit, spectrum
+from quatrain.models.allo.truth import true_table
 from tests.replay.trajectories import from_trajectories, trajectory
 
 
-def simple(table: np.ndarray, eigenvalues: list[float], tol: float = 0.0) -> spectrum.Spectrum:
+def simple(table: np.ndarray, eigenvalues: Sequence[float], tol: float = 0.0) -> spectrum.Spectrum:
     """A spectrum on uniform starts with these orthogonal columns as truth."""
     states = len(table)
     scaled = table / np.sqrt(np.square(table).mean(0))
@@ -63,33 +65,33 @@ def test_the_uniform_policy_has_the_known_eigenvalues_of_a_corridor_and_of_four_
 
 def test_truth_scores_one_and_signs_change_nothing(walsh: np.ndarray):
     truth = simple(walsh, [0, 0.1, 0.3, 0.9])
-    np.testing.assert_allclose(spectrum.cosine(walsh * [1, -1, -1, 1], truth), 1)
-    assert spectrum.subspace(walsh, truth)[-1] == pytest.approx(1)
+    np.testing.assert_allclose(fit.cosine(walsh * [1, -1, -1, 1], truth), 1)
+    assert fit.subspace(walsh, truth)[-1] == pytest.approx(1)
 
 
 def test_rotation_inside_a_group_shows_against_single_vectors_only(walsh: np.ndarray):
     truth = simple(walsh, [0, 0.3, 0.3, 0.9], tol=0.02)
     turned = walsh.copy()
     turned[:, 1], turned[:, 2] = walsh[:, 1] + walsh[:, 2], walsh[:, 1] - walsh[:, 2]
-    np.testing.assert_allclose(spectrum.cosine(turned, truth), 1)
-    alone = spectrum.cosine(turned, truth, np.arange(4))
+    np.testing.assert_allclose(fit.cosine(turned, truth), 1)
+    alone = fit.single_cosine(turned, truth)
     np.testing.assert_allclose(alone, [1, np.sqrt(0.5), np.sqrt(0.5), 1])
 
 
 def test_two_columns_collapsed_inside_a_group_show_in_orthogonality_only(walsh: np.ndarray):
     truth = simple(walsh, [0, 0.3, 0.3, 0.9], tol=0.02)
     collapsed = walsh[:, [0, 1, 1, 3]]
-    np.testing.assert_allclose(spectrum.cosine(collapsed, truth), 1)
-    assert spectrum.orthogonality(walsh, truth).max() == pytest.approx(0)
-    assert spectrum.orthogonality(collapsed, truth)[1, 2] == pytest.approx(1)
+    np.testing.assert_allclose(fit.cosine(collapsed, truth), 1)
+    assert fit.orthogonality(walsh, truth).max() == pytest.approx(0)
+    assert fit.orthogonality(collapsed, truth)[1, 2] == pytest.approx(1)
 
 
 def test_a_group_that_straddles_d_counts_with_its_whole_eigenspace(walsh: np.ndarray):
     truth = simple(walsh, [0, 0.1, 0.5, 0.505], tol=0.02)
     assert truth.group.tolist() == [0, 1, 2, 2]
     learned = walsh[:, [0, 1, 3]]
-    np.testing.assert_allclose(spectrum.cosine(learned, truth), 1)
-    assert spectrum.group_boundaries(truth, 3).tolist() == [1, 2]
+    np.testing.assert_allclose(fit.cosine(learned, truth), 1)
+    assert fit.group_boundaries(truth, 3).tolist() == [1, 2]
 
 
 def test_spectrum_is_computed_to_the_end_of_the_group_that_holds_component_d():
@@ -104,15 +106,15 @@ def test_spectrum_is_computed_to_the_end_of_the_group_that_holds_component_d():
 
 def test_a_wrong_column_scores_zero_and_a_zero_column_does_not_divide_by_zero(walsh: np.ndarray):
     truth = simple(walsh[:, :3], [0, 0.1, 0.5])
-    np.testing.assert_allclose(spectrum.cosine(walsh[:, [3, 0]], truth), 0, atol=1e-12)
-    np.testing.assert_allclose(spectrum.cosine(np.zeros((4, 2)), truth), 0)
+    np.testing.assert_allclose(fit.cosine(walsh[:, [3, 0]], truth), 0, atol=1e-12)
+    np.testing.assert_allclose(fit.cosine(np.zeros((4, 2)), truth), 0)
 
 
 def test_a_state_that_never_starts_a_pair_is_left_out_of_the_truth():
     operator = spectrum.operator(from_trajectories([trajectory([0, 1, 0, 1, 3])]), 5, (0.5,))
     assert operator.visited.tolist() == [True, True, False, False, False]
     truth = spectrum.spectrum(operator, 2, 0.02)
-    np.testing.assert_allclose(spectrum.cosine(true_table(truth, 2), truth), 1)
+    np.testing.assert_allclose(fit.cosine(true_table(truth, 2), truth), 1)
 
 
 def test_a_free_state_takes_the_value_between_its_neighbours():
@@ -142,4 +144,68 @@ def test_only_without_doors_is_the_truth_that_of_the_uniform_policy(
     operator = spectrum.operator(from_trajectories(walks), len(grid.coords), (0.9,))
     truth = spectrum.spectrum(operator, 4, 0.02)
     policy = spectrum.uniform_policy(grid.next_state)
-    assert least <= spectrum.cosine(true_table(truth, 4), policy).mean() <= most
+    assert least <= fit.cosine(true_table(truth, 4), policy).mean() <= most
+
+
+CROWDED = np.concatenate([[0, 0.5], 0.9 + 0.001 * np.array([0, 1, 2, 6, 7, 8, 20, 21])])
+
+
+def test_a_group_of_many_near_eigenvalues_is_cut_at_its_widest_gaps():
+    assert spectrum.group_of(CROWDED, 0.0).tolist() == list(range(10))
+    assert spectrum.group_of(CROWDED, 0.02).tolist() == [0, 1, 2, 2, 2, 3, 3, 3, 4, 4]
+    near = np.concatenate([[0], np.linspace(0.9, 0.95, 102)])
+    assert np.bincount(spectrum.group_of(near, 0.02)).max() <= spectrum.MAX_DISTINCT
+
+
+def test_eigenvalues_that_a_symmetry_makes_equal_are_not_cut_apart():
+    distinct = np.array([0, 1, 2, 2, 2, 3, 3, 3, 4, 5])  # of the map: two threefold eigenvalues
+    values = np.concatenate([[0, 0.5], 0.9 + 0.001 * np.arange(8)])
+    assert spectrum.group_of(values, 0.02, distinct).tolist() == [0, 1, *[2] * 3, *[3] * 5]
+    components = np.array([0, 1e-15, 2e-15, 3e-15, 4e-15, 0.1])
+    assert spectrum.group_of(components, 0.02).tolist() == [0, 0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("states", [5, 11, 104])
+@pytest.mark.parametrize("tol", [0.0, 0.2])
+def test_strict_cosine_is_zero_for_random_tables_and_one_for_the_truth(states: int, tol: float):
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.standard_normal((states, states)))[0]
+    truth = simple(vectors, [0, *np.linspace(0.9, 0.95, states - 1)], tol)
+    d = min(states, 11)
+    np.testing.assert_allclose(fit.strict_cosine(vectors[:, :d], truth), 1)
+    scores = [fit.strict_cosine(rng.standard_normal((states, d)), truth) for _ in range(2000)]
+    assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(2000)
+    np.testing.assert_allclose(np.mean(scores, 0), 0, atol=0.06)
+
+
+def test_a_random_table_does_not_profit_from_discounts_that_bring_all_eigenvalues_together():
+    """Under a long discount all eigenvalues of four rooms but the first are within 2 %."""
+    grid = make_grid(named_layout("room4"))
+    mu, discount = 1 - spectrum.uniform_policy(grid.next_state).eigenvalues, 0.9999
+    values = 1 - (1 - discount) * mu / (1 - discount * mu)
+    truth = simple(np.linalg.qr(np.random.default_rng(1).standard_normal((104, 104)))[0], values)
+    lenient = np.concatenate([[0], np.cumsum(np.diff(values) > 0.02 * values[1:])])
+    strict = truth._replace(group=spectrum.group_of(values, 0.02))
+    table = np.random.default_rng(2).standard_normal((104, 11))
+    assert np.bincount(lenient).max() == 103
+    assert fit.cosine(table, truth._replace(group=lenient)).mean() > 0.9
+    assert fit.cosine(table, strict).mean() < 0.2
+    assert abs(fit.strict_cosine(table, strict).mean()) < 0.05
+
+
+def test_a_map_of_isolated_cells_scores_zero_because_its_truth_says_nothing():
+    truth = simple(np.eye(4), [0.0] * 4)
+    np.testing.assert_allclose(fit.random_cosine(truth, 3), 1)
+    np.testing.assert_array_equal(fit.strict_cosine(np.eye(4)[:, :3], truth), 0)
+
+
+def test_the_rayleigh_quotient_is_exact_for_the_truth_and_second_order_for_a_small_error():
+    operator = spectrum.operator(
+        from_trajectories([trajectory([0, 1, 2, 3, 3, 2, 1, 0, 0])]), 4, (0.5,)
+    )
+    truth = spectrum.spectrum(operator, 4, 0.02)
+    exact = fit.rayleigh(truth.eigenvectors, operator)
+    np.testing.assert_allclose(exact, truth.eigenvalues, atol=1e-12)
+    assert fit.eigenvalue_errors(exact, truth).largest_relative < 1e-9
+    tilted = truth.eigenvectors + 0.01 * truth.eigenvectors[:, [1, 2, 3, 0]]
+    assert np.abs(fit.rayleigh(tilted, operator) - truth.eigenvalues).max() < 3e-4

@@ -125,6 +125,23 @@ def test_exact_gradient_is_the_mean_of_stochastic_ones():
     assert (np.abs(many.mean(0) - expected) <= 4 * error + 1e-6).mean() > 0.99
 
 
+def test_constraints_of_visits_are_the_mean_of_sampled_ones_and_the_graph_term_stays_sampled():
+    sizes = {"hidden": 5, "layers": 1}
+    config = allo(network=sizes, train={"constraint": "visits"})
+    learners = init_state(config, dataset(), 0)
+    state, data = only(learners), training.make_data(config, learners, dataset())
+    batch = draw(config.train, data, jax.random.key(5), jnp.int32(0))
+    assert batch.constraint_states.shape == (0, config.train.batch_size)
+    value, loss = objective(state.params, config, state, data, batch)
+    table = tables(config, learners, dataset())[0]
+    starts = dataset().train.state[dataset().train.starts]
+    phi = jnp.asarray(table[starts])
+    np.testing.assert_allclose(loss.constraints.error, losses.error_matrix(phi), atol=1e-5)
+    moved = jnp.square(table[batch.state] - table[batch.later_state]).mean(0).sum()
+    assert loss.terms["graph"] == pytest.approx(0.5 * float(moved), rel=1e-5)
+    assert np.isfinite(value)
+
+
 def test_records_of_twenty_or_sixty_steps_learn_the_same():
     longer = allo(train={"record_every": 60, "evaluate_every": 60})
     np.testing.assert_equal(*(to_arrays(last(each).state) for each in (CONFIG, longer)))

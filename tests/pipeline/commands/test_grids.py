@@ -2,6 +2,7 @@
 again.
 """
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.conftest import ROOT, SMALL
 from tests.pipeline.fixture_types import Capture, Patch
 
 TINY = SMALL["allo"] | {"env": {"fourier": {"scale": 6.0, "count": 5}, "max_episode_steps": 60}}
+TINY |= {"seeds": 2}
 
 
 @pytest.fixture
@@ -26,13 +28,17 @@ def maps(tmp_path: Path, monkeypatch: Patch) -> Path:
     return folder
 
 
+def run(folder: Path) -> None:
+    grids.run_folder(ROOT, folder, "large", TINY, folder.with_name("results.json"))
+
+
 @pytest.mark.full
 def test_good_maps_are_in_the_table_a_bad_one_is_told(
     maps: Path, monkeypatch: Patch, capsys: Capture
 ):
     why = "1 of 3 maps could not be used; the lines above say why"
     with pytest.raises(ConfigError, match=why):
-        grids.run_folder(ROOT, maps, "large", TINY)
+        run(maps)
     said = capsys.readouterr().err
     assert "grids: passed over ragged.txt: params.yaml: allo" in said
     assert "line 2: 4 cells, the first line has 3" in said
@@ -45,8 +51,13 @@ def test_good_maps_are_in_the_table_a_bad_one_is_told(
 
     monkeypatch.setattr(grids, "train", lambda *_: pytest.fail("learned again"))
     with pytest.raises(ConfigError):
-        grids.run_folder(ROOT, maps, "large", TINY)
-    assert capsys.readouterr().out.count("done before") == 2
+        run(maps)
+    assert capsys.readouterr().out.count("| goal ") == 1
+    maps_of = json.loads(maps.with_name("results.json").read_text())["maps"]["large"]
+    assert set(maps_of) == {"goal", "mirrored"}
+    assert set(maps_of["goal"]) == {"0", "10"}
+    scores = [each["scores"]["cosine_mean"] for each in maps_of["goal"].values()]
+    assert scores[0] != scores[1]
 
 
 def test_as_many_components_as_states_that_start_pairs(maps: Path):
@@ -56,17 +67,23 @@ def test_as_many_components_as_states_that_start_pairs(maps: Path):
     assert grids.params_for(ROOT, "large", maps / "goal.txt", changes).allo.network.d == 5
 
 
+def test_the_catalogue_is_a_folder_of_maps_too():
+    layouts = grids.layouts_of(Path("catalogue"))
+    assert {"room4", "maze9", "room64"} <= set(layouts)
+    assert grids.params_for(ROOT, "large", layouts["maze9"], TINY).allo.env.map.name == "maze9"
+
+
 def test_a_divergence_does_not_end_the_sweep(maps: Path, monkeypatch: Patch, capsys: Capture):
     def diverges(*_: object) -> None:
         raise TrainingDiverged("allo step 3: graph term is not finite")
 
     monkeypatch.setattr(grids, "run_map", diverges)
     with pytest.raises(ConfigError, match="3 of 3 maps"):
-        grids.run_folder(ROOT, maps, "large", TINY)
+        run(maps)
     assert "passed over goal.txt: allo step 3" in capsys.readouterr().err
 
 
 def test_a_folder_without_maps_is_refused(tmp_path: Path):
     why = r"holds no map \(\*.txt\); pass a folder of maps: make grids GRIDS=FOLDER"
     with pytest.raises(ConfigError, match=why):
-        grids.run_folder(ROOT, tmp_path, "large", {})
+        run(tmp_path)

@@ -15,8 +15,10 @@ from quatrain.envs.grid.layouts import (
 )
 from quatrain.section import InputFile, NameOrFile, Section
 
-# Limit of the dense eigendecompositions of evaluation: 4000 states take about a minute.
-MAX_STATES = 4000
+# Limit of what is counted in a buffer, a dense matrix of pairs: 4000 states take about a minute.
+COUNTED_STATES = 4000
+# Limit of a map: 256 x 256 cells, whose numbers fit into 16 bits.
+MAX_STATES = 65_536
 
 
 class Rooms(Section):
@@ -24,8 +26,8 @@ class Rooms(Section):
 
     rows: int = Field(ge=1, le=64, description="rooms from top to bottom")
     cols: int = Field(ge=1, le=64, description="rooms from left to right")
-    height: int = Field(ge=1, le=64, description="free cells of a room from top to bottom")
-    width: int = Field(ge=1, le=64, description="free cells of a room from left to right")
+    height: int = Field(ge=1, le=256, description="free cells of a room from top to bottom")
+    width: int = Field(ge=1, le=256, description="free cells of a room from left to right")
     extra_doors: int = Field(ge=0, description="doors beyond those of the spanning tree")
     seed: int = Field(ge=0, lt=2**32)
 
@@ -33,9 +35,7 @@ class Rooms(Section):
     def _check_size(self) -> "Rooms":
         cells = self.rows * self.cols * self.height * self.width
         if cells > MAX_STATES:
-            raise ValueError(
-                f"{cells:,} cells; at most {MAX_STATES} can be compared with the truth"
-            )
+            raise ValueError(f"{cells:,} cells; at most {MAX_STATES:,}")
         return self
 
 

@@ -14,7 +14,13 @@ from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import Grid
 from quatrain.errors import DatasetMismatch
 from quatrain.models.allo.config import AlloConfig
-from quatrain.replay.episodes.trajectories import Episodes, Walks, empty_episodes, from_walks
+from quatrain.replay.episodes.trajectories import (
+    Episodes,
+    Walks,
+    empty_episodes,
+    from_walks,
+    smallest_type,
+)
 
 
 class Dataset(NamedTuple):
@@ -64,7 +70,12 @@ def _walk(
     grid: Grid,
     key: Array,
 ) -> Walks:
-    """Returns every transition; each column is (env, step)."""
+    """Returns every transition; each column is (env, step), states in the smallest integer type.
+
+    A step looks next states up in the grid's table; only a step that ends an episode draws first
+    states.
+    """
+    small = smallest_type(len(grid.coords) - 1)
     reset_key, action_key = jax.random.split(key)
     reset_env = partial(dynamics.reset, grid=grid, uniform=env.start == "uniform")
     step_env = partial(dynamics.step, grid, max_episode_steps=env.max_episode_steps)
@@ -80,10 +91,20 @@ def _walk(
         transition = jax.vmap(step_env)(envs.state, envs.elapsed, action)
         ended = transition.terminated | transition.truncated
         next_envs = EnvState(
-            state=jnp.where(ended, first_states(index + 1), transition.next_state),
+            state=jax.lax.cond(
+                ended.any(),
+                lambda: jnp.where(ended, first_states(index + 1), transition.next_state),
+                lambda: transition.next_state,
+            ),
             elapsed=jnp.where(ended, 0, envs.elapsed + 1),
         )
-        return next_envs, Walks(envs.state, action.astype(jnp.int8), *transition)
+        return next_envs, Walks(
+            state=envs.state.astype(small),
+            action=action.astype(jnp.int8),
+            next_state=transition.next_state.astype(small),
+            terminated=transition.terminated,
+            truncated=transition.truncated,
+        )
 
     envs = EnvState(first_states(0), jnp.zeros(num_envs, jnp.int32))
     _, by_step = jax.lax.scan(step, envs, jnp.arange(steps))

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from quatrain.envs.grid.config import MAX_STATES, Env
+from quatrain.envs.grid.config import COUNTED_STATES, MAX_STATES, Env
 from quatrain.envs.grid.layouts import Layout, LayoutError, count_states
 from quatrain.section import Section
 
@@ -63,7 +63,8 @@ class Train(Section):
     """Sets the augmented Lagrangian and its optimisation."""
 
     discount: Discount = Field(
-        description="γ of the geometric lag; a list is a mixture: each pair draws one of them"
+        description="γ of the geometric lag; a list is a mixture: each pair draws one of them, "
+        "one that is listed twice twice as often"
     )
     batch_size: int = Field(ge=1, le=10**6)
     steps: int = Field(ge=1, le=10**9, description="gradient steps")
@@ -71,8 +72,9 @@ class Train(Section):
     lr_schedule: Literal["constant", "cosine"]
     lr_final: float = Field(gt=0, le=1, description="cosine ends at learning_rate * lr_final")
     graph_coef: float = Field(gt=0, le=LARGEST, description="κ, weight of the smoothness term")
-    constraint: Literal["two", "three"] = Field(
-        description="how many encoder batches estimate graph and constraints"
+    constraint: Literal["two", "three", "visits"] = Field(
+        description="how many encoder batches estimate graph and constraints; visits: constraints "
+        "are sums over all states, weighted by how often each starts a pair, without sampling noise"
     )
     dual_init: float = Field(ge=-1e6, le=1e6)
     dual_init_mask: Literal["lower", "diagonal"] = Field(
@@ -109,7 +111,12 @@ class Train(Section):
     @property
     def constraint_batches(self) -> int:
         """Returns how many independent batches of starts are drawn beside the pairs."""
-        return {"two": 1, "three": 2}[self.constraint]
+        return {"two": 1, "three": 2, "visits": 0}[self.constraint]
+
+    @property
+    def needs_all_states(self) -> bool:
+        """Returns whether every step must encode every state."""
+        return self.mode == "exact" or self.constraint == "visits"
 
     @model_validator(mode="after")
     def _check_numbers(self) -> "Train":
@@ -132,8 +139,9 @@ class Train(Section):
             raise ValueError(
                 f"b_min {self.b_min} <= b_init {self.b_init} <= b_max {self.b_max} does not hold"
             )
-        if self.mode == "exact" and self.encoder_rows == "batch":
-            raise ValueError("mode exact needs every state: set encoder_rows to auto or table")
+        if self.needs_all_states and self.encoder_rows == "batch":
+            why = "mode exact" if self.mode == "exact" else "constraint visits"
+            raise ValueError(f"{why} needs every state: set encoder_rows to auto or table")
         return self
 
 
@@ -172,7 +180,24 @@ class AlloConfig(Section):
                 "lower allo.network.d"
             )
         if states > MAX_STATES:
-            raise LayoutError(
-                f"the map has {states} states; at most {MAX_STATES} can be compared with the truth"
-            )
+            raise LayoutError(f"the map has {states:,} states; at most {MAX_STATES:,}")
+        if states > COUNTED_STATES:
+            self._check_large(states)
         return self
+
+    def _check_large(self, states: int) -> None:
+        """Refuses what needs a matrix of all pairs of states, or a walk that is not symmetric."""
+        env = self.env
+        needs = {
+            "one-way doors": bool(env.map.doors),
+            "a goal": env.map.goal is not None,
+            "start: layout": env.start == "layout" and env.map.start is not None,
+            "mode: exact": self.train.mode == "exact",
+            "observation: onehot": env.observation == "onehot",
+        }
+        for name, needed in needs.items():
+            if needed:
+                raise LayoutError(
+                    f"the map has {states:,} states; {name} needs a matrix of all pairs of states, "
+                    f"which is built for at most {COUNTED_STATES:,}; leave it out or shrink the map"
+                )

@@ -1,16 +1,26 @@
 """state, held-out data -> scores: is each vector right, and is there enough data to know?"""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from jaxtyping import Float
 
 from quatrain.baselines import Gated
-from quatrain.models.allo import spectrum
+from quatrain.models.allo import fit
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import State, init_state, tables
+from quatrain.models.allo.spectrum import Spectrum
+from quatrain.models.allo.train import State, dual_eigenvalues, init_state, tables
+from quatrain.models.allo.truth import (
+    Truth,
+    held_out_spectrum,
+    is_counted,
+    true_spectrum,
+    true_table,
+    uniform_policy,
+    walk_is_symmetric,
+)
 from quatrain.statistics import aggregate_seeds
 
 LOWER_REFERENCES = ("floor_untrained", "floor_random", "floor_constant")
@@ -26,7 +36,13 @@ GATED = (
     Gated("cosine_min", "higher", 0.03, {}),
     Gated("orthogonality", "lower", 0.1, {}),
 )
+# Scores of each learner that get an interval over learners.
+WITH_INTERVAL = (*(gated.metric for gated in GATED), "cosine_paper")
 RANDOM_TABLES = 10
+# Random numbers score more than this, before scaling, only in a very large group.
+MUCH_BY_CHANCE = 0.8
+
+Rule = Callable[[np.ndarray, Spectrum], Float[np.ndarray, " d"]]
 
 
 def evaluate(
@@ -35,40 +51,67 @@ def evaluate(
     dataset: Dataset,
     seed: int,
 ) -> dict[str, float]:
-    """Returns the scores, means over learners; gated ones also with sd and 95 % interval.
+    """Returns the scores, means over learners; WITH_INTERVAL also with sd and 95 % interval.
 
-    `cosine*` compare with the true eigenvectors of the buffer; nearly equal eigenvalues form one
-    group, whose vectors count as one space. `cosine_paper` and `cosine_index` compare with the
-    layout's uniform policy, as Table 1 of the ALLO paper does (absent on maps with doors or a
-    goal). `held_out_*` are absent without held-out data.
+    `cosine/i`, `cosine_mean` and `cosine_min` are 1 for the true eigenvectors of the buffer and 0
+    for random numbers (`fit.strict_cosine`). `cosine_unscaled` is the mean before that scaling, and
+    `cosine_single` also without groups; `group_size/i` tells how many true vectors component i may
+    mix. `cosine_paper` and `cosine_index` compare with the layout's uniform policy, as Table 1 of
+    the ALLO paper does (absent on maps with doors or a goal). Random tables score `floor_random`,
+    `random_unscaled`, `random_single`, `random_paper` and `random_index` by the same rules.
+    `eigenvalue/i` is the Rayleigh quotient of a learned vector; `eigenvalue_dual/i`, from its dual,
+    misses the barrier's share (`train.dual_eigenvalues`). `held_out_*` are absent without held-out
+    data. On maps of more than COUNTED_STATES the truth is that of endless data, so that
+    `ceiling_paper` and `held_out_*` are absent: what data lack lowers the cosines.
     """
-    d = config.network.d
-    states = len(dataset.grid.coords)
-    operator = spectrum.operator(dataset.train, states, config.train.discounts)
-    truth = spectrum.spectrum(operator, d, config.evaluate.degeneracy_tol)
+    truth = true_spectrum(config, dataset)
     learned = tables(config, state, dataset)
-    eigenvalues = -np.diagonal(np.asarray(state.duals), axis1=1, axis2=2) / (
-        4 * config.train.graph_coef
-    )
+    random = _random_tables(config, dataset, seed)
+    rules = _rules(config, dataset, truth.spectrum)
     by_learner = [
-        _learner_scores(table, values, truth, operator)
-        for table, values in zip(learned, eigenvalues, strict=True)
+        _learner_scores(table, duals, truth) | _means(rules, [table], "cosine")
+        for table, duals in zip(learned, dual_eigenvalues(config, state), strict=True)
     ]
-    scores = aggregate_seeds(by_learner, [gated.metric for gated in GATED])
-    scores |= (
-        _reference_scores(config, dataset, truth, seed)
-        | _paper_scores(config, learned, truth, dataset)
-        | _held_out_scores(config, learned, truth, dataset)
-        | {
-            "groups": len(np.unique(truth.group[:d])),
-            "states_unvisited": states - truth.visited.sum(),
-        }
+    _warn_if_truth_is_weak(config, truth.spectrum)
+    scores = (
+        aggregate_seeds(by_learner, [name for name in WITH_INTERVAL if name in by_learner[0]])
+        | _means(rules, random, "random")
+        | _reference_scores(config, dataset, truth.spectrum, random, seed)
+        | _truth_scores(config, dataset, truth.spectrum)
+        | _held_out_scores(config, learned, truth.spectrum, dataset)
     )
-    _warn_if_truth_is_weak(config, truth)
     return {name: float(value) for name, value in scores.items()}
 
 
-def _warn_if_truth_is_weak(config: AlloConfig, truth: spectrum.Spectrum) -> None:
+def _rules(
+    config: AlloConfig,
+    dataset: Dataset,
+    truth: Spectrum,
+) -> dict[str, tuple[Rule, Spectrum]]:
+    """Returns the rules beside the strict one, each with the truth that it compares with."""
+    rules: dict[str, tuple[Rule, Spectrum]] = {
+        "unscaled": (fit.cosine, truth),
+        "single": (fit.single_cosine, truth),
+    }
+    if walk_is_symmetric(config, dataset):
+        paper = uniform_policy(config, dataset)
+        rules |= {"paper": (fit.cosine, paper), "index": (fit.single_cosine, paper)}
+    return rules
+
+
+def _means(
+    rules: dict[str, tuple[Rule, Spectrum]],
+    tables: Iterable[np.ndarray],
+    prefix: str,
+) -> dict[str, float]:
+    """Returns the mean score of tables by each rule."""
+    return {
+        f"{prefix}_{name}": float(np.mean([rule(table, truth) for table in tables]))
+        for name, (rule, truth) in rules.items()
+    }
+
+
+def _warn_if_truth_is_weak(config: AlloConfig, truth: Spectrum) -> None:
     unvisited = int((~truth.visited).sum()) - (config.env.map.goal is not None)
     if unvisited > 0:
         warnings.warn(
@@ -76,110 +119,100 @@ def _warn_if_truth_is_weak(config: AlloConfig, truth: spectrum.Spectrum) -> None
             "raise allo.collect.num_envs",
             stacklevel=2,
         )
-    largest = np.bincount(truth.group).max()
-    if largest > config.network.d / 2:
+    chance = fit.random_cosine(truth, config.network.d).max()
+    if chance > MUCH_BY_CHANCE:
         warnings.warn(
-            f"allo: {largest} eigenvalues form one group, within which `cosine` cannot tell "
-            "vectors apart; see `orthogonality`",
+            f"allo: random numbers score {chance:.2f} before scaling in a group of equal "
+            "eigenvalues, within which `cosine` cannot tell vectors apart; see `orthogonality`",
             stacklevel=2,
         )
 
 
 def _learner_scores(
     table: Float[np.ndarray, "states d"],
-    dual_eigenvalues: Float[np.ndarray, " d"],
-    truth: spectrum.Spectrum,
-    operator: spectrum.Operator,
+    duals: Float[np.ndarray, " d"],
+    truth: Truth,
 ) -> dict[str, float]:
-    cosines = spectrum.cosine(table, truth)
+    cosines = fit.strict_cosine(table, truth.spectrum)
     scores = {f"cosine/{i}": value for i, value in enumerate(cosines)}
     scores |= {"cosine_mean": cosines.mean(), "cosine_min": cosines.min()}
-    scores["subspace"] = spectrum.subspace(table, truth)[-1]
-    scores["orthogonality"] = spectrum.orthogonality(table, truth).max()
-    estimates = {"dual": dual_eigenvalues, "rayleigh": spectrum.rayleigh(table, operator)}
-    for name, estimate in estimates.items():
-        count = min(len(estimate), len(truth.eigenvalues))
-        true = truth.eigenvalues[:count]
-        error = np.abs(estimate[:count] - true)
-        nonzero = true > 1e-6
-        scores[f"eigenvalue_error_{name}"] = error.mean()
-        scores[f"eigenvalue_relative_error_{name}"] = (error[nonzero] / true[nonzero]).max(
-            initial=0.0
-        )
+    scores["subspace"] = fit.subspace(table, truth.spectrum)[-1]
+    scores["orthogonality"] = fit.orthogonality(table, truth.spectrum).max()
+    quotients = fit.rayleigh(table, truth.operator)
+    scores |= {f"eigenvalue/{i}": value for i, value in enumerate(quotients)}
+    scores |= {f"eigenvalue_dual/{i}": value for i, value in enumerate(duals)}
+    for name, estimate in {"rayleigh": quotients, "dual": duals}.items():
+        errors = fit.eigenvalue_errors(estimate, truth.spectrum)
+        scores[f"eigenvalue_error_{name}"] = errors.absolute
+        scores[f"eigenvalue_relative_error_{name}"] = errors.largest_relative
     return scores
 
 
-def true_table(truth: spectrum.Spectrum, d: int) -> Float[np.ndarray, "states d"]:
-    """Returns the first d true vectors over all states; 0 where a state was never a start."""
-    table = np.zeros((len(truth.visited), d))
-    count = min(d, truth.eigenvectors.shape[1])
-    table[truth.visited, :count] = truth.eigenvectors[:, :count]
-    return table
+def _random_tables(config: AlloConfig, dataset: Dataset, seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    shape = (len(dataset.grid.coords), config.network.d)
+    return [rng.standard_normal(shape) for _ in range(RANDOM_TABLES)]
 
 
 def _reference_scores(
     config: AlloConfig,
     dataset: Dataset,
-    truth: spectrum.Spectrum,
+    truth: Spectrum,
+    random: list[np.ndarray],
     seed: int,
 ) -> dict[str, float]:
-    """Returns the mean cosine of the truth itself (1), and of tables without learning.
+    """Returns the strict cosine of the truth itself (1), and of tables without learning.
 
     These are an untrained network, Gaussian numbers, and a constant.
     """
-    rng = np.random.default_rng(seed)
-    shape = (len(truth.visited), config.network.d)
+    d = config.network.d
     references: dict[str, Iterable[np.ndarray]] = {
-        "ceiling_truth": [true_table(truth, min(shape[1], truth.eigenvectors.shape[1]))],
+        "ceiling_truth": [true_table(truth, min(d, truth.eigenvectors.shape[1]))],
         "floor_untrained": tables(config, init_state(config, dataset, seed), dataset),
-        "floor_random": [rng.standard_normal(shape) for _ in range(RANDOM_TABLES)],
-        "floor_constant": [np.ones(shape)],
+        "floor_random": random,
+        "floor_constant": [np.ones((len(truth.visited), d))],
     }
     scores = {
-        name: np.mean([spectrum.cosine(table, truth).mean() for table in reference])
+        name: float(np.mean([fit.strict_cosine(table, truth) for table in reference]))
         for name, reference in references.items()
     }
-    truth_score = scores["ceiling_truth"]
-    assert abs(truth_score - 1) < 1e-9, f"the truth scores {truth_score} under its own metric"
+    solved = fit.cosine(true_table(truth, min(d, truth.eigenvectors.shape[1])), truth).mean()
+    assert abs(solved - 1) < 1e-9, f"the truth scores {solved} under its own metric"
     return scores
 
 
-def _paper_scores(
-    config: AlloConfig,
-    learned: Float[np.ndarray, "seeds states d"],
-    truth: spectrum.Spectrum,
-    dataset: Dataset,
-) -> dict[str, float]:
-    """Returns the ALLO paper's metric, and `ceiling_paper`: the buffer's true vectors in it."""
-    if config.env.map.doors or int(dataset.grid.goal) >= 0:
-        return {}
-    paper = spectrum.uniform_policy(np.asarray(dataset.grid.next_state))
-    ungrouped = np.arange(len(paper.group))
-    return {
-        "cosine_paper": np.mean([spectrum.cosine(table, paper) for table in learned]),
-        "cosine_index": np.mean([spectrum.cosine(table, paper, ungrouped) for table in learned]),
-        "ceiling_paper": spectrum.cosine(true_table(truth, config.network.d), paper).mean(),
+def _truth_scores(config: AlloConfig, dataset: Dataset, truth: Spectrum) -> dict[str, float]:
+    """Returns what limits the scores: groups, states without data, and `ceiling_paper`.
+
+    `ceiling_paper` is the score of the buffer's true vectors by the paper's metric.
+    """
+    d = config.network.d
+    sizes = np.bincount(truth.group)[truth.group[:d]]
+    scores = {
+        "groups": float(len(np.unique(truth.group[:d]))),
+        "group_largest": float(sizes.max()),
+        "states_unvisited": float((~truth.visited).sum()),
     }
+    scores |= {f"group_size/{i}": float(size) for i, size in enumerate(sizes)}
+    if is_counted(config) and walk_is_symmetric(config, dataset):
+        paper = uniform_policy(config, dataset)
+        scores["ceiling_paper"] = float(fit.cosine(true_table(truth, d), paper).mean())
+    return scores
 
 
 def _held_out_scores(
     config: AlloConfig,
     learned: Float[np.ndarray, "seeds states d"],
-    truth: spectrum.Spectrum,
+    truth: Spectrum,
     dataset: Dataset,
 ) -> dict[str, float]:
     """Returns `held_out_cosine`, of training truth with held-out truth, and `held_out_graph`.
 
     `held_out_graph` is the sum of Rayleigh quotients on held-out data.
     """
-    if not len(dataset.held_out.starts):
+    if not (is_counted(config) and len(dataset.held_out.starts)):
         return {}
-    d = config.network.d
-    operator = spectrum.operator(dataset.held_out, len(truth.visited), config.train.discounts)
-    cosines = spectrum.cosine(
-        true_table(truth, d), spectrum.spectrum(operator, d, config.evaluate.degeneracy_tol)
-    )
-    return {
-        "held_out_cosine": cosines.mean(),
-        "held_out_graph": np.mean([spectrum.rayleigh(table, operator).sum() for table in learned]),
-    }
+    held_out = held_out_spectrum(config, dataset)
+    cosines = fit.strict_cosine(true_table(truth, config.network.d), held_out.spectrum)
+    quotients = [fit.rayleigh(table, held_out.operator).sum() for table in learned]
+    return {"held_out_cosine": float(cosines.mean()), "held_out_graph": float(np.mean(quotients))}

@@ -9,11 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from quatrain.envs.grid.layouts import MOVES
-from quatrain.models.allo import spectrum
+from quatrain.models.allo import fit
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.evaluate import true_table
+from quatrain.models.allo.spectrum import Spectrum
 from quatrain.models.allo.train import State, tables
+from quatrain.models.allo.truth import true_spectrum, true_table
 from quatrain.plots import curve, draw_seeds
 from quatrain.progress import History
 
@@ -23,6 +24,7 @@ COMPARED = (
     "floor_random",
     "floor_untrained",
     "cosine_min",
+    "random_paper",
     "cosine_index",
     "cosine_paper",
     "ceiling_paper",
@@ -30,7 +32,7 @@ COMPARED = (
     "cosine_mean",
     "ceiling_truth",
 )
-PREFIX_COLORS = {"floor": "0.6", "ceiling": "0.3", "held": "0.3"}
+PREFIX_COLORS = {"floor": "0.6", "random": "0.6", "ceiling": "0.3", "held": "0.3"}
 
 
 def plots(
@@ -41,15 +43,7 @@ def plots(
     scores: Mapping[str, float],
 ) -> dict[str, Figure]:
     """Draws the figures of a trained allo: maps of the first learner, curves of all."""
-    truth = spectrum.spectrum(
-        spectrum.operator(
-            dataset.train,
-            len(dataset.grid.coords),
-            config.train.discounts,
-        ),
-        config.network.d,
-        config.evaluate.degeneracy_tol,
-    )
+    truth = true_spectrum(config, dataset).spectrum
     table = np.asarray(tables(config, state, dataset)[0], np.float64)
     return {
         "vectors": draw_vectors(table, truth, dataset),
@@ -64,7 +58,7 @@ def plots(
 
 def aligned(
     table: Float[np.ndarray, "states d"],
-    truth: spectrum.Spectrum,
+    truth: Spectrum,
 ) -> Float[np.ndarray, "states d"]:
     """Returns the normalised learned vectors, rotated to the truth.
 
@@ -72,8 +66,8 @@ def aligned(
     """
     d = table.shape[1]
     vectors = np.zeros(table.shape)
-    vectors[truth.visited] = spectrum.normalised(table, truth)
-    overlaps = spectrum.overlaps(table, truth)[:d]
+    vectors[truth.visited] = fit.normalised(table, truth)
+    overlaps = fit.overlaps(table, truth)[:d]
     groups = truth.group[:d]
     for group in np.unique(groups):
         members = np.flatnonzero(groups == group)
@@ -93,7 +87,7 @@ def on_map(
     return picture
 
 
-def draw_vectors(table: np.ndarray, truth: spectrum.Spectrum, dataset: Dataset) -> Figure:
+def draw_vectors(table: np.ndarray, truth: Spectrum, dataset: Dataset) -> Figure:
     """Draws true above learned vectors with the cosine of each component."""
     d = min(table.shape[1], truth.eigenvectors.shape[1])
     columns = min(d, 11)
@@ -104,7 +98,7 @@ def draw_vectors(table: np.ndarray, truth: spectrum.Spectrum, dataset: Dataset) 
         axes.axis("off")
     true = true_table(truth, d)
     learned = aligned(table, truth)
-    cosines = spectrum.cosine(table, truth)
+    cosines = fit.strict_cosine(table, truth)
     for i in range(d):
         upper = grid[2 * (i // columns), i % columns]
         lower = grid[2 * (i // columns) + 1, i % columns]
@@ -176,26 +170,21 @@ def draw_cosine(config: AlloConfig, history: History) -> Figure:
     return figure
 
 
-def draw_eigenvalues(config: AlloConfig, truth: spectrum.Spectrum, history: History) -> Figure:
-    """Draws the eigenvalues that the duals imply, and their distance from the truth."""
-    figure, (left, right) = _two_panels()
+def draw_eigenvalues(config: AlloConfig, truth: Spectrum, history: History) -> Figure:
+    """Draws how far two estimates of each eigenvalue are from the truth: duals and quotients."""
+    figure, panels = _two_panels()
     d = min(config.network.d, len(truth.eigenvalues))
-    for i, true in enumerate(truth.eigenvalues[:d]):
-        color = matplotlib.colormaps["viridis"](i / d)
-        steps, values = curve(history, f"eigenvalue_dual/{i}", config.seeds)
-        draw_seeds(left, steps, values, label=f"{i}", color=color, linewidth=1.3)
-        left.axhline(true, color=color, linestyle=":", linewidth=1)
-        draw_seeds(
-            right, steps, np.abs(values - true) + 1e-9, label=f"{i}", color=color, linewidth=1.3
-        )
-    left.set(xlabel="gradient steps", ylabel="λ from the duals (dotted: true)")
-    right.set(
-        xlabel="gradient steps",
-        ylabel="|λ from the duals − true λ|",
-        yscale="log",
-        ylim=(1e-5, None),
-    )
-    right.legend(title="component", ncols=2, fontsize=8)
+    metrics = {"eigenvalue_dual": "λ from the dual", "eigenvalue": "Rayleigh quotient"}
+    for axes, (metric, name) in zip(panels, metrics.items(), strict=True):
+        for i, true in enumerate(truth.eigenvalues[:d]):
+            color = matplotlib.colormaps["viridis"](i / d)
+            steps, values = curve(history, f"{metric}/{i}", config.seeds)
+            errors = np.abs(values - true) + 1e-9
+            label = f"{i}: {true:.4f}"
+            draw_seeds(axes, steps, errors, label=label, color=color, linewidth=1.3)
+        axes.set(xlabel="gradient steps", ylabel=f"|{name} − true λ|", yscale="log")
+        axes.set_ylim(1e-6, 2)
+    panels[0].legend(title="component: true λ", ncols=2, fontsize=8)
     return figure
 
 
@@ -214,11 +203,11 @@ def draw_losses(config: AlloConfig, history: History) -> Figure:
     return figure
 
 
-def draw_orthogonality(table: np.ndarray, truth: spectrum.Spectrum) -> Figure:
+def draw_orthogonality(table: np.ndarray, truth: Spectrum) -> Figure:
     """Draws |FᵀRF − I|: bright off the diagonal are two components that overlap."""
     figure = Figure(figsize=(5.5, 4.5))
     axes = figure.subplots()
-    error = spectrum.orthogonality(table, truth)
+    error = fit.orthogonality(table, truth)
     picture = axes.imshow(
         np.log10(error + 1e-6),
         cmap="magma",
@@ -230,7 +219,7 @@ def draw_orthogonality(table: np.ndarray, truth: spectrum.Spectrum) -> Figure:
     return figure
 
 
-def draw_visits(truth: spectrum.Spectrum, dataset: Dataset) -> Figure:
+def draw_visits(truth: Spectrum, dataset: Dataset) -> Figure:
     """Draws how often each state starts a pair (1: uniform), and one-way doors as arrows."""
     figure = Figure(figsize=(6, 5))
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""replay buffer -> true eigenvectors of its sampled pairs, and how well a learned table fits them.
+"""replay buffer -> the true eigenvectors of its sampled pairs; layout -> those of its walk.
 
 W[s, s'] is the joint probability of a sampled pair, r = W1, R = diag(r),
 A = ½(R + diag(Wᵀ1)) − ½(W + Wᵀ). The learner's fixed point is A v_i = λ_i R v_i, λ ascending.
@@ -16,6 +16,8 @@ from quatrain.replay.episodes.trajectories import Episodes
 
 # Eigenpairs computed beyond the d-th, so that a group that straddles d is complete.
 SPARE_PAIRS = 8
+# Different eigenvalues in one group.
+MAX_DISTINCT = 3
 
 
 class Operator(NamedTuple):
@@ -29,7 +31,7 @@ class Operator(NamedTuple):
 class Spectrum(NamedTuple):
     """Holds the first eigenpairs: λ ascending, columns with vᵀRv = 1.
 
-    `group` numbers the groups of (nearly) equal λ.
+    `group` numbers the groups of (nearly) equal λ (`group_of`).
     """
 
     eigenvalues: Float[np.ndarray, " pairs"]
@@ -78,18 +80,51 @@ def operator(episodes: Episodes, states: int, discounts: tuple[float, ...]) -> O
     return Operator(laplacian, starts[visited], visited)
 
 
-def group_of(eigenvalues: Float[np.ndarray, " pairs"], tol: float) -> Int[np.ndarray, " pairs"]:
+def group_of(
+    eigenvalues: Float[np.ndarray, " pairs"],
+    tol: float,
+    distinct: Int[np.ndarray, " states"] | None = None,
+) -> Int[np.ndarray, " pairs"]:
     """Returns the group number of each eigenvalue.
 
-    Neighbours share a group if λ_{j+1} − λ_j <= tol·λ_{j+1} + 1e−9, transitively.
+    Neighbours share a group if λ_{j+1} − λ_j <= tol·λ_{j+1} + 1e−9, transitively, but a group holds
+    at most MAX_DISTINCT different eigenvalues: a larger one is cut at its widest relative gaps.
+    Otherwise a few long discounts, which bring nearly all eigenvalues of a small map within tol of
+    each other, would make one group of them, in which any table scores well.
+
+    Args:
+        eigenvalues: ascending.
+        tol: relative distance below which neighbours are not told apart.
+        distinct: numbers the different eigenvalues of the map itself (`distinct_values`): those
+            that a symmetry makes equal have one number and are not cut apart. Without it only
+            eigenvalues within 1e−9 count as equal.
     """
-    return np.concatenate([[0], np.cumsum(np.diff(eigenvalues) > tol * eigenvalues[1:] + 1e-9)])
+    gaps = np.diff(eigenvalues)
+    relative = gaps / np.maximum(eigenvalues[1:], 1e-9)
+    differs = gaps > 1e-9
+    if distinct is not None:
+        differs &= np.diff(distinct[: len(eigenvalues)]) > 0
+    cut = gaps > tol * eigenvalues[1:] + 1e-9
+    while True:
+        group = np.concatenate([[0], np.cumsum(cut)])
+        inside = differs & ~cut
+        many = np.bincount(group[1:][inside], minlength=1) >= MAX_DISTINCT
+        if not many.any():
+            return group
+        candidates = inside & (group[1:] == many.argmax())
+        cut[np.where(candidates, relative, -1.0).argmax()] = True
 
 
-def spectrum(op: Operator, d: int, tol: float) -> Spectrum:
+def spectrum(
+    op: Operator,
+    d: int,
+    tol: float,
+    distinct: Int[np.ndarray, " states"] | None = None,
+) -> Spectrum:
     """Computes the eigenpairs of R^(−½) A R^(−½), mapped back by R^(−½).
 
-    At least d of them (if there are), up to the end of the group that holds the d-th.
+    At least d of them (if there are), up to the end of the group that holds the d-th. `tol` and
+    `distinct` shape the groups (`group_of`).
     """
     scale = 1 / np.sqrt(op.starts)
     matrix = scale[:, None] * op.laplacian * scale
@@ -98,7 +133,7 @@ def spectrum(op: Operator, d: int, tol: float) -> Spectrum:
     while True:
         count = min(count, states)
         values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[0, count - 1])
-        group = group_of(values, tol)
+        group = group_of(values, tol, distinct)
         if count == states or group[min(d, count) - 1] != group[-1]:
             return Spectrum(
                 values,
@@ -108,99 +143,6 @@ def spectrum(op: Operator, d: int, tol: float) -> Spectrum:
                 op.visited,
             )
         count *= 2
-
-
-def normalised(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum | Operator,
-) -> Float[np.ndarray, "visited d"]:
-    """Returns the visited states in float64, columns scaled to fᵀRf = 1; zero columns stay zero."""
-    features = np.asarray(table, np.float64)[truth.visited]
-    norms = np.sqrt(truth.starts @ np.square(features))
-    return features / np.where(norms > 0, norms, 1)
-
-
-def overlaps(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, "pairs d"]:
-    """Computes vᵢᵀ R f̂ⱼ of each true vector with each normalised learned column."""
-    return truth.eigenvectors.T @ (
-        truth.starts[:, None]
-        * normalised(
-            table,
-            truth,
-        )
-    )
-
-
-def cosine(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum,
-    group: np.ndarray | None = None,
-) -> Float[np.ndarray, " d"]:
-    """Computes ‖V_gᵀ R f̂_i‖ with V_g the true vectors of component i's group; 1 is solved."""
-    squares = np.square(overlaps(table, truth))
-    group = truth.group if group is None else group
-    pairs, d = squares.shape
-    compared = min(d, pairs)
-    same = group[:, None] == group[None, :compared]
-    in_group = (squares[:, :compared] * same).sum(0)
-    return np.pad(
-        np.sqrt(np.minimum(in_group, 1.0)),
-        (0, d - compared),
-    )
-
-
-def group_boundaries(truth: Spectrum, d: int) -> Int[np.ndarray, " boundaries"]:
-    """Returns each k <= d that splits no group; d itself if there is none."""
-    ends = (
-        np.flatnonzero(
-            np.diff(
-                np.append(
-                    truth.group,
-                    truth.group[-1] + 1,
-                )
-            )
-        )
-        + 1
-    )
-    inside = ends[ends <= d]
-    return inside if len(inside) else np.array([d])
-
-
-def subspace(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum,
-) -> Float[np.ndarray, " boundaries"]:
-    """Computes ‖V_kᵀ R Q_F‖²_F / k at each group boundary k.
-
-    Q_F are the first k learned columns, R-orthonormalised.
-    """
-    root = np.sqrt(truth.starts)[:, None]
-    basis = np.linalg.qr(root * normalised(table, truth))[0]
-    true = root * truth.eigenvectors
-    return np.array(
-        [
-            np.square(true[:, :k].T @ basis[:, :k]).sum() / k
-            for k in group_boundaries(truth, table.shape[1])
-        ]
-    )
-
-
-def orthogonality(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum,
-) -> Float[np.ndarray, "d d"]:
-    """Computes |FᵀRF − I| of the unscaled table.
-
-    Detects two components that collapsed into one member of a group.
-    """
-    features = np.asarray(table, np.float64)[truth.visited]
-    return np.abs(features.T @ (truth.starts[:, None] * features) - np.eye(features.shape[1]))
-
-
-def rayleigh(table: Float[np.ndarray, "states d"], op: Operator) -> Float[np.ndarray, " d"]:
-    """Computes F_iᵀAF_i / F_iᵀRF_i, the eigenvalue that each learned column implies."""
-    features = normalised(table, op)
-    return (features * (op.laplacian @ features)).sum(0)
 
 
 def uniform_policy(next_state: Int[np.ndarray, "states 4"]) -> Spectrum:
@@ -220,7 +162,12 @@ def uniform_policy(next_state: Int[np.ndarray, "states 4"]) -> Spectrum:
     return Spectrum(
         eigenvalues=values,
         eigenvectors=vectors,
-        group=np.concatenate([[0], np.cumsum(np.diff(values) > 1e-10)]),
+        group=distinct_values(values),
         starts=np.full(states, 1.0),
         visited=np.ones(states, bool),
     )
+
+
+def distinct_values(eigenvalues: Float[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
+    """Numbers the different ones of ascending eigenvalues, equal up to 1e−10."""
+    return np.concatenate([[0], np.cumsum(np.diff(eigenvalues) > 1e-10)])

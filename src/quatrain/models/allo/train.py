@@ -13,9 +13,10 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from quatrain.frameworks.jax import packing
-from quatrain.models.allo import losses, network, spectrum
+from quatrain.models.allo import fit, losses, network, spectrum
 from quatrain.models.allo.collect import Dataset, check, draw_frequencies, encoder_inputs
 from quatrain.models.allo.config import AlloConfig, Train
+from quatrain.models.allo.truth import Truth, true_spectrum
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 from quatrain.replay.episodes.trajectories import Batch, Episodes, sample
 
@@ -51,7 +52,7 @@ class State(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Holds the constant inputs of a step: encoder inputs, buffer, in exact mode A and r."""
+    """Holds the constant inputs of a step: encoder inputs, buffer, and A and r where needed."""
 
     inputs: Float[Array, "states inputs"]
     episodes: Episodes
@@ -69,7 +70,7 @@ def encoder_is_table(config: Train, states: int) -> bool:
     """Returns whether every state is encoded once, which `auto` does if samples are not fewer."""
     if config.encoder_rows != "auto":
         return config.encoder_rows == "table"
-    return config.mode == "exact" or states <= (2 + config.constraint_batches) * config.batch_size
+    return config.needs_all_states or states <= (2 + config.constraint_batches) * config.batch_size
 
 
 def encode(
@@ -108,6 +109,18 @@ def draw(
     )
 
 
+def graph_over(
+    table: Float[Array, "states d"],
+    data: Data,
+    batch: Batch | None,
+) -> Float[Array, ""]:
+    """Computes the graph term of the sampled pairs, or without a sample its expectation."""
+    if batch is not None:
+        return losses.graph_term(table[batch.state], table[batch.later_state])
+    assert data.laplacian is not None
+    return losses.exact_graph_term(table, data.laplacian)
+
+
 def objective(
     params: network.Params,
     config: AlloConfig,
@@ -116,13 +129,13 @@ def objective(
     batch: Batch | None,
 ) -> tuple[Float[Array, ""], losses.Loss]:
     """Computes L and its parts for these encoder parameters."""
-    if batch is None:
-        assert data.laplacian is not None
+    if config.train.needs_all_states:
         assert data.starts is not None
         table = network.apply(config.network, params, data.inputs)
-        graph = losses.exact_graph_term(table, data.laplacian)
         constraints = losses.exact_constraints(table, data.starts)
+        graph = graph_over(table, data, batch)
     else:
+        assert batch is not None
         features = encode(config, params, data.inputs, batch)
         graph = losses.graph_term(features.state, features.later_state)
         constraints = CONSTRAINTS[config.train.constraint](features)
@@ -300,22 +313,14 @@ def train(
     """Trains until `steps`, from `state` if given; yields once per `record_every` steps.
 
     Metrics are means over the steps of a yield, (1,), with several learners also (1, seeds) as
-    `name/seed`; `duals_diag`, `eigenvalue_dual` and `cosine` have one more axis d.
+    `name/seed`; `duals_diag`, `eigenvalue`, `eigenvalue_dual` and `cosine` have one more axis d.
 
     Raises:
         DatasetMismatch: the dataset was collected on another map.
         TrainingDiverged: a term is not finite; no step since the last yield is yielded.
     """
     check(config, dataset)
-    truth = spectrum.spectrum(
-        spectrum.operator(
-            dataset.train,
-            len(dataset.grid.coords),
-            config.train.discounts,
-        ),
-        config.network.d,
-        config.evaluate.degeneracy_tol,
-    )
+    truth = true_spectrum(config, dataset)
     state = init_state(config, dataset, seed) if state is None else state
     data = make_data(config, state, dataset)
     errors: list[float] = []
@@ -330,7 +335,7 @@ def train(
         yield Progress(
             step,
             state,
-            by_seed(_metrics(config, state, recorded) | _cosines(config, state, dataset, truth)),
+            by_seed(_metrics(config, state, recorded) | _comparison(config, state, dataset, truth)),
         )
     _warn_if_errors_grew(errors)
 
@@ -339,7 +344,8 @@ def make_data(config: AlloConfig, state: State, dataset: Dataset) -> Data:
     inputs = inputs_for(config, state, dataset)
     episodes = jax.tree.map(jnp.asarray, dataset.train)
     if config.train.mode == "stochastic":
-        return Data(inputs, episodes, laplacian=None, starts=None)
+        starts = visits(dataset, len(inputs)) if config.train.needs_all_states else None
+        return Data(inputs, episodes, laplacian=None, starts=starts)
     exact = spectrum.expectation(dataset.train, len(inputs), config.train.discounts)
     return Data(
         inputs,
@@ -347,6 +353,12 @@ def make_data(config: AlloConfig, state: State, dataset: Dataset) -> Data:
         laplacian=jnp.asarray(exact.laplacian, jnp.float32),
         starts=jnp.asarray(exact.starts, jnp.float32),
     )
+
+
+def visits(dataset: Dataset, states: int) -> Float[Array, " states"]:
+    """Returns how often each state starts a pair, as a share of all starts."""
+    starts = np.asarray(dataset.train.state)[np.asarray(dataset.train.horizon) > 0]
+    return jnp.asarray(np.bincount(starts, minlength=states) / len(starts), jnp.float32)
 
 
 def _metrics(
@@ -362,26 +374,37 @@ def _metrics(
         "duals_diag": diagonal,
         "dual_offdiag_max": np.abs(np.tril(duals, -1)).max((1, 2)),
         "barrier": np.asarray(state.barrier),
-        "eigenvalue_dual": -diagonal / (4 * config.train.graph_coef),
+        "eigenvalue_dual": dual_eigenvalues(config, state),
         "lr": np.full(config.seeds, float(schedule(config.train)(int(state.step[0]) - 1))),
     }
     return {name: values[None] for name, values in metrics.items()}
 
 
-def _cosines(
+def dual_eigenvalues(config: AlloConfig, state: State) -> Float[np.ndarray, "seeds d"]:
+    """Computes −β_ii / (4κ), which is λ_i at the fixed point.
+
+    Before it, and with a learning rate that ends too soon, the barrier carries a share:
+    λ_i = −(β_ii + 2 b E_ii) / (4κ) on average. The Rayleigh quotient of the learned vector does not
+    depend on how they share, and is the estimate to use.
+    """
+    diagonal = np.diagonal(np.asarray(state.duals), axis1=1, axis2=2)
+    return -diagonal / (4 * config.train.graph_coef)
+
+
+def _comparison(
     config: AlloConfig,
     state: State,
     dataset: Dataset,
-    truth: spectrum.Spectrum,
+    truth: Truth,
 ) -> dict[str, np.ndarray]:
     """Returns the comparison with the truth: (1, seeds, ...), or (0, seeds, ...) if not due."""
-    if int(state.step[0]) % config.train.evaluate_every:
-        cosines = np.zeros((0, config.seeds, config.network.d))
-    else:
-        cosines = np.stack(
-            [spectrum.cosine(table, truth) for table in tables(config, state, dataset)]
-        )[None]
+    cosines = eigenvalues = np.zeros((0, config.seeds, config.network.d))
+    if int(state.step[0]) % config.train.evaluate_every == 0:
+        learned = tables(config, state, dataset)
+        cosines = np.stack([fit.strict_cosine(table, truth.spectrum) for table in learned])[None]
+        eigenvalues = np.stack([fit.rayleigh(table, truth.operator) for table in learned])[None]
     return {
+        "eigenvalue": eigenvalues,
         "cosine": cosines,
         "cosine_mean": cosines.mean(-1),
         "cosine_min": cosines.min(-1),

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Float64, Int
+from jaxtyping import Float, Float64, Int, Integer
 
 AnyArray: TypeAlias = Any  # numpy.ndarray or jax.Array
 
@@ -24,9 +24,9 @@ SHORT_MEAN = 2.0**25
 
 def lags(
     uniforms: Float[AnyArray, "batch"],
-    horizons: Int[AnyArray, "batch"],
+    horizons: Integer[AnyArray, "batch"],
     discounts: tuple[float, ...],
-) -> Int[AnyArray, "batch"]:
+) -> Integer[AnyArray, "batch"]:
     """Computes lags (int32) by the inverse CDF, for NumPy (float64) and JAX (float32) arrays.
 
     Args:
@@ -52,7 +52,7 @@ def lags(
 
 def draw_lags(
     rng: np.random.Generator,
-    horizons: Int[np.ndarray, "batch"],
+    horizons: Integer[np.ndarray, "batch"],
     discounts: tuple[float, ...],
 ) -> Int[np.ndarray, "batch"]:
     """Draws lags of the same law on the host, several times faster than the inverse CDF.
@@ -92,7 +92,7 @@ def lag_weights(
 
 
 def horizon_scale(
-    horizons: Int[np.ndarray, "*any"],
+    horizons: Integer[np.ndarray, "*any"],
     discount: float,
 ) -> Float64[np.ndarray, "*any"]:
     """Computes the factor of P(k | m) that depends on m only, (1-g) / (1-g^m); 0 at m = 0."""

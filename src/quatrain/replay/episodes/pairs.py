@@ -7,6 +7,8 @@ start in one block and end in a later one are one matrix product: the visits of 
 discounted towards its end, times the visits after it, discounted from its end.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -54,9 +56,10 @@ def pair_matrix(
     # Both parts cost about the same at this block length (measured for 10^2 to 10^3 states).
     size = max(64, states // 7)
     blocks = _split(episodes, size)
-    pairs = _within_blocks(episodes, blocks, states, discounts, SLOTS_AT_ONCE // size)
-    for discount in discounts:
-        pairs += _across_blocks(
+    times = Counter(discounts)  # a discount that is listed twice is drawn twice as often
+    pairs = _within_blocks(episodes, blocks, states, times, SLOTS_AT_ONCE // size)
+    for discount, count in times.items():
+        pairs += count * _across_blocks(
             episodes, blocks, states, discount, discount ** np.arange(size + 1.0)
         )
     return pairs / (transitions * len(discounts))
@@ -78,16 +81,14 @@ def _within_blocks(
     episodes: Episodes,
     blocks: _Blocks,
     states: int,
-    discounts: tuple[float, ...],
+    times: Mapping[float, int],
     blocks_at_once: int,
 ) -> Float64[np.ndarray, "states states"]:
     """Returns the unnormalised sum over the pairs inside blocks and over the discounts."""
     side = states + 1  # blocks are padded with an extra state, which is dropped at the end
     total = np.zeros(side * side)
     for indices in _chunks(np.argsort(blocks.length, kind="stable"), max(1, blocks_at_once)):
-        _add_pairs(
-            total, episodes, _Blocks(*(column[indices] for column in blocks)), states, discounts
-        )
+        _add_pairs(total, episodes, _Blocks(*(column[indices] for column in blocks)), states, times)
     return total.reshape(side, side)[:states, :states]
 
 
@@ -96,7 +97,7 @@ def _add_pairs(
     episodes: Episodes,
     blocks: _Blocks,
     states: int,
-    discounts: tuple[float, ...],
+    times: Mapping[float, int],
 ) -> None:
     """Adds the pairs inside blocks to `total`, in place; cell = start * (states + 1) + end."""
     width = int(blocks.length.max())
@@ -105,13 +106,13 @@ def _add_pairs(
     slots = np.minimum(blocks.first + time, len(episodes.state) - 1)
     state = np.where(time < blocks.length, episodes.state[slots], states).ravel().astype(np.intp)
     start_cell = state * (states + 1)
-    scale = np.stack([horizon_scale(episodes.horizon[slots], g).ravel() for g in discounts])
-    for lag in range(1, longest_lag(width - 1, discounts) + 1):
+    scale = np.stack([horizon_scale(episodes.horizon[slots], g).ravel() for g in times])
+    for lag in range(1, longest_lag(width - 1, tuple(times)) + 1):
         pairs = (width - lag) * len(blocks.first)
         np.add.at(
             total,
             start_cell[:pairs] + state[-pairs:],
-            np.array([g ** (lag - 1) for g in discounts]) @ scale[:, :pairs],
+            np.array([count * g ** (lag - 1) for g, count in times.items()]) @ scale[:, :pairs],
         )
 
 

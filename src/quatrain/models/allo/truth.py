@@ -1,0 +1,111 @@
+"""config, dataset -> the truth that a training of this config on this dataset should find."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from quatrain.envs.grid.config import COUNTED_STATES
+from quatrain.envs.grid.layouts import count_states
+from quatrain.models.allo import spectrum
+from quatrain.models.allo.collect import Dataset
+from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.law import law_of, law_operator, law_spectrum, sparse_policy
+from quatrain.models.allo.spectrum import Operator, Spectrum
+from quatrain.replay.episodes.trajectories import Episodes
+
+
+class Truth(NamedTuple):
+    """Holds the operator of a buffer and its first eigenpairs."""
+
+    operator: Operator
+    spectrum: Spectrum
+
+
+class _SameData:
+    """Makes a dataset a key of a cache: equal only to a holder of the same arrays."""
+
+    def __init__(self, dataset: Dataset, episodes: Episodes) -> None:
+        self.dataset, self.episodes = dataset, episodes
+
+    def __hash__(self) -> int:
+        return id(self.episodes.state)
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, _SameData) and self.episodes.state is other.episodes.state
+
+
+def true_spectrum(config: AlloConfig, dataset: Dataset) -> Truth:
+    """Returns the truth of the training data, or on large maps that of endless data.
+
+    It is counted once for the dataset that was asked for last.
+
+    Raises:
+        ReplayError: the buffer is empty.
+    """
+    return _count(config, _SameData(dataset, dataset.train))
+
+
+def held_out_spectrum(config: AlloConfig, dataset: Dataset) -> Truth:
+    """Returns the truth of the held-out data."""
+    return _count(config, _SameData(dataset, dataset.held_out))
+
+
+def is_counted(config: AlloConfig) -> bool:
+    """Returns whether the truth is that of the data, not of the map's law: small maps."""
+    return count_states(config.env.map) <= COUNTED_STATES
+
+
+@lru_cache(maxsize=2)
+def _count(config: AlloConfig, data: _SameData) -> Truth:
+    if not is_counted(config):
+        law = law_of(
+            np.asarray(data.dataset.grid.next_state),
+            np.asarray(data.episodes.horizon),
+            config.train.discounts,
+        )
+        policy = uniform_policy(config, data.dataset)
+        return Truth(law_operator(law), law_spectrum(law, policy, config.evaluate.degeneracy_tol))
+    states = len(data.dataset.grid.coords)
+    operator = spectrum.operator(data.episodes, states, config.train.discounts)
+    return Truth(
+        operator,
+        spectrum.spectrum(
+            operator,
+            config.network.d,
+            config.evaluate.degeneracy_tol,
+            symmetries(config, data.dataset),
+        ),
+    )
+
+
+def symmetries(config: AlloConfig, dataset: Dataset) -> Int[np.ndarray, " states"] | None:
+    """Numbers the different eigenvalues of the map; None if its walk is not symmetric."""
+    return uniform_policy(config, dataset).group if walk_is_symmetric(config, dataset) else None
+
+
+def walk_is_symmetric(config: AlloConfig, dataset: Dataset) -> bool:
+    """Returns whether the uniform policy moves both ways alike: no one-way door and no goal."""
+    return not config.env.map.doors and int(dataset.grid.goal) < 0
+
+
+def uniform_policy(config: AlloConfig, dataset: Dataset) -> Spectrum:
+    """Returns the paper's truth, the eigenvectors of the layout's uniform policy."""
+    return _uniform_policy(config, _SameData(dataset, dataset.train))
+
+
+@lru_cache(maxsize=2)
+def _uniform_policy(config: AlloConfig, data: _SameData) -> Spectrum:
+    next_state = np.asarray(data.dataset.grid.next_state)
+    if is_counted(config):
+        return spectrum.uniform_policy(next_state)
+    return sparse_policy(next_state, config.network.d)
+
+
+def true_table(truth: Spectrum, d: int) -> Float[np.ndarray, "states d"]:
+    """Returns the first d true vectors over all states; 0 where a state was never a start."""
+    table = np.zeros((len(truth.visited), d))
+    count = min(d, truth.eigenvectors.shape[1])
+    table[truth.visited, :count] = truth.eigenvectors[:, :count]
+    return table

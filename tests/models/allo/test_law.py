@@ -1,0 +1,80 @@
+"""The law of endless data, by sparse matrices, is what dense ones say and what data tend to."""
+
+import numpy as np
+import pytest
+
+from quatrain.envs.grid.catalogue import named_layout
+from quatrain.envs.grid.dynamics import make_grid
+from quatrain.models.allo import fit, law, spectrum, truth
+from quatrain.models.allo.collect import collect
+from quatrain.models.allo.evaluate import evaluate
+from quatrain.models.allo.plots import draw_vectors
+from quatrain.models.allo.train import init_state
+from quatrain.replay.episodes.lags import lag_weights
+from tests.conftest import small
+
+DISCOUNTS = (0.2, 0.9, 0.999, 0.999)
+
+
+@pytest.mark.parametrize("name", ["room4", "room4_symmetric", "maze19"])
+def test_sparse_eigenpairs_equal_dense_ones(name: str):
+    next_state = make_grid(named_layout(name)).next_state
+    dense, sparse = spectrum.uniform_policy(next_state), law.sparse_policy(next_state, 11)
+    np.testing.assert_allclose(sparse.eigenvalues[:11], dense.eigenvalues[:11], atol=1e-11)
+    assert sparse.group[:11].tolist() == dense.group[:11].tolist()
+    np.testing.assert_allclose(fit.cosine(sparse.eigenvectors[:, :11], dense), 1, atol=1e-8)
+
+
+def dense_law(next_state: np.ndarray, horizons: np.ndarray) -> np.ndarray:
+    """Adds power after power of a dense P."""
+    states = len(next_state)
+    walk = law.walk_matrix(next_state).toarray()
+    power, total = np.eye(states), np.zeros((states, states))
+    share = np.bincount(horizons)[1:] / (horizons > 0).sum()
+    for lag in range(1, len(share) + 1):
+        power = power @ walk
+        total += share @ lag_weights(lag, len(share), DISCOUNTS)[1:] * power
+    return total
+
+
+def test_the_law_has_the_operator_and_eigenpairs_of_dense_powers():
+    next_state = make_grid(named_layout("room4")).next_state
+    horizons = np.array([*range(60, -1, -1), *range(7, -1, -1)], np.uint8)
+    whole = law.law_of(next_state, horizons, DISCOUNTS)
+    assert whole.weights.sum() == pytest.approx(1)
+    laplacian = (np.eye(104) - dense_law(next_state, horizons)) / 104
+    operator = law.law_operator(whole)
+    table = np.random.default_rng(0).standard_normal((104, 5))
+    np.testing.assert_allclose(operator.laplacian @ table, laplacian @ table, atol=1e-12)
+    dense = spectrum.spectrum(spectrum.Operator(laplacian, *operator[1:]), 5, 0.02)
+    sparse = law.law_spectrum(whole, law.sparse_policy(next_state, 5), 0.02)
+    np.testing.assert_allclose(sparse.eigenvalues[:5], dense.eigenvalues[:5], atol=1e-10)
+    np.testing.assert_allclose(fit.cosine(sparse.eigenvectors[:, :5], dense), 1, atol=1e-8)
+    np.testing.assert_allclose(
+        fit.rayleigh(sparse.eigenvectors[:, :5], operator), sparse.eigenvalues[:5], atol=1e-10
+    )
+
+
+def test_a_map_of_more_states_than_are_counted_is_scored_and_drawn_by_its_law(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    config = small("allo", collect={"num_envs": 400, "steps_per_env": 100, "held_out_fraction": 0})
+    dataset = collect(config, 0)
+    from_data = truth.true_spectrum(config, dataset)
+    monkeypatch.setattr(truth, "COUNTED_STATES", 100)
+    truth._count.cache_clear()
+    truth._uniform_policy.cache_clear()
+    whole = truth.true_spectrum(config, dataset)
+    d = config.network.d
+    np.testing.assert_allclose(
+        from_data.spectrum.eigenvalues[:d], whole.spectrum.eigenvalues[:d], atol=0.02
+    )
+    cosines = fit.cosine(truth.true_table(from_data.spectrum, d), whole.spectrum)
+    assert cosines.min() > 0.9
+    scores = evaluate(config, init_state(config, dataset, 0), dataset, 0)
+    assert scores["ceiling_truth"] == pytest.approx(1)
+    assert abs(scores["floor_random"]) < 0.1
+    assert not {"ceiling_paper", "held_out_cosine"} & set(scores)
+    draw_vectors(truth.true_table(from_data.spectrum, d), whole.spectrum, dataset)
+    truth._count.cache_clear()
+    truth._uniform_policy.cache_clear()
