@@ -16,6 +16,7 @@ from quatrain.errors import DatasetMismatch
 from quatrain.models.active_dynamics import losses, train
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.state import (
     StepRecord,
     TrainingState,
@@ -124,6 +125,7 @@ def test_an_observation_changes_the_next_plan_and_nothing_before(
 ):
     """Plans are made before the transitions 10, 12, 14, ..."""
     config = configured(family, train={"transitions": 20, "planner": PLANNED})
+    monkeypatch.setattr(SeqVaeTrainer, "can_plan", torch.tensor(True))
     dataset = collect(config, 0)
     whole = at(config, 20, dataset)
     observed_otherwise(monkeypatch, moment, lambda y: y + 3)

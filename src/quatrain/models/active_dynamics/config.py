@@ -229,6 +229,18 @@ class SeqVaeTraining(Section):
     )
     min_windows: int = Field(ge=1, le=10**9, description="windows before the first gradient step")
 
+    max_misalignment: float = Field(
+        ge=0,
+        le=LARGEST,
+        description="relative error of the effect of actions on encoded states up to which"
+        " actions are planned; learned coordinates are set anew beyond half of it",
+    )
+    alignment_error: float = Field(
+        ge=0,
+        le=LARGEST,
+        description="greatest standard error of that effect by which they are set; 0: never",
+    )
+
     @property
     def length(self) -> int:
         """Returns the transitions of a window with its burn-in."""

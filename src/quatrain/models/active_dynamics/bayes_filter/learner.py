@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
@@ -143,6 +143,10 @@ class BayesFilterLearner:
     @property
     def last_update_metrics(self) -> dict[str, Float[Tensor, " learner"]]:
         return {}
+
+    def can_plan(self, learners: slice) -> Bool[Tensor, " learner"]:
+        """Returns True: states are those of known channels, or aligned by the warm-up."""
+        return torch.ones(len(self.belief.mean[learners]), dtype=torch.bool)
 
     @threads.single_threaded(if_small=True)
     def surrogate(self, learners: slice) -> Surrogate:
