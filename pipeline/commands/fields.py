@@ -42,6 +42,7 @@ NONE: dict[str, Any] = {"parameters": {}, "matrix": None, "table_file": None}
 COLUMNS = {
     "affine": "affine_field",
     "floor": "projection_floor",
+    "bound": "teleport_bound",
     "random": "field_nrmse.random",
     "prbs": "field_nrmse.prbs",
     "active": "field_nrmse.active",

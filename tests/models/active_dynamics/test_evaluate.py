@@ -22,11 +22,11 @@ from quatrain.models.active_dynamics.evaluate import (
     ratio_interval,
     ratios,
     reached_at,
-    reference_errors,
     transition_ratio,
 )
 from quatrain.models.active_dynamics.learner import AffineAlignment, Moments
 from quatrain.models.active_dynamics.network import make_rbf
+from quatrain.models.active_dynamics.references import reference_errors, teleport_bound
 from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.active_dynamics.small_trials import (
@@ -241,6 +241,36 @@ def test_fields_drawn_from_the_prior_are_covered_at_the_nominal_rate():
     covered = calibration(estimate, dataset.held_out._replace(grid_field=truth))["coverage_90"]
     assert covered.reshape(2, 32).mean(1) == pytest.approx([0.9, 0.9], abs=0.05)
     assert (moments.variance.sqrt().mean() < 0.6).all()  # by now much is known
+
+
+def test_the_bound_is_the_mean_error_of_regression_on_exact_velocities():
+    """Drawn many times; it falls with transitions down to the floor of the features."""
+    config = configured(network=FINE)
+    held_out = collect(config, 0).held_out
+    grid, field = (torch.tensor(part).double() for part in (held_out.grid, held_out.grid_field))
+    visits, draws = 2, torch.Generator().manual_seed(0)
+    config = with_transitions(config, visits * len(grid))
+    noise = config.env.process_noise / config.env.dt
+    phi = features(config, grid).repeat(visits, 1)
+    prior = 1 / float(features(config, grid).square().sum(1).mean())
+    gain = torch.linalg.inv(phi.T @ phi / noise + torch.eye(phi.shape[1]).double() / prior)
+    squares = []
+    for _ in range(200):
+        y = field.repeat(visits, 1) + noise**0.5 * torch.randn(
+            len(phi), 2, generator=draws, dtype=torch.float64
+        )
+        error = features(config, grid) @ (gain @ (phi.T @ y) / noise) - field
+        squares.append(float(error.square().sum() / field.square().sum()))
+    bound = teleport_bound(config, held_out)
+    assert bound == pytest.approx(np.mean(squares) ** 0.5, rel=0.02)
+    later = teleport_bound(with_transitions(config, 10**9), held_out)
+    floor = reference_errors(config, collect(config, 0))["projection_floor"]
+    assert floor < later < 1.05 * floor < bound < teleport_bound(configured(network=FINE), held_out)
+
+
+def with_transitions(config: ActiveDynamicsConfig, transitions: int) -> ActiveDynamicsConfig:
+    train = config.train.model_copy(update={"transitions": transitions})
+    return config.model_copy(update={"train": train})
 
 
 # How much sooner.

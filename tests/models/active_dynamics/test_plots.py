@@ -53,7 +53,12 @@ def study() -> Study:
 def test_the_learning_curve_says_how_much_sooner_and_an_arrow_goes_there(
     study: Study, ratio: float, title: str
 ):
-    floors = {"zero_field": 1.0, "affine_field": 0.43, "projection_floor": 1e-3}
+    floors = {
+        "zero_field": 1.0,
+        "affine_field": 0.43,
+        "projection_floor": 1e-3,
+        "teleport_bound": 0.01,
+    }
     scores = floors | {"transition_ratio.random": ratio, "field_nrmse.random": 0.4}
     assert learning.headline(study, scores) == f"For the same error, planned actions {title}"
     (axes,) = learning.draw_learning_curve(study, scores).axes

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import collect, world_of
-from quatrain.models.active_dynamics.evaluate import reference_errors
 from quatrain.models.active_dynamics.learner import Observation
+from quatrain.models.active_dynamics.references import reference_errors
 from quatrain.models.active_dynamics.state import TrainingState
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.small_trials import PLANNED, Run, configured, run

@@ -12,6 +12,7 @@ from tests.conftest import ROOT, shapes_unchecked
 SCORES = {
     "affine_field": 0.43,
     "projection_floor": 0.0035,
+    "teleport_bound": 0.078,
     "field_nrmse.active": 0.25,
     "field_nrmse.random": 0.5,
     "field_nrmse.prbs": 0.7,
@@ -42,7 +43,7 @@ def project(tmp_path, monkeypatch):
 def test_the_table_shows_scores_and_intervals_and_the_verdict_counts_fields():
     line = fields.table({"duffing": result()}).splitlines()[-1]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[:4] == ["duffing", "0.43", "0.0035", "0.5"]
+    assert cells[:5] == ["duffing", "0.43", "0.0035", "0.078", "0.5"]
     assert cells[-3:] == ["7.25 [5 9.5]", "0.5", "12"]
     worse = {"transition_ratio.random": 4.9, "transition_ratio.prbs": 1.0}
     assert fields.verdicts({"duffing": result(), "snowman": result(**worse)}) == [

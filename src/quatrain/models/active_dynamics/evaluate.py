@@ -4,18 +4,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 from scipy.special import ndtri
 from torch import Tensor
 
 from quatrain.baselines import Gated
 from quatrain.envs.vector_field.world import World
-from quatrain.models.active_dynamics.bayes_filter.filter import Filter
-from quatrain.models.active_dynamics.bayes_filter.learner import frozen_innovation
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import FieldLearner
-from quatrain.models.active_dynamics.network import make_rbf
+from quatrain.models.active_dynamics.references import oracle, reference_errors
 from quatrain.models.active_dynamics.state import (
     State,
     TrainingState,
@@ -29,7 +27,7 @@ HORIZONS = (1, 5, 10, 20)
 # Nominal levels of the credible intervals whose coverage is measured.
 LEVELS = np.arange(0.1, 0.95, 0.1)
 LOWER_REFERENCES = ("zero_field", "affine_field")
-UPPER_REFERENCES = ("projection_floor",)
+UPPER_REFERENCES = ("projection_floor", "teleport_bound")
 GATED = (
     Gated("field_nrmse.active", "lower", 0.02, {}, LOWER_REFERENCES, UPPER_REFERENCES),
     Gated("transition_ratio.random", "higher", 1.5, {"default": 5.0}),
@@ -41,8 +39,6 @@ WITH_INTERVAL = {gated.metric.rsplit(".", 1)[0] for gated in GATED}
 SMALLEST = 1e-12
 # Bootstrap resamples of the replicates, for the interval of a ratio.
 RESAMPLES = 1000
-# Error of an affine fit up to which the true field counts as affine.
-LARGEST_EXACT = 1e-3
 
 
 class FieldEstimate(NamedTuple):
@@ -278,50 +274,6 @@ def reached_at(
     share = (before - np.log(max(target, SMALLEST))) / (before - after)
     growth = np.log(steps[place] / steps[place - 1])
     return float(np.exp(np.log(steps[place - 1]) + share * growth))
-
-
-def reference_errors(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, float]:
-    """Computes relative errors of the zero field, and of the best affine and RBF fields.
-
-    If the true field is affine, the best affine field is no reference and its error counts as 1.
-    """
-    grid = dataset.held_out.grid.astype(float)
-    truth = dataset.held_out.grid_field.astype(float)
-    affine = _fit_error(np.column_stack([grid, np.ones(len(grid))]), truth)
-    projection = 0.0
-    if config.network.uses_rbf:
-        rbf = make_rbf(config.network.rbf, config.env.d)
-        features = rbf.features(torch.tensor(dataset.held_out.grid).double())
-        projection = _fit_error(_array(features), truth)
-    return {
-        "zero_field": 1.0,
-        "affine_field": affine if affine > LARGEST_EXACT else 1.0,
-        "projection_floor": projection,
-    }
-
-
-def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> float:
-    """Computes the innovation on held-out rollouts of a filter with true field and channels."""
-    filter = Filter(
-        make_rbf(config.network.rbf, config.env.d),
-        world.emission.double(),
-        config.env.dt,
-        config.env.process_noise,
-    )
-    u = torch.tensor(held_out.rollouts.actions).double() @ world.control.T.double()
-
-    def field(x: Tensor) -> Tensor:
-        return world.field(x.float()).double()  # a user's function may need single precision
-
-    return float(frozen_innovation(filter, field, held_out.rollouts, u, 1))
-
-
-def _fit_error(
-    columns: Float[np.ndarray, "point column"],
-    truth: Float[np.ndarray, "point d"],
-) -> float:
-    fit = columns @ np.linalg.lstsq(columns, truth, rcond=None)[0]
-    return float(np.sqrt(((fit - truth) ** 2).sum() / (truth**2).sum()))
 
 
 def _array(value: Tensor) -> Float64[np.ndarray, "..."]:

@@ -31,6 +31,7 @@ REFERENCES = {
     "zero_field": "no field",
     "affine_field": "best affine field",
     "projection_floor": "best of these features",
+    "teleport_bound": "put in any state",
 }
 REFERENCE_COLOR = "0.35"
 # Lower end of the axis, relative to the lowest drawn error.
