@@ -102,8 +102,11 @@ bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries,
 bench-return: $(STAMP)  ## how long iqn and its plain reference train until they reach one return
 	@$(BIN)/python -m benchmarks.run iqn_to_return $(ARGS)
 
-bench-active: $(STAMP)  ## active_dynamics on six fields with 2000 transitions: errors of three exploration policies (ARGS=)
+bench-active: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS=--choose)
 	@$(BIN)/python -m pipeline.commands.fields $(ARGS)
+
+identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
+	@$(BIN)/python -m pipeline.commands.identify $(ARGS)
 
 bench-gate: $(STAMP)  ## measure anew; fails where a ratio is far below its baseline (ARGS=--promote moves them)
 	@$(BIN)/python -m benchmarks.run $(BENCH) --results .bench/gate

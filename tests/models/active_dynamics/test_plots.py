@@ -12,6 +12,7 @@ from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.small_trials import RUNS, named, studied
 
 ALWAYS = {"learning_curve", "information", "innovation", "calibration", "horizon", "actions"}
+ALWAYS |= {"misfit"}
 PLANE = {"field", "uncertainty", "portraits"}
 ARMS = ("random", "active", "prbs")
 

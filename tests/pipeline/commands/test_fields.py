@@ -84,3 +84,23 @@ def test_a_field_is_learned_by_all_arms(project):
     assert set(stored["field_nrmse"]) == {"active", "random", "prbs"}
     assert np.shape(stored["field_nrmse"]["active"]) == (len(stored["transitions"]), 2)
     assert stored["scores"]["projection_floor"] == pytest.approx(0.0008, abs=2e-4)
+
+
+def test_settings_are_chosen_first_if_asked_and_stored_under_another_name(project, monkeypatch):
+    """Too much noise was assumed; the pilot run shows it."""
+    finer = (("bayes_filter", ({"noise_sd": 0.1}, {"noise_sd": 0.3})),)
+    monkeypatch.setattr("quatrain.models.active_dynamics.selection.CANDIDATES", finer)
+    monkeypatch.setattr(fields, "PILOT", 60)
+    (project / "params.yaml").unlink()
+    committed = (ROOT / "params.yaml").read_text()
+    assert committed.count("      noise_sd: 0.1\n") == 2
+    wrong = committed.replace(
+        "process_noise: 0.01\n      noise_sd: 0.1", "process_noise: 0.01\n      noise_sd: 0.3"
+    )
+    (project / "params.yaml").write_text(wrong)
+    options = ["--fields", "duffing", "--replicates", "2", "--transitions", "40", "--choose"]
+    with shapes_unchecked():
+        assert fields.main(options) == 0
+    stored = json.loads((project / fields.RESULTS).read_text())["fields"]
+    assert stored.keys() == {"duffing, chosen settings"}
+    assert stored["duffing, chosen settings"]["settings"] == {"bayes_filter": {"noise_sd": 0.1}}

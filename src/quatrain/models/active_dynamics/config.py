@@ -60,6 +60,13 @@ class RbfGrid(Section):
         return self
 
 
+class FilterNoise(Section):
+    """Holds the noise that bayes_filter assumes; that of the world is in `env`."""
+
+    process_noise: float = Field(ge=0, le=LARGEST, description="variance per unit of time")
+    noise_sd: Positive = Field(description="of known channels with gaussian noise")
+
+
 class SeqVaeNetwork(Section):
     """Holds the sizes of the sequential variational autoencoder."""
 
@@ -91,6 +98,7 @@ class Network(Section):
         description="of channels; all but known: learned"
     )
     rbf: RbfGrid
+    bayes_filter: FilterNoise
     seq_vae: SeqVaeNetwork
 
     @property

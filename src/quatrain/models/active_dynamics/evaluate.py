@@ -10,6 +10,7 @@ from torch import Tensor
 
 from quatrain.baselines import Gated
 from quatrain.envs.vector_field.world import World
+from quatrain.models.active_dynamics import misfit
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import FieldLearner
@@ -84,7 +85,7 @@ def evaluate(
         **bounds,
         **({} if share is None else {"planned.active": share}),
         **reference_errors(config, dataset),
-        "innovation_nll_oracle": oracle(config, training.world, dataset.held_out),
+        **oracle(config, training.world, dataset.held_out),
     }
 
 
@@ -99,6 +100,11 @@ def learner_scores(
     return {
         "field_nrmse": field.nrmse[-1],
         **calibration(field, held_out),
+        "near_error": misfit.near_error(
+            ((field.mean - held_out.grid_field) ** 2).sum(2),
+            field.variance.sum(2),
+            misfit.nearest_distances(_array(training.path), held_out.grid),
+        ),
         **predictions(training.config, training.world, training.learner, held_out),
         **{name: _array(value) for name, value in scores.items()},
         "information_gained": _array(training.information),

@@ -7,13 +7,18 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.world import World
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
-from quatrain.models.active_dynamics.bayes_filter.learner import frozen_innovation
+from quatrain.models.active_dynamics.bayes_filter.learner import (
+    expected_deviation,
+    frozen_innovation,
+)
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.network import make_rbf, prior_weight_variance
 
 # Error of an affine fit up to which the true field counts as affine.
 LARGEST_EXACT = 1e-3
+# Quantile of the normal distribution that leaves 2.5 % above it.
+QUANTILE = 1.96
 # Least variance of an observed velocity.
 LEAST_NOISE = 1e-12
 
@@ -64,8 +69,12 @@ def teleport_bound(config: ActiveDynamicsConfig, held_out: HeldOut) -> float:
     return float(((bias + variance) / truth.square().sum()).sqrt())
 
 
-def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> float:
-    """Computes the innovation on held-out rollouts of a filter with true field and channels."""
+def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> dict[str, float]:
+    """Computes the innovation on held-out rollouts of a filter with true field and channels.
+
+    `..._expected_low`, `..._expected_high`: the 95 % interval of nis and whiteness for such a
+    filter.
+    """
     filter = Filter(
         make_rbf(config.network.rbf, config.env.d),
         world.emission.double(),
@@ -77,7 +86,13 @@ def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> flo
     def field(x: Tensor) -> Tensor:
         return world.field(x.float()).double()  # a user's function may need single precision
 
-    return float(frozen_innovation(filter, field, held_out.rollouts, u, 1))
+    fit = frozen_innovation(filter, field, held_out.rollouts, u, 1)
+    expected = zip((1, 0), expected_deviation(held_out.rollouts, config.env.d), strict=True)
+    scores = {f"{name}_oracle": float(value) for name, value in fit._asdict().items()}
+    for name, (mean, deviation) in zip(("nis", "whiteness"), expected, strict=True):
+        scores[f"{name}_expected_low"] = mean - QUANTILE * deviation
+        scores[f"{name}_expected_high"] = mean + QUANTILE * deviation
+    return scores
 
 
 def _fit_error(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -98,9 +98,10 @@ class BayesFilterLearner:
         decoder: LearnedChannels | None,
     ) -> "BayesFilterLearner":
         emission = emission_of(config, dataset)
-        channels: Channels = emission if decoder is None else decoder
+        channels: Channels = assumed_channels(config, emission) if decoder is None else decoder
         rbf = make_rbf(config.network.rbf, config.env.d).to(torch.float64)
-        filter = Filter(rbf, channels.double(), config.env.dt, config.env.process_noise)
+        noise = config.network.bayes_filter.process_noise
+        filter = Filter(rbf, channels.double(), config.env.dt, noise)
         grid = region_grid(config.env.region_radius, config.env.d)
         return cls(
             config=config,
@@ -205,17 +206,17 @@ class BayesFilterLearner:
         return AffineAlignment(inverse @ self.decoder.weight, offset)
 
     def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
-        """Computes `innovation_nll` of a filter of states on held-out rollouts."""
+        """Computes the innovation of a filter of states on held-out rollouts (`FrozenFit`)."""
         weights = {name: value.double() for name, value in self.weights.items()}
         actions = torch.tensor(held_out.rollouts.actions).double()
-        nll = frozen_innovation(
+        fit = frozen_innovation(
             self.filter,
             partial(self.drift, weights),
             held_out.rollouts,
             actions @ control_effect(self.config).T,
             self.config.learners,
         )
-        return {"innovation_nll": nll}
+        return fit._asdict()
 
     def information(self) -> Float[Tensor, " learner"]:
         """Computes ½[log det P_ww(prior) - log det P_ww]; NaN if P_ww is not positive definite."""
@@ -252,6 +253,14 @@ class BayesFilterLearner:
         features = make_rbf(config.network.rbf, config.env.d).to(torch.float64).features(z)
         variance = torch.einsum("rpc,idc,rpd->rpi", features, posterior.covariance, features)
         return Moments(features @ posterior.weights["weight"].mT, variance)
+
+
+def assumed_channels(config: ActiveDynamicsConfig, emission: Emission) -> Emission:
+    """Returns the known channels with the noise that the filter assumes; counts have their own."""
+    if emission.noise == "poisson":
+        return emission
+    variance = config.network.bayes_filter.noise_sd**2
+    return emission._replace(noise_variance=torch.full_like(emission.noise_variance, variance))
 
 
 def control_effect(config: ActiveDynamicsConfig) -> Float[Tensor, "d action"]:
@@ -296,14 +305,33 @@ def identify_channels(config: ActiveDynamicsConfig, dataset: Dataset) -> Learned
     return LearnedChannels(*(torch.cat([part] * len(config.train.arms)) for part in replicates))
 
 
+class FrozenFit(NamedTuple):
+    """Holds how well a filter with a fixed field explains rollouts, per learner.
+
+    innovation_nll: per channel. nis: mean square of the innovations, in units of what the filter
+    expects; 1 if it is right, above if overconfident. whiteness: correlation of innovations that
+    follow each other; 0 if the filter is right.
+    """
+
+    innovation_nll: Float[Tensor, " learner"]
+    nis: Float[Tensor, " learner"]
+    whiteness: Float[Tensor, " learner"]
+
+
+def expected_deviation(rollouts: Rollouts, d: int) -> tuple[float, float]:
+    """Returns the standard errors of nis and whiteness on these rollouts, for a right filter."""
+    count = rollouts.truncated.size * d
+    return float((2 / count) ** 0.5), float(count**-0.5)
+
+
 def frozen_innovation(
     filter: Filter,
     drift: Callable[[Tensor], Tensor],
     rollouts: Rollouts,
     u: Float[Tensor, "rollout time d"],
     learners: int,
-) -> Float[Tensor, " learner"]:
-    """Computes -log likelihood per channel of held-out observations by a filter of states alone.
+) -> FrozenFit:
+    """Computes the innovations of held-out observations by a filter of states alone.
 
     drift: fixed velocities [learner, rollout, d] at states of that shape, in double precision.
     u: effects of the actions.
@@ -320,6 +348,7 @@ def frozen_innovation(
 
     bayes.correct(filter, belief, at(rollouts.observations, 0))
     nll = []
+    innovations = []
     for time in range(u.shape[1]):
         bayes.predict_state(
             filter,
@@ -327,7 +356,16 @@ def frozen_innovation(
             lambda x: drift(x.unflatten(0, shape)).flatten(0, 1),
             u[:, time].repeat(learners, 1),
         )
-        nll.append(bayes.correct(filter, belief, at(rollouts.next_observations, time)))
+        y = at(rollouts.next_observations, time)
+        innovations.append(bayes.standard_innovation(filter, belief, y))
+        nll.append(bayes.correct(filter, belief, y))
         ended = torch.tensor(rollouts.truncated[:, time]).repeat(learners)
         bayes.restart(filter, belief, ended, at(rollouts.observations, time + 1))
-    return torch.stack(nll).mean(0).unflatten(0, shape).mean(1)
+    size = torch.stack(innovations).unflatten(1, shape)
+    continues = ~torch.tensor(rollouts.truncated[:, :-1]).T[:, None, :, None]
+    following = (size[1:] * size[:-1] * continues).sum((0, 2, 3))
+    return FrozenFit(
+        innovation_nll=torch.stack(nll).mean(0).unflatten(0, shape).mean(1),
+        nis=size.square().mean((0, 2, 3)),
+        whiteness=following / size.square().sum((0, 2, 3)),
+    )
