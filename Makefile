@@ -17,7 +17,7 @@ GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
 
-.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify grids bench bench-peers bench-return bench-active bench-gate profile crash clean
+.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify grids bench bench-peers bench-return bench-active identify bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'

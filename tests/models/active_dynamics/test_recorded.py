@@ -70,9 +70,9 @@ def true_error(learner: BayesFilterLearner, radius: float = 1.2) -> float:
 def test_runs_are_transitions_and_none_leads_from_one_run_to_the_next():
     recording = recorded.read_recording(config_with(), "runs.npz", arrays())
     assert recording.ended.nonzero()[0].tolist() == [TIMES * (run + 1) - 1 for run in range(RUNS)]
-    own = arrays()["observations"].astype(np.float32)
-    np.testing.assert_array_equal(recording.observations[TIMES], own[1, 0])
-    np.testing.assert_array_equal(recording.next_observations[TIMES - 1], own[0, -1])
+    stored = arrays()["observations"].astype(np.float32)
+    np.testing.assert_array_equal(recording.observations[TIMES], stored[1, 0])
+    np.testing.assert_array_equal(recording.next_observations[TIMES - 1], stored[0, -1])
     train, held_out = recording.split()
     assert (len(train.actions), len(held_out.actions)) == (1280, 320)
 

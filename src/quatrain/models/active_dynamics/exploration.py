@@ -92,12 +92,12 @@ def explore(
             f" {system.actions}: set active_dynamics.env.control to B of dx/dt = f(x) + B a"
         )
     generators = map(generator_from_seed, np.random.SeedSequence(seed).spawn(4))
-    random, own, plan, held_out = generators
+    random, chosen_arm, plan, held_out = generators
     session = Session(system, seed)
     warmup = session.record(_policy(config, "random", random), config.collect.warmup)
     recorded.check_recording(config, system.name, warmup)
     learner = recorded.learn(config, warmup)
-    act = _planned(config, learner, plan) if arm == "active" else _policy(config, arm, own)
+    act = _planned(config, learner, plan) if arm == "active" else _policy(config, arm, chosen_arm)
     for time in range(config.train.transitions - config.collect.warmup):
         _learn_from(learner, session.step(act(time)))
     return learner, session.record(_policy(config, HELD_OUT_ARM, held_out), HELD_OUT)
