@@ -8,7 +8,7 @@ import torch
 
 from quatrain.models.active_dynamics import misfit
 from quatrain.models.active_dynamics.bayes_filter import filter as filters
-from quatrain.models.active_dynamics.bayes_filter.learner import expected_deviation
+from quatrain.models.active_dynamics.bayes_filter.innovation import expected_deviation
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.references import oracle
 from tests.conftest import shapes_unchecked

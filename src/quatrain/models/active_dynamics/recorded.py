@@ -19,11 +19,13 @@ from quatrain.errors import DataError
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
+from quatrain.models.active_dynamics.bayes_filter.innovation import (
+    expected_deviation,
+    frozen_innovation,
+)
 from quatrain.models.active_dynamics.bayes_filter.learner import (
     BayesFilterLearner,
     control_effect,
-    expected_deviation,
-    frozen_innovation,
     weight_variance,
 )
 from quatrain.models.active_dynamics.collect import Rollouts

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.world import World
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
-from quatrain.models.active_dynamics.bayes_filter.learner import (
+from quatrain.models.active_dynamics.bayes_filter.innovation import (
     expected_deviation,
     frozen_innovation,
 )
