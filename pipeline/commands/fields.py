@@ -39,7 +39,7 @@ ARMS = ("active", "random", "prbs")
 # The goal: transition ratio to random actions, and the number of fields that reach it.
 FASTER, ON = 5.0, 5
 # Transitions of the pilot run that settings are chosen by.
-PILOT = 500
+PILOT = 1500
 # Settings of a built-in field with its default parameters.
 NONE: dict[str, Any] = {"parameters": {}, "matrix": None, "table_file": None}
 COLUMNS = {
@@ -167,7 +167,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--choose",
         action="store_true",
-        help=f"choose features and noise by the evidence of {PILOT} binary actions first",
+        help=f"choose features and noise by the evidence of {PILOT} planned actions first",
     )
     parser.add_argument(
         "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"

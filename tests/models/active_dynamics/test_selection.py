@@ -1,11 +1,14 @@
 """Settings are chosen by what observations say, and the noise of the world is found again."""
 
+import numpy as np
 import pytest
+import torch
 
 from quatrain.models.active_dynamics import selection
 from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.selection import changed, choose
+from quatrain.models.active_dynamics.train import train
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.small_trials import configured
 
@@ -33,6 +36,18 @@ def test_the_noise_of_the_world_is_found(noise_sd: float, monkeypatch: pytest.Mo
     ]
     assert trials[-1].changes == {"bayes_filter": {"noise_sd": noise_sd}}
     assert trials[-1].nats == min(trial.nats for trial in trials)
+
+
+def test_candidates_are_compared_on_the_transitions_of_the_pilot_run():
+    config = selection._brief(configured(), 60)
+    dataset = collect(config, 0)
+    with shapes_unchecked():
+        *_, last = train(config, dataset, 0)
+        actions = selection.pilot_actions(config, dataset, 0)
+        nats = selection.evidence(config, dataset, 0, actions)
+    assert torch.equal(actions, last.state.replay.actions[:, :60])
+    recorded = [progress.metrics["innovation_nll"] for progress in train(config, dataset, 0)]
+    assert nats == pytest.approx(8 * float(np.mean(recorded)), rel=1e-6)
 
 
 def test_what_was_chosen_first_is_kept_while_the_next_is(monkeypatch: pytest.MonkeyPatch):

@@ -1,17 +1,22 @@
-"""observations of binary actions -> settings of bayes_filter that expect them best
+"""a pilot run -> settings of bayes_filter that expect its observations best
 
 The negative log likelihood of innovations, summed over a run, is the negative log evidence of the
-settings: it needs no true field, and is no better for features that are too many. Settings are
-chosen one after the other, each from CANDIDATES, with the rest as they are.
+settings: it needs no true field, and is no better for features that are too many. All candidates
+are given the same transitions, those of planned actions, which lead all over the region; those of
+other actions stay where coarse features suffice. Settings are chosen one after the other, with the
+rest as they are.
 """
 
 from typing import Any, NamedTuple
 
-import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.train import train
+from quatrain.models.active_dynamics.state import TrainingState
+from quatrain.models.active_dynamics.train import step_environment, train
 
 # Section of `network` -> candidates; each changes one setting, or two that go together.
 CANDIDATES: tuple[tuple[str, tuple[dict[str, float | int], ...]], ...] = (
@@ -28,7 +33,6 @@ CANDIDATES: tuple[tuple[str, tuple[dict[str, float | int], ...]], ...] = (
     ("bayes_filter", tuple({"noise_sd": noise} for noise in (0.05, 0.07, 0.1, 0.14, 0.2))),
     ("rbf", tuple({"prior_field_sd": deviation} for deviation in (0.5, 1.0, 2.0, 4.0))),
 )
-PILOT_ARM = "prbs"
 
 
 class Trial(NamedTuple):
@@ -49,7 +53,9 @@ def choose(
     Raises:
         TrainingDiverged: something is not finite.
     """
-    best = Trial({}, evidence(config, dataset, seed, transitions))
+    config = _brief(config, transitions)
+    actions = pilot_actions(config, dataset, seed)
+    best = Trial({}, evidence(config, dataset, seed, actions))
     trials = [best]
     for section, candidates in CANDIDATES:
         for candidate in candidates:
@@ -57,20 +63,49 @@ def choose(
             if not _differs(config, section, candidate):
                 continue
             trials.append(
-                Trial(changes, evidence(changed(config, changes), dataset, seed, transitions))
+                Trial(changes, evidence(changed(config, changes), dataset, seed, actions))
             )
         best = min(trials, key=lambda trial: trial.nats)
     return [*trials, best]
 
 
-def evidence(config: ActiveDynamicsConfig, dataset: Dataset, seed: int, transitions: int) -> float:
-    """Computes the nats per transition of all channels, for transitions of binary actions."""
-    pilot = {"arms": (PILOT_ARM,), "transitions": transitions, "record_every": transitions}
-    pilot |= {"checkpoints": 2}
-    brief = config.model_copy(update={"train": config.train.model_copy(update=pilot)})
-    *_, last = train(brief, dataset, seed)
-    nll = np.asarray(last.metrics["innovation_nll"]).mean()
-    return float(nll) * config.env.observation.channels
+def _brief(config: ActiveDynamicsConfig, transitions: int) -> ActiveDynamicsConfig:
+    changes = {"arms": ("active",), "transitions": transitions, "record_every": transitions}
+    brief = config.train.model_copy(update=changes | {"checkpoints": 2})
+    return config.model_copy(update={"train": brief})
+
+
+def pilot_actions(
+    config: ActiveDynamicsConfig, dataset: Dataset, seed: int
+) -> Float[Tensor, "replicate transition action"]:
+    """Returns the actions of a run of the only arm.
+
+    Raises:
+        TrainingDiverged: something is not finite.
+    """
+    *_, last = train(config, dataset, seed)
+    return last.state.replay.actions[:, : config.train.transitions]
+
+
+def evidence(
+    config: ActiveDynamicsConfig,
+    dataset: Dataset,
+    seed: int,
+    actions: Float[Tensor, "replicate transition action"],
+) -> float:
+    """Computes the nats per transition of all channels where these actions lead.
+
+    With the same seed, the transitions are those of the run that the actions are of.
+    """
+    training = TrainingState.init(config, dataset, seed)
+    nll = []
+    for time, action in enumerate(actions.unbind(1)):
+        warm = time < config.collect.warmup
+        record = training.warmup_step() if warm else step_environment(training, action)
+        nll.append(training.learner.observe(record.observed).mean())
+        training.environment = record.environment
+        training.transitions += 1
+    return float(torch.stack(nll).mean()) * config.env.observation.channels
 
 
 def changed(
