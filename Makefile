@@ -17,7 +17,7 @@ GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
 
-.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify grids results bench bench-peers bench-return bench-active bench-states bench-gate profile crash clean
+.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-states bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -105,11 +105,14 @@ bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries,
 bench-return: $(STAMP)  ## how long iqn and its plain reference train until they reach one return
 	@$(BIN)/python -m benchmarks.run iqn_to_return $(ARGS)
 
-bench-active: $(STAMP)  ## active_dynamics on six fields with 2000 transitions: errors of three exploration policies (ARGS=)
+bench-active: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS=--choose)
 	@$(BIN)/python -m pipeline.commands.fields $(ARGS)
 
 bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each part, and cosine (ARGS=)
 	@$(BIN)/python -m benchmarks.allo.states $(ARGS)
+
+identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
+	@$(BIN)/python -m pipeline.commands.identify $(ARGS)
 
 bench-gate: $(STAMP)  ## measure anew; fails where a ratio is far below its baseline (ARGS=--promote moves them)
 	@$(BIN)/python -m benchmarks.run $(BENCH) --results .bench/gate

@@ -97,7 +97,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "env": {"observation": {"channels": 8}},
         "collect": {"warmup": 10, "held_out_rollouts": 8, "starts": 8},
         "network": {
-            "rbf": {"side": 5, "length": 0.9},
+            "rbf": {"side": 5, "length": 0.9, "prior_field_sd": 1.0},
             "seq_vae": {"hidden": 8, "head": 7, "dynamics_hidden": [6]},
         },
         "train": {

@@ -398,3 +398,33 @@ def test_a_config_comes_back_from_its_file_with_what_its_input_file_held(name: s
 
 def test_every_model_has_a_section_of_params():
     assert {*OTHER_INPUTS} <= {*MODELS} <= {*Params.model_fields}
+
+
+# What a comparison of policies must not flatter.
+
+HELD_BACK = {
+    "network": {"family": "seq_vae", "decoder": "linear"},
+    "train": {"seq_vae": {"max_misalignment": 0.0}},
+}
+"""Learned channels, and no trust in how actions move the states that they encode."""
+
+
+def test_a_learner_that_cannot_plan_acts_as_the_random_one_says_so_and_has_the_ratio_1():
+    with on_device(params_with({}), MODELS["active_dynamics"]):
+        model = Small("active_dynamics", HELD_BACK)
+        with pytest.warns(UserWarning, match="planned only 0% of the actions of arm active"):
+            last = model.train()[-1]
+        scores = model.evaluate(last.state)
+    assert last.metrics["planned.active"].item() == scores["planned.active"] == 0
+    assert scores["transition_ratio.random"] == 1
+    pairs = {name: name.removesuffix("active") + "random" for name in scores if "active" in name}
+    for name in pairs.keys() - {"planned.active"}:
+        assert scores[name] == scores[pairs[name]], name
+
+
+def test_a_learner_of_known_channels_plans_all_its_actions():
+    with on_device(params_with({}), MODELS["active_dynamics"]):
+        model = Small("active_dynamics", {})
+        scores = model.evaluate(model.train()[-1].state)
+    assert scores["planned.active"] == 1
+    assert scores["field_nrmse.active"] != scores["field_nrmse.random"]

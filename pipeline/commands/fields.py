@@ -32,16 +32,20 @@ FIELDS = (
     "van_der_pol",
     "duffing",
     "snowman",
+    "saddle_spiral",
     "multi_attractor",
 )
 ARMS = ("active", "random", "prbs")
 # The goal: transition ratio to random actions, and the number of fields that reach it.
 FASTER, ON = 5.0, 5
+# Transitions of the pilot run that settings are chosen by.
+PILOT = 1500
 # Settings of a built-in field with its default parameters.
 NONE: dict[str, Any] = {"parameters": {}, "matrix": None, "table_file": None}
 COLUMNS = {
     "affine": "affine_field",
     "floor": "projection_floor",
+    "bound": "teleport_bound",
     "random": "field_nrmse.random",
     "prbs": "field_nrmse.prbs",
     "active": "field_nrmse.active",
@@ -61,12 +65,15 @@ def compare(root: Path, options: Options) -> None:
         for number, field in enumerate(options.fields, 1):
             console.info(f"[{number}/{len(options.fields)}] {field}")
             field_params = params_for(root, field, options)
-            key = result_key("bench-active", field_params, MODEL)
-            if done.get(field, {}).get("key") != key:
-                done[field] = {"key": key, **run_field(field_params, field)}
+            name, work = field, run_field
+            if options.choose:
+                name, work = f"{field}, chosen settings", run_with_choice
+            key = result_key(f"bench-active {work.__name__}", field_params, MODEL)
+            if done.get(name, {}).get("key") != key:
+                done[name] = {"key": key, **work(field_params, field)}
                 content = {**settings(field_params, MODELS[MODEL]), "fields": done}
                 write_lines(root / RESULTS, as_json(content), depth=3)
-            results[field] = done[field]
+            results[name] = done[name]
     runs = f"{options.replicates} replicates [interval], after {options.transitions} transitions"
     print(f"relative error of the field, median of {runs}\n")
     print(table(results), "", *verdicts(results), sep="\n")
@@ -110,6 +117,19 @@ def run_field(params: Params, field: str) -> dict[str, Any]:
     }
 
 
+def run_with_choice(params: Params, field: str) -> dict[str, Any]:
+    """Chooses features and noise by the evidence of a pilot run, then trains; see `selection`."""
+    config, began = params.active_dynamics, time.monotonic()
+    dataset = load(MODEL).collect.collect(config, params.seed)
+    selection = import_module(f"quatrain.models.{MODEL}.selection")
+    trials = selection.choose(config, dataset, params.seed + 1, PILOT)
+    for trial in trials:
+        console.info(f"{field}: {trial.nats:.3f} nats per transition with {trial.changes}")
+    best = selection.changed(config, trials[-1].changes)
+    result = run_field(params.model_copy(update={MODEL: best}), field)
+    return result | {"settings": trials[-1].changes, "seconds": time.monotonic() - began}
+
+
 def table(results: dict[str, dict[str, Any]]) -> str:
     """Formats the scores of each field, with intervals if there are any."""
     lines = []
@@ -143,6 +163,11 @@ def add_options(parser: Parser) -> None:
         choices=FIELDS,
         metavar="FIELD",
         help=f"some of {', '.join(FIELDS)} (default: all)",
+    )
+    parser.add_argument(
+        "--choose",
+        action="store_true",
+        help=f"choose features and noise by the evidence of {PILOT} planned actions first",
     )
     parser.add_argument(
         "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"

@@ -33,6 +33,8 @@ def plain(kind: str, x: float, y: float) -> tuple[float, float]:
         return y, 0.7 * (1 - x * x) * y - 1.5 * x
     if kind == "duffing":
         return y, -0.2 * y - x * (-0.9 + 1.1 * x * x)
+    if kind == "saddle_spiral":
+        return y, x * x - 0.36 - 0.4 * y
     s = 1 / (1 + math.exp(-5 * x))
     lobes = []
     for v, w in ((x - 0.8, 1.5), (x + 0.8, -1.5)):
@@ -47,6 +49,7 @@ OTHERS: dict[str, dict[str, float]] = {
     "van_der_pol": {"mu": 0.7, "w": 1.5},
     "duffing": {"a": -0.2, "b": -0.9, "c": 1.1},
     "snowman": {"w": 1.5, "d": 0.8, "beta": 5.0},
+    "saddle_spiral": {"c": 0.6, "damping": 0.4},
 }
 
 
@@ -92,6 +95,16 @@ def test_a_linear_field_has_any_number_of_dimensions():
 )
 def test_the_factor_that_gives_the_region_unit_speed(kind: str, alpha: float):
     assert raw_field(kind, normalise="region_rms").alpha == pytest.approx(alpha, abs=5e-5)
+
+
+def test_one_of_two_still_points_draws_in_with_a_turn_and_the_other_is_a_saddle():
+    field = raw_field("saddle_spiral")
+    for place, stable, turning in ((-1.0, True, True), (1.0, False, False)):
+        x = torch.tensor([place, 0.0])
+        assert field(x).abs().max() < 1e-6
+        values = torch.linalg.eigvals(torch.autograd.functional.jacobian(field, x))
+        assert bool((values.real < 0).all()) == stable
+        assert bool((values.imag != 0).any()) == turning
 
 
 @pytest.mark.parametrize("kind", ["duffing", "multi_attractor"])

@@ -21,7 +21,7 @@ def test_an_error_for_a_misspelt_kind_names_the_nearest():
     assert unknown_kind("limitcycle") == (
         "'limitcycle' is unknown: did you mean 'limit_cycle'? Known: limit_cycle, "
         "double_limit_cycle, van_der_pol, "
-        "duffing, snowman, multi_attractor, linear, table"
+        "duffing, snowman, saddle_spiral, multi_attractor, linear, table"
     )
     assert "did you mean 'snowman'?" in unknown_kind("?snow?")
     with pytest.raises(

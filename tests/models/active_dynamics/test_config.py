@@ -10,6 +10,7 @@ from quatrain.models.active_dynamics import config as configs
 from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import evaluate
+from quatrain.models.active_dynamics.seq_vae import trainer
 from quatrain.models.active_dynamics.train import train as learn
 from quatrain.section import NamedArray
 from tests.config_keys import config_of, leaves, overlay_of, refusal, unread_keys
@@ -119,14 +120,15 @@ def test_each_key_of_env_and_collect_changes_what_is_collected():
 
 RUNS = (
     ("train: {arms: [active, random], planner: {kind: mppi}}",),
-    (VAE, "train: {arms: [active]}"),
+    (VAE, "network: {decoder: linear}, train: {arms: [active]}"),
     (ENSEMBLE, "train: {arms: [active], acquisition: {weights: {variance: 0, disagreement: 1}}}"),
 )
 """Together they want every other key."""
 
 
-def test_every_other_key_is_read_while_learning_or_evaluating():
+def test_every_other_key_is_read_while_learning_or_evaluating(monkeypatch: pytest.MonkeyPatch):
     """The checks of the config itself do not count: they are done before."""
+    monkeypatch.setattr(trainer, "REFRESH_EVERY", 20)
     brief = "seeds: 1, train: {transitions: 20, record_every: 10, checkpoints: 2}"
     runs = [small("active_dynamics", **overlay_of(brief, *changes)) for changes in RUNS]
     with shapes_unchecked():

@@ -22,10 +22,11 @@ from quatrain.models.active_dynamics.evaluate import (
     ratio_interval,
     ratios,
     reached_at,
-    reference_errors,
+    transition_ratio,
 )
 from quatrain.models.active_dynamics.learner import AffineAlignment, Moments
 from quatrain.models.active_dynamics.network import make_rbf
+from quatrain.models.active_dynamics.references import reference_errors, teleport_bound
 from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.active_dynamics.small_trials import (
@@ -242,6 +243,36 @@ def test_fields_drawn_from_the_prior_are_covered_at_the_nominal_rate():
     assert (moments.variance.sqrt().mean() < 0.6).all()  # by now much is known
 
 
+def test_the_bound_is_the_mean_error_of_regression_on_exact_velocities():
+    """Drawn many times; it falls with transitions down to the floor of the features."""
+    config = configured(network=FINE)
+    held_out = collect(config, 0).held_out
+    grid, field = (torch.tensor(part).double() for part in (held_out.grid, held_out.grid_field))
+    visits, draws = 2, torch.Generator().manual_seed(0)
+    config = with_transitions(config, visits * len(grid))
+    noise = config.env.process_noise / config.env.dt
+    phi = features(config, grid).repeat(visits, 1)
+    prior = 1 / float(features(config, grid).square().sum(1).mean())
+    gain = torch.linalg.inv(phi.T @ phi / noise + torch.eye(phi.shape[1]).double() / prior)
+    squares = []
+    for _ in range(200):
+        y = field.repeat(visits, 1) + noise**0.5 * torch.randn(
+            len(phi), 2, generator=draws, dtype=torch.float64
+        )
+        error = features(config, grid) @ (gain @ (phi.T @ y) / noise) - field
+        squares.append(float(error.square().sum() / field.square().sum()))
+    bound = teleport_bound(config, held_out)
+    assert bound == pytest.approx(np.mean(squares) ** 0.5, rel=0.02)
+    later = teleport_bound(with_transitions(config, 10**9), held_out)
+    floor = reference_errors(config, collect(config, 0))["projection_floor"]
+    assert floor < later < 1.05 * floor < bound < teleport_bound(configured(network=FINE), held_out)
+
+
+def with_transitions(config: ActiveDynamicsConfig, transitions: int) -> ActiveDynamicsConfig:
+    train = config.train.model_copy(update={"transitions": transitions})
+    return config.model_copy(update={"train": train})
+
+
 # How much sooner.
 
 
@@ -250,29 +281,55 @@ def test_fields_drawn_from_the_prior_are_covered_at_the_nominal_rate():
     [
         ((0.9, 0.4, 0.1), 0.2, 100.0 * 10**0.5),  # half-way from 0.4 to 0.1 in the logarithm
         ((0.9, 0.4, 0.1), 0.95, 10.0),  # at once
-        ((0.9, 0.4, 0.1), 0.09, None),
-        ((0.9, 0.2, 0.5), 0.3, 10.0 ** (1 + np.log(0.9 / 0.3) / np.log(0.9 / 0.2))),
+        ((0.9, 0.4, 0.1), 0.1, 1000.0),
+        ((0.1, 0.9, 0.1), 0.3, 100.0 * 10.0 ** (np.log(3) / np.log(9))),  # from then on
     ],
 )
-def test_an_error_is_first_reached_along_logarithms(
-    errors: tuple[float, ...], target: float, transitions: float | None
+def test_an_error_is_reached_along_logarithms_where_it_stays_below(
+    errors: tuple[float, ...], target: float, transitions: float
 ):
     result = reached_at((10, 100, 1000), np.array(errors), target)
-    assert result is None if transitions is None else result == pytest.approx(transitions)
+    assert result == pytest.approx(transitions)
 
 
-def test_ratios_compare_each_active_replicate_with_the_median_of_an_arm():
+def test_a_ratio_compares_the_medians_of_arms_at_the_larger_of_their_last_errors():
     config = configured(seeds=3, train={"arms": ("random", "active", "prbs")})
     assert checkpoint_steps(config) == (10, 16, 24, 38, 60)
-    random = np.array([[1, 1, 1]] * 4 + [[0.4, 0.1, 0.9]])
-    active = np.array([[1, 0.4, 1], [0.4, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 0.5]])
-    prbs = np.array([[0.1, 0.1, 0.1]] * 4 + [[0.1, 0.2, 0.7]])
+    random = np.array([[1, 1, 1]] * 4 + [[0.9, 0.5, 0.1]])
+    active = np.array([[1, 0.9, 1], [0.5, 0.5, 9], [0.5, 0.4, 0], [0.5, 0, 0.4], [0.5, 0, 0.4]])
+    prbs = np.array([[1, 1, 1], [0.9, 0.9, 0.9], [0.4, 0, 9], [0.3, 0.3, 0.3], [0.3, 0.3, 0.3]])
     result = ratios(config, np.concatenate([random, active, prbs], 1))
-    assert result.keys() == {"transition_ratio.random", "transition_ratio.prbs"}
+    assert result == pytest.approx(
+        {"transition_ratio.random": 60 / 16, "transition_ratio.prbs": 24 / 24}
+    )
     passive = configured(seeds=3, train={"arms": ("random", "prbs")})
     assert ratios(passive, np.concatenate([random, prbs], 1)) == {}
-    np.testing.assert_allclose(result["transition_ratio.random"], [60 / 16, 6, 0])
-    np.testing.assert_array_equal(result["transition_ratio.prbs"], [0, 0, 0])
+
+
+def walks(draws: np.random.Generator, seeds: int, fall: float) -> np.ndarray:
+    """Returns errors [checkpoint, seeds] that fall with noise and rise at times."""
+    steps = np.array(checkpoint_steps(configured()))[:, None]
+    return steps**-fall * np.exp(0.3 * draws.normal(size=(len(steps), seeds)))
+
+
+def test_an_arm_has_the_ratio_1_against_itself_and_the_inverse_when_exchanged():
+    steps, draws = checkpoint_steps(configured()), np.random.default_rng(0)
+    for fall in (-0.2, 0.0, 0.5, 1.0):
+        first, other = walks(draws, 2, fall).T
+        assert transition_ratio(steps, first, first) == 1
+        product = transition_ratio(steps, first, other) * transition_ratio(steps, other, first)
+        assert product == pytest.approx(1)
+
+
+def test_an_arm_has_a_median_ratio_of_about_1_against_copies_with_other_seeds():
+    """A copy that learns twice as fast has 2."""
+    config, draws = configured(seeds=9), np.random.default_rng(1)
+    pairs = [np.concatenate([walks(draws, 9, 1.0) for _ in range(2)], 1) for _ in range(400)]
+    name = "transition_ratio.random"
+    assert np.median([ratios(config, pair)[name] for pair in pairs]) == pytest.approx(1, abs=0.05)
+    twice = np.array([0.5] * 9 + [1.0] * 9)
+    faster = [ratios(config, pair * twice)[name] for pair in pairs]
+    assert np.median(faster) == pytest.approx(2, abs=0.2)
 
 
 def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.MonkeyPatch):
@@ -287,7 +344,7 @@ def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.Mo
     )
     assert ratio_interval(config, equal, name, 0) == pytest.approx((2, 2))
     low, high = ratio_interval(config, drawn, name, 0)
-    assert 1.2 < low < np.median(ratios(config, drawn)[name]) < high < 3.2
+    assert 1.2 < low < ratios(config, drawn)[name] < high < 3.2
     assert ratio_interval(config, drawn, name, 0) == (low, high)
     few = np.concatenate([drawn[:, :5], drawn[:, 9:14]], 1)
     assert ratio_interval(configured(seeds=5), few, name, 0) is None

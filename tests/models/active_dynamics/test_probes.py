@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import collect, world_of
-from quatrain.models.active_dynamics.evaluate import reference_errors
 from quatrain.models.active_dynamics.learner import Observation
+from quatrain.models.active_dynamics.references import reference_errors
 from quatrain.models.active_dynamics.state import TrainingState
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.small_trials import PLANNED, Run, configured, run
@@ -76,7 +76,8 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_that_its_features_can(
     """It observes where the field leads from each point of the grid, an episode each."""
     noise = {"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}}
     env = noise | {"process_noise": 0.0, "dt": 0.4}
-    config = configured(seeds=1, env=env, network=GRID, train={"arms": ("random",)})
+    assumed = {"bayes_filter": {"noise_sd": 1e-3, "process_noise": 0.0}}
+    config = configured(seeds=1, env=env, network=GRID | assumed, train={"arms": ("random",)})
     dataset = collect(config, 0)
     learner, world = TrainingState.init(config, dataset, 0).learner, world_of(config, dataset)
     grid, still = torch.tensor(dataset.held_out.grid), torch.zeros(1, 2)

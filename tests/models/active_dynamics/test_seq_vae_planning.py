@@ -9,8 +9,10 @@ from torch import Tensor
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics.learner import Surrogate
 from quatrain.models.active_dynamics.seq_vae import planning, posterior
+from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
+from quatrain.replay import windows
 from tests.models.active_dynamics import filters
 from tests.models.active_dynamics.plain_elbo import field, through
 from tests.models.active_dynamics.small_trainers import (
@@ -164,12 +166,13 @@ def test_the_posterior_is_that_of_regression_on_all_beliefs(dynamics: str):
 
     covariance = regression(prior.step_variance)
     torch.testing.assert_close(trainer.posterior.covariance, covariance, **NEAR)
-    recomputed = posterior.recompute(network, ring, 0)
+    belief = Belief(torch.stack(means), torch.stack(variances))
+    recomputed = posterior.recompute(network, belief)
     expected = (network.step_variance + 2 * torch.stack(variances)).mean()
     torch.testing.assert_close(recomputed.step_variance, expected)
     torch.testing.assert_close(recomputed.covariance, regression(expected), **NEAR)
     network.prior_variance = -1.0
-    assert posterior.recompute(network, ring, 0).covariance.isnan().all()
+    assert posterior.recompute(network, belief).covariance.isnan().all()
 
 
 def test_the_posterior_is_recomputed_when_it_is_due():
@@ -177,7 +180,8 @@ def test_the_posterior_is_recomputed_when_it_is_due():
     for count in (REFRESH_EVERY - 1, REFRESH_EVERY):
         ring, before = replay(config, count=count), trainer.posterior
         trainer.learn(ring, 0)
-        after = posterior.recompute(trainer.network, ring, 0)
+        encoded = posterior.encode_replay(trainer.network, windows.window(ring, 0, 0, count))
+        after = posterior.recompute(trainer.network, encoded)
         expected = before if count < REFRESH_EVERY else after
         for part, other in zip(trainer.posterior, expected, strict=True):
             assert torch.equal(part, other)

@@ -14,13 +14,16 @@ from torch import Tensor
 from quatrain.envs.vector_field.world import step_mean
 from quatrain.errors import DatasetMismatch
 from quatrain.models.active_dynamics import losses, train
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.state import (
     StepRecord,
     TrainingState,
     checkpoint_steps,
     learners_of,
+    planned_share,
 )
 from quatrain.progress import TrainingDiverged
 from tests.conftest import shapes_unchecked
@@ -124,6 +127,7 @@ def test_an_observation_changes_the_next_plan_and_nothing_before(
 ):
     """Plans are made before the transitions 10, 12, 14, ..."""
     config = configured(family, train={"transitions": 20, "planner": PLANNED})
+    monkeypatch.setattr(SeqVaeTrainer, "can_plan", torch.tensor(True))
     dataset = collect(config, 0)
     whole = at(config, 20, dataset)
     observed_otherwise(monkeypatch, moment, lambda y: y + 3)
@@ -133,6 +137,19 @@ def test_an_observation_changes_the_next_plan_and_nothing_before(
     assert same[:first].all()
     assert not same[first]
     assert torch.equal(whole.path[random], other.path[random])
+
+
+def test_a_replicate_that_cannot_plan_acts_as_its_random_pair_and_the_other_plans(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(BayesFilterLearner, "can_plan", lambda *_: torch.tensor([False, True]))
+    training = at(configured(train={"transitions": 30}), 30)
+    actions = training.replay.actions[:, :30]
+    active, random = (actions[learners_of(training.config, arm)] for arm in ("active", "random"))
+    assert torch.equal(active[0], random[0])
+    assert not torch.equal(active[1, 10:], random[1, 10:])
+    assert training.planned.tolist() == [0, 20, 0, 0]
+    assert planned_share(training.config, training.planned) == 0.5
 
 
 def test_actions_stay_in_the_box_and_are_those_that_acted():

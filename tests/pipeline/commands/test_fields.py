@@ -12,6 +12,7 @@ from tests.conftest import ROOT, shapes_unchecked
 SCORES = {
     "affine_field": 0.43,
     "projection_floor": 0.0035,
+    "teleport_bound": 0.078,
     "field_nrmse.active": 0.25,
     "field_nrmse.random": 0.5,
     "field_nrmse.prbs": 0.7,
@@ -42,7 +43,7 @@ def project(tmp_path, monkeypatch):
 def test_the_table_shows_scores_and_intervals_and_the_verdict_counts_fields():
     line = fields.table({"duffing": result()}).splitlines()[-1]
     cells = [cell.strip() for cell in line.strip("|").split("|")]
-    assert cells[:4] == ["duffing", "0.43", "0.0035", "0.5"]
+    assert cells[:5] == ["duffing", "0.43", "0.0035", "0.078", "0.5"]
     assert cells[-3:] == ["7.25 [5 9.5]", "0.5", "12"]
     worse = {"transition_ratio.random": 4.9, "transition_ratio.prbs": 1.0}
     assert fields.verdicts({"duffing": result(), "snowman": result(**worse)}) == [
@@ -83,3 +84,23 @@ def test_a_field_is_learned_by_all_arms(project):
     assert set(stored["field_nrmse"]) == {"active", "random", "prbs"}
     assert np.shape(stored["field_nrmse"]["active"]) == (len(stored["transitions"]), 2)
     assert stored["scores"]["projection_floor"] == pytest.approx(0.0008, abs=2e-4)
+
+
+def test_settings_are_chosen_first_if_asked_and_stored_under_another_name(project, monkeypatch):
+    """Too much noise was assumed; the pilot run shows it."""
+    finer = (("bayes_filter", ({"noise_sd": 0.1}, {"noise_sd": 0.3})),)
+    monkeypatch.setattr("quatrain.models.active_dynamics.selection.CANDIDATES", finer)
+    monkeypatch.setattr(fields, "PILOT", 60)
+    (project / "params.yaml").unlink()
+    committed = (ROOT / "params.yaml").read_text()
+    assert committed.count("      noise_sd: 0.1\n") == 2
+    wrong = committed.replace(
+        "process_noise: 0.01\n      noise_sd: 0.1", "process_noise: 0.01\n      noise_sd: 0.3"
+    )
+    (project / "params.yaml").write_text(wrong)
+    options = ["--fields", "duffing", "--replicates", "2", "--transitions", "40", "--choose"]
+    with shapes_unchecked():
+        assert fields.main(options) == 0
+    stored = json.loads((project / fields.RESULTS).read_text())["fields"]
+    assert stored.keys() == {"duffing, chosen settings"}
+    assert stored["duffing, chosen settings"]["settings"] == {"bayes_filter": {"noise_sd": 0.1}}

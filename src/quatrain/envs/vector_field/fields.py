@@ -78,12 +78,22 @@ def snowman(x: States, *, w: float, d: float, beta: float) -> States:
     return share * right + (1 - share) * left
 
 
+def saddle_spiral(x: States, *, c: float, damping: float) -> States:
+    """Computes (x2, x1² - c² - damping x2): a spiral draws in to (-c, 0), a saddle is at (c, 0).
+
+    Paths beyond the saddle run away, so that few are seen there unless actions lead there.
+    """
+    x1, x2 = x.unbind(-1)
+    return torch.stack([x2, x1.square() - c**2 - damping * x2], -1)
+
+
 FORMULAS: dict[str, Callable[..., Tensor]] = {
     "limit_cycle": limit_cycle,
     "double_limit_cycle": double_limit_cycle,
     "van_der_pol": van_der_pol,
     "duffing": duffing,
     "snowman": snowman,
+    "saddle_spiral": saddle_spiral,
 }
 
 

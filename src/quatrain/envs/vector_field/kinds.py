@@ -15,6 +15,7 @@ KINDS: dict[str, dict[str, float]] = {
     "van_der_pol": {"mu": 1.0, "w": 1.0},
     "duffing": {"a": -0.1, "b": -1.0, "c": 1.0},
     "snowman": {"w": 1.0, "d": 1.0, "beta": 10.0},
+    "saddle_spiral": {"c": 1.0, "damping": 0.5},
     "multi_attractor": {
         "nodes": 40.0,
         "length": 0.5,

@@ -60,6 +60,13 @@ class RbfGrid(Section):
         return self
 
 
+class FilterNoise(Section):
+    """Holds the noise that bayes_filter assumes; that of the world is in `env`."""
+
+    process_noise: float = Field(ge=0, le=LARGEST, description="variance per unit of time")
+    noise_sd: Positive = Field(description="of known channels with gaussian noise")
+
+
 class SeqVaeNetwork(Section):
     """Holds the sizes of the sequential variational autoencoder."""
 
@@ -91,6 +98,7 @@ class Network(Section):
         description="of channels; all but known: learned"
     )
     rbf: RbfGrid
+    bayes_filter: FilterNoise
     seq_vae: SeqVaeNetwork
 
     @property
@@ -228,6 +236,18 @@ class SeqVaeTraining(Section):
         description="share of states that are predicted in place of encoded",
     )
     min_windows: int = Field(ge=1, le=10**9, description="windows before the first gradient step")
+
+    max_misalignment: float = Field(
+        ge=0,
+        le=LARGEST,
+        description="relative error of the effect of actions on encoded states up to which"
+        " actions are planned; learned coordinates are set anew beyond half of it",
+    )
+    alignment_error: float = Field(
+        ge=0,
+        le=LARGEST,
+        description="greatest standard error of that effect by which they are set; 0: never",
+    )
 
     @property
     def length(self) -> int:

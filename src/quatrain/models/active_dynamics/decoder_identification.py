@@ -44,7 +44,7 @@ def identify_decoder(warmup: WarmupTransitions, dt: float) -> LinearDecoder:
     directions = torch.linalg.svd(centred, full_matrices=False).Vh[:d].mT
     z = centred @ directions
     next_z = (warmup.next_observations - bias) @ directions
-    terms = torch.cat([_polynomials(z), warmup.controls], 1)[warmup.intact]
+    terms = torch.cat([polynomials(z, DEGREE), warmup.controls], 1)[warmup.intact]
     speed = ((next_z - z) / dt)[warmup.intact]
     effect = _least_squares(terms, speed)[-d:].mT
     residual = (centred - z @ directions.mT).square().mean(0)
@@ -52,11 +52,14 @@ def identify_decoder(warmup: WarmupTransitions, dt: float) -> LinearDecoder:
     return LinearDecoder(directions @ effect, bias, variance.expand(channels).clone())
 
 
-def _polynomials(z: Float[Tensor, "transition d"]) -> Float[Tensor, "transition term"]:
-    """Computes all products of at most DEGREE coordinates."""
+def polynomials(
+    z: Float[Tensor, "transition d"],
+    degree: int,
+) -> Float[Tensor, "transition term"]:
+    """Computes all products of at most `degree` coordinates."""
     columns = [torch.ones_like(z[:, :1])]
     latest = [(torch.ones_like(z[:, 0]), 0)]
-    for _ in range(DEGREE):
+    for _ in range(degree):
         latest = [
             (value * z[:, axis], axis)
             for value, first in latest

@@ -4,19 +4,23 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 from scipy.special import ndtri
 from torch import Tensor
 
 from quatrain.baselines import Gated
 from quatrain.envs.vector_field.world import World
-from quatrain.models.active_dynamics.bayes_filter.filter import Filter
-from quatrain.models.active_dynamics.bayes_filter.learner import frozen_innovation
+from quatrain.models.active_dynamics import misfit
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import FieldLearner
-from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
+from quatrain.models.active_dynamics.references import oracle, reference_errors
+from quatrain.models.active_dynamics.state import (
+    State,
+    TrainingState,
+    checkpoint_steps,
+    planned_share,
+)
 from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
 # Transitions after which a predicted state is compared with the true one.
@@ -24,7 +28,7 @@ HORIZONS = (1, 5, 10, 20)
 # Nominal levels of the credible intervals whose coverage is measured.
 LEVELS = np.arange(0.1, 0.95, 0.1)
 LOWER_REFERENCES = ("zero_field", "affine_field")
-UPPER_REFERENCES = ("projection_floor",)
+UPPER_REFERENCES = ("projection_floor", "teleport_bound")
 GATED = (
     Gated("field_nrmse.active", "lower", 0.02, {}, LOWER_REFERENCES, UPPER_REFERENCES),
     Gated("transition_ratio.random", "higher", 1.5, {"default": 5.0}),
@@ -36,8 +40,6 @@ WITH_INTERVAL = {gated.metric.rsplit(".", 1)[0] for gated in GATED}
 SMALLEST = 1e-12
 # Bootstrap resamples of the replicates, for the interval of a ratio.
 RESAMPLES = 1000
-# Error of an affine fit up to which the true field counts as affine.
-LARGEST_EXACT = 1e-3
 
 
 class FieldEstimate(NamedTuple):
@@ -60,8 +62,8 @@ def evaluate(
     """Computes medians over the replicates of each arm, the gated ones with 95 % intervals.
 
     Intervals are order statistics, for at least 6 replicates. `transition_ratio.ARM` is how many
-    times the transitions ARM took to its final median error, relative to the replicates of the
-    active arm. Both are uncertain, so its interval is a paired bootstrap over replicates.
+    times the transitions of the active arm ARM needs for the same median error; its interval is a
+    paired bootstrap over replicates.
     """
     training = TrainingState.from_state(config, dataset, state)
     field = estimate_field(config, training.learner, state, dataset)
@@ -74,15 +76,17 @@ def evaluate(
             medians[f"{name}.{arm}"] = float(np.median(values))
             if name in WITH_INTERVAL:
                 bounds |= _bounds(f"{name}.{arm}", median_interval(values))
-    for name, values in ratios(config, field.nrmse).items():
-        medians[name] = float(np.median(values))
+    for name, ratio in ratios(config, field.nrmse).items():
+        medians[name] = ratio
         bounds |= _bounds(name, ratio_interval(config, field.nrmse, name, seed))
+    share = planned_share(config, state.planned)
     return {
         **medians,
         **bounds,
         "seeds": float(config.seeds),  # replicates
+        **({} if share is None else {"planned.active": share}),
         **reference_errors(config, dataset),
-        "innovation_nll_oracle": oracle(config, training.world, dataset.held_out),
+        **oracle(config, training.world, dataset.held_out),
     }
 
 
@@ -97,6 +101,11 @@ def learner_scores(
     return {
         "field_nrmse": field.nrmse[-1],
         **calibration(field, held_out),
+        "near_error": misfit.near_error(
+            ((field.mean - held_out.grid_field) ** 2).sum(2),
+            field.variance.sum(2),
+            misfit.nearest_distances(_array(training.path), held_out.grid),
+        ),
         **predictions(training.config, training.world, training.learner, held_out),
         **{name: _array(value) for name, value in scores.items()},
         "information_gained": _array(training.information),
@@ -203,29 +212,33 @@ def _predicted_paths(
 def ratios(
     config: ActiveDynamicsConfig,
     nrmse: Float64[np.ndarray, "checkpoint learner"],
-) -> dict[str, Float64[np.ndarray, " replicate"]]:
-    """Computes T / N for each arm but the active one.
-
-    T is the number of transitions in training, and N that after which a replicate of the active arm
-    reaches ARM's final median error. Errors are interpolated between checkpoints, log against log;
-    the ratio is 0 if that error is never reached.
-    """
+) -> dict[str, float]:
+    """Computes `transition_ratio` of each arm but the active one, from medians over replicates."""
     arms = config.train.arms
     if "active" not in arms:
         return {}
-    by_arm = nrmse.reshape(len(nrmse), len(arms), -1)
-    active = by_arm[:, arms.index("active")].T
+    medians = np.median(nrmse.reshape(len(nrmse), len(arms), -1), axis=2)
+    active = medians[:, arms.index("active")]
     steps = checkpoint_steps(config)
-    result = {}
-    for place, arm in enumerate(arms):
-        if arm == "active":
-            continue
-        target = float(np.median(by_arm[-1, place]))
-        reached = [reached_at(steps, errors, target) for errors in active]
-        result[f"transition_ratio.{arm}"] = np.array(
-            [config.train.transitions / step if step else 0.0 for step in reached]
-        )
-    return result
+    return {
+        f"transition_ratio.{arm}": transition_ratio(steps, medians[:, place], active)
+        for place, arm in enumerate(arms)
+        if arm != "active"
+    }
+
+
+def transition_ratio(
+    steps: tuple[int, ...],
+    errors: Float64[np.ndarray, " checkpoint"],
+    active: Float64[np.ndarray, " checkpoint"],
+) -> float:
+    """Computes how many times the transitions of `active` an arm needs for the same error.
+
+    That error is the larger of both final ones, so that both reach it. An arm has 1 against itself,
+    and the inverse with the arms exchanged.
+    """
+    target = max(errors[-1], active[-1])
+    return reached_at(steps, errors, target) / reached_at(steps, active, target)
 
 
 def ratio_interval(
@@ -234,18 +247,18 @@ def ratio_interval(
     name: str,
     seed: int,
 ) -> Interval | None:
-    """Computes the interval of a median of `ratios`; None if there are too few replicates."""
+    """Computes the interval of one of `ratios`; None if there are too few replicates."""
     by_arm = nrmse.reshape(len(nrmse), len(config.train.arms), -1)
     replicates = np.arange(by_arm.shape[2], dtype=float)
     if median_interval(replicates) is None:
         return None
 
-    def median_ratio(selected: np.ndarray) -> float:
+    def resampled_ratio(selected: np.ndarray) -> float:
         resampled = by_arm[..., selected.astype(int)].reshape(len(nrmse), -1)
-        return float(np.median(ratios(config, resampled)[name]))
+        return ratios(config, resampled)[name]
 
     def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
-        return np.apply_along_axis(median_ratio, axis, drawn)
+        return np.apply_along_axis(resampled_ratio, axis, drawn)
 
     return bootstrap_interval([replicates], statistic, np.random.default_rng(seed), RESAMPLES)
 
@@ -254,63 +267,20 @@ def reached_at(
     steps: tuple[int, ...],
     errors: Float64[np.ndarray, " checkpoint"],
     target: float,
-) -> float | None:
-    """Computes the transitions after which an error first is at most `target`, if it ever is."""
-    hits = np.flatnonzero(errors <= target)
-    if not len(hits):
-        return None
-    place = int(hits[0])
-    if place == 0:
+) -> float:
+    """Computes the transitions after which an error stays at or below `target`, as its last does.
+
+    Errors are interpolated between checkpoints, log against log.
+    """
+    above = np.flatnonzero(errors > target)
+    if not len(above):
         return float(steps[0])
+    place = int(above[-1]) + 1
     after = np.log(max(errors[place], SMALLEST))
-    before = np.log(max(errors[place - 1], SMALLEST))
-    share = (before - np.log(target)) / (before - after)
+    before = np.log(errors[place - 1])
+    share = (before - np.log(max(target, SMALLEST))) / (before - after)
     growth = np.log(steps[place] / steps[place - 1])
     return float(np.exp(np.log(steps[place - 1]) + share * growth))
-
-
-def reference_errors(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, float]:
-    """Computes relative errors of the zero field, and of the best affine and RBF fields.
-
-    If the true field is affine, the best affine field is no reference and its error counts as 1.
-    """
-    grid = dataset.held_out.grid.astype(float)
-    truth = dataset.held_out.grid_field.astype(float)
-    affine = _fit_error(np.column_stack([grid, np.ones(len(grid))]), truth)
-    projection = 0.0
-    if config.network.uses_rbf:
-        rbf = make_rbf(config.network.rbf, config.env.d)
-        features = rbf.features(torch.tensor(dataset.held_out.grid).double())
-        projection = _fit_error(_array(features), truth)
-    return {
-        "zero_field": 1.0,
-        "affine_field": affine if affine > LARGEST_EXACT else 1.0,
-        "projection_floor": projection,
-    }
-
-
-def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> float:
-    """Computes the innovation on held-out rollouts of a filter with true field and channels."""
-    filter = Filter(
-        make_rbf(config.network.rbf, config.env.d),
-        world.emission.double(),
-        config.env.dt,
-        config.env.process_noise,
-    )
-    u = torch.tensor(held_out.rollouts.actions).double() @ world.control.T.double()
-
-    def field(x: Tensor) -> Tensor:
-        return world.field(x.float()).double()  # a user's function may need single precision
-
-    return float(frozen_innovation(filter, field, held_out.rollouts, u, 1))
-
-
-def _fit_error(
-    columns: Float[np.ndarray, "point column"],
-    truth: Float[np.ndarray, "point d"],
-) -> float:
-    fit = columns @ np.linalg.lstsq(columns, truth, rcond=None)[0]
-    return float(np.sqrt(((fit - truth) ** 2).sum() / (truth**2).sum()))
 
 
 def _array(value: Tensor) -> Float64[np.ndarray, "..."]:

@@ -180,6 +180,9 @@ class FieldLearner(Protocol):
     def last_update_metrics(self) -> dict[str, Float[Tensor, " learner"]]:
         """Returns the metrics of the last `improve`; the names never change."""
 
+    def can_plan(self, learners: slice) -> Bool[Tensor, " learner"]:
+        """Returns whether actions are known to move the beliefs of these learners as imagined."""
+
     def surrogate(self, learners: slice) -> Surrogate:
         """Returns what a planner needs of these learners."""
 

@@ -11,6 +11,7 @@ from quatrain.models.active_dynamics.figures import (
     calibration,
     horizon,
     learning,
+    misfit,
     plane,
     surprise,
 )
@@ -37,6 +38,7 @@ def plots(
         "innovation": surprise.draw_innovation(study, history, scores),
         "calibration": calibration.draw_calibration(study),
         "horizon": horizon.draw_horizon(study),
+        "misfit": misfit.draw_misfit(study, scores),
         "actions": actions.draw_actions(study),
     }
     if config.env.d == PLANE:

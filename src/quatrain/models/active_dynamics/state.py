@@ -28,6 +28,8 @@ FAMILIES: dict[str, type[FieldLearner]] = {
     "bayes_filter": BayesFilterLearner,
     "seq_vae": SeqVaeLearner,
 }
+# Arm whose actions the active arm takes where nothing can be planned.
+FALLBACK = "random"
 # Stride over the region's grid of the points that are monitored while learning.
 MONITOR_STRIDE = 4
 
@@ -38,7 +40,7 @@ class State(NamedTuple):
     params: what the family learns (a belief; networks). decoder: of channels, if learned from the
     warm-up. family_state: what else the family needs to continue. snapshots: weights at
     `checkpoint_steps`, 0 at later ones. information: nats gained about the weights, at the last
-    checkpoint.
+    checkpoint. planned: transitions whose action was planned.
     """
 
     params: Any
@@ -52,6 +54,7 @@ class State(NamedTuple):
     path: Float[Tensor, "learner transition d"]
     snapshots: dict[str, Float[Tensor, "checkpoint learner *axes"]]
     information: Float64[Tensor, " learner"]
+    planned: Int64[Tensor, " learner"]
     transitions: Int64[Tensor, ""]
 
 
@@ -104,6 +107,7 @@ class TrainingState:
     path: Float[Tensor, "learner transition d"]
     snapshots: dict[str, Tensor]
     information: Float64[Tensor, " learner"]
+    planned: Int64[Tensor, " learner"]
     transitions: int
 
     @classmethod
@@ -125,7 +129,6 @@ class TrainingState:
                     generators[f"policy_{arm}"],
                 )
                 for arm in config.train.arms
-                if arm != "active"
             },
             plan=planner.first_plan(
                 config.train.planner,
@@ -157,6 +160,7 @@ class TrainingState:
             path=state.path.clone(),
             snapshots=cloned(state.snapshots),
             information=state.information,
+            planned=state.planned.clone(),
             transitions=int(state.transitions),
         )
 
@@ -172,6 +176,7 @@ class TrainingState:
             path=self.path.clone(),
             snapshots=cloned(self.snapshots),
             information=self.information.clone(),
+            planned=self.planned.clone(),
             transitions=torch.tensor(self.transitions),
         )
 
@@ -185,6 +190,10 @@ class TrainingState:
         return [self.generators[f"{purpose}_{arm}"] for arm in self.config.train.arms]
 
     def exploration_action(self, arm: str) -> Float[Tensor, "replicate action"]:
+        """Returns the next actions of an arm that does not plan, or of the active arm's fallback.
+
+        The fallback draws what the arm of its name draws.
+        """
         policy = self.config.train.policies
         spec = PolicySpec(
             self.config.env.action_bound,
@@ -195,7 +204,7 @@ class TrainingState:
             policy.chirp,
         )
         self.policy_states[arm] = policies.act(
-            arm,
+            FALLBACK if arm == "active" else arm,
             spec,
             self.policy_states[arm],
             self.transitions,
@@ -276,6 +285,7 @@ def _empty_records(config: ActiveDynamicsConfig, learner: FieldLearner) -> dict[
             name: torch.zeros(checkpoints, *value.shape) for name, value in learner.weights.items()
         },
         "information": torch.zeros(config.learners, dtype=torch.float64),
+        "planned": torch.zeros(config.learners, dtype=torch.int64),
     }
 
 
@@ -288,7 +298,9 @@ def _generators(
     """Returns one generator per purpose and arm; environments draw alike in all arms."""
     process, counts = environment.spawn(2)
     generators = {"planner": generator_from_seed(plan)}
-    for arm, policy in zip(ARMS, arms.spawn(len(ARMS)), strict=True):
+    policies_of = dict(zip(ARMS, arms.spawn(len(ARMS)), strict=True))
+    for arm in ARMS:
+        policy = policies_of[FALLBACK if arm == "active" else arm]
         if arm in config.train.arms:
             generators[f"process_{arm}"] = generator_from_seed(process)
             generators[f"counts_{arm}"] = generator_from_seed(counts)
@@ -303,6 +315,14 @@ def checkpoint_steps(config: ActiveDynamicsConfig) -> tuple[int, ...]:
     """
     steps = np.geomspace(config.collect.warmup, config.train.transitions, config.train.checkpoints)
     return tuple(np.unique(steps.round().astype(int)).tolist())
+
+
+def planned_share(config: ActiveDynamicsConfig, planned: Int64[Tensor, " learner"]) -> float | None:
+    """Computes the share of planned actions of the active arm; None without that arm."""
+    if "active" not in config.train.arms:
+        return None
+    actions = config.train.transitions - config.collect.warmup
+    return float(planned[learners_of(config, "active")].double().mean()) / actions
 
 
 def learners_of(config: ActiveDynamicsConfig, arm: str) -> slice:

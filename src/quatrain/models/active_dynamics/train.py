@@ -1,5 +1,6 @@
 """warm-up rollouts -> beliefs: each arm selects actions and learns, transition by transition."""
 
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,10 +15,18 @@ from quatrain.models.active_dynamics.acquisition import scorer
 from quatrain.models.active_dynamics.collect import Dataset, check
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import Observation
-from quatrain.models.active_dynamics.state import State, StepRecord, TrainingState, learners_of
+from quatrain.models.active_dynamics.state import (
+    State,
+    StepRecord,
+    TrainingState,
+    learners_of,
+    planned_share,
+)
 from quatrain.progress import Progress
 
 HEADLINE = ("monitor/field_nrmse", "innovation_nll")
+# Share of planned actions of the active arm below which a training warns.
+LEAST_PLANNED = 0.5
 WEIGHTS = ("params/", "decoder/")
 to_arrays = packing.to_arrays
 Metrics = dict[str, np.ndarray]
@@ -38,6 +47,8 @@ def train(
     Raises:
         DatasetMismatch: the dataset was collected for another config.
         TrainingDiverged: something is not finite; raised before that state is yielded.
+
+    Warns if less than half of the active arm's actions could be planned.
     """
     check(config, dataset)
     if state is None:
@@ -48,6 +59,7 @@ def train(
         remaining = config.train.transitions - training.transitions
         metrics = advance_by(training, min(config.train.record_every, remaining))
         yield Progress(training.transitions, training.to_state(), metrics)
+    _warn_if_plans_were_held_back(training)
 
 
 def update(config: ActiveDynamicsConfig, dataset: Dataset, state: State) -> tuple[State, Metrics]:
@@ -82,6 +94,7 @@ def advance(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
     Returns: metrics of this transition.
     """
     warm = training.transitions < training.config.collect.warmup
+    planned_before = training.planned.clone()
     if warm:
         record = training.warmup_step()
     else:
@@ -97,6 +110,7 @@ def advance(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
     metrics |= training.learner.last_update_metrics
     outside = record.final_x.norm(dim=1) > training.config.env.region_radius
     metrics["outside_region"] = outside.float()
+    metrics["planned"] = (training.planned - planned_before).float()
     metrics["truncations"] = record.observed.truncated.float()
     return metrics
 
@@ -104,10 +118,19 @@ def advance(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
 def select_actions(training: TrainingState) -> Float[Tensor, "learner action"]:
     return torch.cat(
         [
-            planned_action(training) if arm == "active" else training.exploration_action(arm)
+            active_action(training) if arm == "active" else training.exploration_action(arm)
             for arm in training.config.train.arms
         ]
     )
+
+
+def active_action(training: TrainingState) -> Float[Tensor, "replicate action"]:
+    """Returns planned actions, random ones for replicates that cannot plan, and counts both."""
+    active = learners_of(training.config, "active")
+    can_plan = training.learner.can_plan(active)
+    training.planned[active] += can_plan
+    random = training.exploration_action("active")
+    return torch.where(can_plan[:, None], planned_action(training), random)
 
 
 def planned_action(training: TrainingState) -> Float[Tensor, "replicate action"]:
@@ -123,6 +146,20 @@ def planned_action(training: TrainingState) -> Float[Tensor, "replicate action"]
             training.generators["planner"],
         )
     return planner.decision(config.planner, training.plan, training.plan_age)
+
+
+def _warn_if_plans_were_held_back(training: TrainingState) -> None:
+    config = training.config
+    share = planned_share(config, training.planned)
+    if share is None or share >= LEAST_PLANNED:
+        return
+    warnings.warn(
+        f"active_dynamics planned only {share:.0%} of the actions of arm active; the others were"
+        " random, because the effect of actions on encoded states was not known within"
+        f" max_misalignment {config.train.seq_vae.max_misalignment:g}; raise"
+        " active_dynamics.train.transitions or env.action_bound",
+        stacklevel=2,
+    )
 
 
 def step_environment(

@@ -189,6 +189,27 @@ def innovation(
     return nll / y.shape[1]
 
 
+def standard_innovation(
+    filter: Filter,
+    belief: Belief,
+    y: Float64[Tensor, "learner obs"],
+) -> Float64[Tensor, "learner d"]:
+    """Computes (Λ + Λ P_xx Λ)^-½ η of η = Hᵀ R⁻¹ (y - h(x_p)): N(0, I) if the filter is right.
+
+    Only what channels say of the state counts, not their noise beside it. Directions that no
+    channel shows are 0.
+    """
+    d = filter.d
+    x = belief.mean[:, :d]
+    covariance = belief.covariance[:, :d, :d]
+    precision = filter.emission.precision(x).expand_as(covariance)
+    values, vectors = _principal(precision + precision @ covariance @ precision)
+    positive = values > RELATIVE_ZERO * values[:, -1:]
+    scale = torch.where(positive, values, torch.inf).rsqrt()
+    rotated = _times(vectors.mT, filter.emission.information_vector(y, x))
+    return _times(vectors, scale * rotated)
+
+
 def _update_linear(
     belief: Belief,
     precision: Float64[Tensor, "learner d d"],

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
@@ -16,7 +16,8 @@ from quatrain.frameworks.torch import threads
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.channels import Channels, LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.filter import Belief, Filter
-from quatrain.models.active_dynamics.collect import Dataset, HeldOut, Rollouts, emission_of
+from quatrain.models.active_dynamics.bayes_filter.innovation import frozen_innovation
+from quatrain.models.active_dynamics.collect import Dataset, HeldOut, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.decoder_identification import (
     WarmupTransitions,
@@ -98,9 +99,10 @@ class BayesFilterLearner:
         decoder: LearnedChannels | None,
     ) -> "BayesFilterLearner":
         emission = emission_of(config, dataset)
-        channels: Channels = emission if decoder is None else decoder
+        channels: Channels = assumed_channels(config, emission) if decoder is None else decoder
         rbf = make_rbf(config.network.rbf, config.env.d).to(torch.float64)
-        filter = Filter(rbf, channels.double(), config.env.dt, config.env.process_noise)
+        noise = config.network.bayes_filter.process_noise
+        filter = Filter(rbf, channels.double(), config.env.dt, noise)
         grid = region_grid(config.env.region_radius, config.env.d)
         return cls(
             config=config,
@@ -143,6 +145,10 @@ class BayesFilterLearner:
     @property
     def last_update_metrics(self) -> dict[str, Float[Tensor, " learner"]]:
         return {}
+
+    def can_plan(self, learners: slice) -> Bool[Tensor, " learner"]:
+        """Returns True: states are those of known channels, or aligned by the warm-up."""
+        return torch.ones(len(self.belief.mean[learners]), dtype=torch.bool)
 
     @threads.single_threaded(if_small=True)
     def surrogate(self, learners: slice) -> Surrogate:
@@ -201,17 +207,17 @@ class BayesFilterLearner:
         return AffineAlignment(inverse @ self.decoder.weight, offset)
 
     def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
-        """Computes `innovation_nll` of a filter of states on held-out rollouts."""
+        """Computes the innovation of a filter of states on held-out rollouts (`FrozenFit`)."""
         weights = {name: value.double() for name, value in self.weights.items()}
         actions = torch.tensor(held_out.rollouts.actions).double()
-        nll = frozen_innovation(
+        fit = frozen_innovation(
             self.filter,
             partial(self.drift, weights),
             held_out.rollouts,
             actions @ control_effect(self.config).T,
             self.config.learners,
         )
-        return {"innovation_nll": nll}
+        return fit._asdict()
 
     def information(self) -> Float[Tensor, " learner"]:
         """Computes ½[log det P_ww(prior) - log det P_ww]; NaN if P_ww is not positive definite."""
@@ -248,6 +254,14 @@ class BayesFilterLearner:
         features = make_rbf(config.network.rbf, config.env.d).to(torch.float64).features(z)
         variance = torch.einsum("rpc,idc,rpd->rpi", features, posterior.covariance, features)
         return Moments(features @ posterior.weights["weight"].mT, variance)
+
+
+def assumed_channels(config: ActiveDynamicsConfig, emission: Emission) -> Emission:
+    """Returns the known channels with the noise that the filter assumes; counts have their own."""
+    if emission.noise == "poisson":
+        return emission
+    variance = config.network.bayes_filter.noise_sd**2
+    return emission._replace(noise_variance=torch.full_like(emission.noise_variance, variance))
 
 
 def control_effect(config: ActiveDynamicsConfig) -> Float[Tensor, "d action"]:
@@ -290,40 +304,3 @@ def identify_channels(config: ActiveDynamicsConfig, dataset: Dataset) -> Learned
         decoders.append(identify_decoder(transitions, config.env.dt))
     replicates = map(torch.stack, zip(*decoders, strict=True))
     return LearnedChannels(*(torch.cat([part] * len(config.train.arms)) for part in replicates))
-
-
-def frozen_innovation(
-    filter: Filter,
-    drift: Callable[[Tensor], Tensor],
-    rollouts: Rollouts,
-    u: Float[Tensor, "rollout time d"],
-    learners: int,
-) -> Float[Tensor, " learner"]:
-    """Computes -log likelihood per channel of held-out observations by a filter of states alone.
-
-    drift: fixed velocities [learner, rollout, d] at states of that shape, in double precision.
-    u: effects of the actions.
-    """
-    shape = (learners, len(u))
-    if isinstance(filter.emission, LearnedChannels):
-        parts = (part.repeat_interleave(len(u), 0) for part in filter.emission)
-        filter = filter._replace(emission=LearnedChannels(*parts))
-    belief = bayes.state_prior(filter.d, learners * len(u))
-
-    def at(column: np.ndarray, time: int) -> Float64[Tensor, "learner_rollout obs"]:
-        # All times together would take gigabytes.
-        return torch.tensor(column[:, time]).double().repeat(learners, 1)
-
-    bayes.correct(filter, belief, at(rollouts.observations, 0))
-    nll = []
-    for time in range(u.shape[1]):
-        bayes.predict_state(
-            filter,
-            belief,
-            lambda x: drift(x.unflatten(0, shape)).flatten(0, 1),
-            u[:, time].repeat(learners, 1),
-        )
-        nll.append(bayes.correct(filter, belief, at(rollouts.next_observations, time)))
-        ended = torch.tensor(rollouts.truncated[:, time]).repeat(learners)
-        bayes.restart(filter, belief, ended, at(rollouts.observations, time + 1))
-    return torch.stack(nll).mean(0).unflatten(0, shape).mean(1)

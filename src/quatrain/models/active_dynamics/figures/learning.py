@@ -31,6 +31,7 @@ REFERENCES = {
     "zero_field": "no field",
     "affine_field": "best affine field",
     "projection_floor": "best of these features",
+    "teleport_bound": "put in any state",
 }
 REFERENCE_COLOR = "0.35"
 # Lower end of the axis, relative to the lowest drawn error.
@@ -84,7 +85,7 @@ def draw_learning_curve(study: Study, scores: Mapping[str, float]) -> Figure:
 
 
 def headline(study: Study, scores: Mapping[str, float]) -> str:
-    """Returns how much sooner the active arm reached the error of another one.
+    """Returns how much sooner the active arm reaches the same error as another one.
 
     Without an active arm or another one: the final errors.
     """
@@ -94,14 +95,10 @@ def headline(study: Study, scores: Mapping[str, float]) -> str:
     if ratio is None:
         finals = [f"{arm} {format_number(scores[f'field_nrmse.{arm}'])}" for arm in study.arms]
         return f"Error of the field after {last:,} transitions: {', '.join(finals)}"
-    if ratio == 0:
-        return (
-            "Planned actions never know the field as well as"
-            f" {rival} ones after {last:,} transitions"
-        )
+    factor, comparison = (ratio, "fewer") if ratio >= 1 else (1 / ratio, "more")
     return (
-        f"Planned actions know the field after {last / ratio:,.0f} transitions as well as"
-        f" {rival} ones after {last:,}"
+        f"For the same error, planned actions need {factor:.1f} times {comparison} transitions than"
+        f" {rival} ones, of {last:,}"
     )
 
 
@@ -118,7 +115,7 @@ def _draw_ratio(axes: Axes, study: Study, scores: Mapping[str, float]) -> None:
     """Draws an arrow at the rival's final error, back to where the active arm reached it."""
     last = study.config.train.transitions
     rival = study.pair[-1]
-    ratio = scores.get(f"transition_ratio.{rival}", 0.0)
+    ratio = scores.get(f"transition_ratio.{rival}", 1.0)
     if ratio <= 1:
         return
     first = last / ratio

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64
+from jaxtyping import Bool, Float, Float64
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
@@ -145,8 +145,12 @@ class SeqVaeLearner:
 
     @property
     def last_update_metrics(self) -> dict[str, Float[Tensor, " learner"]]:
-        """Returns the metrics of the last gradient step; 0 before the first."""
-        return dict(self.metrics)
+        """Returns the metrics of the last gradient step, 0 before the first, and `misalignment`."""
+        misalignment = torch.stack([trainer.misalignment for trainer in self.trainers]).float()
+        return self.metrics | {"misalignment": misalignment}
+
+    def can_plan(self, learners: slice) -> Bool[Tensor, " learner"]:
+        return torch.stack([trainer.can_plan for trainer in self.trainers[learners]])
 
     def surrogate(self, learners: slice) -> Surrogate:
         return planning.make_surrogate(self.config, self.trainers[learners], self.region)

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.replay import windows
-from quatrain.replay.windows import WindowRing
+from quatrain.replay.windows import View
 
 # Transitions between full recomputations; in between, each transition adds its own feature.
 REFRESH_EVERY = 50
@@ -59,17 +58,21 @@ def add_state(network: SeqVae, posterior: Posterior, mean: Float[Tensor, " d"]) 
 
 
 @torch.no_grad()
-def recompute(network: SeqVae, ring: WindowRing, env: int) -> Posterior:
-    """Computes the posterior of all transitions in the replay, with the current network.
+def encode_replay(network: SeqVae, transitions: View) -> Belief:
+    """Encodes the states that the transitions of one learner led to: [time, d]."""
+    inputs = torch.cat([transitions.observations, transitions.actions], -1)
+    return network.encoder.belief(network.encoder.encode_episodes(inputs, transitions.truncated))
+
+
+@torch.no_grad()
+def recompute(network: SeqVae, belief: Belief) -> Posterior:
+    """Computes the posterior of all encoded transitions of the replay.
 
     The covariance is NaN if the precision matrix is not positive definite.
     """
-    transitions = windows.window(ring, env, int(ring.written) - ring.stored, ring.stored)
-    inputs = torch.cat([transitions.observations, transitions.actions], -1)
-    belief = network.encoder.belief(network.encoder.encode_episodes(inputs, transitions.truncated))
     variance = step_variance(network, belief)
     if not network.has_weight_posterior:
-        return Posterior(torch.eye(0, device=inputs.device), variance)
+        return Posterior(torch.eye(0, device=variance.device), variance)
     features = network.dynamics.field().features(belief.mean.T[None])[0].double()
     precision = features @ features.T * (network.dt**2 / variance.double())
     precision.diagonal().add_(1 / network.prior_variance)

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64, UInt8
+from jaxtyping import Bool, Float, Float64, Int64, UInt8
 from torch import Generator, Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
+from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.frameworks.torch import adam_state, threads
 from quatrain.frameworks.torch.adam_state import AdamState
@@ -19,16 +20,22 @@ from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae import posterior as posteriors
 from quatrain.models.active_dynamics.seq_vae.elbo import ElboTerms
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
+from quatrain.models.active_dynamics.seq_vae.gauge import (
+    Effect,
+    change_coordinates,
+    measure_effect,
+)
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init_network
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY, Posterior
 from quatrain.replay import windows
-from quatrain.replay.windows import WindowRing, Windows
+from quatrain.replay.windows import View, WindowRing, Windows
 
 
 class SeqVaeState(NamedTuple):
     """Holds everything that changes in one learner, and its bootstrap.
 
-    bootstrap: how often each member of an ensemble uses each window.
+    effect: of actions on encoded states, last measured. bootstrap: how often each member of an
+    ensemble uses each window.
     batch_rng, elbo_rng: states of the generators of batches, and of samples and masks.
     updates: gradient steps so far.
     """
@@ -38,6 +45,7 @@ class SeqVaeState(NamedTuple):
     hidden: Float[Tensor, "1 hidden"]
     belief: Belief
     posterior: Posterior
+    effect: Effect
     bootstrap: Float[Tensor, "start member"]
     batch_rng: UInt8[Tensor, " state"]
     elbo_rng: UInt8[Tensor, " state"]
@@ -60,6 +68,7 @@ def init_state(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> S
         hidden=network.encoder.initial_hidden(1).detach(),
         belief=Belief(*(part.detach().clone() for part in network.initial_belief)),
         posterior=posteriors.initial_posterior(network),
+        effect=Effect.unknown(*network.control.shape),
         bootstrap=draw_bootstrap(config, generator_from_seed(bootstrap_seed)),
         batch_rng=generator_from_seed(batch_seed).get_state(),
         elbo_rng=generator_from_seed(elbo_seed).get_state(),
@@ -106,6 +115,7 @@ class SeqVaeTrainer:
     hidden: Float[Tensor, "1 hidden"]
     belief: Belief
     posterior: Posterior
+    effect: Effect
     bootstrap: Float[Tensor, "start member"]
     batch_rng: Generator
     elbo_rng: Generator
@@ -128,6 +138,7 @@ class SeqVaeTrainer:
             hidden=state.hidden,
             belief=state.belief,
             posterior=state.posterior,
+            effect=state.effect,
             bootstrap=state.bootstrap,
             batch_rng=generator_from_state(state.batch_rng),
             elbo_rng=generator_from_state(state.elbo_rng),
@@ -142,6 +153,7 @@ class SeqVaeTrainer:
             hidden=self.hidden,
             belief=self.belief,
             posterior=self.posterior,
+            effect=self.effect,
             bootstrap=self.bootstrap,
             batch_rng=self.batch_rng.get_state(),
             elbo_rng=self.elbo_rng.get_state(),
@@ -199,8 +211,51 @@ class SeqVaeTrainer:
                 batch = windows.sample(ring, env, train.batch_size, train.length, self.batch_rng)
                 metrics = self.update(batch, ring.stored)
         if int(ring.written) % REFRESH_EVERY == 0:
-            self.posterior = posteriors.recompute(self.network, ring, env)
+            stored = windows.window(ring, env, int(ring.written) - ring.stored, ring.stored)
+            self.refresh(stored)
         return metrics
+
+    def refresh(self, transitions: View) -> None:
+        """Measures the effect of actions on encoded states, and renews the posterior.
+
+        Learned coordinates are changed to those in which actions have their known effect, where
+        that differs clearly and is measured well.
+        """
+        limits = self.config.train.seq_vae
+        encoded = self._measure_effect(transitions)
+        transform = self.effect.transform(self.network.control)
+        if (
+            self.config.network.decoder != "known"
+            and self.updates > 0
+            and 2 * self.effect.misalignment(self.network.control) > limits.max_misalignment
+            and transform.error < limits.alignment_error
+        ):
+            change_coordinates(self.network, transform, self._grid())
+            self.belief = transform.moved(self.belief)
+            encoded = self._measure_effect(transitions)
+        self.posterior = posteriors.recompute(self.network, encoded)
+
+    def _measure_effect(self, transitions: View) -> Belief:
+        """Updates `effect`; returns the beliefs about the states that it was measured on."""
+        encoded = posteriors.encode_replay(self.network, transitions)
+        self.effect = measure_effect(
+            encoded.mean, transitions.actions, transitions.truncated, self.network.dt
+        )
+        return encoded
+
+    def _grid(self) -> Float[Tensor, "point d"]:
+        return region_grid(self.config.network.rbf.range, self.config.env.d)
+
+    @property
+    def misalignment(self) -> Float64[Tensor, ""]:
+        """Returns how much the effect of actions on encoded states differs from the known one."""
+        return self.effect.misalignment(self.network.control)
+
+    @property
+    def can_plan(self) -> Bool[Tensor, ""]:
+        """Returns whether the misalignment is below its limit by two standard errors."""
+        bound = self.misalignment + 2 * self.effect.uncertainty(self.network.control)
+        return bound < self.config.train.seq_vae.max_misalignment
 
     def update(self, batch: Windows, transitions: int) -> dict[str, Tensor]:
         """Takes a step along the clipped gradient. transitions: in the replay."""

@@ -1,0 +1,166 @@
+"""recorded trajectories, or a Gymnasium environment -> the field that active_dynamics learns."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pipeline.reporting.tables import markdown_table
+from pipeline.runtime import console
+from pipeline.runtime.command import Command, Options, Parser
+from pipeline.runtime.devices import on_device
+from pipeline.runtime.errors import ConfigError
+from pipeline.runtime.stage import prepare_process
+from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from quatrain.envs.adapters.systems import make_system
+from quatrain.models.active_dynamics import exploration, recorded
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamicsConfig
+from quatrain.params import Params
+from quatrain.registry import MODELS
+
+MODEL = "active_dynamics"
+ARMS = ("active", "random", "prbs")
+OUT = "identified.npz"
+SCORES = ("innovation_nll", "nis", "whiteness")
+
+
+def identify(root: Path, options: Options) -> None:
+    """Learns the field, writes it to a file, and prints how well it explains held-out data."""
+    check_options(options)
+    params = params_for(root, options)
+    config = params.active_dynamics
+    prepare_process(params)
+    with on_device(params, MODELS[MODEL]):
+        if options.recording:
+            learner, held_out = from_recording(config, Path(options.recording))
+        else:
+            system = make_system(options.system)
+            arm = options.arm or ARMS[0]
+            learner, held_out = exploration.explore(config, system, arm, params.seed)
+        scores = recorded.evaluate(learner, held_out)
+        write(Path(options.out), learner)
+    print(table(scores), "", f"field and channels: {options.out}", sep="\n")
+    for line in warnings(scores):
+        console.info(line)
+
+
+def check_options(options: Options) -> None:
+    """Refuses what does not go together.
+
+    Raises:
+        ConfigError: there are two sources or none, or recorded data would have to act.
+    """
+    if bool(options.recording) == bool(options.system):
+        raise ConfigError("give one of --recording FILE and --system NAME")
+    if options.recording and options.arm:
+        raise ConfigError(
+            f"--arm {options.arm}: {options.recording} is recorded and cannot act; leave --arm out,"
+            " or give --system"
+        )
+
+
+def params_for(root: Path, options: Options) -> Params:
+    """Returns params.yaml for a single filter with identified channels.
+
+    Raises:
+        ConfigError: params.yaml cannot be used so.
+    """
+    changes = {
+        "seeds": 1,
+        "collect": {"warmup": int(np.ceil(LEARNED_WARMUP / (1 - recorded.HELD_OUT)))},
+        "network": {"family": "bayes_filter", "decoder": "linear"},
+        "train": {"arms": ["random"], "transitions": options.transitions},
+    }
+    raw = overlaid(read_raw(root, None), {MODEL: changes})
+    return validate(raw, lambda name: read_input(root, str(name)))
+
+
+def from_recording(
+    config: ActiveDynamicsConfig, path: Path
+) -> tuple[BayesFilterLearner, recorded.Recording]:
+    """Learns from all but the last part of a recording; returns the learner and that part.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        DataError: nothing can be learned from what it holds.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, AttributeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{path}: {reason}; write it with numpy.savez") from None
+    train, held_out = recorded.read_recording(config, path.name, arrays).split()
+    return recorded.learn(config, train), held_out
+
+
+def write(path: Path, learner: BayesFilterLearner) -> None:
+    """Writes mean and standard deviation of the field on the grid of the region, and channels."""
+    grid = recorded.region_grid(learner.config.env.region_radius, learner.config.env.d)
+    moments = learner.moments(grid.double()[None])
+    assert learner.decoder is not None
+    weight, bias, noise = (part[0].numpy() for part in learner.decoder)
+    arrays: dict[str, Any] = {
+        "grid": grid.numpy(),
+        "field": moments.mean[0].numpy(),
+        "field_sd": torch.sqrt(moments.variance[0]).numpy(),
+        "weight": weight,
+        "bias": bias,
+        "noise_variance": noise,
+    }
+    np.savez(path, **arrays)
+
+
+def table(scores: dict[str, float]) -> str:
+    lines = []
+    for name in SCORES:
+        expected = scores.get(f"{name}_expected_high")
+        bound = "" if expected is None else f"at most {expected:.3g}"
+        still = f"{scores[f'{name}_zero_field']:.4g}"
+        lines.append((name, f"{scores[name]:.4g}", still, bound))
+    return markdown_table(("on held-out transitions", "learned", "no field", "if right"), lines)
+
+
+def warnings(scores: dict[str, float]) -> list[str]:
+    """Returns a line per sign that field or noise do not fit."""
+    lines = []
+    if scores["innovation_nll"] >= scores["innovation_nll_zero_field"]:
+        lines.append("the field explains no more than none; record more, or raise action_bound")
+    for name in ("nis", "whiteness"):
+        if scores[name] > scores[f"{name}_expected_high"]:
+            lines.append(
+                f"{name} {scores[name]:.3g} is above {scores[f'{name}_expected_high']:.3g}: raise"
+                " active_dynamics.network.bayes_filter.process_noise, lower network.rbf.length, or"
+                " record more"
+            )
+    return lines
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--recording",
+        metavar="FILE",
+        help="npz of observations [run, time + 1, channel] and actions [run, time, action]",
+    )
+    parser.add_argument(
+        "--system", metavar="NAME", help="a Gymnasium id, or module:Name of an environment's class"
+    )
+    parser.add_argument("--arm", choices=ARMS, help="of a system (default: active)")
+    parser.add_argument(
+        "--transitions", type=int, default=2000, metavar="N", help="of a system, warm-up included"
+    )
+    parser.add_argument("--out", default=OUT, metavar="FILE", help="npz of field and channels")
+
+
+main = Command(
+    name="identify",
+    summary="Learns the vector field of recorded trajectories, or of a Gymnasium environment.",
+    work=lambda args: identify(Path.cwd(), args),
+    add_options=add_options,
+)
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+"""a name -> a Gymnasium environment whose field can be learned: Box spaces with one axis each."""
+
+import importlib
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box
+
+from quatrain.errors import DataError
+
+
+class System:
+    """Wraps an environment: numpy vectors in and out; rewards are ignored.
+
+    An action beyond the action space is clipped to it.
+    """
+
+    def __init__(self, name: str, env: Any) -> None:
+        self.name = name
+        self._env = env
+        for kind in ("observation", "action"):
+            space = getattr(env, f"{kind}_space", None)
+            if not isinstance(space, Box) or len(space.shape) != 1:
+                raise DataError(f"{name}: {kind}_space is {space}; it must be a Box with one axis")
+        self.actions = int(env.action_space.shape[0])
+        self.channels = int(env.observation_space.shape[0])
+
+    def reset(self, seed: int | None) -> np.ndarray:
+        """Starts a run; returns its first observation."""
+        return self._vector(self._env.reset(seed=seed)[0])
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, bool]:
+        """Returns the next observation, and whether the run ended with it."""
+        space = self._env.action_space
+        bounded = np.clip(action, space.low, space.high).astype(space.dtype)
+        observation, _, terminated, truncated, _ = self._env.step(bounded)
+        return self._vector(observation), bool(terminated or truncated)
+
+    def _vector(self, observation: Any) -> np.ndarray:
+        vector = np.array(observation, np.float32)
+        if vector.shape != (self.channels,) or not np.isfinite(vector).all():
+            raise DataError(
+                f"{self.name}: observation {vector.tolist()} is not finite, or has not the"
+                f" {self.channels} channels of its space; mend the environment"
+            )
+        return vector
+
+
+def make_system(name: str) -> System:
+    """Returns the environment of a class, "module:Name", or of a registered id, "Pendulum-v1".
+
+    Raises:
+        DataError: there is no such class or id, or its spaces are no Boxes with one axis.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        if attribute:
+            env = getattr(importlib.import_module(module), attribute)()
+        else:
+            env = gymnasium.make(name).unwrapped
+    except (ImportError, AttributeError, TypeError, gymnasium.error.Error) as error:
+        raise DataError(
+            f"{name}: {str(error).splitlines()[0]}; name an installed id of Gymnasium, or"
+            " module:Name of a class without arguments"
+        ) from None
+    return System(name, env)

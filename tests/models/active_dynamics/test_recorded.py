@@ -1,0 +1,188 @@
+"""Own data: a field is learned from recorded runs or from a system, and faults have one line."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from quatrain.envs.adapters.systems import make_system
+from quatrain.errors import DataError
+from quatrain.models.active_dynamics import exploration, recorded
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from tests.conftest import params_with, shapes_unchecked
+from tests.models.active_dynamics.own_systems import CHANNELS, OFFSET, Cycle, velocity
+
+HERE = "tests.models.active_dynamics.own_systems"
+RUNS, TIMES = 8, 200
+
+
+def config_with(transitions: int = 1400, **env: Any) -> ActiveDynamicsConfig:
+    changes = {
+        "seeds": 1,
+        "env": env,
+        "collect": {"warmup": 1250},
+        "network": {"decoder": "linear"},
+        "train": {"arms": ["random"], "transitions": transitions},
+    }
+    return params_with({"active_dynamics": changes}).active_dynamics
+
+
+@cache
+def arrays() -> dict[str, np.ndarray]:
+    env, draws = Cycle(), np.random.default_rng(1)
+    observations, actions = np.zeros((RUNS, TIMES + 1, 10)), draws.uniform(-1, 1, (RUNS, TIMES, 2))
+    for run in range(RUNS):
+        observations[run, 0] = env.reset(seed=run)[0]
+        for time in range(TIMES):
+            observations[run, time + 1] = env.step(actions[run, time])[0]
+    return {"observations": observations, "actions": actions}
+
+
+@cache
+def learned() -> tuple[BayesFilterLearner, recorded.Recording]:
+    config = config_with()
+    recording = recorded.read_recording(config, "runs.npz", arrays())
+    train, held_out = recording.split()
+    with shapes_unchecked():
+        return recorded.learn(config, train), held_out
+
+
+def true_error(learner: BayesFilterLearner, radius: float = 1.2) -> float:
+    """Returns the relative error of the field in true coordinates, within a radius."""
+    inverse = np.linalg.pinv(CHANNELS)
+    assert learner.decoder is not None
+    weight, bias, _ = (part[0].numpy() for part in learner.decoder)
+    matrix, offset = inverse @ weight, inverse @ (bias - OFFSET)
+    line = np.linspace(-radius, radius, 21)
+    x = np.stack(np.meshgrid(line, line), -1).reshape(-1, 2)
+    x = x[np.linalg.norm(x, axis=1) <= radius]
+    z = torch.tensor((x - offset) @ np.linalg.inv(matrix).T)[None]
+    field = learner.moments(z).mean[0].numpy() @ matrix.T
+    return float(np.linalg.norm(field - velocity(x)) / np.linalg.norm(velocity(x)))
+
+
+# What is learned.
+
+
+def test_runs_are_transitions_and_none_leads_from_one_run_to_the_next():
+    recording = recorded.read_recording(config_with(), "runs.npz", arrays())
+    assert recording.ended.nonzero()[0].tolist() == [TIMES * (run + 1) - 1 for run in range(RUNS)]
+    stored = arrays()["observations"].astype(np.float32)
+    np.testing.assert_array_equal(recording.observations[TIMES], stored[1, 0])
+    np.testing.assert_array_equal(recording.next_observations[TIMES - 1], stored[0, -1])
+    train, held_out = recording.split()
+    assert (len(train.actions), len(held_out.actions)) == (1280, 320)
+
+
+def test_the_field_of_recorded_runs_is_learned_and_explains_held_out_ones():
+    learner, held_out = learned()
+    assert true_error(learner) < 0.35
+    with shapes_unchecked():
+        scores = recorded.evaluate(learner, held_out)
+    assert scores["innovation_nll"] < scores["innovation_nll_zero_field"] - 0.01
+    assert scores["nis"] < 1.3 < 2 * scores["nis"] < scores["nis_zero_field"] * 2
+
+
+def test_actions_in_the_wrong_order_are_worth_nothing():
+    """The scores notice it: the field of shuffled actions explains less."""
+    config = config_with()
+    shuffled = arrays() | {"actions": arrays()["actions"][:, ::-1]}
+    recording = recorded.read_recording(config, "runs.npz", shuffled)
+    with shapes_unchecked():
+        learner = recorded.learn(config, recording.split()[0])
+    assert true_error(learner) > 0.6
+
+
+def test_a_system_is_learned_by_an_arm_that_acts():
+    config = config_with(transitions=1600)
+    with shapes_unchecked():
+        errors = {}
+        for arm in ("active", "random"):
+            learner, held_out = exploration.explore(config, make_system(f"{HERE}:Cycle"), arm, 0)
+            errors[arm] = true_error(learner)
+            assert len(held_out.actions) == exploration.HELD_OUT
+            assert recorded.evaluate(learner, held_out)["nis"] < 1.5
+    assert errors["active"] < errors["random"] < 0.35
+
+
+# Faults.
+
+
+def spoilt(name: str, change: Any) -> dict[str, np.ndarray]:
+    values = arrays()[name].copy()
+    return arrays() | {name: change(values)}
+
+
+def with_nan(values: np.ndarray) -> np.ndarray:
+    values[2, 3, 1] = np.nan
+    return values
+
+
+def with_constant(values: np.ndarray) -> np.ndarray:
+    values[..., 1] = 0.5
+    return values
+
+
+@pytest.mark.parametrize(
+    ("faulty", "message"),
+    [
+        ({"actions": np.zeros((1, 1, 1))}, "runs.npz holds actions; numpy.savez it with exactly"),
+        (
+            spoilt("observations", with_nan),
+            "observations is nan in run 2, time 3, channel 1;",
+        ),
+        (spoilt("actions", lambda a: a[0]), r"actions is float64 of shape (200, 2); save floats"),
+        (spoilt("actions", lambda a: a.astype(int)), "actions is int64 of shape"),
+        (spoilt("actions", lambda a: a[:, 1:]), "expected (8, 200, channels): one more in"),
+        (spoilt("actions", lambda a: a[..., :1]), "has 1 actions; active_dynamics.env.control has"),
+        (spoilt("observations", lambda y: y[..., :2]), "has 2 channels; noise is told from 2"),
+        ({name: part[:2] for name, part in arrays().items()}, "leaves 320 of 400 transitions"),
+        (spoilt("actions", with_constant), "has action 1 constant; vary it, or leave it out"),
+    ],
+)
+def test_a_fault_of_a_recording_has_one_line(faulty: dict[str, np.ndarray], message: str):
+    with pytest.raises(DataError) as caught:
+        recorded.read_recording(config_with(), "runs.npz", faulty)
+    assert str(caught.value).startswith("runs.npz")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_actions_that_do_not_push_each_dimension_are_refused():
+    config = config_with().model_copy()
+    env = config.env.model_copy(update={"control": ((1.0, 2.0), (2.0, 4.0))})
+    with pytest.raises(DataError, match="needs actions that push each dimension"):
+        recorded.read_recording(config.model_copy(update={"env": env}), "runs.npz", arrays())
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("NoSuchThing-v9", "name an installed id of Gymnasium"),
+        ("no.such.module:Name", "No module named 'no'"),
+        (f"{HERE}:Missing", "has no attribute 'Missing'"),
+        (f"{HERE}:velocity", "missing 1 required positional argument"),
+        (f"{HERE}:Choices", "action_space is Discrete(3); it must be a Box with one axis"),
+    ],
+)
+def test_a_system_that_cannot_be_used_has_one_line(name: str, message: str):
+    with pytest.raises(DataError) as caught:
+        make_system(name)
+    assert str(caught.value).startswith(name)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_registered_id_is_a_system_and_its_actions_must_be_those_of_the_config():
+    system = make_system("Pendulum-v1")
+    assert (system.channels, system.actions) == (3, 1)
+    with pytest.raises(DataError, match="an action is a vector of 2; Pendulum-v1 takes 1"):
+        exploration.explore(config_with(), system, "random", 0)
+
+
+def test_an_observation_that_is_not_finite_is_refused():
+    with pytest.raises(DataError, match=r"Broken: observation .* is not finite"):
+        make_system(f"{HERE}:Broken").reset(0)

@@ -1,0 +1,82 @@
+"""Own data from the command line: a table and a file, or one line on what does not go together."""
+
+import numpy as np
+import pytest
+
+from pipeline.commands import identify
+from tests.conftest import ROOT, shapes_unchecked
+from tests.models.active_dynamics.test_recorded import HERE, arrays
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    for name in ("params.yaml", "presets"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_recording_gives_a_table_and_a_file_of_the_field(project, capsys):
+    np.savez(project / "runs.npz", **arrays())
+    with shapes_unchecked():
+        assert identify.main(["--recording", "runs.npz"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    (line,) = (line for line in rows if line.startswith("| innovation_nll"))
+    learned, still = (float(cell) for cell in line.split("|")[2:4])
+    assert learned < still
+    with np.load(project / identify.OUT) as file:
+        shapes = {name: file[name].shape for name in file.files}
+    assert shapes == {
+        "grid": (709, 2),
+        "field": (709, 2),
+        "field_sd": (709, 2),
+        "weight": (10, 2),
+        "bias": (10,),
+        "noise_variance": (10,),
+    }
+
+
+def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
+    options = ["--system", f"{HERE}:Cycle", "--arm", "prbs", "--transitions", "1300"]
+    with shapes_unchecked():
+        assert identify.main([*options, "--out", "mine.npz"]) == 0
+    assert (project / "mine.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ([], 2, "give one of --recording FILE and --system NAME"),
+        (["--recording", "a.npz", "--system", "B-v0"], 2, "give one of --recording FILE and"),
+        (
+            ["--recording", "runs.npz", "--arm", "active"],
+            2,
+            "--arm active: runs.npz is recorded and cannot act; leave --arm out, or give --system",
+        ),
+        (["--recording", "missing.npz"], 2, "missing.npz: [Errno 2]"),
+        (["--recording", "params.yaml"], 2, "params.yaml: "),
+        (["--system", "NoSuchThing-v9"], 3, "NoSuchThing-v9: "),
+        (["--system", "Pendulum-v1"], 3, "an action is a vector of 2; Pendulum-v1 takes 1"),
+        (["--system", "Pendulum-v1", "--transitions", "90"], 2, "leaves nothing of"),
+    ],
+)
+@pytest.mark.usefixtures("project")
+def test_what_does_not_go_together_has_one_line(options, code, message, capsys):
+    assert identify.main(options) == code
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("identify: ")
+    assert message in line
+
+
+def test_signs_of_misfit_have_a_line_each():
+    good = {
+        "innovation_nll": -0.8,
+        "innovation_nll_zero_field": 0.1,
+        "nis": 1.01,
+        "nis_expected_high": 1.03,
+        "whiteness": 0.0,
+        "whiteness_expected_high": 0.03,
+    }
+    assert identify.warnings(good) == []
+    bad = good | {"innovation_nll": 0.2, "nis": 1.5, "whiteness": 0.2}
+    assert [line.split()[0] for line in identify.warnings(bad)] == ["the", "nis", "whiteness"]
