@@ -3,10 +3,10 @@ a benchmark of its own: both sides from nothing to one greedy return, on their o
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -38,12 +38,21 @@ from quatrain.models.iqn.config import IqnConfig
 
 RETURN = 100.0
 """Greedy, of an agent and episode: 0.94 of what an oracle with the agents' view earns."""
+MOST_AGENT_STEPS = 30_000
+"""Goal of the project's training."""
 WORLDS = 256
 EPISODES = 50
 """Of the reference between evaluations: 12,500 agent-steps."""
 MOST_EPISODES = 2000
-Run = Iterator[Callable[[], float]]
-"""A training that yields what evaluates it: the greedy return."""
+Run = Iterator[tuple[int, Callable[[], float]]]
+"""A training that yields its agent-steps, and what evaluates it: the greedy return."""
+
+
+class Reached(NamedTuple):
+    """Holds what a training took to reach the return; prefill included, evaluations not."""
+
+    seconds: float
+    agent_steps: int
 
 
 def program_of(config: IqnConfig, state: train.State) -> Continued:
@@ -107,53 +116,77 @@ def measure(root: Path, runs: int) -> Report:
     """Measures each side on its own schedule, runs alternating, each with another seed."""
     config = config_of(root, preset=None)
     plain_config = config_of(root, train={"loss": SAME_TARGET})
-    seconds: dict[str, list[float]] = {"ours": [], "before": []}
+    reached: dict[str, list[Reached]] = {"ours": [], "before": []}
     for number in range(runs):
         jax.clear_caches()  # so that every run compiles
-        seconds["ours"].append(until_return("ours", own_run(config, number)))
-        seconds["before"].append(until_return("before", plain_run(plain_config, number)))
-    times = {name: Measured(np.array(each)) for name, each in seconds.items()}
-    name, goal = f"greedy return {RETURN:g} from nothing", Goal(4, "before")
-    row = Row(name, "s", **times, goal=goal, claims=("agents-overall",))
+        reached["ours"].append(until_return("ours", own_run(config, number)))
+        reached["before"].append(until_return("before", plain_run(plain_config, number)))
     notes = [f"{WORLDS} worlds evaluate both, which is not timed; ours compiles anew in each run"]
-    return Report([row], notes, jax.devices()[0].device_kind)
+    return Report(return_rows(reached), notes, jax.devices()[0].device_kind)
 
 
-def until_return(name: str, run: Run) -> float:
-    """Trains until the return is reached; returns the seconds without evaluations."""
+def return_rows(reached: Mapping[str, Sequence[Reached]]) -> list[Row]:
+    """Returns the row of seconds, and below it that of agent-steps, a value per run."""
+
+    def measured(field: str) -> dict[str, Measured]:
+        return {
+            side: Measured(np.array([getattr(run, field) for run in runs], float))
+            for side, runs in reached.items()
+        }
+
+    name, goal = f"greedy return {RETURN:g} from nothing", Goal(4, "before")
+    return [
+        Row(name, "s", **measured("seconds"), goal=goal, claims=("agents-overall",)),
+        Row(
+            "agent-steps, with the prefill",
+            "agent-steps",
+            **measured("agent_steps"),
+            goal=Goal(MOST_AGENT_STEPS, "value"),
+            part_of=name,
+        ),
+    ]
+
+
+def until_return(name: str, run: Run) -> Reached:
+    """Trains until the return is reached; the seconds are those without evaluations."""
     seconds, begin = 0.0, time.perf_counter()
-    for greedy in run:
+    for agent_steps, greedy in run:
         seconds += time.perf_counter() - begin
         earned = greedy()
-        console.info(f"{name}: {seconds:.0f} s: greedy return {earned:.1f}")
+        console.info(f"{name}: {seconds:.0f} s, {agent_steps:,}: greedy return {earned:.1f}")
         if earned >= RETURN:
-            return seconds
+            return Reached(seconds, agent_steps)
         begin = time.perf_counter()
     raise NotComparable(f"time to a return: {name} ended without a greedy return of {RETURN:g}")
 
 
 def own_run(config: IqnConfig, number: int) -> Run:
-    """Yields the project's training, evaluated as often as its config says."""
+    """Yields the project's training after each record."""
     state = train.init_state(config, collect(config, number), number)
     program = program_of(config, state)
-    for chunk in range(1, config.train.steps // config.train.record_every + 1):
+    per_turn = config.env.agents * config.env.worlds
+    for _ in range(config.train.steps // config.train.record_every):
         program()
-        if chunk * config.train.record_every % config.train.evaluate_every == 0:
-            params = train.evaluation_params(config, program.state)
-            yield partial(evaluate, config, params)
+        turns = config.collect.turns + int(program.state.play_state.turns[0])
+        yield (
+            per_turn * turns,
+            partial(evaluate, config, train.evaluation_params(config, program.state)),
+        )
 
 
 def plain_run(config: IqnConfig, number: int) -> Run:
-    """Yields the reference's training."""
+    """Yields the reference's training every `EPISODES` episodes."""
     rules, rng = config.env.rules, np.random.default_rng(number)
     generator = torch.Generator().manual_seed(number)
     agents = [reference.Agent(settings_of(config), generator) for _ in range(rules.agents)]
     rings = [ring_of(config) for _ in agents]
     society = Society(ObjectWorld(rules, rng), agents, rings, rng, config.train.batch_size)
+    per_episode = rules.agents * rules.max_turns
     for episode in range(1, MOST_EPISODES + 1):
         society.episode()
         if episode % EPISODES == 0:
-            yield lambda: evaluate(config, jax.tree.map(lambda leaf: leaf[None], params_of(agents)))
+            params = jax.tree.map(lambda leaf: leaf[None], params_of(agents))
+            yield per_episode * episode, partial(evaluate, config, params)
 
 
 def evaluate(config: IqnConfig, params: Any) -> float:

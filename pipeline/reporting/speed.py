@@ -25,8 +25,8 @@ MEMORY = ("MB", "KiB")
 # Significant digits of a stored number.
 DIGITS = 5
 
-Unit = Literal["ms/step", "us/call", "us/agent-step", "s", "ms", "MB", "KiB"]
-# Unit -> factor from seconds or bytes.
+Unit = Literal["ms/step", "us/call", "us/agent-step", "s", "ms", "MB", "KiB", "agent-steps"]
+# Unit -> factor from seconds, bytes or agent-steps.
 FACTORS: dict[str, float] = {
     "ms/step": 1e3,
     "us/call": 1e6,
@@ -35,6 +35,7 @@ FACTORS: dict[str, float] = {
     "ms": 1e3,
     "MB": 1e-6,
     "KiB": 1 / 1024,
+    "agent-steps": 1.0,
 }
 Form = TypeVar("Form")
 

@@ -1,6 +1,7 @@
 """The plain reference does the original's work and the project the same, else it is refused."""
 
 from collections.abc import Iterator
+from itertools import islice
 from operator import setitem
 
 import numpy as np
@@ -14,6 +15,7 @@ from benchmarks.iqn.sides import SAME_TARGET
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_world import ObjectWorld
+from pipeline.reporting import speed
 from quatrain.frameworks.torch.threads import threads
 from tests.conftest import ROOT
 
@@ -132,10 +134,33 @@ def test_the_clock_of_a_return_stands_while_the_return_is_evaluated(monkeypatch)
     monkeypatch.setattr(whole.time, "perf_counter", lambda: now[0])
 
     def run(*earned: float):
-        for each in earned:
+        for number, each in enumerate(earned, start=1):
             now[0] += 2.0
-            yield lambda: setitem(now, 0, now[0] + 100.0) or each  # noqa: B023
+            yield 500 * number, lambda: setitem(now, 0, now[0] + 100.0) or each  # noqa: B023
 
-    assert whole.until_return("ours", run(20.0, 99.9, 100.0, 110.0)) == 6.0
+    assert whole.until_return("ours", run(20.0, 99.9, 100.0, 110.0)) == (6.0, 1500)
     with pytest.raises(NotComparable, match="before ended without a greedy return of 100"):
         whole.until_return("before", run(0.0, 0.0))
+
+
+def test_rows_of_a_return_hold_seconds_and_agent_steps_of_each_run():
+    runs = {"ours": [(5.0, 24_000), (6.0, 28_000)], "before": [(50.0, 100_000), (90.0, 140_000)]}
+    reached = {side: [whole.Reached(*run) for run in each] for side, each in runs.items()}
+    seconds, steps = whole.return_rows(reached)
+    assert seconds.goal_ratio.median == 12.5
+    assert (steps.title, steps.goal_reached) == (
+        "greedy return 100 from nothing / agent-steps, with the prefill",
+        True,
+    )
+    assert speed.goal_of(steps) == "at most 30000 agent-steps: 26000 agent-steps"
+    np.testing.assert_array_equal(steps.before.values, [100_000, 140_000])
+
+
+def test_a_training_counts_the_agent_steps_that_it_records(sides):
+    config = sides.config
+    of_prefill, of_cycle = (
+        config.env.agents * config.env.worlds * turns
+        for turns in (config.collect.turns, config.train.turns_per_cycle)
+    )
+    (first, _), (second, _) = islice(whole.own_run(config, 0), 2)
+    assert (first, second) == (of_prefill + of_cycle, of_prefill + 2 * of_cycle)

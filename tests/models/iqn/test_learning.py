@@ -16,17 +16,20 @@ from tests.conftest import ROOT, params_with, shapes_unchecked
 pytestmark = pytest.mark.slow
 
 LARGE = {
-    "env": read_raw(ROOT, "large")["iqn"]["env"] | {"worlds": 16},
+    "env": read_raw(ROOT, "large")["iqn"]["env"] | {"worlds": 16, "agents": 2},
     "collect": {"turns": 100},
+    "network": {"frames": 5, "hidden": 250},
     "train": {
         "turns": 3025,
+        "capacity": 16_000,
+        "loss": {"discount": 0.97},
         "updates_per_cycle": 16,
         "record_every": 176,
         "evaluate_every": 0,
-        "acting": {"epsilon": {"over_transitions": 20_000}},
+        "acting": {"quantiles": 16, "epsilon": {"over_transitions": 20_000}},
     },
 }
-"""The large world with 16 worlds: 100,000 agent-steps, prefill included."""
+"""The large world with 16 worlds and 2 agents: 100,000 agent-steps, prefill included."""
 
 
 class Outcome(NamedTuple):
@@ -43,7 +46,7 @@ def iqn(**changes: Any) -> IqnConfig:
 
 def outcome(seed: int) -> Outcome:
     often = {"evaluate_every": 64, "evaluation_worlds": 128}  # standard error of a return: 1.2
-    preset, config = iqn(), iqn(train={"turns": 2000, **often})
+    preset, config = iqn(), iqn(train={"turns": 6000, **often})
     dataset, reached, scores = collect(config, seed), 0, {}
     for progress in train(config, dataset, seed + 100):
         greedy = progress.metrics["greedy_return"]
@@ -58,9 +61,9 @@ def outcome(seed: int) -> Outcome:
 def test_the_preset_reaches_the_oracle_that_sees_as_far_in_time_and_stays_there(seed: int):
     with shapes_unchecked():
         result = outcome(seed)
-    assert 0 < result.steps_to_100 <= 40_000
-    assert result.scores["share"] >= 0.95
-    assert result.later["share"] >= 0.95
+    assert 0 < result.steps_to_100 <= 30_000
+    assert result.scores["share"] >= 1
+    assert result.later["share"] >= 1
 
 
 def test_moving_first_pays_in_a_fixed_order_only():
