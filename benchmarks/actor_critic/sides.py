@@ -26,17 +26,19 @@ PLATES, SCALED = 16, 32
 """Plates, and colonies that give the scale of observations."""
 HALF = 0.5
 """Share of the cells that each step removes: an even colony then keeps its size."""
+ATTENTION = {"encoder": "attention", "d": 32, "layers": 1, "heads": 4}
 FREE = ("gamma", "alpha", "noise", "theta")
 PAST = 5
 """Steps of colonies before they are compared."""
 
 
 def actor_of(root: Path, **sections: Any) -> Actor:
-    """Returns the actor of params.yaml with sections of actor_critic changed, before the first
-    gradient step.
+    """Returns the actor of params.yaml with attention over cells, as the original has it, and with
+    sections of actor_critic changed, before the first gradient step.
     """
     action = {"active_params": list(FREE), "fixed_params": {"delete_ratio": HALF}}
-    sections = overlaid({"env": {"action": action}}, sections)
+    changes = {"env": {"action": action}, "network": ATTENTION}
+    sections = overlaid(changes, sections)
     config = read_config(root, None, "actor_critic", sections)
     plates = sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED))
     world = make_world(config.env.rules, plates)
@@ -63,7 +65,8 @@ def plain_player(actor: Actor, passes: int = 0) -> reference.Player:
         torch.manual_seed(SEED)
         images = reference.Images(sizes.d) if passes else None
         network = reference.GraphNetwork(reference.Shape(*counts, len(FREE), TRUNK), images)
-    network.load_state_dict(actor.eager.state_dict(), strict=not passes)
+    weights = dict(actor.eager.named_parameters())
+    network.load_state_dict(weights, strict=not passes)
     bounds = actor.config.env.action.bounds
     low, high = torch.tensor([getattr(bounds, name) for name in FREE]).T
     box = reference.Box(low, high, (HALF,))

@@ -7,7 +7,7 @@ import jax
 
 from benchmarks.harness import Report
 from benchmarks.iqn.measure import narrow_rows
-from benchmarks.peers import gae, host, loop, scan
+from benchmarks.peers import colony, gae, host, loop, scan
 from pipeline.reporting.speed import REFERENCE
 
 LIBRARIES = ["cpprb", "flashbax", "stable-baselines3", "tianshou", "torchrl", "rejax", "gymnax"]
@@ -37,5 +37,8 @@ def measure(root: Path, rounds: int) -> Report:
         if row.before and row.against == REFERENCE
     ]
     rows += [*scan.rows(rounds), *loop.rows(rounds)]
+    of_colonies, colony_notes = colony.report(root)
+    rows += of_colonies
     versions = ", ".join(f"{name} {version(name)}" for name in LIBRARIES)
-    return Report(rows, [*NOTES, *loop.NOTES, versions], jax.devices()[0].device_kind)
+    notes = [*NOTES, *loop.NOTES, *colony_notes, versions]
+    return Report(rows, notes, jax.devices()[0].device_kind)

@@ -54,8 +54,16 @@ def full(step: Step) -> dict[str, float]:
     }
 
 
+def goal_control_safe(step: Step) -> dict[str, float]:
+    """Takes the steps that were left from a colony that dies or drifts back."""
+    early = step.reason in (OVERFLOW, EXTINCT, LEFT_DRIFT)
+    left = step.rules.max_steps - step.t if early else 0
+    return goal_control(step) | {"forfeit": -float(left)}
+
+
 PRESETS: dict[str, Callable[[Step], dict[str, float]]] = {
     "goal_control": goal_control,
+    "goal_control_safe": goal_control_safe,
     "centroid_distance_only": centroid_distance_only,
     "simple_delete_only": simple_delete_only,
     "full": full,

@@ -66,6 +66,25 @@ def test_observations_and_actions_are_in_their_space(features: str):
             assert info["final_obs"][row] in envs.single_observation_space
 
 
+@pytest.mark.parametrize("features", ["light", "full"])
+def test_the_colony_alone_is_the_same_without_its_cells(features: str):
+    whole = vector(3, features=features)
+    envs = ColonyVectorEnv(rules(features=features), all_kinds(), 3, graph_only=True)
+    observed = [whole.reset(seed=1)[0], envs.reset(seed=1)[0]]
+    ended = 0
+    for action in drawn(3, 20):
+        assert observed[1].keys() == {"graph"}
+        np.testing.assert_allclose(observed[1]["graph"], observed[0]["graph"], rtol=1e-6)
+        (*_, info), (*_, of_graphs) = steps = [env.step(action) for env in (whole, envs)]
+        observed = [result[0] for result in steps]
+        assert observed[1] in envs.observation_space
+        for row in info.get("_final_obs", np.zeros(3, bool)).nonzero()[0]:
+            final = of_graphs["final_obs"][row]["graph"]
+            np.testing.assert_allclose(final, info["final_obs"][row]["graph"], rtol=1e-6)
+            ended += 1
+    assert ended
+
+
 def test_an_ended_colony_is_reset_in_the_same_step():
     """Everything that is returned, from the world's own functions with the same random numbers."""
     envs, generator = vector(5, max_steps=6), torch.Generator().manual_seed(7)

@@ -79,6 +79,16 @@ def test_the_fixed_plate_is_the_one_of_the_original_trainer():
     np.testing.assert_allclose(fixed.intensity[0], 1 + 0.05 * np.arange(WIDTH), rtol=1e-6)
 
 
+def test_two_ridges_stand_out_of_ground_on_which_throws_are_short():
+    ridges = plates.two_ridges_plate(600)
+    table = ridges.intensity[0]
+    np.testing.assert_allclose(table[[200, 400]], 20, rtol=1e-2)
+    np.testing.assert_allclose(table[[0, 599]], 0.4, rtol=1e-2)
+    assert table[300] == pytest.approx(0.4 * 50 ** (2 * math.exp(-2)), rel=1e-2)
+    tops = (np.diff(np.sign(np.diff(table))) < 0).sum()
+    assert (tops, ridges.kind.tolist()) == (2, [USER])
+
+
 def test_a_measured_plate_is_unchanged():
     measured = (2 + np.sin(np.arange(WIDTH))).astype(np.float32)
     user = plates.user_plate(measured)

@@ -96,9 +96,19 @@ def test_no_held_out_plate_is_one_to_train_on_and_those_outside_are_flatter_or_s
             assert any(low - 1e-8 <= slope <= high + 1e-8 for low, high in ranges)
 
 
+def test_colonies_to_validate_with_are_on_training_plates_and_none_is_held_out():
+    train, held_out = collected()
+    assert len(train.validation.n) == 16
+    rows = [
+        {(*row.ravel(),) for row in starts.pos} for starts in (train.validation, held_out.colonies)
+    ]
+    assert not rows[0] & rows[1]
+
+
 def test_held_out_colonies_come_back_as_they_began():
-    held_out = collected().held_out
+    train, held_out = collected()
     for plates, starts, place in (
+        (train.plates, train.validation, 7),
         (held_out.plates, held_out.colonies, 3),
         (held_out.outside, held_out.colonies_outside, 4),
     ):
@@ -116,6 +126,7 @@ def draws_of(place: int) -> torch.Generator:
     ("plates", "expected"),
     [
         ("fixed", colony_plates.fixed_plate(60)),
+        ("two_ridges", colony_plates.two_ridges_plate(60)),
         ("user", colony_plates.user_plate(np.array(USER_PLATE, np.float32))),
     ],
 )

@@ -73,7 +73,7 @@ def test_weights_stand_in_place_of_a_presets_or_beside_them():
 
 
 def test_whole_iterations_are_counted():
-    for transitions, expected in ((2048 * 98, 98), (2048 * 98 + 1, 99)):
+    for transitions, expected in ((512 * 98, 98), (512 * 98 + 1, 99)):
         assert config_with(f"train: {{transitions: {transitions}}}").train.steps == expected
 
 
@@ -89,8 +89,11 @@ def test_the_rules_hold_every_key_of_the_colonies():
     assert config.rules.bounds == tuple(getattr(config.action.bounds, name) for name in PARAMETERS)
 
 
+@pytest.mark.filterwarnings("ignore:actor_critic. after .* no validation colony:UserWarning")
 def test_every_other_key_is_read_by_what_runs():
-    config = small("actor_critic", train={"transitions": 24 * 8 * 2, "record_every": 1})
+    config = small(
+        "actor_critic", train={"transitions": 24 * 8 * 2, "record_every": 1, "evaluate_every": 1}
+    )
     with shapes_unchecked(), unread_keys(configs) as unread:
         dataset = collect(config, 0)
         *_, progress = train(config, dataset, 0)

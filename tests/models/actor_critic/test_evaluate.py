@@ -30,6 +30,7 @@ from quatrain.models.actor_critic.evaluate import (
     final_centroids,
     run_episodes,
 )
+from quatrain.models.actor_critic.ppo.trainer import Best
 from quatrain.models.actor_critic.train import State
 from tests.conftest import shapes_unchecked, small
 
@@ -54,11 +55,11 @@ def outcome(
 
 
 def dataset_with(
-    references: Mapping[str, Sequence[float]], count: int, kinds: tuple[int, int]
+    references: Mapping[str, Sequence[float]], count: int, kinds: Sequence[int]
 ) -> Dataset:
-    """Half of the held-out colonies are on the first plate; those outside have 3 cells."""
-    plates = make_plates(np.array(kinds), np.full(2, 0.01), np.ones(2), 60)
-    substrate = np.arange(count) * 2 // count
+    """Each plate has equally many held-out colonies; those outside have 3 cells."""
+    plates = make_plates(np.array(kinds), np.full(len(kinds), 0.01), np.ones(len(kinds)), 60)
+    substrate = np.arange(count) * len(kinds) // count
     starts = InitialColonies(np.full(count, 2), np.zeros((count, 8, 2), np.float32), substrate)
     earned = {name: np.resize(np.float32(values), count) for name, values in references.items()}
     ours = References(**earned, constant_action=np.zeros(5, np.float32), feedback_gamma=1)
@@ -72,7 +73,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         *outcomes: Outcome,
         drawn: Outcome | None = None,
         outside: Outcome | None = None,
-        kinds: tuple[int, int] = (LINEAR, EXPONENTIAL),
+        kinds: Sequence[int] = (LINEAR, EXPONENTIAL),
         n_outside: int = 2,
         **references: Sequence[float],
     ) -> dict[str, float]:
@@ -87,12 +88,14 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(
             evaluation, "load_actor", lambda _config, _world, seed: int(seed.updates)
         )
+        best = Best({}, torch.tensor(6.5), torch.tensor(1.0), torch.tensor(3))
         monkeypatch.setattr(evaluation, "deterministic_policy", lambda actor: ("mean", actor))
         monkeypatch.setattr(evaluation, "stochastic_policy", lambda actor, _: ("drawn", actor))
         monkeypatch.setattr(evaluation, "run_episodes", run_episodes)
         seeds = len(outcomes)
         config = small("actor_critic", seeds=seeds, collect={"n_outside": n_outside})
-        state = State(*[(None,) * seeds] * 5, updates=tuple(torch.arange(seeds)))
+        state = State(*[(None,) * seeds] * 6, updates=tuple(torch.arange(seeds)))
+        state = state._replace(best=(best,) * seeds)
         references = {"random": [0.0], "constant": [5.0], "feedback": [10.0]} | references
         dataset = dataset_with(references, len(outcomes[0].returns), kinds)
         return evaluate(config, state, dataset, 3)
@@ -170,7 +173,7 @@ def test_intervals_are_of_pairs(scored: Any, noise: float, half: float):
     """Where all earn more with some colonies, the margin is sure though returns are not."""
     luck = np.linspace(2, 18, 40)
     earned = 1.5 * luck + np.where(np.arange(40) % 2, noise, -noise)
-    scores = scored(outcome(earned), constant=luck, feedback=2 * luck)
+    scores = scored(outcome(earned), constant=luck, feedback=2 * luck, kinds=(LINEAR,) * 40)
     assert scores["return_mean_low"] < 14 < 16 < scores["return_mean_high"]
     for name, value, spread in (
         ("margin_over_constant", 0.5, half),
@@ -179,6 +182,29 @@ def test_intervals_are_of_pairs(scored: Any, noise: float, half: float):
         assert scores[name] == pytest.approx(value)
         sides = value - scores[f"{name}_low"], scores[f"{name}_high"] - value
         assert 0.5 * spread - 1e-6 < min(sides) <= max(sides) < 1.6 * spread + 1e-6
+
+
+def test_intervals_are_over_plates_not_colonies(scored: Any):
+    """Colonies of a plate that earn alike are as one; of a single plate each counts."""
+    of_plates = np.linspace(2, 18, 16)
+    references = {"constant": [5.0] * 160, "feedback": [20.0] * 160}
+
+    def width(colonies: np.ndarray, plates: int) -> float:
+        scores = scored(outcome(colonies), kinds=(LINEAR,) * plates, **references)
+        assert scores["return_mean_low"] < colonies.mean() < scores["return_mean_high"]
+        margin = scores["margin_over_constant_high"] - scores["margin_over_constant_low"]
+        low, high = scores["return_mean_low"], scores["return_mean_high"]
+        assert margin == pytest.approx((high - low) / 5, rel=0.25)
+        return high - low
+
+    shared = width(np.repeat(of_plates, 10), 16)
+    assert shared == pytest.approx(2 * 1.96 * of_plates.std() / 16**0.5, rel=0.2)
+    assert width(np.repeat(of_plates, 10), 1) == pytest.approx(shared / 10**0.5, rel=0.25)
+
+
+def test_the_weights_that_were_scored_are_named(scored: Any):
+    scores = scored(outcome([7.0, 5.0]))
+    assert (scores["validation_return"], scores["best_transitions"]) == (6.5, 3 * 24 * 8)
 
 
 def test_several_seeds_give_means_and_t_intervals_over_seeds(scored: Any):
@@ -205,7 +231,7 @@ def untrained() -> tuple[ActorCriticConfig, Dataset, State]:
         dataset = collect(config, 0)
         state = train.init_state(config, dataset, 0)
     draws = torch.Generator().manual_seed(0)
-    for name, weight in state.params[0].items():
+    for name, weight in state.best[0].params.items():
         if name.startswith("actor"):
             weight += 0.3 * torch.randn(weight.shape, generator=draws)
     return config, dataset, state

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from quatrain.models.actor_critic import network
@@ -72,6 +72,32 @@ def test_a_cell_and_the_tree_are_seen_by_policy_and_value_of_their_colony_alone(
         moved = both(net(before)) != both(net(after))
         assert moved[1].all()
         assert not moved[[0, 2, 3, 4, 5, 6]].any()
+
+
+def test_encoder_graph_sees_the_features_of_the_colony_alone():
+    config = small("actor_critic", network={"encoder": "graph", "layers": 2})
+    net = network.init(config, seed=0)
+    item = graphs()
+    no_cells = Graphs(item.node[:, :0], item.graph, item.parent[:, :0], item.mask[:, :0])
+    torch.testing.assert_close(net(item), net(no_cells))
+    layers = [layer for layer in net.actor if isinstance(layer, nn.Linear)]
+    assert [layer.out_features for layer in layers] == [16, 16, 10]
+    other = no_cells._replace(graph=item.graph + torch.eye(7, 10))
+    moved = net(no_cells).raw != net(other).raw
+    assert moved.all()
+
+
+@pytest.mark.parametrize("encoder", ["graph", "attention"])
+def test_values_stay_when_their_scale_changes(encoder: str):
+    changes = {"encoder": encoder, "value_heads": "components"}
+    net = network.init(small("actor_critic", network=changes), seed=0)
+    before = net(graphs())
+    mean, std = torch.linspace(-3, 5, 6), torch.linspace(0.1, 50, 6)
+    for _ in range(2):  # also from a scale that is not the first
+        net.rescale_values(mean, std)
+        torch.testing.assert_close(net(graphs()), before, atol=1e-4, rtol=1e-4)
+        assert torch.equal(net.value_mean, mean)
+        mean, std = mean - 1, std * 2
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(1, "total"), (2, "components")])

@@ -56,13 +56,14 @@ PROBE: dict[str, Any] = {
         "held_out_colonies": 32,
         "constant_search": 200,
     },
-    "network": {"d": 16, "layers": 1, "heads": 2},
+    "network": {"encoder": "attention", "d": 16, "layers": 1, "heads": 2},
     "train": {
         "num_envs": 256,
         "horizon": 2,
         "epochs": 8,
         "minibatch_size": 512,
         "discount": DISCOUNT,
+        "discount_end": DISCOUNT,
         "gae_lambda": 0.95,
         "value_clip": 0.0,
         "target_kl": 10.0,
@@ -71,6 +72,7 @@ PROBE: dict[str, Any] = {
         "entropy_start": 0.0,
         "entropy_end": 0.0,
         "record_every": 5,
+        "evaluate_every": 0,
     },
 }
 BETA = {"policy": "beta", "value_heads": "total"}

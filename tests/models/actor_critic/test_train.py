@@ -136,9 +136,11 @@ def test_rates_change_linearly(trainer: Trainer):
         "learning_rate": (config.learning_rate, config.learning_rate * config.lr_final_fraction),
         "entropy_coef": (config.entropy_start, config.entropy_end),
     }
+    horizons = 1 - config.discount, 1 - config.discount_end
     for share in (0, 1 / 3, 1):
         trainer.iterations = round(share * config.steps)
         expected = {name: first + share * (last - first) for name, (first, last) in ends.items()}
+        expected["discount"] = 1 - horizons[0] * (horizons[1] / horizons[0]) ** share
         assert iteration.scheduled_rates(trainer) == pytest.approx(expected)
 
 
@@ -152,6 +154,7 @@ def test_several_seeds_learn_each_as_if_alone(dataset: Dataset):
     np.testing.assert_array_equal(together.metrics["return/seed"][:, 0], alone.metrics["return"])
 
 
+@pytest.mark.filterwarnings("ignore:actor_critic. after .* no validation colony:UserWarning")
 @pytest.mark.parametrize(
     "changes",
     [
@@ -160,8 +163,9 @@ def test_several_seeds_learn_each_as_if_alone(dataset: Dataset):
             "network": {"layers": 2, "policy": "squashed_gaussian", "value_heads": "components"},
         },
         {"train": {"target_kl": 1e-3, "value_clip": 0.1}, "seeds": 2},
+        {"network": {"encoder": "graph", "layers": 2}, "train": {"evaluate_every": 2}},
     ],
-    ids=["all that can be another", "stopped by KL, two seeds"],
+    ids=["all that can be another", "stopped by KL, two seeds", "no cells, best kept"],
 )
 def test_cut_off_after_two_iterations_a_run_ends_as_the_whole_one(changes: dict[str, Any]):
     length = {"record_every": 2, "transitions": 24 * 8 * 4}
@@ -175,6 +179,27 @@ def test_cut_off_after_two_iterations_a_run_ends_as_the_whole_one(changes: dict[
     assert (first.step, last.step, rest.step) == (2, 4, 4)
     assert_equal(rest.state, last.state)
     np.testing.assert_equal(dict(rest.metrics), dict(last.metrics))
+
+
+def test_the_scale_of_values_follows_the_returns_of_all_iterations(dataset: Dataset):
+    trainer = make_trainer(CONFIG, dataset)
+    first, second = torch.tensor([1.0, 3.0]), torch.tensor([4.0, 4.0])
+    iteration.normalise_values(trainer, first)
+    assert (float(trainer.network.value_mean), float(trainer.network.value_std)) == (2, 1)
+    trainer.iterations = 1
+    iteration.normalise_values(trainer, second)
+    assert float(trainer.network.value_mean) == 3
+    assert float(trainer.network.value_std) == pytest.approx(0.5**0.5)
+
+
+def test_the_loss_of_values_is_in_units_of_their_scale(trainer: Trainer):
+    transitions = collected(trainer)
+    batch = buffer.minibatch(transitions, torch.arange(50))
+    place = metrics.MINIBATCH_METRICS.index("loss_value")
+    plain = iteration.objective(trainer, batch, 0.0)[1][place]
+    trainer.network.rescale_values(torch.tensor(2.0), torch.tensor(10.0))
+    scaled = iteration.objective(trainer, batch, 0.0)[1][place]
+    torch.testing.assert_close(scaled, plain / 100, rtol=1e-3, atol=1e-6)
 
 
 # What goes wrong.

@@ -76,7 +76,13 @@ class Action(Section):
 class Reward(Section):
     """Holds the weights of the components of a reward."""
 
-    preset: Literal["goal_control", "centroid_distance_only", "simple_delete_only", "full"]
+    preset: Literal[
+        "goal_control",
+        "goal_control_safe",
+        "centroid_distance_only",
+        "simple_delete_only",
+        "full",
+    ] = Field(description="goal_control_safe: ending early does not pay")
     weights: dict[str, Annotated[float, Field(ge=-LARGEST, le=LARGEST)]] = Field(
         description="component -> weight, in addition to the preset; 0 removes a component",
     )
@@ -208,7 +214,7 @@ class Env(Section):
                 f"env.max_steps {self.max_steps} x longest spawn {longest:g} px < {distance:g} px "
                 "to the goal: success is impossible; raise max_steps or gamma."
             )
-            if self.reward.preset == "goal_control":
+            if self.reward.preset.startswith("goal_control"):
                 raise ValueError(problem)
             warnings.warn(f"actor_critic.{problem}", stacklevel=2)
         return self

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quatrain.envs.colony import hull
 from quatrain.envs.colony.dynamics import Colonies, World, intensity_at
-from quatrain.envs.colony.rules import Rules
+from quatrain.envs.colony.rules import NODE_FEATURES, Rules
 
 NODE_INTENSITIES: dict[str, tuple[int, ...]] = {"light": (), "full": (2,)}
 # Columns that hold intensities: exponential plates reach 1e13, so a network should take their
@@ -55,17 +55,27 @@ class _Cells(NamedTuple):
 _Features = tuple[list[Tensor], list[Tensor]]
 
 
-def observe(world: World, colonies: Colonies, cells: int) -> Observation:
+def observe(world: World, colonies: Colonies, cells: int, graph_only: bool = False) -> Observation:
     """Observes the first `cells` slots: at least one, and as many as the largest colony has.
 
-    After an overflow, cells beyond the slots are neither observed nor counted.
+    After an overflow, cells beyond the slots are neither observed nor counted. With `graph_only`
+    the other parts have no slots.
     """
     mask = torch.arange(cells, device=colonies.n.device) < colonies.n[:, None]
     observed = _cells(world, colonies, mask)
-    if world.rules.features == "light":
-        node, graph = _light(world.rules, colonies, observed)
-    else:
+    if world.rules.features == "full":
         node, graph = _full(colonies, observed)
+    elif graph_only:
+        node, graph = [], _light_graph(world.rules, colonies, observed)
+    else:
+        node, graph = _light(world.rules, colonies, observed)
+    if graph_only:
+        return Observation(
+            node=observed.x.new_zeros(len(mask), 0, NODE_FEATURES[world.rules.features]),
+            graph=torch.stack(graph, 1),
+            parent=colonies.parent[:, :0],
+            mask=mask[:, :0],
+        )
     return Observation(
         node=torch.stack(node, 2).mul_(observed.present[..., None]),
         graph=torch.stack(graph, 1),
@@ -110,7 +120,7 @@ def _light(rules: Rules, colonies: Colonies, cells: _Cells) -> _Features:
             (cells.y - cells.cy[:, None]) / 100,
             (colonies.age[:, : cells.x.shape[1]] / 20).clamp(max=2),
         ],
-        _light_graph(rules, colonies, cells, stiffness),
+        _light_graph(rules, colonies, cells),
     )
 
 
@@ -118,8 +128,8 @@ def _light_graph(
     rules: Rules,
     colonies: Colonies,
     cells: _Cells,
-    stiffness: Float[Tensor, "env cell"],
 ) -> list[Tensor]:
+    stiffness = cells.intensity / (1 + cells.intensity)
     share = cells.size / rules.target_nodes
     right = cells.x.amax(1)
     return [

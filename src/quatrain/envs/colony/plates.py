@@ -9,6 +9,12 @@ LINEAR, EXPONENTIAL, USER = range(3)
 # Stiffness at or below this value, or not finite, is replaced by 1.
 FLOOR = 1e-6
 
+# Of the plate with two ridges: their standard deviation, as a share of the plate's width, and the
+# stiffness between and on them.
+RIDGE_WIDTH = 1 / 12
+GROUND = 0.4
+RIDGE = 20.0
+
 Range = tuple[float, float]
 
 
@@ -82,6 +88,18 @@ def sample_plates(
 def fixed_plate(width: int) -> Plates:
     """Returns the single plate of the original trainer: linear, slope 0.05, offset 1."""
     return make_plates(np.array([LINEAR]), np.array([0.05]), np.array([1.0]), width)
+
+
+def two_ridges_plate(width: int) -> Plates:
+    """Returns a plate with two stiff ridges on soft ground, at a third and two thirds of it.
+
+    ln I(X) = ln ground + ln(ridge / ground) Σ_r exp(−(X − X_r)² / 2s²). On the soft ground even the
+    longest throws are short, and throws of middle α hardly advance.
+    """
+    x = np.arange(width) / width
+    distances = (x - np.array([[1 / 3], [2 / 3]])) / RIDGE_WIDTH
+    ridges = np.exp(-0.5 * distances**2).sum(0)
+    return user_plate((GROUND * (RIDGE / GROUND) ** ridges).astype(np.float32))
 
 
 def user_plate(intensity: Float32[np.ndarray, " width"]) -> Plates:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from quatrain.envs.colony.dynamics import Transition, World, in_use, intensity_at, select_leftmost
 from quatrain.envs.colony.hull import hull_vertices
-from quatrain.envs.colony.rules import COMPONENTS, REASONS
+from quatrain.envs.colony.rules import COMPONENTS, REASONS, RUNNING, SUCCESS, TIMEOUT
 
 GOAL_TERMINAL = (0.0, 1.0, -1.0, -1.0, -0.5, 0.0, -1.0)
 # Reward per reason.
@@ -71,6 +71,13 @@ def time(world: World, step: Transition) -> PerColony:
 def terminal(world: World, step: Transition) -> PerColony:
     """Returns the reward of the reason why the episode ended."""
     return _by_reason(GOAL_TERMINAL, step)
+
+
+def forfeit(world: World, step: Transition) -> PerColony:
+    """Returns −(steps that were left) where an episode ends without success before its time."""
+    reason = step.reason
+    premature = (reason != RUNNING) & (reason != SUCCESS) & (reason != TIMEOUT)
+    return torch.where(premature, (step.after.t - world.rules.max_steps).float(), 0.0)
 
 
 # The original's modes.
@@ -277,6 +284,7 @@ _FUNCTIONS: Mapping[str, Callable[[World, Transition], PerColony]] = {
     "lane": off_center,
     "time": time,
     "terminal": terminal,
+    "forfeit": forfeit,
     "distance": distance,
     "first_step": first_step,
     "terminal_scaled": terminal_scaled,

@@ -62,6 +62,7 @@ COMPONENTS = (
     "lane",
     "time",
     "terminal",
+    "forfeit",
     "distance",
     "first_step",
     "terminal_scaled",
@@ -79,16 +80,20 @@ COMPONENTS = (
     "milestone",
     "terminal_raw",
 )
-# Presets: component -> weight.
+GOAL_CONTROL = {
+    "progress": 10.0,
+    "growth": 0.25,
+    "metabolic": 0.05,
+    "lane": 0.4,
+    "time": 0.02,
+    "terminal": 2.0,
+}
+# Presets: component -> weight. In goal_control a colony that ends at once avoids the costs of steps
+# without progress; in goal_control_safe it forfeits what the steps that were left would have cost
+# a colony of the right size that stays where it began: time, and 0.4/12 of lane on average.
 REWARDS: dict[str, dict[str, float]] = {
-    "goal_control": {
-        "progress": 10,
-        "growth": 0.25,
-        "metabolic": 0.05,
-        "lane": 0.4,
-        "time": 0.02,
-        "terminal": 2,
-    },
+    "goal_control": GOAL_CONTROL,
+    "goal_control_safe": GOAL_CONTROL | {"forfeit": 0.05},
     "centroid_distance_only": {"distance": 1, "terminal_scaled": 1},
     "simple_delete_only": {"growth_penalty": 1, "delete_penalty": 1, "terminal_scaled": 1},
     "full": dict.fromkeys(COMPONENTS[COMPONENTS.index("growth_full") :], 1.0),

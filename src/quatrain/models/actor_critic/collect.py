@@ -23,6 +23,7 @@ from quatrain.envs.colony.plates import (
     Plates,
     fixed_plate,
     sample_plates,
+    two_ridges_plate,
     user_plate,
 )
 from quatrain.envs.colony.policies import (
@@ -45,6 +46,7 @@ BEHAVIOUR_COLONIES = 64
 # Noise of the controller, as a share of each range; purely random episodes last five steps.
 BEHAVIOUR_NOISE = 0.2
 SMALLEST_STD = 1e-3
+FIXED_PLATES = {"fixed": fixed_plate, "two_ridges": two_ridges_plate}
 
 
 class Norm(NamedTuple):
@@ -90,6 +92,7 @@ class Training(NamedTuple):
     plates: Plates
     norm: Norm
     search: Search
+    validation: InitialColonies
 
 
 class HeldOut(NamedTuple):
@@ -107,7 +110,7 @@ class Dataset(NamedTuple):
 
 def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     """Draws plates and colonies, and scores reference policies, from independent random numbers."""
-    seeds = np.random.SeedSequence(seed).spawn(7)
+    seeds = np.random.SeedSequence(seed).spawn(8)
     rules = config.env.rules
     sizes = config.collect
     train = _plates(config, TRAINING, sizes.n_train, seeds[0])
@@ -116,13 +119,15 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     train_world = make_world(rules, train)
     held_out_world = make_world(rules, held_out)
     outside_world = make_world(rules, outside) if len(outside.kind) else held_out_world
-    generators = [generator_from_seed(purpose) for purpose in seeds[3:]]
+    generators = [generator_from_seed(purpose) for purpose in seeds[3:7]]
+    for_validation = generator_from_seed(seeds[7])
+    validation = start(train_world, sizes.validation_colonies, for_validation)
     colonies = start(held_out_world, sizes.held_out_colonies, generators[0])
     colonies_outside = start(outside_world, _count_outside(config), generators[1])
     norm = _norm(config, train_world, generators[2])
     search, references = _references(config, train_world, held_out_world, colonies, generators[3])
     return Dataset(
-        Training(train, norm, search),
+        Training(train, norm, search, _initial_colonies(rules, validation)),
         HeldOut(
             plates=held_out,
             colonies=_initial_colonies(rules, colonies),
@@ -166,7 +171,8 @@ def _plates(
 def _single_plate(config: ActorCriticConfig) -> Plates | None:
     if config.collect.plates_file is not None:
         return user_plate(np.array(config.collect.plates_file.numbers, np.float32))
-    return fixed_plate(config.env.width) if config.collect.plates == "fixed" else None
+    fixed = FIXED_PLATES.get(config.collect.plates)
+    return fixed(config.env.width) if fixed else None
 
 
 def _count_outside(config: ActorCriticConfig) -> int:
@@ -302,6 +308,10 @@ def _shapes(
         "held-out plates": (held_out.plates.intensity, (sizes.n_held_out, env.width)),
         "plates outside": (held_out.outside.intensity, (sizes.n_outside, env.width)),
         "held-out colonies": (held_out.colonies.pos, (*colonies, env.n0_max, 2)),
+        "validation colonies": (
+            train.validation.pos,
+            (sizes.validation_colonies, env.n0_max, 2),
+        ),
         "colonies outside": (
             held_out.colonies_outside.pos,
             (_count_outside(config), env.n0_max, 2),
@@ -321,13 +331,13 @@ def _value_checks(config: ActorCriticConfig, dataset: Dataset) -> dict[str, bool
     env = config.env
     low, high = np.array(env.rules.bounds, np.float32).T
     all_plates = (train.plates, held_out.plates, held_out.outside)
-    colonies = (held_out.colonies, held_out.colonies_outside)
+    colonies = (train.validation, held_out.colonies, held_out.colonies_outside)
     fixed = train.search.actions[:, [PARAMETERS.index(name) for name in env.action.fixed_params]]
     return {
         "plates of another law": all(_has_law(config, plates) for plates in all_plates),
         "colonies on plates that are not there": all(
             _within(initial.substrate, 0, len(plates.kind) - 1)
-            for plates, initial in zip(all_plates[1:], colonies, strict=True)
+            for plates, initial in zip(all_plates, colonies, strict=True)
         ),
         "colonies of another size": all(
             _within(initial.n, env.n0_min, env.n0_max) for initial in colonies

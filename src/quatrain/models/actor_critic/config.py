@@ -13,12 +13,14 @@ SOFTEST = 1e-6
 # float32.
 STIFFEST = 1e12
 MAX_BYTES = 2**36
+GRAPH_CELLS = 4  # cells whose features take as much memory as those of the whole colony
 CELL_BYTES = 200  # approximate memory of one cell slot during a step of its colony
 
 
 class Collect(Section):
-    plates: Literal["default_law", "fixed", "user"] = Field(
-        description="drawn from a law; the fixed plate of the original; or that of plates_file"
+    plates: Literal["default_law", "fixed", "two_ridges", "user"] = Field(
+        description="drawn from a law; the fixed plate of the original; one with two stiff ridges; "
+        "or that of plates_file"
     )
     plates_file: NumbersOrNone = Field(
         description="a path such as inputs/actor_critic/plate.npy: stiffness per pixel"
@@ -36,6 +38,12 @@ class Collect(Section):
         ge=32,
         le=10**6,
         description="colonies before their first step, for evaluation only",
+    )
+    validation_colonies: int = Field(
+        ge=1,
+        le=10**6,
+        description="colonies on training plates before their first step, to evaluate on while "
+        "training",
     )
     constant_search: int = Field(
         ge=200,
@@ -60,9 +68,12 @@ class Collect(Section):
 
 class Network(Section):
     policy: Literal["beta", "squashed_gaussian"]
-    d: int = Field(ge=4, le=4096, description="units per cell")
-    layers: int = Field(ge=1, le=64, description="attention blocks")
-    heads: int = Field(ge=1, le=64)
+    encoder: Literal["graph", "attention"] = Field(
+        description="graph: features of the whole colony alone; attention: over all its cells, too"
+    )
+    d: int = Field(ge=4, le=4096, description="units per layer; attention: per cell")
+    layers: int = Field(ge=1, le=64, description="hidden layers; attention: blocks")
+    heads: int = Field(ge=1, le=64, description="of attention")
     value_heads: Literal["total", "components"] = Field(
         description="one value, or one per component of the reward"
     )
@@ -84,7 +95,12 @@ class Train(Section):
     )
     epochs: int = Field(ge=1, le=1000, description="passes over a rollout")
     minibatch_size: int = Field(ge=1, le=2**24, description="transitions per gradient step")
-    discount: float = Field(gt=0, le=1)
+    discount: float = Field(gt=0, le=1, description="in the first iteration")
+    discount_end: float = Field(
+        gt=0,
+        le=1,
+        description="at the end; 1 - discount changes geometrically",
+    )
     gae_lambda: float = Field(ge=0, le=1)
     gae: Literal["auto", "scan", "lfilter", "loop"] = Field(
         description="implementation of advantage estimation; auto: the fastest"
@@ -98,6 +114,9 @@ class Train(Section):
         ge=0,
         le=LARGEST,
         description="largest change of a value per iteration; 0: not limited",
+    )
+    value_norm: Literal["running", "none"] = Field(
+        description="running: values are learnt in units of the deviation of recent returns"
     )
     target_kl: float = Field(
         gt=0,
@@ -129,6 +148,11 @@ class Train(Section):
     )
     compile: bool = Field(description="torch.compile; pays on a GPU, or after many iterations")
     record_every: int = Field(ge=1, description="iterations per record")
+    evaluate_every: int = Field(
+        ge=0,
+        description="iterations between two evaluations, of which the best weights are kept; "
+        "0: never, the last weights are kept",
+    )
 
     @property
     def batch(self) -> int:
@@ -146,6 +170,11 @@ class Train(Section):
                 raise ValueError(
                     f"{key} {getattr(self, key)} is not a multiple of world_size {self.world_size}"
                 )
+        if self.evaluate_every % self.record_every:
+            raise ValueError(
+                f"evaluate_every {self.evaluate_every} is not a multiple of record_every "
+                f"{self.record_every}"
+            )
         if self.minibatch_size > self.batch:
             raise ValueError(
                 f"minibatch_size {self.minibatch_size} exceeds "
@@ -158,7 +187,7 @@ class Evaluate(Section):
     bootstrap_samples: int = Field(
         ge=100,
         le=10**6,
-        description="resamples of the held-out colonies for an interval",
+        description="resamples of the held-out plates for an interval",
     )
 
 
@@ -203,9 +232,10 @@ class ActorCriticConfig(Section):
     def _check_memory(self) -> "ActorCriticConfig":
         env = self.env
         collect = self.collect
+        cells = env.max_nodes if self.network.encoder == "attention" else GRAPH_CELLS
         sizes = {
             "a rollout of train.num_envs * train.horizon * env.max_nodes": (
-                self.train.batch * env.max_nodes * 64
+                self.train.batch * cells * 64
             ),
             "collect.n_train, n_held_out and n_outside plates of env.width": (
                 (collect.n_train + collect.n_held_out + collect.n_outside) * env.width * 4

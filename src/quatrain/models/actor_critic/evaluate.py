@@ -1,6 +1,7 @@
 """state, held-out colonies -> scores of the policy, and of reference policies."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,9 +64,10 @@ def evaluate(
     """Returns the scores; of several seeds means, with sd and 95 % interval of gated scores.
 
     The deterministic policy runs one episode with each held-out colony; returns are undiscounted.
+    Its weights are those of highest return on validation colonies, at `best_transitions`.
     Margin and fraction compare its mean return with those of the best constant action and of the
     feedback controller on the same colonies; for a single seed their intervals are bootstrapped
-    over colonies, in pairs.
+    over plates, in pairs.
     """
     outcomes = evaluate_policy(config, state, dataset)
     of_seeds = [
@@ -202,7 +204,14 @@ def _further_scores(
     draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
     policy = stochastic_policy(load_actor(config, world, seed_state), draws)
     returns = run_episodes(world, held_out.colonies, policy).returns
-    scores = {"stochastic_return_mean": returns.mean()}
+    best = seed_state.best
+    validated = float(best.validation_return)
+    scores = {
+        "stochastic_return_mean": returns.mean(),
+        "best_transitions": int(best.iteration) * config.train.batch,
+    }
+    if np.isfinite(validated):
+        scores["validation_return"] = validated
     if config.collect.n_outside:
         outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)
         scores["outside/return_mean"] = outside.returns.mean()
@@ -216,12 +225,17 @@ def _confidence_intervals(
     dataset: Dataset,
     seed: int,
 ) -> Mapping[str, float]:
+    """Bootstraps over plates, whose colonies have their plate's stiffness in common; over colonies
+    where there is one plate.
+    """
     references = dataset.held_out.references
+    sums = partial(_sums_by_plate, dataset.held_out.colonies.substrate)
+    counts = sums(np.ones(len(returns)))
     rng = np.random.default_rng(seed)
     statistics: dict[str, tuple[Callable[..., np.ndarray], list[np.ndarray]]] = {
-        "return_mean": (np.mean, [returns]),
-        "margin_over_constant": (_margin, [returns, references.constant.astype(float)]),
-        "fraction_of_feedback": (_fraction, [returns, references.feedback.astype(float)]),
+        "return_mean": (_mean, [sums(returns), counts]),
+        "margin_over_constant": (_margin, [sums(returns), sums(references.constant), counts]),
+        "fraction_of_feedback": (_fraction, [sums(returns), sums(references.feedback)]),
     }
     scores: dict[str, float] = {}
     for name, (statistic, columns) in statistics.items():
@@ -234,10 +248,22 @@ def _confidence_intervals(
     return scores
 
 
-def _margin(returns: np.ndarray, constant: np.ndarray, axis: int) -> np.ndarray:
-    reference = constant.mean(axis)
-    return (returns.mean(axis) - reference) / np.maximum(np.abs(reference), TINY)
+def _sums_by_plate(
+    substrate: Int64[np.ndarray, " colony"], values: Float[np.ndarray, " colony"]
+) -> Float[np.ndarray, " plate"]:
+    """Sums over the colonies of each plate; a single plate stays divided into its colonies."""
+    plates, place = np.unique(substrate, return_inverse=True)
+    return np.bincount(place, values) if len(plates) > 1 else np.asarray(values, float)
+
+
+def _mean(returns: np.ndarray, counts: np.ndarray, axis: int) -> np.ndarray:
+    return returns.sum(axis) / counts.sum(axis)
+
+
+def _margin(returns: np.ndarray, constant: np.ndarray, counts: np.ndarray, axis: int) -> np.ndarray:
+    reference = _mean(constant, counts, axis)
+    return (_mean(returns, counts, axis) - reference) / np.maximum(np.abs(reference), TINY)
 
 
 def _fraction(returns: np.ndarray, feedback: np.ndarray, axis: int) -> np.ndarray:
-    return returns.mean(axis) / feedback.mean(axis)
+    return returns.sum(axis) / feedback.sum(axis)

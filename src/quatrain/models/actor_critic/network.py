@@ -1,11 +1,14 @@
 """observations of colonies -> raw parameters of a distribution over actions, and values.
 
-Cells are tokens, with one token more for the whole colony. The tree of cells enters through the
-features of each cell's parent: with in-degrees of at most 1 a graph convolution would attend to a
-single neighbour, with weight 1.
+Encoder `graph` sees the features of the whole colony alone. In encoder `attention` cells are
+tokens, with one token more for the whole colony. The tree of cells enters through the features of
+each cell's parent: with in-degrees of at most 1 a graph convolution would attend to a single
+neighbour, with weight 1.
 """
 
-from typing import NamedTuple
+import math
+from itertools import pairwise
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -112,11 +115,73 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
+    """Maps what its subclass encodes of a colony by two networks, of the policy and of values.
+
+    The last layer of the critic computes normalised values, for which `value_mean` and `value_std`
+    of a total, or of each component, hold the scale.
+    """
+
+    actor: nn.Sequential
+    critic: nn.Sequential
+    value_mean: Tensor
+    value_std: Tensor
+
     def __init__(self, config: ActorCriticConfig) -> None:
         super().__init__()
+        self.total = config.network.value_heads == "total"
+        heads = () if self.total else (len(config.env.reward.weighted),)
+        self.register_buffer("value_mean", torch.zeros(heads))
+        self.register_buffer("value_std", torch.ones(heads))
+
+    def forward(self, *groups: Graphs) -> Output:
+        """Returns the outputs of all groups, concatenated; a group is as wide as its largest
+        colony.
+        """
+        encoded = torch.cat([self.encode(graphs) for graphs in groups])
+        values = self.critic(encoded).float()
+        value = self.value_mean + self.value_std * (values[:, 0] if self.total else values)
+        return Output(self.actor(encoded).float(), value)
+
+    @torch.no_grad()
+    def rescale_values(
+        self, mean: Float[Tensor, "*component"], std: Float[Tensor, "*component"]
+    ) -> None:
+        """Changes the scale of normalised values, and the last layer so that values stay the same.
+
+        'Learning values across many orders of magnitude' (NeurIPS 2016), eq. 9: with the old scale
+        σ, μ, w' = w σ / σ' and b' = (σ b + μ − μ') / σ'.
+        """
+        head = self.critic[-1]
+        assert isinstance(head, nn.Linear)
+        head.weight.mul_((self.value_std / std).reshape(-1, 1))
+        head.bias.mul_(self.value_std).add_(self.value_mean - mean).div_(std)
+        self.value_mean.copy_(mean)
+        self.value_std.copy_(std)
+
+    def encode(self, graphs: Graphs) -> Float[Tensor, "batch encoded"]:
+        raise NotImplementedError
+
+
+class GraphNetwork(Network):
+    """Takes the features of the whole colony as they are; policy and values share no layer."""
+
+    def __init__(self, config: ActorCriticConfig) -> None:
+        super().__init__(config)
+        inputs = GRAPH_FEATURES[config.env.features]
+        layers = config.network.layers
+        d = config.network.d
+        self.actor = _mlp(inputs, d, layers, _head(config, d, "actor"))
+        self.critic = _mlp(inputs, d, layers, _head(config, d, "critic"))
+
+    def encode(self, graphs: Graphs) -> Float[Tensor, "batch graph_feature"]:
+        return graphs.graph
+
+
+class AttentionNetwork(Network):
+    def __init__(self, config: ActorCriticConfig) -> None:
+        super().__init__(config)
         env = config.env
         d = config.network.d
-        self.total = config.network.value_heads == "total"
         self.cells = nn.Linear(2 * NODE_FEATURES[env.features], d, bias=False)
         self.colony = nn.Sequential(
             nn.Linear(GRAPH_FEATURES[env.features], d),
@@ -126,28 +191,14 @@ class Network(nn.Module):
         self.blocks = nn.ModuleList(
             Block(d, config.network.heads) for _ in range(config.network.layers)
         )
-        self.actor = _trunk(2 * d, 2 * len(env.action.active_params), SMALL_GAIN)
-        self.critic = _trunk(2 * d, 1 if self.total else len(env.reward.weighted), 1.0)
+        self.actor = _trunk(2 * d, _head(config, TRUNK, "actor"))
+        self.critic = _trunk(2 * d, _head(config, TRUNK, "critic"))
 
-    def forward(self, *groups: Graphs) -> Output:
-        """Returns the outputs of all groups, concatenated; a group is as wide as its largest
-        colony.
-        """
-        encoded = torch.cat([self.encode(*graphs) for graphs in groups])
-        values = self.critic(encoded)
-        value = values[:, 0] if self.total else values
-        return Output(self.actor(encoded).float(), value.float())
-
-    def encode(
-        self,
-        node: Tensor,
-        graph: Tensor,
-        parent: Tensor,
-        mask: Tensor,
-    ) -> Float[Tensor, "batch two_d"]:
+    def encode(self, graphs: Graphs) -> Float[Tensor, "batch two_d"]:
         """Returns each colony's token after all blocks, and the mean of its cells before the last
         block.
         """
+        node, graph, parent, mask = graphs
         parent_index = parent.clamp(min=0)[..., None].expand_as(node)
         parent_node = node.gather(1, parent_index) * (parent >= 0)[..., None]
         colony = self.colony(graph)
@@ -164,15 +215,43 @@ class Network(nn.Module):
         return torch.cat([last.of_colony(colony, cells, mask), mean], 1)
 
 
+ENCODERS: dict[str, type[Network]] = {"graph": GraphNetwork, "attention": AttentionNetwork}
+
+
+def make(config: ActorCriticConfig) -> Network:
+    """Returns a network with weights from torch's global generator."""
+    return ENCODERS[config.network.encoder](config)
+
+
 def init(config: ActorCriticConfig, seed: int) -> Network:
     """Returns a network whose initial weights depend on the seed alone."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return Network(config)
+        return make(config)
 
 
-def _trunk(inputs: int, outputs: int, gain: float) -> nn.Sequential:
-    head = nn.Linear(TRUNK, outputs)
-    nn.init.orthogonal_(head.weight, gain)
-    nn.init.zeros_(head.bias)
+def _head(config: ActorCriticConfig, inputs: int, part: Literal["actor", "critic"]) -> nn.Linear:
+    env = config.env
+    if part == "actor":
+        outputs, gain = 2 * len(env.action.active_params), SMALL_GAIN
+    else:
+        total = config.network.value_heads == "total"
+        outputs, gain = 1 if total else len(env.reward.weighted), 1.0
+    return _orthogonal(inputs, outputs, gain)
+
+
+def _trunk(inputs: int, head: nn.Linear) -> nn.Sequential:
     return nn.Sequential(nn.LayerNorm(inputs), nn.Linear(inputs, TRUNK), nn.Tanh(), head)
+
+
+def _mlp(inputs: int, d: int, layers: int, head: nn.Linear) -> nn.Sequential:
+    sizes = [inputs, *[d] * layers]
+    hidden = [_orthogonal(before, after, math.sqrt(2)) for before, after in pairwise(sizes)]
+    return nn.Sequential(*(part for layer in hidden for part in (layer, nn.Tanh())), head)
+
+
+def _orthogonal(inputs: int, outputs: int, gain: float) -> nn.Linear:
+    layer = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer

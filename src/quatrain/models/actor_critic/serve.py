@@ -27,8 +27,8 @@ class Weights(NamedTuple):
 
 
 def export(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
-    """Returns the network of the first seed and the scale of its observations."""
-    return packing.to_arrays(Weights(state.params[0], state.scale[0]))
+    """Returns the best network of the first seed and the scale of its observations."""
+    return packing.to_arrays(Weights(state.best[0].params, state.scale[0]))
 
 
 def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:

@@ -16,14 +16,22 @@ from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import network
 from quatrain.models.actor_critic.collect import Dataset, check
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import iteration, launch, memory, metrics, rollout, trainer
+from quatrain.models.actor_critic.ppo import (
+    iteration,
+    launch,
+    memory,
+    metrics,
+    rollout,
+    trainer,
+    validation,
+)
 from quatrain.models.actor_critic.ppo.acting import Scale, make_scale, on_gpu
 from quatrain.models.actor_critic.ppo.process_group import ProcessGroup
-from quatrain.models.actor_critic.ppo.trainer import RankState, SeedState
+from quatrain.models.actor_critic.ppo.trainer import Best, RankState, SeedState
 from quatrain.progress import Progress
 
 HEADLINE = ("return", "success")
-WEIGHTS = ("params/", "scale/")
+WEIGHTS = ("best/", "scale/")
 to_arrays = packing.to_arrays
 # Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
 SMALL = 64
@@ -33,6 +41,7 @@ class State(NamedTuple):
     """Holds everything that changes while learning: each field has one part per seed."""
 
     params: tuple[dict[str, Tensor], ...]
+    best: tuple[Best, ...]
     scale: tuple[Scale, ...]
     optimizer: tuple[AdamState, ...]
     ranks: tuple[tuple[RankState, ...], ...]
@@ -151,11 +160,15 @@ def _iterate(
             *group.all_gather_object((entries, rank_states)),
             strict=True,
         )
+        validated: Mapping[str, np.ndarray] = {}
+        if group.rank == 0:
+            with threads.single_threaded(config.network.d <= SMALL):
+                validated = validation.validate_if_due(trainers, dataset.train.validation)
         seeds = map(trainer.to_state, trainers, zip(*of_states, strict=True))
         yield Progress(
             step=trainers[0].iterations,
             state=State.from_seeds(list(seeds)),
-            metrics=metrics.stack_entries(of_entries),
+            metrics={**metrics.stack_entries(of_entries), **validated},
         )
 
 

@@ -93,6 +93,10 @@ def draw_learning_curve(
     score = scores["return_mean"]
     draw_seeds(axes, x, recorded.values, color=ORANGE, linewidth=2)
     _draw_score(axes, x[-1], scores)
+    if "validation_return" in history:
+        validated = curve(history, "validation_return", config.seeds)
+        points = transitions(history, validated), validated.values.mean(0)
+        axes.plot(*points, "o", color=RED, markersize=3, alpha=0.6)
     last = _first_and_last(recorded.values)[1]
     ends = [EndLabel(score, f"held out {format_number(score)}", RED)]
     if np.isfinite(last):
@@ -114,8 +118,8 @@ def draw_learning_curve(
         figure,
         "Line: episodes that ended in an iteration, with actions drawn. "
         f"{describe_seeds(config.seeds)}\n"
-        "Dot: held-out colonies, no action drawn, with the 95 % interval. "
-        "Dashed: without learning, the same colonies.",
+        "Dot: held-out colonies, no action drawn, with the 95 % interval; small dots: validation "
+        "colonies. Dashed: without learning, held-out colonies.",
     )
     return figure
 

@@ -105,11 +105,15 @@ def observe(actor: Actor, colonies: Colonies) -> Graphs:
         width = round_up_width(actor, min(int(colonies.n.max()), width))
     node, graph, parent, mask = compress_stiffness(
         world.rules,
-        features.observe(world, colonies, width),
+        features.observe(world, colonies, width, graph_only=not sees_cells(actor.config)),
     )
     node = ((node - scale.node_mean) / scale.node_std).clamp_(-CLIP, CLIP) * mask[..., None]
     graph = ((graph - scale.graph_mean) / scale.graph_std).clamp_(-CLIP, CLIP)
     return Graphs(node, graph, parent, mask)
+
+
+def sees_cells(config: ActorCriticConfig) -> bool:
+    return config.network.encoder == "attention"
 
 
 def round_up_width(actor: Actor, cells: int) -> int:

@@ -10,10 +10,13 @@ from torch import Tensor, nn
 
 from quatrain.models.actor_critic import losses
 from quatrain.models.actor_critic.ppo import metrics, rollout
-from quatrain.models.actor_critic.ppo.acting import round_up_width
+from quatrain.models.actor_critic.ppo.acting import round_up_width, sees_cells
 from quatrain.models.actor_critic.ppo.policy import Params
 from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.replay.rollouts import buffer, gae
+
+SCALE_RATE = 0.05  # of the scale of values, per iteration
+SMALLEST_STD = 1e-3
 
 
 def run_iteration(trainer: Trainer) -> dict[str, float]:
@@ -32,6 +35,8 @@ def run_iteration(trainer: Trainer) -> dict[str, float]:
     )
     metrics.check_rewards(trainer)
     transitions = compute_advantages(trainer)
+    if trainer.config.train.value_norm == "running":
+        normalise_values(trainer, transitions.returns)
     explained = losses.explained_variance(transitions.value, transitions.returns)
     updated = learn(trainer, transitions, rates)
     trainer.rollout_state = collected.state
@@ -41,12 +46,16 @@ def run_iteration(trainer: Trainer) -> dict[str, float]:
 
 
 def scheduled_rates(trainer: Trainer) -> dict[str, float]:
-    """Returns learning rate and weight of the entropy, which change linearly with transitions."""
+    """Returns learning rate and weight of the entropy, which change linearly with transitions, and
+    the discount, of which 1 − γ changes geometrically: 'How to Discount Deep Reinforcement
+    Learning' (2015).
+    """
     train = trainer.config.train
     done = trainer.iterations / train.steps
     return {
         "learning_rate": train.learning_rate * (1 - done * (1 - train.lr_final_fraction)),
         "entropy_coef": train.entropy_start + done * (train.entropy_end - train.entropy_start),
+        "discount": 1 - (1 - train.discount) ** (1 - done) * (1 - train.discount_end) ** done,
     }
 
 
@@ -66,10 +75,24 @@ def compute_advantages(trainer: Trainer) -> buffer.Transitions:
         terminated=collected.terminated,
         truncated=collected.truncated,
     )
-    estimate = gae.advantages(trace, train.discount, train.gae_lambda, train.gae)
+    discount = scheduled_rates(trainer)["discount"]
+    estimate = gae.advantages(trace, discount, train.gae_lambda, train.gae)
     advantage = estimate.advantage if total else estimate.advantage @ weights
     of_ranks = gae.normalise(group.all_gather(advantage[None]))
     return buffer.to_transitions(collected, of_ranks[group.rank], estimate.returns)
+
+
+def normalise_values(trainer: Trainer, returns: Float[Tensor, "transitions *component"]) -> None:
+    """Moves the scale of normalised values towards mean and deviation of the returns of all ranks.
+
+    The first iterations weigh alike, later ones with SCALE_RATE.
+    """
+    network = trainer.network
+    of_ranks = trainer.process_group.all_gather(returns)
+    rate = max(1 / (trainer.iterations + 1), SCALE_RATE)
+    mean = torch.lerp(network.value_mean, of_ranks.mean(0), rate)
+    variance = torch.lerp(network.value_std.square(), of_ranks.var(0, correction=0), rate)
+    network.rescale_values(mean, variance.sqrt().clamp(min=SMALLEST_STD))
 
 
 def learn(
@@ -82,9 +105,7 @@ def learn(
     for param_group in trainer.optimizer.param_groups:
         param_group["lr"] = rates["learning_rate"]
     on_cpu = transitions.n.is_cpu
-    width = None
-    if not on_cpu or config.compile:
-        width = round_up_width(trainer.actor, int(transitions.n.max()))
+    width = _width(trainer, transitions)
     size = config.minibatch_size // trainer.process_group.size
     approx_kl = 0.0
     measured: list[Tensor] = []
@@ -100,6 +121,15 @@ def learn(
     rows = torch.stack(measured or [row]).cpu()
     metrics.check_finite(trainer, rows, trainer.updates - len(rows))
     return metrics.UpdateResult(rows, approx_kl, approx_kl > config.target_kl)
+
+
+def _width(trainer: Trainer, transitions: buffer.Transitions) -> int | None:
+    """Returns the width of all minibatches; None where each has widths of its own."""
+    if not sees_cells(trainer.config):
+        return 0
+    if transitions.n.is_cpu and not trainer.config.train.compile:
+        return None
+    return round_up_width(trainer.actor, int(transitions.n.max()))
 
 
 def _shuffled_indices(trainer: Trainer, count: int, size: int) -> Iterator[tuple[int, Tensor]]:
@@ -125,7 +155,7 @@ def objective(
         output.value,
         batch.value,
         batch.returns,
-        torch.ones_like(weights[0]) if total else weights.abs(),
+        (1.0 if total else weights.abs()) / trainer.network.value_std.square(),
         config.train.value_clip,
     )
     terms = {

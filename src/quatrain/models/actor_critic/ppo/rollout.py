@@ -12,7 +12,7 @@ from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, REASONS
 from quatrain.envs.colony.world import StepResult, start, step
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.acting import Actor, observe
+from quatrain.models.actor_critic.ppo.acting import Actor, observe, sees_cells
 from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 from quatrain.replay.rollouts import buffer
 
@@ -68,7 +68,7 @@ def allocate_rollout(config: ActorCriticConfig, colonies: int) -> buffer.Rollout
         buffer.Sizes(
             horizon=config.train.horizon,
             envs=colonies,
-            cells=env.max_nodes,
+            cells=env.max_nodes if sees_cells(config) else 0,
             node_features=NODE_FEATURES[env.features],
             graph_features=GRAPH_FEATURES[env.features],
             actions=len(env.action.active_params),

@@ -11,6 +11,7 @@ from torch.optim import Adam
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.frameworks.torch import adam_state
 from quatrain.frameworks.torch.rng import generator_from_state
+from quatrain.models.actor_critic import network as networks
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor
@@ -36,12 +37,24 @@ class RankState(NamedTuple):
     order: UInt8[Tensor, " state"]
 
 
+class Best(NamedTuple):
+    """Holds the weights of highest return in a periodic evaluation, with which the policy is
+    evaluated and served; without such evaluations the last weights, and a return of −∞.
+    """
+
+    params: dict[str, Tensor]
+    validation_return: Float[Tensor, ""]
+    validation_success: Float[Tensor, ""]
+    iteration: Int64[Tensor, ""]
+
+
 class SeedState(NamedTuple):
     """Holds everything that changes in one seed's learner, and the scale of observations that its
     weights expect.
     """
 
     params: dict[str, Tensor]
+    best: Best
     scale: Scale
     optimizer: adam_state.AdamState
     ranks: tuple[RankState, ...]
@@ -55,6 +68,7 @@ class Trainer:
 
     actor: Actor
     network: Network
+    best: Best
     optimizer: Adam
     rollout_state: RolloutState
     order: Generator
@@ -79,7 +93,7 @@ def from_state(
 
     Trainers that run in turn may share the memory of `rollout`; without one it is allocated.
     """
-    network = load_network(config, seed)
+    network = load_network(config, seed.params)
     optimizer = Adam(
         network.parameters(),
         lr=config.train.learning_rate,
@@ -93,6 +107,7 @@ def from_state(
     return Trainer(
         actor=make_actor(config, world, seed.scale, network),
         network=network,
+        best=seed.best,
         optimizer=optimizer,
         rollout_state=RolloutState(
             colonies=rank.colonies,
@@ -109,27 +124,33 @@ def from_state(
     )
 
 
-def load_network(config: ActorCriticConfig, seed: SeedState) -> Network:
+def load_network(config: ActorCriticConfig, params: dict[str, Tensor]) -> Network:
     with torch.random.fork_rng():  # initialising the network draws from torch's global generator
-        network = Network(config)
-    network.load_state_dict(seed.params)
+        network = networks.make(config)
+    network.load_state_dict(params)
     return network
 
 
 def load_actor(config: ActorCriticConfig, world: World, seed: SeedState) -> Actor:
-    return make_actor(config, world, seed.scale, load_network(config, seed))
+    """Returns the policy with the best weights."""
+    return make_actor(config, world, seed.scale, load_network(config, seed.best.params))
 
 
 def to_state(trainer: Trainer, ranks: tuple[RankState, ...]) -> SeedState:
     """Returns the state of a trainer, copied, with the states of all ranks."""
     return SeedState(
-        params={name: param.detach().clone() for name, param in trainer.network.named_parameters()},
+        params=copy_params(trainer),
+        best=trainer.best,
         scale=trainer.actor.scale,
         optimizer=adam_state.get_state(trainer.optimizer, trainer.network),
         ranks=ranks,
         iterations=torch.tensor(trainer.iterations),
         updates=torch.tensor(trainer.updates),
     )
+
+
+def copy_params(trainer: Trainer) -> dict[str, Tensor]:
+    return {name: param.clone() for name, param in trainer.network.state_dict().items()}
 
 
 def to_rank_state(state: RolloutState, order: Generator) -> RankState:
@@ -158,7 +179,8 @@ def init_seed_state(
     Args:
         generators: for each rank those of environment, policy and the order of minibatches.
     """
-    params = {name: param.detach() for name, param in network.named_parameters()}
+    params = dict(network.state_dict())
+    learnt = {name: params[name] for name, _ in network.named_parameters()}
     actor = make_actor(config, world, scale, network)
     colonies = config.train.num_envs // config.train.world_size
     ranks = [
@@ -167,8 +189,9 @@ def init_seed_state(
     ]
     return SeedState(
         params=params,
+        best=Best(params, torch.tensor(-torch.inf), torch.tensor(0.0), torch.tensor(0)),
         scale=scale,
-        optimizer=adam_state.init_state(params),
+        optimizer=adam_state.init_state(learnt),
         ranks=tuple(ranks),
         iterations=torch.tensor(0),
         updates=torch.tensor(0),

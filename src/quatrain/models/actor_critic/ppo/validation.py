@@ -1,0 +1,89 @@
+"""trainers, validation colonies -> returns of their deterministic policies, and the best weights"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from quatrain.envs.colony.episodes import episodes
+from quatrain.envs.colony.rules import SUCCESS
+from quatrain.models.actor_critic.collect import InitialColonies, make_colonies
+from quatrain.models.actor_critic.ppo.acting import deterministic_policy
+from quatrain.models.actor_critic.ppo.trainer import Best, Trainer, copy_params
+from quatrain.progress import by_seed
+
+NAMES = ("validation_return", "validation_success")
+
+
+def validate_if_due(
+    trainers: Sequence[Trainer], initial: InitialColonies
+) -> Mapping[str, Float[np.ndarray, "..."]]:
+    """Evaluates all learners every `evaluate_every` iterations and after the last one, and keeps
+    the weights of each that were best so far, in place. Without such evaluations the last weights
+    are the best ones.
+
+    Returns the metrics of the evaluation as `Progress.metrics` holds them: no entry if none was
+    due.
+    """
+    train = trainers[0].config.train
+    done = trainers[0].iterations
+    scores = np.empty((0, len(trainers), len(NAMES)))
+    if not train.evaluate_every:
+        for trainer in trainers:
+            _keep(trainer, -np.inf, 0.0)
+    elif done % train.evaluate_every == 0 or done == train.steps:
+        scores = np.array([[validate(trainer, initial) for trainer in trainers]])
+        for trainer, (mean_return, success) in zip(trainers, scores[0], strict=True):
+            if mean_return > trainer.best.validation_return:
+                _keep(trainer, mean_return, success)
+        _warn_without_success(trainers, scores[0, :, 1])
+    return by_seed(dict(zip(NAMES, np.moveaxis(scores, 2, 0), strict=True)))
+
+
+@torch.no_grad()
+def validate(trainer: Trainer, initial: InitialColonies) -> tuple[float, float]:
+    """Returns the mean return, undiscounted, and the share of successes of one episode of each
+    colony.
+    """
+    world = trainer.actor.world
+    colonies = make_colonies(world.rules, initial)
+    total = torch.zeros((), dtype=torch.float64)
+    successes = torch.zeros((), dtype=torch.int64)
+    for step in episodes(world, colonies, deterministic_policy(trainer.actor)):
+        total += step.reward.double().sum()
+        successes += (step.transition.reason == SUCCESS).sum()
+    return float(total) / len(initial.n), int(successes) / len(initial.n)
+
+
+def _keep(trainer: Trainer, mean_return: float, success: float) -> None:
+    trainer.best = Best(
+        params=copy_params(trainer),
+        validation_return=torch.tensor(mean_return, dtype=torch.float32),
+        validation_success=torch.tensor(success, dtype=torch.float32),
+        iteration=torch.tensor(trainer.iterations),
+    )
+
+
+def _warn_without_success(
+    trainers: Sequence[Trainer], successes: Float[np.ndarray, " learner"]
+) -> None:
+    """Warns once, in the first evaluation of the second half of the training."""
+    train = trainers[0].config.train
+    done = trainers[0].iterations
+    if not 0 <= 2 * done - train.steps < 2 * train.evaluate_every:
+        return
+    failing = [
+        str(index)
+        for index, (trainer, success) in enumerate(zip(trainers, successes, strict=True))
+        if success == trainer.best.validation_success == 0
+    ]
+    if failing:
+        warnings.warn(
+            f"actor_critic: after {done * train.batch:,} transitions no validation colony reaches "
+            f"the goal (learner {', '.join(failing)}): ending early may pay more than moving "
+            "slowly; set actor_critic.env.reward.preset: goal_control_safe, or raise "
+            "actor_critic.train.transitions",
+            stacklevel=2,
+        )
