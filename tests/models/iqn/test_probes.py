@@ -54,6 +54,8 @@ def frame(*places: int) -> np.ndarray:
     return views
 
 
+ONE_IN_FOUR = 0.75 * np.log(3) - 0.5
+"""Mean of the expectiles of a reward of 1 with probability 1/4."""
 TURNS = [frame(FIRST + turn) for turn in range(3)]
 
 
@@ -135,3 +137,19 @@ def test_with_one_frame_the_cue_is_forgotten():
     learned = solved_three_turns(n_step=1, frames=1)
     (result,) = probes.quantiles(*learned, ERRANDS.index("cued"), TURNS[2]).mean(1)
     np.testing.assert_allclose(result, [0.5, 0.5, 0, 0], atol=0.12)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("n_step", "value"), [(1, 1.0), (3, ONE_IN_FOUR)])
+def test_returns_over_several_turns_hold_what_was_done_in_place_of_the_best(
+    n_step: int, value: float
+):
+    """Nothing corrects them for exploration: a random policy repeats the cue once in four times."""
+    always = {"kind": "linear", "start": 1.0, "end": 1.0, "over_transitions": 1}
+    learning = {"loss": {"n_step": n_step}, "acting": {"epsilon": always}}
+    config = three_turns(network={"frames": 3}, train=learning)
+    with shapes_unchecked():
+        state = probes.learned(config, THREE_TURNS, probes.fresh(config, THREE_TURNS))
+    first = [frame_stacks([frame(FIRST, CUE + cue)], 3)[0] for cue in range(2)]
+    result = probes.quantiles(config, state, ERRANDS.index("cued"), np.stack(first))
+    np.testing.assert_allclose(result.mean((1, 2)), value * probes.DISCOUNT**2, atol=0.04)
