@@ -235,7 +235,8 @@ def transition_ratio(
     """Computes how many times the transitions of `active` an arm needs for the same error.
 
     That error is the larger of both final ones, so that both reach it. An arm has 1 against itself,
-    and the inverse with the arms exchanged.
+    and the inverse with the arms exchanged. It is 1, too, if an arm ends with more error than it
+    began with: that needs no transition of either.
     """
     target = max(errors[-1], active[-1])
     return reached_at(steps, errors, target) / reached_at(steps, active, target)
