@@ -83,7 +83,7 @@ def _warn_without_success(
         warnings.warn(
             f"actor_critic: after {done * train.batch:,} transitions no validation colony reaches "
             f"the goal (learner {', '.join(failing)}): ending early may pay more than moving "
-            "slowly; set actor_critic.env.reward.preset: goal_control_safe, or raise "
-            "actor_critic.train.transitions",
+            "slowly; lower actor_critic.train.discount, raise .transitions, or set "
+            "actor_critic.env.reward.preset: goal_control_safe",
             stacklevel=2,
         )
