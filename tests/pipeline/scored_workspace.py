@@ -24,7 +24,8 @@ SCORES: dict[str, dict[str, Any]] = {
     | {"random_return": -2.8, "constant_return": 4.6, "feedback_return": 8.8},
     "active_dynamics": {"field_nrmse.active": 0.08, "transition_ratio.random": 8.0}
     | {"displacement_r2_20.active": 0.9, "coverage_90.active": 0.87}
-    | {"zero_field": 1.0, "affine_field": 0.43, "projection_floor": 0.0035},
+    | {"zero_field": 1.0, "affine_field": 0.43, "projection_floor": 0.0035}
+    | {"teleport_bound": 0.0755},
 }
 """Per model: scores that reach every goal."""
 

@@ -5,10 +5,10 @@ import pytest
 
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import make_grid
-from quatrain.models.allo import fit, law, spectrum, truth
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.plots import draw_vectors
+from quatrain.models.allo.spectra import fit, law, spectrum, truth
 from quatrain.models.allo.train import init_state
 from quatrain.replay.episodes.lags import lag_weights
 from tests.conftest import small

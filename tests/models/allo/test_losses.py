@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quatrain.models.allo import losses, spectrum
+from quatrain.models.allo import losses
+from quatrain.models.allo.spectra import spectrum
 from tests.replay.trajectories import from_trajectories, trajectory
 
 PHI = jnp.array([[1.0, 0.0], [1.0, 1.0]])

@@ -17,7 +17,7 @@ from quatrain.envs.colony.rules import REASONS, SUCCESS, Rules
 from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
-from quatrain.models.actor_critic.ppo.trainer import SeedState, load_actor
+from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, SeedState, load_actor
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
@@ -210,7 +210,7 @@ def _further_scores(
         "stochastic_return_mean": returns.mean(),
         "best_transitions": int(best.iteration) * config.train.batch,
     }
-    if np.isfinite(validated):
+    if validated > NOT_EVALUATED:
         scores["validation_return"] = validated
     if config.collect.n_outside:
         outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)

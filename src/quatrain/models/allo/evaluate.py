@@ -7,12 +7,11 @@ import numpy as np
 from jaxtyping import Float
 
 from quatrain.baselines import Gated
-from quatrain.models.allo import fit
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.spectrum import Spectrum
-from quatrain.models.allo.train import State, dual_eigenvalues, init_state, tables
-from quatrain.models.allo.truth import (
+from quatrain.models.allo.spectra import fit
+from quatrain.models.allo.spectra.spectrum import Spectrum
+from quatrain.models.allo.spectra.truth import (
     Truth,
     held_out_spectrum,
     is_counted,
@@ -21,6 +20,7 @@ from quatrain.models.allo.truth import (
     uniform_policy,
     walk_is_symmetric,
 )
+from quatrain.models.allo.train import State, dual_eigenvalues, init_state, tables
 from quatrain.statistics import aggregate_seeds
 
 LOWER_REFERENCES = ("floor_untrained", "floor_random", "floor_constant")

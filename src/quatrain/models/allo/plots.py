@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from quatrain.envs.grid.layouts import MOVES
-from quatrain.models.allo import fit
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.spectrum import Spectrum
+from quatrain.models.allo.spectra import fit
+from quatrain.models.allo.spectra.spectrum import Spectrum
+from quatrain.models.allo.spectra.truth import true_spectrum, true_table
 from quatrain.models.allo.train import State, tables
-from quatrain.models.allo.truth import true_spectrum, true_table
 from quatrain.plots import curve, draw_seeds
 from quatrain.progress import History
 

@@ -13,10 +13,11 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from quatrain.frameworks.jax import packing
-from quatrain.models.allo import fit, losses, network, spectrum
+from quatrain.models.allo import losses, network
 from quatrain.models.allo.collect import Dataset, check, draw_frequencies, encoder_inputs
 from quatrain.models.allo.config import AlloConfig, Train
-from quatrain.models.allo.truth import Truth, true_spectrum
+from quatrain.models.allo.spectra import fit, spectrum
+from quatrain.models.allo.spectra.truth import Truth, true_spectrum
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 from quatrain.replay.episodes.trajectories import Batch, Episodes, sample
 

@@ -23,6 +23,9 @@ from quatrain.models.actor_critic.ppo.rollout import (
 )
 from quatrain.replay.rollouts.buffer import Rollout
 
+# The return of weights before their first evaluation: below any other, and finite as files need it.
+NOT_EVALUATED = torch.finfo(torch.float32).min
+
 
 class RankState(NamedTuple):
     """Holds what changes in one process beside the network: colonies, running episodes, states of
@@ -39,7 +42,7 @@ class RankState(NamedTuple):
 
 class Best(NamedTuple):
     """Holds the weights of highest return in a periodic evaluation, with which the policy is
-    evaluated and served; without such evaluations the last weights, and a return of −∞.
+    evaluated and served; without such evaluations the last weights.
     """
 
     params: dict[str, Tensor]
@@ -189,7 +192,7 @@ def init_seed_state(
     ]
     return SeedState(
         params=params,
-        best=Best(params, torch.tensor(-torch.inf), torch.tensor(0.0), torch.tensor(0)),
+        best=Best(params, torch.tensor(NOT_EVALUATED), torch.tensor(0.0), torch.tensor(0)),
         scale=scale,
         optimizer=adam_state.init_state(learnt),
         ranks=tuple(ranks),

@@ -11,7 +11,7 @@ from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.rules import SUCCESS
 from quatrain.models.actor_critic.collect import InitialColonies, make_colonies
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy
-from quatrain.models.actor_critic.ppo.trainer import Best, Trainer, copy_params
+from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, Best, Trainer, copy_params
 from quatrain.progress import by_seed
 
 NAMES = ("validation_return", "validation_success")
@@ -32,7 +32,7 @@ def validate_if_due(
     scores = np.empty((0, len(trainers), len(NAMES)))
     if not train.evaluate_every:
         for trainer in trainers:
-            _keep(trainer, -np.inf, 0.0)
+            _keep(trainer, NOT_EVALUATED, 0.0)
     elif done % train.evaluate_every == 0 or done == train.steps:
         scores = np.array([[validate(trainer, initial) for trainer in trainers]])
         for trainer, (mean_return, success) in zip(trainers, scores[0], strict=True):

@@ -14,7 +14,7 @@ import scipy.sparse.linalg
 from jaxtyping import Float, Int, Integer
 from numpy.polynomial import chebyshev
 
-from quatrain.models.allo.spectrum import (
+from quatrain.models.allo.spectra.spectrum import (
     SPARE_PAIRS,
     Operator,
     Spectrum,

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-from quatrain.models.allo.spectrum import Operator, Spectrum
+from quatrain.models.allo.spectra.spectrum import Operator, Spectrum
 
 
 def normalised(

@@ -8,11 +8,11 @@ from jaxtyping import Float, Int
 
 from quatrain.envs.grid.config import COUNTED_STATES
 from quatrain.envs.grid.layouts import count_states
-from quatrain.models.allo import spectrum
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.law import law_of, law_operator, law_spectrum, sparse_policy
-from quatrain.models.allo.spectrum import Operator, Spectrum
+from quatrain.models.allo.spectra import spectrum
+from quatrain.models.allo.spectra.law import law_of, law_operator, law_spectrum, sparse_policy
+from quatrain.models.allo.spectra.spectrum import Operator, Spectrum
 from quatrain.replay.episodes.trajectories import Episodes
 
 

@@ -1,0 +1,1 @@
+"""dataset, tables -> true eigenvectors, and how well learned ones fit them."""
