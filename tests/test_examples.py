@@ -14,7 +14,7 @@ LEARNS: dict[str, Callable[[dict[str, float]], bool]] = {
     "iqn": lambda scores: scores["score"] > 0.5,
     "actor_critic": lambda scores: scores["margin_over_constant"] > 0,
     "active_dynamics": lambda scores: (
-        scores["field_nrmse.active"] < scores["field_nrmse.random"] < scores["affine_field"]
+        scores["field_nrmse.active"] < min(scores["field_nrmse.random"], scores["affine_field"])
     ),
     "own_loop": lambda scores: (
         (scores["transitions held"], scores["batches"]) == (2000, 1186)

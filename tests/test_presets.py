@@ -64,7 +64,7 @@ def test_actor_critic_learns(preset: str, env: dict[str, int], monkeypatch: pyte
         monkeypatch.setattr(reference_policies, name, 4)
     one_plate = {"n_train": 1, "n_held_out": 1, "n_outside": 0}
     brief = {"num_envs": 4, "horizon": 5, "minibatch_size": 10, "transitions": 40}
-    plain = {"record_every": 1, "amp": "none", "compile": False}
+    plain = {"record_every": 1, "evaluate_every": 0, "amp": "none", "compile": False}
     changes = {
         "seeds": 2,
         "env": {"width": 60, "max_steps": 12} | env,

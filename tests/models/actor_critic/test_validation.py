@@ -45,7 +45,7 @@ def test_the_weights_that_were_best_on_validation_colonies_are_kept(
 def test_without_evaluations_the_last_weights_are_the_best(dataset: Dataset):
     last = trained(CONFIG, dataset)
     (best,) = last.state.best
-    assert (int(best.iteration), float(best.validation_return)) == (3, -float("inf"))
+    assert (int(best.iteration), float(best.validation_return)) == (3, trainers.NOT_EVALUATED)
     torch.testing.assert_close(best.params, last.state.params[0], rtol=0, atol=0)
     assert len(last.metrics["validation_return"]) == 0
 

@@ -15,7 +15,6 @@ from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     DOTTED_LINE,
     end_label,
-    explain_lines,
     format_number,
     label_arms,
     log_ticks,
@@ -39,7 +38,7 @@ def draw_misfit(study: Study, scores: Mapping[str, float]) -> Figure:
     log_ticks(panels[0].yaxis)
     if has_innovations:
         _draw_innovations(panels[1], study, scores)
-    caption(figure, explain_lines(study.config.seeds))
+    caption(figure, f"Medians over {study.config.seeds} replicates.")
     return figure
 
 
