@@ -43,7 +43,7 @@ def identify(root: Path, options: Options) -> None:
         scores = recorded.evaluate(learner, held_out)
         write(Path(options.out), learner)
     print(table(scores), "", f"field and channels: {options.out}", sep="\n")
-    for line in warnings(scores):
+    for line in misfit_warnings(scores):
         console.info(line)
 
 
@@ -124,7 +124,7 @@ def table(scores: dict[str, float]) -> str:
     return markdown_table(("on held-out transitions", "learned", "no field", "if right"), lines)
 
 
-def warnings(scores: dict[str, float]) -> list[str]:
+def misfit_warnings(scores: dict[str, float]) -> list[str]:
     """Returns a line per sign that field or noise do not fit."""
     lines = []
     if scores["innovation_nll"] >= scores["innovation_nll_zero_field"]:

@@ -1,4 +1,4 @@
-"""Gymnasium environments of nobody's: a limit cycle seen by ten channels, and faulty ones."""
+"""Unregistered Gymnasium environments: a limit cycle seen by ten channels, and faulty ones."""
 
 from typing import Any
 

@@ -13,7 +13,7 @@ from quatrain.models.active_dynamics import exploration, recorded
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from tests.conftest import params_with, shapes_unchecked
-from tests.models.active_dynamics.own_systems import CHANNELS, OFFSET, Cycle, velocity
+from tests.models.active_dynamics.own_systems import CHANNELS, NOISE, OFFSET, Cycle, velocity
 
 HERE = "tests.models.active_dynamics.own_systems"
 RUNS, TIMES = 8, 200
@@ -84,6 +84,18 @@ def test_the_field_of_recorded_runs_is_learned_and_explains_held_out_ones():
         scores = recorded.evaluate(learner, held_out)
     assert scores["innovation_nll"] < scores["innovation_nll_zero_field"] - 0.01
     assert scores["nis"] < 1.3 < 2 * scores["nis"] < scores["nis_zero_field"] * 2
+
+
+def test_after_a_run_that_ends_with_the_last_transition_the_state_is_that_of_the_next_start():
+    config = config_with()
+    train, _ = recorded.read_recording(config, "runs.npz", arrays()).split()
+    away = np.linalg.norm(train.observations - train.next_observations[-1], axis=1).argmax()
+    train.ended[-1], train.starts[-1] = True, train.observations[away]
+    with shapes_unchecked():
+        learner = recorded.learn(config, train)
+    state = learner.belief.mean[:, :2].float()
+    observed = learner.emission.mean(state)[0].numpy()
+    np.testing.assert_allclose(observed, train.observations[away], atol=5 * NOISE)
 
 
 def test_actions_in_the_wrong_order_are_worth_nothing():

@@ -77,6 +77,6 @@ def test_signs_of_misfit_have_a_line_each():
         "whiteness": 0.0,
         "whiteness_expected_high": 0.03,
     }
-    assert identify.warnings(good) == []
+    assert identify.misfit_warnings(good) == []
     bad = good | {"innovation_nll": 0.2, "nis": 1.5, "whiteness": 0.2}
-    assert [line.split()[0] for line in identify.warnings(bad)] == ["the", "nis", "whiteness"]
+    assert [line.split()[0] for line in identify.misfit_warnings(bad)] == ["the", "nis", "whiteness"]

@@ -70,6 +70,7 @@ class Session:
             np.stack([transition.next_observation for transition in transitions]),
             np.stack([transition.action for transition in transitions]),
             np.array([transition.ended for transition in transitions]),
+            np.stack([transition.start for transition in transitions]),
         )
 
 

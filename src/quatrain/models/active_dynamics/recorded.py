@@ -45,12 +45,17 @@ LEAST_DEVIATION = 1e-6
 
 
 class Recording(NamedTuple):
-    """Holds consecutive transitions; after one that `ended` its run, the next run starts."""
+    """Holds consecutive transitions.
+
+    starts: the observation from which the next transition starts: another run's after one that
+    `ended` its run.
+    """
 
     observations: Float32[np.ndarray, "transition obs"]
     next_observations: Float32[np.ndarray, "transition obs"]
     actions: Float32[np.ndarray, "transition action"]
     ended: Bool[np.ndarray, " transition"]
+    starts: Float32[np.ndarray, "transition obs"]
 
     def part(self, first: int, last: int) -> "Recording":
         return Recording(*(column[first:last] for column in self))
@@ -86,10 +91,11 @@ def read_recording(
         )
     ended = np.zeros((runs, times), bool)
     ended[:, -1] = True
-    before, following, acted = (
+    before, after, flat_actions = (
         part.reshape(runs * times, -1) for part in (y[:, :-1], y[:, 1:], actions)
     )
-    recording = Recording(before, following, acted, ended.ravel())
+    starts = np.concatenate([before[1:], after[-1:]])
+    recording = Recording(before, after, flat_actions, ended.ravel(), starts)
     check_recording(config, name, recording)
     return recording
 
@@ -151,15 +157,11 @@ def check_recording(config: ActiveDynamicsConfig, name: str, recording: Recordin
 def learn(config: ActiveDynamicsConfig, recording: Recording) -> BayesFilterLearner:
     """Identifies channels, and filters the transitions one after the other."""
     learner = new_learner(config, recording)
-    y = torch.tensor(recording.observations)
-    following = torch.tensor(recording.next_observations)
-    actions = torch.tensor(recording.actions)
-    ended = torch.tensor(recording.ended)
-    last = len(actions) - 1
-    bayes.correct(learner.filter, learner.belief, y[:1].double())
-    for time in range(len(actions)):
-        start = y[min(time + 1, last), None]
-        observe(learner, actions[time], following[time], ended[time] & (time < last), start[0])
+    first = torch.tensor(recording.observations[:1])
+    bayes.correct(learner.filter, learner.belief, first.double())
+    columns = (recording.actions, recording.next_observations, recording.ended, recording.starts)
+    for transition in zip(*map(torch.tensor, columns), strict=True):
+        observe(learner, *transition)
     return learner
 
 
@@ -222,12 +224,11 @@ def evaluate(learner: BayesFilterLearner, held_out: Recording) -> dict[str, floa
 
 
 def _as_rollout(recording: Recording, d: int) -> Rollouts:
-    """Returns one rollout whose episodes are the runs; its states are 0, as nobody knows them."""
+    """Returns one rollout whose episodes are the runs; its states, which are unknown, are 0."""
     count = len(recording.actions)
-    after = np.concatenate([recording.observations[1:], recording.next_observations[-1:]])
     states = np.zeros((1, count + 1, d), np.float32)
     return Rollouts(
-        observations=np.concatenate([recording.observations[:1], after])[None],
+        observations=np.concatenate([recording.observations[:1], recording.starts])[None],
         next_observations=recording.next_observations[None],
         actions=recording.actions[None],
         states=states,

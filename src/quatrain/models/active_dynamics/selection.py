@@ -35,7 +35,7 @@ CANDIDATES: tuple[tuple[str, tuple[dict[str, float | int], ...]], ...] = (
 )
 
 
-class Trial(NamedTuple):
+class Candidate(NamedTuple):
     """Holds the settings of a trial, by section, and the nats per transition it paid."""
 
     changes: dict[str, dict[str, float | int]]
@@ -47,7 +47,7 @@ def choose(
     dataset: Dataset,
     seed: int,
     transitions: int,
-) -> list[Trial]:
+) -> list[Candidate]:
     """Tries all candidates on the same transitions; the last trial is the best one.
 
     Raises:
@@ -55,7 +55,7 @@ def choose(
     """
     config = _brief(config, transitions)
     actions = pilot_actions(config, dataset, seed)
-    best = Trial({}, evidence(config, dataset, seed, actions))
+    best = Candidate({}, evidence(config, dataset, seed, actions))
     trials = [best]
     for section, candidates in CANDIDATES:
         for candidate in candidates:
@@ -63,7 +63,7 @@ def choose(
             if not _differs(config, section, candidate):
                 continue
             trials.append(
-                Trial(changes, evidence(changed(config, changes), dataset, seed, actions))
+                Candidate(changes, evidence(changed(config, changes), dataset, seed, actions))
             )
         best = min(trials, key=lambda trial: trial.nats)
     return [*trials, best]

@@ -80,7 +80,7 @@ class Network(Section):
 
     @model_validator(mode="after")
     def _check_heads(self) -> "Network":
-        if self.d % self.heads:
+        if self.encoder == "attention" and self.d % self.heads:
             raise ValueError(f"d {self.d} is not a multiple of heads {self.heads}")
         return self
 
@@ -165,6 +165,11 @@ class Train(Section):
 
     @model_validator(mode="after")
     def _check_sizes(self) -> "Train":
+        if (self.discount == 1) != (self.discount_end == 1):
+            raise ValueError(
+                f"discount {self.discount:g} cannot change to {self.discount_end:g}: "
+                "1 - discount changes by a factor; set both to 1, or neither"
+            )
         for key in ("num_envs", "minibatch_size"):
             if getattr(self, key) % self.world_size:
                 raise ValueError(

@@ -72,7 +72,8 @@ def _warn_without_success(
     """Warns once, in the first evaluation of the second half of the training."""
     train = trainers[0].config.train
     done = trainers[0].iterations
-    if not 0 <= 2 * done - train.steps < 2 * train.evaluate_every:
+    before = (done - 1) // train.evaluate_every * train.evaluate_every
+    if not before < train.steps / 2 <= done:
         return
     failing = [
         str(index)
