@@ -17,7 +17,9 @@ from benchmarks.reference.iqn_world import ObjectWorld
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import GeometricEpsilon, IqnConfig
-from quatrain.models.iqn.train import Agent, Experience, State
+from quatrain.models.iqn.cycle import updating
+from quatrain.models.iqn.cycle.updating import Agent, Experience
+from quatrain.models.iqn.train import State
 from quatrain.replay import frames
 
 SEED = 0
@@ -88,7 +90,7 @@ def sides_of(config: IqnConfig, like: Sides | None = None) -> Sides:
     shared = (like.state, like.experience, like.rings) if like else prefilled(config)
     state, experience, rings = shared
     params = params_of(agents)
-    optimizer = jax.vmap(train.optimizer(config.train).init)(params)
+    optimizer = jax.vmap(updating.optimizer(config.train).init)(params)
     state = state._replace(params=params, target_params=params, optimizer=optimizer)
     seed_agents = [
         seed.Agent(config, dump(agent.online), jax.random.key(number))
@@ -103,7 +105,7 @@ def prefilled(config: IqnConfig) -> tuple[State, Experience, list[NumpyRing]]:
     """Returns the project's state of one env and the reference's replays, with the same turns."""
     dataset = collect(config, SEED)
     state = jax.tree.map(lambda leaf: leaf[0], train.init_state(config, dataset, SEED))
-    starts = jax.jit(frames.valid_starts, static_argnums=1)(state.ring, train.window(config))
+    starts = jax.jit(frames.valid_starts, static_argnums=1)(state.ring, updating.window(config))
     rings = [ring_of(config) for _ in range(config.env.agents)]
     for agent, ring in enumerate(rings):
         fill(ring, jax.tree.map(lambda leaf: leaf[0], dataset.train), agent)
@@ -158,7 +160,7 @@ def refuse_another_gradient(sides: Sides) -> None:
     config, key = changed(sides.config, noisy="none"), jax.random.key(SEED)
     size, quantiles = config.train.batch_size, config.train.loss.quantiles
     draw = jax.jit(frames.sample, static_argnums=(4, 5))
-    batch = draw(key, *sides.experience, jnp.int32(0), train.window(config), size)
+    batch = draw(key, *sides.experience, jnp.int32(0), updating.window(config), size)
     stacks = [np.array(stack, np.float32) for stack in (batch.stack, batch.next_stack)]
     action, reward = np.array(batch.action), np.array(batch.returns)
     transitions = reference.Batch(stacks[0], action, reward, stacks[1])
@@ -168,8 +170,8 @@ def refuse_another_gradient(sides: Sides) -> None:
     taus = [jax.random.uniform(each, (size, quantiles)) for each in tau_keys]
 
     def objective(params, target, batch):
-        targets = train.targets(config, Agent(params, target, None), batch, target_key)
-        return train.objective(params, config, batch, targets, online_key)[0]
+        targets = updating.targets(config, Agent(params, target, None), batch, target_key)
+        return updating.objective(params, config, batch, targets, online_key)[0]
 
     # The target is another agent's network, so that mixing up the two shows.
     online, other = (agent.online.eval() for agent in sides.agents[:2])

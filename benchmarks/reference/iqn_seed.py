@@ -15,9 +15,10 @@ from jax import Array
 
 from benchmarks.reference.iqn import Batch
 from benchmarks.reference.iqn_world import ObjectWorld
-from quatrain.models.iqn import network, train
+from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.train import Agent as Learner
+from quatrain.models.iqn.cycle import updating
+from quatrain.models.iqn.cycle.updating import Agent as Learner
 from quatrain.replay import frames
 
 
@@ -39,13 +40,13 @@ def step(config: IqnConfig, agent: Learner, batch: Batch, key: Array) -> tuple[L
     target_key, online_key = jax.random.split(key)
     discount = jnp.full(len(batch.action), config.train.loss.discount)
     drawn = frames.Batch(*batch[:3], discount, batch.next_stack)
-    targets = train.targets(config, agent, drawn, target_key)
+    targets = updating.targets(config, agent, drawn, target_key)
     arguments = agent.params, config, drawn, targets, online_key
-    gradients, metrics = jax.grad(train.objective, has_aux=True)(*arguments)
-    updates, adam = train.optimizer(config.train).update(gradients, agent.optimizer)
+    gradients, metrics = jax.grad(updating.objective, has_aux=True)(*arguments)
+    updates, adam = updating.optimizer(config.train).update(gradients, agent.optimizer)
     params = optax.apply_updates(agent.params, updates)
     count = optax.tree.get(adam, "count")
-    target = train.update_target(config.train, params, agent.target_params, count)
+    target = updating.update_target(config.train, params, agent.target_params, count)
     return Learner(params, target, adam), metrics["loss"]
 
 
@@ -65,7 +66,7 @@ class Agent:
 
     def __init__(self, config: IqnConfig, params: network.Params, key: Array) -> None:
         self.config, self.key, self.draws = config, key, 0
-        self.state = Learner(params, params, train.optimizer(config.train).init(params))
+        self.state = Learner(params, params, updating.optimizer(config.train).init(params))
 
     def act(self, stack: np.ndarray) -> int:
         return int(act(self.config, self.state.params, stack, self._next_key())[0])

@@ -13,7 +13,7 @@ from quatrain.envs.treasurehunt.turns import Turn
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import collect, to_transitions
-from quatrain.models.iqn.cycle import playing
+from quatrain.models.iqn.cycle import playing, updating
 from quatrain.models.iqn.cycle.playing import epsilon_at
 from quatrain.models.iqn.train import State
 from quatrain.replay import frames
@@ -163,7 +163,7 @@ def test_the_ring_holds_what_was_played_behind_the_prefill():
 def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
     stored, views, _ = spied()
     assert [agent for agent, _ in views] == [0, 1] * 20
-    window = train.window(CONFIG)
+    window = updating.window(CONFIG)
     total = 40 * 4 - 4 * 4  # four turns were cut off; the last one is one of them
 
     @jax.jit

@@ -9,9 +9,13 @@ from matplotlib.axes import Axes
 from quatrain.models.iqn import plots as plotting
 from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import REFERENCE_POLICIES, Outcome, gini
-from quatrain.models.iqn.plots import Replays, lorenz, samples
+from quatrain.models.iqn.evaluate import REFERENCE_POLICIES, Outcome, gini, returns
+from quatrain.models.iqn.figures.episodes import draw_baseline_comparison, draw_within_episode
+from quatrain.models.iqn.figures.fairness import lorenz
+from quatrain.models.iqn.figures.replays import Replays, samples
+from quatrain.models.iqn.figures.training import draw_learning_curve
 from quatrain.models.iqn.train import State
+from quatrain.plots import ORANGE, RED
 from quatrain.progress import History, Progress, by_seed, history, rows
 from tests.conftest import params_with
 
@@ -76,8 +80,8 @@ def test_every_figure_is_drawn_for_every_run(
 
 def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation():
     build = recorded(3, 2)
-    (axes,) = plotting.draw_learning_curve(config(3, 2), build, SCORES).axes
-    greedy, training = line_of(axes, plotting.RED), line_of(axes, plotting.ORANGE)
+    (axes,) = draw_learning_curve(config(3, 2), build, SCORES).axes
+    greedy, training = line_of(axes, RED), line_of(axes, ORANGE)
     assert greedy.get_xdata().tolist() == [1500, 2000]
     assert training.get_xdata().tolist() == [1000 + 100 * cycle for cycle in range(1, 11)]
     assert greedy.get_ydata()[-1] == pytest.approx(build["greedy_return/seed/0"][1][-1])
@@ -86,7 +90,7 @@ def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation():
 
 
 def test_bars_stand_at_their_scores():
-    (axes,) = plotting.draw_baseline_comparison(replays(3, 1), SCORES).axes
+    (axes,) = draw_baseline_comparison(replays(3, 1), SCORES).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     widths = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
     assert (widths["learned"], widths["random"], widths["oracle, own view"]) == (30, -12, 60)
@@ -94,7 +98,7 @@ def test_bars_stand_at_their_scores():
 
 def test_few_seeds_have_no_interval():
     for seeds, text in ((1, "worlds."), (4, ", of learned none from 4 seeds."), (5, "5 seeds.")):
-        figure = plotting.draw_baseline_comparison(replays(3, seeds), SCORES)
+        figure = draw_baseline_comparison(replays(3, seeds), SCORES)
         bars = [label.get_text() for label in figure.axes[0].texts]
         (learned,) = [bar for bar in bars if bar.startswith("  30.0")]
         assert ("±" in learned) == (seeds != 4)
@@ -103,10 +107,10 @@ def test_few_seeds_have_no_interval():
 
 def test_return_so_far_ends_at_the_return_and_samples_are_worlds_of_one_seed_and_else_seeds():
     played = replays(3, 4)
-    _, so_far = plotting.draw_within_episode(played).axes
-    item = samples(played.learned[:1], plotting.returns)
-    several = samples(played.learned, plotting.returns)
-    assert line_of(so_far, plotting.RED).get_ydata()[-1] == pytest.approx(several[0].mean())
+    _, so_far = draw_within_episode(played).axes
+    item = samples(played.learned[:1], returns)
+    several = samples(played.learned, returns)
+    assert line_of(so_far, RED).get_ydata()[-1] == pytest.approx(several[0].mean())
     assert (item.shape, several.shape) == ((WORLDS, 3), (4, 3))
     np.testing.assert_allclose(several[0], item.mean(0))
 
