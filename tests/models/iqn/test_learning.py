@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from pipeline.storage.params_file import read_raw
+from pipeline.storage.params_file import overlaid, read_raw
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate, evaluate_reference_policy, order_gap, returns
@@ -14,22 +14,6 @@ from quatrain.models.iqn.train import train
 from tests.conftest import ROOT, params_with, shapes_unchecked
 
 pytestmark = pytest.mark.slow
-
-LARGE = {
-    "env": read_raw(ROOT, "large")["iqn"]["env"] | {"worlds": 16, "agents": 2},
-    "collect": {"turns": 100},
-    "network": {"frames": 5, "hidden": 250},
-    "train": {
-        "turns": 3025,
-        "capacity": 16_000,
-        "loss": {"discount": 0.97},
-        "updates_per_cycle": 16,
-        "record_every": 176,
-        "evaluate_every": 0,
-        "acting": {"quantiles": 16, "epsilon": {"over_transitions": 20_000}},
-    },
-}
-"""The large world with 16 worlds and 2 agents: 100,000 agent-steps, prefill included."""
 
 
 class Outcome(NamedTuple):
@@ -78,11 +62,12 @@ def test_moving_first_pays_in_a_fixed_order_only():
     assert abs(gaps["shuffled"][0]) <= 2 * gaps["shuffled"][1]
 
 
-def test_the_large_world_is_learned_within_100_000_agent_steps():
-    config = iqn(**LARGE)
+def test_the_large_world_is_learned_within_300_000_agent_steps():
+    brief = {"seeds": 1, "train": {"turns": 1000, "evaluate_every": 0}}
+    config = params_with(overlaid(read_raw(ROOT, "large"), {"iqn": brief})).iqn
     dataset = collect(config, 0)
     *_, end = train(config, dataset, 100)
     scores = evaluate(config, end.state, dataset, 5)
-    assert end.metrics["agent_steps"][-1] <= 100_000
-    assert scores["score"] >= 0.85
+    assert end.metrics["agent_steps"][-1] <= 300_000
+    assert scores["share"] >= 0.97
     assert scores["return_mean"] >= 10 * scores["random_return"]

@@ -42,7 +42,7 @@ LOWER_REFERENCES = (
 UPPER_REFERENCES = ("oracle_view_return", "oracle_full_return")
 GATED = (
     Gated("return_mean", "higher", 3.0, {}, LOWER_REFERENCES, UPPER_REFERENCES),
-    Gated("share", "higher", 0.03, {"default": 0.95}),
+    Gated("share", "higher", 0.03, {"default": 0.95, "large": 1.0}),
     Gated("score", "higher", 0.06, {}),
 )
 # Largest number of draws of a shuffled agent order over which an evaluation averages.
