@@ -18,8 +18,8 @@ from benchmarks.jax_work import (
 )
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_training import NumpyRing
-from quatrain.replay import frames
-from quatrain.replay.frames import Transitions, Window, sample, valid_starts
+from quatrain.replay.frames.ring import Transitions, from_transitions, write
+from quatrain.replay.frames.sampling import Window, sample, valid_starts
 
 BATCH, CALLS = 256, 40
 WINDOW = Window(frames=5, n_step=1, discount=0.97)
@@ -70,13 +70,13 @@ def cycle(thousands: int, updates: int) -> Contestant:
     @partial(jax.jit, donate_argnums=0)
     def program(ring, keys, block):
         def write_and_draw(ring, keys):
-            ring = frames.write(ring, block)
+            ring = write(ring, block)
             return ring, draw_all(ring, keys)
 
         return jax.lax.scan(write_and_draw, ring, keys)
 
     slots = thousands * 1000 // ENVS
-    ring = jax.jit(partial(frames.from_transitions, slots))(treasurehunt_turns(slots, AGENTS, ENVS))
+    ring = jax.jit(partial(from_transitions, slots))(treasurehunt_turns(slots, AGENTS, ENVS))
     block = jax.tree.map(jnp.asarray, treasurehunt_turns(TURNS, AGENTS, ENVS))
     keys = jax.random.split(jax.random.key(0), (CYCLES, updates * AGENTS))
     return Contestant(Continued(lambda ring: program(ring, keys, block), ring), CYCLES)
@@ -89,7 +89,7 @@ def numpy_rows(rounds: int) -> list[Row]:
     turns.frames[:, 0, 0, :2] = np.stack([number // 100 + 1, number % 100], axis=-1)
     host = NumpyRing(EPISODES * (EPISODE + WINDOW.frames - 1), FRAME, WINDOW.frames)
     fill(host, turns, agent=0)
-    ring = jax.jit(partial(frames.from_transitions, len(turns.turn)))(turns)
+    ring = jax.jit(partial(from_transitions, len(turns.turn)))(turns)
     rng, starts = np.random.default_rng(0), host.starts()
     keys = jax.random.split(jax.random.key(0), CALLS)
     stored = tuple(map(jnp.asarray, (host.states, host.actions, host.rewards)))

@@ -20,7 +20,8 @@ from quatrain.models.iqn.config import GeometricEpsilon, IqnConfig
 from quatrain.models.iqn.cycle import updating
 from quatrain.models.iqn.cycle.updating import Agent, Experience
 from quatrain.models.iqn.train import State
-from quatrain.replay import frames
+from quatrain.replay.frames.ring import Transitions
+from quatrain.replay.frames.sampling import sample, valid_starts
 
 SEED = 0
 SAME_TARGET = {"n_step": 1, "discount": 0.99**3}
@@ -105,7 +106,7 @@ def prefilled(config: IqnConfig) -> tuple[State, Experience, list[NumpyRing]]:
     """Returns the project's state of one env and the reference's replays, with the same turns."""
     dataset = collect(config, SEED)
     state = jax.tree.map(lambda leaf: leaf[0], train.init_state(config, dataset, SEED))
-    starts = jax.jit(frames.valid_starts, static_argnums=1)(state.ring, updating.window(config))
+    starts = jax.jit(valid_starts, static_argnums=1)(state.ring, updating.window(config))
     rings = [ring_of(config) for _ in range(config.env.agents)]
     for agent, ring in enumerate(rings):
         fill(ring, jax.tree.map(lambda leaf: leaf[0], dataset.train), agent)
@@ -127,7 +128,7 @@ def society_of(sides: Sides, agents: list[Any], turns: int | None = None) -> Soc
     return society
 
 
-def fill(host: NumpyRing, turns: frames.Transitions, agent: int) -> None:
+def fill(host: NumpyRing, turns: Transitions, agent: int) -> None:
     """Stores the turns of one agent in the first env."""
     for number, turn in enumerate(turns.turn[:, 0]):
         if turn == 0:
@@ -159,7 +160,7 @@ def refuse_another_gradient(sides: Sides) -> None:
     """
     config, key = changed(sides.config, noisy="none"), jax.random.key(SEED)
     size, quantiles = config.train.batch_size, config.train.loss.quantiles
-    draw = jax.jit(frames.sample, static_argnums=(4, 5))
+    draw = jax.jit(sample, static_argnums=(4, 5))
     batch = draw(key, *sides.experience, jnp.int32(0), updating.window(config), size)
     stacks = [np.array(stack, np.float32) for stack in (batch.stack, batch.next_stack)]
     action, reward = np.array(batch.action), np.array(batch.returns)

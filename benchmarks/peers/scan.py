@@ -15,16 +15,8 @@ import numpy as np
 from benchmarks.harness import Contestant, Goal, Measured, Row, Without, race
 from benchmarks.jax_work import Continued
 from benchmarks.peers.buffers import Transition, refuse_others
-from quatrain.replay.frames import (
-    FrameRing,
-    Transitions,
-    Window,
-    from_transitions,
-    random_words,
-    sample_from_words,
-    valid_starts,
-    write,
-)
+from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
+from quatrain.replay.frames.sampling import Window, random_words, sample_from_words, valid_starts
 
 STEPS, CHECKED = 300, 1_000_000
 """Of a call of a compiled program; transitions that are drawn before anything is timed."""

@@ -19,7 +19,7 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle import updating
 from quatrain.models.iqn.cycle.updating import Agent as Learner
-from quatrain.replay import frames
+from quatrain.replay.frames import sampling
 
 
 @partial(jax.jit, static_argnums=0)
@@ -39,7 +39,7 @@ def step(config: IqnConfig, agent: Learner, batch: Batch, key: Array) -> tuple[L
     """Takes one gradient step on a batch of the host, as the project does on its own."""
     target_key, online_key = jax.random.split(key)
     discount = jnp.full(len(batch.action), config.train.loss.discount)
-    drawn = frames.Batch(*batch[:3], discount, batch.next_stack)
+    drawn = sampling.Batch(*batch[:3], discount, batch.next_stack)
     targets = updating.targets(config, agent, drawn, target_key)
     arguments = agent.params, config, drawn, targets, online_key
     gradients, metrics = jax.grad(updating.objective, has_aux=True)(*arguments)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from quatrain.replay.frames import Transitions, Window
+from quatrain.replay.frames.ring import Transitions
+from quatrain.replay.frames.sampling import Window
 
 
 class PlainTransition(NamedTuple):

@@ -10,18 +10,14 @@ import pytest
 from jaxtyping import Array
 from scipy.stats import chisquare
 
-from quatrain.replay.frames import (
+from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, init, write
+from quatrain.replay.frames.sampling import (
     Batch,
-    FrameRing,
-    Transitions,
     Window,
-    from_transitions,
     gather_transitions,
-    init,
     sample,
     start_entries,
     valid_starts,
-    write,
 )
 from tests.quick_jit import quick_jit
 from tests.replay.plain_ring import PlainRing, PlainTransition, tagged_turns

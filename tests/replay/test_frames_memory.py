@@ -8,16 +8,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from quatrain.replay.frames import (
-    FrameRing,
-    Transitions,
-    Window,
-    from_transitions,
-    init,
-    sample,
-    valid_starts,
-    write,
-)
+from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, init, write
+from quatrain.replay.frames.sampling import Window, sample, valid_starts
 from tests.quick_jit import quick_jit
 from tests.replay.plain_ring import tagged_turns
 

@@ -18,8 +18,14 @@ from jaxtyping import Float32, Int32, PRNGKeyArray, UInt32
 
 from benchmarks.peers.cartpole import world
 from benchmarks.peers.cartpole.world import Worlds
-from quatrain.replay import frames
-from quatrain.replay.frames import Batch, FrameRing, Transitions, Window
+from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
+from quatrain.replay.frames.sampling import (
+    Batch,
+    Window,
+    gather_transitions,
+    start_entries,
+    valid_starts,
+)
 
 OBS, ACTIONS = 4, 2
 
@@ -94,7 +100,7 @@ def warmed_up(schedule: Schedule, key: PRNGKeyArray) -> Learner:
 
     worlds, blocks = jax.lax.scan(play, world.reset(world.starts_of(uniforms)), chances)
     block = Transitions(*(column[:, 0] for column in blocks))
-    ring = frames.from_transitions(schedule.capacity // schedule.environments, block)
+    ring = from_transitions(schedule.capacity // schedule.environments, block)
     adam = schedule.optimizer.init(params)
     return Learner(params, params, adam, worlds, ring, jnp.int32(turns))
 
@@ -111,7 +117,7 @@ def turn(schedule: Schedule, learner: Learner, chances: Chances) -> tuple[Learne
     explore = chances.explores < schedule.epsilon(learner.turns)
     actions = jnp.where(explore, chances.actions, greedy(learner.params, learner.worlds.obs))
     worlds, block = played(learner.worlds, actions, chances.starts)
-    ring = frames.write(learner.ring, block)
+    ring = write(learner.ring, block)
     params, adam = learnt(schedule, learner, draw(schedule, ring, chances.ranks))
     follow = learner.turns % max(1, schedule.target_every // schedule.environments) == 0
     target_params = jax.tree.map(partial(jnp.where, follow), params, learner.target_params)
@@ -190,11 +196,11 @@ rectified.defvjp(
 
 
 def draw(schedule: Schedule, ring: FrameRing, numbers: UInt32[Array, "batch"]) -> Batch:
-    """Samples all stored transitions alike: `frames.sample` with numbers drawn before."""
-    starts = frames.valid_starts(ring, schedule.window)
+    """Samples all stored transitions alike: `sample` with numbers drawn before."""
+    starts = valid_starts(ring, schedule.window)
     ranks = (numbers % starts.total.astype(jnp.uint32)).astype(jnp.int32)
-    entries = frames.start_entries(ring, starts, ranks)
-    return frames.gather_transitions(ring, 0, entries, schedule.window)
+    entries = start_entries(ring, starts, ranks)
+    return gather_transitions(ring, 0, entries, schedule.window)
 
 
 def learnt(schedule: Schedule, learner: Learner, batch: Batch) -> tuple[Layers, optax.OptState]:

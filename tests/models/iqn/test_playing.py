@@ -16,7 +16,8 @@ from quatrain.models.iqn.collect import collect, to_transitions
 from quatrain.models.iqn.cycle import playing, updating
 from quatrain.models.iqn.cycle.playing import epsilon_at
 from quatrain.models.iqn.train import State
-from quatrain.replay import frames
+from quatrain.replay.frames.ring import Transitions, write
+from quatrain.replay.frames.sampling import Batch, gather_transitions, start_entries, valid_starts
 from tests import probes
 from tests.conftest import shapes_unchecked, small
 
@@ -24,7 +25,7 @@ CONFIG = small("iqn")
 
 
 @lru_cache
-def fresh() -> tuple[frames.Transitions, State]:
+def fresh() -> tuple[Transitions, State]:
     """A prefill, and an untrained learner that begins with it."""
     with shapes_unchecked():
         dataset = collect(CONFIG, 11)
@@ -147,7 +148,7 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
         for _ in range(2):
             play_state, played, _ = play(state.params, play_state, state.base_key)
             turns.append(played)
-            stored = frames.write(stored, to_transitions(played))
+            stored = write(stored, to_transitions(played))
         jax.effects_barrier()
     return stored, views, turns
 
@@ -167,10 +168,10 @@ def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
     total = 40 * 4 - 4 * 4  # four turns were cut off; the last one is one of them
 
     @jax.jit
-    def drawn_by(agent: jax.Array) -> tuple[jax.Array, jax.Array, frames.Batch]:
-        starts = frames.valid_starts(stored, window)
-        entries = frames.start_entries(stored, starts, jnp.arange(total))
-        return starts.total, entries, frames.gather_transitions(stored, agent, entries, window)
+    def drawn_by(agent: jax.Array) -> tuple[jax.Array, jax.Array, Batch]:
+        starts = valid_starts(stored, window)
+        entries = start_entries(stored, starts, jnp.arange(total))
+        return starts.total, entries, gather_transitions(stored, agent, entries, window)
 
     for agent in range(2):
         count, entries, drawn = jax.device_get(drawn_by(jnp.int32(agent)))

@@ -14,8 +14,8 @@ from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle import updating
 from quatrain.models.iqn.cycle.updating import Agent, Experience
-from quatrain.replay import frames
-from quatrain.replay.frames import Batch
+from quatrain.replay.frames.ring import FrameRing
+from quatrain.replay.frames.sampling import Batch, valid_starts
 from tests.conftest import shapes_unchecked, small
 from tests.quick_jit import quick_jit
 
@@ -111,7 +111,7 @@ def hard() -> IqnConfig:
 
 
 @lru_cache
-def begun() -> tuple[Agent, frames.FrameRing]:
+def begun() -> tuple[Agent, FrameRing]:
     """Two untrained agents, and the replay that they begin with."""
     with shapes_unchecked():
         state = train.init_state(hunt(), collect(hunt(), 11), 0)
@@ -120,14 +120,12 @@ def begun() -> tuple[Agent, frames.FrameRing]:
     return Agent(*of_agents), ring
 
 
-def experience(config: IqnConfig, ring: frames.FrameRing) -> Experience:
-    return Experience(ring, frames.valid_starts(ring, updating.window(config)))
+def experience(config: IqnConfig, ring: FrameRing) -> Experience:
+    return Experience(ring, valid_starts(ring, updating.window(config)))
 
 
 @quick_jit
-def update(
-    ring: frames.FrameRing, agents: Agent, number: jax.Array
-) -> tuple[Agent, dict[str, jax.Array]]:
+def update(ring: FrameRing, agents: Agent, number: jax.Array) -> tuple[Agent, dict[str, jax.Array]]:
     """The agents after an update, and what is recorded."""
     config = hard()
 
@@ -179,7 +177,7 @@ def test_no_backward_pass_runs_through_a_target(double_q: bool, forward: int):
     config = hunt(train={"loss": {"double_q": double_q}})
 
     @jax.jit
-    def program(ring: frames.FrameRing, agent: Agent) -> Any:
+    def program(ring: FrameRing, agent: Agent) -> Any:
         index, key = jnp.int32(0), jax.random.key(0)
         return updating.update_agent(config, experience(config, ring), agent, index, key)
 

@@ -16,7 +16,7 @@ from quatrain.envs.treasurehunt.turns import EnvStates, World
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.errors import DatasetMismatch
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.replay.frames import AnyArray, Transitions
+from quatrain.replay.frames.ring import AnyArray, Transitions
 
 # Purposes of the key of a whole run; `train` takes the last.
 PREFILL, HELD_OUT, LEARNERS = range(3)

@@ -18,7 +18,7 @@ from quatrain.models.iqn.collect import Dataset, held_out_envs
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import agent_params, midpoints
 from quatrain.models.iqn.train import State, evaluation_params, init_params
-from quatrain.replay.frames import AnyArray
+from quatrain.replay.frames.ring import AnyArray
 from quatrain.requests import Input, validate_request
 
 # Questions per call of the compiled program: one program serves requests of any length.

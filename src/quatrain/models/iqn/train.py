@@ -29,8 +29,8 @@ from quatrain.models.iqn.cycle.memory import explain_out_of_memory
 from quatrain.models.iqn.cycle.playing import PlayState
 from quatrain.models.iqn.cycle.updating import Agent, Experience, optimizer, update_agent, window
 from quatrain.progress import Progress
-from quatrain.replay import frames
-from quatrain.replay.frames import FrameRing
+from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
+from quatrain.replay.frames.sampling import valid_starts
 
 HEADLINE = ("episode_return", "greedy_return")
 WEIGHTS = ("params/", "target_params/")
@@ -82,8 +82,8 @@ def run_cycle(config: IqnConfig, world: World, state: State) -> tuple[State, rec
     """Plays, stores the turns and updates the agents, of one seed."""
     key = jax.random.fold_in(state.base_key, PLAY)
     play_state, played, epsilon = playing.play(config, world, state.params, state.play_state, key)
-    ring = frames.write(state.ring, to_transitions(played))
-    experience = Experience(ring, frames.valid_starts(ring, window(config)))
+    ring = write(state.ring, to_transitions(played))
+    experience = Experience(ring, valid_starts(ring, window(config)))
     agents, update_metrics = update_agents(config, state, experience)
     turns_of_envs = config.env.worlds * (config.collect.turns + play_state.turns)
     record = records.Cycle(
@@ -181,13 +181,13 @@ def init_params(config: IqnConfig, keys: Key[Array, " agent"]) -> network.Params
 def init_in_world(
     config: IqnConfig,
     world: World,
-    prefill: frames.Transitions,
+    prefill: Transitions,
     base_key: Key[Array, " seed"],
 ) -> State:
     """Returns what `init_state` returns, in any world and with a base key per seed."""
 
     def init_seed(
-        prefill_and_key: tuple[frames.Transitions, Array],
+        prefill_and_key: tuple[Transitions, Array],
     ) -> State:
         prefill, key = prefill_and_key
         agent_keys = jax.random.split(jax.random.fold_in(key, INIT), config.env.agents)
@@ -199,7 +199,7 @@ def init_in_world(
             target_params=params,
             optimizer=jax.vmap(optimizer(config.train).init)(params),
             play_state=playing.init_play_state(envs, prefill),
-            ring=frames.from_transitions(config.slots, prefill),
+            ring=from_transitions(config.slots, prefill),
             base_key=key,
             updates=jnp.int32(0),
         )

@@ -14,7 +14,7 @@ from quatrain.envs.treasurehunt.world import AGENT, WALL
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import Acting, IqnConfig, LinearEpsilon
 from quatrain.models.iqn.cycle.acting import epsilon_greedy_policy
-from quatrain.replay.frames import Transitions
+from quatrain.replay.frames.ring import Transitions
 
 
 class PlayState(NamedTuple):

@@ -11,8 +11,8 @@ from jaxtyping import Float, Int, Key
 
 from quatrain.models.iqn import losses, network
 from quatrain.models.iqn.config import HardTarget, IqnConfig, Train
-from quatrain.replay import frames
-from quatrain.replay.frames import Batch, FrameRing, ValidStarts, Window
+from quatrain.replay.frames.ring import FrameRing
+from quatrain.replay.frames.sampling import Batch, ValidStarts, Window, sample
 
 
 class Agent(NamedTuple):
@@ -108,7 +108,7 @@ def update_agent(
     No gradient flows through the targets.
     """
     sample_key, target_key, online_key = jax.random.split(key, 3)
-    batch = frames.sample(
+    batch = sample(
         sample_key,
         *experience,
         index,

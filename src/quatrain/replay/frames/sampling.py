@@ -1,70 +1,15 @@
-"""turns of many envs -> ring of the newest turns -> uniform n-step transitions with stacked frames
+"""ring of the newest turns -> uniform n-step transitions with stacked frames"""
 
-All envs advance in lock step, so one head serves them all. An entry is one turn of one env; its
-number is `slot * envs + env`, so the env's next turn is `envs` entries further. A frame is stored
-once; stacks and n-step returns are computed when sampled. All functions are pure. Inside a
-jitted scan that carries the ring, XLA updates it in place.
-"""
-
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
-from jaxtyping import (
-    Bool,
-    Float32,
-    Int,
-    Int8,
-    Int16,
-    Int32,
-    PRNGKeyArray,
-    Shaped,
-    UInt32,
-)
+from jaxtyping import Bool, Float32, Int, Int8, Int32, PRNGKeyArray, Shaped, UInt32
 
-AnyArray = np.ndarray | Array
+from quatrain.replay.frames.ring import AnyArray, FrameRing, Transitions, has_successor
+
 AgentIndex = Int[AnyArray, ""] | int
-
-
-class Transitions(NamedTuple):
-    """Holds turns in time order, as NumPy or JAX arrays; the last three columns are per env."""
-
-    frames: Shaped[AnyArray, "turn agent env frame"]  # observed before the action
-    actions: Int8[AnyArray, "turn agent env"]
-    rewards: Float32[AnyArray, "turn agent env"]
-    terminated: Bool[AnyArray, "turn env"]  # at the end of the turn, like truncated
-    truncated: Bool[AnyArray, "turn env"]
-    turn: Int16[AnyArray, "turn env"]  # within the episode, from 0
-
-
-class Candidates(NamedTuple):
-    """Holds the stored entries whose successor is or will be observed (not truncated), in order.
-
-    Candidate number i is at `entries[i % size]`; there are at most size = slots * envs.
-    Numbers are kept modulo 2 * size, so that differences (at most size) never overflow.
-    """
-
-    entries: Int32[Array, "size"]
-    before: Int32[Array, "slot"]  # number of the first candidate in this slot or a later one
-    end: Int32[Array, ""]  # number of the next candidate
-
-    def place(self, number: Int32[Array, "*any"]) -> Int32[Array, "*any"]:
-        return number % len(self.entries)
-
-    def modulo(self, number: Int32[Array, "*any"]) -> Int32[Array, "*any"]:
-        return number % (2 * len(self.entries))
-
-
-class FrameRing(NamedTuple):
-    """Holds the newest turns: `data` has slots in place of turns; `head` is written next."""
-
-    data: Transitions
-    head: Int32[Array, ""]
-    written: Int32[Array, ""]  # turns written since the start
-    candidates: Candidates
 
 
 class Window(NamedTuple):
@@ -105,103 +50,6 @@ class _Path(NamedTuple):
     rewarded: Bool[Array, "batch n_step"]  # whether the reward of this turn counts
     terminal: Bool[Array, "batch"]  # whether the episode terminates on the way
     steps: Int32[Array, "batch"]  # number of rewards that count
-
-
-def init(capacity: int, template: Transitions) -> FrameRing:
-    """Returns an empty ring of `capacity` turns with the template's sizes and dtypes."""
-    columns = [jnp.zeros((capacity, *column.shape[1:]), column.dtype) for column in template]
-    data = Transitions(*columns)
-    zero = jnp.zeros((), jnp.int32)
-    return FrameRing(
-        data,
-        head=zero,
-        written=zero,
-        candidates=Candidates(
-            entries=jnp.zeros(data.turn.size, jnp.int32),
-            before=jnp.zeros(capacity, jnp.int32),
-            end=zero,
-        ),
-    )
-
-
-def from_transitions(capacity: int, transitions: Transitions) -> FrameRing:
-    """Returns a ring of `capacity` turns that holds these transitions, from its first slot on.
-
-    Raises:
-        ValueError: there are more turns than the capacity.
-    """
-    turns = len(transitions.turn)
-    if turns > capacity:
-        raise ValueError(
-            f"{turns} turns do not fit into a ring of {capacity}; "
-            "raise its capacity or drop the oldest."
-        )
-    return _append(init(capacity, transitions), transitions)
-
-
-def write(ring: FrameRing, block: Transitions) -> FrameRing:
-    """Returns the ring with the block in place of its oldest turns.
-
-    A block never wraps around: its length divides the capacity, and must divide all earlier writes.
-
-    Raises:
-        ValueError: the length does not divide the capacity.
-    """
-    capacity = len(ring.data.turn)
-    if capacity % len(block.turn):
-        raise ValueError(
-            f"A block of {len(block.turn)} turns would go round the end of a ring of {capacity}; "
-            "make the capacity a multiple of the block."
-        )
-    return _append(ring, block)
-
-
-def _append(ring: FrameRing, block: Transitions) -> FrameRing:
-    turns = len(block.turn)
-    return FrameRing(
-        data=Transitions(*map(partial(_write_slots, head=ring.head), ring.data, block)),
-        head=(ring.head + turns) % len(ring.data.turn),
-        written=ring.written + turns,
-        candidates=_append_candidates(ring.candidates, block, ring.head),
-    )
-
-
-def _write_slots(
-    column: Shaped[AnyArray, "slot ..."],
-    rows: Shaped[AnyArray, "turn ..."],
-    head: Int32[Array, ""],
-) -> Shaped[Array, "slot ..."]:
-    return lax.dynamic_update_slice_in_dim(column, jnp.asarray(rows), head, axis=0)
-
-
-def _append_candidates(
-    candidates: Candidates, block: Transitions, head: Int32[Array, ""]
-) -> Candidates:
-    # Overwritten candidates drop out, as `before` moves past them.
-    envs = block.turn.shape[1]
-    eligible = _has_successor(block.terminated, block.truncated).ravel()
-    numbers = candidates.end + jnp.cumsum(eligible, dtype=jnp.int32) - eligible
-    entries = head * envs + jnp.arange(len(eligible), dtype=jnp.int32)
-    places = jnp.where(eligible, candidates.place(numbers), len(candidates.entries))
-    return Candidates(
-        entries=candidates.entries.at[places].set(
-            entries,
-            mode="drop",
-            unique_indices=True,
-        ),
-        before=_write_slots(
-            candidates.before,
-            candidates.modulo(numbers[::envs]),
-            head,
-        ),
-        end=candidates.modulo(candidates.end + eligible.sum(dtype=jnp.int32)),
-    )
-
-
-def _has_successor(
-    terminated: Bool[AnyArray, "*any"], truncated: Bool[AnyArray, "*any"]
-) -> Bool[Array, "*any"]:
-    return jnp.asarray(terminated | ~truncated)
 
 
 def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
@@ -252,7 +100,7 @@ def _early_starts(
     """
     order = jnp.arange(len(slots), dtype=jnp.int32)[:, None]
     return (
-        _has_successor(ring.data.terminated[slots], ring.data.truncated[slots])
+        has_successor(ring.data.terminated[slots], ring.data.truncated[slots])
         & (order < followed_turns)
         & (ring.data.turn[slots] <= order)
     )
@@ -346,7 +194,7 @@ def _follow_path(data: Transitions, path: Int32[Array, "batch n_step"]) -> _Path
     truncated = jnp.pad(_take(data.truncated, path[:, 1:], 2), ((0, 0), (1, 0)))
     ended = (terminated | truncated).astype(jnp.int32)
     reached = jnp.cumsum(ended, axis=1) == ended  # no earlier turn of the path ended the episode
-    rewarded = reached & _has_successor(terminated, truncated)
+    rewarded = reached & has_successor(terminated, truncated)
     return _Path(
         rewarded=rewarded,
         terminal=jnp.any(reached & terminated, axis=1),
