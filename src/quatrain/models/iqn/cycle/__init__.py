@@ -1,1 +1,1 @@
-"""Parts of a cycle beside learning: acting, playing, recording."""
+"""Parts of a cycle: acting, playing, updating agents, recording."""
