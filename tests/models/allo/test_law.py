@@ -9,7 +9,7 @@ from quatrain.models.allo.collect import collect
 from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.plots import draw_vectors
 from quatrain.models.allo.spectra import fit, law, spectrum, truth
-from quatrain.models.allo.train import init_state
+from quatrain.models.allo.state import init_state
 from quatrain.replay.episodes.lags import lag_weights
 from tests.conftest import small
 
