@@ -103,7 +103,7 @@ def _rules(
         "single": (fit.single_cosine, truth),
     }
     if walk_is_symmetric(config, dataset):
-        paper = uniform_policy(config, dataset)
+        paper = uniform_policy(config)
         rules |= {"paper": (fit.cosine, paper), "index": (fit.single_cosine, paper)}
     return rules
 
@@ -208,7 +208,7 @@ def _truth_scores(config: AlloConfig, dataset: Dataset, truth: Spectrum) -> dict
     }
     scores |= {f"group_size/{i}": float(size) for i, size in enumerate(sizes)}
     if is_counted(config) and walk_is_symmetric(config, dataset):
-        paper = uniform_policy(config, dataset)
+        paper = uniform_policy(config)
         scores["ceiling_paper"] = float(fit.cosine(true_table(truth, d), paper).mean())
     return scores
 
