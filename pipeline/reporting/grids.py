@@ -72,9 +72,9 @@ def _cells(result: MapResult, paper: Mapping[str, Any]) -> list[str]:
         "-" if reference is None else f"{reference:.4f}",
         _with_interval(result, "cosine_index"),
         _mean(result, "random_index", decimals=2),
-        _mean(result, "eigenvalue_relative_error_rayleigh"),
-        _mean(result, "eigenvalue_relative_error_corrected"),
-        _mean(result, "eigenvalue_relative_error_dual"),
+        _mean(result, "eigenvalue_error_rayleigh", decimals=5),
+        _mean(result, "eigenvalue_error_corrected", decimals=5),
+        _mean(result, "eigenvalue_error_dual", decimals=5),
         _mean(result, "seconds", decimals=0),
     ]
 
