@@ -14,7 +14,7 @@ from benchmarks.reference.replay_loop import RowBuffer
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.state import Data, State, init_state, make_data
-from quatrain.models.allo.step import draw, run_chunk
+from quatrain.models.allo.step import draw, objective, run_chunk
 from quatrain.replay.episodes.trajectories import Batch, Episodes
 
 SEED = 0
@@ -76,7 +76,7 @@ def gradients(world: World) -> dict[str, Any]:
 
     @jax.jit
     def ours(params, batch):  # an argument: a constant would be gathered while compiling
-        gradient_of = jax.value_and_grad(train.objective, has_aux=True)
+        gradient_of = jax.value_and_grad(objective, has_aux=True)
         (value, _), gradient = gradient_of(params, config, learner, world.data, batch)
         return value, gradient
 

@@ -83,9 +83,9 @@ def test_parts_are_measured_on_all_sides_and_other_terms_are_refused(world, monk
 
 
 def test_another_loss_is_refused(world, monkeypatch):
-    right = steps.train.objective
+    right = steps.objective
     wrong = lambda *arguments: (1.01 * right(*arguments)[0], None)  # noqa: E731
-    monkeypatch.setattr(steps.train, "objective", wrong)
+    monkeypatch.setattr(steps, "objective", wrong)
     with pytest.raises(NotComparable, match="room4: loss or gradient of one batch: ours differs"):
         steps.gradients(world)
 

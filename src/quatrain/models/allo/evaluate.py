@@ -34,7 +34,7 @@ GATED = (
         ("ceiling_truth",),
     ),
     Gated("cosine_min", "higher", 0.03, {}),
-    Gated("orthogonality", "lower", 0.1, {"default": 0.1, "large": 0.1}),
+    Gated("orthogonality", "lower", 0.1, {"large": 0.1}),
 )
 # Scores of each learner that get an interval over learners.
 WITH_INTERVAL = (*(gated.metric for gated in GATED), "cosine_paper")
