@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.reporting.speed import as_json, write_lines
 from pipeline.reporting.sweeps import result_key, train
@@ -26,14 +26,26 @@ from quatrain.registry import MODELS, load
 RESULTS = Path("benchmarks/results/allo_states.json")
 MOST_ROWS = 16_384
 WHOLE = {"extra_doors": 0, "seed": 0}
+DOORS = {"extra_doors": 4, "seed": 0}
+# 20 million transitions, a third of the preset's: their pairs on 1,000 states take a minute.
+WALKS = 20_000
+
+
+class Map(NamedTuple):
+    """Holds the numbers of the generator `rooms`, and the gradient steps on this map."""
+
+    rooms: dict[str, int]
+    steps: int
+
+
+# A hall of unequal sides has no symmetry.
 MAPS = {
-    "hall, 1,000": {"rows": 1, "cols": 1, "height": 25, "width": 40, **WHOLE},
-    "rooms, 1,000": {"rows": 4, "cols": 4, "height": 8, "width": 8, **WHOLE, "extra_doors": 4},
-    "hall, 10,000": {"rows": 1, "cols": 1, "height": 80, "width": 125, **WHOLE},
-    "rooms, 10,000": {"rows": 4, "cols": 4, "height": 25, "width": 25, **WHOLE, "extra_doors": 4},
-    "hall, 60,000": {"rows": 1, "cols": 1, "height": 240, "width": 250, **WHOLE},
+    "hall, 1,000": Map({"rows": 1, "cols": 1, "height": 25, "width": 40, **WHOLE}, 4000),
+    "rooms, 1,000": Map({"rows": 4, "cols": 4, "height": 8, "width": 8, **DOORS}, 4000),
+    "hall, 10,000": Map({"rows": 1, "cols": 1, "height": 80, "width": 125, **WHOLE}, 4000),
+    "rooms, 10,000": Map({"rows": 4, "cols": 4, "height": 25, "width": 25, **DOORS}, 4000),
+    "hall, 60,000": Map({"rows": 1, "cols": 1, "height": 240, "width": 250, **WHOLE}, 6000),
 }
-"""Numbers of the generator `rooms`. A hall of unequal sides has no symmetry."""
 COLUMNS = {
     "states": "{:,.0f}",
     "collect": "{:.1f}",
@@ -43,6 +55,8 @@ COLUMNS = {
     "plots": "{:.1f}",
     "cosine": "{:.4f}",
     "min": "{:.4f}",
+    "without groups": "{:.4f}",
+    "orthogonality": "{:.3f}",
     "random": "{:.2f}",
     "largest group": "{:.0f}",
     "λ error": "{:.4f}",
@@ -50,6 +64,8 @@ COLUMNS = {
 SCORES = {
     "cosine": "cosine_mean",
     "min": "cosine_min",
+    "without groups": "cosine_single",
+    "orthogonality": "orthogonality",
     "random": "random_unscaled",
     "largest group": "group_largest",
     "λ error": "eigenvalue_relative_error_rayleigh",
@@ -59,7 +75,7 @@ SCORES = {
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.allo.states", description=__doc__)
     parser.add_argument("maps", nargs="*", metavar="MAP", help=f"some of {'; '.join(MAPS)}")
-    parser.add_argument("--steps", type=int, default=4000, help="gradient steps (default: 4000)")
+    parser.add_argument("--steps", type=int, help="gradient steps (default: those of each map)")
     parser.add_argument("--batch", type=int, default=1024, help="batch size (default: 1024)")
     parser.add_argument("--results", type=Path, default=RESULTS)
     selected = parser.parse_args(argv)
@@ -69,11 +85,12 @@ def main(argv: list[str] | None = None) -> int:
     root = Path.cwd()
     done = artifacts.read_json(selected.results)["maps"] if selected.results.exists() else {}
     for name in selected.maps or MAPS:
-        params = params_for(root, name, selected.steps, selected.batch)
+        steps = selected.steps or MAPS[name].steps
+        params = params_for(root, name, steps, selected.batch)
         prepare_process(params)
         key = result_key("bench-states", params, "allo")
         if done.get(name, {}).get("key") != key:
-            done[name] = {"key": key, "steps": selected.steps, **measure(params, name)}
+            done[name] = {"key": key, "steps": steps, **measure(params, name)}
             content = {**settings(params, MODELS["allo"]), "maps": done}
             write_lines(selected.results, as_json(content), depth=3)
     print(table({name: done[name] for name in MAPS if name in done}))
@@ -82,7 +99,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def params_for(root: Path, name: str, steps: int, batch: int) -> Params:
     """Returns preset `large` on one of the maps; few rows a step, for maps of any size."""
-    numbers = MAPS[name]
+    numbers = MAPS[name].rooms
     cells = numbers["rows"] * numbers["cols"] * numbers["height"] * numbers["width"]
     train_keys = {
         "steps": steps,
@@ -90,7 +107,11 @@ def params_for(root: Path, name: str, steps: int, batch: int) -> Params:
         "evaluate_every": steps,
         "constraint": "visits" if cells <= MOST_ROWS else "three",
     }
-    changes = {"env": {"layout": "rooms", "rooms": numbers}, "train": train_keys}
+    changes = {
+        "env": {"layout": "rooms", "rooms": numbers},
+        "collect": {"num_envs": WALKS},
+        "train": train_keys,
+    }
     raw = overlaid(read_raw(root, "large"), {"allo": changes})
     return validate(raw, lambda path: read_input(root, str(path)))
 

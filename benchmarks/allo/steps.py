@@ -11,9 +11,10 @@ from benchmarks.harness import Contestant, Goal, Row, read_config
 from benchmarks.jax_work import Continued, declaring, refuse_difference, timed
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer
-from quatrain.models.allo import train
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.state import Data, State, init_state, make_data
+from quatrain.models.allo.step import draw, objective, run_chunk
 from quatrain.replay.episodes.trajectories import Batch, Episodes
 
 SEED = 0
@@ -31,9 +32,9 @@ class World(NamedTuple):
     config: AlloConfig
     settings: reference.Settings
     dataset: Dataset
-    data: train.Data
+    data: Data
     buffer: RowBuffer
-    state: train.State
+    state: State
 
 
 def config_of(root: Path, **sections: Any) -> AlloConfig:
@@ -43,9 +44,9 @@ def config_of(root: Path, **sections: Any) -> AlloConfig:
 
 def world_of(config: AlloConfig) -> World:
     dataset = collect(config, SEED)
-    state = train.init_state(config, dataset, SEED)
+    state = init_state(config, dataset, SEED)
     settings = reference.Settings(config.network, config.train)
-    data, buffer = train.make_data(config, state, dataset), rows_of(dataset.train)
+    data, buffer = make_data(config, state, dataset), rows_of(dataset.train)
     return World(config, settings, dataset, data, buffer, state)
 
 
@@ -70,12 +71,12 @@ def gradients(world: World) -> dict[str, Any]:
     config, settings = world.config, world.settings
     state = reference.start(settings, world.state)
     learner = jax.tree.map(lambda leaf: leaf[0], world.state)
-    batch = train.draw(config.train, world.data, learner.base_key, jnp.int32(0))
+    batch = draw(config.train, world.data, learner.base_key, jnp.int32(0))
     inputs = inputs_of(world, batch)
 
     @jax.jit
     def ours(params, batch):  # an argument: a constant would be gathered while compiling
-        gradient_of = jax.value_and_grad(train.objective, has_aux=True)
+        gradient_of = jax.value_and_grad(objective, has_aux=True)
         (value, _), gradient = gradient_of(params, config, learner, world.data, batch)
         return value, gradient
 
@@ -134,7 +135,7 @@ def ours(world: World, **keys: Any) -> Contestant:
     steps = config.train.record_every
 
     def advance(state):
-        state, recorded = train.run_chunk(config, steps, state, world.data)
+        state, recorded = run_chunk(config, steps, state, world.data)
         return state, jax.device_get(recorded)
 
     return Contestant(Continued(advance, world.state), steps)

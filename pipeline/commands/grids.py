@@ -153,6 +153,9 @@ def _show(results: list[MapResult], paper: dict[str, Any], out: Path) -> None:
             grids_table(results, paper),
             "",
             "cosine: 1 for the true eigenvectors of the buffer, 0 for random numbers; ± 95 %.",
+            "orthogonality: 0 for the truth, 1 if two components are the same.",
+            "paper's metric: with the uniform policy's vectors, equal eigenvalues being one space;",
+            "index-wise: with single vectors, which a symmetry leaves to chance.",
             f"Paper: {paper['source']}.",
             *goal_lines(results, paper),
         ]

@@ -9,7 +9,7 @@ from benchmarks.harness import Measured, NotComparable, Row
 from benchmarks.jax_work import refuse_difference, refuse_other_frequencies
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import sample_with_snippet
-from quatrain.models.allo.train import run_chunk
+from quatrain.models.allo.step import run_chunk
 from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import sample
 from tests.conftest import ROOT, SMALL
@@ -83,9 +83,9 @@ def test_parts_are_measured_on_all_sides_and_other_terms_are_refused(world, monk
 
 
 def test_another_loss_is_refused(world, monkeypatch):
-    right = steps.train.objective
+    right = steps.objective
     wrong = lambda *arguments: (1.01 * right(*arguments)[0], None)  # noqa: E731
-    monkeypatch.setattr(steps.train, "objective", wrong)
+    monkeypatch.setattr(steps, "objective", wrong)
     with pytest.raises(NotComparable, match="room4: loss or gradient of one batch: ours differs"):
         steps.gradients(world)
 

@@ -10,10 +10,11 @@ import pytest
 from pipeline.storage.artifacts import to_arrays
 from pipeline.storage.params_file import overlaid
 from quatrain.envs.grid.dynamics import make_grid
-from quatrain.models.allo import train as training
+from quatrain.models.allo import state as states
 from quatrain.models.allo.collect import Dataset, collect, draw_frequencies, encoder_inputs
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.train import State
+from quatrain.models.allo.state import State
+from quatrain.models.allo.step import run_chunk
 from tests.conftest import shapes_unchecked, small
 
 allo = partial(small, "allo")
@@ -80,11 +81,11 @@ def program(config: AlloConfig) -> str:
     arguments = (config, jax.random.key(0), frequencies, inputs)
     seeds = np.zeros((config.seeds, *frequencies.shape), np.float32)
     with shapes_unchecked():
-        data = training.make_data(config, State(*[None] * 7, frequencies=seeds), walked)
-        state = jax.eval_shape(partial(training._init_learners, config), *arguments[1:])
+        data = states.make_data(config, State(*[None] * 7, frequencies=seeds), walked)
+        state = jax.eval_shape(partial(states._init_learners, config), *arguments[1:])
         lowered = (
-            training._init_learners.lower(*arguments),
-            training.run_chunk.lower(config, config.train.record_every, state, data),
+            states._init_learners.lower(*arguments),
+            run_chunk.lower(config, config.train.record_every, state, data),
         )
     return "".join(each.as_text() for each in lowered)
 

@@ -5,11 +5,12 @@ import pytest
 
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import make_grid
+from quatrain.envs.grid.layouts import parse_layout
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.plots import draw_vectors
 from quatrain.models.allo.spectra import fit, law, spectrum, truth
-from quatrain.models.allo.train import init_state
+from quatrain.models.allo.state import init_state
 from quatrain.replay.episodes.lags import lag_weights
 from tests.conftest import small
 
@@ -23,6 +24,18 @@ def test_sparse_eigenpairs_equal_dense_ones(name: str):
     np.testing.assert_allclose(sparse.eigenvalues[:11], dense.eigenvalues[:11], atol=1e-11)
     assert sparse.group[:11].tolist() == dense.group[:11].tolist()
     np.testing.assert_allclose(fit.cosine(sparse.eigenvectors[:, :11], dense), 1, atol=1e-8)
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_sparse_pairs_reach_to_the_end_of_the_group_of_equal_ones_that_holds_the_last(
+    d: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Seven rooms without doors between them: the eigenvalue 0 seven times."""
+    monkeypatch.setattr(law, "SPARE_PAIRS", 1)
+    next_state = make_grid(parse_layout("x".join(["..."] * 7), "rooms")).next_state
+    sparse = law.sparse_policy(next_state, d)
+    assert sparse.group[:8].tolist() == [0] * 7 + [1]
+    np.testing.assert_allclose(fit.cosine(np.kron(np.eye(7), np.ones((3, 1)))[:, :d], sparse), 1)
 
 
 def dense_law(next_state: np.ndarray, horizons: np.ndarray) -> np.ndarray:
@@ -47,12 +60,25 @@ def test_the_law_has_the_operator_and_eigenpairs_of_dense_powers():
     table = np.random.default_rng(0).standard_normal((104, 5))
     np.testing.assert_allclose(operator.laplacian @ table, laplacian @ table, atol=1e-12)
     dense = spectrum.spectrum(spectrum.Operator(laplacian, *operator[1:]), 5, 0.02)
-    sparse = law.law_spectrum(whole, law.sparse_policy(next_state, 5), 0.02)
+    sparse = law.law_spectrum(whole, next_state, 5, 0.02)
     np.testing.assert_allclose(sparse.eigenvalues[:5], dense.eigenvalues[:5], atol=1e-10)
     np.testing.assert_allclose(fit.cosine(sparse.eigenvectors[:, :5], dense), 1, atol=1e-8)
     np.testing.assert_allclose(
         fit.rayleigh(sparse.eigenvectors[:, :5], operator), sparse.eigenvalues[:5], atol=1e-10
     )
+
+
+def test_the_law_has_the_whole_group_of_near_eigenvalues_that_straddles_d(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Of four rooms the second and the third eigenvalue differ by 16 %."""
+    next_state = make_grid(named_layout("room4")).next_state
+    whole = law.law_of(next_state, np.arange(60, -1, -1), (0.2,))
+    full = law.law_spectrum(whole, next_state, 11, 0.2)
+    monkeypatch.setattr(law, "SPARE_PAIRS", 0)
+    cut = law.law_spectrum(whole, next_state, 2, 0.2)
+    assert cut.group[:4].tolist() == full.group[:4].tolist() == [0, 1, 1, 2]
+    np.testing.assert_allclose(fit.cosine(full.eigenvectors[:, [0, 2]], cut), 1)
 
 
 def test_a_map_of_more_states_than_are_counted_is_scored_and_drawn_by_its_law(
@@ -62,8 +88,8 @@ def test_a_map_of_more_states_than_are_counted_is_scored_and_drawn_by_its_law(
     dataset = collect(config, 0)
     from_data = truth.true_spectrum(config, dataset)
     monkeypatch.setattr(truth, "COUNTED_STATES", 100)
-    truth._count.cache_clear()
-    truth._uniform_policy.cache_clear()
+    truth._remembered.cache_clear()
+    truth.uniform_policy.cache_clear()
     whole = truth.true_spectrum(config, dataset)
     d = config.network.d
     np.testing.assert_allclose(
@@ -76,5 +102,5 @@ def test_a_map_of_more_states_than_are_counted_is_scored_and_drawn_by_its_law(
     assert abs(scores["floor_random"]) < 0.1
     assert not {"ceiling_paper", "held_out_cosine"} & set(scores)
     draw_vectors(truth.true_table(from_data.spectrum, d), whole.spectrum, dataset)
-    truth._count.cache_clear()
-    truth._uniform_policy.cache_clear()
+    truth._remembered.cache_clear()
+    truth.uniform_policy.cache_clear()

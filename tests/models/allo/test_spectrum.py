@@ -178,6 +178,23 @@ def test_strict_cosine_is_zero_for_random_tables_and_one_for_the_truth(states: i
     np.testing.assert_allclose(np.mean(scores, 0), 0, atol=0.06)
 
 
+def test_where_starts_are_uneven_random_directions_score_zero_and_random_numbers_lean_to_them():
+    rng = np.random.default_rng(0)
+    starts = np.geomspace(1, 1000, 40)
+    scale = np.sqrt(starts / starts.sum())[:, None]
+    # The constant first, as in every spectrum.
+    basis = np.linalg.qr(np.hstack([scale, rng.standard_normal((40, 39))]))[0]
+    truth = simple(np.eye(40), np.arange(40.0))._replace(
+        eigenvectors=basis / scale, starts=scale[:, 0] ** 2
+    )
+    np.testing.assert_allclose(fit.strict_cosine(truth.eigenvectors[:, :5], truth), 1)
+    numbers = rng.standard_normal((4000, 40, 5))
+    directions = [fit.strict_cosine(table / scale, truth) for table in numbers]
+    np.testing.assert_allclose(np.mean(directions, 0), 0, atol=0.01)
+    leaning = np.mean([fit.strict_cosine(table, truth) for table in numbers], 0)
+    assert leaning[0] > 0.05
+
+
 def test_a_random_table_does_not_profit_from_discounts_that_bring_all_eigenvalues_together():
     """Under a long discount all eigenvalues of four rooms but the first are within 2 %."""
     grid = make_grid(named_layout("room4"))

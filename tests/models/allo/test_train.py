@@ -10,23 +10,13 @@ import pytest
 
 from quatrain.errors import DataError
 from quatrain.models.allo import losses
-from quatrain.models.allo import train as training
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.evaluate import evaluate
-from quatrain.models.allo.train import (
-    State,
-    draw,
-    encoder_is_table,
-    from_arrays,
-    init_state,
-    inputs_for,
-    objective,
-    tables,
-    to_arrays,
-    train,
-    update_duals,
-)
+from quatrain.models.allo.records import warn_if_errors_grew
+from quatrain.models.allo.state import State, init_state, inputs_for, make_data, tables
+from quatrain.models.allo.step import draw, encoder_is_table, objective, update_duals
+from quatrain.models.allo.train import from_arrays, to_arrays, train
 from quatrain.progress import Progress, TrainingDiverged
 from tests.conftest import params_with, shapes_unchecked, small
 
@@ -110,7 +100,7 @@ def test_exact_gradient_is_the_mean_of_stochastic_ones():
     exact = allo(network={"hidden": 5, "layers": 1}, train={"mode": "exact"})
     learners = init_state(sampled, dataset(), 0)
     state = only(learners)._replace(barrier=jnp.float32(0.0))
-    data_of = {mode: training.make_data(mode, learners, dataset()) for mode in (sampled, exact)}
+    data_of = {mode: make_data(mode, learners, dataset()) for mode in (sampled, exact)}
 
     def gradient(mode: AlloConfig, key: jax.Array) -> jax.Array:
         data = data_of[mode]
@@ -129,7 +119,7 @@ def test_constraints_of_visits_are_the_mean_of_sampled_ones_and_the_graph_term_s
     sizes = {"hidden": 5, "layers": 1}
     config = allo(network=sizes, train={"constraint": "visits"})
     learners = init_state(config, dataset(), 0)
-    state, data = only(learners), training.make_data(config, learners, dataset())
+    state, data = only(learners), make_data(config, learners, dataset())
     batch = draw(config.train, data, jax.random.key(5), jnp.int32(0))
     assert batch.constraint_states.shape == (0, config.train.batch_size)
     value, loss = objective(state.params, config, state, data, batch)
@@ -209,7 +199,7 @@ def test_errors_that_grow_over_the_last_tenth_of_a_training_are_warned_about(
 ):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        training._warn_if_errors_grew(errors)
+        warn_if_errors_grew(errors)
     assert [str(item.message).startswith("allo: total_error grew") for item in caught] == [
         True
     ] * warned

@@ -1,5 +1,6 @@
 """config, seed -> walks of a uniform random policy in the grid world: for training and held out."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -7,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from quatrain.envs.grid import dynamics
 from quatrain.envs.grid.config import Env
-from quatrain.envs.grid.dynamics import Grid
+from quatrain.envs.grid.dynamics import Grid, Transition
 from quatrain.errors import DatasetMismatch
 from quatrain.models.allo.config import AlloConfig
 from quatrain.replay.episodes.trajectories import (
@@ -77,28 +78,16 @@ def _walk(
     """
     small = smallest_type(len(grid.coords) - 1)
     reset_key, action_key = jax.random.split(key)
-    reset_env = partial(dynamics.reset, grid=grid, uniform=env.start == "uniform")
-    step_env = partial(dynamics.step, grid, max_episode_steps=env.max_episode_steps)
-
-    def first_states(index: Array | int) -> Array:
-        keys = jax.random.split(jax.random.fold_in(reset_key, index), num_envs)
-        return jax.vmap(reset_env)(keys)
+    first_states = partial(_first_states, env, num_envs, grid, reset_key)
 
     def step(envs: EnvState, index: Array) -> tuple[EnvState, Walks]:
         action = jax.random.randint(
             jax.random.fold_in(action_key, index), (num_envs,), 0, 4, jnp.int32
         )
-        transition = jax.vmap(step_env)(envs.state, envs.elapsed, action)
-        ended = transition.terminated | transition.truncated
-        next_envs = EnvState(
-            state=jax.lax.cond(
-                ended.any(),
-                lambda: jnp.where(ended, first_states(index + 1), transition.next_state),
-                lambda: transition.next_state,
-            ),
-            elapsed=jnp.where(ended, 0, envs.elapsed + 1),
-        )
-        return next_envs, Walks(
+        transition = jax.vmap(
+            partial(dynamics.step, grid, max_episode_steps=env.max_episode_steps)
+        )(envs.state, envs.elapsed, action)
+        return _next_envs(envs, transition, partial(first_states, index + 1)), Walks(
             state=envs.state.astype(small),
             action=action.astype(jnp.int8),
             next_state=transition.next_state.astype(small),
@@ -109,6 +98,34 @@ def _walk(
     envs = EnvState(first_states(0), jnp.zeros(num_envs, jnp.int32))
     _, by_step = jax.lax.scan(step, envs, jnp.arange(steps))
     return jax.tree.map(lambda column: jnp.swapaxes(column, 0, 1), by_step)
+
+
+def _first_states(
+    env: Env,
+    num_envs: int,
+    grid: Grid,
+    key: Array,
+    index: Array | int,
+) -> Int[Array, " num_envs"]:
+    keys = jax.random.split(jax.random.fold_in(key, index), num_envs)
+    return jax.vmap(partial(dynamics.reset, grid=grid, uniform=env.start == "uniform"))(keys)
+
+
+def _next_envs(
+    envs: EnvState,
+    transition: Transition,
+    first_states: Callable[[], Array],
+) -> EnvState:
+    """Returns the environments after a step; those whose episode ended start another one."""
+    ended = transition.terminated | transition.truncated
+    return EnvState(
+        state=jax.lax.cond(
+            ended.any(),
+            lambda: jnp.where(ended, first_states(), transition.next_state),
+            lambda: transition.next_state,
+        ),
+        elapsed=jnp.where(ended, 0, envs.elapsed + 1),
+    )
 
 
 def check(config: AlloConfig, dataset: Dataset) -> None:

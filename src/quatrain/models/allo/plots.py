@@ -14,7 +14,7 @@ from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.spectra import fit
 from quatrain.models.allo.spectra.spectrum import Spectrum
 from quatrain.models.allo.spectra.truth import true_spectrum, true_table
-from quatrain.models.allo.train import State, tables
+from quatrain.models.allo.state import State, tables
 from quatrain.plots import curve, draw_seeds
 from quatrain.progress import History
 

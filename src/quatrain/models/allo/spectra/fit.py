@@ -65,6 +65,12 @@ def random_cosine(truth: Spectrum, d: int) -> Float[np.ndarray, " d"]:
     The length of a random unit vector of n dimensions (visited states), projected on the m of the
     group, has the mean Γ((m+1)/2) Γ(n/2) / (Γ(m/2) Γ((n+1)/2)). Components beyond the number of
     states have 0.
+
+    The direction is random in the inner product of R. Equally distributed numbers at all states
+    are that where all states start equally often. Where they do not, such numbers lean towards the
+    states that start often, and score more on smooth vectors: on small maps with a fixed start and
+    short episodes (most visited states 100 to 100,000 times as often as the least) up to 0.06 in
+    the mean over components and 0.23 in the first, instead of 0.
     """
     members = np.bincount(truth.group)[truth.group[:d]]
     states = len(truth.starts)
@@ -83,10 +89,11 @@ def strict_cosine(
 ) -> Float[np.ndarray, " d"]:
     """Computes (c − ρ) / (1 − ρ) of c = `cosine` and ρ = `random_cosine`, for each component.
 
-    The truth scores 1 and random numbers 0 on average, on any map and for any discounts: groups
-    hold at most three different eigenvalues (`group_of`), and what their size gives away is
-    subtracted. Every component counts, so a mean over components is never one of none. A component
-    whose group spans all states (ρ = 1: a map of isolated cells) says nothing and scores 0.
+    The truth scores 1 and a random direction 0 on average, on any map and for any discounts; random
+    numbers do where states start equally often (`random_cosine`). Groups hold at most three
+    different eigenvalues (`group_of`), and what their size gives away is subtracted. Every
+    component counts, so a mean over components is never one of none. A component whose group spans
+    all states (ρ = 1: a map of isolated cells) says nothing and scores 0.
     """
     chance = random_cosine(truth, table.shape[1])
     possible = 1 - chance

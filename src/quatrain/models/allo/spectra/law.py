@@ -71,11 +71,32 @@ def law_of(
 def sparse_policy(next_state: Int[np.ndarray, "states 4"], d: int) -> Spectrum:
     """Computes the first eigenpairs of the uniform policy, as `spectrum.uniform_policy` does.
 
-    Finds at least d of them by Lanczos iterations on (I − P − SHIFT)⁻¹.
+    At least d of them (if there are), up to the end of the group that holds the d-th, by Lanczos
+    iterations on (I − P − SHIFT)⁻¹.
     """
     states = len(next_state)
-    count = min(d + SPARE_PAIRS, states - 1)
     matrix = scipy.sparse.identity(states, format="csc") - walk_matrix(next_state).tocsc()
+    count = d + SPARE_PAIRS
+    while True:
+        count = min(count, states - 1)
+        values, vectors = _smallest_pairs(matrix, count)
+        group = distinct_values(values)
+        if _is_whole(group, d) or count == states - 1:
+            return Spectrum(
+                eigenvalues=values,
+                eigenvectors=vectors,
+                group=group,
+                starts=np.ones(states),
+                visited=np.ones(states, bool),
+            )
+        count *= 2
+
+
+def _smallest_pairs(
+    matrix: scipy.sparse.csc_matrix,
+    count: int,
+) -> tuple[Float[np.ndarray, " count"], Float[np.ndarray, "states count"]]:
+    states = matrix.shape[0]
     values, vectors = scipy.sparse.linalg.eigsh(
         matrix,
         count,
@@ -84,13 +105,12 @@ def sparse_policy(next_state: Int[np.ndarray, "states 4"], d: int) -> Spectrum:
         v0=np.random.default_rng(0).standard_normal(states),
     )
     order = np.argsort(values)
-    return Spectrum(
-        eigenvalues=values[order],
-        eigenvectors=vectors[:, order],
-        group=distinct_values(values[order]),
-        starts=np.ones(states),
-        visited=np.ones(states, bool),
-    )
+    return values[order], vectors[:, order]
+
+
+def _is_whole(group: Int[np.ndarray, " pairs"], d: int) -> bool:
+    """Returns whether the group that holds the d-th pair ends before the last one."""
+    return bool(group[min(d, len(group)) - 1] != group[-1])
 
 
 def law_operator(law: Law) -> Operator:
@@ -125,14 +145,29 @@ def _series_of(
     return total
 
 
-def law_spectrum(law: Law, policy: Spectrum, tol: float) -> Spectrum:
-    """Returns the eigenpairs of the law in order of λ, from those of P."""
-    states = law.walk.shape[0]
-    values = 1 - law.response(1 - policy.eigenvalues)
-    return Spectrum(
-        eigenvalues=values,
-        eigenvectors=policy.eigenvectors * np.sqrt(states),
-        group=group_of(values, tol, policy.group),
-        starts=np.full(states, 1 / states),
-        visited=np.ones(states, bool),
-    )
+def law_spectrum(
+    law: Law,
+    next_state: Int[np.ndarray, "states 4"],
+    d: int,
+    tol: float,
+) -> Spectrum:
+    """Returns the first eigenpairs of the law in order of λ, from those of P.
+
+    At least d of them (if there are), up to the end of the group that holds the d-th. f rises on
+    μ >= 0, where the first eigenvalues of every large map are: the order is that of P.
+    """
+    states = len(next_state)
+    count = d
+    while True:
+        policy = sparse_policy(next_state, count)
+        values = 1 - law.response(1 - policy.eigenvalues)
+        group = group_of(values, tol, policy.group)
+        if _is_whole(group, d) or len(values) >= states - 1:
+            return Spectrum(
+                eigenvalues=values,
+                eigenvectors=policy.eigenvectors * np.sqrt(states),
+                group=group,
+                starts=np.full(states, 1 / states),
+                visited=np.ones(states, bool),
+            )
+        count = 2 * len(values)

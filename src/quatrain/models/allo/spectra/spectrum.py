@@ -96,7 +96,9 @@ def group_of(
         eigenvalues: ascending.
         tol: relative distance below which neighbours are not told apart.
         distinct: numbers the different eigenvalues of the map itself (`distinct_values`): those
-            that a symmetry makes equal have one number and are not cut apart. Without it only
+            that a symmetry makes equal have one number and are not cut apart. They are matched by
+            rank: λ falls as μ rises on μ >= 0. Where noise swaps neighbours, a cut may part a
+            symmetric pair, but no group gets larger than the numbers allow. Without it only
             eigenvalues within 1e−9 count as equal.
     """
     gaps = np.diff(eigenvalues)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from quatrain.envs.grid.config import COUNTED_STATES
+from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import count_states
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
@@ -26,30 +27,32 @@ class Truth(NamedTuple):
 class _SameData:
     """Makes a dataset a key of a cache: equal only to a holder of the same arrays."""
 
-    def __init__(self, dataset: Dataset, episodes: Episodes) -> None:
-        self.dataset, self.episodes = dataset, episodes
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
 
     def __hash__(self) -> int:
-        return id(self.episodes.state)
+        return id(self.dataset.train.state)
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, _SameData) and self.episodes.state is other.episodes.state
+        return (
+            isinstance(other, _SameData) and self.dataset.train.state is other.dataset.train.state
+        )
 
 
 def true_spectrum(config: AlloConfig, dataset: Dataset) -> Truth:
     """Returns the truth of the training data, or on large maps that of endless data.
 
-    It is counted once for the dataset that was asked for last.
+    The last one is remembered, with its dataset.
 
     Raises:
         ReplayError: the buffer is empty.
     """
-    return _count(config, _SameData(dataset, dataset.train))
+    return _remembered(config, _SameData(dataset))
 
 
 def held_out_spectrum(config: AlloConfig, dataset: Dataset) -> Truth:
     """Returns the truth of the held-out data."""
-    return _count(config, _SameData(dataset, dataset.held_out))
+    return _count(config, dataset, dataset.held_out)
 
 
 def is_counted(config: AlloConfig) -> bool:
@@ -57,32 +60,25 @@ def is_counted(config: AlloConfig) -> bool:
     return count_states(config.env.map) <= COUNTED_STATES
 
 
-@lru_cache(maxsize=2)
-def _count(config: AlloConfig, data: _SameData) -> Truth:
+@lru_cache(maxsize=1)
+def _remembered(config: AlloConfig, data: _SameData) -> Truth:
+    return _count(config, data.dataset, data.dataset.train)
+
+
+def _count(config: AlloConfig, dataset: Dataset, episodes: Episodes) -> Truth:
+    d, tol = config.network.d, config.evaluate.degeneracy_tol
     if not is_counted(config):
-        law = law_of(
-            np.asarray(data.dataset.grid.next_state),
-            np.asarray(data.episodes.horizon),
-            config.train.discounts,
-        )
-        policy = uniform_policy(config, data.dataset)
-        return Truth(law_operator(law), law_spectrum(law, policy, config.evaluate.degeneracy_tol))
-    states = len(data.dataset.grid.coords)
-    operator = spectrum.operator(data.episodes, states, config.train.discounts)
-    return Truth(
-        operator,
-        spectrum.spectrum(
-            operator,
-            config.network.d,
-            config.evaluate.degeneracy_tol,
-            symmetries(config, data.dataset),
-        ),
-    )
+        next_state = np.asarray(dataset.grid.next_state)
+        law = law_of(next_state, np.asarray(episodes.horizon), config.train.discounts)
+        return Truth(law_operator(law), law_spectrum(law, next_state, d, tol))
+    operator = spectrum.operator(episodes, len(dataset.grid.coords), config.train.discounts)
+    distinct = symmetries(config, dataset)
+    return Truth(operator, spectrum.spectrum(operator, d, tol, distinct))
 
 
 def symmetries(config: AlloConfig, dataset: Dataset) -> Int[np.ndarray, " states"] | None:
     """Numbers the different eigenvalues of the map; None if its walk is not symmetric."""
-    return uniform_policy(config, dataset).group if walk_is_symmetric(config, dataset) else None
+    return uniform_policy(config).group if walk_is_symmetric(config, dataset) else None
 
 
 def walk_is_symmetric(config: AlloConfig, dataset: Dataset) -> bool:
@@ -90,14 +86,10 @@ def walk_is_symmetric(config: AlloConfig, dataset: Dataset) -> bool:
     return not config.env.map.doors and int(dataset.grid.goal) < 0
 
 
-def uniform_policy(config: AlloConfig, dataset: Dataset) -> Spectrum:
+@lru_cache(maxsize=1)
+def uniform_policy(config: AlloConfig) -> Spectrum:
     """Returns the paper's truth, the eigenvectors of the layout's uniform policy."""
-    return _uniform_policy(config, _SameData(dataset, dataset.train))
-
-
-@lru_cache(maxsize=2)
-def _uniform_policy(config: AlloConfig, data: _SameData) -> Spectrum:
-    next_state = np.asarray(data.dataset.grid.next_state)
+    next_state = np.asarray(make_grid(config.env.map).next_state)
     if is_counted(config):
         return spectrum.uniform_policy(next_state)
     return sparse_policy(next_state, config.network.d)

@@ -1,0 +1,124 @@
+"""map, data -> the state of learners, the constant inputs of their steps, and their tables."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jaxtyping import Float, Int, Key
+
+from quatrain.models.allo import network
+from quatrain.models.allo.collect import Dataset, draw_frequencies, encoder_inputs
+from quatrain.models.allo.config import AlloConfig, Train
+from quatrain.models.allo.spectra import spectrum
+from quatrain.replay.episodes.trajectories import Episodes
+
+# Folded into a learner's base key for its initialisation; steps fold in their own number.
+INIT = np.uint32(2**32 - 1)
+
+
+class State(NamedTuple):
+    """Holds everything that changes while learning, and the Fourier frequencies of the weights."""
+
+    params: network.Params
+    optimizer: Any
+    duals: Float[Array, "*seeds d d"]
+    barrier: Float[Array, "*seeds"]
+    quadratic_average: Float[Array, "*seeds d d"]
+    base_key: Key[Array, "*seeds"]
+    step: Int[Array, "*seeds"]
+    frequencies: Float[Array, "*seeds count 2"]
+
+
+class Data(NamedTuple):
+    """Holds the constant inputs of a step: encoder inputs, buffer, and A and r where needed."""
+
+    inputs: Float[Array, "states inputs"]
+    episodes: Episodes
+    laplacian: Float[Array, "states states"] | None
+    starts: Float[Array, " states"] | None
+
+
+def schedule(config: Train) -> optax.Schedule:
+    if config.lr_schedule == "constant":
+        return optax.constant_schedule(config.learning_rate)
+    return optax.cosine_decay_schedule(config.learning_rate, config.steps, alpha=config.lr_final)
+
+
+def init_state(config: AlloConfig, dataset: Dataset, seed: int) -> State:
+    frequencies = draw_frequencies(config.env, seed)
+    return _init_learners(
+        config,
+        jax.random.key(seed),
+        jnp.asarray(frequencies),
+        jnp.asarray(encoder_inputs(config.env, dataset.grid, frequencies)),
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def _init_learners(
+    config: AlloConfig,
+    key: Array,
+    frequencies: Array,
+    inputs: Array,
+) -> State:
+    d = config.network.d
+    dual_mask = jnp.tril(jnp.ones((d, d))) if config.train.dual_init_mask == "lower" else jnp.eye(d)
+
+    def init(index: Array) -> State:
+        base_key = jax.random.fold_in(key, index)
+        params = network.init(config.network, jax.random.fold_in(base_key, INIT), inputs)
+        return State(
+            params=params,
+            optimizer=optax.adam(schedule(config.train)).init(params),
+            duals=config.train.dual_init * dual_mask,
+            barrier=jnp.float32(config.train.b_init),
+            quadratic_average=jnp.zeros((d, d)),
+            base_key=base_key,
+            step=jnp.int32(0),
+            frequencies=frequencies,
+        )
+
+    return jax.vmap(init)(jnp.arange(config.seeds))
+
+
+def inputs_for(config: AlloConfig, state: State, dataset: Dataset) -> Float[Array, "states inputs"]:
+    return jnp.asarray(encoder_inputs(config.env, dataset.grid, np.asarray(state.frequencies[0])))
+
+
+@partial(jax.jit, static_argnums=0)
+def _tables(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
+    return jax.vmap(partial(network.apply, config.network, inputs=inputs))(params)
+
+
+def tables(
+    config: AlloConfig,
+    state: State,
+    dataset: Dataset,
+) -> Float[np.ndarray, "seeds states d"]:
+    """Returns the learned features of every state, for each learner."""
+    return np.asarray(_tables(config, state.params, inputs_for(config, state, dataset)))
+
+
+def make_data(config: AlloConfig, state: State, dataset: Dataset) -> Data:
+    inputs = inputs_for(config, state, dataset)
+    episodes = jax.tree.map(jnp.asarray, dataset.train)
+    if config.train.mode == "stochastic":
+        starts = visits(dataset, len(inputs)) if config.train.needs_all_states else None
+        return Data(inputs, episodes, laplacian=None, starts=starts)
+    exact = spectrum.expectation(dataset.train, len(inputs), config.train.discounts)
+    return Data(
+        inputs,
+        episodes,
+        laplacian=jnp.asarray(exact.laplacian, jnp.float32),
+        starts=jnp.asarray(exact.starts, jnp.float32),
+    )
+
+
+def visits(dataset: Dataset, states: int) -> Float[Array, " states"]:
+    """Returns how often each state starts a pair, as a share of all starts."""
+    starts = np.asarray(dataset.train.state)[np.asarray(dataset.train.horizon) > 0]
+    return jnp.asarray(np.bincount(starts, minlength=states) / len(starts), jnp.float32)
