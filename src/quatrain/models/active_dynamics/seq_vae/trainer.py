@@ -22,6 +22,7 @@ from quatrain.models.active_dynamics.seq_vae.elbo import ElboTerms
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.gauge import (
     Effect,
+    Transform,
     change_coordinates,
     measure_effect,
 )
@@ -230,10 +231,18 @@ class SeqVaeTrainer:
             and 2 * self.effect.misalignment(self.network.control) > limits.max_misalignment
             and transform.error < limits.alignment_error
         ):
-            change_coordinates(self.network, transform, self._grid())
-            self.belief = transform.moved(self.belief)
+            self._change_coordinates(transform)
             encoded = self._measure_effect(transitions)
         self.posterior = posteriors.recompute(self.network, encoded)
+
+    def _change_coordinates(self, transform: Transform) -> None:
+        """Changes network and belief; the moments of Adam, of gradients before, start anew."""
+        grid = region_grid(self.config.network.rbf.range, self.config.env.d)
+        change_coordinates(self.network, transform, grid)
+        self.belief = transform.moved(self.belief)
+        if isinstance(self.optimizer, Adam):
+            moments = adam_state.init_state(_copy_params(self.network))
+            adam_state.load_state(self.optimizer, self.network, moments)
 
     def _measure_effect(self, transitions: View) -> Belief:
         """Updates `effect`; returns the beliefs about the states that it was measured on."""
@@ -243,9 +252,6 @@ class SeqVaeTrainer:
         )
         return encoded
 
-    def _grid(self) -> Float[Tensor, "point d"]:
-        return region_grid(self.config.network.rbf.range, self.config.env.d)
-
     @property
     def misalignment(self) -> Float64[Tensor, ""]:
         """Returns how much the effect of actions on encoded states differs from the known one."""
@@ -253,7 +259,13 @@ class SeqVaeTrainer:
 
     @property
     def can_plan(self) -> Bool[Tensor, ""]:
-        """Returns whether the misalignment is below its limit by two standard errors."""
+        """Returns whether actions have their known effect on states.
+
+        With a known decoder they do. Learned coordinates are right if the misalignment is below its
+        limit by two standard errors.
+        """
+        if self.config.network.decoder == "known":
+            return torch.tensor(True)
         bound = self.misalignment + 2 * self.effect.uncertainty(self.network.control)
         return bound < self.config.train.seq_vae.max_misalignment
 
