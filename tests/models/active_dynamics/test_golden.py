@@ -27,8 +27,9 @@ def channels() -> Emission:
 
 def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
     """One row ends an episode after the fourth of them."""
-    noise = {"bayes_filter": {"noise_sd": 0.3**0.5}, "rbf": {"prior_field_sd": 1.0}}
-    config = configured(seeds=ROWS, network=noise, train={"arms": ("random",)})
+    noise = {"process_noise": 0.01, "noise_sd": 0.3**0.5}
+    network = {"bayes_filter": noise, "rbf": {"prior_field_sd": 1.0}}
+    config = configured(seeds=ROWS, network=network, train={"arms": ("random",)})
     dataset = collect(config, 0)
     start = dataset.train._replace(observations=wave(ROWS, 11, CHANNELS, start=3.0).numpy())
     emission = EmissionArrays(*(part.numpy() for part in channels()[2:]))
