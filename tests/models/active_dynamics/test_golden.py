@@ -11,7 +11,8 @@ from quatrain.models.active_dynamics.collect import EmissionArrays, collect
 from quatrain.models.active_dynamics.learner import Observation
 from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.elbo import Draws
-from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
+from quatrain.models.active_dynamics.seq_vae.trainer_state import init_state
 from quatrain.models.active_dynamics.state import TrainingState
 from quatrain.replay.windows import Windows
 from tests.models.active_dynamics.small_trials import configured
