@@ -18,15 +18,15 @@ from quatrain.models.active_dynamics.train import train
 torch.set_num_threads(1)
 
 
-@register_field("saddle_and_spiral")
-def saddle_and_spiral(x: Tensor) -> Tensor:
-    """Computes a field with a spiral at (-1, 0) and a saddle at (1, 0)."""
+@register_field("pendulum")
+def pendulum(x: Tensor) -> Tensor:
+    """Computes the field of a damped pendulum: x1 is half its angle, x2 the speed of x1."""
     x1, x2 = x.unbind(-1)
-    return torch.stack([x2, x1**2 - 1 - 0.5 * x2], -1)
+    return torch.stack([x2, -torch.sin(2 * x1) - 0.2 * x2], -1)
 
 
 raw = YAML(typ="safe").load(Path("params.yaml"))["active_dynamics"]
-raw["env"]["field"]["kind"] = "saddle_and_spiral"
+raw["env"]["field"]["kind"] = "pendulum"
 raw["train"] |= {"arms": ["active", "random"], "transitions": 400}
 config = ActiveDynamicsConfig.model_validate(raw)
 

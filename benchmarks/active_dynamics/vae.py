@@ -15,7 +15,8 @@ from quatrain.models.active_dynamics.collect import collect, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
+from quatrain.models.active_dynamics.seq_vae.trainer_state import init_state
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, WindowRing
 

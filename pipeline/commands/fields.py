@@ -20,6 +20,7 @@ from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
+from pipeline.storage.artifacts import null_if_not_finite
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
@@ -38,14 +39,14 @@ FIELDS = (
 ARMS = ("active", "random", "prbs")
 # The goal: transition ratio to random actions, and the number of fields that reach it.
 FASTER, ON = 5.0, 5
-# Transitions of the pilot run that settings are chosen by.
+# Transitions of the pilot run that settings are chosen by, beside those of the training.
 PILOT = 1500
 # Settings of a built-in field with its default parameters.
 NONE: dict[str, Any] = {"parameters": {}, "matrix": None, "table_file": None}
 COLUMNS = {
     "affine": "affine_field",
     "floor": "projection_floor",
-    "bound": "teleport_bound",
+    "teleport": "teleport_reference",
     "random": "field_nrmse.random",
     "prbs": "field_nrmse.prbs",
     "active": "field_nrmse.active",
@@ -67,7 +68,7 @@ def compare(root: Path, options: Options) -> None:
             field_params = params_for(root, field, options)
             name, work = field, run_field
             if options.choose:
-                name, work = f"{field}, chosen settings", run_with_choice
+                name, work = f"{field}, chosen by {PILOT} more transitions", run_with_choice
             key = result_key(f"bench-active {work.__name__}", field_params, MODEL)
             if done.get(name, {}).get("key") != key:
                 done[name] = {"key": key, **work(field_params, field)}
@@ -110,7 +111,7 @@ def run_field(params: Params, field: str) -> dict[str, Any]:
     errors = model.evaluate.estimate_field(config, learner, state, dataset).nrmse.round(6)
     by_arm = zip(ARMS, np.split(errors, len(ARMS), axis=1), strict=True)
     return {
-        "scores": {name: float(score) for name, score in scores.items()},
+        "scores": null_if_not_finite(scores),
         "transitions": list(states.checkpoint_steps(config)),
         "field_nrmse": {arm: nrmse.tolist() for arm, nrmse in by_arm},
         "seconds": time.monotonic() - began,
@@ -118,7 +119,10 @@ def run_field(params: Params, field: str) -> dict[str, Any]:
 
 
 def run_with_choice(params: Params, field: str) -> dict[str, Any]:
-    """Chooses features and noise by the evidence of a pilot run, then trains; see `selection`."""
+    """Chooses features and noise by the evidence of a pilot run, then trains; see `selection`.
+
+    The result names the settings, and the transitions of each replicate that they cost.
+    """
     config, began = params.active_dynamics, time.monotonic()
     dataset = load(MODEL).collect.collect(config, params.seed)
     selection = import_module(f"quatrain.models.{MODEL}.selection")
@@ -127,7 +131,8 @@ def run_with_choice(params: Params, field: str) -> dict[str, Any]:
         console.info(f"{field}: {trial.nats:.3f} nats per transition with {trial.changes}")
     best = selection.changed(config, trials[-1].changes)
     result = run_field(params.model_copy(update={MODEL: best}), field)
-    return result | {"settings": trials[-1].changes, "seconds": time.monotonic() - began}
+    cost = {"pilot_transitions": PILOT, "seconds": time.monotonic() - began}
+    return result | {"settings": trials[-1].changes} | cost
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
@@ -140,9 +145,11 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     return markdown_table(("field", *COLUMNS, "seconds"), lines)
 
 
-def scored(scores: dict[str, float], name: str) -> str:
+def scored(scores: dict[str, float | None], name: str) -> str:
+    """Formats a score with its interval; none where an arm ended no better than it began."""
+    value = scores[name]
     ends = [f"{scores[end]:.3g}" for end in (f"{name}_low", f"{name}_high") if end in scores]
-    return f"{scores[name]:.3g}" + (f" [{' '.join(ends)}]" if ends else "")
+    return "none" if value is None else f"{value:.3g}" + (f" [{' '.join(ends)}]" if ends else "")
 
 
 def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
@@ -150,7 +157,8 @@ def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
     lines = []
     for arm, least, goal in (("random", FASTER, f" (goal: {ON})"), ("prbs", 1, "")):
         name = f"transition_ratio.{arm}"
-        reached = sum(result["scores"][name] >= least for result in results.values())
+        scores = [result["scores"][name] for result in results.values()]
+        reached = sum(score is not None and score >= least for score in scores)
         lines.append(f"{name} is at least {least:g} on {reached} of {len(results)} fields{goal}")
     return lines
 
@@ -167,7 +175,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--choose",
         action="store_true",
-        help=f"choose features and noise by the evidence of {PILOT} planned actions first",
+        help=f"choose features and noise by {PILOT} planned transitions more, of each replicate",
     )
     parser.add_argument(
         "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"

@@ -25,6 +25,9 @@ MODEL = "active_dynamics"
 ARMS = ("active", "random", "prbs")
 OUT = "identified.npz"
 SCORES = ("innovation_nll", "nis", "whiteness")
+# Scores with an interval, which those of a right filter lie in.
+MISFIT = ("nis", "whiteness")
+NOISE = "active_dynamics.network.bayes_filter.process_noise"
 
 
 def identify(root: Path, options: Options) -> None:
@@ -117,24 +120,33 @@ def write(path: Path, learner: BayesFilterLearner) -> None:
 def table(scores: dict[str, float]) -> str:
     lines = []
     for name in SCORES:
-        expected = scores.get(f"{name}_expected_high")
-        bound = "" if expected is None else f"at most {expected:.3g}"
         still = f"{scores[f'{name}_zero_field']:.4g}"
-        lines.append((name, f"{scores[name]:.4g}", still, bound))
+        lines.append((name, f"{scores[name]:.4g}", still, expected(scores, name)))
     return markdown_table(("on held-out transitions", "learned", "no field", "if right"), lines)
 
 
+def expected(scores: dict[str, float], name: str) -> str:
+    """Formats the interval of a filter that is right; innovation_nll has none."""
+    if name not in MISFIT:
+        return ""
+    low, high = (scores[f"{name}_expected_{end}"] for end in ("low", "high"))
+    return f"{low:.3g} to {high:.3g}"
+
+
 def misfit_warnings(scores: dict[str, float]) -> list[str]:
-    """Returns a line per sign that field or noise do not fit."""
+    """Returns a line per sign that field or noise do not fit, on either side of what is right."""
     lines = []
     if scores["innovation_nll"] >= scores["innovation_nll_zero_field"]:
         lines.append("the field explains no more than none; record more, or raise action_bound")
-    for name in ("nis", "whiteness"):
-        if scores[name] > scores[f"{name}_expected_high"]:
+    for name in MISFIT:
+        value = scores[name]
+        low, high = (scores[f"{name}_expected_{end}"] for end in ("low", "high"))
+        if value < low:
+            lines.append(f"{name} {value:.3g} is below {low:.3g}: lower {NOISE}")
+        if value > high:
             lines.append(
-                f"{name} {scores[name]:.3g} is above {scores[f'{name}_expected_high']:.3g}: raise"
-                " active_dynamics.network.bayes_filter.process_noise, lower network.rbf.length, or"
-                " record more"
+                f"{name} {value:.3g} is above {high:.3g}: raise {NOISE}, lower network.rbf.length,"
+                " or record more"
             )
     return lines
 

@@ -25,7 +25,7 @@ SCORES: dict[str, dict[str, Any]] = {
     "active_dynamics": {"field_nrmse.active": 0.08, "transition_ratio.random": 8.0}
     | {"displacement_r2_20.active": 0.9, "coverage_90.active": 0.87}
     | {"zero_field": 1.0, "affine_field": 0.43, "projection_floor": 0.0035}
-    | {"teleport_bound": 0.0755},
+    | {"teleport_reference": 0.0755},
 }
 """Per model: scores that reach every goal."""
 

@@ -43,7 +43,10 @@ def configured(observed: str = "linear", episode: int | None = None) -> Any:
             "episode_transitions": episode,
             "observation": {"channels": CHANNELS} | OBSERVED[observed],
         },
-        network={"rbf": {"side": 4, "length": 1.1}},
+        network={
+            "rbf": {"side": 4, "length": 1.1},
+            "bayes_filter": {"process_noise": 0.01, "noise_sd": 0.1},
+        },
         train={"acquisition": {"weights": {"fisher_d": 1.0}}},
     )
 

@@ -19,15 +19,11 @@ from quatrain.models.active_dynamics.evaluate import (
     FieldEstimate,
     calibration,
     evaluate,
-    ratio_interval,
-    ratios,
-    reached_at,
-    transition_ratio,
 )
 from quatrain.models.active_dynamics.learner import AffineAlignment, Moments
 from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.models.active_dynamics.references import reference_errors, teleport_bound
-from quatrain.models.active_dynamics.state import State, TrainingState, checkpoint_steps
+from quatrain.models.active_dynamics.references import reference_errors, teleport_reference
+from quatrain.models.active_dynamics.state import State, TrainingState
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.active_dynamics.small_trials import (
     advanced,
@@ -154,7 +150,8 @@ def test_floors_of_the_committed_grid(field: dict[str, Any], affine: float, proj
 def test_the_true_field_is_hardly_more_surprised_than_the_oracle():
     """Whatever actions do: held-out rollouts are driven by them."""
     control = [[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]]
-    case = Case(env={"control": control}, seeds=1, train={"arms": ("random",)}, network=FINE)
+    network = FINE | {"bayes_filter": {"process_noise": 0.01, "noise_sd": 0.1}}
+    case = Case(env={"control": control}, seeds=1, train={"arms": ("random",)}, network=network)
     scores, ignorant = (
         case.scores(weight) for weight in (case.best_weights, torch.zeros(2, 81).double())
     )
@@ -243,7 +240,7 @@ def test_fields_drawn_from_the_prior_are_covered_at_the_nominal_rate():
     assert (moments.variance.sqrt().mean() < 0.6).all()  # by now much is known
 
 
-def test_the_bound_is_the_mean_error_of_regression_on_exact_velocities():
+def test_the_reference_is_the_mean_error_of_regression_on_exact_velocities():
     """Drawn many times; it falls with transitions down to the floor of the features."""
     config = configured(network=FINE)
     held_out = collect(config, 0).held_out
@@ -261,93 +258,17 @@ def test_the_bound_is_the_mean_error_of_regression_on_exact_velocities():
         )
         error = features(config, grid) @ (gain @ (phi.T @ y) / noise) - field
         squares.append(float(error.square().sum() / field.square().sum()))
-    bound = teleport_bound(config, held_out)
-    assert bound == pytest.approx(np.mean(squares) ** 0.5, rel=0.02)
-    later = teleport_bound(with_transitions(config, 10**9), held_out)
+    at_once = teleport_reference(config, held_out)
+    assert at_once == pytest.approx(np.mean(squares) ** 0.5, rel=0.02)
+    fewer = teleport_reference(configured(network=FINE), held_out)
+    later = teleport_reference(with_transitions(config, 10**9), held_out)
     floor = reference_errors(config, collect(config, 0))["projection_floor"]
-    assert floor < later < 1.05 * floor < bound < teleport_bound(configured(network=FINE), held_out)
+    assert floor < later < 1.05 * floor < at_once < fewer
 
 
 def with_transitions(config: ActiveDynamicsConfig, transitions: int) -> ActiveDynamicsConfig:
     train = config.train.model_copy(update={"transitions": transitions})
     return config.model_copy(update={"train": train})
-
-
-# How much sooner.
-
-
-@pytest.mark.parametrize(
-    ("errors", "target", "transitions"),
-    [
-        ((0.9, 0.4, 0.1), 0.2, 100.0 * 10**0.5),  # half-way from 0.4 to 0.1 in the logarithm
-        ((0.9, 0.4, 0.1), 0.95, 10.0),  # at once
-        ((0.9, 0.4, 0.1), 0.1, 1000.0),
-        ((0.1, 0.9, 0.1), 0.3, 100.0 * 10.0 ** (np.log(3) / np.log(9))),  # from then on
-    ],
-)
-def test_an_error_is_reached_along_logarithms_where_it_stays_below(
-    errors: tuple[float, ...], target: float, transitions: float
-):
-    result = reached_at((10, 100, 1000), np.array(errors), target)
-    assert result == pytest.approx(transitions)
-
-
-def test_a_ratio_compares_the_medians_of_arms_at_the_larger_of_their_last_errors():
-    config = configured(seeds=3, train={"arms": ("random", "active", "prbs")})
-    assert checkpoint_steps(config) == (10, 16, 24, 38, 60)
-    random = np.array([[1, 1, 1]] * 4 + [[0.9, 0.5, 0.1]])
-    active = np.array([[1, 0.9, 1], [0.5, 0.5, 9], [0.5, 0.4, 0], [0.5, 0, 0.4], [0.5, 0, 0.4]])
-    prbs = np.array([[1, 1, 1], [0.9, 0.9, 0.9], [0.4, 0, 9], [0.3, 0.3, 0.3], [0.3, 0.3, 0.3]])
-    result = ratios(config, np.concatenate([random, active, prbs], 1))
-    assert result == pytest.approx(
-        {"transition_ratio.random": 60 / 16, "transition_ratio.prbs": 24 / 24}
-    )
-    passive = configured(seeds=3, train={"arms": ("random", "prbs")})
-    assert ratios(passive, np.concatenate([random, prbs], 1)) == {}
-
-
-def walks(draws: np.random.Generator, seeds: int, fall: float) -> np.ndarray:
-    """Returns errors [checkpoint, seeds] that fall with noise and rise at times."""
-    steps = np.array(checkpoint_steps(configured()))[:, None]
-    return steps**-fall * np.exp(0.3 * draws.normal(size=(len(steps), seeds)))
-
-
-def test_an_arm_has_the_ratio_1_against_itself_and_the_inverse_when_exchanged():
-    steps, draws = checkpoint_steps(configured()), np.random.default_rng(0)
-    for fall in (-0.2, 0.0, 0.5, 1.0):
-        first, other = walks(draws, 2, fall).T
-        assert transition_ratio(steps, first, first) == 1
-        product = transition_ratio(steps, first, other) * transition_ratio(steps, other, first)
-        assert product == pytest.approx(1)
-
-
-def test_an_arm_has_a_median_ratio_of_about_1_against_copies_with_other_seeds():
-    """A copy that learns twice as fast has 2."""
-    config, draws = configured(seeds=9), np.random.default_rng(1)
-    pairs = [np.concatenate([walks(draws, 9, 1.0) for _ in range(2)], 1) for _ in range(400)]
-    name = "transition_ratio.random"
-    assert np.median([ratios(config, pair)[name] for pair in pairs]) == pytest.approx(1, abs=0.05)
-    twice = np.array([0.5] * 9 + [1.0] * 9)
-    faster = [ratios(config, pair * twice)[name] for pair in pairs]
-    assert np.median(faster) == pytest.approx(2, abs=0.2)
-
-
-def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.MonkeyPatch):
-    """Errors fall as 1/transitions, those of the active arm from half the height."""
-    monkeypatch.setattr("quatrain.models.active_dynamics.evaluate.RESAMPLES", 200)
-    config, name = configured(seeds=9), "transition_ratio.random"
-    steps = np.array(checkpoint_steps(config))[:, None]
-    luck = np.exp(0.3 * np.random.default_rng(0).normal(size=(2, 9)))
-    equal, drawn = (
-        np.concatenate([3 * factors[0] / steps, 6 * factors[1] / steps], 1)
-        for factors in (np.ones((2, 9)), luck)
-    )
-    assert ratio_interval(config, equal, name, 0) == pytest.approx((2, 2))
-    low, high = ratio_interval(config, drawn, name, 0)
-    assert 1.2 < low < ratios(config, drawn)[name] < high < 3.2
-    assert ratio_interval(config, drawn, name, 0) == (low, high)
-    few = np.concatenate([drawn[:, :5], drawn[:, 9:14]], 1)
-    assert ratio_interval(configured(seeds=5), few, name, 0) is None
 
 
 # All together.
@@ -360,7 +281,11 @@ def test_scores_are_medians_with_order_statistics():
     assert scores["field_nrmse.active"] == pytest.approx(np.median(errors))
     bounds = scores["field_nrmse.active_low"], scores["field_nrmse.active_high"]
     assert bounds == (errors[1], errors[8])
-    assert {f"{gated.metric}{end}" for gated in GATED for end in ("_low", "_high")} <= scores.keys()
+    ratio = "transition_ratio.random"  # some resamples have none
+    metrics = {gated.metric for gated in GATED} - {ratio}
+    assert {f"{metric}{end}" for metric in metrics for end in ("_low", "_high")} <= scores.keys()
+    assert ratio in scores
+    assert f"{ratio}_low" not in scores
 
 
 @both_families
@@ -375,6 +300,6 @@ def test_nothing_but_the_bound_of_a_network_depends_on_the_seed(family: str):
         again, other = (
             evaluate(result.config, result.state, result.dataset, seed) for seed in (0, 1)
         )
-    assert again == scores
-    different = {name.split(".")[0] for name in scores if other[name] != scores[name]}
+    assert repr(again) == repr(scores)
+    different = {name.split(".")[0] for name in scores if repr(other[name]) != repr(scores[name])}
     assert different == ({"elbo"} if family == "seq_vae" else set())

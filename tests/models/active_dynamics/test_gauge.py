@@ -5,6 +5,7 @@ import torch
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
+from quatrain.frameworks.torch import adam_state
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.gauge import (
     UNKNOWN,
@@ -156,11 +157,35 @@ def test_learned_coordinates_are_set_where_the_effect_is_clear_and_known_ones_ne
             assert torch.equal(param, other)
 
 
+def test_the_optimiser_starts_anew_in_new_coordinates():
+    """Moments are those of gradients in the coordinates before; where these stay, so do they."""
+    for limit in (1e3, 0.0):
+        config = configured("mlp", "linear", seq_vae={"alignment_error": limit})
+        trainer, ring = make_trainer(config), replay(config, count=60, ends=(30,))
+        trainer.learn(ring, 0)
+        before = adam_state.get_state(trainer.optimizer, trainer.network)
+        assert before.steps > 0
+        trainer.refresh(windows.window(ring, 0, 0, 60))
+        after = adam_state.get_state(trainer.optimizer, trainer.network)
+        for name, params in (("exp_avg", before.exp_avg), ("exp_avg_sq", before.exp_avg_sq)):
+            for param, moment in params.items():
+                expected = moment if limit == 0 else torch.zeros_like(moment)
+                assert torch.equal(getattr(after, name)[param], expected)
+        assert after.steps == (before.steps if limit == 0 else 0)
+
+
 def test_a_learner_plans_only_below_its_limit_by_two_standard_errors():
-    trainer = make_trainer(configured("mlp", seq_vae={"max_misalignment": 0.5}))
+    trainer = make_trainer(configured("mlp", "linear", seq_vae={"max_misalignment": 0.5}))
     assert not trainer.can_plan
     exact, root = torch.eye(2).double(), 2**0.5
     for size, error, can_plan in ((0.3, 0.09, True), (0.3, 0.11, False), (0.6, 0.0, False)):
         spread = torch.full((2, 2), error * root / 2).double()
         trainer.effect = Effect(exact * (1 + size), spread)
         assert bool(trainer.can_plan) == can_plan
+
+
+def test_a_learner_of_known_channels_always_plans():
+    """Its coordinates are the true ones, whatever the encoder makes of them so far."""
+    trainer = make_trainer(configured("mlp", "known", seq_vae={"max_misalignment": 0.0}))
+    assert trainer.misalignment > 0
+    assert trainer.can_plan

@@ -11,7 +11,8 @@ from quatrain.models.active_dynamics.collect import EmissionArrays, collect
 from quatrain.models.active_dynamics.learner import Observation
 from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.elbo import Draws
-from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
+from quatrain.models.active_dynamics.seq_vae.trainer_state import init_state
 from quatrain.models.active_dynamics.state import TrainingState
 from quatrain.replay.windows import Windows
 from tests.models.active_dynamics.small_trials import configured
@@ -27,8 +28,9 @@ def channels() -> Emission:
 
 def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
     """One row ends an episode after the fourth of them."""
-    noise = {"bayes_filter": {"noise_sd": 0.3**0.5}, "rbf": {"prior_field_sd": 1.0}}
-    config = configured(seeds=ROWS, network=noise, train={"arms": ("random",)})
+    noise = {"process_noise": 0.01, "noise_sd": 0.3**0.5}
+    network = {"bayes_filter": noise, "rbf": {"prior_field_sd": 1.0}}
+    config = configured(seeds=ROWS, network=network, train={"arms": ("random",)})
     dataset = collect(config, 0)
     start = dataset.train._replace(observations=wave(ROWS, 11, CHANNELS, start=3.0).numpy())
     emission = EmissionArrays(*(part.numpy() for part in channels()[2:]))

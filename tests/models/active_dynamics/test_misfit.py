@@ -8,7 +8,7 @@ import torch
 
 from quatrain.models.active_dynamics import misfit
 from quatrain.models.active_dynamics.bayes_filter import filter as filters
-from quatrain.models.active_dynamics.bayes_filter.innovation import expected_deviation
+from quatrain.models.active_dynamics.bayes_filter.innovation import expected_intervals
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.references import oracle
 from tests.conftest import shapes_unchecked
@@ -77,9 +77,11 @@ def test_standard_errors_are_those_of_as_many_normal_numbers():
     draws = np.random.default_rng(0).normal(size=(400, held_out.truncated.size, 2))
     squares = draws**2
     following = (draws[:, 1:] * draws[:, :-1]).sum((1, 2)) / squares.sum((1, 2))
-    nis, whiteness = expected_deviation(held_out, 2)
-    assert squares.mean((1, 2)).std() == pytest.approx(nis, rel=0.1)
-    assert following.std() == pytest.approx(whiteness, rel=0.1)
+    expected = expected_intervals(held_out, 2)
+    for name, values in (("nis", squares.mean((1, 2))), ("whiteness", following)):
+        low, high = (expected[f"{name}_expected_{end}"] for end in ("low", "high"))
+        assert (high - low) / 2 == pytest.approx(1.96 * values.std(), rel=0.1)
+        assert (low + high) / 2 == pytest.approx(round(values.mean()))
 
 
 # Distance.
@@ -100,4 +102,11 @@ def test_errors_are_averaged_by_range_and_none_where_there_is_no_point():
     np.testing.assert_allclose(error, [[5**0.5, missing, missing, missing, 2, missing]])
     np.testing.assert_allclose(expected, [[2, missing, missing, missing, 4, missing]])
     assert misfit.near_error(square, variance, distance) == pytest.approx((10 / 8) ** 0.5)
-    assert misfit.near_error(square, variance, distance + 1).tolist() == [0]
+
+
+def test_without_data_near_or_an_expected_error_there_is_no_ratio():
+    square, distance = np.array([[1.0, 9.0], [1.0, 9.0], [1.0, 0.0]]), np.full((3, 2), 0.1)
+    variance = np.array([[4.0, 4.0], [0.0, 0.0], [4.0, 4.0]])
+    expected = [(10 / 8) ** 0.5, np.nan, (1 / 8) ** 0.5]
+    np.testing.assert_allclose(misfit.near_error(square, variance, distance), expected)
+    assert np.isnan(misfit.near_error(square, variance, distance + 1)).all()

@@ -44,32 +44,65 @@ def study() -> Study:
     return studied("six replicates")
 
 
+REFERENCES = {
+    "zero_field": 1.0,
+    "affine_field": 0.43,
+    "projection_floor": 1e-3,
+    "teleport_reference": 0.01,
+}
+
+
 @pytest.mark.parametrize(
     ("ratio", "title"),
     [
         (2.5, "need 2.5 times fewer transitions than random ones, of 60"),
         (0.4, "need 2.5 times more transitions than random ones, of 60"),
+        (1.04, "need as many transitions as random ones, of 60"),
+        (0.96, "need as many transitions as random ones, of 60"),
     ],
 )
-def test_the_learning_curve_says_how_much_sooner_and_an_arrow_goes_there(
-    study: Study, ratio: float, title: str
-):
-    floors = {
-        "zero_field": 1.0,
-        "affine_field": 0.43,
-        "projection_floor": 1e-3,
-        "teleport_bound": 0.01,
-    }
-    scores = floors | {"transition_ratio.random": ratio, "field_nrmse.random": 0.4}
+def test_the_title_says_how_much_sooner(study: Study, ratio: float, title: str):
+    scores = {"transition_ratio.random": ratio}
     assert learning.headline(study, scores) == f"For the same error, planned actions {title}"
-    (axes,) = learning.draw_learning_curve(study, scores).axes
-    arrows = [text for text in axes.texts if getattr(text, "arrow_patch", None)]
-    ends = [(arrow.xyann, arrow.xy) for arrow in arrows]
-    assert ends == ([((60, 0.4), (60 / 2.5, 0.4))] if ratio > 1 else [])
+
+
+@pytest.mark.parametrize(
+    ("random", "ends", "text"),
+    [
+        ([1, 0.9, 0.8, 0.7, 0.5], (16, 60), "3.7 times fewer"),
+        ([1, 0.5, 0.2, 0.2, 0.1], (60, 24), "2.5 times more"),
+        ([1, 0.5, 0.4, 0.3, 0.2], None, None),  # the same
+        ([1, 0.5, 0.4, 0.3, 1.2], None, None),  # diverges
+    ],
+)
+def test_an_arrow_goes_between_the_moments_of_the_same_error(
+    study: Study, random: list[float], ends: tuple[float, float] | None, text: str | None
+):
+    active = [1, 0.5, 0.4, 0.3, 0.2]
+    nrmse = np.repeat(np.array([random, active, active]).T, 6, 1)
+    drawn = study._replace(estimate=study.estimate._replace(nrmse=nrmse))
+    scores = {"transition_ratio.random": 2.0} | REFERENCES
+    (axes,) = learning.draw_learning_curve(drawn, scores).axes
+    arrows = [item for item in axes.texts if getattr(item, "arrow_patch", None)]
+    level = max(random[-1], active[-1])
+    expected = [] if ends is None else [((ends[1], level), (ends[0], level))]
+    assert [(arrow.xyann, arrow.xy) for arrow in arrows] == [
+        (pytest.approx(first), pytest.approx(last)) for first, last in expected
+    ]
+    assert [item.get_text() for item in axes.texts if "times" in item.get_text()] == (
+        [] if text is None else [text]
+    )
     for place, arm in enumerate(ARMS):
         (line,) = (line for line in axes.lines if line.get_color() == parts.COLORS[arm])
-        errors = study.estimate.nrmse[:, 6 * place : 6 * place + 6]
-        np.testing.assert_allclose(line.get_xydata(), np.c_[study.steps, np.median(errors, 1)])
+        np.testing.assert_allclose(
+            line.get_xydata(), np.c_[study.steps, [random, active, active][place]]
+        )
+
+
+def test_without_a_ratio_the_title_has_the_errors(study: Study):
+    errors = {"field_nrmse.random": 2.25, "field_nrmse.active": 0.25, "field_nrmse.prbs": 0.5}
+    title = "Error of the field after 60 transitions: random 2.2, active 0.25, prbs 0.5"
+    assert learning.headline(study, errors | {"transition_ratio.random": np.nan}) == title
 
 
 def test_without_an_active_arm_the_title_has_the_errors():

@@ -9,11 +9,8 @@ from torch import Generator, Tensor
 
 from quatrain.frameworks.torch import packing
 from quatrain.models.active_dynamics.seq_vae import elbo, network
-from quatrain.models.active_dynamics.seq_vae.trainer import (
-    SeqVaeTrainer,
-    draw_bootstrap,
-    init_state,
-)
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
+from quatrain.models.active_dynamics.seq_vae.trainer_state import draw_bootstrap, init_state
 from quatrain.replay import windows
 from quatrain.replay.windows import Windows
 from tests.models.active_dynamics.small_trainers import (

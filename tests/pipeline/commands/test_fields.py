@@ -12,7 +12,7 @@ from tests.conftest import ROOT, shapes_unchecked
 SCORES = {
     "affine_field": 0.43,
     "projection_floor": 0.0035,
-    "teleport_bound": 0.078,
+    "teleport_reference": 0.078,
     "field_nrmse.active": 0.25,
     "field_nrmse.random": 0.5,
     "field_nrmse.prbs": 0.7,
@@ -24,7 +24,7 @@ SCORES = {
 }
 
 
-def result(**scores: float) -> dict[str, Any]:
+def result(**scores: float | None) -> dict[str, Any]:
     """Returns errors that halve whenever transitions double."""
     steps = [100, 200, 800]
     nrmse = {"active": [[100 / step] * 3 for step in steps]}
@@ -86,6 +86,15 @@ def test_a_field_is_learned_by_all_arms(project):
     assert stored["scores"]["projection_floor"] == pytest.approx(0.0008, abs=2e-4)
 
 
+def test_an_arm_without_a_ratio_is_shown_as_none_and_reaches_no_goal():
+    scores = {"transition_ratio.random": None}
+    diverged = result(**scores)
+    for end in ("_low", "_high"):
+        del diverged["scores"][f"transition_ratio.random{end}"]
+    assert fields.table({"duffing": diverged}).splitlines()[-1].split("|")[-4].strip() == "none"
+    assert "on 0 of 1 fields" in fields.verdicts({"duffing": diverged})[0]
+
+
 def test_settings_are_chosen_first_if_asked_and_stored_under_another_name(project, monkeypatch):
     """Too much noise was assumed; the pilot run shows it."""
     finer = (("bayes_filter", ({"noise_sd": 0.1}, {"noise_sd": 0.3})),)
@@ -93,14 +102,14 @@ def test_settings_are_chosen_first_if_asked_and_stored_under_another_name(projec
     monkeypatch.setattr(fields, "PILOT", 60)
     (project / "params.yaml").unlink()
     committed = (ROOT / "params.yaml").read_text()
-    assert committed.count("      noise_sd: 0.1\n") == 2
-    wrong = committed.replace(
-        "process_noise: 0.01\n      noise_sd: 0.1", "process_noise: 0.01\n      noise_sd: 0.3"
-    )
+    assert committed.count("      noise_sd: 0.12\n") == 1
+    wrong = committed.replace("      noise_sd: 0.12\n", "      noise_sd: 0.3\n")
     (project / "params.yaml").write_text(wrong)
     options = ["--fields", "duffing", "--replicates", "2", "--transitions", "40", "--choose"]
     with shapes_unchecked():
         assert fields.main(options) == 0
     stored = json.loads((project / fields.RESULTS).read_text())["fields"]
-    assert stored.keys() == {"duffing, chosen settings"}
-    assert stored["duffing, chosen settings"]["settings"] == {"bayes_filter": {"noise_sd": 0.1}}
+    (name,) = stored
+    assert name == "duffing, chosen by 60 more transitions"
+    assert stored[name]["settings"] == {"bayes_filter": {"noise_sd": 0.1}}
+    assert stored[name]["pilot_transitions"] == 60

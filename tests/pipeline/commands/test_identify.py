@@ -68,16 +68,23 @@ def test_what_does_not_go_together_has_one_line(options, code, message, capsys):
     assert message in line
 
 
-def test_signs_of_misfit_have_a_line_each():
+def test_signs_of_misfit_have_a_line_each_on_either_side():
     good = {
         "innovation_nll": -0.8,
         "innovation_nll_zero_field": 0.1,
         "nis": 1.01,
+        "nis_expected_low": 0.97,
         "nis_expected_high": 1.03,
         "whiteness": 0.0,
+        "whiteness_expected_low": -0.03,
         "whiteness_expected_high": 0.03,
     }
     assert identify.misfit_warnings(good) == []
     bad = good | {"innovation_nll": 0.2, "nis": 1.5, "whiteness": 0.2}
     warned_of = [line.split()[0] for line in identify.misfit_warnings(bad)]
     assert warned_of == ["the", "nis", "whiteness"]
+    noise = "lower active_dynamics.network.bayes_filter.process_noise"
+    assert identify.misfit_warnings(good | {"nis": 0.8, "whiteness": -0.1}) == [
+        f"nis 0.8 is below 0.97: {noise}",
+        f"whiteness -0.1 is below -0.03: {noise}",
+    ]

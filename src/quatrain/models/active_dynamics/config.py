@@ -61,7 +61,7 @@ class RbfGrid(Section):
 
 
 class FilterNoise(Section):
-    """Holds the noise that bayes_filter assumes; that of the world is in `env`."""
+    """Holds the noise that bayes_filter assumes. It is not told that of the world, in `env`."""
 
     process_noise: float = Field(ge=0, le=LARGEST, description="variance per unit of time")
     noise_sd: Positive = Field(description="of known channels with gaussian noise")

@@ -21,14 +21,15 @@ from quatrain.models.active_dynamics.state import (
     checkpoint_steps,
     planned_share,
 )
-from quatrain.statistics import Interval, bootstrap_interval, median_interval
+from quatrain.models.active_dynamics.transition_ratio import ratio_interval, ratios
+from quatrain.statistics import Interval, median_interval
 
 # Transitions after which a predicted state is compared with the true one.
 HORIZONS = (1, 5, 10, 20)
 # Nominal levels of the credible intervals whose coverage is measured.
 LEVELS = np.arange(0.1, 0.95, 0.1)
 LOWER_REFERENCES = ("zero_field", "affine_field")
-UPPER_REFERENCES = ("projection_floor", "teleport_bound")
+UPPER_REFERENCES = ("projection_floor", "teleport_reference")
 GATED = (
     Gated("field_nrmse.active", "lower", 0.02, {}, LOWER_REFERENCES, UPPER_REFERENCES),
     Gated("transition_ratio.random", "higher", 1.5, {"default": 5.0}),
@@ -38,8 +39,6 @@ GATED = (
 # Metrics that are scored with a 95 % interval.
 WITH_INTERVAL = {gated.metric.rsplit(".", 1)[0] for gated in GATED}
 SMALLEST = 1e-12
-# Bootstrap resamples of the replicates, for the interval of a ratio.
-RESAMPLES = 1000
 
 
 class FieldEstimate(NamedTuple):
@@ -62,8 +61,8 @@ def evaluate(
     """Computes medians over the replicates of each arm, the gated ones with 95 % intervals.
 
     Intervals are order statistics, for at least 6 replicates. `transition_ratio.ARM` is how many
-    times the transitions of the active arm ARM needs for the same median error; its interval is a
-    paired bootstrap over replicates.
+    times the transitions of the active arm ARM needs for the same median error, NaN if either ends
+    no better than it began; its interval is a paired bootstrap over replicates.
     """
     training = TrainingState.from_state(config, dataset, state)
     field = estimate_field(config, training.learner, state, dataset)
@@ -207,81 +206,6 @@ def _predicted_paths(
         x = x + (alignment.to_velocity(drift.double()) + u) * dt
         path.append(x)
     return path
-
-
-def ratios(
-    config: ActiveDynamicsConfig,
-    nrmse: Float64[np.ndarray, "checkpoint learner"],
-) -> dict[str, float]:
-    """Computes `transition_ratio` of each arm but the active one, from medians over replicates."""
-    arms = config.train.arms
-    if "active" not in arms:
-        return {}
-    medians = np.median(nrmse.reshape(len(nrmse), len(arms), -1), axis=2)
-    active = medians[:, arms.index("active")]
-    steps = checkpoint_steps(config)
-    return {
-        f"transition_ratio.{arm}": transition_ratio(steps, medians[:, place], active)
-        for place, arm in enumerate(arms)
-        if arm != "active"
-    }
-
-
-def transition_ratio(
-    steps: tuple[int, ...],
-    errors: Float64[np.ndarray, " checkpoint"],
-    active: Float64[np.ndarray, " checkpoint"],
-) -> float:
-    """Computes how many times the transitions of `active` an arm needs for the same error.
-
-    That error is the larger of both final ones, so that both reach it. An arm has 1 against itself,
-    and the inverse with the arms exchanged. It is 1, too, if an arm ends with more error than it
-    began with: that needs no transition of either.
-    """
-    target = max(errors[-1], active[-1])
-    return reached_at(steps, errors, target) / reached_at(steps, active, target)
-
-
-def ratio_interval(
-    config: ActiveDynamicsConfig,
-    nrmse: Float64[np.ndarray, "checkpoint learner"],
-    name: str,
-    seed: int,
-) -> Interval | None:
-    """Computes the interval of one of `ratios`; None if there are too few replicates."""
-    by_arm = nrmse.reshape(len(nrmse), len(config.train.arms), -1)
-    replicates = np.arange(by_arm.shape[2], dtype=float)
-    if median_interval(replicates) is None:
-        return None
-
-    def resampled_ratio(selected: np.ndarray) -> float:
-        resampled = by_arm[..., selected.astype(int)].reshape(len(nrmse), -1)
-        return ratios(config, resampled)[name]
-
-    def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
-        return np.apply_along_axis(resampled_ratio, axis, drawn)
-
-    return bootstrap_interval([replicates], statistic, np.random.default_rng(seed), RESAMPLES)
-
-
-def reached_at(
-    steps: tuple[int, ...],
-    errors: Float64[np.ndarray, " checkpoint"],
-    target: float,
-) -> float:
-    """Computes the transitions after which an error stays at or below `target`, as its last does.
-
-    Errors are interpolated between checkpoints, log against log.
-    """
-    above = np.flatnonzero(errors > target)
-    if not len(above):
-        return float(steps[0])
-    place = int(above[-1]) + 1
-    after = np.log(max(errors[place], SMALLEST))
-    before = np.log(errors[place - 1])
-    share = (before - np.log(max(target, SMALLEST))) / (before - after)
-    growth = np.log(steps[place] / steps[place - 1])
-    return float(np.exp(np.log(steps[place - 1]) + share * growth))
 
 
 def _array(value: Tensor) -> Float64[np.ndarray, "..."]:

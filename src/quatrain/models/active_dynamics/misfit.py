@@ -52,8 +52,10 @@ def near_error(
     variance: Float64[np.ndarray, "learner point"],
     distance: Float64[np.ndarray, "learner point"],
 ) -> Float64[np.ndarray, " learner"]:
-    """Computes error over expected error at grid points within NEAR of the data; 0 without any."""
+    """Computes error over expected error at grid points within NEAR of the data.
+
+    NaN where there are none, or nothing is expected.
+    """
     near = distance <= NEAR
     expected = (variance * near).sum(1)
-    ratio = (square * near).sum(1) / np.where(expected > 0, expected, 1)
-    return np.sqrt(np.where(near.any(1), ratio, 0))
+    return np.sqrt((square * near).sum(1) / np.where(expected > 0, expected, np.nan))

@@ -20,7 +20,7 @@ from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
 from quatrain.models.active_dynamics.bayes_filter.innovation import (
-    expected_deviation,
+    expected_intervals,
     frozen_innovation,
 )
 from quatrain.models.active_dynamics.bayes_filter.learner import (
@@ -207,19 +207,18 @@ def new_learner(config: ActiveDynamicsConfig, recording: Recording) -> BayesFilt
 def evaluate(learner: BayesFilterLearner, held_out: Recording) -> dict[str, float]:
     """Computes the innovation on held-out transitions, beside that of a filter without a field.
 
-    `..._expected_high`: the upper end of the 95 % interval if all is right.
+    `..._expected_low`, `..._expected_high`: see `expected_intervals`; channels are learned with all
+    directions of the state.
     """
     rollouts = _as_rollout(held_out, learner.filter.d)
     u = torch.tensor(rollouts.actions).double() @ control_effect(learner.config).T
     weights = {"weight": bayes.weights(learner.filter.d, learner.belief)}
     fit = frozen_innovation(learner.filter, partial(learner.drift, weights), rollouts, u, 1)
     still = frozen_innovation(learner.filter, torch.zeros_like, rollouts, u, 1)
-    deviations = expected_deviation(rollouts, learner.filter.d)
     return {
         **{name: float(value) for name, value in fit._asdict().items()},
         **{f"{name}_zero_field": float(value) for name, value in still._asdict().items()},
-        "nis_expected_high": 1 + 1.96 * deviations[0],
-        "whiteness_expected_high": 1.96 * deviations[1],
+        **expected_intervals(rollouts, learner.filter.d),
     }
 
 

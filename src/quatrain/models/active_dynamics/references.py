@@ -8,7 +8,7 @@ from torch import Tensor
 from quatrain.envs.vector_field.world import World
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
 from quatrain.models.active_dynamics.bayes_filter.innovation import (
-    expected_deviation,
+    expected_intervals,
     frozen_innovation,
 )
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
@@ -17,40 +17,41 @@ from quatrain.models.active_dynamics.network import make_rbf, prior_weight_varia
 
 # Error of an affine fit up to which the true field counts as affine.
 LARGEST_EXACT = 1e-3
-# Quantile of the normal distribution that leaves 2.5 % above it.
-QUANTILE = 1.96
 # Least variance of an observed velocity.
 LEAST_NOISE = 1e-12
 
 
 def reference_errors(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, float]:
-    """Computes relative errors of the zero field, of the best affine and RBF fields, and a bound.
+    """Computes relative errors of the zero field, of the best affine and RBF fields, and of a
+    learner that teleports.
 
     If the true field is affine, the best affine field is no reference and its error counts as 1.
     """
     grid = dataset.held_out.grid.astype(float)
     truth = dataset.held_out.grid_field.astype(float)
     affine = _fit_error(np.column_stack([grid, np.ones(len(grid))]), truth)
-    projection, bound = 0.0, 0.0
+    projection, teleport = 0.0, 0.0
     if config.network.uses_rbf:
         rbf = make_rbf(config.network.rbf, config.env.d)
         features = rbf.features(torch.tensor(dataset.held_out.grid).double())
         projection = _fit_error(features.numpy(force=True), truth)
-        bound = teleport_bound(config, dataset.held_out)
+        teleport = teleport_reference(config, dataset.held_out)
     return {
         "zero_field": 1.0,
         "affine_field": affine if affine > LARGEST_EXACT else 1.0,
         "projection_floor": projection,
-        "teleport_bound": bound,
+        "teleport_reference": teleport,
     }
 
 
-def teleport_bound(config: ActiveDynamicsConfig, held_out: HeldOut) -> float:
+def teleport_reference(config: ActiveDynamicsConfig, held_out: HeldOut) -> float:
     """Computes the error of a learner that is put in any state, and sees exactly where that leads.
 
-    It sees as many transitions as the others, spread evenly over the grid of the region, as
-    velocities with the variance q = Q / dt of process noise. Its weights are those of regression,
-    W = ΣΦᵀy/q with Σ⁻¹ = ΦᵀΦ/q + I/s_w², and the squared error is the expected one,
+    It is one strong design, no bound: states are spread evenly over the grid of the region, and a
+    better spread, or a field that suits the prior, errs less. It sees as many transitions as the
+    others, as velocities with the variance q = Q / dt of process noise, which it knows. Its weights
+    are those of regression, W = ΣΦᵀy/q with Σ⁻¹ = ΦᵀΦ/q + I/s_w², and the squared error is the
+    expected one,
 
         |ΦΣΦᵀf/q - f|² + d tr(ΦΣΦᵀΦΣΦᵀ)/q
     """
@@ -72,8 +73,7 @@ def teleport_bound(config: ActiveDynamicsConfig, held_out: HeldOut) -> float:
 def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> dict[str, float]:
     """Computes the innovation on held-out rollouts of a filter with true field and channels.
 
-    `..._expected_low`, `..._expected_high`: the 95 % interval of nis and whiteness for such a
-    filter.
+    `..._expected_low`, `..._expected_high`: see `expected_intervals`.
     """
     filter = Filter(
         make_rbf(config.network.rbf, config.env.d),
@@ -87,12 +87,8 @@ def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> dic
         return world.field(x.float()).double()  # a user's function may need single precision
 
     fit = frozen_innovation(filter, field, held_out.rollouts, u, 1)
-    expected = zip((1, 0), expected_deviation(held_out.rollouts, config.env.d), strict=True)
     scores = {f"{name}_oracle": float(value) for name, value in fit._asdict().items()}
-    for name, (mean, deviation) in zip(("nis", "whiteness"), expected, strict=True):
-        scores[f"{name}_expected_low"] = mean - QUANTILE * deviation
-        scores[f"{name}_expected_high"] = mean + QUANTILE * deviation
-    return scores
+    return scores | expected_intervals(held_out.rollouts, config.env.d)
 
 
 def _fit_error(

@@ -3,8 +3,9 @@
 The negative log likelihood of innovations, summed over a run, is the negative log evidence of the
 settings: it needs no true field, and is no better for features that are too many. All candidates
 are given the same transitions, those of planned actions, which lead all over the region; those of
-other actions stay where coarse features suffice. Settings are chosen one after the other, with the
-rest as they are.
+other actions stay where coarse features suffice. They are paid for: who trains with the settings
+adds the pilot's transitions to its own. Settings are chosen one after the other, with the rest as
+they are: first the noise of channels, which transitions show best and all else depends on.
 """
 
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from quatrain.models.active_dynamics.train import step_environment, train
 
 # Section of `network` -> candidates; each changes one setting, or two that go together.
 CANDIDATES: tuple[tuple[str, tuple[dict[str, float | int], ...]], ...] = (
+    ("bayes_filter", tuple({"noise_sd": noise} for noise in (0.02, 0.05, 0.1, 0.2, 0.5))),
     (
         "rbf",
         (
@@ -30,7 +32,6 @@ CANDIDATES: tuple[tuple[str, tuple[dict[str, float | int], ...]], ...] = (
         ),
     ),
     ("bayes_filter", tuple({"process_noise": noise} for noise in (0.001, 0.003, 0.01, 0.03, 0.1))),
-    ("bayes_filter", tuple({"noise_sd": noise} for noise in (0.05, 0.07, 0.1, 0.14, 0.2))),
     ("rbf", tuple({"prior_field_sd": deviation} for deviation in (0.5, 1.0, 2.0, 4.0))),
 )
 

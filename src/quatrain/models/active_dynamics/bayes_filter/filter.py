@@ -2,9 +2,7 @@
 
 An extended Kalman filter of s = [x; vec W] (weight (i, c) of f_i = Σ_c W_ic φ_c at d + i·C + c) in
 information form: channels enter only as d x d matrices, so that their number costs nothing once
-these are computed. With nonlinear channels (h = exp) the mean moves to the mode of -ln p(y|x) + ½
-(x - x_p)ᵀ P_xx⁻¹ (x - x_p) by Gauss-Newton steps with a line search, and the covariance is that of
-h linearised there.
+these are computed.
 """
 
 from collections.abc import Callable
@@ -14,21 +12,19 @@ import torch
 from jaxtyping import Bool, Float64
 from torch import Tensor
 
-from quatrain.envs.vector_field.observation import SMALLEST_RATE, Emission
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.bayes_filter.channels import Channels
+from quatrain.models.active_dynamics.bayes_filter.linear_algebra import (
+    RELATIVE_ZERO,
+    principal,
+    root_of,
+    times,
+)
+from quatrain.models.active_dynamics.bayes_filter.nonlinear import condition_nonlinear
 from quatrain.models.active_dynamics.network import Rbf
 
 # Variance of U(-1, 1), the distribution of each dimension of a first state.
 START_VARIANCE = 1 / 3
-# Gauss-Newton steps towards the mode of nonlinear channels.
-ITERATIONS = 8
-# Lengths that the line search tries, in units of the full Gauss-Newton step.
-STEP_LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.03125, 0.0)
-# Lower bound of counts before the logarithm.
-LEAST_COUNT = 0.5
-# Eigenvalues of a covariance below this share of the largest count as 0.
-RELATIVE_ZERO = 1e-14
 # Distance of the states of a central difference: a field may be in single precision.
 DIFFERENCE = 1e-3
 
@@ -103,7 +99,7 @@ def predict(filter: Filter, belief: Belief, u: Float64[Tensor, "learner d"]) -> 
     )
     state = predicted[..., :d] @ state_jacobian.mT + dt * by_features[..., 0]
 
-    mean[:, :d] += dt * (_times(weight, features) + u)
+    mean[:, :d] += dt * (times(weight, features) + u)
     covariance[:, :d, :d] = (state + state.mT) / 2 + filter.process_noise * dt * identity
     covariance[:, :d, d:] = cross
     covariance[:, d:, :d] = cross.mT
@@ -140,7 +136,7 @@ def correct(
     state_covariance = belief.covariance[:, : filter.d, : filter.d]
     nll = innovation(emission, x, state_covariance, y)
     if emission.kind == "loglinear":
-        _update_nonlinear(emission, belief, y)
+        condition_nonlinear(emission, *belief, y)
     else:
         precision = emission.precision(x).expand_as(state_covariance)
         _update_linear(belief, precision, emission.information_vector(y, x))
@@ -203,11 +199,11 @@ def standard_innovation(
     x = belief.mean[:, :d]
     covariance = belief.covariance[:, :d, :d]
     precision = filter.emission.precision(x).expand_as(covariance)
-    values, vectors = _principal(precision + precision @ covariance @ precision)
+    values, vectors = principal(precision + precision @ covariance @ precision)
     positive = values > RELATIVE_ZERO * values[:, -1:]
     scale = torch.where(positive, values, torch.inf).rsqrt()
-    rotated = _times(vectors.mT, filter.emission.information_vector(y, x))
-    return _times(vectors, scale * rotated)
+    rotated = times(vectors.mT, filter.emission.information_vector(y, x))
+    return times(vectors, scale * rotated)
 
 
 def _update_linear(
@@ -221,117 +217,6 @@ def _update_linear(
     columns = covariance[..., :d]
     identity = torch.eye(d, dtype=mean.dtype, device=mean.device)
     damped = identity + precision @ covariance[:, :d, :d]
-    root = columns @ _root(torch.linalg.solve(damped, precision))
-    mean += _times(columns, torch.linalg.solve(damped, information_vector))
+    root = columns @ root_of(torch.linalg.solve(damped, precision))
+    mean += times(columns, torch.linalg.solve(damped, information_vector))
     covariance.baddbmm_(root, root.mT, alpha=-1)
-
-
-def _update_nonlinear(
-    emission: Emission,
-    belief: Belief,
-    y: Float64[Tensor, "learner obs"],
-) -> None:
-    """Conditions on an observation in coordinates b of s = s_p + G b, whose prior is N(0, I).
-
-    No covariance of the state is inverted or subtracted. G = P_:x U v^-½ for P_xx = U diag(v) Uᵀ,
-    and G_x G_xᵀ = P_xx for the rows G_x of the state.
-    """
-    d = emission.weight.shape[1]
-    mean, covariance = belief
-    values, vectors = torch.linalg.eigh(covariance[:, :d, :d])
-    positive = values > RELATIVE_ZERO * values[:, -1:]
-    scale = torch.where(positive, values, torch.inf).rsqrt()
-    basis = covariance[..., :d] @ (vectors * scale[:, None])
-    state_basis = basis[:, :d].clone()
-    x = mean[:, :d].clone()
-
-    mode = _find_mode(emission, x, state_basis, y)
-    precision = emission.precision(x + _times(state_basis, mode))
-    gains, directions = _principal(state_basis.mT @ precision @ state_basis)
-    mean += _times(basis, mode)
-
-    rotated = basis @ directions
-    removed = rotated * (gains / (1 + gains)).sqrt()[:, None]
-    covariance.baddbmm_(removed, removed.mT, alpha=-1)
-    # The blocks of the state are computed without cancellation.
-    remaining = (rotated / (1 + gains)[:, None]) @ rotated[:, :d].mT
-    covariance[..., :d] = remaining
-    covariance[:, :d] = remaining.mT
-
-
-def _find_mode(
-    emission: Emission,
-    x: Float64[Tensor, "learner d"],
-    basis: Float64[Tensor, "learner d d"],
-    y: Float64[Tensor, "learner obs"],
-) -> Float64[Tensor, "learner d"]:
-    """Finds argmin_b of -ln p(y | x + G_x b) + ½|b|² by Gauss-Newton steps with a line search."""
-    lengths = torch.tensor(STEP_LENGTHS, dtype=y.dtype, device=y.device)[:, None]
-    precision, information_vector = _first_linearisation(emission, x, y)
-    mode = torch.zeros_like(x)
-    for _ in range(ITERATIONS):
-        # The full step leads to (I + G_xᵀ Λ G_x)⁻¹ G_xᵀ η.
-        gains, directions = _principal(basis.mT @ precision @ basis)
-        rotated = _times(directions.mT, _times(basis.mT, information_vector))
-        target = _times(directions, rotated / (1 + gains))
-        candidates = torch.lerp(mode[:, None], target[:, None], lengths)
-        misfit = _misfit(emission, x[:, None] + candidates @ basis.mT, y[:, None])
-        cost = misfit + candidates.square().sum(2) / 2
-        best = cost.nan_to_num(nan=torch.inf).argmin(1)
-        mode = candidates.take_along_dim(best[:, None, None], 1)[:, 0]
-        shift = _times(basis, mode)
-        precision = emission.precision(x + shift)
-        information_vector = emission.information_vector(y, x + shift) + _times(precision, shift)
-    return mode
-
-
-def _first_linearisation(
-    emission: Emission,
-    x: Float64[Tensor, "learner d"],
-    y: Float64[Tensor, "learner obs"],
-) -> tuple[Float64[Tensor, "learner d d"], Float64[Tensor, "learner d"]]:
-    """Returns Λ and η if ln y is the observation, with the noise it has where h = y.
-
-    The first step then starts near states that explain y; from far away steps could end at other
-    modes.
-    """
-    if emission.noise == "poisson":
-        positive = torch.maximum(y, torch.full_like(y, LEAST_COUNT))
-        certainty = positive
-    else:
-        positive = torch.maximum(y, emission.noise_variance.sqrt())
-        certainty = positive.square() / emission.noise_variance
-    weighted = certainty * (positive.log() - emission.bias - x @ emission.weight.T)
-    precision = (emission.weight.T * certainty[:, None]) @ emission.weight
-    return precision, weighted @ emission.weight
-
-
-def _misfit(
-    emission: Emission,
-    x: Float64[Tensor, "learner n d"],
-    y: Float64[Tensor, "learner 1 obs"],
-) -> Float64[Tensor, "learner n"]:
-    """Computes -ln p(y | x) up to a constant."""
-    mean = emission.mean(x)
-    if emission.noise == "poisson":
-        rate = mean.clamp(min=SMALLEST_RATE)
-        return (rate - y * rate.log()).sum(2)
-    return ((y - mean).square() / emission.noise_variance).sum(2) / 2
-
-
-def _times(matrix: Tensor, vector: Tensor) -> Tensor:
-    return torch.matmul(matrix, vector[..., None])[..., 0]
-
-
-def _root(square: Float64[Tensor, "learner d d"]) -> Float64[Tensor, "learner d d"]:
-    """Computes N of M = N Nᵀ, also for a singular M (fewer channels than dimensions)."""
-    values, vectors = _principal(square)
-    return vectors * values.sqrt()[:, None]
-
-
-def _principal(
-    square: Float64[Tensor, "learner d d"],
-) -> tuple[Float64[Tensor, "learner d"], Float64[Tensor, "learner d d"]]:
-    """Returns λ and V of M = V diag(λ) Vᵀ; M is positive semidefinite up to rounding."""
-    values, vectors = torch.linalg.eigh((square + square.mT) / 2)
-    return values.clamp(min=0), vectors

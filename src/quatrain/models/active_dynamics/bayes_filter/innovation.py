@@ -13,13 +13,28 @@ from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannel
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
 from quatrain.models.active_dynamics.collect import Rollouts
 
+# Quantile of the normal distribution that leaves 2.5 % above it.
+QUANTILE = 1.96
+
+
+class Innovations(NamedTuple):
+    """Holds per transition the negative log likelihood per channel, and the standard innovation."""
+
+    nll: Float64[Tensor, "time learner_rollout"]
+    sizes: Float64[Tensor, "time learner_rollout d"]
+
 
 class FrozenFit(NamedTuple):
     """Holds how well a filter with a fixed field explains rollouts, per learner.
 
     innovation_nll: per channel. nis: mean square of the innovations, in units of what the filter
-    expects; 1 if it is right, above if overconfident. whiteness: correlation of innovations that
-    follow each other; 0 if the filter is right.
+    expects; 1 if it is right, above if it expects too little noise, below if too much. whiteness:
+    correlation of innovations that follow each other; 0 if the filter is right, above if it follows
+    observations too slowly, below if too readily.
+
+    The field counts as known: what is uncertain about a learned one raises nis and whiteness.
+    Directions of the state that no channel shows count as innovations of 0, so that nis of a right
+    filter is the share of the others.
     """
 
     innovation_nll: Float[Tensor, " learner"]
@@ -27,10 +42,18 @@ class FrozenFit(NamedTuple):
     whiteness: Float[Tensor, " learner"]
 
 
-def expected_deviation(rollouts: Rollouts, d: int) -> tuple[float, float]:
-    """Returns the standard errors of nis and whiteness on these rollouts, for a right filter."""
+def expected_intervals(rollouts: Rollouts, d: int) -> dict[str, float]:
+    """Returns `NAME_expected_low` and `..._high`: 95 % intervals of nis and whiteness.
+
+    They are those of a right filter whose channels show all directions of the state; both sides
+    tell of misfit.
+    """
     count = rollouts.truncated.size * d
-    return float((2 / count) ** 0.5), float(count**-0.5)
+    intervals = {}
+    for name, mean, deviation in (("nis", 1, (2 / count) ** 0.5), ("whiteness", 0, count**-0.5)):
+        intervals[f"{name}_expected_low"] = mean - QUANTILE * deviation
+        intervals[f"{name}_expected_high"] = mean + QUANTILE * deviation
+    return intervals
 
 
 def frozen_innovation(
@@ -45,11 +68,30 @@ def frozen_innovation(
     drift: fixed velocities [learner, rollout, d] at states of that shape, in double precision.
     u: effects of the actions.
     """
-    shape = (learners, len(u))
-    if isinstance(filter.emission, LearnedChannels):
-        parts = (part.repeat_interleave(len(u), 0) for part in filter.emission)
-        filter = filter._replace(emission=LearnedChannels(*parts))
+    nll, sizes = _filter_states(filter, drift, rollouts, u, learners)
+    size = sizes.unflatten(1, (learners, len(u)))
+    continues = ~torch.tensor(rollouts.truncated[:, :-1]).T[:, None, :, None]
+    following = (size[1:] * size[:-1] * continues).sum((0, 2, 3))
+    return FrozenFit(
+        innovation_nll=nll.mean(0).unflatten(0, (learners, len(u))).mean(1),
+        nis=size.square().mean((0, 2, 3)),
+        whiteness=following / size.square().sum((0, 2, 3)),
+    )
+
+
+def _filter_states(
+    filter: Filter,
+    drift: Callable[[Tensor], Tensor],
+    rollouts: Rollouts,
+    u: Float[Tensor, "rollout time d"],
+    learners: int,
+) -> Innovations:
+    """Filters all rollouts at once, for all learners."""
+    filter = _for_rollouts(filter, len(u))
     belief = bayes.state_prior(filter.d, learners * len(u))
+
+    def drift_of_rows(x: Float64[Tensor, "learner_rollout d"]) -> Tensor:
+        return drift(x.unflatten(0, (learners, len(u)))).flatten(0, 1)
 
     def at(column: np.ndarray, time: int) -> Float64[Tensor, "learner_rollout obs"]:
         # All times together would take gigabytes.
@@ -57,24 +99,20 @@ def frozen_innovation(
 
     bayes.correct(filter, belief, at(rollouts.observations, 0))
     nll = []
-    innovations = []
+    sizes = []
     for time in range(u.shape[1]):
-        bayes.predict_state(
-            filter,
-            belief,
-            lambda x: drift(x.unflatten(0, shape)).flatten(0, 1),
-            u[:, time].repeat(learners, 1),
-        )
+        bayes.predict_state(filter, belief, drift_of_rows, u[:, time].repeat(learners, 1))
         y = at(rollouts.next_observations, time)
-        innovations.append(bayes.standard_innovation(filter, belief, y))
+        sizes.append(bayes.standard_innovation(filter, belief, y))
         nll.append(bayes.correct(filter, belief, y))
         ended = torch.tensor(rollouts.truncated[:, time]).repeat(learners)
         bayes.restart(filter, belief, ended, at(rollouts.observations, time + 1))
-    size = torch.stack(innovations).unflatten(1, shape)
-    continues = ~torch.tensor(rollouts.truncated[:, :-1]).T[:, None, :, None]
-    following = (size[1:] * size[:-1] * continues).sum((0, 2, 3))
-    return FrozenFit(
-        innovation_nll=torch.stack(nll).mean(0).unflatten(0, shape).mean(1),
-        nis=size.square().mean((0, 2, 3)),
-        whiteness=following / size.square().sum((0, 2, 3)),
-    )
+    return Innovations(torch.stack(nll), torch.stack(sizes))
+
+
+def _for_rollouts(filter: Filter, rollouts: int) -> Filter:
+    """Repeats the channels of learners that have their own."""
+    if not isinstance(filter.emission, LearnedChannels):
+        return filter
+    parts = (part.repeat_interleave(rollouts, 0) for part in filter.emission)
+    return filter._replace(emission=LearnedChannels(*parts))

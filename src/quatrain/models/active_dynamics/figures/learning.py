@@ -24,6 +24,7 @@ from quatrain.models.active_dynamics.figures.study import (
     arm_metric,
     information_at_checkpoints,
 )
+from quatrain.models.active_dynamics.transition_ratio import same_error
 from quatrain.plots import EndLabel, caption
 from quatrain.progress import History
 
@@ -31,13 +32,15 @@ REFERENCES = {
     "zero_field": "no field",
     "affine_field": "best affine field",
     "projection_floor": "best of these features",
-    "teleport_bound": "put in any state",
+    "teleport_reference": "put in any state",
 }
 REFERENCE_COLOR = "0.35"
 # Lower end of the axis, relative to the lowest drawn error.
 MARGIN = 0.6
 # Level below which a reference is written as 0.
 SMALLEST_SHOWN = 1e-4
+# Ratio that is written as 1.1.
+LEAST_SHOWN = 1.05
 ELBO_PANELS = {
     "elbo_exact": "Evidence bound, nats per time and channel",
     "ell": "Expected log likelihood, nats per time and channel",
@@ -56,24 +59,9 @@ def draw_learning_curve(study: Study, scores: Mapping[str, float]) -> Figure:
     axes = figure.subplots()
     axes.set(yscale="log", ylabel="error of the field, relative to its size")
     set_transitions_axis(axes, study.steps)
-    ends = [
-        draw_arm(
-            axes,
-            arm,
-            study.steps,
-            study.of_arm(arm, study.estimate.nrmse.T),
-            **DOTTED_LINE,
-        )
-        for arm in study.arms
-    ]
-    low, high = axes.dataLim.intervaly
-    axes.set_ylim(MARGIN * low, 1.3 * max(high, scores["zero_field"]))
-    ends += [
-        _draw_reference(axes, scores[name], text, MARGIN * low)
-        for name, text in REFERENCES.items()
-        if scores[name] > 0
-    ]
-    _draw_ratio(axes, study, scores)
+    ends = _draw_errors_of_arms(axes, study)
+    ends += _draw_references(axes, scores)
+    _draw_ratio(axes, study)
     log_ticks(axes.yaxis)
     label_arms(axes, headline(study, scores), ends, 11)
     caption(
@@ -87,19 +75,49 @@ def draw_learning_curve(study: Study, scores: Mapping[str, float]) -> Figure:
 def headline(study: Study, scores: Mapping[str, float]) -> str:
     """Returns how much sooner the active arm reaches the same error as another one.
 
-    Without an active arm or another one: the final errors.
+    Without an active arm or another one, or a ratio: the final errors.
     """
     last = study.config.train.transitions
     rival = study.pair[-1]
-    ratio = scores.get(f"transition_ratio.{rival}")
-    if ratio is None:
+    ratio = scores.get(f"transition_ratio.{rival}", np.nan)
+    if not np.isfinite(ratio):
         finals = [f"{arm} {format_number(scores[f'field_nrmse.{arm}'])}" for arm in study.arms]
         return f"Error of the field after {last:,} transitions: {', '.join(finals)}"
-    factor, comparison = (ratio, "fewer") if ratio >= 1 else (1 / ratio, "more")
     return (
-        f"For the same error, planned actions need {factor:.1f} times {comparison} transitions than"
-        f" {rival} ones, of {last:,}"
+        f"For the same error, planned actions need {_comparison(ratio)} transitions"
+        f" {'as' if _is_equal(ratio) else 'than'} {rival} ones, of {last:,}"
     )
+
+
+def _comparison(ratio: float) -> str:
+    if _is_equal(ratio):
+        return "as many"
+    factor, comparison = (ratio, "fewer") if ratio > 1 else (1 / ratio, "more")
+    return f"{factor:.1f} times {comparison}"
+
+
+def _is_equal(ratio: float) -> bool:
+    """Returns whether a ratio or its inverse is written as 1.0."""
+    return max(ratio, 1 / ratio) < LEAST_SHOWN
+
+
+def _draw_errors_of_arms(axes: Axes, study: Study) -> list[EndLabel]:
+    errors = study.estimate.nrmse.T
+    return [
+        draw_arm(axes, arm, study.steps, study.of_arm(arm, errors), **DOTTED_LINE)
+        for arm in study.arms
+    ]
+
+
+def _draw_references(axes: Axes, scores: Mapping[str, float]) -> list[EndLabel]:
+    """Draws lines of the references, and sets the limits of the y axis around all lines."""
+    low, high = axes.dataLim.intervaly
+    axes.set_ylim(MARGIN * low, 1.3 * max(high, scores["zero_field"]))
+    return [
+        _draw_reference(axes, scores[name], text, MARGIN * low)
+        for name, text in REFERENCES.items()
+        if scores[name] > 0
+    ]
 
 
 def _draw_reference(axes: Axes, level: float, text: str, bottom: float) -> EndLabel:
@@ -111,20 +129,21 @@ def _draw_reference(axes: Axes, level: float, text: str, bottom: float) -> EndLa
     return EndLabel(level, f"{text} {format_number(level)}", REFERENCE_COLOR)
 
 
-def _draw_ratio(axes: Axes, study: Study, scores: Mapping[str, float]) -> None:
-    """Draws an arrow at the rival's final error, back to where the active arm reached it."""
-    last = study.config.train.transitions
-    rival = study.pair[-1]
-    ratio = scores.get(f"transition_ratio.{rival}", 1.0)
-    if ratio <= 1:
+def _draw_ratio(axes: Axes, study: Study) -> None:
+    """Draws an arrow between the transitions after which two arms have the same error."""
+    active, rival = study.pair[0], study.pair[-1]
+    errors, planned = (
+        np.median(study.of_arm(arm, study.estimate.nrmse.T), 0) for arm in (rival, active)
+    )
+    reached = same_error(study.steps, errors, planned)
+    if active != "active" or np.isnan(reached.ratio) or _is_equal(reached.ratio):
         return
-    first = last / ratio
-    level = scores[f"field_nrmse.{rival}"]
+    level = reached.error
     arrow = {"arrowstyle": "<|-|>", "color": TRUTH, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", (first, level), (last, level), arrowprops=arrow)
+    axes.annotate("", (reached.active, level), (reached.arm, level), arrowprops=arrow)
     axes.annotate(
-        f"{ratio:.1f} times fewer",
-        (float(np.sqrt(first * last)), level),
+        _comparison(reached.ratio),
+        (float(np.sqrt(reached.active * reached.arm)), level),
         (0, 6),
         textcoords="offset points",
         ha="center",

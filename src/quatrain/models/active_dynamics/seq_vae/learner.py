@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float64
-from torch import Generator, Tensor
+from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics import losses
-from quatrain.models.active_dynamics.collect import Dataset, HeldOut, Rollouts, emission_of
+from quatrain.models.active_dynamics.collect import Dataset, HeldOut, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.decoder_identification import fit_affine
 from quatrain.models.active_dynamics.learner import (
@@ -25,16 +25,22 @@ from quatrain.models.active_dynamics.learner import (
     Weights,
 )
 from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.models.active_dynamics.seq_vae import elbo, planning
+from quatrain.models.active_dynamics.seq_vae import planning
 from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
+from quatrain.models.active_dynamics.seq_vae.held_out import (
+    encoded,
+    evidence_bound,
+    innovation,
+    innovation_nll,
+)
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.models.active_dynamics.seq_vae.planning import LearnerFields, learner_fields
-from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeState, SeqVaeTrainer, init_state
-from quatrain.replay.windows import WindowRing, Windows
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
+from quatrain.models.active_dynamics.seq_vae.trainer_state import SeqVaeState, init_state
+from quatrain.replay.windows import WindowRing
 
 METRICS = (*losses.TERMS["seq_vae"], "elbo_exact", "beta", "grad_norm", "loss")
-ROLLOUTS_AT_ONCE = 32
 
 
 @dataclass
@@ -201,8 +207,8 @@ class SeqVaeLearner:
     def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
         """Computes `innovation_nll` and `elbo`, per transition and channel."""
         rollouts = held_out.rollouts
-        nll = [_innovation_nll(self.config, network, rollouts) for network in self.networks]
-        bounds = [_bound(self.config, network, rollouts, seed) for network in self.networks]
+        nll = [innovation_nll(self.config, network, rollouts) for network in self.networks]
+        bounds = [evidence_bound(self.config, network, rollouts, seed) for network in self.networks]
         return {"innovation_nll": torch.stack(nll), "elbo": torch.stack(bounds)}
 
     def export_posterior(self, learner: int) -> FieldPosterior:
@@ -251,94 +257,3 @@ def _moments(
     else:
         variance = ((features @ covariance) * features).sum(-1, keepdim=True).expand_as(mean)
     return Moments(mean.double(), variance.double())
-
-
-def innovation(
-    network: SeqVae,
-    belief: Belief,
-    control: Float[Tensor, "batch d"],
-    y: Float[Tensor, "batch obs"],
-) -> Float[Tensor, " batch"]:
-    """Computes -log N(y - h(x); 0, H P Hᵀ + R) per channel.
-
-    The predicted state x has the covariance P = F diag(v) Fᵀ + s dt, where v is the belief's
-    variance.
-    """
-    fields = learner_fields([network])
-    x = belief.mean[None]
-    jacobian = fields.jacobian(x)[0]
-    drift = fields.mean_and_features(x).value[0]
-    expected = belief.mean + network.dt * (drift + control)
-    step = torch.eye(x.shape[-1]) + network.dt * jacobian
-    covariance = (step * belief.variance[:, None]) @ step.mT + torch.diag(network.step_variance)
-    channels = network.decoder.channels()
-    nll = losses.innovation_nll(
-        y - channels.mean(expected),
-        channels.variance(expected),
-        channels.information_vector(y, expected),
-        channels.precision(expected),
-        covariance,
-    )
-    return nll / y.shape[1]
-
-
-def encoded(network: SeqVae, rollouts: Rollouts) -> Belief:
-    """Encodes the states that held-out transitions led to: [rollout, time, d]."""
-    inputs = torch.cat(_columns(rollouts), -1)
-    ended = torch.tensor(rollouts.truncated)
-    hidden = network.encoder.initial_hidden(len(rollouts.actions))
-    steps = []
-    for time, entry in enumerate(inputs.unbind(0)):
-        steps.append(network.encoder.step(entry, hidden))
-        hidden = torch.where(ended[:, time, None], 0.0, steps[-1])
-    return network.encoder.belief(torch.stack(steps, 1))
-
-
-def _columns(
-    rollouts: Rollouts,
-) -> tuple[Float[Tensor, "time rollout obs"], Float[Tensor, "time rollout action"]]:
-    observations = torch.tensor(rollouts.next_observations)
-    return observations.transpose(0, 1), torch.tensor(rollouts.actions).transpose(0, 1)
-
-
-def _innovation_nll(
-    config: ActiveDynamicsConfig,
-    network: SeqVae,
-    rollouts: Rollouts,
-) -> Float[Tensor, ""]:
-    y, action = _columns(rollouts)
-    ended = torch.tensor(rollouts.truncated).T
-    starts = torch.cat([torch.ones_like(ended[:1]), ended[:-1]])[..., None]
-    parts = []
-    for first, encodings in zip(network.initial_belief, encoded(network, rollouts), strict=True):
-        first = first.expand(1, y.shape[1], config.env.d)
-        previous = torch.cat([first, encodings.transpose(0, 1)[:-1]])
-        parts.append(torch.where(starts, first, previous).flatten(0, 1))
-    control = (action @ network.control.T).flatten(0, 1)
-    return innovation(network, Belief(*parts), control, y.flatten(0, 1)).mean()
-
-
-def _bound(
-    config: ActiveDynamicsConfig,
-    network: SeqVae,
-    rollouts: Rollouts,
-    seed: int,
-) -> Float[Tensor, ""]:
-    """Computes the bound over the first episode of each rollout."""
-    generator = Generator(torch.get_default_device()).manual_seed(seed)
-    y, action = _columns(rollouts)
-    ended = torch.tensor(rollouts.truncated).T.long()
-    in_first = ((ended.cumsum(0) - ended) == 0).float()
-    bounds = []
-    for part in torch.arange(y.shape[1]).split(ROLLOUTS_AT_ONCE):
-        windows = Windows(y[:, part], action[:, part], torch.zeros_like(part))
-        scene = elbo.encode_windows(network, windows, 0)
-        draws = elbo.draw(
-            network.members,
-            config.evaluate.elbo_samples,
-            1,
-            scene,
-            generator,
-        )
-        bounds.append(elbo.evidence_bound(network, scene, draws, in_first[:, part]))
-    return torch.cat(bounds).sum() / (in_first.sum() * y.shape[2])

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64, Int64, UInt8
+from jaxtyping import Bool, Float, Float64
 from torch import Generator, Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
@@ -13,7 +12,7 @@ from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.frameworks.torch import adam_state, threads
 from quatrain.frameworks.torch.adam_state import AdamState
-from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
+from quatrain.frameworks.torch.rng import generator_from_state
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
@@ -22,72 +21,20 @@ from quatrain.models.active_dynamics.seq_vae.elbo import ElboTerms
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.gauge import (
     Effect,
+    Transform,
     change_coordinates,
     measure_effect,
 )
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init_network
 from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY, Posterior
+from quatrain.models.active_dynamics.seq_vae.trainer_state import SeqVaeState, copy_params
 from quatrain.replay import windows
 from quatrain.replay.windows import View, WindowRing, Windows
-
-
-class SeqVaeState(NamedTuple):
-    """Holds everything that changes in one learner, and its bootstrap.
-
-    effect: of actions on encoded states, last measured. bootstrap: how often each member of an
-    ensemble uses each window.
-    batch_rng, elbo_rng: states of the generators of batches, and of samples and masks.
-    updates: gradient steps so far.
-    """
-
-    params: dict[str, Tensor]
-    optimizer: AdamState
-    hidden: Float[Tensor, "1 hidden"]
-    belief: Belief
-    posterior: Posterior
-    effect: Effect
-    bootstrap: Float[Tensor, "start member"]
-    batch_rng: UInt8[Tensor, " state"]
-    elbo_rng: UInt8[Tensor, " state"]
-    updates: Int64[Tensor, ""]
 
 
 class Objective(NamedTuple):
     loss: Float[Tensor, ""]
     metrics: dict[str, Tensor]
-
-
-def init_state(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> SeqVaeState:
-    """Returns the state before the first transition. It depends on the seed alone."""
-    network_seed, batch_seed, elbo_seed, bootstrap_seed = np.random.SeedSequence(seed).spawn(4)
-    network = init_network(config, emission, int(network_seed.generate_state(1)[0]))
-    params = _copy_params(network)
-    return SeqVaeState(
-        params=params,
-        optimizer=adam_state.init_state(params),
-        hidden=network.encoder.initial_hidden(1).detach(),
-        belief=Belief(*(part.detach().clone() for part in network.initial_belief)),
-        posterior=posteriors.initial_posterior(network),
-        effect=Effect.unknown(*network.control.shape),
-        bootstrap=draw_bootstrap(config, generator_from_seed(bootstrap_seed)),
-        batch_rng=generator_from_seed(batch_seed).get_state(),
-        elbo_rng=generator_from_seed(elbo_seed).get_state(),
-        updates=torch.tensor(0),
-    )
-
-
-def draw_bootstrap(config: ActiveDynamicsConfig, rng: Generator) -> Float[Tensor, "start member"]:
-    """Draws how often each member uses the window that begins with a transition.
-
-    Poisson(1) for an ensemble; else 1.
-    """
-    members = config.network.seq_vae.members
-    ones = torch.ones(config.train.transitions, members)
-    return torch.poisson(ones, rng) if members > 1 else ones
-
-
-def _copy_params(network: SeqVae) -> dict[str, Tensor]:
-    return {name: param.detach().clone() for name, param in network.named_parameters()}
 
 
 def _make_optimizer(config: ActiveDynamicsConfig, network: SeqVae, moments: AdamState) -> Optimizer:
@@ -148,7 +95,7 @@ class SeqVaeTrainer:
     def to_state(self) -> SeqVaeState:
         """Returns the current state, in tensors that later training does not modify."""
         return SeqVaeState(
-            params=_copy_params(self.network),
+            params=copy_params(self.network),
             optimizer=adam_state.get_state(self.optimizer, self.network),
             hidden=self.hidden,
             belief=self.belief,
@@ -230,10 +177,18 @@ class SeqVaeTrainer:
             and 2 * self.effect.misalignment(self.network.control) > limits.max_misalignment
             and transform.error < limits.alignment_error
         ):
-            change_coordinates(self.network, transform, self._grid())
-            self.belief = transform.moved(self.belief)
+            self._change_coordinates(transform)
             encoded = self._measure_effect(transitions)
         self.posterior = posteriors.recompute(self.network, encoded)
+
+    def _change_coordinates(self, transform: Transform) -> None:
+        """Changes network and belief; the moments of Adam, of gradients before, start anew."""
+        grid = region_grid(self.config.network.rbf.range, self.config.env.d)
+        change_coordinates(self.network, transform, grid)
+        self.belief = transform.moved(self.belief)
+        if isinstance(self.optimizer, Adam):
+            moments = adam_state.init_state(copy_params(self.network))
+            adam_state.load_state(self.optimizer, self.network, moments)
 
     def _measure_effect(self, transitions: View) -> Belief:
         """Updates `effect`; returns the beliefs about the states that it was measured on."""
@@ -243,9 +198,6 @@ class SeqVaeTrainer:
         )
         return encoded
 
-    def _grid(self) -> Float[Tensor, "point d"]:
-        return region_grid(self.config.network.rbf.range, self.config.env.d)
-
     @property
     def misalignment(self) -> Float64[Tensor, ""]:
         """Returns how much the effect of actions on encoded states differs from the known one."""
@@ -253,7 +205,13 @@ class SeqVaeTrainer:
 
     @property
     def can_plan(self) -> Bool[Tensor, ""]:
-        """Returns whether the misalignment is below its limit by two standard errors."""
+        """Returns whether actions have their known effect on states.
+
+        With a known decoder they do. Learned coordinates are right if the misalignment is below its
+        limit by two standard errors.
+        """
+        if self.config.network.decoder == "known":
+            return torch.tensor(True)
         bound = self.misalignment + 2 * self.effect.uncertainty(self.network.control)
         return bound < self.config.train.seq_vae.max_misalignment
 

@@ -1,0 +1,26 @@
+"""matrices of several learners -> products, eigenvalues and roots"""
+
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+# Eigenvalues of a covariance below this share of the largest count as 0.
+RELATIVE_ZERO = 1e-14
+
+
+def times(matrix: Tensor, vector: Tensor) -> Tensor:
+    return torch.matmul(matrix, vector[..., None])[..., 0]
+
+
+def root_of(square: Float64[Tensor, "learner d d"]) -> Float64[Tensor, "learner d d"]:
+    """Computes N of M = N Nᵀ, also for a singular M (fewer channels than dimensions)."""
+    values, vectors = principal(square)
+    return vectors * values.sqrt()[:, None]
+
+
+def principal(
+    square: Float64[Tensor, "learner d d"],
+) -> tuple[Float64[Tensor, "learner d"], Float64[Tensor, "learner d d"]]:
+    """Returns λ and V of M = V diag(λ) Vᵀ; M is positive semidefinite up to rounding."""
+    values, vectors = torch.linalg.eigh((square + square.mT) / 2)
+    return values.clamp(min=0), vectors
