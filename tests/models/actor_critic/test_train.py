@@ -189,7 +189,8 @@ def test_the_scale_of_values_follows_the_returns_of_all_iterations(dataset: Data
     trainer.iterations = 1
     iteration.normalise_values(trainer, second)
     assert float(trainer.network.value_mean) == 3
-    assert float(trainer.network.value_std) == pytest.approx(0.5**0.5)
+    everything = torch.cat([first, second])
+    assert float(trainer.network.value_std) == pytest.approx(float(everything.std(correction=0)))
 
 
 def test_the_loss_of_values_is_in_units_of_their_scale(trainer: Trainer):
@@ -200,6 +201,20 @@ def test_the_loss_of_values_is_in_units_of_their_scale(trainer: Trainer):
     trainer.network.rescale_values(torch.tensor(2.0), torch.tensor(10.0))
     scaled = iteration.objective(trainer, batch, 0.0)[1][place]
     torch.testing.assert_close(scaled, plain / 100, rtol=1e-3, atol=1e-6)
+
+
+def test_errors_of_components_weigh_as_they_move_the_total(dataset: Dataset):
+    """A component that never varies has no more of the loss than it has of the total's variance."""
+    trainer = make_trainer(small("actor_critic", network={"value_heads": "components"}), dataset)
+    weights = trainer.actor.world.weights
+    deviations = torch.tensor([2.0, 1e-3, 0.5, 1e-3, 3.0, 1.0])
+    trainer.network.rescale_values(torch.zeros(6), deviations)
+    shares = iteration.value_weights(trainer) * deviations.square()
+    variances = (weights * deviations).square()
+    torch.testing.assert_close(shares, variances / variances.sum())
+    plain = {"network": {"value_heads": "components"}, "train": {"value_norm": "none"}}
+    trainer = make_trainer(small("actor_critic", **plain), dataset)
+    assert torch.equal(iteration.value_weights(trainer), weights.abs())
 
 
 # What goes wrong.

@@ -85,13 +85,18 @@ def compute_advantages(trainer: Trainer) -> buffer.Transitions:
 def normalise_values(trainer: Trainer, returns: Float[Tensor, "transitions *component"]) -> None:
     """Moves the scale of normalised values towards mean and deviation of the returns of all ranks.
 
-    The first iterations weigh alike, later ones with SCALE_RATE.
+    The first iterations weigh alike, later ones with SCALE_RATE r. Source: 'Learning values across
+    many orders of magnitude' (NeurIPS 2016), eq. 6, a running second moment ν and σ² = ν − μ²; here
+    without the cancellation of its terms: σ'² = (1 − r) σ² + r s² + r (1 − r) (m − μ)², with mean m
+    and variance s² of the new returns, so that a drift of the mean widens the scale.
     """
     network = trainer.network
     of_ranks = trainer.process_group.all_gather(returns)
     rate = max(1 / (trainer.iterations + 1), SCALE_RATE)
-    mean = torch.lerp(network.value_mean, of_ranks.mean(0), rate)
-    variance = torch.lerp(network.value_std.square(), of_ranks.var(0, correction=0), rate)
+    new_mean = of_ranks.mean(0)
+    drift = rate * (1 - rate) * (new_mean - network.value_mean).square()
+    variance = torch.lerp(network.value_std.square(), of_ranks.var(0, correction=0), rate) + drift
+    mean = torch.lerp(network.value_mean, new_mean, rate)
     network.rescale_values(mean, variance.sqrt().clamp(min=SMALLEST_STD))
 
 
@@ -146,8 +151,6 @@ def objective(
     """Computes the loss of a minibatch, and its metrics in the order of MINIBATCH_METRICS."""
     config = trainer.config
     policy = trainer.actor.policy
-    weights = trainer.actor.world.weights
-    total = config.network.value_heads == "total"
     output = trainer.actor.forward(*batch.groups)
     params = policy.distribution(output.raw)
     ratio = losses.ratio(policy.log_prob(params, batch.raw_action), batch.log_prob)
@@ -155,7 +158,7 @@ def objective(
         output.value,
         batch.value,
         batch.returns,
-        (1.0 if total else weights.abs()) / trainer.network.value_std.square(),
+        value_weights(trainer),
         config.train.value_clip,
     )
     terms = {
@@ -171,6 +174,22 @@ def objective(
     assert terms.keys() == coefs.keys() == set(losses.TERMS)
     loss = torch.stack([coefs[name] * terms[name] for name in losses.TERMS]).sum()
     return loss, _minibatch_metrics(trainer, batch, params, ratio, terms | {"loss": loss})
+
+
+def value_weights(trainer: Trainer) -> Float[Tensor, "*component"]:
+    """Returns the weights of squared errors of values.
+
+    Of normalised values: errors of the weighted components, in units of the variance of their sum,
+    taken as independent: w_c² / Σ_k (w_k σ_k)², which is 1 / σ² for a total. 1 / σ_c² would give
+    components that hardly vary the same share of the layers that all have in common. Of others |w|.
+    """
+    weights = trainer.actor.world.weights
+    if trainer.config.network.value_heads == "total":
+        weights = torch.ones(())
+    if trainer.config.train.value_norm == "none":
+        return weights.abs()
+    importance = weights.square()
+    return importance / (importance * trainer.network.value_std.square()).sum()
 
 
 @torch.no_grad()
