@@ -146,14 +146,18 @@ def make_colonies(rules: Rules, initial: InitialColonies) -> Colonies:
 
 def compress_stiffness(rules: Rules, observation: Observation) -> Observation:
     """Replaces stiffness I, which reaches 1e13 on exponential plates, by ln(1 + I)."""
-    node = observation.node.clone()
-    graph = observation.graph.clone()
-    for values, columns in (
-        (node, NODE_INTENSITIES[rules.features]),
-        (graph, GRAPH_INTENSITIES[rules.features]),
-    ):
-        values[..., list(columns)] = values[..., list(columns)].log1p()
-    return observation._replace(node=node, graph=graph)
+    return observation._replace(
+        node=_compressed(observation.node, NODE_INTENSITIES[rules.features]),
+        graph=_compressed(observation.graph, GRAPH_INTENSITIES[rules.features]),
+    )
+
+
+def _compressed(values: Tensor, columns: Sequence[int]) -> Tensor:
+    if not columns:
+        return values
+    result = values.clone()
+    result[..., list(columns)] = values[..., list(columns)].log1p()
+    return result
 
 
 def _plates(

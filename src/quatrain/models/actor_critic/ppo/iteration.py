@@ -208,7 +208,6 @@ def _minibatch_metrics(
             policy.kl(batch.dist_params.unbind(1), params).mean()
         ),
         "clip_fraction": losses.clip_fraction(ratio, trainer.config.train.clip),
-        "raw_entropy": policy.raw_entropy(params).mean(),
         "ratio_max_dev": (ratio - 1).abs().max(),
     }
     return torch.stack([measured[name].detach() for name in metrics.MINIBATCH_METRICS])
@@ -227,7 +226,7 @@ def gradient_step(
     """
     trainer.optimizer.zero_grad()
     loss.backward()
-    params = list(trainer.network.parameters())
+    params = trainer.optimizer.param_groups[0]["params"]  # all, without a walk through the modules
     trainer.process_group.average_gradients(params)
     row[metrics.MINIBATCH_METRICS.index("grad_norm")] = nn.utils.clip_grad_norm_(
         params,
