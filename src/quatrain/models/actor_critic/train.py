@@ -14,8 +14,9 @@ from quatrain.frameworks.torch import packing, threads
 from quatrain.frameworks.torch.adam_state import AdamState
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import network
-from quatrain.models.actor_critic.collect import Dataset, check
+from quatrain.models.actor_critic.collect import Dataset
 from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.dataset_check import check
 from quatrain.models.actor_critic.ppo import (
     iteration,
     launch,
