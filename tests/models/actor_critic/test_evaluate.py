@@ -96,11 +96,11 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(evaluation, "stochastic_policy", lambda actor, _: ("drawn", actor))
         monkeypatch.setattr(evaluation, "run_episodes", run_episodes)
         seeds = len(outcomes)
-        one = {"n_train": 1, "n_held_out": 1} if plates != "default_law" else {}
+        sizes = {"n_train": 1, "n_held_out": 1} if plates != "default_law" else {}
         config = small(
             "actor_critic",
             seeds=seeds,
-            collect={"n_outside": n_outside, "plates": plates, **one},
+            collect={"n_outside": n_outside, "plates": plates, **sizes},
             train={"evaluate_every": evaluate_every},
         )
         state = State(*[(None,) * seeds] * 6, updates=tuple(torch.arange(seeds)))
@@ -209,15 +209,15 @@ def test_intervals_are_over_plates_not_colonies(scored: Any):
 
     shared = width(np.repeat(of_plates, 10), 16)
     assert shared == pytest.approx(2 * 1.96 * of_plates.std() / 16**0.5, rel=0.2)
-    given = width(np.repeat(of_plates, 10), 1, "two_ridges")
-    assert given == pytest.approx(shared / 10**0.5, rel=0.25)
+    of_colonies = width(np.repeat(of_plates, 10), 1, "two_ridges")
+    assert of_colonies == pytest.approx(shared / 10**0.5, rel=0.25)
 
 
-@pytest.mark.parametrize(("plates", "known"), [(1, False), (3, False), (4, True)])
-def test_few_drawn_plates_give_no_interval(scored: Any, plates: int, known: bool):
+@pytest.mark.parametrize(("plates", "expected"), [(1, False), (3, False), (4, True)])
+def test_few_drawn_plates_give_no_interval(scored: Any, plates: int, expected: bool):
     scores = scored(outcome(np.linspace(2, 18, 40)), kinds=(LINEAR,) * plates)
-    assert {"return_mean_low", "fraction_of_feedback_high"} <= scores.keys() if known else True
-    assert bool([name for name in scores if name.endswith(("_low", "_high"))]) == known
+    assert {"return_mean_low", "fraction_of_feedback_high"} <= scores.keys() if expected else True
+    assert bool([name for name in scores if name.endswith(("_low", "_high"))]) == expected
 
 
 @pytest.mark.parametrize(
