@@ -1,1 +1,1 @@
-"""Proximal policy optimisation: check of the dataset, policy, rollouts, updates, metrics, processes."""
+"""Proximal policy optimisation: policy, rollouts, updates, metrics, processes."""
