@@ -1,14 +1,14 @@
 """seeds -> rows and notes about PPO on colonies: stable-baselines3 against actor_critic
 
-Both learn on the same plates from the same ten numbers of a colony, and are scored by the same
+Both learn on the same plates, from the same ten numbers of a colony, and are scored by the same
 held-out colonies. stable-baselines3 steps the batched world through the Gymnasium adapter.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
-from benchmarks.harness import Goal, Measured, Row, read_config
+from benchmarks.harness import Row, read_config
+from benchmarks.peers.curves import CURVE, OURS, PEER, Curves, Point, lines_of, rows_of
 from quatrain.envs.adapters.colony import ColonyVectorEnv
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.episodes import episodes
@@ -30,25 +31,17 @@ from quatrain.models.actor_critic.collect import Dataset, collect, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Scale, deterministic_policy, make_scale
 from quatrain.models.actor_critic.ppo.trainer import load_actor
-from quatrain.statistics import half_interval
 
 SEEDS = 5
 COLLECT_SEED = 0
-CURVE = (32_768, 98_304, 196_608, 294_912)
-"""Transitions after which both are scored: ours has just validated its weights there."""
-COMPARED = 98_304
-ENVIRONMENTS, HORIZON = 64, 32
+ENVIRONMENTS = 64
 SETTINGS = {
-    "n_steps": HORIZON,
+    "n_steps": 8,
     "batch_size": 256,
     "n_epochs": 4,
     "learning_rate": 1e-3,
-    "gamma": 0.98,
+    "gamma": 0.995,
 }
-TRIED = (
-    "rollouts of 512 transitions need fewer transitions than those of 2048, at more calls for each;"
-    " a third of the time is the environment's step, the rest small networks and Beta distributions"
-)
 NOTES = (
     "PPO on colonies: both see the ten numbers of the whole colony, scaled alike, and are scored by"
     " the deterministic policy on the same {colonies} held-out colonies; a controller written by"
@@ -59,21 +52,12 @@ NOTES = (
 )
 
 
-class Point(NamedTuple):
-    """Holds a score while learning. seconds: of CPU, of learning alone."""
-
-    transitions: int
-    seconds: float
-    mean_return: float
-    success: float
-
-
 def report(root: Path) -> tuple[list[Row], list[str]]:
     """Trains both with several seeds."""
     config = read_config(root, None, "actor_critic", {"seeds": 1})
     with threads(1):
         dataset = collect(config, COLLECT_SEED)
-        sides = {"ours": ours, "stable-baselines3": stable_baselines3}
+        sides = {OURS: ours, PEER: stable_baselines3}
         curves = {
             name: [list(side(config, dataset, seed)) for seed in range(SEEDS)]
             for name, side in sides.items()
@@ -81,27 +65,7 @@ def report(root: Path) -> tuple[list[Row], list[str]]:
     return rows_of(curves), notes_of(dataset, curves)
 
 
-def rows_of(curves: dict[str, list[list[Point]]]) -> list[Row]:
-    """Compares the seconds to so many transitions; a value is a seed."""
-
-    def measured(name: str, place: int) -> Measured:
-        return Measured([curve[place].seconds for curve in curves[name]])
-
-    return [
-        Row(
-            f"PPO on colonies, {transitions:,} transitions",
-            "s",
-            measured("ours", place),
-            measured("stable-baselines3", place),
-            goal=Goal(1.0, "before") if transitions == COMPARED else None,
-            against="stable-baselines3",
-            tried=TRIED if transitions == COMPARED else "",
-        )
-        for place, transitions in enumerate(CURVE)
-    ]
-
-
-def notes_of(dataset: Dataset, curves: dict[str, list[list[Point]]]) -> list[str]:
+def notes_of(dataset: Dataset, curves: Curves) -> list[str]:
     """Says what was compared, and the mean returns with 95 % intervals over seeds."""
     references = dataset.held_out.references
     numbers = {
@@ -117,22 +81,7 @@ def notes_of(dataset: Dataset, curves: dict[str, list[list[Point]]]) -> list[str
         )
         for note in NOTES
     ]
-    return notes + [
-        f"PPO on colonies, {name}, {SEEDS} seeds: mean return "
-        + ", ".join(_point(curve) for curve in zip(*of_seeds, strict=True))
-        for name, of_seeds in curves.items()
-    ]
-
-
-def _point(of_seeds: Sequence[Point]) -> str:
-    returns = np.array([point.mean_return for point in of_seeds])
-    success = np.mean([point.success for point in of_seeds])
-    half = float(half_interval(returns))
-    low, high = returns.mean() - half, returns.mean() + half
-    return (
-        f"{returns.mean():.3f} ({low:.3f}..{high:.3f}, success {success:.0%}) after "
-        f"{of_seeds[0].transitions:,}"
-    )
+    return [*notes, *lines_of(curves)]
 
 
 def score(dataset: Dataset, world: World, policy: ColonyPolicy) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import torch
 from benchmarks import run
 from benchmarks.actor_critic import parts
 from benchmarks.harness import NotComparable
-from benchmarks.peers import buffers, host
+from benchmarks.peers import buffers, curves, host
 from benchmarks.peers.buffers import Replay, numbered, refuse_other_draws
 from quatrain.replay.rollouts.gae import advantages
 from tests.conftest import ROOT
@@ -77,3 +77,28 @@ def test_advantages_are_those_of_a_loop_over_steps():
         result[time] = later
     ours = advantages(trace, parts.DISCOUNT, parts.LAMBDA, "auto").advantage
     torch.testing.assert_close(ours, result, rtol=1e-3, atol=1e-3)
+
+
+def curve_of(*scores: float, seconds: float) -> list[curves.Point]:
+    steps = zip(curves.SHOWN, scores, strict=True)
+    return [
+        curves.Point(transitions, seconds * place, score, 1.0)
+        for place, (transitions, score) in enumerate(steps, 1)
+    ]
+
+
+def test_the_same_return_is_one_that_each_seed_of_the_other_library_ends_with():
+    """Both have it before their end; a seed that never has it is counted, and has no time."""
+    peer = [curve_of(1.0, 6.0, 5.0, 5.0, seconds=2.0), curve_of(1.0, 2.0, 3.0, 6.0, seconds=2.0)]
+    ours = [curve_of(2.0, 5.5, 6.0, 7.0, seconds=3.0), curve_of(1.0, 2.0, 5.0, 4.0, seconds=3.0)]
+    both = {curves.OURS: ours, curves.PEER: peer}
+    *_, same = curves.rows_of(both)
+    assert same.name == "PPO on colonies, to a return of 5.00"
+    assert (same.ours.values, same.before.values) == ([6.0, 9.0], [4.0, 8.0])
+    assert curves.lines_of(both)[-1].endswith(
+        "ours 2 of 2 seeds, median 147,456 transitions and 7.5 s; "
+        "stable-baselines3 2 of 2 seeds, median 196,608 transitions and 6.0 s"
+    )
+    both[curves.OURS] = [ours[0], curve_of(1.0, 2.0, 3.0, 4.0, seconds=3.0)]
+    assert [row.name for row in curves.rows_of(both)][-1].endswith("294,912 transitions")
+    assert "ours 1 of 2 seeds, median 98,304" in curves.lines_of(both)[-1]

@@ -55,10 +55,11 @@ def full(step: Step) -> dict[str, float]:
 
 
 def goal_control_safe(step: Step) -> dict[str, float]:
-    """Takes the steps that were left from a colony that dies or drifts back."""
+    """Takes time and lane of the steps that were left from a colony that dies or drifts back."""
     early = step.reason in (OVERFLOW, EXTINCT, LEFT_DRIFT)
     left = step.rules.max_steps - step.t if early else 0
-    return goal_control(step) | {"forfeit": -float(left)}
+    parts = goal_control(step)
+    return parts | {"forfeit": left * (0.02 * parts["time"] + 0.4 * parts["lane"])}
 
 
 PRESETS: dict[str, Callable[[Step], dict[str, float]]] = {

@@ -1,5 +1,6 @@
 """Scores of outcomes made by hand, and outcomes of small worlds that are known in advance."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -75,6 +76,8 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         outside: Outcome | None = None,
         kinds: Sequence[int] = (LINEAR, EXPONENTIAL),
         n_outside: int = 2,
+        plates: str = "default_law",
+        evaluate_every: int = 0,
         **references: Sequence[float],
     ) -> dict[str, float]:
         """What `evaluate` makes of outcomes made by hand, one per seed."""
@@ -93,7 +96,13 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(evaluation, "stochastic_policy", lambda actor, _: ("drawn", actor))
         monkeypatch.setattr(evaluation, "run_episodes", run_episodes)
         seeds = len(outcomes)
-        config = small("actor_critic", seeds=seeds, collect={"n_outside": n_outside})
+        sizes = {"n_train": 1, "n_held_out": 1} if plates != "default_law" else {}
+        config = small(
+            "actor_critic",
+            seeds=seeds,
+            collect={"n_outside": n_outside, "plates": plates, **sizes},
+            train={"evaluate_every": evaluate_every},
+        )
         state = State(*[(None,) * seeds] * 6, updates=tuple(torch.arange(seeds)))
         state = state._replace(best=(best,) * seeds)
         references = {"random": [0.0], "constant": [5.0], "feedback": [10.0]} | references
@@ -185,12 +194,13 @@ def test_intervals_are_of_pairs(scored: Any, noise: float, half: float):
 
 
 def test_intervals_are_over_plates_not_colonies(scored: Any):
-    """Colonies of a plate that earn alike are as one; of a single plate each counts."""
+    """Colonies of a plate that earn alike are as one; of a given plate each counts."""
     of_plates = np.linspace(2, 18, 16)
     references = {"constant": [5.0] * 160, "feedback": [20.0] * 160}
 
-    def width(colonies: np.ndarray, plates: int) -> float:
-        scores = scored(outcome(colonies), kinds=(LINEAR,) * plates, **references)
+    def width(colonies: np.ndarray, count: int, plates: str = "default_law") -> float:
+        kinds = (LINEAR,) * count
+        scores = scored(outcome(colonies), kinds=kinds, plates=plates, n_outside=0, **references)
         assert scores["return_mean_low"] < colonies.mean() < scores["return_mean_high"]
         margin = scores["margin_over_constant_high"] - scores["margin_over_constant_low"]
         low, high = scores["return_mean_low"], scores["return_mean_high"]
@@ -199,7 +209,38 @@ def test_intervals_are_over_plates_not_colonies(scored: Any):
 
     shared = width(np.repeat(of_plates, 10), 16)
     assert shared == pytest.approx(2 * 1.96 * of_plates.std() / 16**0.5, rel=0.2)
-    assert width(np.repeat(of_plates, 10), 1) == pytest.approx(shared / 10**0.5, rel=0.25)
+    of_colonies = width(np.repeat(of_plates, 10), 1, "two_ridges")
+    assert of_colonies == pytest.approx(shared / 10**0.5, rel=0.25)
+
+
+@pytest.mark.parametrize(("plates", "expected"), [(1, False), (3, False), (4, True)])
+def test_few_drawn_plates_give_no_interval(scored: Any, plates: int, expected: bool):
+    scores = scored(outcome(np.linspace(2, 18, 40)), kinds=(LINEAR,) * plates)
+    assert {"return_mean_low", "fraction_of_feedback_high"} <= scores.keys() if expected else True
+    assert bool([name for name in scores if name.endswith(("_low", "_high"))]) == expected
+
+
+@pytest.mark.parametrize(
+    ("evaluate_every", "reasons", "failing"),
+    [
+        (0, [[TIMEOUT, OVERFLOW], [SUCCESS, TIMEOUT], [TIMEOUT, TIMEOUT]], "0, 2"),
+        (0, [[TIMEOUT, SUCCESS]], ""),
+        (2, [[TIMEOUT, TIMEOUT]], ""),
+    ],
+    ids=["two of three", "none", "said while training"],
+)
+def test_without_evaluations_while_training_the_last_one_warns(
+    scored: Any, evaluate_every: int, reasons: list[list[int]], failing: str
+):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scored(*(outcome([1.0, 2.0], each) for each in reasons), evaluate_every=evaluate_every)
+    lines = [str(item.message) for item in caught if "actor_critic" in str(item.message)]
+    assert len(lines) == bool(failing)
+    assert not lines or lines[0].startswith(
+        "actor_critic: after 576 transitions no held-out colony reaches the goal "
+        f"(learner {failing}): "
+    )
 
 
 def test_the_weights_that_were_scored_are_named(scored: Any):

@@ -202,6 +202,20 @@ def test_the_loss_of_values_is_in_units_of_their_scale(trainer: Trainer):
     torch.testing.assert_close(scaled, plain / 100, rtol=1e-3, atol=1e-6)
 
 
+def test_errors_of_components_weigh_as_they_move_the_total(dataset: Dataset):
+    """A component that never varies has no more of the loss than it has of the total's variance."""
+    trainer = make_trainer(small("actor_critic", network={"value_heads": "components"}), dataset)
+    weights = trainer.actor.world.weights
+    deviations = torch.tensor([2.0, 1e-3, 0.5, 1e-3, 3.0, 1.0])
+    trainer.network.rescale_values(torch.zeros(6), deviations)
+    shares = iteration.value_weights(trainer) * deviations.square()
+    variances = (weights * deviations).square()
+    torch.testing.assert_close(shares, variances / variances.sum())
+    plain = {"network": {"value_heads": "components"}, "train": {"value_norm": "none"}}
+    trainer = make_trainer(small("actor_critic", **plain), dataset)
+    assert torch.equal(iteration.value_weights(trainer), weights.abs())
+
+
 # What goes wrong.
 
 

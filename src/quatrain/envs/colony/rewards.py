@@ -74,10 +74,15 @@ def terminal(world: World, step: Transition) -> PerColony:
 
 
 def forfeit(world: World, step: Transition) -> PerColony:
-    """Returns −(steps that were left) where an episode ends without success before its time."""
+    """Returns what `time` and `lane`, as they are weighted, would take in all steps that were left
+    from a colony that stays where it is, where an episode ends without success before its time.
+    """
+    weights = dict(world.rules.reward)
+    cost = weights.get("time", 0.0) * time(world, step)
+    cost += weights.get("lane", 0.0) * off_center(world, step)
     reason = step.reason
     premature = (reason != RUNNING) & (reason != SUCCESS) & (reason != TIMEOUT)
-    return torch.where(premature, (step.after.t - world.rules.max_steps).float(), 0.0)
+    return torch.where(premature, cost * (world.rules.max_steps - step.after.t), 0.0)
 
 
 # The original's modes.

@@ -89,11 +89,10 @@ GOAL_CONTROL = {
     "terminal": 2.0,
 }
 # Presets: component -> weight. In goal_control a colony that ends at once avoids the costs of steps
-# without progress; in goal_control_safe it forfeits what the steps that were left would have cost
-# a colony of the right size that stays where it began: time, and 0.4/12 of lane on average.
+# without progress; in goal_control_safe it pays them, so that staying at the right size is better.
 REWARDS: dict[str, dict[str, float]] = {
     "goal_control": GOAL_CONTROL,
-    "goal_control_safe": GOAL_CONTROL | {"forfeit": 0.05},
+    "goal_control_safe": GOAL_CONTROL | {"forfeit": 1.0},
     "centroid_distance_only": {"distance": 1, "terminal_scaled": 1},
     "simple_delete_only": {"growth_penalty": 1, "delete_penalty": 1, "terminal_scaled": 1},
     "full": dict.fromkeys(COMPONENTS[COMPONENTS.index("growth_full") :], 1.0),

@@ -18,6 +18,7 @@ from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
 from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, SeedState, load_actor
+from quatrain.models.actor_critic.ppo.validation import warn_without_success
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
@@ -35,6 +36,8 @@ GATED = (
     Gated("success_rate", "higher", 0.02, {}),
     Gated("size_rmse", "lower", 1.0, {}),
 )
+# Drawn plates from which on intervals are computed: resamples of fewer vary too little.
+LEAST_PLATES = 4
 SETTLING_STEPS = 4  # steps until the size of a colony enters `size_rmse`
 KINDS = {"linear": LINEAR, "exponential": EXPONENTIAL}
 TINY = 1e-6
@@ -67,9 +70,14 @@ def evaluate(
     Its weights are those of highest return on validation colonies, at `best_transitions`.
     Margin and fraction compare its mean return with those of the best constant action and of the
     feedback controller on the same colonies; for a single seed their intervals are bootstrapped
-    over plates, in pairs.
+    over plates, in pairs, if there are LEAST_PLATES drawn ones. Warns where no colony reaches the
+    goal and training, without periodic evaluations, could not.
     """
     outcomes = evaluate_policy(config, state, dataset)
+    if not config.train.evaluate_every:
+        transitions = int(state.best[0].iteration) * config.train.batch
+        successes = [float((outcome.reasons == SUCCESS).mean()) for outcome in outcomes]
+        warn_without_success("held-out", transitions, successes)
     of_seeds = [
         _held_out_scores(config, outcome, dataset)
         | _further_scores(config, seed_state, dataset, seed)
@@ -225,11 +233,16 @@ def _confidence_intervals(
     dataset: Dataset,
     seed: int,
 ) -> Mapping[str, float]:
-    """Bootstraps over plates, whose colonies have their plate's stiffness in common; over colonies
-    where there is one plate.
+    """Bootstraps over drawn plates, whose colonies have their plate's stiffness in common: no
+    interval of fewer than LEAST_PLATES. Over colonies where the plate is given, which says nothing
+    about other plates.
     """
+    substrate = dataset.held_out.colonies.substrate
+    drawn = config.collect.plates == "default_law"
+    if drawn and len(np.unique(substrate)) < LEAST_PLATES:
+        return {}
     references = dataset.held_out.references
-    sums = partial(_sums_by_plate, dataset.held_out.colonies.substrate)
+    sums = partial(_sums_by_unit, substrate if drawn else np.arange(len(returns)))
     counts = sums(np.ones(len(returns)))
     rng = np.random.default_rng(seed)
     statistics: dict[str, tuple[Callable[..., np.ndarray], list[np.ndarray]]] = {
@@ -248,12 +261,11 @@ def _confidence_intervals(
     return scores
 
 
-def _sums_by_plate(
-    substrate: Int64[np.ndarray, " colony"], values: Float[np.ndarray, " colony"]
-) -> Float[np.ndarray, " plate"]:
-    """Sums over the colonies of each plate; a single plate stays divided into its colonies."""
-    plates, place = np.unique(substrate, return_inverse=True)
-    return np.bincount(place, values) if len(plates) > 1 else np.asarray(values, float)
+def _sums_by_unit(
+    unit: Int64[np.ndarray, " colony"], values: Float[np.ndarray, " colony"]
+) -> Float[np.ndarray, " unit"]:
+    """Sums over the colonies of each unit that is resampled."""
+    return np.bincount(np.unique(unit, return_inverse=True)[1], values)
 
 
 def _mean(returns: np.ndarray, counts: np.ndarray, axis: int) -> np.ndarray:

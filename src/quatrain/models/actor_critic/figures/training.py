@@ -126,7 +126,8 @@ def draw_learning_curve(
 
 def _draw_score(axes: Axes, x: float, scores: Mapping[str, float]) -> None:
     score = scores["return_mean"]
-    ends = (score - scores["return_mean_low"], scores["return_mean_high"] - score)
+    low, high = (scores.get(f"return_mean_{end}", score) for end in ("low", "high"))
+    ends = (score - low, high - score)
     if 1 < scores["seeds"] < LEAST_SEEDS:
         ends = (0.0, 0.0)
     axes.errorbar(

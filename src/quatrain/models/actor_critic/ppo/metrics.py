@@ -17,7 +17,7 @@ from quatrain.progress import TrainingDiverged, by_seed
 FINITE_METRICS = ("loss_policy", "loss_value", "loss_entropy", "loss", "grad_norm")
 MINIBATCH_METRICS = (
     *FINITE_METRICS,
-    *("entropy", "raw_entropy", "approx_kl", "clip_fraction", "ratio_max_dev"),
+    *("entropy", "approx_kl", "clip_fraction", "ratio_max_dev"),
 )
 Entries = Sequence[Sequence[Mapping[str, float]]]  # metrics of each iteration and seed
 
@@ -55,7 +55,8 @@ def iteration_metrics(
 def _rollout_metrics(trainer: Trainer, collected: RolloutResult) -> dict[str, float]:
     """Returns metrics of the rollout; of episodes, those of the last rollout in which any ended."""
     rollout = trainer.rollout
-    action = trainer.actor.policy.action(rollout.raw_action.flatten(0, 1))
+    policy = trainer.actor.policy
+    action = policy.action(rollout.raw_action.flatten(0, 1))
     episode = collected.state.episode_means
     components = [name for name, _ in trainer.config.env.reward.weighted]
     metrics = {
@@ -63,6 +64,7 @@ def _rollout_metrics(trainer: Trainer, collected: RolloutResult) -> dict[str, fl
         "length": episode[LENGTH],
         "episodes": collected.episodes,
         "nodes_mean": collected.nodes,
+        "raw_entropy": policy.raw_entropy(rollout.dist_params.unbind(-2)).mean(),
     }
     if trainer.config.network.policy == "beta":
         metrics["concentration"] = rollout.dist_params.sum(-2).mean()

@@ -38,7 +38,7 @@ def validate_if_due(
         for trainer, (mean_return, success) in zip(trainers, scores[0], strict=True):
             if mean_return > trainer.best.validation_return:
                 _keep(trainer, mean_return, success)
-        _warn_without_success(trainers, scores[0, :, 1])
+        _warn_half_way(trainers, scores[0, :, 1])
     return by_seed(dict(zip(NAMES, np.moveaxis(scores, 2, 0), strict=True)))
 
 
@@ -66,23 +66,27 @@ def _keep(trainer: Trainer, mean_return: float, success: float) -> None:
     )
 
 
-def _warn_without_success(
-    trainers: Sequence[Trainer], successes: Float[np.ndarray, " learner"]
-) -> None:
-    """Warns once, in the first evaluation of the second half of the training."""
+def _warn_half_way(trainers: Sequence[Trainer], successes: Float[np.ndarray, " learner"]) -> None:
+    """Warns once, in the first evaluation of the second half of the training, of learners without
+    any success so far.
+    """
     train = trainers[0].config.train
     done = trainers[0].iterations
     before = (done - 1) // train.evaluate_every * train.evaluate_every
-    if not before < train.steps / 2 <= done:
-        return
-    failing = [
-        str(index)
-        for index, (trainer, success) in enumerate(zip(trainers, successes, strict=True))
-        if success == trainer.best.validation_success == 0
-    ]
+    if before < train.steps / 2 <= done:
+        so_far = [
+            max(success, float(trainer.best.validation_success))
+            for trainer, success in zip(trainers, successes, strict=True)
+        ]
+        warn_without_success("validation", done * train.batch, so_far)
+
+
+def warn_without_success(colonies: str, transitions: int, successes: Sequence[float]) -> None:
+    """Warns of learners without a success: which, after how many transitions, and what may help."""
+    failing = [str(index) for index, success in enumerate(successes) if success == 0]
     if failing:
         warnings.warn(
-            f"actor_critic: after {done * train.batch:,} transitions no validation colony reaches "
+            f"actor_critic: after {transitions:,} transitions no {colonies} colony reaches "
             f"the goal (learner {', '.join(failing)}): ending early may pay more than moving "
             "slowly; lower actor_critic.train.discount, raise .transitions, or set "
             "actor_critic.env.reward.preset: goal_control_safe",
