@@ -27,9 +27,8 @@ from quatrain.envs.colony.world import start
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import collect as collecting
-from quatrain.models.actor_critic.collect import Dataset, make_colonies
+from quatrain.models.actor_critic.collect import Dataset, check, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.dataset_check import check
 from tests.conftest import shapes_unchecked, small
 
 SEED = 11

@@ -18,6 +18,7 @@ from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, O
 from quatrain.envs.colony.plates import (
     OUTSIDE,
     TRAINING,
+    USER,
     PlateDistribution,
     Plates,
     fixed_plate,
@@ -33,9 +34,10 @@ from quatrain.envs.colony.policies import (
     random_policy,
     with_fixed_parameters,
 )
-from quatrain.envs.colony.reference_policies import best_constant, best_gamma
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules
+from quatrain.envs.colony.reference_policies import POINTS, ROUNDS, best_constant, best_gamma
+from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH, Rules
 from quatrain.envs.colony.world import colonies_at, start
+from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic.config import ActorCriticConfig
 
@@ -121,7 +123,7 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     for_validation = generator_from_seed(seeds[7])
     validation = start(train_world, sizes.validation_colonies, for_validation)
     colonies = start(held_out_world, sizes.held_out_colonies, generators[0])
-    colonies_outside = start(outside_world, count_outside(config), generators[1])
+    colonies_outside = start(outside_world, _count_outside(config), generators[1])
     norm = _norm(config, train_world, generators[2])
     search, references = _references(config, train_world, held_out_world, colonies, generators[3])
     return Dataset(
@@ -164,22 +166,20 @@ def _plates(
     count: int,
     seed: np.random.SeedSequence,
 ) -> Plates:
-    single = single_plate(config)
+    single = _single_plate(config)
     if single is not None and count:
         return single
     return sample_plates(law, count, config.env.width, np.random.default_rng(seed))
 
 
-def single_plate(config: ActorCriticConfig) -> Plates | None:
-    """Returns the plate that the config gives; None where plates are drawn."""
+def _single_plate(config: ActorCriticConfig) -> Plates | None:
     if config.collect.plates_file is not None:
         return user_plate(np.array(config.collect.plates_file.numbers, np.float32))
     fixed = FIXED_PLATES.get(config.collect.plates)
     return fixed(config.env.width) if fixed else None
 
 
-def count_outside(config: ActorCriticConfig) -> int:
-    """Returns the number of colonies on plates outside the range of training."""
+def _count_outside(config: ActorCriticConfig) -> int:
     return config.collect.held_out_colonies // 2 if config.collect.n_outside else 0
 
 
@@ -276,3 +276,100 @@ def _references(
         Search(*(values.numpy(force=True) for values in search[:-1])),
         References(*(values.numpy(force=True) for values in (*scores, search.best, gamma))),
     )
+
+
+# Checks.
+
+
+def check(config: ActorCriticConfig, dataset: Dataset) -> None:
+    """Checks sizes and ranges of values.
+
+    Raises:
+        DatasetMismatch: this config cannot have collected the dataset.
+    """
+    problems = [
+        f"{name} have the shape {array.shape}, not {shape}"
+        for name, (array, shape) in _shapes(config, dataset).items()
+        if array.shape != shape
+    ] or [f"it has {name}" for name, fits in _value_checks(config, dataset).items() if not fits]
+    if problems:
+        raise DatasetMismatch(
+            "the dataset was not collected for actor_critic.env and .collect: "
+            f"{problems[0]}; run `dvc repro`"
+        )
+
+
+def _shapes(
+    config: ActorCriticConfig,
+    dataset: Dataset,
+) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+    train, held_out = dataset
+    env = config.env
+    sizes = config.collect
+    colonies = (sizes.held_out_colonies,)
+    return {
+        "training plates": (train.plates.intensity, (sizes.n_train, env.width)),
+        "held-out plates": (held_out.plates.intensity, (sizes.n_held_out, env.width)),
+        "plates outside": (held_out.outside.intensity, (sizes.n_outside, env.width)),
+        "held-out colonies": (held_out.colonies.pos, (*colonies, env.n0_max, 2)),
+        "validation colonies": (
+            train.validation.pos,
+            (sizes.validation_colonies, env.n0_max, 2),
+        ),
+        "colonies outside": (
+            held_out.colonies_outside.pos,
+            (_count_outside(config), env.n0_max, 2),
+        ),
+        "returns of the constant action": (held_out.references.constant, colonies),
+        "points of the search": (
+            train.search.actions,
+            (sizes.constant_search + ROUNDS * POINTS, len(PARAMETERS)),
+        ),
+        "means of node features": (train.norm.node_mean, (NODE_FEATURES[env.features],)),
+        "means of graph features": (train.norm.graph_mean, (GRAPH_FEATURES[env.features],)),
+    }
+
+
+def _value_checks(config: ActorCriticConfig, dataset: Dataset) -> dict[str, bool]:
+    train, held_out = dataset
+    env = config.env
+    low, high = np.array(env.rules.bounds, np.float32).T
+    all_plates = (train.plates, held_out.plates, held_out.outside)
+    colonies = (train.validation, held_out.colonies, held_out.colonies_outside)
+    fixed = train.search.actions[:, [PARAMETERS.index(name) for name in env.action.fixed_params]]
+    return {
+        "plates of another law": all(_has_law(config, plates) for plates in all_plates),
+        "colonies on plates that are not there": all(
+            _within(initial.substrate, 0, len(plates.kind) - 1)
+            for plates, initial in zip(all_plates, colonies, strict=True)
+        ),
+        "colonies of another size": all(
+            _within(initial.n, env.n0_min, env.n0_max) for initial in colonies
+        ),
+        "colonies of another place": all(_at_start(env.rules, initial) for initial in colonies),
+        "actions outside their bounds": _within(train.search.actions, low, high),
+        "numbers held that are free": np.allclose(fixed, [*env.action.fixed_params.values()]),
+    }
+
+
+def _within(
+    values: np.ndarray,
+    low: float | int | np.ndarray,
+    high: float | int | np.ndarray,
+) -> bool:
+    return bool(((values >= low) & (values <= high)).all())
+
+
+def _has_law(config: ActorCriticConfig, plates: Plates) -> bool:
+    single = _single_plate(config)
+    if single is not None:
+        return bool((plates.intensity == single.intensity).all())
+    return bool((plates.kind != USER).all() and (plates.intensity > 0).all())
+
+
+def _at_start(rules: Rules, initial: InitialColonies) -> bool:
+    """Returns whether all cells lie in the range of initial positions, to the pixel."""
+    lowest = (rules.y_center[0] - rules.y_spread) * rules.height - 1
+    highest = (rules.y_center[1] + rules.y_spread) * rules.height + 1
+    x, y = initial.pos[np.arange(rules.n0_max) < initial.n[:, None]].T
+    return _within(x, 0, START_WIDTH * rules.width) and _within(y, lowest, highest)

@@ -14,7 +14,7 @@ from quatrain.frameworks.torch import packing, threads
 from quatrain.frameworks.torch.adam_state import AdamState
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import network
-from quatrain.models.actor_critic.collect import Dataset
+from quatrain.models.actor_critic.collect import Dataset, check
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import (
     iteration,
@@ -26,7 +26,6 @@ from quatrain.models.actor_critic.ppo import (
     validation,
 )
 from quatrain.models.actor_critic.ppo.acting import Scale, make_scale, on_gpu
-from quatrain.models.actor_critic.ppo.dataset_check import check
 from quatrain.models.actor_critic.ppo.process_group import ProcessGroup
 from quatrain.models.actor_critic.ppo.trainer import Best, RankState, SeedState
 from quatrain.progress import Progress
