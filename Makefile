@@ -86,7 +86,7 @@ verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER or catalogue, PRESET=large, ARGS='--seeds 3')
 	@$(BIN)/python -m pipeline.commands.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET)) $(ARGS)
 
-results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about half an hour (MODELS=, ARGS=)
+results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about ten minutes (MODELS=, ARGS=)
 	@$(BIN)/python -m pipeline.commands.results $(MODELS) $(ARGS)
 
 bench: $(STAMP)  ## speed against plain references, claim by claim, in some minutes (BENCH='allo machine')
