@@ -229,6 +229,7 @@ def rules_of(model: Small, scores: dict[str, float]) -> list[Rule]:
     """Returns the rules of scores that exist; the others are broken whatever is stored."""
     rules = [gated.under("default") for gated in model.model.evaluate.GATED]
     missing = [rule for rule in rules if rule.metric in undefined(scores)]
+    assert {rule.metric for rule in missing} <= {*UNDEFINED}
     assert all(status(rule, scores, 1, 1.0) == "not finite" for rule in missing)
     return [rule for rule in rules if rule not in missing]
 

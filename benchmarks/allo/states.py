@@ -59,7 +59,7 @@ COLUMNS = {
     "orthogonality": "{:.3f}",
     "random": "{:.2f}",
     "largest group": "{:.0f}",
-    "λ error": "{:.4f}",
+    "relative λ error": "{:.4f}",
 }
 SCORES = {
     "cosine": "cosine_mean",
@@ -68,7 +68,7 @@ SCORES = {
     "orthogonality": "orthogonality",
     "random": "random_unscaled",
     "largest group": "group_largest",
-    "λ error": "eigenvalue_relative_error_rayleigh",
+    "relative λ error": "eigenvalue_relative_error_rayleigh",
 }
 
 

@@ -13,7 +13,12 @@ from quatrain.models.allo import losses
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.evaluate import evaluate
-from quatrain.models.allo.records import warn_if_errors_grew
+from quatrain.models.allo.records import (
+    corrected_eigenvalues,
+    dual_eigenvalues,
+    warn_if_errors_grew,
+)
+from quatrain.models.allo.spectra.truth import true_spectrum
 from quatrain.models.allo.state import State, init_state, inputs_for, make_data, tables
 from quatrain.models.allo.step import draw, encoder_is_table, objective, update_duals
 from quatrain.models.allo.train import from_arrays, to_arrays, train
@@ -59,6 +64,23 @@ def test_encoding_of_a_table_or_of_samples_depends_on_their_sizes_and_learns_the
     brief = {"steps": 5, "record_every": 5, "evaluate_every": 5}
     ends = [last(allo(train=brief | {"encoder_rows": rows})) for rows in ("table", "batch")]
     alike(*(end.state for end in ends), atol=1e-5)
+
+
+def test_dual_and_barrier_hold_the_eigenvalue_together_where_the_gradient_is_0():
+    """Of columns of length s, the gradient is s (4 κ λ + β + 2 b (s² − 1))."""
+    eigenvalues, barrier = np.array([0.0, 0.3, 0.7]), 0.8
+    config = allo(network={"d": 3})
+    truth = true_spectrum(config, dataset()).spectrum
+    squares = np.array([1.0, 0.9, 0.6])
+    state = init_state(config, dataset(), 0)
+    duals = -4 * config.train.graph_coef * eigenvalues - 2 * barrier * (squares - 1)
+    state = state._replace(
+        duals=jnp.asarray(np.diag(duals)[None]), barrier=jnp.full_like(state.barrier, barrier)
+    )
+    learned = np.tile(np.sqrt(squares), (config.seeds, len(truth.visited), 1))
+    corrected = corrected_eigenvalues(config, state, learned, truth)
+    np.testing.assert_allclose(corrected[0], eigenvalues, atol=1e-6)
+    assert np.abs(dual_eigenvalues(config, state)[0] - eigenvalues).max() > 0.05
 
 
 def test_duals_and_barrier_are_updated_as_computed_by_hand():

@@ -102,9 +102,9 @@ def test_settings_are_chosen_first_if_asked_and_stored_under_another_name(projec
     monkeypatch.setattr(fields, "PILOT", 60)
     (project / "params.yaml").unlink()
     committed = (ROOT / "params.yaml").read_text()
-    told = "process_noise: 0.01\n      noise_sd: "
-    assert committed.count(f"{told}0.1\n") == 1
-    wrong = committed.replace(f"{told}0.1\n", f"{told}0.3\n")
+    assumed = "process_noise: 0.01\n      noise_sd: "
+    assert committed.count(f"{assumed}0.1\n") == 1
+    wrong = committed.replace(f"{assumed}0.1\n", f"{assumed}0.3\n")
     (project / "params.yaml").write_text(wrong)
     options = ["--fields", "duffing", "--replicates", "2", "--transitions", "40", "--choose"]
     with shapes_unchecked():

@@ -16,7 +16,7 @@ from quatrain.envs.grid.layouts import (
 from quatrain.section import InputFile, NameOrFile, Section
 
 # Limit of what is counted in a buffer, a dense matrix of pairs. With 2 million transitions 4000
-# states take 35 s of one core, and 9 s more for each further million; 1000 states 2.5 s.
+# states take 35 s of one core; each further million takes 9 s, with 1000 states 2.5 s.
 COUNTED_STATES = 4000
 # Limit of a map: 256 x 256 cells, whose numbers fit into 16 bits.
 MAX_STATES = 65_536

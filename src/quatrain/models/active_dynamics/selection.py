@@ -3,8 +3,8 @@
 The negative log likelihood of innovations, summed over a run, is the negative log evidence of the
 settings: it needs no true field, and is no better for features that are too many. All candidates
 are given the same transitions, those of planned actions, which lead all over the region; those of
-other actions stay where coarse features suffice. They are paid for: who trains with the settings
-adds the pilot's transitions to its own. Settings are chosen one after the other, with the rest as
+other actions stay where coarse features suffice. The pilot's transitions are a cost beside those of
+the training. Settings are chosen one after the other, with the rest as
 they are: first the noise of channels, which transitions show best and all else depends on.
 """
 
@@ -37,7 +37,7 @@ CANDIDATES: tuple[tuple[str, tuple[dict[str, float | int], ...]], ...] = (
 
 
 class Candidate(NamedTuple):
-    """Holds the settings of a trial, by section, and the nats per transition it paid."""
+    """Holds settings, by section, and their negative log evidence in nats per transition."""
 
     changes: dict[str, dict[str, float | int]]
     nats: float

@@ -192,7 +192,7 @@ class Evaluate(Section):
     bootstrap_samples: int = Field(
         ge=100,
         le=10**6,
-        description="resamples of the held-out plates for an interval",
+        description="resamples of held-out plates, or of colonies of a given one",
     )
 
 

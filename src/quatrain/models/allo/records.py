@@ -60,8 +60,8 @@ def corrected_eigenvalues(
 ) -> Float[np.ndarray, "seeds d"]:
     """Computes −(β_ii + 2 b E_ii) / (4κ): what dual and barrier hold together.
 
-    E_ii = φ_iᵀRφ_i − 1 is that of the whole buffer. The gradient is 0 at this λ_i also before the
-    dual has taken over the barrier's share.
+    E_ii = φ_iᵀRφ_i − 1, over the whole buffer. The gradient is 0 at this λ_i also before the dual
+    has taken over the barrier's share.
     """
     squares = np.square(np.asarray(learned, np.float64)[:, truth.visited])
     error = np.einsum("s,nsd->nd", truth.starts, squares) - 1

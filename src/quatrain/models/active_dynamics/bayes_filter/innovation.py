@@ -45,8 +45,8 @@ class FrozenFit(NamedTuple):
 def expected_intervals(rollouts: Rollouts, d: int) -> dict[str, float]:
     """Returns `NAME_expected_low` and `..._high`: 95 % intervals of nis and whiteness.
 
-    They are those of a right filter whose channels show all directions of the state; both sides
-    tell of misfit.
+    They are those of a right filter whose channels show all directions of the state. A value below
+    is a misfit as well as one above.
     """
     count = rollouts.truncated.size * d
     intervals = {}

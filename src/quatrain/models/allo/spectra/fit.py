@@ -67,10 +67,10 @@ def random_cosine(truth: Spectrum, d: int) -> Float[np.ndarray, " d"]:
     states have 0.
 
     The direction is random in the inner product of R. Equally distributed numbers at all states
-    are that where all states start equally often. Where they do not, such numbers lean towards the
-    states that start often, and score more on smooth vectors: on small maps with a fixed start and
-    short episodes (most visited states 100 to 100,000 times as often as the least) up to 0.06 in
-    the mean over components and 0.23 in the first, instead of 0.
+    are that where all states start equally often. Where they do not, states
+    that start often weigh more, and such numbers score more on smooth vectors: on small maps with a
+    fixed start and short episodes (most visited states 100 to 100,000 times as often as the least)
+    up to 0.06 in the mean over components and 0.23 in the first, instead of 0.
     """
     members = np.bincount(truth.group)[truth.group[:d]]
     states = len(truth.starts)
