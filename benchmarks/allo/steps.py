@@ -13,8 +13,8 @@ from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import RowBuffer
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.state import Data, State, init_state, make_data
-from quatrain.models.allo.step import draw, objective, run_chunk
+from quatrain.models.allo.learning.state import Data, State, init_state, make_data
+from quatrain.models.allo.learning.step import draw, objective, run_chunk
 from quatrain.replay.episodes.trajectories import Batch, Episodes
 
 SEED = 0

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from quatrain.progress import History
 from quatrain.statistics import (
@@ -24,6 +25,7 @@ RED = "crimson"
 ORANGE = "darkorange"
 # Colors of chance, lower reference, learner, learner during training, and upper reference.
 BLUE = "tab:blue"
+SMALL_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10}
 # Height of a label, in points.
 LINE_HEIGHT = 11
 
@@ -152,6 +154,11 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
             va="center",
             transform=axes.transAxes,
         )
+
+
+def format_thousands(axes: Axes) -> None:
+    """Formats the x axis as 40k rather than 40000."""
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def caption(figure: Figure, *sentences: str) -> None:

@@ -9,7 +9,7 @@ from benchmarks.harness import Measured, NotComparable, Row
 from benchmarks.jax_work import refuse_difference, refuse_other_frequencies
 from benchmarks.reference import allo as reference
 from benchmarks.reference.replay_loop import sample_with_snippet
-from quatrain.models.allo.step import run_chunk
+from quatrain.models.allo.learning.step import run_chunk
 from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import sample
 from tests.conftest import ROOT, SMALL

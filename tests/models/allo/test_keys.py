@@ -10,11 +10,11 @@ import pytest
 from pipeline.storage.artifacts import to_arrays
 from pipeline.storage.params_file import overlaid
 from quatrain.envs.grid.dynamics import make_grid
-from quatrain.models.allo import state as states
 from quatrain.models.allo.collect import Dataset, collect, draw_frequencies, encoder_inputs
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.state import State
-from quatrain.models.allo.step import run_chunk
+from quatrain.models.allo.learning import state as states
+from quatrain.models.allo.learning.state import State
+from quatrain.models.allo.learning.step import run_chunk
 from tests.conftest import shapes_unchecked, small
 
 allo = partial(small, "allo")

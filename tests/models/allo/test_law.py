@@ -8,9 +8,9 @@ from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import parse_layout
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.evaluate import evaluate
-from quatrain.models.allo.plots import draw_vectors
-from quatrain.models.allo.spectra import fit, law, spectrum, truth
-from quatrain.models.allo.state import init_state
+from quatrain.models.allo.figures.maps import draw_vectors
+from quatrain.models.allo.learning.spectra import fit, law, spectrum, truth
+from quatrain.models.allo.learning.state import init_state
 from quatrain.replay.episodes.lags import lag_weights
 from tests.conftest import small
 
@@ -31,7 +31,7 @@ def test_sparse_pairs_reach_to_the_end_of_the_group_of_equal_ones_that_holds_the
     d: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Seven rooms without doors between them: the eigenvalue 0 seven times."""
-    monkeypatch.setattr(law, "SPARE_PAIRS", 1)
+    monkeypatch.setattr(spectrum, "SPARE_PAIRS", 1)
     next_state = make_grid(parse_layout("x".join(["..."] * 7), "rooms")).next_state
     sparse = law.sparse_policy(next_state, d)
     assert sparse.group[:8].tolist() == [0] * 7 + [1]
@@ -60,7 +60,7 @@ def test_the_law_has_the_operator_and_eigenpairs_of_dense_powers():
     table = np.random.default_rng(0).standard_normal((104, 5))
     np.testing.assert_allclose(operator.laplacian @ table, laplacian @ table, atol=1e-12)
     dense = spectrum.spectrum(spectrum.Operator(laplacian, *operator[1:]), 5, 0.02)
-    sparse = law.law_spectrum(whole, next_state, 5, 0.02)
+    sparse = law.law_spectrum(whole, 5, 0.02)
     np.testing.assert_allclose(sparse.eigenvalues[:5], dense.eigenvalues[:5], atol=1e-10)
     np.testing.assert_allclose(fit.cosine(sparse.eigenvectors[:, :5], dense), 1, atol=1e-8)
     np.testing.assert_allclose(
@@ -74,9 +74,9 @@ def test_the_law_has_the_whole_group_of_near_eigenvalues_that_straddles_d(
     """Of four rooms the second and the third eigenvalue differ by 16 %."""
     next_state = make_grid(named_layout("room4")).next_state
     whole = law.law_of(next_state, np.arange(60, -1, -1), (0.2,))
-    full = law.law_spectrum(whole, next_state, 11, 0.2)
-    monkeypatch.setattr(law, "SPARE_PAIRS", 0)
-    cut = law.law_spectrum(whole, next_state, 2, 0.2)
+    full = law.law_spectrum(whole, 11, 0.2)
+    monkeypatch.setattr(spectrum, "SPARE_PAIRS", 0)
+    cut = law.law_spectrum(whole, 2, 0.2)
     assert cut.group[:4].tolist() == full.group[:4].tolist() == [0, 1, 1, 2]
     np.testing.assert_allclose(fit.cosine(full.eigenvectors[:, [0, 2]], cut), 1)
 

@@ -10,8 +10,8 @@ import pytest
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.learning.state import State, init_state, tables
 from quatrain.models.allo.serve import answer, export, request
-from quatrain.models.allo.state import State, init_state, tables
 from tests.conftest import small
 
 allo = partial(small, "allo")

@@ -8,8 +8,8 @@ import pytest
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import parse_layout
-from quatrain.models.allo.spectra import fit, spectrum
-from quatrain.models.allo.spectra.truth import true_table
+from quatrain.models.allo.learning.spectra import fit, spectrum
+from quatrain.models.allo.learning.spectra.truth import true_table
 from tests.replay.trajectories import from_trajectories, trajectory
 
 

@@ -13,14 +13,14 @@ from quatrain.models.allo import losses
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.evaluate import evaluate
-from quatrain.models.allo.records import (
+from quatrain.models.allo.learning.records import (
     corrected_eigenvalues,
     dual_eigenvalues,
     warn_if_errors_grew,
 )
-from quatrain.models.allo.spectra.truth import true_spectrum
-from quatrain.models.allo.state import State, init_state, inputs_for, make_data, tables
-from quatrain.models.allo.step import draw, encoder_is_table, objective, update_duals
+from quatrain.models.allo.learning.spectra.truth import true_spectrum
+from quatrain.models.allo.learning.state import State, init_state, inputs_for, make_data, tables
+from quatrain.models.allo.learning.step import draw, encoder_is_table, objective, update_duals
 from quatrain.models.allo.train import from_arrays, to_arrays, train
 from quatrain.progress import Progress, TrainingDiverged
 from tests.conftest import params_with, shapes_unchecked, small

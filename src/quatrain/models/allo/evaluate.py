@@ -9,10 +9,10 @@ from jaxtyping import Float
 from quatrain.baselines import Gated
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.records import corrected_eigenvalues, dual_eigenvalues
-from quatrain.models.allo.spectra import fit
-from quatrain.models.allo.spectra.spectrum import Spectrum
-from quatrain.models.allo.spectra.truth import (
+from quatrain.models.allo.learning.records import corrected_eigenvalues, dual_eigenvalues
+from quatrain.models.allo.learning.spectra import fit
+from quatrain.models.allo.learning.spectra.spectrum import Spectrum
+from quatrain.models.allo.learning.spectra.truth import (
     held_out_spectrum,
     is_counted,
     true_spectrum,
@@ -20,7 +20,7 @@ from quatrain.models.allo.spectra.truth import (
     uniform_policy,
     walk_is_symmetric,
 )
-from quatrain.models.allo.state import State, init_state, tables
+from quatrain.models.allo.learning.state import State, init_state, tables
 from quatrain.statistics import aggregate_seeds
 
 LOWER_REFERENCES = ("floor_untrained", "floor_random", "floor_constant")
@@ -75,11 +75,15 @@ def evaluate(
     by_learner = [
         _vector_scores(table, truth.spectrum)
         | _eigenvalue_scores(
-            {"rayleigh": fit.rayleigh(table, truth.operator), "dual": dual, "corrected": both},
+            {
+                "rayleigh": fit.rayleigh(table, truth.operator),
+                "dual": dual,
+                "corrected": corrected_dual,
+            },
             truth.spectrum,
         )
         | _means(rules, [table], "cosine")
-        for table, dual, both in zip(learned, duals, corrected, strict=True)
+        for table, dual, corrected_dual in zip(learned, duals, corrected, strict=True)
     ]
     _warn_if_truth_is_weak(config, truth.spectrum)
     scores = (

@@ -15,7 +15,7 @@ from quatrain.frameworks.jax import packing
 from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset, draw_frequencies, encoder_inputs
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.state import State
+from quatrain.models.allo.learning.state import State
 from quatrain.requests import Input, validate_request
 
 INPUT = "cells"

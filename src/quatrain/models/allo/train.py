@@ -6,12 +6,12 @@ import jax
 import numpy as np
 
 from quatrain.frameworks.jax import packing
-from quatrain.models.allo import records
 from quatrain.models.allo.collect import Dataset, check
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.spectra.truth import true_spectrum
-from quatrain.models.allo.state import State, init_state, make_data
-from quatrain.models.allo.step import run_chunk
+from quatrain.models.allo.learning import records
+from quatrain.models.allo.learning.spectra.truth import true_spectrum
+from quatrain.models.allo.learning.state import State, init_state, make_data
+from quatrain.models.allo.learning.step import run_chunk
 from quatrain.progress import Progress, by_seed
 
 HEADLINE = ("cosine_mean", "total_error")

@@ -23,7 +23,7 @@ from quatrain.models.actor_critic.figures.replays import (
     steps_of,
     throw,
 )
-from quatrain.models.actor_critic.figures.training import format_thousands, transitions
+from quatrain.models.actor_critic.figures.training import transitions
 from quatrain.plots import (
     BLACK,
     BLUE,
@@ -34,6 +34,7 @@ from quatrain.plots import (
     curve,
     describe_seeds,
     draw_seeds,
+    format_thousands,
 )
 from quatrain.progress import History
 

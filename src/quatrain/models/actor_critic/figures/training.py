@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
 
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures.replays import (
@@ -28,6 +27,7 @@ from quatrain.plots import (
     curve,
     describe_seeds,
     draw_seeds,
+    format_thousands,
     label_ends,
 )
 from quatrain.progress import History
@@ -63,11 +63,6 @@ def episode_curve(config: ActorCriticConfig, history: History, name: str) -> Cur
     recorded = curve(history, name, config.seeds)
     ended = curve(history, "episodes", config.seeds).values.cumsum(1) > 0
     return recorded._replace(values=np.where(ended, recorded.values, np.nan))
-
-
-def format_thousands(axes: Axes) -> None:
-    """Formats the x axis as 40k rather than 40000."""
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _first_and_last(values: Float[np.ndarray, "seeds points"]) -> tuple[float, float]:

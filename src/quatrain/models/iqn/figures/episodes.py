@@ -11,13 +11,12 @@ from quatrain.models.iqn.evaluate import Outcome, returns
 from quatrain.models.iqn.figures.replays import (
     COMPARED,
     NAMES,
-    SMALL_TITLE,
     Replays,
     describe_intervals,
     draw_policies,
     samples,
 )
-from quatrain.plots import BLUE, GREY, caption
+from quatrain.plots import BLUE, GREY, SMALL_TITLE, caption
 from quatrain.statistics import LEAST_SEEDS, half_interval
 
 

@@ -11,12 +11,11 @@ from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import income, returns
 from quatrain.models.iqn.figures.replays import (
     COMPARED,
-    SMALL_TITLE,
     Replays,
     describe_intervals,
     draw_policies,
 )
-from quatrain.plots import GREY, caption
+from quatrain.plots import GREY, SMALL_TITLE, caption
 
 
 def draw_fairness(config: IqnConfig, replays: Replays, scores: Mapping[str, float]) -> Figure:

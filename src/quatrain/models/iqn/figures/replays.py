@@ -22,7 +22,6 @@ NAMES = {
 }
 # Policies that are drawn as lines.
 COMPARED = {"random": GREY, "oracle_view": BLUE, "learned": RED}
-SMALL_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10}
 
 
 class Replays(NamedTuple):

@@ -10,17 +10,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.figures.replays import COMPARED, NAMES, SMALL_TITLE, finish
+from quatrain.models.iqn.figures.replays import COMPARED, NAMES, finish
 from quatrain.plots import (
     GREY,
     ORANGE,
     RED,
+    SMALL_TITLE,
     Curve,
     EndLabel,
     caption,
     curve,
     describe_seeds,
     draw_seeds,
+    format_thousands,
 )
 from quatrain.progress import History
 
@@ -43,6 +45,7 @@ def draw_learning_curve(config: IqnConfig, history: History, scores: Mapping[str
         xlabel="agent-steps of all agents and worlds, prefill included",
         ylabel="return of an agent per episode",
     )
+    format_thousands(axes)
     finish(axes, ends)
     caption(
         figure,

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-from quatrain.models.allo.spectra.spectrum import Operator, Spectrum
+from quatrain.models.allo.learning.spectra.spectrum import Operator, Spectrum
 
 
 def normalised(
@@ -66,9 +66,9 @@ def random_cosine(truth: Spectrum, d: int) -> Float[np.ndarray, " d"]:
     group, has the mean Γ((m+1)/2) Γ(n/2) / (Γ(m/2) Γ((n+1)/2)). Components beyond the number of
     states have 0.
 
-    The direction is random in the inner product of R. Equally distributed numbers at all states
-    are that where all states start equally often. Where they do not, states
-    that start often weigh more, and such numbers score more on smooth vectors: on small maps with a
+    The direction is isotropic in the inner product of R. Independent, identically distributed
+    numbers are isotropic in it only where all states start equally often. Elsewhere states that
+    start often weigh more, and such numbers score higher on smooth vectors: on small maps with a
     fixed start and short episodes (most visited states 100 to 100,000 times as often as the least)
     up to 0.06 in the mean over components and 0.23 in the first, instead of 0.
     """

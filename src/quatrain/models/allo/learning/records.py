@@ -7,10 +7,10 @@ from jaxtyping import Float
 
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.spectra import fit
-from quatrain.models.allo.spectra.spectrum import Spectrum
-from quatrain.models.allo.spectra.truth import Truth
-from quatrain.models.allo.state import State, schedule, tables
+from quatrain.models.allo.learning.spectra import fit
+from quatrain.models.allo.learning.spectra.spectrum import Spectrum
+from quatrain.models.allo.learning.spectra.truth import Truth
+from quatrain.models.allo.learning.state import State, schedule, tables
 from quatrain.progress import TrainingDiverged
 
 # The key of allo.train to lower if this is the first value that is not finite.
@@ -30,15 +30,15 @@ def metrics(
     """Returns name -> (1, seeds) + the metric's own axes."""
     duals = np.asarray(state.duals)
     diagonal = np.diagonal(duals, axis1=1, axis2=2)
-    means = {name: values.mean(0, dtype=np.float64) for name, values in recorded.items()}
-    metrics = means | {
+    means = {name: steps.mean(0, dtype=np.float64) for name, steps in recorded.items()}
+    values = means | {
         "duals_diag": diagonal,
         "dual_offdiag_max": np.abs(np.tril(duals, -1)).max((1, 2)),
         "barrier": np.asarray(state.barrier),
         "eigenvalue_dual": dual_eigenvalues(config, state),
         "lr": np.full(config.seeds, float(schedule(config.train)(int(state.step[0]) - 1))),
     }
-    return {name: values[None] for name, values in metrics.items()}
+    return {name: value[None] for name, value in values.items()}
 
 
 def dual_eigenvalues(config: AlloConfig, state: State) -> Float[np.ndarray, "seeds d"]:
@@ -60,8 +60,8 @@ def corrected_eigenvalues(
 ) -> Float[np.ndarray, "seeds d"]:
     """Computes −(β_ii + 2 b E_ii) / (4κ): what dual and barrier hold together.
 
-    E_ii = φ_iᵀRφ_i − 1, over the whole buffer. The gradient is 0 at this λ_i also before the dual
-    has taken over the barrier's share.
+    At a stationary point 4κλ_i + β_ii + 2 b E_ii = 0 with E_ii = φ_iᵀRφ_i − 1 over the whole
+    buffer, so this is λ_i before the dual has taken over the barrier's share, too.
     """
     squares = np.square(np.asarray(learned, np.float64)[:, truth.visited])
     error = np.einsum("s,nsd->nd", truth.starts, squares) - 1

@@ -14,12 +14,12 @@ import scipy.sparse.linalg
 from jaxtyping import Float, Int, Integer
 from numpy.polynomial import chebyshev
 
-from quatrain.models.allo.spectra.spectrum import (
-    SPARE_PAIRS,
+from quatrain.models.allo.learning.spectra.spectrum import (
     Operator,
     Spectrum,
     distinct_values,
     group_of,
+    to_whole_group,
 )
 from quatrain.replay.episodes.lags import lag_weights, longest_lag
 
@@ -75,21 +75,23 @@ def sparse_policy(next_state: Int[np.ndarray, "states 4"], d: int) -> Spectrum:
     iterations on (I − P − SHIFT)⁻¹.
     """
     states = len(next_state)
-    matrix = scipy.sparse.identity(states, format="csc") - walk_matrix(next_state).tocsc()
-    count = d + SPARE_PAIRS
-    while True:
-        count = min(count, states - 1)
-        values, vectors = _smallest_pairs(matrix, count)
-        group = distinct_values(values)
-        if _is_whole(group, d) or count == states - 1:
-            return Spectrum(
-                eigenvalues=values,
-                eigenvectors=vectors,
-                group=group,
-                starts=np.ones(states),
-                visited=np.ones(states, bool),
-            )
-        count *= 2
+    laplacian = _walk_laplacian(walk_matrix(next_state))
+
+    def first_pairs(count: int) -> Spectrum:
+        values, vectors = _smallest_pairs(laplacian, count)
+        return Spectrum(
+            eigenvalues=values,
+            eigenvectors=vectors,
+            group=distinct_values(values),
+            starts=np.ones(states),
+            visited=np.ones(states, bool),
+        )
+
+    return to_whole_group(first_pairs, d, most=states - 1)
+
+
+def _walk_laplacian(walk: scipy.sparse.csr_matrix) -> scipy.sparse.csc_matrix:
+    return scipy.sparse.identity(walk.shape[0], format="csc") - walk.tocsc()
 
 
 def _smallest_pairs(
@@ -106,11 +108,6 @@ def _smallest_pairs(
     )
     order = np.argsort(values)
     return values[order], vectors[:, order]
-
-
-def _is_whole(group: Int[np.ndarray, " pairs"], d: int) -> bool:
-    """Returns whether the group that holds the d-th pair ends before the last one."""
-    return bool(group[min(d, len(group)) - 1] != group[-1])
 
 
 def law_operator(law: Law) -> Operator:
@@ -145,29 +142,24 @@ def _series_of(
     return total
 
 
-def law_spectrum(
-    law: Law,
-    next_state: Int[np.ndarray, "states 4"],
-    d: int,
-    tol: float,
-) -> Spectrum:
+def law_spectrum(law: Law, d: int, tol: float) -> Spectrum:
     """Returns the first eigenpairs of the law in order of λ, from those of P.
 
     At least d of them (if there are), up to the end of the group that holds the d-th. f rises on
     μ >= 0, where the first eigenvalues of every large map are: the order is that of P.
     """
-    states = len(next_state)
-    count = d
-    while True:
-        policy = sparse_policy(next_state, count)
-        values = 1 - law.response(1 - policy.eigenvalues)
-        group = group_of(values, tol, policy.group)
-        if _is_whole(group, d) or len(values) >= states - 1:
-            return Spectrum(
-                eigenvalues=values,
-                eigenvectors=policy.eigenvectors * np.sqrt(states),
-                group=group,
-                starts=np.full(states, 1 / states),
-                visited=np.ones(states, bool),
-            )
-        count = 2 * len(values)
+    states = law.walk.shape[0]
+    laplacian = _walk_laplacian(law.walk)
+
+    def first_pairs(count: int) -> Spectrum:
+        of_walk, vectors = _smallest_pairs(laplacian, count)
+        values = 1 - law.response(1 - of_walk)
+        return Spectrum(
+            eigenvalues=values,
+            eigenvectors=vectors * np.sqrt(states),
+            group=group_of(values, tol, distinct_values(of_walk)),
+            starts=np.full(states, 1 / states),
+            visited=np.ones(states, bool),
+        )
+
+    return to_whole_group(first_pairs, d, most=states - 1)

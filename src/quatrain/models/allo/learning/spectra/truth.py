@@ -11,9 +11,14 @@ from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import count_states
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.spectra import spectrum
-from quatrain.models.allo.spectra.law import law_of, law_operator, law_spectrum, sparse_policy
-from quatrain.models.allo.spectra.spectrum import Operator, Spectrum
+from quatrain.models.allo.learning.spectra import spectrum
+from quatrain.models.allo.learning.spectra.law import (
+    law_of,
+    law_operator,
+    law_spectrum,
+    sparse_policy,
+)
+from quatrain.models.allo.learning.spectra.spectrum import Operator, Spectrum
 from quatrain.replay.episodes.trajectories import Episodes
 
 
@@ -70,7 +75,7 @@ def _count(config: AlloConfig, dataset: Dataset, episodes: Episodes) -> Truth:
     if not is_counted(config):
         next_state = np.asarray(dataset.grid.next_state)
         law = law_of(next_state, np.asarray(episodes.horizon), config.train.discounts)
-        return Truth(law_operator(law), law_spectrum(law, next_state, d, tol))
+        return Truth(law_operator(law), law_spectrum(law, d, tol))
     operator = spectrum.operator(episodes, len(dataset.grid.coords), config.train.discounts)
     distinct = symmetries(config, dataset)
     return Truth(operator, spectrum.spectrum(operator, d, tol, distinct))

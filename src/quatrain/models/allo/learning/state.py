@@ -13,7 +13,7 @@ from jaxtyping import Float, Int, Key
 from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset, draw_frequencies, encoder_inputs
 from quatrain.models.allo.config import AlloConfig, Train
-from quatrain.models.allo.spectra import spectrum
+from quatrain.models.allo.learning.spectra import spectrum
 from quatrain.replay.episodes.trajectories import Episodes
 
 # Folded into a learner's base key for its initialisation; steps fold in their own number.

@@ -5,6 +5,7 @@ A = ½(R + diag(Wᵀ1)) − ½(W + Wᵀ). The learner's fixed point is A v_i = �
 Everything here is float64 NumPy. Learning does not use it, except `mode: exact` (A and r).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -130,21 +131,26 @@ def spectrum(
     """
     scale = 1 / np.sqrt(op.starts)
     matrix = scale[:, None] * op.laplacian * scale
-    states = len(scale)
-    count = d + SPARE_PAIRS
-    while True:
-        count = min(count, states)
+
+    def first_pairs(count: int) -> Spectrum:
         values, vectors = scipy.linalg.eigh(matrix, subset_by_index=[0, count - 1])
         group = group_of(values, tol, distinct)
-        if count == states or group[min(d, count) - 1] != group[-1]:
-            return Spectrum(
-                values,
-                scale[:, None] * vectors,
-                group,
-                op.starts,
-                op.visited,
-            )
-        count *= 2
+        return Spectrum(values, scale[:, None] * vectors, group, op.starts, op.visited)
+
+    return to_whole_group(first_pairs, d, most=len(scale))
+
+
+def to_whole_group(first_pairs: Callable[[int], Spectrum], d: int, most: int) -> Spectrum:
+    """Computes at least d pairs (if there are), up to the end of the group that holds the d-th.
+
+    first_pairs: computes so many pairs. most: how many it can compute.
+    """
+    count = min(d + SPARE_PAIRS, most)
+    while True:
+        pairs = first_pairs(count)
+        if count == most or pairs.group[min(d, count) - 1] != pairs.group[-1]:
+            return pairs
+        count = min(2 * count, most)
 
 
 def uniform_policy(next_state: Int[np.ndarray, "states 4"]) -> Spectrum:

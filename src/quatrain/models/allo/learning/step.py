@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from quatrain.models.allo import losses, network
 from quatrain.models.allo.config import AlloConfig, Train
-from quatrain.models.allo.state import Data, State, schedule
+from quatrain.models.allo.learning.state import Data, State, schedule
 from quatrain.replay.episodes.trajectories import Batch, sample
 
 CONSTRAINTS = {"two": losses.two_batches, "three": losses.three_batches}
