@@ -34,8 +34,9 @@ Curves = Mapping[str, Sequence[Sequence[Point]]]
 
 
 def rows_of(curves: Curves) -> list[Row]:
-    """Compares the seconds to so many transitions, and to the same return where all seeds of both
-    sides reach it; a value is a seed.
+    """Compares the seconds of each seed to so many transitions, and to the same return.
+
+    The latter only where all seeds of both sides reach it.
     """
     rows = []
     for transitions in SHOWN:
@@ -46,7 +47,7 @@ def rows_of(curves: Curves) -> list[Row]:
     target = equal_return(curves)
     first = {name: first_points(of_seeds, target) for name, of_seeds in curves.items()}
     if all(len(first[name]) == len(curves[name]) for name in curves):
-        rows.append(_row(f"PPO on colonies, to a return of {target:.2f}", first))
+        rows.append(_row(f"PPO on colonies, to the return that {PEER} ends with", first))
     return rows
 
 
@@ -60,9 +61,7 @@ def _row(name: str, points: Mapping[str, Sequence[Point]]) -> Row:
 
 
 def equal_return(curves: Curves) -> float:
-    """Returns the lowest return with which a seed of the other library ends: all its seeds reach
-    it, so that nothing is asked of ours that the other does not do.
-    """
+    """Returns the lowest final return of the other library's seeds, which all of them reach."""
     return min(curve[-1].mean_return for curve in curves[PEER])
 
 

@@ -3,9 +3,11 @@
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pipeline.judging.verdicts import rules_of
 from pipeline.reporting.grids import MapResult, goal_lines, grids_table
 from pipeline.reporting.speed import as_json, write_lines
 from pipeline.reporting.sweeps import result_key, train
@@ -19,6 +21,7 @@ from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import png, write_figures
 from pipeline.storage.input_files import read_content
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from quatrain.baselines import Rule
 from quatrain.envs.grid.catalogue import CATALOGUE
 from quatrain.errors import DataError
 from quatrain.models.allo.config import count_starts
@@ -139,7 +142,7 @@ def run_folder(
             "maps": stored.get("maps", {}) | {preset: maps}
         }
         write_lines(results_file, as_json(content), depth=5)
-    _show(results, paper, out)
+    _show(results, rules_of("allo", preset), paper, out)
     if len(results) < len(layouts):
         raise ConfigError(
             f"{len(layouts) - len(results)} of {len(layouts)} maps could not be used; "
@@ -147,7 +150,12 @@ def run_folder(
         )
 
 
-def _show(results: list[MapResult], paper: dict[str, Any], out: Path) -> None:
+def _show(
+    results: list[MapResult],
+    rules: Sequence[Rule],
+    paper: dict[str, Any],
+    out: Path,
+) -> None:
     page = "\n".join(
         [
             grids_table(results, paper),
@@ -157,7 +165,7 @@ def _show(results: list[MapResult], paper: dict[str, Any], out: Path) -> None:
             "paper's metric: with the uniform policy's vectors, equal eigenvalues being one space;",
             "index-wise: with single vectors, which a symmetry leaves to chance.",
             f"Paper: {paper['source']}.",
-            *goal_lines(results, paper),
+            *goal_lines(results, rules, paper),
         ]
     )
     write_durably(out / "table.md", f"{page}\n".encode())

@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.reporting.tables import markdown_table
+from quatrain.baselines import Rule
 from quatrain.statistics import half_interval
 
-COSINE = 0.997
-ORTHOGONALITY = 0.1
 # Vectors of equal eigenvalues count as one space, as in the paper's code.
 PAPER_METRIC = "cosine_paper"
 HEAD = (
@@ -91,23 +90,17 @@ def _with_interval(result: MapResult, metric: str) -> str:
     return f"{values.mean():.4f} ± {float(half_interval(values)):.4f}"
 
 
-def goal_lines(results: Sequence[MapResult], paper: Mapping[str, Any]) -> list[str]:
+def goal_lines(
+    results: Sequence[MapResult],
+    rules: Sequence[Rule],
+    paper: Mapping[str, Any],
+) -> list[str]:
     """Returns on how many maps the goals are reached by every seed, and which maps miss them.
 
-    The paper's scores are means over 60 seeds, so that the mean is compared with them, too.
+    Goals are those of the gate's rules, and the paper's scores. These are means over 60 seeds, so
+    that the mean is compared with them, too.
     """
-    lines = [
-        _goal(
-            f"cosine is at least {COSINE} by every seed",
-            results,
-            lambda each: _every(each, "cosine_mean", lambda scores: scores >= COSINE),
-        ),
-        _goal(
-            f"orthogonality is at most {ORTHOGONALITY} by every seed",
-            results,
-            lambda each: _every(each, "orthogonality", lambda scores: scores <= ORTHOGONALITY),
-        ),
-    ]
+    lines = [_rule_line(rule, rule.goal, results) for rule in rules if rule.goal is not None]
     theirs = {name: scores["allo"] for name, scores in paper["layouts"].items()}
     compared = [each for each in results if each.name in theirs and len(each.values(PAPER_METRIC))]
     if not compared:
@@ -126,6 +119,20 @@ def goal_lines(results: Sequence[MapResult], paper: Mapping[str, Any]) -> list[s
             lambda each: _every(each, PAPER_METRIC, lambda scores: scores >= theirs[each.name]),
         ),
     ]
+
+
+def _rule_line(rule: Rule, goal: float, results: Sequence[MapResult]) -> str:
+    if rule.direction == "higher":
+        return _goal(
+            f"{rule.metric} is at least {goal} by every seed",
+            results,
+            lambda each: _every(each, rule.metric, lambda scores: scores >= goal),
+        )
+    return _goal(
+        f"{rule.metric} is at most {goal} by every seed",
+        results,
+        lambda each: _every(each, rule.metric, lambda scores: scores <= goal),
+    )
 
 
 def _every(

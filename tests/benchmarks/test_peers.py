@@ -93,7 +93,7 @@ def test_the_same_return_is_one_that_each_seed_of_the_other_library_ends_with():
     ours = [curve_of(2.0, 5.5, 6.0, 7.0, seconds=3.0), curve_of(1.0, 2.0, 5.0, 4.0, seconds=3.0)]
     both = {curves.OURS: ours, curves.PEER: peer}
     *_, same = curves.rows_of(both)
-    assert same.name == "PPO on colonies, to a return of 5.00"
+    assert same.name == "PPO on colonies, to the return that stable-baselines3 ends with"
     assert (same.ours.values, same.before.values) == ([6.0, 9.0], [4.0, 8.0])
     assert curves.lines_of(both)[-1].endswith(
         "ours 2 of 2 seeds, median 147,456 transitions and 7.5 s; "

@@ -67,20 +67,32 @@ def test_encoding_of_a_table_or_of_samples_depends_on_their_sizes_and_learns_the
 
 
 def test_dual_and_barrier_hold_the_eigenvalue_together_where_the_gradient_is_0():
-    """Of columns of length s, the gradient is s (4 κ λ + β + 2 b (s² − 1))."""
-    eigenvalues, barrier = np.array([0.0, 0.3, 0.7]), 0.8
-    config = allo(network={"d": 3})
-    truth = true_spectrum(config, dataset()).spectrum
-    squares = np.array([1.0, 0.9, 0.6])
-    state = init_state(config, dataset(), 0)
-    duals = -4 * config.train.graph_coef * eigenvalues - 2 * barrier * (squares - 1)
+    """Of true vectors of length s, the gradient is s R v (4 κ λ + β + 2 b (s² − 1))."""
+    barrier, coefficient = 0.8, CONFIG.train.graph_coef
+    operator, spectrum = true_spectrum(CONFIG, dataset())
+    lengths = np.sqrt(np.linspace(1.0, 0.6, CONFIG.network.d))
+    table = spectrum.eigenvectors[:, : CONFIG.network.d] * lengths
+    eigenvalues = spectrum.eigenvalues[: CONFIG.network.d]
+    duals = np.diag(-4 * coefficient * eigenvalues - 2 * barrier * (lengths**2 - 1))
+
+    def total(learned: jax.Array) -> jax.Array:
+        graph = losses.exact_graph_term(learned, jnp.asarray(operator.laplacian))
+        constraints = losses.exact_constraints(learned, jnp.asarray(operator.starts))
+        parts = losses.lagrangian(
+            graph, constraints, jnp.asarray(duals), jnp.asarray(barrier), coefficient
+        )
+        return losses.total(parts)
+
+    np.testing.assert_allclose(jax.grad(total)(jnp.asarray(table)), 0, atol=1e-6)
+    state = init_state(CONFIG, dataset(), 0)
     state = state._replace(
-        duals=jnp.asarray(np.diag(duals)[None]), barrier=jnp.full_like(state.barrier, barrier)
+        duals=jnp.asarray(duals[None]), barrier=jnp.full_like(state.barrier, barrier)
     )
-    learned = np.tile(np.sqrt(squares), (config.seeds, len(truth.visited), 1))
-    corrected = corrected_eigenvalues(config, state, learned, truth)
+    learned = np.zeros((1, len(spectrum.visited), CONFIG.network.d))
+    learned[:, spectrum.visited] = table
+    corrected = corrected_eigenvalues(CONFIG, state, learned, spectrum)
     np.testing.assert_allclose(corrected[0], eigenvalues, atol=1e-6)
-    assert np.abs(dual_eigenvalues(config, state)[0] - eigenvalues).max() > 0.05
+    assert np.abs(dual_eigenvalues(CONFIG, state)[0] - eigenvalues).max() > 0.05
 
 
 def test_duals_and_barrier_are_updated_as_computed_by_hand():
