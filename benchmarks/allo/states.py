@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pipeline.reporting.speed import as_json, write_lines
 from pipeline.reporting.sweeps import result_key, train
 from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.devices import settings
+from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
@@ -90,7 +90,8 @@ def main(argv: list[str] | None = None) -> int:
         prepare_process(params)
         key = result_key("bench-states", params, "allo")
         if done.get(name, {}).get("key") != key:
-            done[name] = {"key": key, "steps": steps, **measure(params, name)}
+            with on_device(params, MODELS["allo"]):
+                done[name] = {"key": key, "steps": steps, **measure(params, name)}
             content = {**settings(params, MODELS["allo"]), "maps": done}
             write_lines(selected.results, as_json(content), depth=3)
     print(table({name: done[name] for name in MAPS if name in done}))

@@ -13,7 +13,7 @@ from pipeline.reporting.speed import as_json, write_lines
 from pipeline.reporting.sweeps import result_key, train
 from pipeline.runtime import console, options
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.runtime.devices import settings
+from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
@@ -197,8 +197,10 @@ def run(args: Options) -> None:
         changes["seeds"] = args.seeds
     if args.steps is not None:
         changes["train"] = {"steps": args.steps}
-    prepare_process(validate(read_raw(root, args.preset), lambda name: read_input(root, str(name))))
-    run_folder(root, args.folder, args.preset, changes, root / args.results)
+    params = validate(read_raw(root, args.preset), lambda name: read_input(root, str(name)))
+    prepare_process(params)
+    with on_device(params, MODELS["allo"]):
+        run_folder(root, args.folder, args.preset, changes, root / args.results)
 
 
 main = Command(

@@ -65,14 +65,26 @@ def cpu_name() -> str:
     return " / ".join(values[:3]) or platform.machine()
 
 
-def on_device(params: Params, framework: Framework) -> AbstractContextManager[None]:
-    """Sets up a framework as params.yaml says, and restores it afterwards; loads no other
-    framework.
+@contextmanager
+def on_device(params: Params, framework: Framework) -> Iterator[None]:
+    """Sets up a framework, NumPy and SciPy as params.yaml says, and restores them afterwards; loads
+    no other framework.
 
     Raises:
         DeviceMissing: `device: cuda`, but there is no device, no driver, or the build has no CUDA.
     """
-    return ON_DEVICE[framework](params)
+    with ON_DEVICE[framework](params), _blas_threads(params.threads):
+        yield
+
+
+def _blas_threads(threads: int) -> AbstractContextManager[Any]:
+    """Limits the threads of eigensolvers: without it they use all cores that the process may use,
+    and the last bits of results depend on how many there are.
+    """
+    import scipy.linalg  # noqa: F401  its BLAS is another than NumPy's, and limited only once loaded
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(threads, user_api="blas")
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Threads, device and determinism of params.yaml reach the framework of a stage's model."""
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -126,3 +127,23 @@ def test_a_stage_works_on_the_device_of_its_model(fake: Mock, monkeypatch: Patch
     run_on_device(stage, lambda *_: calls.extend(settings_of(fake)), Pretended())
     assert call.set_num_threads(5) in calls
     assert call.set_default_device("cuda") in calls
+
+
+@pytest.mark.full
+def test_eigenvectors_do_not_depend_on_how_many_cores_the_process_may_use():
+    """OpenBLAS counts them when it is loaded, so that each number of cores needs a process."""
+    program = """
+import hashlib, os, sys
+os.sched_setaffinity(0, list(os.sched_getaffinity(0))[: int(sys.argv[1])])
+import numpy as np, scipy.linalg
+from pipeline.runtime.devices import on_device
+from tests.conftest import params_with
+matrix = np.random.default_rng(0).standard_normal((300, 300))
+with on_device(params_with({"threads": 2}), "jax"):
+    for solve in (np.linalg.eigh, scipy.linalg.eigh):
+        print(hashlib.sha256(solve(matrix @ matrix.T)[1].tobytes()).hexdigest())
+"""
+    one, all_cores = (
+        subprocess.check_output([sys.executable, "-c", program, cores]) for cores in ("1", "64")
+    )
+    assert one == all_cores
