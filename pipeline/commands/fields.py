@@ -148,8 +148,11 @@ def table(results: dict[str, dict[str, Any]]) -> str:
 def scored(scores: dict[str, float | None], name: str) -> str:
     """Formats a score with its interval; none where an arm ended no better than it began."""
     value = scores[name]
-    ends = [f"{scores[end]:.3g}" for end in (f"{name}_low", f"{name}_high") if end in scores]
-    return "none" if value is None else f"{value:.3g}" + (f" [{' '.join(ends)}]" if ends else "")
+    if value is None:
+        return "none"
+    low, high = (scores.get(f"{name}_{end}") for end in ("low", "high"))
+    interval = "" if low is None or high is None else f" [{low:.3g} {high:.3g}]"
+    return f"{value:.3g}{interval}"
 
 
 def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:

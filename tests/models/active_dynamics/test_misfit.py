@@ -44,6 +44,7 @@ def test_innovations_of_a_right_filter_are_white_and_as_large_as_expected():
         ({"process_noise": 0.0001}, 1, 1),  # too little: large, and of one sign for long
         ({"process_noise": 0.3}, -1, -1),  # too much: small, and corrected back and forth
         ({"variance": 0.3}, 1, -1),
+        ({"variance": 3.0}, -1, 1),
     ],
 )
 def test_wrong_noise_shows(noise: Any, nis: int, whiteness: int):
