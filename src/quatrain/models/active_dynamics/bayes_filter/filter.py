@@ -15,7 +15,7 @@ from torch import Tensor
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.bayes_filter.channels import Channels
 from quatrain.models.active_dynamics.bayes_filter.linear_algebra import (
-    RELATIVE_ZERO,
+    inverse_roots,
     principal,
     root_of,
     times,
@@ -134,7 +134,7 @@ def correct(
     emission = filter.emission
     x = belief.mean[:, : filter.d].clone()
     state_covariance = belief.covariance[:, : filter.d, : filter.d]
-    nll = innovation(emission, x, state_covariance, y)
+    nll = losses.innovation_nll(emission, x, state_covariance, y)
     if emission.kind == "loglinear":
         condition_nonlinear(emission, *belief, y)
     else:
@@ -168,23 +168,6 @@ def restart(
         current.copy_(torch.where(where, new, current))
 
 
-def innovation(
-    channels: Channels,
-    x: Float64[Tensor, "learner d"],
-    covariance: Float64[Tensor, "learner d d"],
-    y: Float64[Tensor, "learner obs"],
-) -> Float64[Tensor, " learner"]:
-    """Computes the innovation's negative log likelihood per channel."""
-    nll = losses.innovation_nll(
-        y - channels.mean(x),
-        channels.variance(x),
-        channels.information_vector(y, x),
-        channels.precision(x),
-        covariance,
-    )
-    return nll / y.shape[1]
-
-
 def standard_innovation(
     filter: Filter,
     belief: Belief,
@@ -200,10 +183,8 @@ def standard_innovation(
     covariance = belief.covariance[:, :d, :d]
     precision = filter.emission.precision(x).expand_as(covariance)
     values, vectors = principal(precision + precision @ covariance @ precision)
-    positive = values > RELATIVE_ZERO * values[:, -1:]
-    scale = torch.where(positive, values, torch.inf).rsqrt()
     rotated = times(vectors.mT, filter.emission.information_vector(y, x))
-    return times(vectors, scale * rotated)
+    return times(vectors, inverse_roots(values) * rotated)
 
 
 def _update_linear(

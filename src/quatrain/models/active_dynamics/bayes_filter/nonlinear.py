@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.observation import SMALLEST_RATE, Emission
 from quatrain.models.active_dynamics.bayes_filter.linear_algebra import (
-    RELATIVE_ZERO,
+    inverse_roots,
     principal,
     times,
 )
@@ -36,9 +36,7 @@ def condition_nonlinear(
     """
     d = emission.weight.shape[1]
     values, vectors = torch.linalg.eigh(covariance[:, :d, :d])
-    positive = values > RELATIVE_ZERO * values[:, -1:]
-    scale = torch.where(positive, values, torch.inf).rsqrt()
-    basis = covariance[..., :d] @ (vectors * scale[:, None])
+    basis = covariance[..., :d] @ (vectors * inverse_roots(values)[:, None])
     state_basis = basis[:, :d].clone()
     x = mean[:, :d].clone()
 
