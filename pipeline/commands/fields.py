@@ -126,13 +126,13 @@ def run_with_choice(params: Params, field: str) -> dict[str, Any]:
     config, began = params.active_dynamics, time.monotonic()
     dataset = load(MODEL).collect.collect(config, params.seed)
     selection = import_module(f"quatrain.models.{MODEL}.selection")
-    trials = selection.choose(config, dataset, params.seed + 1, PILOT)
-    for trial in trials:
-        console.info(f"{field}: {trial.nats:.3f} nats per transition with {trial.changes}")
-    best = selection.changed(config, trials[-1].changes)
+    scored = selection.choose(config, dataset, params.seed + 1, PILOT)
+    for candidate in scored:
+        console.info(f"{field}: {candidate.nats:.3f} nats per transition with {candidate.changes}")
+    best = selection.changed(config, scored[-1].changes)
     result = run_field(params.model_copy(update={MODEL: best}), field)
     cost = {"pilot_transitions": PILOT, "seconds": time.monotonic() - began}
-    return result | {"settings": trials[-1].changes} | cost
+    return result | {"settings": scored[-1].changes} | cost
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
@@ -140,12 +140,12 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     lines = []
     for field, result in results.items():
         scores = result["scores"]
-        line = [field, *(scored(scores, name) for name in COLUMNS.values())]
+        line = [field, *(format_score(scores, name) for name in COLUMNS.values())]
         lines.append([*line, f"{result['seconds']:.0f}"])
     return markdown_table(("field", *COLUMNS, "seconds"), lines)
 
 
-def scored(scores: dict[str, float | None], name: str) -> str:
+def format_score(scores: dict[str, float | None], name: str) -> str:
     """Formats a score with its interval; none where an arm ended no better than it began."""
     value = scores[name]
     if value is None:

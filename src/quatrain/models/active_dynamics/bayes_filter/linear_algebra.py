@@ -8,17 +8,17 @@ from torch import Tensor
 _RELATIVE_ZERO = 1e-14
 
 
-def times(matrix: Tensor, vector: Tensor) -> Tensor:
+def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
     return torch.matmul(matrix, vector[..., None])[..., 0]
 
 
-def root_of(square: Float64[Tensor, "learner d d"]) -> Float64[Tensor, "learner d d"]:
+def sqrt_psd(square: Float64[Tensor, "learner d d"]) -> Float64[Tensor, "learner d d"]:
     """Computes N of M = N Nᵀ, also for a singular M (fewer channels than dimensions)."""
-    values, vectors = principal(square)
+    values, vectors = eigh_psd(square)
     return vectors * values.sqrt()[:, None]
 
 
-def principal(
+def eigh_psd(
     square: Float64[Tensor, "learner d d"],
 ) -> tuple[Float64[Tensor, "learner d"], Float64[Tensor, "learner d d"]]:
     """Returns λ and V of M = V diag(λ) Vᵀ; M is positive semidefinite up to rounding."""
