@@ -178,7 +178,8 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--choose",
         action="store_true",
-        help=f"choose features and noise by {PILOT} planned transitions more, of each replicate",
+        help=f"first choose features and noise on {PILOT} additional planned transitions per"
+        " replicate",
     )
     parser.add_argument(
         "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"

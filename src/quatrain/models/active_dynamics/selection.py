@@ -3,9 +3,9 @@
 The negative log likelihood of innovations, summed over a run, is the negative log evidence of the
 settings: it needs no true field, and is no better for features that are too many. All candidates
 are given the same transitions, those of planned actions, which lead all over the region; those of
-other actions stay where coarse features suffice. The pilot's transitions are a cost beside those of
-the training. Settings are chosen one after the other, with the rest as
-they are: first the noise of channels, which transitions show best and all else depends on.
+other actions stay where coarse features suffice. The pilot's transitions come on top of those of
+the training. Settings are chosen one after the other, with the rest as they are: first the noise of
+channels, which transitions show best and all else depends on.
 """
 
 from typing import Any, NamedTuple
