@@ -126,13 +126,13 @@ def run_with_choice(params: Params, field: str) -> dict[str, Any]:
     config, began = params.active_dynamics, time.monotonic()
     dataset = load(MODEL).collect.collect(config, params.seed)
     selection = import_module(f"quatrain.models.{MODEL}.selection")
-    trials = selection.choose(config, dataset, params.seed + 1, PILOT)
-    for trial in trials:
-        console.info(f"{field}: {trial.nats:.3f} nats per transition with {trial.changes}")
-    best = selection.changed(config, trials[-1].changes)
+    scored = selection.choose(config, dataset, params.seed + 1, PILOT)
+    for candidate in scored:
+        console.info(f"{field}: {candidate.nats:.3f} nats per transition with {candidate.changes}")
+    best = selection.changed(config, scored[-1].changes)
     result = run_field(params.model_copy(update={MODEL: best}), field)
     cost = {"pilot_transitions": PILOT, "seconds": time.monotonic() - began}
-    return result | {"settings": trials[-1].changes} | cost
+    return result | {"settings": scored[-1].changes} | cost
 
 
 def table(results: dict[str, dict[str, Any]]) -> str:
@@ -140,16 +140,19 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     lines = []
     for field, result in results.items():
         scores = result["scores"]
-        line = [field, *(scored(scores, name) for name in COLUMNS.values())]
+        line = [field, *(format_score(scores, name) for name in COLUMNS.values())]
         lines.append([*line, f"{result['seconds']:.0f}"])
     return markdown_table(("field", *COLUMNS, "seconds"), lines)
 
 
-def scored(scores: dict[str, float | None], name: str) -> str:
+def format_score(scores: dict[str, float | None], name: str) -> str:
     """Formats a score with its interval; none where an arm ended no better than it began."""
     value = scores[name]
-    ends = [f"{scores[end]:.3g}" for end in (f"{name}_low", f"{name}_high") if end in scores]
-    return "none" if value is None else f"{value:.3g}" + (f" [{' '.join(ends)}]" if ends else "")
+    if value is None:
+        return "none"
+    low, high = (scores.get(f"{name}_{end}") for end in ("low", "high"))
+    interval = "" if low is None or high is None else f" [{low:.3g} {high:.3g}]"
+    return f"{value:.3g}{interval}"
 
 
 def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
@@ -175,7 +178,8 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--choose",
         action="store_true",
-        help=f"choose features and noise by {PILOT} planned transitions more, of each replicate",
+        help=f"first choose features and noise on {PILOT} additional planned transitions per"
+        " replicate",
     )
     parser.add_argument(
         "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"

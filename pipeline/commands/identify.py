@@ -20,12 +20,13 @@ from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLear
 from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamicsConfig
 from quatrain.params import Params
 from quatrain.registry import MODELS
+from quatrain.statistics import Interval
 
 MODEL = "active_dynamics"
 ARMS = ("active", "random", "prbs")
 OUT = "identified.npz"
 SCORES = ("innovation_nll", "nis", "whiteness")
-# Scores with an interval, which those of a right filter lie in.
+# Scores with an interval that holds those of a right filter.
 MISFIT = ("nis", "whiteness")
 NOISE = "active_dynamics.network.bayes_filter.process_noise"
 
@@ -129,8 +130,12 @@ def expected(scores: dict[str, float], name: str) -> str:
     """Formats the interval of a filter that is right; innovation_nll has none."""
     if name not in MISFIT:
         return ""
-    low, high = (scores[f"{name}_expected_{end}"] for end in ("low", "high"))
+    low, high = interval(scores, name)
     return f"{low:.3g} to {high:.3g}"
+
+
+def interval(scores: dict[str, float], name: str) -> Interval:
+    return Interval(scores[f"{name}_expected_low"], scores[f"{name}_expected_high"])
 
 
 def misfit_warnings(scores: dict[str, float]) -> list[str]:
@@ -138,17 +143,39 @@ def misfit_warnings(scores: dict[str, float]) -> list[str]:
     lines = []
     if scores["innovation_nll"] >= scores["innovation_nll_zero_field"]:
         lines.append("the field explains no more than none; record more, or raise action_bound")
-    for name in MISFIT:
+    sides = {name: side(scores, name) for name in MISFIT}
+    if sides["nis"] * sides["whiteness"] < 0:
+        return [*lines, channel_noise_warning(scores, sides["nis"])]
+    for name, place in sides.items():
         value = scores[name]
-        low, high = (scores[f"{name}_expected_{end}"] for end in ("low", "high"))
-        if value < low:
+        low, high = interval(scores, name)
+        if place < 0:
             lines.append(f"{name} {value:.3g} is below {low:.3g}: lower {NOISE}")
-        if value > high:
+        if place > 0:
             lines.append(
                 f"{name} {value:.3g} is above {high:.3g}: raise {NOISE}, lower network.rbf.length,"
                 " or record more"
             )
     return lines
+
+
+def side(scores: dict[str, float], name: str) -> int:
+    """Returns -1 for a score below its interval, 0 inside, 1 above."""
+    low, high = interval(scores, name)
+    return int(scores[name] > high) - int(scores[name] < low)
+
+
+def channel_noise_warning(scores: dict[str, float], nis_side: int) -> str:
+    """Says that the noise of channels is wrong; wrong process noise moves both scores one way.
+
+    `identify_decoder` assumes one variance for all channels.
+    """
+    nis, whiteness = (f"{name} {scores[name]:.3g}" for name in MISFIT)
+    size = "small" if nis_side > 0 else "large"
+    return (
+        f"{nis} and {whiteness} lie on opposite sides of their intervals: the identified noise of"
+        f" channels is too {size}; scale channels to equal noise"
+    )
 
 
 def add_options(parser: Parser) -> None:

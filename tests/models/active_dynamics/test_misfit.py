@@ -44,6 +44,7 @@ def test_innovations_of_a_right_filter_are_white_and_as_large_as_expected():
         ({"process_noise": 0.0001}, 1, 1),  # too little: large, and of one sign for long
         ({"process_noise": 0.3}, -1, -1),  # too much: small, and corrected back and forth
         ({"variance": 0.3}, 1, -1),
+        ({"variance": 3.0}, -1, 1),
     ],
 )
 def test_wrong_noise_shows(noise: Any, nis: int, whiteness: int):
@@ -55,13 +56,13 @@ def test_wrong_noise_shows(noise: Any, nis: int, whiteness: int):
 
 
 @pytest.mark.parametrize("obs", [1, 2, 5])
-def test_a_standard_innovation_has_the_size_of_the_one_of_states(obs: int):
+def test_a_standardized_innovation_has_the_size_of_the_one_of_states(obs: int):
     """Of S = H P Hᵀ + R: ηᵀ (Λ + ΛPΛ)⁺ η is what observations say beside the channels' noise."""
     channels = small_filters.emission(obs=obs)
     inputs = small_filters.filter_of(channels)
     belief = small_filters.some_belief(4, 2)
     y = small_filters.drawn(4, obs, seed=9)
-    actual = filters.standard_innovation(inputs, belief, y)
+    actual = filters.standardized_innovation(inputs, belief, y)
     h, noise = channels.weight, torch.diag(channels.noise_variance)
     for row in range(4):
         residual = y[row] - channels.mean(belief.mean[row])

@@ -28,14 +28,14 @@ def test_the_noise_of_the_world_is_found(noise_sd: float, monkeypatch: pytest.Mo
     monkeypatch.setattr(selection, "CANDIDATES", (NOISES,))
     config = world(noise_sd, 0.1)
     with shapes_unchecked():
-        trials = choose(config, collect(config, 0), 0, 60)
-    assert [trial.changes for trial in trials[:-1]] == [
+        scored = choose(config, collect(config, 0), 0, 60)
+    assert [settings.changes for settings in scored[:-1]] == [
         {},
         {"bayes_filter": {"noise_sd": 0.05}},
         {"bayes_filter": {"noise_sd": 0.2}},
     ]
-    assert trials[-1].changes == {"bayes_filter": {"noise_sd": noise_sd}}
-    assert trials[-1].nats == min(trial.nats for trial in trials)
+    assert scored[-1].changes == {"bayes_filter": {"noise_sd": noise_sd}}
+    assert scored[-1].nats == min(settings.nats for settings in scored)
 
 
 def test_candidates_are_compared_on_the_transitions_of_the_pilot_run():

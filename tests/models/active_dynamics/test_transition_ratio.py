@@ -16,16 +16,15 @@ from tests.models.active_dynamics.small_trials import configured
 @pytest.mark.parametrize(
     ("errors", "target", "transitions"),
     [
-        ((0.9, 0.4, 0.1), 0.2, 100.0 * 10**0.5),  # half-way from 0.4 to 0.1 in the logarithm
-        ((0.9, 0.4, 0.1), 0.95, 10.0),  # at once
-        ((0.9, 0.4, 0.1), 0.1, 1000.0),
-        ((0.1, 0.9, 0.1), 0.3, 100.0 * 10.0 ** (np.log(3) / np.log(9))),  # from then on
+        ((0.9, 0.9, 0.4, 0.1), 0.2, 100.0 * 10**0.5),  # half-way from 0.4 to 0.1 in the logarithm
+        ((0.9, 0.9, 0.4, 0.1), 0.1, 1000.0),
+        ((0.9, 0.1, 0.9, 0.1), 0.3, 100.0 * 10.0 ** (np.log(3) / np.log(9))),  # from then on
     ],
 )
 def test_an_error_is_reached_along_logarithms_where_it_stays_below(
     errors: tuple[float, ...], target: float, transitions: float
 ):
-    result = reached_at((10, 100, 1000), np.array(errors), target)
+    result = reached_at((1, 10, 100, 1000), np.array(errors), target)
     assert result == pytest.approx(transitions)
 
 

@@ -95,6 +95,12 @@ def test_an_arm_without_a_ratio_is_shown_as_none_and_reaches_no_goal():
     assert "on 0 of 1 fields" in fields.verdicts({"duffing": diverged})[0]
 
 
+def test_an_interval_without_an_end_is_left_out():
+    """A bound that is not finite is stored as null."""
+    unbounded = result(**{"transition_ratio.random_high": None})["scores"]
+    assert fields.format_score(unbounded, "transition_ratio.random") == "7.25"
+
+
 def test_settings_are_chosen_first_if_asked_and_stored_under_another_name(project, monkeypatch):
     """Too much noise was assumed; the pilot run shows it."""
     finer = (("bayes_filter", ({"noise_sd": 0.1}, {"noise_sd": 0.3})),)

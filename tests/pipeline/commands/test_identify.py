@@ -68,23 +68,37 @@ def test_what_does_not_go_together_has_one_line(options, code, message, capsys):
     assert message in line
 
 
+GOOD = {
+    "innovation_nll": -0.8,
+    "innovation_nll_zero_field": 0.1,
+    "nis": 1.01,
+    "nis_expected_low": 0.97,
+    "nis_expected_high": 1.03,
+    "whiteness": 0.0,
+    "whiteness_expected_low": -0.03,
+    "whiteness_expected_high": 0.03,
+}
+
+
 def test_signs_of_misfit_have_a_line_each_on_either_side():
-    good = {
-        "innovation_nll": -0.8,
-        "innovation_nll_zero_field": 0.1,
-        "nis": 1.01,
-        "nis_expected_low": 0.97,
-        "nis_expected_high": 1.03,
-        "whiteness": 0.0,
-        "whiteness_expected_low": -0.03,
-        "whiteness_expected_high": 0.03,
-    }
-    assert identify.misfit_warnings(good) == []
-    bad = good | {"innovation_nll": 0.2, "nis": 1.5, "whiteness": 0.2}
+    assert identify.misfit_warnings(GOOD) == []
+    bad = GOOD | {"innovation_nll": 0.2, "nis": 1.5, "whiteness": 0.2}
     warned_of = [line.split()[0] for line in identify.misfit_warnings(bad)]
     assert warned_of == ["the", "nis", "whiteness"]
     noise = "lower active_dynamics.network.bayes_filter.process_noise"
-    assert identify.misfit_warnings(good | {"nis": 0.8, "whiteness": -0.1}) == [
+    assert identify.misfit_warnings(GOOD | {"nis": 0.8, "whiteness": -0.1}) == [
         f"nis 0.8 is below 0.97: {noise}",
         f"whiteness -0.1 is below -0.03: {noise}",
     ]
+    (line,) = identify.misfit_warnings(GOOD | {"whiteness": -0.1})
+    assert line == f"whiteness -0.1 is below -0.03: {noise}"
+
+
+@pytest.mark.parametrize(("nis", "whiteness", "size"), [(1.5, -0.1, "small"), (0.8, 0.2, "large")])
+def test_signs_on_opposite_sides_are_those_of_wrong_channel_noise(nis, whiteness, size):
+    """Process noise would have to be raised for one and lowered for the other."""
+    (line,) = identify.misfit_warnings(GOOD | {"nis": nis, "whiteness": whiteness})
+    assert line == (
+        f"nis {nis} and whiteness {whiteness} lie on opposite sides of their intervals: the"
+        f" identified noise of channels is too {size}; scale channels to equal noise"
+    )

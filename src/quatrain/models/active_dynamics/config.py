@@ -61,7 +61,7 @@ class RbfGrid(Section):
 
 
 class FilterNoise(Section):
-    """Holds the noise that bayes_filter assumes. It is not told that of the world, in `env`."""
+    """Holds the noise that bayes_filter assumes; the environment's, in `env`, is not used."""
 
     process_noise: float = Field(ge=0, le=LARGEST, description="variance per unit of time")
     noise_sd: Positive = Field(description="of known channels with gaussian noise")
@@ -240,8 +240,8 @@ class SeqVaeTraining(Section):
     max_misalignment: float = Field(
         ge=0,
         le=LARGEST,
-        description="relative error of the effect of actions on encoded states up to which"
-        " actions are planned; learned coordinates are set anew beyond half of it",
+        description="with a learned decoder: relative error of the effect of actions on encoded"
+        " states up to which actions are planned; coordinates are set anew beyond half of it",
     )
     alignment_error: float = Field(
         ge=0,

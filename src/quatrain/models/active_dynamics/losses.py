@@ -20,11 +20,12 @@ each KL.
 bayes_filter, n channels: with r = y - h(x_p), Λ = Hᵀ R⁻¹ H, η = Hᵀ R⁻¹ r and the covariance P of
 the predicted state,
 
-    innovation_nll = -ln N(r; 0, H P Hᵀ + R)
-                   = ½ [ n ln 2π + ln|R| + ln|I + ΛP| + rᵀ R⁻¹ r - ηᵀ P (I + ΛP)⁻¹ η ]
+    innovation_nll = -ln N(r; 0, H P Hᵀ + R) / n
+                   = ½ [ n ln 2π + ln|R| + ln|I + ΛP| + rᵀ R⁻¹ r - ηᵀ P (I + ΛP)⁻¹ η ] / n
 """
 
 import math
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -38,6 +39,30 @@ TERMS = {
     "bayes_filter": ("innovation_nll",),
 }
 LOG_2PI = math.log(2 * math.pi)
+
+
+@runtime_checkable
+class ObservationModel(Protocol):
+    """Observes states with gaussian noise, or with noise that is approximated by it.
+
+    h(x): mean. R: diagonal matrix of `variance`. H: derivative of h at x.
+    """
+
+    def mean(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch obs"]:
+        """Computes h(x)."""
+
+    def variance(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*#batch obs"]:
+        """Returns the diagonal of R."""
+
+    def precision(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*#batch d d"]:
+        """Computes Λ = Hᵀ R⁻¹ H."""
+
+    def information_vector(
+        self,
+        y: Float[Tensor, "*batch obs"],
+        x: Float[Tensor, "*batch d"],
+    ) -> Float[Tensor, "*batch d"]:
+        """Computes η = Hᵀ R⁻¹ (y - h(x))."""
 
 
 def terms(config: ActiveDynamicsConfig) -> tuple[str, ...]:
@@ -114,20 +139,23 @@ def weight_prior(weight: Float[Tensor, "*any"], variance: float) -> Float[Tensor
 
 
 def innovation_nll(
-    residual: Float[Tensor, "*batch obs"],
-    noise_variance: Float[Tensor, "*#batch obs"],
-    information_vector: Float[Tensor, "*batch d"],
-    precision: Float[Tensor, "*#batch d d"],
+    channels: ObservationModel,
+    x: Float[Tensor, "*batch d"],
     covariance: Float[Tensor, "*batch d d"],
+    y: Float[Tensor, "*batch obs"],
 ) -> Float[Tensor, "*batch"]:
-    """Computes the nats of all channels together, by d x d matrices.
+    """Computes nats per channel of observations of a state N(x, P), by d x d matrices.
 
-    information_vector: η, precision: Λ, covariance: P.
+    covariance: P.
     """
-    damped = precision @ covariance
+    residual = y - channels.mean(x)
+    noise_variance = channels.variance(x)
+    information_vector = channels.information_vector(y, x)
+    damped = channels.precision(x) @ covariance
     damped = damped + torch.eye(damped.shape[-1], dtype=damped.dtype, device=damped.device)
     solution = covariance @ torch.linalg.solve(damped, information_vector[..., None])
     explained = (information_vector * solution[..., 0]).sum(-1)
     logdets = noise_variance.log().sum(-1) + torch.linalg.slogdet(damped).logabsdet
     squares = (residual.square() / noise_variance).sum(-1)
-    return 0.5 * (residual.shape[-1] * LOG_2PI + logdets + squares - explained)
+    count = y.shape[-1]
+    return 0.5 * (count * LOG_2PI + logdets + squares - explained) / count

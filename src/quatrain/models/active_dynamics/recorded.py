@@ -47,8 +47,8 @@ LEAST_DEVIATION = 1e-6
 class Recording(NamedTuple):
     """Holds consecutive transitions.
 
-    starts: the observation from which the next transition starts: another run's after one that
-    `ended` its run.
+    starts: the observation that the next transition starts from; after one that `ended` its run,
+    the next run's first.
     """
 
     observations: Float32[np.ndarray, "transition obs"]

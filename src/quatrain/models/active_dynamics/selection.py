@@ -3,9 +3,9 @@
 The negative log likelihood of innovations, summed over a run, is the negative log evidence of the
 settings: it needs no true field, and is no better for features that are too many. All candidates
 are given the same transitions, those of planned actions, which lead all over the region; those of
-other actions stay where coarse features suffice. The pilot's transitions are a cost beside those of
-the training. Settings are chosen one after the other, with the rest as
-they are: first the noise of channels, which transitions show best and all else depends on.
+other actions stay where coarse features suffice. The pilot's transitions come on top of those of
+the training. Settings are chosen one after the other, with the rest as they are: first the noise of
+channels, which transitions show best and all else depends on.
 """
 
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ CANDIDATES: tuple[tuple[str, tuple[dict[str, float | int], ...]], ...] = (
 )
 
 
-class Candidate(NamedTuple):
+class ScoredSettings(NamedTuple):
     """Holds settings, by section, and their negative log evidence in nats per transition."""
 
     changes: dict[str, dict[str, float | int]]
@@ -48,26 +48,26 @@ def choose(
     dataset: Dataset,
     seed: int,
     transitions: int,
-) -> list[Candidate]:
-    """Tries all candidates on the same transitions; the last trial is the best one.
+) -> list[ScoredSettings]:
+    """Tries all candidates on the same transitions; the last ones returned are the best.
 
     Raises:
         TrainingDiverged: something is not finite.
     """
     config = _brief(config, transitions)
     actions = pilot_actions(config, dataset, seed)
-    best = Candidate({}, evidence(config, dataset, seed, actions))
-    trials = [best]
+    best = ScoredSettings({}, evidence(config, dataset, seed, actions))
+    scored = [best]
     for section, candidates in CANDIDATES:
         for candidate in candidates:
             changes = best.changes | {section: best.changes.get(section, {}) | candidate}
             if not _differs(config, section, candidate):
                 continue
-            trials.append(
-                Candidate(changes, evidence(changed(config, changes), dataset, seed, actions))
+            scored.append(
+                ScoredSettings(changes, evidence(changed(config, changes), dataset, seed, actions))
             )
-        best = min(trials, key=lambda trial: trial.nats)
-    return [*trials, best]
+        best = min(scored, key=lambda settings: settings.nats)
+    return [*scored, best]
 
 
 def _brief(config: ActiveDynamicsConfig, transitions: int) -> ActiveDynamicsConfig:

@@ -13,6 +13,7 @@ from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
 # Bootstrap resamples of the replicates.
 RESAMPLES = 1000
+# Lower bound of errors before the logarithm.
 SMALLEST = 1e-12
 
 
@@ -99,14 +100,12 @@ def reached_at(
     errors: Float64[np.ndarray, " checkpoint"],
     target: float,
 ) -> float:
-    """Computes the transitions after which an error stays at or below `target`, as its last does.
+    """Computes the transitions after which an error stays at or below `target`.
 
-    Errors are interpolated between checkpoints, log against log.
+    The first error is above `target`, the last is not. Errors are interpolated between checkpoints,
+    log against log.
     """
-    above = np.flatnonzero(errors > target)
-    if not len(above):
-        return float(steps[0])
-    place = int(above[-1]) + 1
+    place = int(np.flatnonzero(errors > target)[-1]) + 1
     after = np.log(max(errors[place], SMALLEST))
     before = np.log(errors[place - 1])
     share = (before - np.log(max(target, SMALLEST))) / (before - after)

@@ -15,12 +15,12 @@ from torch import Tensor
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.bayes_filter.channels import Channels
 from quatrain.models.active_dynamics.bayes_filter.linear_algebra import (
-    RELATIVE_ZERO,
-    principal,
-    root_of,
-    times,
+    eigh_psd,
+    inverse_roots,
+    matvec,
+    sqrt_psd,
 )
-from quatrain.models.active_dynamics.bayes_filter.nonlinear import condition_nonlinear
+from quatrain.models.active_dynamics.bayes_filter.nonlinear import update_nonlinear
 from quatrain.models.active_dynamics.network import Rbf
 
 # Variance of U(-1, 1), the distribution of each dimension of a first state.
@@ -99,7 +99,7 @@ def predict(filter: Filter, belief: Belief, u: Float64[Tensor, "learner d"]) -> 
     )
     state = predicted[..., :d] @ state_jacobian.mT + dt * by_features[..., 0]
 
-    mean[:, :d] += dt * (times(weight, features) + u)
+    mean[:, :d] += dt * (matvec(weight, features) + u)
     covariance[:, :d, :d] = (state + state.mT) / 2 + filter.process_noise * dt * identity
     covariance[:, :d, d:] = cross
     covariance[:, d:, :d] = cross.mT
@@ -134,9 +134,9 @@ def correct(
     emission = filter.emission
     x = belief.mean[:, : filter.d].clone()
     state_covariance = belief.covariance[:, : filter.d, : filter.d]
-    nll = innovation(emission, x, state_covariance, y)
+    nll = losses.innovation_nll(emission, x, state_covariance, y)
     if emission.kind == "loglinear":
-        condition_nonlinear(emission, *belief, y)
+        update_nonlinear(emission, *belief, y)
     else:
         precision = emission.precision(x).expand_as(state_covariance)
         _update_linear(belief, precision, emission.information_vector(y, x))
@@ -168,24 +168,7 @@ def restart(
         current.copy_(torch.where(where, new, current))
 
 
-def innovation(
-    channels: Channels,
-    x: Float64[Tensor, "learner d"],
-    covariance: Float64[Tensor, "learner d d"],
-    y: Float64[Tensor, "learner obs"],
-) -> Float64[Tensor, " learner"]:
-    """Computes the innovation's negative log likelihood per channel."""
-    nll = losses.innovation_nll(
-        y - channels.mean(x),
-        channels.variance(x),
-        channels.information_vector(y, x),
-        channels.precision(x),
-        covariance,
-    )
-    return nll / y.shape[1]
-
-
-def standard_innovation(
+def standardized_innovation(
     filter: Filter,
     belief: Belief,
     y: Float64[Tensor, "learner obs"],
@@ -199,11 +182,9 @@ def standard_innovation(
     x = belief.mean[:, :d]
     covariance = belief.covariance[:, :d, :d]
     precision = filter.emission.precision(x).expand_as(covariance)
-    values, vectors = principal(precision + precision @ covariance @ precision)
-    positive = values > RELATIVE_ZERO * values[:, -1:]
-    scale = torch.where(positive, values, torch.inf).rsqrt()
-    rotated = times(vectors.mT, filter.emission.information_vector(y, x))
-    return times(vectors, scale * rotated)
+    values, vectors = eigh_psd(precision + precision @ covariance @ precision)
+    rotated = matvec(vectors.mT, filter.emission.information_vector(y, x))
+    return matvec(vectors, inverse_roots(values) * rotated)
 
 
 def _update_linear(
@@ -211,12 +192,15 @@ def _update_linear(
     precision: Float64[Tensor, "learner d d"],
     information_vector: Float64[Tensor, "learner d"],
 ) -> None:
-    """Conditions on an observation with precision Λ and information vector Hᵀ R⁻¹ (y - h(x_p))."""
+    """Conditions the belief on an observation, in place.
+
+    precision: Λ. information_vector: η = Hᵀ R⁻¹ (y - h(x_p)).
+    """
     d = precision.shape[-1]
     mean, covariance = belief
     columns = covariance[..., :d]
     identity = torch.eye(d, dtype=mean.dtype, device=mean.device)
     damped = identity + precision @ covariance[:, :d, :d]
-    root = columns @ root_of(torch.linalg.solve(damped, precision))
-    mean += times(columns, torch.linalg.solve(damped, information_vector))
+    root = columns @ sqrt_psd(torch.linalg.solve(damped, precision))
+    mean += matvec(columns, torch.linalg.solve(damped, information_vector))
     covariance.baddbmm_(root, root.mT, alpha=-1)

@@ -18,10 +18,13 @@ QUANTILE = 1.96
 
 
 class Innovations(NamedTuple):
-    """Holds per transition the negative log likelihood per channel, and the standard innovation."""
+    """Holds the innovations of each transition.
+
+    nll: negative log likelihood per channel. standardized: N(0, I) if the filter is right.
+    """
 
     nll: Float64[Tensor, "time learner_rollout"]
-    sizes: Float64[Tensor, "time learner_rollout d"]
+    standardized: Float64[Tensor, "time learner_rollout d"]
 
 
 class FrozenFit(NamedTuple):
@@ -68,14 +71,14 @@ def frozen_innovation(
     drift: fixed velocities [learner, rollout, d] at states of that shape, in double precision.
     u: effects of the actions.
     """
-    nll, sizes = _filter_states(filter, drift, rollouts, u, learners)
-    size = sizes.unflatten(1, (learners, len(u)))
+    innovations = _filter_states(filter, drift, rollouts, u, learners)
+    standardized = innovations.standardized.unflatten(1, (learners, len(u)))
     continues = ~torch.tensor(rollouts.truncated[:, :-1]).T[:, None, :, None]
-    following = (size[1:] * size[:-1] * continues).sum((0, 2, 3))
+    following = (standardized[1:] * standardized[:-1] * continues).sum((0, 2, 3))
     return FrozenFit(
-        innovation_nll=nll.mean(0).unflatten(0, (learners, len(u))).mean(1),
-        nis=size.square().mean((0, 2, 3)),
-        whiteness=following / size.square().sum((0, 2, 3)),
+        innovation_nll=innovations.nll.mean(0).unflatten(0, (learners, len(u))).mean(1),
+        nis=standardized.square().mean((0, 2, 3)),
+        whiteness=following / standardized.square().sum((0, 2, 3)),
     )
 
 
@@ -99,15 +102,15 @@ def _filter_states(
 
     bayes.correct(filter, belief, at(rollouts.observations, 0))
     nll = []
-    sizes = []
+    standardized = []
     for time in range(u.shape[1]):
         bayes.predict_state(filter, belief, drift_of_rows, u[:, time].repeat(learners, 1))
         y = at(rollouts.next_observations, time)
-        sizes.append(bayes.standard_innovation(filter, belief, y))
+        standardized.append(bayes.standardized_innovation(filter, belief, y))
         nll.append(bayes.correct(filter, belief, y))
         ended = torch.tensor(rollouts.truncated[:, time]).repeat(learners)
         bayes.restart(filter, belief, ended, at(rollouts.observations, time + 1))
-    return Innovations(torch.stack(nll), torch.stack(sizes))
+    return Innovations(torch.stack(nll), torch.stack(standardized))
 
 
 def _for_rollouts(filter: Filter, rollouts: int) -> Filter:

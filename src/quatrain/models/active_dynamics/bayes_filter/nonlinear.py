@@ -10,9 +10,9 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.observation import SMALLEST_RATE, Emission
 from quatrain.models.active_dynamics.bayes_filter.linear_algebra import (
-    RELATIVE_ZERO,
-    principal,
-    times,
+    eigh_psd,
+    inverse_roots,
+    matvec,
 )
 
 # Gauss-Newton steps towards the mode of nonlinear channels.
@@ -23,29 +23,28 @@ STEP_LENGTHS = (1.0, 0.5, 0.25, 0.125, 0.03125, 0.0)
 LEAST_COUNT = 0.5
 
 
-def condition_nonlinear(
+def update_nonlinear(
     emission: Emission,
     mean: Float64[Tensor, "learner n"],
     covariance: Float64[Tensor, "learner n n"],
     y: Float64[Tensor, "learner obs"],
 ) -> None:
-    """Conditions on an observation in coordinates b of s = s_p + G b, whose prior is N(0, I).
+    """Conditions mean and covariance on an observation, in place.
 
-    No covariance of the state is inverted or subtracted. G = P_:x U v^-½ for P_xx = U diag(v) Uᵀ,
-    and G_x G_xᵀ = P_xx for the rows G_x of the state.
+    The coordinates are b of s = s_p + G b, whose prior is N(0, I). No covariance of the state is
+    inverted or subtracted. G = P_:x U v^-½ for P_xx = U diag(v) Uᵀ, and G_x G_xᵀ = P_xx for the
+    rows G_x of the state.
     """
     d = emission.weight.shape[1]
     values, vectors = torch.linalg.eigh(covariance[:, :d, :d])
-    positive = values > RELATIVE_ZERO * values[:, -1:]
-    scale = torch.where(positive, values, torch.inf).rsqrt()
-    basis = covariance[..., :d] @ (vectors * scale[:, None])
+    basis = covariance[..., :d] @ (vectors * inverse_roots(values)[:, None])
     state_basis = basis[:, :d].clone()
     x = mean[:, :d].clone()
 
     mode = _find_mode(emission, x, state_basis, y)
-    precision = emission.precision(x + times(state_basis, mode))
-    gains, directions = principal(state_basis.mT @ precision @ state_basis)
-    mean += times(basis, mode)
+    precision = emission.precision(x + matvec(state_basis, mode))
+    gains, directions = eigh_psd(state_basis.mT @ precision @ state_basis)
+    mean += matvec(basis, mode)
 
     rotated = basis @ directions
     removed = rotated * (gains / (1 + gains)).sqrt()[:, None]
@@ -68,17 +67,17 @@ def _find_mode(
     mode = torch.zeros_like(x)
     for _ in range(ITERATIONS):
         # The full step leads to (I + G_xᵀ Λ G_x)⁻¹ G_xᵀ η.
-        gains, directions = principal(basis.mT @ precision @ basis)
-        rotated = times(directions.mT, times(basis.mT, information_vector))
-        target = times(directions, rotated / (1 + gains))
+        gains, directions = eigh_psd(basis.mT @ precision @ basis)
+        rotated = matvec(directions.mT, matvec(basis.mT, information_vector))
+        target = matvec(directions, rotated / (1 + gains))
         candidates = torch.lerp(mode[:, None], target[:, None], lengths)
         misfit = _misfit(emission, x[:, None] + candidates @ basis.mT, y[:, None])
         cost = misfit + candidates.square().sum(2) / 2
         best = cost.nan_to_num(nan=torch.inf).argmin(1)
         mode = candidates.take_along_dim(best[:, None, None], 1)[:, 0]
-        shift = times(basis, mode)
+        shift = matvec(basis, mode)
         precision = emission.precision(x + shift)
-        information_vector = emission.information_vector(y, x + shift) + times(precision, shift)
+        information_vector = emission.information_vector(y, x + shift) + matvec(precision, shift)
     return mode
 
 

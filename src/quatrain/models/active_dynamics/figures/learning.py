@@ -132,11 +132,13 @@ def _draw_reference(axes: Axes, level: float, text: str, bottom: float) -> EndLa
 def _draw_ratio(axes: Axes, study: Study) -> None:
     """Draws an arrow between the transitions after which two arms have the same error."""
     active, rival = study.pair[0], study.pair[-1]
+    if active != "active":
+        return
     errors, planned = (
         np.median(study.of_arm(arm, study.estimate.nrmse.T), 0) for arm in (rival, active)
     )
     reached = same_error(study.steps, errors, planned)
-    if active != "active" or np.isnan(reached.ratio) or _is_equal(reached.ratio):
+    if np.isnan(reached.ratio) or _is_equal(reached.ratio):
         return
     level = reached.error
     arrow = {"arrowstyle": "<|-|>", "color": TRUTH, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}

@@ -1,48 +1,18 @@
-"""network, held-out rollouts -> encoded states, innovations and the evidence bound"""
+"""network, held-out rollouts -> encoded states, likelihood of innovations and evidence bound"""
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.collect import Rollouts
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.planning import learner_fields
+from quatrain.models.active_dynamics.seq_vae.planning import predicted_innovation_nll
 from quatrain.replay.windows import Windows
 
 ROLLOUTS_AT_ONCE = 32
-
-
-def innovation(
-    network: SeqVae,
-    belief: Belief,
-    control: Float[Tensor, "batch d"],
-    y: Float[Tensor, "batch obs"],
-) -> Float[Tensor, " batch"]:
-    """Computes -log N(y - h(x); 0, H P Hᵀ + R) per channel.
-
-    The predicted state x has the covariance P = F diag(v) Fᵀ + s dt, where v is the belief's
-    variance.
-    """
-    fields = learner_fields([network])
-    x = belief.mean[None]
-    jacobian = fields.jacobian(x)[0]
-    drift = fields.mean_and_features(x).value[0]
-    expected = belief.mean + network.dt * (drift + control)
-    step = torch.eye(x.shape[-1]) + network.dt * jacobian
-    covariance = (step * belief.variance[:, None]) @ step.mT + torch.diag(network.step_variance)
-    channels = network.decoder.channels()
-    nll = losses.innovation_nll(
-        y - channels.mean(expected),
-        channels.variance(expected),
-        channels.information_vector(y, expected),
-        channels.precision(expected),
-        covariance,
-    )
-    return nll / y.shape[1]
 
 
 def encoded(network: SeqVae, rollouts: Rollouts) -> Belief:
@@ -64,24 +34,22 @@ def _columns(
     return observations.transpose(0, 1), torch.tensor(rollouts.actions).transpose(0, 1)
 
 
-def innovation_nll(
-    config: ActiveDynamicsConfig,
-    network: SeqVae,
-    rollouts: Rollouts,
-) -> Float[Tensor, ""]:
+def held_out_nll(network: SeqVae, rollouts: Rollouts) -> Float[Tensor, ""]:
+    """Computes the innovations' negative log likelihood per channel, a mean over transitions."""
     y, action = _columns(rollouts)
     ended = torch.tensor(rollouts.truncated).T
     starts = torch.cat([torch.ones_like(ended[:1]), ended[:-1]])[..., None]
     parts = []
     for first, encodings in zip(network.initial_belief, encoded(network, rollouts), strict=True):
-        first = first.expand(1, y.shape[1], config.env.d)
+        first = first.expand(1, y.shape[1], first.shape[-1])
         previous = torch.cat([first, encodings.transpose(0, 1)[:-1]])
         parts.append(torch.where(starts, first, previous).flatten(0, 1))
     control = (action @ network.control.T).flatten(0, 1)
-    return innovation(network, Belief(*parts), control, y.flatten(0, 1)).mean()
+    nll = predicted_innovation_nll(network, Belief(*parts), control, y.flatten(0, 1))
+    return nll.mean()
 
 
-def evidence_bound(
+def held_out_bound(
     config: ActiveDynamicsConfig,
     network: SeqVae,
     rollouts: Rollouts,

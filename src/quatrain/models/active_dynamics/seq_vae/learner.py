@@ -30,12 +30,15 @@ from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.held_out import (
     encoded,
-    evidence_bound,
-    innovation,
-    innovation_nll,
+    held_out_bound,
+    held_out_nll,
 )
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.planning import LearnerFields, learner_fields
+from quatrain.models.active_dynamics.seq_vae.planning import (
+    LearnerFields,
+    learner_fields,
+    predicted_innovation_nll,
+)
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.seq_vae.trainer_state import SeqVaeState, init_state
 from quatrain.replay.windows import WindowRing
@@ -128,7 +131,7 @@ class SeqVaeLearner:
         nll: list[Tensor] = []
         for index, trainer in enumerate(self.trainers):
             y = observation.observation[index]
-            nll += innovation(
+            nll += predicted_innovation_nll(
                 trainer.network,
                 Belief(*(part[None] for part in trainer.belief)),
                 observation.control[index, None],
@@ -207,8 +210,8 @@ class SeqVaeLearner:
     def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
         """Computes `innovation_nll` and `elbo`, per transition and channel."""
         rollouts = held_out.rollouts
-        nll = [innovation_nll(self.config, network, rollouts) for network in self.networks]
-        bounds = [evidence_bound(self.config, network, rollouts, seed) for network in self.networks]
+        nll = [held_out_nll(network, rollouts) for network in self.networks]
+        bounds = [held_out_bound(self.config, network, rollouts, seed) for network in self.networks]
         return {"innovation_nll": torch.stack(nll), "elbo": torch.stack(bounds)}
 
     def export_posterior(self, learner: int) -> FieldPosterior:

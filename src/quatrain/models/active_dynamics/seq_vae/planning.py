@@ -1,4 +1,7 @@
-"""trainers of several learners -> the surrogate that a planner uses, for all learners at once"""
+"""trainers of several learners -> the surrogate that a planner uses, for all learners at once
+
+Also computes how likely a network finds the next observation.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,9 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import FieldValue, Surrogate, needs_joint_covariance
 from quatrain.models.active_dynamics.seq_vae.dynamics import Field
+from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 
@@ -52,6 +57,27 @@ class LearnerFields(NamedTuple):
 def learner_fields(networks: Sequence[SeqVae]) -> LearnerFields:
     fields = [network.dynamics.field() for network in networks]
     return LearnerFields(fields[0].concatenate(fields), networks[0].members)
+
+
+def predicted_innovation_nll(
+    network: SeqVae,
+    belief: Belief,
+    control: Float[Tensor, "batch d"],
+    y: Float[Tensor, "batch obs"],
+) -> Float[Tensor, " batch"]:
+    """Computes -log N(y - h(x); 0, H P Hᵀ + R) per channel, one transition after the belief.
+
+    The predicted state x has the covariance P = F diag(v) Fᵀ + s dt, where v is the belief's
+    variance.
+    """
+    fields = learner_fields([network])
+    x = belief.mean[None]
+    jacobian = fields.jacobian(x)[0]
+    drift = fields.mean_and_features(x).value[0]
+    expected = belief.mean + network.dt * (drift + control)
+    step = torch.eye(x.shape[-1]) + network.dt * jacobian
+    covariance = (step * belief.variance[:, None]) @ step.mT + torch.diag(network.step_variance)
+    return losses.innovation_nll(network.decoder.channels(), expected, covariance, y)
 
 
 @torch.no_grad()

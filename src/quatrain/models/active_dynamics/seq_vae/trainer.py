@@ -186,9 +186,7 @@ class SeqVaeTrainer:
         grid = region_grid(self.config.network.rbf.range, self.config.env.d)
         change_coordinates(self.network, transform, grid)
         self.belief = transform.moved(self.belief)
-        if isinstance(self.optimizer, Adam):
-            moments = adam_state.init_state(copy_params(self.network))
-            adam_state.load_state(self.optimizer, self.network, moments)
+        self.optimizer.state.clear()
 
     def _measure_effect(self, transitions: View) -> Belief:
         """Updates `effect`; returns the beliefs about the states that it was measured on."""
