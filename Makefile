@@ -17,7 +17,7 @@ GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
 
-.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-states bench-gate profile crash clean
+.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -107,6 +107,9 @@ bench-return: $(STAMP)  ## how long iqn and its plain reference train until they
 
 bench-active: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS=--choose)
 	@$(BIN)/python -m pipeline.commands.fields $(ARGS)
+
+bench-decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors of planned and random actions (ARGS=)
+	@$(BIN)/python -m pipeline.commands.decoders $(ARGS)
 
 bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each part, and cosine (ARGS=)
 	@$(BIN)/python -m benchmarks.allo.states $(ARGS)

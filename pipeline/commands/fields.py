@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from pipeline.reporting.speed import as_json, write_lines
-from pipeline.reporting.sweeps import result_key, train
-from pipeline.reporting.tables import markdown_table
+from pipeline.reporting.sweeps import result_key, train_and_score
+from pipeline.reporting.tables import format_score, markdown_table
 from pipeline.runtime import console
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import on_device, settings
@@ -102,13 +102,11 @@ def params_for(root: Path, field: str, options: Options) -> Params:
 def run_field(params: Params, field: str) -> dict[str, Any]:
     """Trains on a field; returns scores and the errors by arm, checkpoint and replicate."""
     config, began = params.active_dynamics, time.monotonic()
-    model: Any = load(MODEL)
-    dataset = model.collect.collect(config, params.seed)
-    state, _ = train(params, MODEL, field, dataset)
-    scores = model.evaluate.evaluate(config, state, dataset, params.seed + 2)
+    dataset, state, _, scores = train_and_score(params, MODEL, field)
     states = import_module(f"quatrain.models.{MODEL}.state")
     learner = states.TrainingState.from_state(config, dataset, state).learner
-    errors = model.evaluate.estimate_field(config, learner, state, dataset).nrmse.round(6)
+    estimate_field = import_module(f"quatrain.models.{MODEL}.evaluate").estimate_field
+    errors = estimate_field(config, learner, state, dataset).nrmse.round(6)
     by_arm = zip(ARMS, np.split(errors, len(ARMS), axis=1), strict=True)
     return {
         "scores": null_if_not_finite(scores),
@@ -143,16 +141,6 @@ def table(results: dict[str, dict[str, Any]]) -> str:
         line = [field, *(format_score(scores, name) for name in COLUMNS.values())]
         lines.append([*line, f"{result['seconds']:.0f}"])
     return markdown_table(("field", *COLUMNS, "seconds"), lines)
-
-
-def format_score(scores: dict[str, float | None], name: str) -> str:
-    """Formats a score with its interval; none where an arm ended no better than it began."""
-    value = scores[name]
-    if value is None:
-        return "none"
-    low, high = (scores.get(f"{name}_{end}") for end in ("low", "high"))
-    interval = "" if low is None or high is None else f" [{low:.3g} {high:.3g}]"
-    return f"{value:.3g}{interval}"
 
 
 def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.judging.verdicts import rules_of
 from pipeline.reporting.grids import MapResult, goal_lines, grids_table
 from pipeline.reporting.speed import as_json, write_lines
-from pipeline.reporting.sweeps import result_key, train
+from pipeline.reporting.sweeps import result_key, train_and_score
 from pipeline.runtime import console, options
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import on_device, settings
@@ -83,14 +83,11 @@ def run_map(params: Params, name: str, out: Path, done: dict[str, Any]) -> MapRe
 def run_once(params: Params, name: str, out: Path | None) -> dict[str, float]:
     """Collects, trains, evaluates, and with a folder `out` plots one repetition."""
     began = time.monotonic()
-    model = load("allo")
-    dataset = model.collect.collect(params.allo, params.seed)
-    state, curves = train(params, "allo", name, dataset)
-    scores = model.evaluate.evaluate(params.allo, state, dataset, params.seed + 2)
+    dataset, state, curves, scores = train_and_score(params, "allo", name)
     scores["states"] = float(len(dataset.grid.coords))
     scores["seconds"] = time.monotonic() - began
     if out is not None:
-        figures = model.plots.plots(params.allo, state, dataset, curves, scores)
+        figures = load("allo").plots.plots(params.allo, state, dataset, curves, scores)
         files = {f"{title}.png": png(figure) for title, figure in figures.items()}
         write_figures(out / "plots", files)
     return scores

@@ -35,6 +35,24 @@ def result_key(sweep: str, params: Params, model: str) -> str:
     )
 
 
+class Result(NamedTuple):
+    """Holds what one repetition collected, learned, recorded and scored."""
+
+    dataset: Any
+    state: Any
+    curves: History
+    scores: dict[str, float]
+
+
+def train_and_score(params: Params, model: str, title: str) -> Result:
+    """Collects, trains and evaluates, each with a seed of its own; `params.seed` is the first."""
+    config = getattr(params, model)
+    dataset = load(model).collect.collect(config, params.seed)
+    state, curves = train(params, model, title, dataset)
+    scores = load(model).evaluate.evaluate(config, state, dataset, params.seed + 2)
+    return Result(dataset, state, curves, scores)
+
+
 def train(params: Params, model: str, title: str, dataset: Any) -> tuple[Any, History]:
     """Trains to the end, with a progress bar; returns the state and the history by metric."""
     module, config = load(model).train, getattr(params, model)

@@ -12,7 +12,13 @@ from tests.conftest import ROOT
 RESULTS = ROOT / "benchmarks" / "results"
 CLAIM = "allo-overall"
 REPRODUCED, REFUTED, IN_DOUBT = (0.4, 0.4, 0.4), (0.8, 0.8, 0.8), (0.6, 0.4, 0.9)
-OTHER_RESULTS = ("active_dynamics_fields", "allo_grids", "allo_states", "seeds")
+OTHER_RESULTS = (
+    "active_dynamics_decoders",
+    "active_dynamics_fields",
+    "allo_grids",
+    "allo_states",
+    "seeds",
+)
 """What commands beside `make bench` and `make bench-peers` write there."""
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics.figures import learning, parts, surprise
+from quatrain.models.active_dynamics.figures import learning, parts, plane, surprise
 from quatrain.models.active_dynamics.figures.study import Study, information_at_checkpoints
 from quatrain.models.active_dynamics.plots import plots
 from quatrain.progress import History
@@ -37,6 +37,15 @@ def test_every_figure_is_drawn_for_every_run(name: str):
         texts = [text.get_text() for axes in figure.axes for text in axes.texts]
         titles = [axes.get_title(loc="left") for axes in figure.axes]
         assert "nan" not in " ".join([*texts, *titles]), drawn
+
+
+@pytest.mark.parametrize("failed", [0.0, np.inf])
+def test_errors_of_a_learner_that_failed_have_a_colour_scale_too(failed: float):
+    """A learned field that no longer depends on its weights is expected to have no error."""
+    scale = plane.error_scale(np.array([failed, failed, 1e-40, 0.5, 2.0]))
+    assert scale.vmax == 2
+    assert scale.inverse(0.5) > 1e-3
+    assert plane.error_scale(np.full(3, failed)).inverse(0.5) > 0
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from pipeline.commands import fields
+from pipeline.reporting.tables import format_score
 from tests.conftest import ROOT, shapes_unchecked
 
 SCORES = {
@@ -98,7 +99,7 @@ def test_an_arm_without_a_ratio_is_shown_as_none_and_reaches_no_goal():
 def test_an_interval_without_an_end_is_left_out():
     """A bound that is not finite is stored as null."""
     unbounded = result(**{"transition_ratio.random_high": None})["scores"]
-    assert fields.format_score(unbounded, "transition_ratio.random") == "7.25"
+    assert format_score(unbounded, "transition_ratio.random") == "7.25"
 
 
 def test_settings_are_chosen_first_if_asked_and_stored_under_another_name(project, monkeypatch):

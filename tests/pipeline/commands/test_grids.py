@@ -49,7 +49,7 @@ def test_good_maps_are_in_the_table_a_bad_one_is_told(
     assert "ragged" not in table
     assert (out / "goal" / "plots" / "vectors.png").exists()
 
-    monkeypatch.setattr(grids, "train", lambda *_: pytest.fail("learned again"))
+    monkeypatch.setattr(grids, "train_and_score", lambda *_: pytest.fail("learned again"))
     with pytest.raises(ConfigError):
         run(maps)
     assert capsys.readouterr().out.count("| goal ") == 1

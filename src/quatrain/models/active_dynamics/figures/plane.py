@@ -33,6 +33,8 @@ ARROW_SPACING = 4
 EDGE = 1.1
 # Quantile of errors at the lower end of the colour scale.
 LOWEST_QUANTILE = 0.02
+# Least lower end of that scale, as a share of its upper end.
+SMALLEST_SHARE = 1e-4
 FAN_STARTS = 12
 # Radii of the circles of starts of undriven paths, in units of the region's radius.
 FAN_RADII = (0.95, 0.25)
@@ -177,7 +179,7 @@ def draw_uncertainty(study: Study, chart: Chart) -> Figure:
         for kind, error in (("Expected", chart.expected_error), ("Actual", chart.error))
     }
     sizes = np.concatenate([error[inside] for error in errors.values()])
-    norm = LogNorm(*np.quantile(sizes, (LOWEST_QUANTILE, 1)))
+    norm = error_scale(sizes)
     figure = Figure(figsize=(9.4, 4.6 * len(learners)), layout="compressed")
     panels = figure.subplots(len(learners), 2, squeeze=False, sharex=True, sharey=True)
     for axes, ((kind, arm), error) in zip(panels.flat, errors.items(), strict=True):
@@ -198,6 +200,15 @@ def draw_uncertainty(study: Study, chart: Chart) -> Figure:
         explain_replicate(study.config.seeds),
     )
     return figure
+
+
+def error_scale(errors: Float64[np.ndarray, " points"]) -> LogNorm:
+    """Returns a logarithmic scale of errors, which may be 0 or infinite where a learner failed."""
+    finite = errors[np.isfinite(errors) & (errors > 0)]
+    if not len(finite):
+        return LogNorm(SMALLEST_SHARE, 1, clip=True)
+    lowest, highest = np.quantile(finite, (LOWEST_QUANTILE, 1))
+    return LogNorm(max(lowest, SMALLEST_SHARE * highest), highest, clip=True)
 
 
 def _draw_map(
