@@ -17,7 +17,6 @@ from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, sample_plates
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.envs.colony.world import start, step
-from quatrain.models.actor_critic.collect import compress_stiffness
 from quatrain.models.actor_critic.network import TRUNK, init
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, observe
 
@@ -48,7 +47,7 @@ def actor_of(root: Path, **sections: Any) -> Actor:
 def scale_of(world: World) -> Scale:
     """Computes means and deviations over some colonies."""
     observation = features.observe(world, colonies_of(world, SCALED), world.rules.max_nodes)
-    node, graph, _, mask = compress_stiffness(world.rules, observation)
+    node, graph, _, mask = features.compress_stiffness(world.rules, observation)
     cells = node[mask]
     deviations = [column.std(0).clamp(min=1e-3) for column in (cells, graph)]
     return Scale(cells.mean(0), deviations[0], graph.mean(0), deviations[1])

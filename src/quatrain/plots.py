@@ -19,12 +19,13 @@ from quatrain.statistics import (
     interquartile_mean,
 )
 
+# Colors of chance, lower reference, learner, learner during training, and upper reference.
 GREY = "0.5"
 BLACK = "0.2"
 RED = "crimson"
 ORANGE = "darkorange"
-# Colors of chance, lower reference, learner, learner during training, and upper reference.
 BLUE = "tab:blue"
+# Title of one panel of several.
 SMALL_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10}
 # Height of a label, in points.
 LINE_HEIGHT = 11

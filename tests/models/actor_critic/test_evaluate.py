@@ -31,7 +31,7 @@ from quatrain.models.actor_critic.evaluate import (
     final_centroids,
     run_episodes,
 )
-from quatrain.models.actor_critic.ppo.trainer import Best
+from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, Best
 from quatrain.models.actor_critic.train import State
 from tests.conftest import shapes_unchecked, small
 
@@ -91,7 +91,8 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(
             evaluation, "load_actor", lambda _config, _world, seed: int(seed.updates)
         )
-        best = Best({}, torch.tensor(6.5), torch.tensor(1.0), torch.tensor(3))
+        validated = 6.5 if evaluate_every else NOT_EVALUATED
+        best = Best({}, torch.tensor(validated), torch.tensor(1.0), torch.tensor(3))
         monkeypatch.setattr(evaluation, "deterministic_policy", lambda actor: ("mean", actor))
         monkeypatch.setattr(evaluation, "stochastic_policy", lambda actor, _: ("drawn", actor))
         monkeypatch.setattr(evaluation, "run_episodes", run_episodes)
@@ -216,8 +217,10 @@ def test_intervals_are_over_plates_not_colonies(scored: Any):
 @pytest.mark.parametrize(("plates", "expected"), [(1, False), (3, False), (4, True)])
 def test_few_drawn_plates_give_no_interval(scored: Any, plates: int, expected: bool):
     scores = scored(outcome(np.linspace(2, 18, 40)), kinds=(LINEAR,) * plates)
-    assert {"return_mean_low", "fraction_of_feedback_high"} <= scores.keys() if expected else True
-    assert bool([name for name in scores if name.endswith(("_low", "_high"))]) == expected
+    bootstrapped = ("return_mean", "margin_over_constant", "fraction_of_feedback")
+    ends = {f"{name}_{end}" for name in bootstrapped for end in ("low", "high")}
+    intervals = {name for name in scores if name.endswith(("_low", "_high"))}
+    assert intervals == (ends if expected else set())
 
 
 @pytest.mark.parametrize(
@@ -244,8 +247,9 @@ def test_without_evaluations_while_training_the_last_one_warns(
 
 
 def test_the_weights_that_were_scored_are_named(scored: Any):
-    scores = scored(outcome([7.0, 5.0]))
+    scores = scored(outcome([7.0, 5.0]), evaluate_every=2)
     assert (scores["validation_return"], scores["best_transitions"]) == (6.5, 3 * 24 * 8)
+    assert "validation_return" not in scored(outcome([7.0, 5.0]))
 
 
 def test_several_seeds_give_means_and_t_intervals_over_seeds(scored: Any):

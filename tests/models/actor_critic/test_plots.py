@@ -122,6 +122,35 @@ def test_shares_of_references_are_told_only_where_they_mean_something():
     )
 
 
+@pytest.mark.parametrize(
+    ("seeds", "bounds", "drawn"),
+    [(1, True, True), (1, False, False), (2, True, False), (4, True, False), (5, True, True)],
+    ids=["one", "one, few plates", "two", "four", "five"],
+)
+def test_a_learning_curve_promises_an_interval_only_where_it_draws_one(
+    seeds: int, bounds: bool, drawn: bool
+):
+    run = trained("as it is")
+    ends = {"return_mean_low": -1.0, "return_mean_high": 1.0}
+    scores = {name: value for name, value in run.scores.items() if name not in ends}
+    scores |= {"seeds": seeds, "return_mean": 0.0} | (ends if bounds else {})
+    figure = training.draw_learning_curve(run.config, run.history, scores)
+    (score,) = figure.axes[0].containers
+    assert score.has_yerr == drawn
+    assert ("with the 95 % interval" in figure.get_supxlabel()) == drawn
+
+
+def test_a_learning_curve_names_validation_colonies_only_where_it_draws_them():
+    run = trained("as it is")
+    plain = {name: values for name, values in run.history.items() if "validation" not in name}
+    validated = plain | {"validation_return": (np.array([1, 3]), np.array([0.5, 1.5]))}
+    for recorded, drawn in ((plain, False), (validated, True)):
+        figure = training.draw_learning_curve(run.config, recorded, run.scores)
+        dots = [line for line in figure.axes[0].lines if line.get_markersize() == 3]
+        assert len(dots) == drawn
+        assert ("validation colonies" in figure.get_supxlabel()) == drawn
+
+
 def test_stacked_components_sum_up_to_the_return_and_reasons_to_all():
     """And before the first episode ends there is neither."""
     config = small("actor_critic", env={"reward": {"preset": "full"}})

@@ -1,6 +1,7 @@
 """Evaluations while training: which weights are kept, and what is said where nothing succeeds."""
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -66,8 +67,9 @@ def test_a_validation_is_the_deterministic_policy_on_each_colony(dataset: Datase
 def test_one_warning_says_that_no_colony_reaches_the_goal(
     success: float, warned: bool, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ):
+    """Of the evaluations after 4 iterations and after the last, the fifth, only the first warns."""
     monkeypatch.setattr(validation, "validate", lambda *_: (-2.4, success))
-    length = {"record_every": 2, "evaluate_every": 2, "transitions": 24 * 8 * 8}
+    length = {"record_every": 2, "evaluate_every": 4, "transitions": 24 * 8 * 5}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         trained(small("actor_critic", train=length), dataset)
@@ -75,4 +77,33 @@ def test_one_warning_says_that_no_colony_reaches_the_goal(
     assert len(lines) == warned
     assert not lines or lines[0].startswith(
         "actor_critic: after 768 transitions no validation colony reaches the goal (learner 0)"
+    )
+
+
+SLOWER = "lower actor_critic.train.discount"
+
+
+@pytest.mark.parametrize(
+    ("reward", "advice"),
+    [
+        (
+            {"preset": "goal_control"},
+            f"ending early may pay more than moving slowly; {SLOWER}, raise .transitions, or set "
+            "actor_critic.env.reward.preset: goal_control_safe",
+        ),
+        ({"preset": "goal_control_safe"}, f"{SLOWER} or raise .transitions"),
+        ({"weights": {"forfeit": 0.5}}, f"{SLOWER} or raise .transitions"),
+    ],
+    ids=["ending early is free", "safe preset", "a forfeit of one's own"],
+)
+def test_a_warning_advises_the_safe_preset_only_without_a_forfeit(
+    reward: dict[str, Any], advice: str
+):
+    config = small("actor_critic", env={"reward": reward})
+    with pytest.warns(UserWarning, match="actor_critic") as caught:
+        validation.warn_without_success(config, "held-out", 576, [0.0, 0.5, 0.0])
+    (line,) = [str(item.message) for item in caught]
+    assert line == (
+        "actor_critic: after 576 transitions no held-out colony reaches the goal "
+        f"(learner 0, 2): {advice}"
     )

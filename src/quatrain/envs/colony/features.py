@@ -2,6 +2,7 @@
 bootstrapped.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,9 +13,8 @@ from quatrain.envs.colony import hull
 from quatrain.envs.colony.dynamics import Colonies, World, intensity_at
 from quatrain.envs.colony.rules import NODE_FEATURES, Rules
 
+# Columns of `Observation.node` and of `Observation.graph` that hold intensities.
 NODE_INTENSITIES: dict[str, tuple[int, ...]] = {"light": (), "full": (2,)}
-# Columns that hold intensities: exponential plates reach 1e13, so a network should take their
-# log1p.
 GRAPH_INTENSITIES: dict[str, tuple[int, ...]] = {"light": (), "full": (16, 17, 18)}
 # Pixels; cells that are not farther apart count as one position.
 NEAR = 1e-6
@@ -82,6 +82,24 @@ def observe(world: World, colonies: Colonies, cells: int, graph_only: bool = Fal
         parent=colonies.parent[:, :cells],
         mask=mask,
     )
+
+
+def compress_stiffness(rules: Rules, observation: Observation) -> Observation:
+    """Replaces stiffness I, which reaches 1e13 on exponential plates, by ln(1 + I)."""
+    return observation._replace(
+        node=_log1p_columns(observation.node, NODE_INTENSITIES[rules.features]),
+        graph=_log1p_columns(observation.graph, GRAPH_INTENSITIES[rules.features]),
+    )
+
+
+def _log1p_columns(values: Tensor, columns: Sequence[int]) -> Tensor:
+    """Returns a copy with ln(1 + x) in some columns; the tensor itself if there are none."""
+    if not columns:
+        return values
+    index = list(columns)
+    result = values.clone()
+    result[..., index] = values[..., index].log1p()
+    return result
 
 
 def _cells(world: World, colonies: Colonies, mask: Bool[Tensor, "env cell"]) -> _Cells:

@@ -76,6 +76,7 @@ def terminal(world: World, step: Transition) -> PerColony:
 def forfeit(world: World, step: Transition) -> PerColony:
     """Returns what `time` and `lane`, as they are weighted, would take in all steps that were left
     from a colony that stays where it is, where an episode ends without success before its time.
+    Reads the weights of these two itself; 0 where the reward has neither.
     """
     weights = dict(world.rules.reward)
     cost = weights.get("time", 0.0) * time(world, step)

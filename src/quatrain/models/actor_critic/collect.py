@@ -4,17 +4,16 @@ PPO collects its own rollouts while it trains; the dataset holds what does not d
 weights.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32, Int64
-from torch import Generator, Tensor
+from jaxtyping import Float32, Int64
+from torch import Generator
 
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
-from quatrain.envs.colony.episodes import episodes, returns
-from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, Observation, observe
+from quatrain.envs.colony.episodes import returns
+from quatrain.envs.colony.normalisation import Norm, measure_norm
 from quatrain.envs.colony.plates import (
     OUTSIDE,
     TRAINING,
@@ -45,17 +44,7 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 BEHAVIOUR_COLONIES = 64
 # Noise of the controller, as a share of each range; purely random episodes last five steps.
 BEHAVIOUR_NOISE = 0.2
-SMALLEST_STD = 1e-3
 FIXED_PLATES = {"fixed": fixed_plate, "two_ridges": two_ridges_plate}
-
-
-class Norm(NamedTuple):
-    """Holds mean and standard deviation of features over the collected behaviour."""
-
-    node_mean: Float32[np.ndarray, " node"]
-    node_std: Float32[np.ndarray, " node"]
-    graph_mean: Float32[np.ndarray, " graph"]
-    graph_std: Float32[np.ndarray, " graph"]
 
 
 class Search(NamedTuple):
@@ -119,9 +108,8 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     train_world = make_world(rules, train)
     held_out_world = make_world(rules, held_out)
     outside_world = make_world(rules, outside) if len(outside.kind) else held_out_world
-    generators = [generator_from_seed(purpose) for purpose in seeds[3:7]]
-    for_validation = generator_from_seed(seeds[7])
-    validation = start(train_world, sizes.validation_colonies, for_validation)
+    generators = [generator_from_seed(purpose) for purpose in seeds[3:]]
+    validation = start(train_world, sizes.validation_colonies, generators[4])
     colonies = start(held_out_world, sizes.held_out_colonies, generators[0])
     colonies_outside = start(outside_world, _count_outside(config), generators[1])
     norm = _norm(config, train_world, generators[2])
@@ -142,22 +130,6 @@ def make_colonies(rules: Rules, initial: InitialColonies) -> Colonies:
     pos = torch.zeros(len(initial.n), rules.max_nodes, 2)
     pos[:, : initial.pos.shape[1]] = torch.tensor(initial.pos)
     return colonies_at(pos, torch.tensor(initial.n), torch.tensor(initial.substrate))
-
-
-def compress_stiffness(rules: Rules, observation: Observation) -> Observation:
-    """Replaces stiffness I, which reaches 1e13 on exponential plates, by ln(1 + I)."""
-    return observation._replace(
-        node=_compressed(observation.node, NODE_INTENSITIES[rules.features]),
-        graph=_compressed(observation.graph, GRAPH_INTENSITIES[rules.features]),
-    )
-
-
-def _compressed(values: Tensor, columns: Sequence[int]) -> Tensor:
-    if not columns:
-        return values
-    result = values.clone()
-    result[..., list(columns)] = values[..., list(columns)].log1p()
-    return result
 
 
 def _plates(
@@ -191,22 +163,6 @@ def _initial_colonies(rules: Rules, colonies: Colonies) -> InitialColonies:
     )
 
 
-# Normalisation of observations.
-
-
-class _Sums(NamedTuple):
-    rows: Float[Tensor, ""]
-    total: Float[Tensor, " feature"]
-    squares: Float[Tensor, " feature"]
-
-    def add(self, rows: Float[Tensor, "row feature"]) -> "_Sums":
-        return _Sums(
-            self.rows + len(rows),
-            self.total + rows.sum(0),
-            self.squares + rows.square().sum(0),
-        )
-
-
 def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
     """Measures features over whole episodes of the controller with noise, and of random actions."""
     rules = world.rules
@@ -215,37 +171,8 @@ def _norm(config: ActorCriticConfig, world: World, draws: Generator) -> Norm:
         noisy_policy(rules, feedback_policy(rules, gamma), BEHAVIOUR_NOISE, draws),
         random_policy(rules, draws),
     )
-    sums = [
-        _sum_features(world, _with_fixed(config, policy), start(world, BEHAVIOUR_COLONIES, draws))
-        for policy in policies
-    ]
-    of_nodes, of_graphs = zip(*sums, strict=True)
-    return Norm(*_mean_and_std(of_nodes), *_mean_and_std(of_graphs))
-
-
-def _sum_features(world: World, policy: ColonyPolicy, colonies: Colonies) -> tuple[_Sums, _Sums]:
-    zero = torch.zeros((), dtype=torch.float64)
-    features = world.rules.features
-    node_sums, graph_sums = (
-        _Sums(zero, zero.expand(size), zero.expand(size))
-        for size in (NODE_FEATURES[features], GRAPH_FEATURES[features])
-    )
-    for moment in episodes(world, colonies, policy):
-        before = moment.transition.before
-        observation = compress_stiffness(
-            world.rules,
-            observe(world, before, before.parent.shape[1]),
-        )
-        node_sums = node_sums.add(observation.node[observation.mask].double())
-        graph_sums = graph_sums.add(observation.graph.double())
-    return node_sums, graph_sums
-
-
-def _mean_and_std(of_policies: Sequence[_Sums]) -> tuple[np.ndarray, np.ndarray]:
-    count, total, squares = (sum(parts) for parts in zip(*of_policies, strict=True))
-    mean = total / count
-    std = (squares / count - mean.square()).clamp(min=0).sqrt().clamp(min=SMALLEST_STD)
-    return mean.float().numpy(force=True), std.float().numpy(force=True)
+    behaviour = [_with_fixed(config, policy) for policy in policies]
+    return measure_norm(world, behaviour, BEHAVIOUR_COLONIES, draws)
 
 
 # Reference policies.
@@ -312,10 +239,7 @@ def _shapes(
         "held-out plates": (held_out.plates.intensity, (sizes.n_held_out, env.width)),
         "plates outside": (held_out.outside.intensity, (sizes.n_outside, env.width)),
         "held-out colonies": (held_out.colonies.pos, (*colonies, env.n0_max, 2)),
-        "validation colonies": (
-            train.validation.pos,
-            (sizes.validation_colonies, env.n0_max, 2),
-        ),
+        "validation colonies": (train.validation.pos, (sizes.validation_colonies, env.n0_max, 2)),
         "colonies outside": (
             held_out.colonies_outside.pos,
             (_count_outside(config), env.n0_max, 2),

@@ -164,12 +164,16 @@ class Train(Section):
         return -(-self.transitions // self.batch)
 
     @model_validator(mode="after")
-    def _check_sizes(self) -> "Train":
+    def _check_discounts(self) -> "Train":
         if (self.discount == 1) != (self.discount_end == 1):
             raise ValueError(
                 f"discount {self.discount:g} cannot change to {self.discount_end:g}: "
                 "1 - discount changes by a factor; set both to 1, or neither"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> "Train":
         for key in ("num_envs", "minibatch_size"):
             if getattr(self, key) % self.world_size:
                 raise ValueError(

@@ -1,6 +1,6 @@
 """state, held-out colonies -> scores of the policy, and of reference policies."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from quatrain.envs.colony.rules import REASONS, SUCCESS, Rules
 from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
-from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, SeedState, load_actor
+from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, Best, SeedState, load_actor
 from quatrain.models.actor_critic.ppo.validation import warn_without_success
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
@@ -70,14 +70,11 @@ def evaluate(
     Its weights are those of highest return on validation colonies, at `best_transitions`.
     Margin and fraction compare its mean return with those of the best constant action and of the
     feedback controller on the same colonies; for a single seed their intervals are bootstrapped
-    over plates, in pairs, if there are LEAST_PLATES drawn ones. Warns where no colony reaches the
-    goal and training, without periodic evaluations, could not.
+    over plates, in pairs, if there are LEAST_PLATES drawn ones. Warns of learners without a success
+    if training did not evaluate any weights.
     """
     outcomes = evaluate_policy(config, state, dataset)
-    if not config.train.evaluate_every:
-        transitions = int(state.best[0].iteration) * config.train.batch
-        successes = [float((outcome.reasons == SUCCESS).mean()) for outcome in outcomes]
-        warn_without_success("held-out", transitions, successes)
+    _warn_if_not_validated(config, state, outcomes)
     of_seeds = [
         _held_out_scores(config, outcome, dataset)
         | _further_scores(config, seed_state, dataset, seed)
@@ -89,6 +86,22 @@ def evaluate(
     if config.seeds == 1:
         scores |= _confidence_intervals(config, outcomes[0].returns, dataset, seed)
     return {name: float(value) for name, value in scores.items()}
+
+
+def _warn_if_not_validated(
+    config: ActorCriticConfig,
+    state: State,
+    outcomes: Sequence[Outcome],
+) -> None:
+    """Warns of learners without a success, which with `evaluate_every: 0` training cannot do."""
+    if not any(map(_was_validated, state.best)):
+        transitions = int(state.best[0].iteration) * config.train.batch
+        successes = [float((outcome.reasons == SUCCESS).mean()) for outcome in outcomes]
+        warn_without_success(config, "held-out", transitions, successes)
+
+
+def _was_validated(best: Best) -> bool:
+    return float(best.validation_return) > NOT_EVALUATED
 
 
 def evaluate_policy(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[Outcome]:
@@ -213,13 +226,12 @@ def _further_scores(
     policy = stochastic_policy(load_actor(config, world, seed_state), draws)
     returns = run_episodes(world, held_out.colonies, policy).returns
     best = seed_state.best
-    validated = float(best.validation_return)
     scores = {
         "stochastic_return_mean": returns.mean(),
         "best_transitions": int(best.iteration) * config.train.batch,
     }
-    if validated > NOT_EVALUATED:
-        scores["validation_return"] = validated
+    if _was_validated(best):
+        scores["validation_return"] = float(best.validation_return)
     if config.collect.n_outside:
         outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)
         scores["outside/return_mean"] = outside.returns.mean()
@@ -233,9 +245,9 @@ def _confidence_intervals(
     dataset: Dataset,
     seed: int,
 ) -> Mapping[str, float]:
-    """Bootstraps over drawn plates, whose colonies have their plate's stiffness in common: no
-    interval of fewer than LEAST_PLATES. Over colonies where the plate is given, which says nothing
-    about other plates.
+    """Bootstraps over plates if they are drawn, because colonies of a plate share its stiffness;
+    returns nothing for fewer than LEAST_PLATES. Bootstraps over colonies if the plate is given; the
+    interval then says nothing about other plates.
     """
     substrate = dataset.held_out.colonies.substrate
     drawn = config.collect.plates == "default_law"

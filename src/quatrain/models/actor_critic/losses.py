@@ -65,6 +65,19 @@ def value(
     return (errors * weights).reshape(len(errors), -1).sum(1)
 
 
+def component_weights(
+    weights: Float[Tensor, "*component"],
+    std: Float[Tensor, "*component"],
+) -> Float[Tensor, "*component"]:
+    """Computes w_c² / Σ_k (w_k σ_k)²: errors in units of the total's variance, with components
+    taken as independent.
+
+    With 1 / σ_c² a component that hardly varies would weigh as much as any other.
+    """
+    squares = weights.square()
+    return squares / (squares * std.square()).sum()
+
+
 def entropy(entropy_b: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
     return -entropy_b
 

@@ -235,12 +235,10 @@ class IqnConfig(Section):
         return transitions * (frame_size(self.env.rules) + 5)
 
     @model_validator(mode="after")
-    def _turns_fit_together(self) -> "IqnConfig":
+    def _turns_divide(self) -> "IqnConfig":
         train = self.train
         turns = self.collect.turns
-        n_step = train.loss.n_step
-        worlds = self.env.worlds
-        cycle = worlds * train.turns_per_cycle
+        cycle = self.env.worlds * train.turns_per_cycle
         cycle_key = "env.worlds * train.turns_per_cycle ="
         _check_multiple("collect.turns", turns, "env.max_turns", self.env.max_turns)
         _check_multiple(
@@ -250,6 +248,14 @@ class IqnConfig(Section):
             train.turns_per_cycle,
         )
         _check_multiple("train.capacity", train.capacity, cycle_key, cycle)
+        return self
+
+    @model_validator(mode="after")
+    def _sizes_suffice(self) -> "IqnConfig":
+        train = self.train
+        turns = self.collect.turns
+        worlds = self.env.worlds
+        least_turns = train.turns_per_cycle + self.network.frames + train.loss.n_step
         _check_at_most(
             "train.turns_per_cycle",
             train.turns_per_cycle,
@@ -270,13 +276,13 @@ class IqnConfig(Section):
         )
         _check_at_most(
             "train.loss.n_step",
-            n_step,
+            train.loss.n_step,
             "the last target of the prefill, collect.turns - 1 =",
             turns - 1,
         )
         _check_at_most(
             "env.worlds * (train.turns_per_cycle + network.frames + n_step) =",
-            cycle + worlds * (self.network.frames + n_step),
+            worlds * least_turns,
             "train.capacity",
             train.capacity,
         )

@@ -20,12 +20,13 @@ from quatrain.models.actor_critic.figures.replays import (
     UNITS,
     Replays,
     centroids,
+    draw_levels,
     format_number,
     format_signed,
     mean_returns,
     sizes,
 )
-from quatrain.plots import BLACK, EndLabel, caption, label_ends
+from quatrain.plots import BLACK, SMALL_TITLE, caption, label_ends
 
 COMPARED = ("learned", "feedback", "constant")
 BELOW = 0.2  # space below the worst policy, as a share of the range of policies
@@ -51,8 +52,7 @@ def draw_sizes(config: ActorCriticConfig, dataset: Dataset, replays: Replays) ->
         _draw_courses(lower, height, outcome, COLORS[name])
         upper.set_title(
             f"{NAMES[name]}: {_size_error(config, outcome)}",
-            loc="left",
-            fontsize=10,
+            **SMALL_TITLE,
             color=COLORS[name],
         )
         upper.axhline(env.target_nodes, color="0.3", linestyle="--", linewidth=1)
@@ -106,8 +106,7 @@ def draw_paired(config: ActorCriticConfig, dataset: Dataset, replays: Replays) -
         axes.set_title(
             f"{format_signed(float((learned - other).mean()))} on the {NAMES[name]}; "
             f"better with {(learned > other).mean():.0%} of {len(n)} colonies",
-            loc="left",
-            fontsize=10,
+            **SMALL_TITLE,
         )
         axes.set(xlabel=f"return of the {NAMES[name]} with the same colony")
         axes.grid(alpha=0.25)
@@ -142,8 +141,7 @@ def draw_slopes(
             upper.axvspan(slopes.min(), slopes.max(), color="0.5", alpha=0.12, linewidth=0)
         upper.set_title(
             f"{KIND_NAMES[kind].capitalize()} plates: learned {', with other slopes '.join(means)}",
-            loc="left",
-            fontsize=10,
+            **SMALL_TITLE,
         )
         upper.set(xlabel="slope of the plate, m", xscale="log")
         lower.set(xlabel="stiffness at its left side, b")
@@ -211,23 +209,15 @@ def draw_constant_search(
     figure = Figure(figsize=(10, 5.4), layout="constrained")
     axes = figure.subplots()
     dots = _draw_search(axes, search, bottom, config.env.action.active_params)
-    for name, level in levels.items():
-        axes.axhline(level, color=COLORS[name], linestyle="--", linewidth=1.2)
+    ends = draw_levels(axes, levels)
     axes.set_ylim(bottom=bottom)
     axes.set_title(
         f"Best of {len(search.returns)} constant actions: {_best_action(config, dataset)}; "
         f"held out {format_number(levels['constant'])}",
-        loc="left",
-        fontsize=10,
+        **SMALL_TITLE,
     )
     figure.colorbar(dots, ax=axes, pad=0.02)
-    label_ends(
-        axes,
-        [
-            EndLabel(level, f"{NAMES[name]} {format_number(level)}", COLORS[name])
-            for name, level in levels.items()
-        ],
-    )
+    label_ends(axes, ends)
     caption(
         figure,
         "Dots: on training plates, with few colonies each; "

@@ -20,7 +20,7 @@ from quatrain.models.actor_critic.figures.replays import Replays, format_number,
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy
 from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.models.actor_critic.train import State
-from quatrain.plots import ORANGE, RED, caption
+from quatrain.plots import ORANGE, RED, SMALL_TITLE, caption
 
 FRAMES = 6
 # Light colours, so that cells stand out.
@@ -149,4 +149,4 @@ def _draw_cells(axes: Axes, frame: Frame) -> None:
         zorder=3,
         linewidths=0,
     )
-    axes.set_title(f"step {frame.step}: {frame.n} cells", loc="left", fontsize=10)
+    axes.set_title(f"step {frame.step}: {frame.n} cells", **SMALL_TITLE)

@@ -29,6 +29,7 @@ from quatrain.plots import (
     BLUE,
     ORANGE,
     RED,
+    SMALL_TITLE,
     Curve,
     caption,
     curve,
@@ -104,8 +105,7 @@ def _draw_over_training(
     axes.fill_between(x, mean - std, mean + std, color=ORANGE, alpha=0.2, linewidth=0)
     axes.set_title(
         f"{SYMBOLS[name]}, {UNITS[name]}: {format_number(float(mean[-1]))} ± {std[-1]:.2f} at last",
-        loc="left",
-        fontsize=10,
+        **SMALL_TITLE,
     )
     axes.set_xlabel("transitions")
     format_thousands(axes)
@@ -274,7 +274,7 @@ def _draw_response(axes: Axes, response: Response, learned: Sequence[Steps]) -> 
     _draw_quantiles(axes, centres, np.stack([binned(*seed, edges) for seed in of_seeds], 1))
     axes.plot(centres, response.controller(centres), color=BLUE, linestyle="--", linewidth=1.5)
     axes.set(xlabel=response.x_label, ylabel=response.y_label)
-    axes.set_title(response.title, loc="left", fontsize=10)
+    axes.set_title(response.title, **SMALL_TITLE)
     axes.grid(alpha=0.25)
 
 

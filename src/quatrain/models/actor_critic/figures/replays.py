@@ -2,11 +2,13 @@
 controller.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from matplotlib.axes import Axes
 
 from quatrain.envs.colony.dynamics import ROUNDING, make_world
 from quatrain.envs.colony.plates import Plates
@@ -16,7 +18,7 @@ from quatrain.models.actor_critic.collect import InitialColonies, References
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import Outcome, run_episodes, run_policy
 from quatrain.models.actor_critic.train import State
-from quatrain.plots import BLACK, BLUE, GREY, RED
+from quatrain.plots import BLACK, BLUE, GREY, RED, EndLabel
 
 COLORS = {"learned": RED, "constant": BLACK, "feedback": BLUE, "random": GREY}
 NAMES = {
@@ -140,3 +142,13 @@ def format_signed(value: float) -> str:
 def format_number(value: float) -> str:
     """Formats a number as `format_signed` does, without a plus sign."""
     return format_signed(value).removeprefix("+")
+
+
+def draw_levels(axes: Axes, levels: Mapping[str, float]) -> list[EndLabel]:
+    """Draws the return of each policy as a dashed line; returns the labels of these lines."""
+    for name, level in levels.items():
+        axes.axhline(level, color=COLORS[name], linestyle="--", linewidth=1.2)
+    return [
+        EndLabel(level, f"{NAMES[name]} {format_number(level)}", COLORS[name])
+        for name, level in levels.items()
+    ]

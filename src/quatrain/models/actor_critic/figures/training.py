@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures.replays import (
-    COLORS,
-    NAMES,
+    draw_levels,
     format_number,
     format_signed,
 )
@@ -21,6 +20,7 @@ from quatrain.plots import (
     GREY,
     ORANGE,
     RED,
+    SMALL_TITLE,
     Curve,
     EndLabel,
     caption,
@@ -88,23 +88,15 @@ def draw_learning_curve(
     score = scores["return_mean"]
     draw_seeds(axes, x, recorded.values, color=ORANGE, linewidth=2)
     _draw_score(axes, x[-1], scores)
-    if "validation_return" in history:
-        validated = curve(history, "validation_return", config.seeds)
-        points = transitions(history, validated), validated.values.mean(0)
-        axes.plot(*points, "o", color=RED, markersize=3, alpha=0.6)
+    _draw_validation(axes, config, history)
     last = _first_and_last(recorded.values)[1]
     ends = [EndLabel(score, f"held out {format_number(score)}", RED)]
     if np.isfinite(last):
         ends.append(EndLabel(last, f"while training {format_number(last)}", ORANGE))
-    for name in ("random", "constant", "feedback"):
-        level = scores[f"{name}_return"]
-        axes.axhline(level, color=COLORS[name], linestyle="--", linewidth=1.2)
-        ends.append(EndLabel(level, f"{NAMES[name]} {format_number(level)}", COLORS[name]))
-    axes.set_title(
-        f"Held-out return {format_number(score)}: {compare_returns(scores)}",
-        loc="left",
-        fontsize=11,
-    )
+    references = ("random", "constant", "feedback")
+    ends += draw_levels(axes, {name: scores[f"{name}_return"] for name in references})
+    title = f"Held-out return {format_number(score)}: {compare_returns(scores)}"
+    axes.set_title(title, loc="left", fontsize=11)
     axes.set(xlabel="transitions of all colonies", ylabel="return of an episode, undiscounted")
     axes.grid(alpha=0.25)
     format_thousands(axes)
@@ -112,23 +104,40 @@ def draw_learning_curve(
     caption(
         figure,
         "Line: episodes that ended in an iteration, with actions drawn. "
-        f"{describe_seeds(config.seeds)}\n"
-        "Dot: held-out colonies, no action drawn, with the 95 % interval; small dots: validation "
-        "colonies. Dashed: without learning, held-out colonies.",
+        f"{describe_seeds(config.seeds)}\n{_describe_dots(history, scores)} "
+        "Dashed: without learning, held-out colonies.",
     )
     return figure
 
 
+def _describe_dots(history: History, scores: Mapping[str, float]) -> str:
+    interval = ", with the 95 % interval" if _has_interval(scores) else ""
+    validation = "; small dots: validation colonies" if "validation_return" in history else ""
+    return f"Dot: held-out colonies, no action drawn{interval}{validation}."
+
+
+def _draw_validation(axes: Axes, config: ActorCriticConfig, history: History) -> None:
+    if "validation_return" in history:
+        validated = curve(history, "validation_return", config.seeds)
+        points = transitions(history, validated), validated.values.mean(0)
+        axes.plot(*points, "o", color=RED, markersize=3, alpha=0.6)
+
+
+def _has_interval(scores: Mapping[str, float]) -> bool:
+    """Returns whether the held-out return has an interval; few plates or seeds give none."""
+    return "return_mean_low" in scores and not 1 < scores["seeds"] < LEAST_SEEDS
+
+
 def _draw_score(axes: Axes, x: float, scores: Mapping[str, float]) -> None:
     score = scores["return_mean"]
-    low, high = (scores.get(f"return_mean_{end}", score) for end in ("low", "high"))
-    ends = (score - low, high - score)
-    if 1 < scores["seeds"] < LEAST_SEEDS:
-        ends = (0.0, 0.0)
+    yerr = None
+    if _has_interval(scores):
+        ends = (score - scores["return_mean_low"], scores["return_mean_high"] - score)
+        yerr = [[max(end, 0)] for end in ends]
     axes.errorbar(
         [x],
         [score],
-        yerr=[[max(end, 0)] for end in ends],
+        yerr=yerr,
         color=RED,
         marker="o",
         capsize=4,
@@ -168,15 +177,13 @@ def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
     draw_seeds(upper, x, total.values, color="black", linewidth=1.5)
     upper.set_title(
         f"What an episode pays: {_first_to_last(total, format_number)}",
-        loc="left",
-        fontsize=10,
+        **SMALL_TITLE,
     )
     upper.set_ylabel("return of an episode, by component")
     _draw_stack(lower, x, reason_layers(config, history))
     lower.set_title(
         f"How episodes end: at the goal {_first_to_last(success, '{:.0%}'.format)}",
-        loc="left",
-        fontsize=10,
+        **SMALL_TITLE,
     )
     lower.set(xlabel="transitions of all colonies", ylabel="share of episodes", ylim=(0, 1))
     format_thousands(lower)

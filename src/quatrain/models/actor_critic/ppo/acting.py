@@ -11,7 +11,7 @@ from torch import Tensor
 from quatrain.envs.colony import features
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.envs.colony.policies import ColonyPolicy
-from quatrain.models.actor_critic.collect import Dataset, compress_stiffness
+from quatrain.models.actor_critic.collect import Dataset
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network, Output
 from quatrain.models.actor_critic.ppo.policy import Params, Policy, make_policy
@@ -103,7 +103,7 @@ def observe(actor: Actor, colonies: Colonies) -> Graphs:
     width = world.rules.max_nodes
     if colonies.n.is_cpu:  # on a GPU reading the sizes would be a synchronisation
         width = round_up_width(actor, min(int(colonies.n.max()), width))
-    node, graph, parent, mask = compress_stiffness(
+    node, graph, parent, mask = features.compress_stiffness(
         world.rules,
         features.observe(world, colonies, width, graph_only=not sees_cells(actor.config)),
     )

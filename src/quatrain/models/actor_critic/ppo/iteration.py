@@ -88,7 +88,8 @@ def normalise_values(trainer: Trainer, returns: Float[Tensor, "transitions *comp
     The first iterations weigh alike, later ones with SCALE_RATE. The deviation is that of returns
     around the mean of their own rollout. The running second moment of 'Learning values across many
     orders of magnitude' (NeurIPS 2016) also counts how far that mean has drifted, so that values
-    learn more slowly while returns rise: with it three of four seeds crossed two ridges, not four.
+    learn more slowly while returns rise: with it one of four seeds fails on two ridges
+    (docs/results.md).
     """
     network = trainer.network
     of_ranks = trainer.process_group.all_gather(returns)
@@ -175,19 +176,15 @@ def objective(
 
 
 def value_weights(trainer: Trainer) -> Float[Tensor, "*component"]:
-    """Returns the weights of squared errors of values.
-
-    Of normalised values: errors of the weighted components, in units of the variance of their sum,
-    taken as independent: w_c² / Σ_k (w_k σ_k)², which is 1 / σ² for a total. 1 / σ_c² would give
-    components that hardly vary the same share of the layers that all have in common. Of others |w|.
+    """Returns the weights of squared errors of values: those of `losses.component_weights`, where a
+    total is one component of weight 1. Values that are not normalised are weighted with |w_c|.
     """
     weights = trainer.actor.world.weights
     if trainer.config.network.value_heads == "total":
         weights = torch.ones(())
     if trainer.config.train.value_norm == "none":
         return weights.abs()
-    importance = weights.square()
-    return importance / (importance * trainer.network.value_std.square()).sum()
+    return losses.component_weights(weights, trainer.network.value_std)
 
 
 @torch.no_grad()

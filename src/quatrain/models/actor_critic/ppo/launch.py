@@ -46,14 +46,7 @@ def launch_ranks(size: int, work: Work, *args: Any) -> Iterator[ProcessGroup]:
         yield SINGLE_PROCESS
         return
     store = distributed.TCPStore(HOST, 0, size, is_master=True, wait_for_workers=False)
-    settings = Settings(
-        port=store.port,
-        size=size,
-        threads=torch.get_num_threads(),
-        device=str(torch.get_default_device()),
-        deterministic=torch.get_deterministic_debug_mode(),
-        fills_memory=MEMORY.fill_uninitialized_memory,
-    )
+    settings = _current_settings(store.port, size)
     others = [
         multiprocessing.get_context("spawn").Process(
             target=_run_rank, args=(rank, settings, work, args), daemon=True
@@ -100,6 +93,18 @@ def _wait_for_arrival(store: distributed.TCPStore, others: Sequence[BaseProcess]
                 '`if __name__ == "__main__":`, for each rank imports it'
             )
         time.sleep(POLL_SECONDS)
+
+
+def _current_settings(port: int, size: int) -> Settings:
+    """Returns this process's settings, which `_run_rank` applies to another rank."""
+    return Settings(
+        port=port,
+        size=size,
+        threads=torch.get_num_threads(),
+        device=str(torch.get_default_device()),
+        deterministic=torch.get_deterministic_debug_mode(),
+        fills_memory=MEMORY.fill_uninitialized_memory,
+    )
 
 
 def _run_rank(rank: int, settings: Settings, work: Work, args: tuple[Any, ...]) -> None:

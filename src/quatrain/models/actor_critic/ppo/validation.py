@@ -10,6 +10,7 @@ from jaxtyping import Float
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.rules import SUCCESS
 from quatrain.models.actor_critic.collect import InitialColonies, make_colonies
+from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy
 from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, Best, Trainer, copy_params
 from quatrain.progress import by_seed
@@ -67,28 +68,41 @@ def _keep(trainer: Trainer, mean_return: float, success: float) -> None:
 
 
 def _warn_half_way(trainers: Sequence[Trainer], successes: Float[np.ndarray, " learner"]) -> None:
-    """Warns once, in the first evaluation of the second half of the training, of learners without
-    any success so far.
+    """Warns once, in the first evaluation of the second half of the training, of learners that have
+    no success in this evaluation nor with their best weights.
     """
-    train = trainers[0].config.train
+    config = trainers[0].config
+    train = config.train
     done = trainers[0].iterations
     before = (done - 1) // train.evaluate_every * train.evaluate_every
     if before < train.steps / 2 <= done:
-        so_far = [
+        best_successes = [
             max(success, float(trainer.best.validation_success))
             for trainer, success in zip(trainers, successes, strict=True)
         ]
-        warn_without_success("validation", done * train.batch, so_far)
+        warn_without_success(config, "validation", done * train.batch, best_successes)
 
 
-def warn_without_success(colonies: str, transitions: int, successes: Sequence[float]) -> None:
+def warn_without_success(
+    config: ActorCriticConfig,
+    colonies: str,
+    transitions: int,
+    successes: Sequence[float],
+) -> None:
     """Warns of learners without a success: which, after how many transitions, and what may help."""
     failing = [str(index) for index, success in enumerate(successes) if success == 0]
     if failing:
         warnings.warn(
             f"actor_critic: after {transitions:,} transitions no {colonies} colony reaches "
-            f"the goal (learner {', '.join(failing)}): ending early may pay more than moving "
-            "slowly; lower actor_critic.train.discount, raise .transitions, or set "
-            "actor_critic.env.reward.preset: goal_control_safe",
+            f"the goal (learner {', '.join(failing)}): {_advice(config)}",
             stacklevel=2,
         )
+
+
+def _advice(config: ActorCriticConfig) -> str:
+    if "forfeit" in dict(config.env.reward.weighted):
+        return "lower actor_critic.train.discount or raise .transitions"
+    return (
+        "ending early may pay more than moving slowly; lower actor_critic.train.discount, raise "
+        ".transitions, or set actor_critic.env.reward.preset: goal_control_safe"
+    )
