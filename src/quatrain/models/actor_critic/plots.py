@@ -14,6 +14,7 @@ from quatrain.models.actor_critic.figures import (
     episode_strip,
     policy_response,
     training,
+    updates,
 )
 from quatrain.models.actor_critic.figures.replays import replay_policies
 from quatrain.models.actor_critic.train import State
@@ -45,7 +46,7 @@ def plots(
     figures = {
         "learning_curve": training.draw_learning_curve(config, history, scores),
         "episodes": training.draw_episodes(config, history),
-        "updates": training.draw_updates(config, history),
+        "updates": updates.draw_updates(config, history),
         "actions": policy_response.draw_actions(config, history, replays),
         "laws": policy_response.draw_policy_response(config, dataset, replays),
         "sizes": baseline_comparison.draw_sizes(config, dataset, replays),

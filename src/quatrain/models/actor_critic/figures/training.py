@@ -1,6 +1,4 @@
-"""history -> figures over training: return beside reference policies, rewards and ends of episodes,
-updates.
-"""
+"""history -> figures over training: return beside reference policies, rewards, ends of episodes"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +15,6 @@ from quatrain.models.actor_critic.figures.replays import (
     format_signed,
 )
 from quatrain.plots import (
-    GREY,
     ORANGE,
     RED,
     SMALL_TITLE,
@@ -65,7 +62,7 @@ def episode_curve(config: ActorCriticConfig, history: History, name: str) -> Cur
     return recorded._replace(values=np.where(ended, recorded.values, np.nan))
 
 
-def _first_and_last(values: Float[np.ndarray, "seeds points"]) -> tuple[float, float]:
+def first_and_last(values: Float[np.ndarray, "seeds points"]) -> tuple[float, float]:
     """Returns the first and last finite mean over seeds; NaN without any."""
     mean = values.mean(0)
     finite = mean[np.isfinite(mean)]
@@ -89,7 +86,7 @@ def draw_learning_curve(
     draw_seeds(axes, x, recorded.values, color=ORANGE, linewidth=2)
     _draw_score(axes, x[-1], scores)
     _draw_validation(axes, config, history)
-    last = _first_and_last(recorded.values)[1]
+    last = first_and_last(recorded.values)[1]
     ends = [EndLabel(score, f"held out {format_number(score)}", RED)]
     if np.isfinite(last):
         ends.append(EndLabel(last, f"while training {format_number(last)}", ORANGE))
@@ -196,7 +193,7 @@ def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
 
 
 def _first_to_last(recorded: Curve, format_value: Callable[[float], str]) -> str:
-    first, last = _first_and_last(recorded.values)
+    first, last = first_and_last(recorded.values)
     if not np.isfinite(last):
         return "no episode has ended"
     return f"{format_value(first)} at first, {format_value(last)} at last"
@@ -252,66 +249,3 @@ def _draw_stack(axes: Axes, x: np.ndarray, layers: Sequence[Layer]) -> None:
     axes.grid(alpha=0.25)
     axes.margins(x=0)
     label_ends(axes, [end for end in ends if np.isfinite(end.y)])
-
-
-# Updates.
-
-
-def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
-    """Draws how far each iteration moves the policy, and how good its values are."""
-    figure = Figure(figsize=(15, 6.5), layout="constrained")
-    panels = figure.subplots(2, 4, sharex=True).flat
-    limits = {"approx_kl": config.train.target_kl, "grad_norm": config.train.max_grad_norm}
-    for axes, (name, title) in zip(panels, update_titles(config, history).items(), strict=True):
-        _draw_metric(axes, curve(history, name, config.seeds), history, name)
-        axes.set_title(title, loc="left", fontsize=9)
-        if name in limits:
-            axes.axhline(limits[name], color=GREY, linestyle="--", linewidth=1.2)
-            label_ends(axes, [EndLabel(limits[name], f"{limits[name]:g}", GREY)])
-        format_thousands(axes)
-    deviation = curve(history, "ratio_first_max_dev", config.seeds).values.max()
-    caption(
-        figure,
-        "Over transitions of all colonies; means over an iteration's minibatches, of KL the last "
-        "one. Dashed: where an iteration stops (KL), to what gradients are cut (norm). "
-        f"{describe_seeds(config.seeds)}\n"
-        f"Before an iteration learns, ratios of probabilities are 1; at most {deviation:.1g} off.",
-    )
-    return figure
-
-
-def _draw_metric(axes: Axes, recorded: Curve, history: History, name: str) -> None:
-    values = np.diff(recorded.values, prepend=0) if name == "updates" else recorded.values
-    draw_seeds(axes, transitions(history, recorded), values, color=RED, linewidth=1.5)
-    axes.grid(alpha=0.25)
-    low, high = axes.dataLim.intervaly
-    if name in ("loss_value", "grad_norm") and high > 10 * low > 0:
-        axes.set_yscale("log")
-    if name == "explained_variance":
-        axes.set_ylim(max(low - 0.1, -1), 1.05)
-
-
-def update_titles(config: ActorCriticConfig, history: History) -> dict[str, str]:
-
-    def values(name: str) -> np.ndarray:
-        return curve(history, name, config.seeds).values
-
-    first, last = _first_and_last(values("entropy"))
-    updates = values("updates")
-    steps = updates[:, -1].mean() / updates.shape[1]
-    most = config.train.epochs * -(-config.train.batch // config.train.minibatch_size)
-    explained = _first_and_last(values("explained_variance"))[1]
-    return {
-        "entropy": f"Entropy of actions: {first:.2f} nats at first, {last:.2f} at last",
-        "approx_kl": (
-            f"KL to the policy of the rollout, in nats; stopped {values('kl_stop').mean():.0%}"
-        ),
-        "clip_fraction": (
-            f"Share of clipped ratios: {values('clip_fraction').mean():.1%} on average"
-        ),
-        "updates": f"Gradient steps per iteration: {steps:.1f} of {most}",
-        "explained_variance": f"Explained variance of values: {explained:.2f} at last",
-        "loss_value": "Value loss",
-        "grad_norm": "Norm of gradients before they are cut",
-        "learning_rate": f"Learning rate: {values('learning_rate').mean(0)[-1]:.2g} at last",
-    }
