@@ -26,6 +26,14 @@ PLOTS_OF_A_RUN = 20
 """Of 20,000 steps: one every 1000."""
 DPI = {"before": 300, "seed_way": 150, "ours": 110}
 PROPOSED_FIGURES = ("vectors", "losses")
+# Scores that titles of figures show.
+SHOWN_SCORES = (
+    "cosine_mean",
+    "cosine_min",
+    "group_largest",
+    "eigenvalue_error_dual",
+    "eigenvalue_error_rayleigh",
+)
 
 
 def gather_row(world: World, rounds: int) -> Row:
@@ -125,9 +133,10 @@ def plots_row(world: World) -> Row:
         names += [f"{name}/{i}" for i in range(world.config.network.d)]
     steps = np.arange(1, world.config.train.record_every + 1)
     history = dict.fromkeys(names, (steps, steps / (len(steps) + 1)))
+    scores = dict.fromkeys(SHOWN_SCORES, 0.5)
 
     def save(side: str) -> None:
-        figures = plots(world.config, world.state, world.dataset, history, {"cosine_mean": 0.5})
+        figures = plots(world.config, world.state, world.dataset, history, scores)
         for name in PROPOSED_FIGURES if side == "seed_way" else figures:
             figures[name].savefig(io.BytesIO(), format="png", dpi=DPI[side])
 

@@ -143,7 +143,7 @@ with on_device(params_with({"threads": 2}), "jax"):
     for solve in (np.linalg.eigh, scipy.linalg.eigh):
         print(hashlib.sha256(solve(matrix @ matrix.T)[1].tobytes()).hexdigest())
 """
-    one, all_cores = (
+    of_one_core, of_all_cores = (
         subprocess.check_output([sys.executable, "-c", program, cores]) for cores in ("1", "64")
     )
-    assert one == all_cores
+    assert of_one_core == of_all_cores
