@@ -11,8 +11,8 @@ TORCH = "torch==2.13.0"
 HEAD = (
     "# Made by `make lock` from {source}; do not edit. torch is installed first, by the Makefile.\n"
 )
-BESIDE = ("dev", "remotes")
-"""Installed beside lock.txt, so with its versions."""
+BESIDE = {"dev": (), "remotes": (), "cluster": (), "kuberay": ("cluster",)}
+"""Installed beside lock.txt and these, so with their versions."""
 APART = {"moto": (), "peers": (TORCH,)}
 """In environments of their own, with what is installed before: dvc-s3 beside moto keeps pip looking
 for ever.
@@ -65,16 +65,16 @@ def main() -> None:
     runtime = resolve(TORCH, "-r", str(HERE / "lock.in"))
     runtime.pop("torch")
     write("lock", runtime)
-    for name in BESIDE:
-        found = resolve("-r", str(HERE / f"{name}.in"), constraints=runtime)
-        write(
-            name,
-            {
-                package: line
-                for package, line in found.items()
-                if package not in (*runtime, "torch")
-            },
-        )
+    locked = {"lock": runtime}
+    for name, others in BESIDE.items():
+        installed = {key: line for part in ("lock", *others) for key, line in locked[part].items()}
+        found = resolve("-r", str(HERE / f"{name}.in"), constraints=installed)
+        locked[name] = {
+            package: line
+            for package, line in found.items()
+            if package not in (*installed, "torch")
+        }
+        write(name, locked[name])
     for name, before in APART.items():
         found = resolve(*before, "-r", str(HERE / f"{name}.in"))
         write(name, {package: line for package, line in found.items() if package != "torch"})

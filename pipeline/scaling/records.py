@@ -1,0 +1,72 @@
+"""a trial of a sweep -> a JSON file, so that the sweep continues after its driver was killed."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from pipeline.runtime.errors import ArtifactError
+from pipeline.storage import artifacts
+from quatrain.baselines import FiniteNumber, Record
+
+Role = Literal["start", "search", "confirm"]
+State = Literal["running", "finished", "stopped", "diverged", "refused", "failed"]
+
+
+class Point(Record):
+    """Holds one row of the watched train metric."""
+
+    step: int
+    value: FiniteNumber
+
+
+class Trial(Record):
+    """Holds what is known of one trial.
+
+    role: `start` has the preset's own values, `search` those of the searcher, `confirm` repeats
+    the trial `repeats` with another seed and more seeds. score: the judged metric at the end; None
+    unless `finished`. low, high: its 95 % interval, where the model gives one. last: the last
+    watched row, which is the score of a `stopped` trial. seconds: of its stages. reason: why it
+    was `diverged`, `refused` or `failed`.
+    """
+
+    number: int = Field(ge=0)
+    role: Role
+    values: dict[str, Any]
+    repeats: int | None = None
+    state: State = "running"
+    score: FiniteNumber | None = None
+    low: FiniteNumber | None = None
+    high: FiniteNumber | None = None
+    last: Point | None = None
+    seconds: float = 0.0
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:04d}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state != "running"
+
+
+def write_trial(folder: Path, trial: Trial) -> None:
+    artifacts.write_json(folder / f"{trial.name}.json", trial.model_dump(mode="json"))
+
+
+def read_trials(folder: Path) -> list[Trial]:
+    """Returns the trials of a folder by number.
+
+    Raises:
+        ArtifactError: a file is not one that `write_trial` writes.
+    """
+    trials = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            trials.append(Trial.model_validate(artifacts.read_json(path)))
+        except ValidationError as error:
+            raise ArtifactError(
+                f"{path}: {error.errors()[0]['msg']}; remove it, and its trial runs again"
+            ) from None
+    return trials
