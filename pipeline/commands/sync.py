@@ -3,7 +3,6 @@ exit 6 until then.
 """
 
 import sys
-import time
 from pathlib import Path
 
 from pipeline.dvc.workspace import environment
@@ -11,70 +10,16 @@ from pipeline.runtime import console
 from pipeline.runtime.command import Command, Parser
 from pipeline.runtime.errors import ConfigError, StoreUnavailable
 from pipeline.tracking import backfill, model_registry
-from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.journal import Journal, redact
-from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
+from pipeline.tracking.journal import redact
+from pipeline.tracking.pending import JournalDelivery, deliver
+from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
 
-JOURNALS = (".state/journal/*/journal.jsonl", ".presets/*/.state/journal/*/journal.jsonl")
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 10.0
-
-
-class JournalDelivery:
-    """Delivers one journal; `pending` says why it is not complete in the store."""
-
-    def __init__(self, folder: Path, uri: str) -> None:
-        self.name = folder.name
-        self.pending: str | None = "not tried"
-        self.metrics = 0
-        self.files = 0
-        self._folder = folder
-        self._uri = uri
-
-    def send(self) -> bool:
-        """Delivers what the store accepts; returns False if no server answers, so that the next is
-        not tried.
-        """
-        self.pending = None
-        is_reachable = True
-        delivery = None
-        try:
-            journal = Journal(self._folder)
-            if journal.header is not None:
-                run = f"{journal.header.run_name}, key {journal.header.run_key[:12]}"
-                self.name = f"{self._folder.name} ({run})"
-            delivery = Delivery(journal, self._uri)
-            while delivery.step():
-                pass
-        except Exception as error:
-            # Any failure: the other journals are sent all the same.
-            self.pending = reason_of(error, self._uri)
-            is_reachable = not isinstance(error, Unreachable)
-        if delivery is not None:
-            self.metrics += delivery.metrics
-            self.files += delivery.artifacts
-            delivery.close()
-        return is_reachable
-
-    def summary(self) -> str:
-        text = f"{self.name}: {self.metrics:,} metrics and {self.files} files sent"
-        return text if self.pending is None else f"{text}, the rest is pending: {self.pending}"
-
-
-def deliver(deliveries: list[JournalDelivery], wait_seconds: float) -> list[JournalDelivery]:
-    """Tries for about `wait_seconds` with growing pauses; returns those that are still pending."""
-    end = time.monotonic() + wait_seconds
-    pause = FIRST_PAUSE
-    while True:
-        for delivery in deliveries:
-            if not delivery.send():
-                break
-        deliveries = [delivery for delivery in deliveries if delivery.pending is not None]
-        if not deliveries or time.monotonic() + pause > end:
-            return deliveries
-        time.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+JOURNALS = (
+    ".state/journal/*/journal.jsonl",
+    ".presets/*/.state/journal/*/journal.jsonl",
+    ".state/sweeps/*/journal/*/journal.jsonl",
+)
 
 
 def workspaces(root: Path) -> dict[str, Path]:

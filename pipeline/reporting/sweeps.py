@@ -29,6 +29,7 @@ def result_key(sweep: str, params: Params, model: str) -> str:
             "config": getattr(params, model).model_dump(mode="json"),
             "seed": params.seed,
         },
+        root=CHECKOUT,
         code=loaded_code(CHECKOUT, model),
         inputs=[],
         settings=settings(params, MODELS[model]),

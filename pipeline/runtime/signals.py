@@ -13,6 +13,8 @@ from pipeline.runtime.errors import Interrupted
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 PR_SET_PDEATHSIG = 1
+# Names the process that a stage must not outlive, where that is not dvc.
+PARENT_VARIABLE = "QUATRAIN_PARENT"
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -42,15 +44,18 @@ def parent_death_signal() -> Callable[[], None] | None:
 
 
 def die_with_parent() -> None:
-    """Asks for SIGTERM when the parent (dvc) dies, so that no orphan writes beside the next run.
+    """Asks for SIGTERM when the parent dies, so that no orphan writes beside the next run.
 
     Raises:
-        Interrupted: dvc died before the request, and process 1 is the parent now.
+        Interrupted: the parent died before the request. It is dvc, or what QUATRAIN_PARENT says.
     """
     request = parent_death_signal()
     if request is None:
         return
     request()
+    expected = os.environ.get(PARENT_VARIABLE)
+    if expected is not None and os.getppid() != int(expected):
+        raise Interrupted(signal.SIGTERM)
     if (
         "DVC_STAGE" in os.environ
         and os.getppid() == 1

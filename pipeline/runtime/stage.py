@@ -99,6 +99,7 @@ class Stage(NamedTuple):
         return run_key(
             stage=self.name,
             params=shared | {"seed": self.seed(self.verb), self.model: params[self.model]},
+            root=CHECKOUT,
             code=[*loaded_code(CHECKOUT, self.model), CHECKOUT / "pipeline" / f"{self.verb}.py"],
             inputs=inputs,
             settings=settings(self.params, self.framework),

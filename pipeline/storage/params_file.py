@@ -54,10 +54,8 @@ def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
         return raw
     presets = sorted(path.stem for path in (root / "presets").glob("*.yaml"))
     if preset not in presets:
-        nearest = _nearest(str(preset), presets)
-        raise ConfigError(
-            f"unknown preset {preset!r}{nearest}; known: default, {', '.join(presets)}"
-        )
+        hint = nearest(str(preset), presets)
+        raise ConfigError(f"unknown preset {preset!r}{hint}; known: default, {', '.join(presets)}")
     overlay = parse(root / "presets" / f"{preset}.yaml")
     name = overlay.get("preset")
     if name != preset:
@@ -156,7 +154,7 @@ def read_input(root: Path, name: str) -> Content:
         names = [
             str(path.relative_to(root)) for path in sorted(folder.rglob("*")) if path.is_file()
         ]
-        raise ValueError(f"{name} is not there{_nearest(name, names)}")
+        raise ValueError(f"{name} is not there{nearest(name, names)}")
     try:
         return read_content(path)
     except ConfigError as error:
@@ -170,15 +168,16 @@ def validate(raw: Mapping[str, Any], read_input: Callable[[object], Content]) ->
         ConfigError: says what is wrong first, and how many more errors there are.
     """
     try:
-        return Params.model_validate(_tuples(raw), context={"read_input": read_input})
+        return Params.model_validate(tuples(raw), context={"read_input": read_input})
     except ValidationError as error:
-        raise ConfigError(_describe(error, raw)) from None
+        raise ConfigError(describe(error, raw)) from None
 
 
-def _tuples(value: Any) -> Any:
+def tuples(value: Any) -> Any:
+    """Returns a value of YAML with tuples in place of lists."""
     if isinstance(value, Mapping):
-        return {key: _tuples(inner) for key, inner in value.items()}
-    return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value
+        return {key: tuples(inner) for key, inner in value.items()}
+    return tuple(tuples(inner) for inner in value) if isinstance(value, list) else value
 
 
 Keys = tuple[int | str, ...]
@@ -189,7 +188,13 @@ class Location(NamedTuple):
     value: Any
 
 
-def _describe(error: ValidationError, raw: Mapping[str, Any]) -> str:
+def describe(
+    error: ValidationError,
+    raw: Mapping[str, Any],
+    schema: type[BaseModel] = Params,
+    file: str = "params.yaml",
+) -> str:
+    """Returns one line about the first error of a file: which key, its value, the reason."""
     # An unknown key comes first: if it is misspelt, the right one is missing too.
     problems = error.errors(include_url=False)
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
@@ -198,23 +203,24 @@ def _describe(error: ValidationError, raw: Mapping[str, Any]) -> str:
     path = ".".join(map(str, location.keys)) or "(top level)"
     others = {_locate(problem["loc"], raw).keys for problem in problems} - {location.keys}
     more = f" (and {len(others)} more to mend)" if others else ""
-    return " ".join(f"params.yaml: {path}{_reason(first, location)}{more}".split())
+    reason = _reason(first, location, schema, file)
+    return " ".join(f"{file}: {path}{reason}{more}".split())
 
 
-def _reason(problem: ErrorDetails, location: Location) -> str:
+def _reason(problem: ErrorDetails, location: Location, schema: type[BaseModel], file: str) -> str:
     keys, value = location
     is_section = isinstance(value, Mapping)
     shown = "" if is_section else f" = {value!r}"[:120]
-    section = _section_of(keys)
+    section = _section_of(keys, schema)
     fields = section.model_fields if section else {}
     field = fields.get(str(keys[-1])) if keys else None
     hint = f" ({field.description})" if field is not None and field.description else ""
     if problem["type"] == "extra_forbidden":
-        return f": unknown key{_nearest(str(keys[-1]), list(fields))}; remove or correct it"
+        return f": unknown key{nearest(str(keys[-1]), list(fields))}; remove or correct it"
     if problem["type"] == "missing":
         if isinstance(problem["loc"][-1], int):
             return f"{shown}: has too few values{hint}"
-        return f": is missing{hint}; `git diff params.yaml` shows what was removed"
+        return f": is missing{hint}; `git diff {file}` shows what was removed"
     reason = problem["msg"].removeprefix("Value error, ")
     return f"{shown}: {reason}{'' if is_section else hint}"
 
@@ -251,8 +257,8 @@ def _section(section: type[BaseModel], key: str) -> type[BaseModel] | None:
     return None
 
 
-def _section_of(keys: Keys) -> type[BaseModel] | None:
-    section: type[BaseModel] | None = Params
+def _section_of(keys: Keys, schema: type[BaseModel]) -> type[BaseModel] | None:
+    section: type[BaseModel] | None = schema
     for key in keys[:-1]:
         # A number is the place in a list of sections.
         if section and not isinstance(key, int):
@@ -260,6 +266,7 @@ def _section_of(keys: Keys) -> type[BaseModel] | None:
     return section
 
 
-def _nearest(name: str, names: list[str]) -> str:
+def nearest(name: str, names: list[str]) -> str:
+    """Returns a hint at the name that was probably meant, or nothing."""
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -16,6 +16,7 @@ WRITERS = ("artifacts.py", "formats.py", "history.py")
 def run_key(
     stage: str,
     params: Mapping[str, Any],
+    root: Path,
     code: Iterable[Path],
     inputs: Iterable[Path | str],
     settings: Mapping[str, Any],
@@ -23,8 +24,8 @@ def run_key(
     """Returns the key of a computation: a digest of all that its result depends on.
 
     A checkpoint of another key is never continued. `code`: files, and folders of *.py files, by
-    name relative to the working folder. `inputs`: artifact folders, files or digests. `settings`:
-    device, threads, versions of libraries.
+    name relative to the checkout `root`: the working folder does not matter. `inputs`: artifact
+    folders, files or digests. `settings`: device, threads, versions of libraries.
 
     Raises:
         ArtifactError: a file of `code` or `inputs` cannot be read.
@@ -34,7 +35,7 @@ def run_key(
         {
             "stage": stage,
             "params": dict(params),
-            "code": {os.path.relpath(file): file_digest(file) for file in files},
+            "code": {os.path.relpath(file, root): file_digest(file) for file in files},
             "inputs": [_input_digest(item) for item in inputs],
             "settings": dict(settings),
         }

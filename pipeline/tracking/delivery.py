@@ -24,7 +24,6 @@ from pipeline.tracking.store import (
 )
 
 PARENT_TAG = "mlflow.parentRunId"
-PIPELINE_TAG = "quatrain.pipeline"
 # Makes the UI open with runs and metrics, not with traces of language models.
 EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
@@ -147,7 +146,7 @@ class Delivery:
             case "end":
                 self._call("set_terminated", run_id, line["status"], line["time"])
                 header = self._journal.header
-                if header and header.parent:
+                if header and header.parent and header.parent.ends_with_child:
                     # A killed pipeline cannot end its own run.
                     parent = self._find_or_create_parent(header)
                     self._call("set_terminated", parent, line["status"], line["time"])
@@ -216,9 +215,10 @@ class Delivery:
             return self._oldest_or_new(header, tags)
 
     def _find_or_create_parent(self, header: Header) -> str:
-        assert header.parent is not None
+        parent = header.parent
+        assert parent is not None
         return self._oldest_or_new(
-            header._replace(**header.parent._asdict()), {PIPELINE_TAG: "true"}
+            header._replace(run_key=parent.run_key, run_name=parent.run_name), {parent.tag: "true"}
         )
 
     def _oldest_or_new(self, header: Header, tags: dict[str, str]) -> str:
@@ -248,7 +248,7 @@ class Delivery:
     def _experiment(self, name: str) -> str:
         experiment = self._call("get_experiment_by_name", name)
         if experiment is None:
-            folder = artifacts_of(self._uri, self._journal.folder.resolve().parents[2])
+            folder = artifacts_of(self._uri, _checkout_of(self._journal.folder.resolve()))
             try:
                 return str(
                     self._call("create_experiment", name, folder and str(folder), EXPERIMENT_TAGS)
@@ -281,6 +281,11 @@ class Delivery:
         if cursor != self._cursor:
             write_durably(self._journal.folder / "cursor.json", json.dumps(cursor).encode())
             self._cursor = cursor
+
+
+def _checkout_of(folder: Path) -> Path:
+    """Returns the folder that holds `.state`, in which all journals are."""
+    return next((each.parent for each in folder.parents if each.name == ".state"), folder)
 
 
 def _read_cursor(folder: Path, uri: str) -> dict[str, Any]:

@@ -44,10 +44,15 @@ class DatasetInput(NamedTuple):
 
 
 class Parent(NamedTuple):
-    """Holds the run of the whole pipeline; all stages find it by its key."""
+    """Holds the run of a whole pipeline or sweep; all stages find it by its key.
+
+    tag: marks that run. ends_with_child: its status is that of its last child.
+    """
 
     run_key: str
     run_name: str
+    tag: str = "quatrain.pipeline"
+    ends_with_child: bool = True
 
 
 class Header(NamedTuple):

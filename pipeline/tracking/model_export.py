@@ -18,6 +18,7 @@ from pipeline.storage.run_key import file_of, imported_by
 from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
+from pipeline.tracking.trial_context import trial_context
 from quatrain.registry import Framework, load
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
@@ -39,8 +40,11 @@ class Exported(NamedTuple):
 
 
 def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
-    """Records the model in the run's journal, to be registered on delivery; once per run."""
-    if run.journal.has_model:
+    """Records the model in the run's journal, to be registered on delivery; once per run.
+
+    A trial of a sweep registers none: its params may be adopted as a preset, and trained by that.
+    """
+    if run.journal.has_model or trial_context() is not None:
         return
     with TemporaryDirectory() as folder:
         save_model(stage, export(stage, state, dataset), Path(folder))

@@ -16,6 +16,7 @@ from pipeline.storage.artifacts import digest_of
 from pipeline.tracking.journal import DatasetInput, Header, Journal, Parent, Row
 from pipeline.tracking.shipper import LATEST_SECONDS, Shipper
 from pipeline.tracking.store import resolve_uri
+from pipeline.tracking.trial_context import trial_context
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -56,30 +57,41 @@ class Run:
             inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
             parent=pipeline_run(stage.root, stage.params),
         )
-        return cls.start(stage.root, stage.name, key, header)
+        trial = trial_context()
+        if trial is not None:
+            header = trial.header(header)
+        return cls.start(stage.root, stage.name, key, header, is_delivered=trial is None)
 
     @classmethod
     def of_pipeline(cls, root: Path, params: Params, key: str) -> Self:
         """Starts or continues the journal of the results `key`: the parent of all stages' runs."""
-        run_key, run_name = pipeline_run(root, params)
+        pipeline = pipeline_run(root, params)
         shared = flatten(params.model_dump(mode="json", exclude=set(MODELS)))
         return cls.start(
             root,
             "report",
-            digest_of([run_key, key]),
-            Header(run_key, EXPERIMENT, run_name, shared, origin_tags(root, params)),
+            digest_of([pipeline.run_key, key]),
+            Header(
+                pipeline.run_key,
+                EXPERIMENT,
+                pipeline.run_name,
+                shared,
+                origin_tags(root, params),
+            ),
         )
 
     @classmethod
-    def start(cls, root: Path, stage: str, key: str, header: Header) -> Self:
+    def start(
+        cls, root: Path, stage: str, key: str, header: Header, is_delivered: bool = True
+    ) -> Self:
         folder = journals(root) / f"{stage}-{key[:16]}"
         lock = ExitStack()
         lock.enter_context(folder_lock(folder / WRITER))
         journal = Journal(folder)
         journal.begin(header)
+        delivered = [journal, *end_abandoned(folder, stage)] if is_delivered else []
         shippers = [
-            Shipper(each, resolve_uri(root), latest_seconds=LATEST_SECONDS)
-            for each in (journal, *end_abandoned(folder, stage))
+            Shipper(each, resolve_uri(root), latest_seconds=LATEST_SECONDS) for each in delivered
         ]
         return cls(journal, shippers, lock)
 

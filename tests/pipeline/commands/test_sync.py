@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.commands import sync
+from pipeline.tracking import pending
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.model_registry import Alias
 from tests.pipeline.fixture_types import Capture, Patch
@@ -25,7 +26,7 @@ def journals(tmp_path: Path, monkeypatch: Patch, uri: str) -> list[Path]:
 
 def test_without_a_server_it_ends_with_6(journals: list[Path], monkeypatch: Patch, capsys: Capture):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY.replace("//", "//me:hunter2@"))
-    monkeypatch.setattr(sync, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(pending, "FIRST_PAUSE", 0.01)
     assert sync.main(["--wait", "0.05"]) == 6
     printed = capsys.readouterr()
     why = f"{len(journals)} journals are pending: no server answers; run `make sync` when that is"

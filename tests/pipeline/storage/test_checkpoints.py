@@ -98,6 +98,7 @@ def key(project: Path, **changed: Any) -> str:
     arguments = {
         "stage": "train@allo",
         "params": {"seed": 3, "allo": {"steps": 500}},
+        "root": project,
         "code": [project / "src" / "train.py", project / "src" / "envs"],
         "inputs": [project / "data", "5ac1"],
         "settings": {"device": "cpu", "threads": 1},
@@ -109,11 +110,13 @@ def test_the_key_depends_neither_on_the_order_of_what_is_named_nor_on_the_place_
     project: Path, monkeypatch: Patch
 ):
     expected = key(project)
-    assert expected == key(project, code=[Path("src/envs"), Path("src/train.py")])
+    assert expected == key(project, code=[project / "src/envs", project / "src/train.py"])
     assert expected == key(project, params={"allo": {"steps": 500}, "seed": 3})
     os.utime(project / "src" / "train.py", (0, 0))
+    for folder in (project / "src", project.parent):
+        monkeypatch.chdir(folder)
+        assert key(project) == expected
     moved = project.rename(project.with_name("moved"))
-    monkeypatch.chdir(moved)
     assert key(moved) == expected
 
 

@@ -1,0 +1,85 @@
+"""the best trial -> presets/NAME.yaml, which `make repro PRESET=NAME` runs as the trial ran."""
+
+from collections.abc import Mapping
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from pipeline.runtime.errors import ConfigError
+from pipeline.scaling.records import Trial
+from pipeline.scaling.space import Space
+from pipeline.storage.atomic_write import write_durably
+from pipeline.storage.params_file import parse, read_params
+
+MARK = "# Written by `make sweep SWEEP=sweeps/{name}.yaml`"
+
+
+def check_preset(space: Space) -> None:
+    """Raises ConfigError if a preset of this name was not written by this sweep."""
+    path = _path(space)
+    if path.exists() and not path.read_text().startswith(MARK.format(name=space.name)):
+        raise ConfigError(
+            f"presets/{path.name} is there, and this sweep did not write it; "
+            f"rename sweeps/{path.name} or the preset"
+        )
+
+
+def write_preset(space: Space, trial: Trial) -> Path:
+    """Writes the values by which the params of a trial differ from params.yaml.
+
+    Raises:
+        ConfigError: params.yaml was changed meanwhile, so that the preset would be another trial.
+    """
+    confirms = trial.role == "confirm"
+    changes = space.changes(trial)
+    default = parse(space.root / "params.yaml")
+    section = space.sweep.model
+    wanted = space.trial_raw(changes, confirms)
+    shared = {
+        key: value
+        for key, value in wanted.items()
+        if not isinstance(value, Mapping) and value != default[key]
+    }
+    model = difference(default[section], wanted[section])
+    overlay = shared | {"preset": space.name} | ({section: model} if model else {})
+    text = StringIO()
+    YAML().dump(overlay, text)
+    head = MARK.format(name=space.name)
+    path = _path(space)
+    write_durably(path, f"{head}: trial {trial.number}.\n{text.getvalue()}".encode())
+    written = read_params(space.root, space.name)
+    expected = space.params(changes, confirms).model_copy(update={"preset": space.name})
+    others = {"preset", section, *shared}
+    if written.model_dump(include=others) != expected.model_dump(include=others):
+        raise ConfigError(
+            f"presets/{path.name} does not give the params of trial {trial.number}; "
+            "params.yaml was changed while the sweep ran: run the same command again"
+        )
+    return path
+
+
+def remove_preset(space: Space) -> None:
+    """Removes the preset of an earlier run of this sweep: no trial is better than the start."""
+    check_preset(space)
+    _path(space).unlink(missing_ok=True)
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the overlay that makes `new` of `old`, as presets are laid over params.yaml."""
+    changed = {}
+    for key, value in new.items():
+        before = old.get(key)
+        if value == before and key in old:
+            continue
+        is_section = isinstance(value, Mapping) and isinstance(before, Mapping)
+        if is_section and value.get("kind") == before.get("kind"):
+            changed[key] = difference(before, value)
+        else:
+            changed[key] = value
+    return changed
+
+
+def _path(space: Space) -> Path:
+    return space.root / "presets" / f"{space.name}.yaml"

@@ -1,0 +1,254 @@
+"""sweeps/NAME.yaml -> trials on a cluster, a page about them, and a preset of the best one.
+
+The driver is the only writer of the ledger and the only client of MLflow. Killed at any moment, it
+continues with the same command: trials that have ended are not run again, the others continue from
+their archives.
+"""
+
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+from pipeline.runtime import console, signals
+from pipeline.runtime.errors import CommandFailed, Interrupted
+from pipeline.runtime.file_lock import folder_lock
+from pipeline.scaling import adoption, cluster, page, snapshots, work
+from pipeline.scaling.outcomes import SweepRecord
+from pipeline.scaling.plan import ConfirmPlan, Ledger, SearchPlan
+from pipeline.scaling.progress import SweepProgress
+from pipeline.scaling.records import Trial
+from pipeline.scaling.result import SweepResult
+from pipeline.scaling.snapshots import Storage
+from pipeline.scaling.space import Space, read_space
+from pipeline.storage.artifacts import digest_of
+from pipeline.tracking.journal import Parent
+from pipeline.tracking.run import code_tags, flatten
+from pipeline.tracking.store import resolve_uri
+from pipeline.tracking.trial_context import TrialContext
+
+# What may be changed while the results of earlier trials stay valid.
+OPEN = {"trials", "confirm", "retries", "gpus"}
+
+
+class Options(NamedTuple):
+    """Holds the command line: the cluster, the storage, and CPUs of this machine."""
+
+    address: str | None
+    storage: str | None
+    cpus: int | None
+
+
+def run(root: Path, path: Path, options: Options) -> int:
+    """Runs a sweep to its end, or continues it; returns the exit code.
+
+    Raises:
+        ConfigError: the sweep's file cannot be used.
+        CommandFailed: Ray is missing, refuses the token or does not answer; the storage fails.
+        Interrupted: a signal was received; the same command continues.
+    """
+    space = read_space(root, path)
+    cluster.check_installed()
+    adoption.check_preset(space)
+    check_room(space, options)
+    key = sweep_key(space)
+    folder = root / ".state" / "sweeps" / f"{space.name}-{key[:8]}"
+    with folder_lock(folder, patience_seconds=0):
+        storage = snapshots.open_storage(options.storage or str(folder / "storage"), folder.name)
+        sweep = SweepRun(space, folder, storage, key)
+        return sweep.run(options)
+
+
+def check_room(space: Space, options: Options) -> None:
+    """Raises CommandFailed if this machine alone has too few CPUs for one trial."""
+    cores = options.cpus or len(os.sched_getaffinity(0))
+    if options.address is None and space.sweep.cpus > cores:
+        raise CommandFailed(
+            f"a trial needs {space.sweep.cpus} CPUs, and this machine offers {cores}; "
+            "lower `cpus`, or name a cluster by --address"
+        )
+
+
+def sweep_key(space: Space) -> str:
+    """Returns the digest of all that trials depend on: the file, the params and the code."""
+    return digest_of(
+        {
+            "name": space.name,
+            "sweep": space.sweep.model_dump(mode="json", exclude=OPEN),
+            "params": space.trial_raw({}),
+            "code": work.code_digest(),
+        }
+    )
+
+
+class SweepRun:
+    """Runs the phases of one sweep."""
+
+    def __init__(self, space: Space, folder: Path, storage: Storage, key: str) -> None:
+        self.space = space
+        self.ledger = Ledger(folder / "trials", space.is_higher_better)
+        self.storage = storage
+        self.context = context_of(space, key)
+        self.received: int | None = None
+        self._folder = folder
+        self._record: SweepRecord | None = None
+
+    def run(self, options: Options) -> int:
+        """Searches, confirms, then writes the pages and the preset."""
+        with signals.handle(self._receive):
+            status = "FAILED"
+            self._record = SweepRecord(
+                self._folder / "journal",
+                self.storage,
+                self.context,
+                flatten(self.space.sweep.model_dump(mode="json")),
+                self.space.sweep.model,
+                resolve_uri(self.space.root),
+            )
+            pages: list[Path] = []
+            try:
+                if self._is_open():
+                    self._run_trials(options)
+                pages = self._conclude()
+                status = "FINISHED"
+            except Interrupted:
+                status = "KILLED"
+                raise
+            finally:
+                self._record.finish(status, pages)
+        return 0
+
+    def _is_open(self) -> bool:
+        """Returns whether any trial is left; planning the confirmed ones needs the search's end."""
+        searched = self.ledger.of_role("search")
+        ended = [trial for trial in self.ledger.trials.values() if trial.has_ended]
+        confirm = self.space.sweep.confirm
+        is_searched = len(searched) >= self.space.sweep.trials
+        is_all = len(ended) == len(self.ledger.trials) and is_searched
+        return not is_all or (
+            confirm is not None and ConfirmPlan(self.space, self.ledger).next() is not None
+        )
+
+    def _run_trials(self, options: Options) -> None:
+        with cluster.connection(options.address, options.cpus) as ray:
+            files = trial_files(self.space)
+            sweep = self.space.sweep
+            shelf = cluster.make_shelf(ray, sweep.model, files, sweep.cpus)
+            self._phase("search", shelf, files)
+            if sweep.confirm is not None and self.ledger.ranked("search"):
+                self._phase("confirm", shelf, files)
+
+    def _phase(self, title: str, shelf: Any, files: dict[str, bytes]) -> None:
+        from pipeline.scaling import tuning
+        from pipeline.scaling.trial import Common
+
+        sweep = self.space.sweep
+        is_search = title == "search"
+        plan: tuning.Plan
+        if is_search:
+            roles: tuple[str, ...] = ("start", "search")
+            total = sweep.trials + 1
+            plan = SearchPlan(self.space, self.ledger, self._ended)
+        else:
+            roles = ("confirm",)
+            plan = ConfirmPlan(self.space, self.ledger)
+            total = len(self.ledger.of_role("confirm"))
+        steps = getattr(self.space.params({}), sweep.model).train.steps
+        common = Common(
+            model=sweep.model,
+            watch=sweep.watch,
+            cpus=sweep.cpus,
+            gpus=sweep.gpus,
+            rungs=tuning.rungs(self.space, steps) if is_search else (),
+            files=files,
+            storage=self.storage,
+            code=work.code_digest(),
+            context=self.context,
+            shelf=shelf,
+        )
+        with SweepProgress(f"{self.space.name} {title}", total, self.ledger, roles) as progress:
+            events = tuning.Events(
+                self.space, self.ledger, plan, progress, self._ended, lambda: bool(self.received)
+            )
+            try:
+                tuning.tune_trials(self.space, events, common)
+            finally:
+                if self._record is not None:
+                    self._record.phase_ended()
+        self._check_signal()
+
+    def _ended(self, trial: Trial) -> None:
+        assert self._record is not None
+        if trial.state != "refused":
+            self._record.ended(trial)
+        ranked = self.ledger.ranked("start", "search")
+        if trial.role != "confirm" and ranked:
+            ended = sum(each.has_ended for each in self.ledger.of_role("start", "search"))
+            self._record.best(ended, ranked[0].score or 0.0)
+
+    def _conclude(self) -> list[Path]:
+        """Writes preset and pages, and prints the table; returns the files for MLflow."""
+        best = self.ledger.best()
+        original = None if best is None else self.ledger.original(best)
+        adopted = None
+        if best is not None and original is not None and original.role != "start":
+            adoption.write_preset(self.space, best)
+            adopted = self.space.name
+        else:
+            adoption.remove_preset(self.space)
+        result = result_of(self.space, self.ledger, adopted)
+        reports = self.space.root / "reports" / "sweeps" / self.space.name
+        page.write(reports, result)
+        print(page.table(result))
+        print(f"\npage     {(reports / 'sweep.html').relative_to(self.space.root)}")
+        if adopted is None:
+            print("preset   none: no trial is better than the start")
+        else:
+            chain = f"PRESET={adopted} MODELS={self.space.sweep.model}"
+            print(f"preset   presets/{adopted}.yaml: `make repro {chain}`", flush=True)
+        return [reports / "sweep.html", reports / "trials.json", *(reports / "plots").glob("*.png")]
+
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if self.received is not None and number == signal.SIGINT:
+            os._exit(128 + number)
+        if self.received is None:
+            self.received = number
+            name = signal.Signals(number).name
+            console.info(f"{name}: trials save their work, then the sweep ends (Ctrl-C: at once)")
+
+    def _check_signal(self) -> None:
+        if self.received is not None:
+            raise Interrupted(self.received)
+
+
+def context_of(space: Space, key: str) -> TrialContext:
+    """Returns what the runs of the sweep in MLflow are called; trials add their names."""
+    name = f"sweep-{space.name}"
+    parent = Parent(key, name, tag="quatrain.sweep", ends_with_child=False)
+    return TrialContext(key[:16], space.name, parent, code_tags(space.root))
+
+
+def trial_files(space: Space) -> dict[str, bytes]:
+    """Returns the files that a trial reads beside params.yaml, by path."""
+    root = space.root
+    baseline = root / "baselines" / f"{space.sweep.model}.json"
+    inputs = sorted((root / "inputs" / space.sweep.model).rglob("*"))
+    paths = [path for path in (baseline, *inputs) if path.is_file()]
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+def result_of(space: Space, ledger: Ledger, adopted: str | None) -> SweepResult:
+    sweep = space.sweep
+    return SweepResult(
+        name=space.name,
+        model=sweep.model,
+        preset=sweep.preset,
+        judge=sweep.judge,
+        higher_is_better=space.is_higher_better,
+        watch=sweep.watch,
+        search=sweep.search,
+        space=sweep.space,
+        trials=list(ledger.trials.values()),
+        adopted=adopted,
+    )

@@ -1,0 +1,113 @@
+"""archives of ended trials -> their runs in MLflow, below the run of the sweep.
+
+Nodes never talk to MLflow: the driver takes the journals out of the storage and delivers each once.
+"""
+
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from queue import Queue
+
+from pipeline.runtime import console
+from pipeline.scaling import snapshots, work
+from pipeline.scaling.records import Trial
+from pipeline.scaling.snapshots import Storage
+from pipeline.tracking.journal import Header, Journal, redact
+from pipeline.tracking.pending import JournalDelivery
+from pipeline.tracking.run import EXPERIMENT
+from pipeline.tracking.trial_context import TrialContext
+
+STAGES = ("train", "evaluate")
+
+
+class SweepRecord:
+    """Records a sweep and its trials in journals, and delivers them from a thread."""
+
+    def __init__(
+        self,
+        folder: Path,
+        storage: Storage,
+        context: TrialContext,
+        params: Mapping[str, str],
+        model: str,
+        uri: str,
+    ) -> None:
+        self._folder = folder
+        self._storage = storage
+        self._model = model
+        self._uri = uri
+        self._queue: Queue[Path | None] = Queue()
+        self._pending: list[JournalDelivery] = []
+        self._late: list[Trial] = []
+        self.journal = Journal(folder / "sweep")
+        sweep = context.sweep
+        tags = {**context.tags, sweep.tag: "true"}
+        self.journal.begin(Header(sweep.run_key, EXPERIMENT, sweep.run_name, params, tags))
+        self._thread = threading.Thread(target=self._run, name="sweep-tracking", daemon=True)
+        self._thread.start()
+        self._queue.put(self.journal.folder)
+
+    def ended(self, trial: Trial) -> None:
+        """Delivers the journals of a trial; those of a trial that was stopped at the phase's end,
+        because it still saves.
+        """
+        if trial.state in ("stopped", "failed"):
+            self._late.append(trial)
+        else:
+            self._collect(trial)
+
+    def phase_ended(self) -> None:
+        """Delivers what was left for later; no trial runs any more."""
+        for trial in self._late:
+            self._collect(trial)
+        self._late.clear()
+
+    def best(self, trials_ended: int, score: float) -> None:
+        """Records the best score after so many trials."""
+        self.journal.metrics([("sweep/best", trials_ended, score)])
+        self._queue.put(self.journal.folder)
+
+    def finish(self, status: str, files: Sequence[Path]) -> None:
+        """Records the pages of the sweep and its end, and waits for the delivery.
+
+        Prints one line if something is left.
+        """
+        for path in files:
+            self.journal.artifact(path, "plots" if path.suffix == ".png" else "report")
+        self.journal.end(status)
+        self.journal.close()
+        self._queue.put(self.journal.folder)
+        self._queue.put(None)
+        self._thread.join()
+        if self._pending:
+            first = self._pending[0]
+            console.info(
+                f"warning: tracking: {len(self._pending)} runs of the sweep are not yet at "
+                f"{redact(self._uri)} ({first.pending}); `make sync` sends them"
+            )
+
+    def _collect(self, trial: Trial) -> None:
+        """Takes a trial's journals out of the storage, unless they are here."""
+        incoming = self._folder / "incoming" / trial.name
+        shutil.rmtree(incoming, ignore_errors=True)
+        incoming.mkdir(parents=True)
+        snapshots.restore(self._storage, trial.name, incoming)
+        for verb in STAGES:
+            newest = work.newest_journal(incoming, f"{verb}@{self._model}")
+            target = self._folder / f"{trial.name}-{verb}@{self._model}"
+            if newest is None:
+                continue
+            if not target.exists():
+                work.end_journal(newest.parent)
+                newest.parent.rename(target)
+            self._queue.put(target)
+        shutil.rmtree(incoming.parent)
+
+    def _run(self) -> None:
+        while (folder := self._queue.get()) is not None:
+            self._pending = [each for each in self._pending if each.folder != folder]
+            delivery = JournalDelivery(folder, self._uri)
+            delivery.send()
+            if delivery.pending is not None:
+                self._pending.append(delivery)

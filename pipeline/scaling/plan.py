@@ -1,0 +1,137 @@
+"""sweep, trials so far -> the trials that are left: the start, the search's, then the confirmed."""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipeline.runtime.errors import ConfigError
+from pipeline.scaling.records import Point, Trial, read_trials, write_trial
+from pipeline.scaling.search import Search
+from pipeline.scaling.space import Space
+
+Changed = Callable[[Trial], None]
+
+
+class Ledger:
+    """Holds the trials of a sweep, each in a file: what a later driver continues from."""
+
+    def __init__(self, folder: Path, is_higher_better: bool) -> None:
+        self._folder = folder
+        self._is_higher_better = is_higher_better
+        self.trials = {trial.number: trial for trial in read_trials(folder)}
+
+    def put(self, trial: Trial) -> None:
+        write_trial(self._folder, trial)
+        self.trials[trial.number] = trial
+
+    def update(self, number: int, **changes: Any) -> Trial:
+        trial = Trial.model_validate(self.trials[number].model_dump() | changes)
+        self.put(trial)
+        return trial
+
+    def saw(self, number: int, point: Point) -> None:
+        """Notes the last watched row; it is written with the trial's end."""
+        self.trials[number] = self.trials[number].model_copy(update={"last": point})
+
+    @property
+    def next_number(self) -> int:
+        return max(self.trials, default=-1) + 1
+
+    def of_role(self, *roles: str) -> list[Trial]:
+        return [trial for trial in self.trials.values() if trial.role in roles]
+
+    def ranked(self, *roles: str) -> list[Trial]:
+        """Returns the finished trials of these roles that have a score, the best first."""
+        scored = [trial for trial in self.of_role(*roles) if trial.score is not None]
+        sign = -1 if self._is_higher_better else 1
+        return sorted(scored, key=lambda trial: (sign * (trial.score or 0.0), trial.number))
+
+    def best(self) -> Trial | None:
+        """Returns the best confirmed trial, or without any the best one of the search."""
+        ranked = self.ranked("confirm") or self.ranked("start", "search")
+        return ranked[0] if ranked else None
+
+    def original(self, trial: Trial) -> Trial:
+        """Returns the trial that a confirmation repeats; itself if it is none."""
+        return trial if trial.repeats is None else self.trials[trial.repeats]
+
+
+class SearchPlan:
+    """Hands out the trials of the search; those that an earlier driver began come first."""
+
+    def __init__(self, space: Space, ledger: Ledger, on_refused: Changed) -> None:
+        self._space = space
+        self._ledger = ledger
+        self._on_refused = on_refused
+        self._search = Search(space)
+        self._begun = [t for t in ledger.of_role("start", "search") if not t.has_ended]
+        self._search.tell_all(ledger.trials.values())
+
+    def next(self) -> Trial | None:
+        """Returns the next trial; None if all have begun."""
+        if self._begun:
+            return self._begun.pop(0)
+        if not self._ledger.of_role("start"):
+            return self._begin("start", self._space.start())
+        while (ordinal := len(self._ledger.of_role("search"))) < self._space.sweep.trials:
+            values = self._search.values(self._ledger.next_number, ordinal)
+            trial = self._begin("search", values)
+            try:
+                self._space.params(values)
+                return trial
+            except ConfigError as error:
+                trial = self._ledger.update(trial.number, state="refused", reason=str(error))
+                self.ended(trial)
+                self._on_refused(trial)
+        return None
+
+    def ended(self, trial: Trial) -> None:
+        self._search.tell(trial)
+
+    def _begin(self, role: str, values: Mapping[str, Any]) -> Trial:
+        trial = Trial.model_validate(
+            {
+                "number": self._ledger.next_number,
+                "role": role,
+                "values": dict(values),
+                "seed": self._space.raw["seed"],
+                "seeds": self._space.sweep.seeds,
+            }
+        )
+        self._ledger.put(trial)
+        return trial
+
+
+class ConfirmPlan:
+    """Hands out repetitions of the start and of the best trials, with another seed."""
+
+    def __init__(self, space: Space, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._trials = list(self._planned(space))
+
+    def next(self) -> Trial | None:
+        return self._trials.pop(0) if self._trials else None
+
+    def ended(self, trial: Trial) -> None:
+        """Nothing is searched any more."""
+
+    def _planned(self, space: Space) -> Iterable[Trial]:
+        confirm = space.sweep.confirm
+        if confirm is None:
+            return
+        best = self._ledger.ranked("search")[: confirm.top]
+        for original in [*self._ledger.of_role("start"), *best]:
+            setting = {"repeats": original.number, "seed": confirm.seed, "seeds": confirm.seeds}
+            earlier = [
+                trial
+                for trial in self._ledger.of_role("confirm")
+                if trial.model_dump(include=set(setting)) == setting
+            ]
+            if earlier and earlier[0].has_ended:
+                continue
+            if not earlier:
+                fields = {"number": self._ledger.next_number, "role": "confirm"}
+                fields |= {"values": original.values, **setting}
+                self._ledger.put(Trial.model_validate(fields))
+                earlier = [self._ledger.trials[fields["number"]]]
+            yield earlier[0]

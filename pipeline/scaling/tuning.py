@@ -1,0 +1,287 @@
+"""a plan of trials -> their reports, by Ray Tune: places them, retries them, stops the hopeless."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import ray
+from ray import tune
+from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+
+from pipeline.runtime.errors import CommandFailed, PipelineError
+from pipeline.scaling.datasets import dataset_key
+from pipeline.scaling.plan import Ledger
+from pipeline.scaling.progress import SweepProgress
+from pipeline.scaling.records import Point, Trial
+from pipeline.scaling.space import Space
+from pipeline.scaling.trial import RUNG_VALUE, Common, SweepTrial
+
+# How often the cluster is asked for its nodes.
+CLUSTER_SECONDS = 3.0
+# Reasons of a failure, at most.
+REASON_CHARACTERS = 300
+
+
+class Plan(Protocol):
+    def next(self) -> Trial | None: ...
+
+    def ended(self, trial: Trial) -> None: ...
+
+
+class Fault(NamedTuple):
+    """Holds what ends a whole sweep."""
+
+    reason: str
+    exit_code: int
+
+
+class Kept:
+    """Keeps Tune from copying and pickling an object: it does both with all that it is given."""
+
+    def __deepcopy__(self, _: Any) -> "Kept":
+        return self
+
+    def __reduce__(self) -> Any:
+        return object, ()
+
+
+class Events:
+    """Turns what Tune reports into the ledger's trials and lines for a person."""
+
+    def __init__(
+        self,
+        space: Space,
+        ledger: Ledger,
+        plan: Plan,
+        progress: SweepProgress,
+        on_ended: Callable[[Trial], None],
+        is_interrupted: Callable[[], bool],
+    ) -> None:
+        self.fault: Fault | None = None
+        self._space = space
+        self._ledger = ledger
+        self._plan = plan
+        self._progress = progress
+        self._on_ended = on_ended
+        self._is_interrupted = is_interrupted
+        self._running: set[int] = set()
+        self._is_waiting = False
+
+    @property
+    def is_over(self) -> bool:
+        """Returns whether all trials are to stop now, to be continued by a later sweep."""
+        return self.fault is not None or self._is_interrupted()
+
+    def next(self) -> Trial | None:
+        """Returns the next trial of the plan."""
+        trial = self._plan.next()
+        if trial is not None:
+            self._running.add(trial.number)
+            self._progress.begun(trial)
+        return trial
+
+    def has_room(self, slots: int) -> bool:
+        if not slots and not self._running and not self._is_waiting:
+            self._is_waiting = True
+            sweep = self._space.sweep
+            needs = f"{sweep.cpus} CPUs and {sweep.gpus:g} GPUs"
+            self._progress.note(f"waits for a node with {needs}")
+        return len(self._running) < slots
+
+    def reported(self, number: int, result: Mapping[str, Any]) -> None:
+        if "value" in result:
+            self._ledger.saw(number, Point(step=result["step"], value=result["value"]))
+        if "fault" in result and self.fault is None:
+            self.fault = Fault(result["fault"], result["exit_code"])
+        self._progress.tick()
+
+    def ended(self, number: int, result: Mapping[str, Any] | None, reason: str | None) -> None:
+        """Records the end of a trial; one that is to be continued stays `running`."""
+        self._running.discard(number)
+        outcome = (result or {}).get("outcome")
+        if outcome is not None:
+            changes = self._outcome(outcome)
+        elif self.is_over:
+            return
+        elif reason is not None:
+            changes = {"state": "failed", "reason": reason}
+        else:
+            changes = {"state": "stopped"}
+        trial = self._ledger.update(number, **changes)
+        self._plan.ended(trial)
+        self._progress.ended(trial)
+        self._on_ended(trial)
+
+    def _outcome(self, outcome: Mapping[str, Any]) -> dict[str, Any]:
+        judge = self._space.sweep.judge
+        scores = outcome["scores"]
+        changes = {
+            "state": outcome["state"],
+            "reason": outcome["reason"],
+            "seconds": outcome["seconds"],
+            "score": scores.get(judge),
+            "low": scores.get(f"{judge}_low"),
+            "high": scores.get(f"{judge}_high"),
+        }
+        if outcome["state"] == "finished" and changes["score"] is None:
+            changes |= {"state": "failed", "reason": f"{judge} is not a finite number"}
+        return changes
+
+
+class PlanSearcher(Kept, Searcher):
+    """Gives Tune the next trial when the cluster has room for it, so that it knows all scores."""
+
+    def __init__(self, space: Space, events: Events) -> None:
+        super().__init__()
+        self._space = space
+        self._events = events
+        self._numbers: dict[str, int] = {}
+        self._slots = 0
+        self._asked_at = 0.0
+
+    def suggest(self, trial_id: str) -> Any:
+        if self._events.is_over:
+            return Searcher.FINISHED
+        if time.monotonic() - self._asked_at > CLUSTER_SECONDS:
+            self._slots = slots(self._space)
+            self._asked_at = time.monotonic()
+        if not self._events.has_room(self._slots):
+            return None
+        trial = self._events.next()
+        if trial is None:
+            return Searcher.FINISHED
+        self._numbers[trial_id] = trial.number
+        return trial_config(self._space, trial)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Leaves failures to the callback, which knows the reason."""
+        if not error:
+            self._events.ended(self._numbers[trial_id], result, None)
+
+    def save(self, checkpoint_path: str) -> None:
+        """Stores nothing: the ledger is stored."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        raise NotImplementedError("a sweep continues from its ledger")
+
+
+class EventCallback(Kept, tune.Callback):
+    """Passes reports and failures of trials on."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
+    ) -> None:
+        self._events.reported(int(trial.config["number"]), result)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
+        error = trial.get_error() or "it was lost more often than `retries` allows"
+        lines = [line for line in str(error).strip().splitlines() if line.strip()]
+        reason = (lines or ["unknown"])[-1].strip()[:REASON_CHARACTERS]
+        self._events.ended(int(trial.config["number"]), None, reason)
+
+
+class EndOfSweep(Kept, tune.Stopper):
+    """Stops all trials after a fault or a signal; they save their work."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._events.is_over
+
+
+def trial_config(space: Space, trial: Trial) -> dict[str, Any]:
+    """Returns what Tune sends to the node of a trial, beside what all share."""
+    values = space.changes(trial)
+    confirms = trial.role == "confirm"
+    params = space.params(values, confirms)
+    return {
+        "number": trial.number,
+        "name": trial.name,
+        "params": space.trial_raw(values, confirms),
+        "dataset": dataset_key(space.root, params, space.sweep.model),
+    }
+
+
+def slots(space: Space) -> int:
+    """Returns how many trials the nodes that are there now have room for."""
+    count = 0
+    for node in ray.nodes():
+        resources = node["Resources"] if node["Alive"] else {}
+        fitting = int(resources.get("CPU", 0) // space.sweep.cpus)
+        if space.sweep.gpus:
+            fitting = min(fitting, int(resources.get("GPU", 0) / space.sweep.gpus))
+        count += fitting
+    return count
+
+
+def rungs(space: Space, steps: int) -> tuple[int, ...]:
+    """Returns the steps at which ASHA compares trials."""
+    schedule = space.sweep.schedule
+    if schedule.kind == "none":
+        return ()
+    found = []
+    rung = schedule.first
+    while rung < steps:
+        found.append(rung)
+        rung *= schedule.factor
+    return tuple(found)
+
+
+def scheduler(space: Space, compared: tuple[int, ...]) -> TrialScheduler:
+    schedule = space.sweep.schedule
+    if schedule.kind == "none" or not compared:
+        return FIFOScheduler()
+    return ASHAScheduler(
+        time_attr="step",
+        metric=RUNG_VALUE,
+        mode="max" if space.is_higher_better else "min",
+        grace_period=schedule.first,
+        reduction_factor=schedule.factor,
+        max_t=compared[-1] * schedule.factor + 1,
+    )
+
+
+def tune_trials(space: Space, events: Events, common: Common) -> None:
+    """Runs all trials of a plan.
+
+    Raises:
+        PipelineError: a fault of the sweep, e.g. of its storage.
+    """
+    sweep = space.sweep
+    storage = common.storage
+    trainable: Any = tune.with_parameters(SweepTrial, common=common)
+    resources = {"cpu": sweep.cpus, **({"gpu": sweep.gpus} if sweep.gpus else {})}
+    tuner = tune.Tuner(
+        tune.with_resources(trainable, resources),
+        tune_config=tune.TuneConfig(
+            search_alg=PlanSearcher(space, events),
+            scheduler=scheduler(space, common.rungs),
+            num_samples=-1,
+            reuse_actors=False,
+            trial_name_creator=lambda trial: str(trial.config["name"]),
+            trial_dirname_creator=lambda trial: str(trial.config["name"]),
+        ),
+        run_config=tune.RunConfig(
+            name="tune",
+            storage_path=storage.path,
+            storage_filesystem=storage.filesystem,
+            failure_config=tune.FailureConfig(max_failures=sweep.retries),
+            callbacks=[EventCallback(events)],
+            stop=EndOfSweep(events),
+            verbose=0,
+        ),
+    )
+    tuner.fit()
+    if events.fault is not None:
+        raise CommandFailed(events.fault.reason, events.fault.exit_code)
