@@ -13,12 +13,14 @@ from pipeline.scaling.result import Dimension, SweepResult, finite_score, ranked
 
 # Fewest trials on either side of "among the best".
 LEAST = 5
-SHUFFLES = 100
+SHUFFLES = 200
+# Share of shuffled orders that stay below what counts as an effect.
+CONFIDENCE = 0.99
 
 
 class Importance(NamedTuple):
     """Holds the share of the variance of "is among the best `top` of `trials`" that each key
-    explains alone, the largest first, and what 95 % of shuffled score orders stay below.
+    explains alone, the largest first, and what CONFIDENCE of shuffled score orders stay below.
     """
 
     shares: dict[str, float]
@@ -66,7 +68,9 @@ def importance(result: SweepResult) -> Importance:
         shuffled = [
             _shares(values, distributions, rng.permutation(ranks), top) for _ in range(SHUFFLES)
         ]
-    noise = {key: float(np.quantile([each[key] for each in shuffled], 0.95)) for key in shares}
+    noise = {
+        key: float(np.quantile([each[key] for each in shuffled], CONFIDENCE)) for key in shares
+    }
     ordered = sorted(shares, key=lambda key: -shares[key])
     return Importance({key: shares[key] for key in ordered}, noise, top, len(trials))
 

@@ -51,7 +51,7 @@ def pictures(result: SweepResult) -> dict[str, Picture]:
 
 def slices(result: SweepResult) -> Figure:
     """Draws the score of each trial against its value of each key."""
-    scales = key_scales(result, most=7)
+    scales = key_scales(result, most=5)
     columns = min(len(scales), COLUMNS)
     rows = math.ceil(len(scales) / columns)
     figure = Figure(figsize=(max(3.4 * columns, 5.5), 3.4 * rows), layout="constrained")
@@ -214,7 +214,7 @@ def bars(result: SweepResult, shares: importance.Importance) -> Figure:
     axes.set_title(f"{result.name}: importance of each key", **SMALL_TITLE)
     figure.supxlabel(
         f"share of being among the best {shares.top} of {shares.trials} that the key explains alone"
-        "\nblue: more than 95 % of keys without effect get (black mark); grey: not more",
+        f"\nblue: more than {importance.CONFIDENCE:.0%} of keys without effect get (black mark)",
         fontsize=9,
     )
     return figure
@@ -276,7 +276,8 @@ def _importance_caption(shares: importance.Importance) -> str:
         f"PED-ANOVA: how differently a key is spread among the best {shares.top} of "
         f"{shares.trials} finished trials than among all of them. 0: the best look like all; "
         "1: the key alone decides who is among the best. It says nothing of how much worse the "
-        "others are, nor of keys that matter only together. Black marks: 95 % of shuffled score orders "
-        "give a key without effect less than this; a grey bar does not pass its mark and shows no "
-        "effect. Stopped trials do not count, so what made trials stop early is underrated."
+        "others are, nor of keys that matter only together. Black marks: of shuffled scores, "
+        f"{importance.CONFIDENCE:.0%} give the key less; a grey bar does not pass its mark: these "
+        "trials show no effect of that key. Stopped trials do not count: what made them "
+        "stop early is underrated."
     )

@@ -12,8 +12,6 @@ from pipeline.scaling.result import Dimension
 
 # Position of a value that a range cannot show, such as null, or 0 on a log axis.
 OUTSIDE = -0.1
-# Least distance of a tick from the end of its axis.
-NEAREST = 0.09
 # Longest label of a choice, in characters.
 LONGEST = 14
 
@@ -54,6 +52,7 @@ def scale_of(dimension: Dimension, values: Sequence[Any], most: int = 10) -> Sca
         [Tick(_fraction(n, low, high, dimension.is_log), text_of(n)) for n in between],
         Tick(_fraction(low, low, high, dimension.is_log), text_of(low)),
         Tick(_fraction(high, low, high, dimension.is_log), text_of(high)),
+        distance=max(0.09, 0.8 / most),
     )
     others = {text_of(value): None for value in values if not _fits(value, dimension.is_log)}
     if others:
@@ -61,11 +60,11 @@ def scale_of(dimension: Dimension, values: Sequence[Any], most: int = 10) -> Sca
     return Scale(low, high, dimension.is_log, (), tuple(ticks))
 
 
-def _with_ends(ticks: Sequence[Tick], first: Tick, last: Tick) -> list[Tick]:
-    """Returns the ends of a range, and the ticks that are not too near to them."""
+def _with_ends(ticks: Sequence[Tick], first: Tick, last: Tick, distance: float) -> list[Tick]:
+    """Returns the ends of a range, and the ticks that are at least `distance` from them."""
     if first.position == last.position:
         return [first]
-    low, high = first.position + NEAREST, last.position - NEAREST
+    low, high = first.position + distance, last.position - distance
     return [first, *(tick for tick in ticks if low <= tick.position <= high), last]
 
 
