@@ -70,9 +70,7 @@ def main() -> None:
         installed = {key: line for part in ("lock", *others) for key, line in locked[part].items()}
         found = resolve("-r", str(HERE / f"{name}.in"), constraints=installed)
         locked[name] = {
-            package: line
-            for package, line in found.items()
-            if package not in (*installed, "torch")
+            package: line for package, line in found.items() if package not in (*installed, "torch")
         }
         write(name, locked[name])
     for name, before in APART.items():
