@@ -17,7 +17,7 @@ GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
 
-.PHONY: help setup moto repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-gate profile crash clean
+.PHONY: help setup moto cluster sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -41,16 +41,25 @@ moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an env
 	@.venv/moto/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
 	@touch $@
 
+cluster: .venv/.cluster  ## Ray and Optuna, for `make sweep` and its tests
+
+.venv/.cluster: requirements/cluster.txt $(STAMP)
+	@$(LOCKED) -r $<
+	@touch $@
+
+sweep: $(STAMP)  ## search parameters by trials, here or on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
+	@$(BIN)/python -m pipeline.commands.sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
+
 repro: $(STAMP)  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
 test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
-test-full: $(STAMP) moto  ## what CI runs: with servers, kills, remotes and clones, too
+test-full: $(STAMP) moto cluster  ## what CI runs: with servers, kills, remotes and clones, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
-check: $(STAMP)  ## lint (Python, Dockerfile, workflows), types and import contracts
+check: $(STAMP) cluster  ## lint (Python, Dockerfile, workflows), types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy

@@ -73,8 +73,11 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
         before = old.get(key)
         if value == before and key in old:
             continue
-        is_section = isinstance(value, Mapping) and isinstance(before, Mapping)
-        if is_section and value.get("kind") == before.get("kind"):
+        if (
+            isinstance(value, Mapping)
+            and isinstance(before, Mapping)
+            and value.get("kind") == before.get("kind")
+        ):
             changed[key] = difference(before, value)
         else:
             changed[key] = value

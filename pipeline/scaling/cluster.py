@@ -4,6 +4,7 @@ Who may join a Ray cluster runs code on it. So there is always a token, and a cl
 starts itself listens on 127.0.0.1 alone.
 """
 
+import logging
 import os
 import secrets
 import socket
@@ -33,8 +34,8 @@ LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_AUTH_MODE": "token",
+    "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
@@ -71,6 +72,8 @@ def connection(address: str | None, cpus: int | None) -> Iterator[Any]:
         check_address(address)
     import ray
 
+    # Its lines are about its own classes; a failed trial is told by its last line.
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
     # An address is always named: without one Ray joins a cluster that it finds.
     arguments: dict[str, Any] = {"address": address or "local"}
     if address is None:
@@ -116,11 +119,9 @@ def check_address(address: str) -> None:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         raise CommandFailed(f"no Ray cluster answers at {address}: {error}") from None
-    environment = {**os.environ, "RAY_BACKEND_LOG_LEVEL": "warning"}
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", PROBE, address],
-            env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
         )

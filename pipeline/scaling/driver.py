@@ -19,7 +19,7 @@ from pipeline.scaling.outcomes import SweepRecord
 from pipeline.scaling.plan import ConfirmPlan, Ledger, SearchPlan
 from pipeline.scaling.progress import SweepProgress
 from pipeline.scaling.records import Trial
-from pipeline.scaling.result import SweepResult
+from pipeline.scaling.result import Dimension, SweepResult
 from pipeline.scaling.snapshots import Storage
 from pipeline.scaling.space import Space, read_space
 from pipeline.storage.artifacts import digest_of
@@ -55,7 +55,8 @@ def run(root: Path, path: Path, options: Options) -> int:
     key = sweep_key(space)
     folder = root / ".state" / "sweeps" / f"{space.name}-{key[:8]}"
     with folder_lock(folder, patience_seconds=0):
-        storage = snapshots.open_storage(options.storage or str(folder / "storage"), folder.name)
+        place = (options.storage, folder.name) if options.storage else (str(folder), "storage")
+        storage = snapshots.open_storage(*place)
         sweep = SweepRun(space, folder, storage, key)
         return sweep.run(options)
 
@@ -248,7 +249,15 @@ def result_of(space: Space, ledger: Ledger, adopted: str | None) -> SweepResult:
         higher_is_better=space.is_higher_better,
         watch=sweep.watch,
         search=sweep.search,
-        space=sweep.space,
+        space={
+            key: Dimension(
+                low=None if each.of else each.low,
+                high=None if each.of else each.high,
+                is_log=each.scale == "log",
+                choices=tuple(each.choices) if each.of else None,
+            )
+            for key, each in sweep.space.items()
+        },
         trials=list(ledger.trials.values()),
         adopted=adopted,
     )

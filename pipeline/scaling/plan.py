@@ -29,9 +29,10 @@ class Ledger:
         self.put(trial)
         return trial
 
-    def saw(self, number: int, point: Point) -> None:
+    def saw(self, number: int, point: Point, seconds: float) -> None:
         """Notes the last watched row; it is written with the trial's end."""
-        self.trials[number] = self.trials[number].model_copy(update={"last": point})
+        changes = {"last": point, "seconds": seconds}
+        self.trials[number] = self.trials[number].model_copy(update=changes)
 
     @property
     def next_number(self) -> int:
@@ -121,7 +122,11 @@ class ConfirmPlan:
             return
         best = self._ledger.ranked("search")[: confirm.top]
         for original in [*self._ledger.of_role("start"), *best]:
-            setting = {"repeats": original.number, "seed": confirm.seed, "seeds": confirm.seeds}
+            setting: dict[str, Any] = {
+                "repeats": original.number,
+                "seed": confirm.seed,
+                "seeds": confirm.seeds,
+            }
             earlier = [
                 trial
                 for trial in self._ledger.of_role("confirm")
@@ -130,8 +135,8 @@ class ConfirmPlan:
             if earlier and earlier[0].has_ended:
                 continue
             if not earlier:
-                fields = {"number": self._ledger.next_number, "role": "confirm"}
-                fields |= {"values": original.values, **setting}
-                self._ledger.put(Trial.model_validate(fields))
-                earlier = [self._ledger.trials[fields["number"]]]
+                number = self._ledger.next_number
+                trial = Trial(number=number, role="confirm", values=original.values, **setting)
+                self._ledger.put(trial)
+                earlier = [trial]
             yield earlier[0]

@@ -87,8 +87,9 @@ class SweepProgress:
         states = Counter(trial.state for trial in self._ledger.of_role(*self._roles))
         counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         ranked = self._ledger.ranked(*self._roles)
-        best = f", best {format_score(ranked[0].score)} (trial {ranked[0].number})" if ranked else ""
-        return f"{counts}{best}"
+        if not ranked:
+            return counts
+        return f"{counts}, best {format_score(ranked[0].score)} (trial {ranked[0].number})"
 
     def _left(self) -> str:
         done = self._ended() - self._begun_before

@@ -24,10 +24,10 @@ class Trial(Record):
     """Holds what is known of one trial.
 
     role: `start` has the preset's own values, `search` those of the searcher, `confirm` repeats
-    the trial `repeats` with another seed and more seeds. seed, seeds: of params.yaml. score: the judged metric at the end; None
-    unless `finished`. low, high: its 95 % interval, where the model gives one. last: the last
-    watched row, which is the score of a `stopped` trial. seconds: of its stages. reason: why it
-    was `diverged`, `refused` or `failed`.
+    the trial `repeats` with another seed and more seeds. seed, seeds: of params.yaml. score: the
+    judged metric at the end; None unless `finished`. low, high: its 95 % interval, where the model
+    gives one. last: the last watched row, which is the score of a `stopped` trial. seconds: of its
+    stages. reason: why it was `diverged`, `refused` or `failed`.
     """
 
     number: int = Field(ge=0)

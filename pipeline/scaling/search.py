@@ -14,6 +14,7 @@ from optuna.distributions import (
     IntDistribution,
 )
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from pipeline.scaling.records import Trial
@@ -33,7 +34,7 @@ class Search:
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
         self._space = space
         self._grid = list(space.grid()) if space.sweep.search == "grid" else []
-        direction = "maximize" if space.is_higher_better else "minimize"
+        direction = StudyDirection.MAXIMIZE if space.is_higher_better else StudyDirection.MINIMIZE
         self._study = optuna.create_study(direction=direction)
         self._asked: dict[int, int] = {}
         self._distributions = {
@@ -92,13 +93,12 @@ class Search:
         params = {}
         for key, dimension in self._space.sweep.space.items():
             value = values.get(key)
-            if dimension.of is not None:
-                params[key] = json.dumps(value, sort_keys=True)
-                is_inside = params[key] in dimension.labels
-            else:
-                params[key] = value
-                is_inside = type(value) in (int, float) and dimension.low <= value <= dimension.high
-            if not is_inside:
+            params[key] = json.dumps(value, sort_keys=True) if dimension.of is not None else value
+            try:
+                internal = self._distributions[key].to_internal_repr(params[key])
+            except ValueError:
+                return None
+            if not self._distributions[key]._contains(internal):
                 return None
         return params
 

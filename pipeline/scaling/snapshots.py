@@ -120,13 +120,17 @@ def restore(storage: Storage, name: str, folder: Path) -> bool:
     """
     try:
         with storage.filesystem.open_input_file(storage.file(f"{name}.tar")) as source:
-            with suppress(tarfile.TarError, EOFError), tarfile.open(fileobj=source) as archive:
-                archive.extractall(folder, filter="data")
+            _extract(source, folder)
     except FileNotFoundError:
         return False
     except OSError as error:
         raise storage.failed(error) from None
     return True
+
+
+def _extract(source: IO[bytes], folder: Path) -> None:
+    with suppress(tarfile.TarError, EOFError), tarfile.open(fileobj=source) as archive:
+        archive.extractall(folder, filter="data")
 
 
 def _kept(folder: Path) -> Iterator[Path]:

@@ -4,6 +4,7 @@ A trial that starts again, on another node or in a later sweep, continues from i
 storage. Importing this module loads Ray, and no framework of a model.
 """
 
+import json
 import shutil
 import time
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ from pipeline.tracking.trial_context import TrialContext
 REPORT_SECONDS = 1.0
 POLL_SECONDS = 0.1
 REFUSED = "refused"
+# Key of a report with the outcome as JSON: Tune takes dictionaries apart.
+OUTCOME = "outcome"
 # Key of a report with a value that a schedule compares: there is one for each rung.
 RUNG_VALUE = "rung_value"
 
@@ -58,12 +61,12 @@ class Common(NamedTuple):
 class SweepTrial(Trainable):
     """Runs one trial; Tune makes an actor of it."""
 
-    def setup(self, config: dict[str, Any], common: Common) -> None:
+    def setup(self, config: dict[str, Any], common: Common) -> None:  # type: ignore[override]
         """Restores what an earlier attempt saved, and puts the dataset in place.
 
         A fault of the sweep is kept, and is the first report.
         """
-        self._storage = common.storage
+        self._common = common
         self._name = str(config["name"])
         self._folder = Path(self.logdir) / "work"
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -132,7 +135,7 @@ class SweepTrial(Trainable):
             self._check_watched()
             report = self._pace.due(has_ended=self._outcome is not None)
             if report is not None:
-                return report
+                return report | {"seconds": self._work.seconds()}
             if self._outcome is not None:
                 return self._last_report()
             self._save_new_checkpoint()
@@ -142,9 +145,9 @@ class SweepTrial(Trainable):
         assert self._outcome is not None
         if not self._is_saved:
             work.write_outcome(self._folder, self._outcome)
-            snapshots.save(self._storage, self._name, self._folder)
+            snapshots.save(self._common.storage, self._name, self._folder)
             self._is_saved = True
-        return {"outcome": self._outcome._asdict(), "done": True}
+        return {OUTCOME: json.dumps(self._outcome._asdict()), "done": True}
 
     def _check_watched(self) -> None:
         tail = self._work.tail
@@ -156,14 +159,14 @@ class SweepTrial(Trainable):
     def _save_new_checkpoint(self) -> None:
         slots = _slots(self._folder)
         if slots - self._saved_slots:
-            snapshots.save(self._storage, self._name, self._folder)
+            snapshots.save(self._common.storage, self._name, self._folder)
             self._saved_slots = slots
 
     def cleanup(self) -> None:
         """Ends a trial that was stopped, stores how far it came, and removes its folder."""
         self._work.end()
         if not self._is_saved:
-            snapshots.save(self._storage, self._name, self._folder)
+            snapshots.save(self._common.storage, self._name, self._folder)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

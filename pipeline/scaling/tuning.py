@@ -1,5 +1,6 @@
 """a plan of trials -> their reports, by Ray Tune: places them, retries them, stops the hopeless."""
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,13 +11,13 @@ from ray import tune
 from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from pipeline.runtime.errors import CommandFailed, PipelineError
+from pipeline.runtime.errors import CommandFailed
 from pipeline.scaling.datasets import dataset_key
 from pipeline.scaling.plan import Ledger
 from pipeline.scaling.progress import SweepProgress
 from pipeline.scaling.records import Point, Trial
 from pipeline.scaling.space import Space
-from pipeline.scaling.trial import RUNG_VALUE, Common, SweepTrial
+from pipeline.scaling.trial import OUTCOME, RUNG_VALUE, Common, SweepTrial
 
 # How often the cluster is asked for its nodes.
 CLUSTER_SECONDS = 3.0
@@ -92,7 +93,8 @@ class Events:
 
     def reported(self, number: int, result: Mapping[str, Any]) -> None:
         if "value" in result:
-            self._ledger.saw(number, Point(step=result["step"], value=result["value"]))
+            point = Point(step=result["step"], value=result["value"])
+            self._ledger.saw(number, point, result["seconds"])
         if "fault" in result and self.fault is None:
             self.fault = Fault(result["fault"], result["exit_code"])
         self._progress.tick()
@@ -100,9 +102,9 @@ class Events:
     def ended(self, number: int, result: Mapping[str, Any] | None, reason: str | None) -> None:
         """Records the end of a trial; one that is to be continued stays `running`."""
         self._running.discard(number)
-        outcome = (result or {}).get("outcome")
+        outcome = (result or {}).get(OUTCOME)
         if outcome is not None:
-            changes = self._outcome(outcome)
+            changes = self._outcome(json.loads(outcome))
         elif self.is_over:
             return
         elif reason is not None:
@@ -175,15 +177,16 @@ class EventCallback(Kept, tune.Callback):
     def __init__(self, events: Events) -> None:
         self._events = events
 
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_: Any
+    def on_trial_result(  # type: ignore[override]
+        self, *_: Any, trial: Any, result: dict[str, Any], **__: Any
     ) -> None:
         self._events.reported(int(trial.config["number"]), result)
 
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_: Any) -> None:
-        error = trial.get_error() or "it was lost more often than `retries` allows"
-        lines = [line for line in str(error).strip().splitlines() if line.strip()]
-        reason = (lines or ["unknown"])[-1].strip()[:REASON_CHARACTERS]
+    def on_trial_error(self, *_: Any, trial: Any, **__: Any) -> None:  # type: ignore[override]
+        lines = Path(trial.error_file).read_text(errors="replace").splitlines()
+        # Below the lines of the traceback, which are indented.
+        reasons = [line for line in lines if line.strip() and not line.startswith(" ")]
+        reason = reasons[-1][:REASON_CHARACTERS]
         self._events.ended(int(trial.config["number"]), None, reason)
 
 
@@ -193,7 +196,7 @@ class EndOfSweep(Kept, tune.Stopper):
     def __init__(self, events: Events) -> None:
         self._events = events
 
-    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+    def __call__(self, *_: Any) -> bool:
         return False
 
     def stop_all(self) -> bool:
@@ -277,6 +280,8 @@ def tune_trials(space: Space, events: Events, common: Common) -> None:
             storage_path=storage.path,
             storage_filesystem=storage.filesystem,
             failure_config=tune.FailureConfig(max_failures=sweep.retries),
+            # Trials store their own, which hold no pickle.
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             callbacks=[EventCallback(events)],
             stop=EndOfSweep(events),
             verbose=0,

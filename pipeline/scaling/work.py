@@ -201,12 +201,12 @@ class TrialWork:
             self._process.end()
             self._process = None
             if code in FINAL:
-                return Outcome(FINAL[code], {}, self._seconds(), reason)
+                return Outcome(FINAL[code], {}, self.seconds(), reason)
             if code:
                 raise StageLost(f"a stage ended with {code}: {reason}")
         verb = next(self._verbs, None)
         if verb is None:
-            return Outcome("finished", self._scores(), self._seconds())
+            return Outcome("finished", self._scores(), self.seconds())
         self._process = StageProcess(self.folder, verb, self._model, self._environment)
         return None
 
@@ -225,7 +225,8 @@ class TrialWork:
             pass
         return iter(verbs)
 
-    def _seconds(self) -> float:
+    def seconds(self) -> float:
+        """Returns the time since the first stage began, in this attempt."""
         return time.monotonic() - self._started_at
 
     def _scores(self) -> Mapping[str, float | None]:
