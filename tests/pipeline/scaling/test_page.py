@@ -380,3 +380,29 @@ def test_the_page_is_imported_without_optuna_ray_and_matplotlib():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_stopped_trials_are_hollow_marks_beside_others_of_the_watched_metric():
+    trials = [
+        trial(0, 0.5, last=Point(step=900, value=0.4)),
+        trial(1, None, state="stopped", last=Point(step=100, value=0.1)),
+        trial(2, None, state="diverged", last=Point(step=100, value=1e30)),
+    ]
+    judged_at_end, watched = page.figures(sweep(trials))["history"].axes
+    assert watched.get_ylabel() == "last train/cosine_mean"
+    finished, stopped = watched.collections
+    assert (finished.get_offsets().tolist(), len(finished.get_facecolor())) == ([[0, 0.4]], 1)
+    assert (stopped.get_offsets().tolist(), len(stopped.get_facecolor())) == ([[1, 0.1]], 0)
+    scores, *_ = judged_at_end.collections
+    assert scores.get_offsets().tolist() == [[0, 0.5]]
+
+
+@pytest.mark.parametrize(("higher", "best"), [(True, [0.5, 0.5, 0.7]), (False, [0.5, 0.3, 0.3])])
+def test_the_history_draws_the_best_so_far_and_the_start(higher: bool, best: list[float]):
+    trials = [trial(0, 0.5), trial(1, 0.3), trial(2, 0.7), confirm(3, 2, 0.4, half=0.1)]
+    (axes,) = page.figures(sweep(trials, higher_is_better=higher))["history"].axes
+    lines = {line.get_label(): line for line in axes.lines}
+    assert lines["best so far"].get_ydata().tolist() == best
+    assert set(lines["start"].get_ydata()) == {0.5}
+    (repeat,) = axes.containers
+    np.testing.assert_allclose(repeat.lines[2][0].get_segments(), [[[2, 0.3], [2, 0.5]]])
