@@ -278,7 +278,7 @@ def _importance_caption(shares: importance.Importance) -> str:
         f"{shares.trials} finished trials than among all of them. 0: the best look like all; "
         "1: the key alone decides who is among the best. It says nothing of how much worse the "
         "others are, nor of keys that matter only together. Black marks: of shuffled scores, "
-        f"{100 * importance.CONFIDENCE:.0f} % give the key less; a grey bar does not pass its mark: "
+        f"{100 * importance.CONFIDENCE:.0f} % give the key less; a grey bar is below its mark: "
         "these trials show no effect of that key. Stopped trials do not count: what made them stop "
         "early is underrated."
     )
