@@ -152,9 +152,9 @@ def comparison(result: SweepResult) -> str:
     note = (
         f"Scores are {plain(result.judge)} ({better} is better), with 95 % intervals where they "
         "are known. The best of many trials is partly lucky, so the search overrates it: "
-        "confirming repeats the values with another seed and more seeds. *Lost*: how much worse the score "
-        "became. *Gain*: how much better than the start. Of several confirmed trials the best is "
-        "still a little lucky."
+        "confirming repeats the values with another seed and more seeds. *Lost*: how much worse "
+        "the score became. *Gain*: how much better than the start. Of several confirmed trials "
+        "the best is still a little lucky."
     )
     return f"{markdown_table(('trial', 'search', 'confirmed', 'lost', 'gain'), rows)}\n\n{note}"
 
