@@ -39,6 +39,28 @@ def test_a_stopped_trial_is_never_ranked_by_its_watched_value():
     assert row[-5:] == ["-", "99", "500", "0", "-"]
 
 
+def test_only_a_finished_trial_with_a_score_can_win():
+    trials = [
+        trial(0, 0.5),
+        trial(1, None),
+        trial(2, 0.9, state="stopped"),
+        trial(3, 0.8, state="failed", reason="the disk was full"),
+    ]
+    result = sweep(trials)
+    assert ranked(result, trials) == [trials[0]]
+    assert rows_of(page.table(result)) == ["0000", "0001", "0002", "0003"]
+
+
+def test_half_an_interval_is_none():
+    trials = [
+        trial(0, 0.5, low=0.4, high=0.6),
+        trial(1, 0.9, low=0.8),
+    ]
+    gain = gain_of(sweep(trials), trials[1])
+    assert gain is not None
+    assert (gain.half, gain.is_clear) == (None, None)
+
+
 def test_the_winner_is_the_best_when_confirmed_not_the_luckiest_of_the_search():
     trials = [trial(0, 0.5), trial(1, 0.9), trial(2, 0.8)]
     assert winner_of(sweep(trials)) == trials[1]
@@ -173,6 +195,7 @@ def test_a_sweep_without_scores_has_a_page_without_pictures(tmp_path: Path, coun
     assert "No pictures: no trial has a score of cosine_mean." in text
     assert "No preset was written." in text
     assert text.count("full disk") == count
+    assert ("No trial was run." in text) == (count == 0)
 
 
 def test_the_page_is_imported_without_optuna_ray_and_matplotlib():
