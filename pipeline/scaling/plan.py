@@ -6,7 +6,6 @@ from typing import Any
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.records import Point, Trial, read_trials, write_trial
-from pipeline.scaling.search import Search
 from pipeline.scaling.space import Space
 
 Changed = Callable[[Trial], None]
@@ -61,6 +60,8 @@ class SearchPlan:
     """Hands out the trials of the search; those that an earlier driver began come first."""
 
     def __init__(self, space: Space, ledger: Ledger, on_refused: Changed) -> None:
+        from pipeline.scaling.search import Search  # Optuna may not be installed.
+
         self._space = space
         self._ledger = ledger
         self._on_refused = on_refused
@@ -114,7 +115,7 @@ class ConfirmPlan:
         return self._trials.pop(0) if self._trials else None
 
     def ended(self, trial: Trial) -> None:
-        """Nothing is searched any more."""
+        """Does nothing: nothing is searched any more."""
 
     def _planned(self, space: Space) -> Iterable[Trial]:
         confirm = space.sweep.confirm

@@ -233,12 +233,12 @@ def rungs(space: Space, steps: int) -> tuple[int, ...]:
     schedule = space.sweep.schedule
     if schedule.kind == "none":
         return ()
-    found = []
+    steps_compared = []
     rung = schedule.first
     while rung < steps:
-        found.append(rung)
+        steps_compared.append(rung)
         rung *= schedule.factor
-    return tuple(found)
+    return tuple(steps_compared)
 
 
 def scheduler(space: Space, compared: tuple[int, ...]) -> TrialScheduler:
