@@ -43,7 +43,7 @@ class Storage(NamedTuple):
         return f"{self.path}/{name}"
 
     def failed(self, error: Exception) -> StorageFailed:
-        reason = " ".join(str(error).split())[:200]
+        reason = redact(" ".join(str(error).split()))[:200]
         return StorageFailed(
             f"storage {redact(self.uri)}: {reason}; mend it, then the same command continues"
         )
