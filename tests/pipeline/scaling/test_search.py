@@ -14,9 +14,9 @@ from tests.pipeline.small_sweep import HIDDEN, RATE, RATES, space_of, trial
 TARGETS = [{"kind": "hard", "copy_every": 50}, {"kind": "polyak", "rate": 0.5}]
 
 
-def asked(space: Space, known: list[Trial], ordinal: int) -> dict[str, Any]:
+def asked(space: Space, earlier: list[Trial], ordinal: int) -> dict[str, Any]:
     search = Search(space)
-    search.tell_all(known)
+    search.tell_all(earlier)
     return search.values(100, ordinal)
 
 
@@ -59,11 +59,11 @@ def test_random_values_lie_in_the_space(tmp_path: Path):
 
 def test_tpe_repeats_with_the_same_knowledge_and_uses_it(tmp_path: Path):
     space = space_of(tmp_path, search="tpe", space={RATE: RATES})
-    known = [trial(n, -n, values={RATE: 1e-4 * 1.3**n}) for n in range(15)]
-    first, again = (asked(space, known, 15) for _ in range(2))
+    earlier = [trial(n, -n, values={RATE: 1e-4 * 1.3**n}) for n in range(15)]
+    first, again = (asked(space, earlier, 15) for _ in range(2))
     assert first == again
-    reversed_scores = [each.model_copy(update={"score": -(each.score or 0)}) for each in known]
-    low = [asked(space, known, ordinal)[RATE] for ordinal in range(8)]
+    reversed_scores = [each.model_copy(update={"score": -(each.score or 0)}) for each in earlier]
+    low = [asked(space, earlier, ordinal)[RATE] for ordinal in range(8)]
     high = [asked(space, reversed_scores, ordinal)[RATE] for ordinal in range(8)]
     assert sorted(low)[4] < sorted(high)[4], "it does not look where the scores are better"
 
@@ -85,8 +85,8 @@ def test_tpe_looks_for_low_scores_where_they_are_better(tmp_path: Path):
         space_of(tmp_path, search="tpe", space={RATE: RATES}, judge=judge)
         for judge in ("cosine_mean", "orthogonality")
     ]
-    known = [trial(n, n, values={RATE: 1e-4 * 1.3**n}) for n in range(15)]
-    high, low = ([asked(space, known, n)[RATE] for n in range(8)] for space in spaces)
+    earlier = [trial(n, n, values={RATE: 1e-4 * 1.3**n}) for n in range(15)]
+    high, low = ([asked(space, earlier, n)[RATE] for n in range(8)] for space in spaces)
     assert sorted(low)[4] < sorted(high)[4]
 
 

@@ -162,11 +162,11 @@ def test_a_sweep_is_named_as_the_preset_that_it_writes(name: str, tmp_path: Path
 
 def test_a_file_that_is_not_there_is_refused_with_the_nearest_and_all_others(tmp_path: Path):
     sweep_file(tmp_path, {})
-    known = sweep_file(tmp_path, {}, "width.yaml")
+    width = sweep_file(tmp_path, {}, "width.yaml")
     with pytest.raises(ConfigError) as caught:
         read_space(ROOT, tmp_path / "wdith.yaml")
-    others = f"known: {tmp_path / 'tried.yaml'}, {known}"
-    said = f"{tmp_path / 'wdith.yaml'} is not there; did you mean '{known}'?; {others}"
+    others = f"known: {tmp_path / 'tried.yaml'}, {width}"
+    said = f"{tmp_path / 'wdith.yaml'} is not there; did you mean '{width}'?; {others}"
     assert str(caught.value) == said
 
 
