@@ -107,7 +107,7 @@ class Stage(NamedTuple):
 
 
 def prepare_process(params: Params) -> None:
-    """Sets threads, device and determinism in the variables that jax and torch read when they are
+    """Sets threads, devices and determinism in the variables that jax and torch read when they are
     imported.
     """
     threads = str(params.threads)
@@ -115,6 +115,7 @@ def prepare_process(params: Params) -> None:
         "NPROC": threads,
         "OMP_NUM_THREADS": threads,
         "OMP_WAIT_POLICY": "PASSIVE",
+        "JAX_NUM_CPU_DEVICES": str(params.devices),
         "MPLBACKEND": "Agg",
     }
     if params.device != "auto":
