@@ -9,13 +9,14 @@ from typing import Any
 
 from pipeline.runtime import console
 from pipeline.runtime.devices import device_of, settings
+from pipeline.runtime.ranks import Meeting
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
 from pipeline.storage import artifacts, history
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.progress_bar import ProgressBar
-from pipeline.tracking.run import Run
+from pipeline.tracking.run import Run, params_digest
 from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.registry import load
@@ -25,10 +26,35 @@ OLD_CHECKPOINT_FOLDERS = 3
 
 
 def train(stage: Stage, signals: Signals) -> None:
-    """Trains to the end, from the newest valid checkpoint of this computation if there is one."""
-    dataset, digest = stage.load_dataset()
+    """Trains to the end, from the newest valid checkpoint of this computation if there is one.
+
+    Where several processes were started as ranks, the first does that, and the others follow it.
+    """
+    with Meeting(stage.place, signals) as meeting:
+        dataset, digest = stage.load_dataset()
+        module = load(stage.model).train
+        key = stage.key([digest])
+        meeting.join(identity(stage, digest, key))
+        if meeting.is_first:
+            record_training(stage, signals, dataset, digest, key)
+        else:
+            for _ in module.train(stage.config, dataset, stage.seed("train")):
+                pass
+
+
+def identity(stage: Stage, digest: str, key: str) -> dict[str, str]:
+    """Returns what all ranks need to have in common, by name; the key covers code as well."""
+    return {
+        "params.yaml": params_digest(stage.params),
+        f"data/{stage.model}": digest,
+        **settings(stage.params, stage.framework),
+        "run key (code)": key,
+    }
+
+
+def record_training(stage: Stage, signals: Signals, dataset: Any, digest: str, key: str) -> None:
+    """Trains, records, and saves checkpoints and the model."""
     module = load(stage.model).train
-    key = stage.key([digest])
     checkpoints = Checkpoints(stage.state / stage.name / key)
     remove_old_checkpoints(checkpoints.folder)
     with Run.of_stage(stage, key, key, digest) as run:
