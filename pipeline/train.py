@@ -18,6 +18,7 @@ from pipeline.tracking.model_export import record_model
 from pipeline.tracking.progress_bar import ProgressBar
 from pipeline.tracking.run import Run, params_digest
 from pipeline.tracking.system_metrics import SystemMetrics
+from quatrain.errors import RankLost
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.registry import load
 
@@ -43,12 +44,14 @@ def train(stage: Stage, signals: Signals) -> None:
 
 
 def identity(stage: Stage, digest: str, key: str) -> dict[str, str]:
-    """Returns what all ranks need to have in common, by name; the key covers code as well."""
+    """Returns what all ranks need to have in common, by name; where all but the run key is equal,
+    code differs.
+    """
     return {
         "params.yaml": params_digest(stage.params),
         f"data/{stage.model}": digest,
         **settings(stage.params, stage.framework),
-        "run key (code)": key,
+        "code": key,
     }
 
 
@@ -126,7 +129,7 @@ class Recorder:
 
         Raises:
             Interrupted: a signal was received; the last yield is saved.
-            TrainingDiverged: the message names the last good checkpoint.
+            TrainingDiverged, RankLost: the message names the last good checkpoint.
         """
         try:
             for current in progress:
@@ -137,8 +140,8 @@ class Recorder:
                     signals.check()
                 elif time.monotonic() - self.saved_at >= self.stage.params.checkpoint_seconds:
                     self.save_checkpoint()
-        except TrainingDiverged as error:
-            raise TrainingDiverged(f"{error}; {self.save_last_good()}") from None
+        except (TrainingDiverged, RankLost) as error:
+            raise type(error)(f"{error}; {self.save_last_good()}") from None
         times = bar.times()
         self.run.metrics([(f"time/{name}", self.step, value) for name, value in times.items()])
 
@@ -158,7 +161,7 @@ class Recorder:
         self.saved_at = time.monotonic()
 
     def save_last_good(self) -> str:
-        """Saves the state before a divergence unless it is saved, and says where it is."""
+        """Saves the state before a failure unless it is saved, and says where it is."""
         if self.state is not None and self.saved_step != self.step:
             self.save_checkpoint()
         if not self.step:

@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -25,10 +24,14 @@ if TYPE_CHECKING:  # a refusal must not load torch
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT", "MASTER_ADDR")
 # How long the first rank to arrive waits for the last one: nodes may load modules slowly.
 MEETING_SECONDS = 300.0
-ATTEMPT = timedelta(seconds=2)  # to connect; signals are answered between two attempts
+ATTEMPT_SECONDS = 2.0  # to connect; signals are answered between two attempts
 FAREWELL_SECONDS = 5.0
+SAVING_SECONDS = 60.0  # that the first rank may take to save after a divergence
+QUIET_SECONDS = 2.0
+ORPHAN_SECONDS = 30  # as long as torchrun waits between SIGTERM and SIGKILL
 POLL_SECONDS = 0.02
 FAILURE = "failure"
+LEFT = "left"
 DIGITS = 12  # of a digest in a message
 
 
@@ -109,6 +112,9 @@ def quieten(place: Place) -> Iterator[None]:
     except (Interrupted, ConfigError, TrainingDiverged, RankLost) as error:
         if place.local_rank == 0:
             raise
+        # torchrun ends all ranks when one has left: it must not be before the line is printed.
+        with suppress(Interrupted):
+            time.sleep(QUIET_SECONDS)
         raise SystemExit(exit_code_of(error)) from None
 
 
@@ -139,9 +145,10 @@ class Meeting:
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         from_others = isinstance(error, RankLost | RanksDiffer)
-        if self._store is not None and error is not None and not from_others:
-            with suppress(RuntimeError):
-                self._store.set(FAILURE, f"{self._name()}: {' '.join(str(error).split())}")
+        if error is not None and not from_others:
+            self._set(FAILURE, f"{self._name()}: {' '.join(str(error).split())}")
+        if isinstance(error, TrainingDiverged) and not self.is_first:
+            self._await_first()
         self._cleanup.close()
         if isinstance(error, RankLost) and self._received:
             raise SystemExit(128 + self._received[0])  # the first rank says which signal came
@@ -167,6 +174,8 @@ class Meeting:
             compare(self._exchange({"backend": placement.backend, **identity}))
             store = distributed.PrefixStore("group", self._store)
             join_group(store, self.place.rank, self.place.size, placement)
+        if self.is_first:
+            self._cleanup.callback(self._set, LEFT)
         self._cleanup.callback(distributed.destroy_process_group)
         if not self.is_first:
             self._cleanup.enter_context(handle(self._receive))
@@ -175,27 +184,36 @@ class Meeting:
         """Returns the store of all ranks, which torchrun or rank 0 keeps."""
         from torch import distributed
 
+        address, port = self.place.address, self.place.port
         keeps = self.is_first and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        if not keeps:
+            self._await_keeper()
+        try:
+            store = distributed.TCPStore(
+                address, port, self.place.size, is_master=keeps, wait_for_workers=False
+            )
+        except distributed.DistError as error:
+            reason = str(error).splitlines()[0]
+            raise RankLost(f"ranks cannot meet at {address}:{port}: {reason}") from None
+        restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        return distributed.PrefixStore(f"quatrain/{restart}", store)
+
+    def _await_keeper(self) -> None:
+        """Waits until the store listens; torch itself would print its stack and hear no signal."""
+        address = (self.place.address, self.place.port)
         deadline = time.monotonic() + MEETING_SECONDS
         while True:
             self._signals.check()
             try:
-                store = distributed.TCPStore(
-                    self.place.address,
-                    self.place.port,
-                    self.place.size,
-                    is_master=keeps,
-                    timeout=ATTEMPT,
-                    wait_for_workers=False,
-                )
-            except distributed.DistError as error:
-                if not keeps and time.monotonic() < deadline:
-                    continue
-                reason = str(error).splitlines()[0]
-                where = f"{self.place.address}:{self.place.port}"
-                raise RankLost(f"ranks cannot meet at {where}: {reason}") from None
-            restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-            return distributed.PrefixStore(f"quatrain/{restart}", store)
+                socket.create_connection(address, ATTEMPT_SECONDS).close()
+                return
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise RankLost(
+                        f"rank 0 did not listen at MASTER_ADDR {address[0]}, MASTER_PORT "
+                        f"{address[1]} within {MEETING_SECONDS:.0f} seconds ({error})"
+                    ) from None
+            time.sleep(POLL_SECONDS)
 
     def _exchange(self, identity: Mapping[str, str]) -> list[dict[str, str]]:
         """Returns the identities of all ranks, in the order of ranks."""
@@ -228,13 +246,28 @@ class Meeting:
                 raise RankLost(f"no word of rank {missing} within {seconds:.0f} seconds")
             time.sleep(POLL_SECONDS)
 
+    def _set(self, key: str, value: str = "") -> None:
+        with suppress(RuntimeError):  # the store may have gone with its keeper
+            if self._store is not None:
+                self._store.set(key, value)
+
+    def _await_first(self) -> None:
+        """Waits for rank 0, which diverged at the same step, to save and to say so: a launcher ends
+        all ranks when one has left.
+        """
+        assert self._store is not None
+        deadline = time.monotonic() + SAVING_SECONDS
+        with suppress(RuntimeError):
+            while not self._store.check([LEFT]) and time.monotonic() < deadline:
+                time.sleep(POLL_SECONDS)
+
     def _name(self) -> str:
         return f"rank {self.place.rank} on {socket.gethostname()}"
 
     def _receive(self, number: int, _frame: object) -> None:
-        """Leaves it to the first rank to answer a signal, unless the launcher itself is dead."""
+        """Leaves it to the first rank to answer a signal; without a launcher, not for long."""
         if os.getppid() != self._parent:
-            os._exit(128 + number)
+            signal.alarm(ORPHAN_SECONDS)
         self._received.append(signal.Signals(number))
 
 

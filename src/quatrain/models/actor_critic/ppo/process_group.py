@@ -1,5 +1,6 @@
 """processes that share the environments of a learner -> sums, means and lists over all of them."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -12,6 +13,8 @@ from quatrain.errors import RankLost
 from quatrain.frameworks.torch import packing
 
 T = TypeVar("T")
+SOURCE = re.compile(r"^\[\S+\] ")
+"""The place in torch's code with which its messages begin."""
 
 
 class ProcessGroup(NamedTuple):
@@ -101,8 +104,10 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise RankLost(f"actor_critic: another rank has ended or hangs: {reason}") from None
+        reason = SOURCE.sub("", str(error)).partition(". ")[0]
+        raise RankLost(
+            f"actor_critic: another rank has ended or hangs, and its output says why ({reason})"
+        ) from None
 
 
 SINGLE_PROCESS = ProcessGroup(rank=0, size=1)
