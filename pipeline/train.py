@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.runtime import console
 from pipeline.runtime.devices import device_of, settings
-from pipeline.runtime.ranks import Meeting
+from pipeline.runtime.meeting import Meeting
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
 from pipeline.storage import artifacts, history

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from pipeline.runtime import compile_cache, console
 from pipeline.runtime.command import HelpFormatter, Parser, run_guarded
 from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.meeting import tell_refusal
 from pipeline.runtime.ranks import ALONE, Place, check_place, quieten, read_place
 from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage import artifacts
@@ -161,7 +163,7 @@ def main(
         place = read_place(os.environ)
         stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()), place)
         with quieten(place):
-            check_place(place, stage.name, stage.ranks)
+            check_ranks(stage)
             prepare_process(stage.params)
             if stage.framework == "jax":
                 gc.set_threshold(OBJECTS_PER_COLLECTION)
@@ -173,6 +175,20 @@ def main(
                 signals.check()
 
     return run_guarded(f"{verb}@{model}", work)
+
+
+def check_ranks(stage: Stage) -> None:
+    """Checks that as many processes were started as the stage has ranks.
+
+    Raises:
+        ConfigError: the numbers differ.
+    """
+    try:
+        check_place(stage.place, stage.name, stage.ranks)
+    except ConfigError as error:
+        if stage.ranks is not None:
+            tell_refusal(stage.place, error)
+        raise
 
 
 def run_on_device(stage: Stage, body: Body, signals: Signals) -> None:

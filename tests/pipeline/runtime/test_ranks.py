@@ -10,9 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pipeline.runtime import meeting as meetings
 from pipeline.runtime import ranks
 from pipeline.runtime.errors import ConfigError, Interrupted
-from pipeline.runtime.ranks import ALONE, Meeting, Place, RanksDiffer
+from pipeline.runtime.meeting import Meeting, RanksDiffer
+from pipeline.runtime.ranks import ALONE, Place
 from quatrain.errors import RankLost, TrainingDiverged
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.fixture_types import Patch
@@ -22,7 +24,7 @@ from tests.pipeline.small_project import Ended, Pretended, Project, ended, lines
 Process = subprocess.Popen[str]
 LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
-LOST = "actor_critic: another rank has ended or hangs, and its output says why (Connection closed"
+LOST = "actor_critic: another rank has ended or hangs, and its output says why ("
 
 
 def variables(rank: int, size: int = 2, port: int = 29500, local_rank: int = 0) -> dict[str, str]:
@@ -127,12 +129,13 @@ def place_of(rank: int) -> Place:
 
 
 def test_a_rank_waits_for_the_others_and_then_names_them(monkeypatch: Patch):
-    monkeypatch.setattr(ranks, "MEETING_SECONDS", 0.3)
+    monkeypatch.setattr(meetings, "MEETING_SECONDS", 0.3)
     with (
         pytest.raises(RankLost, match=r"^no word of rank 1 within 0 seconds$"),
         Meeting(place_of(0), Pretended()) as meeting,
     ):
         meeting.join({"code": "abc"})
+    meetings.tell_refusal(place_of(1), "nobody listens")
     with (
         pytest.raises(RankLost, match=r"^rank 0 did not listen at MASTER_ADDR 127\.0\.0\.1, "),
         Meeting(place_of(1), Pretended()),
@@ -149,12 +152,22 @@ def test_a_rank_that_waits_hears_signals(rank: int):
         meeting.join({"code": "abc"})
 
 
+def test_a_rank_that_is_refused_tells_those_that_wait_for_it():
+    first = place_of(0)
+    with (
+        pytest.raises(RankLost, match=r"did not begin, because of rank 1 on .*: WORLD_SIZE is 3$"),
+        Meeting(first, Pretended()) as meeting,
+    ):
+        meetings.tell_refusal(first._replace(rank=1), "WORLD_SIZE is 3")
+        meeting.join({"code": "abc"})
+
+
 def test_the_first_thing_that_differs_is_named():
     first = {"rank": "rank 0 on a", "data": "1", "code": "0123456789abcdef"}
-    ranks.compare([first, first | {"rank": "rank 1 on b"}])
+    meetings.compare([first, first | {"rank": "rank 1 on b"}])
     message = "^code is fedcba987654 for rank 1 on b, but 0123456789ab for rank 0 on a: ranks need"
     with pytest.raises(RanksDiffer, match=message):
-        ranks.compare([first, first | {"rank": "rank 1 on b", "code": "fedcba9876543210"}])
+        meetings.compare([first, first | {"rank": "rank 1 on b", "code": "fedcba9876543210"}])
 
 
 def test_only_the_first_rank_of_a_machine_says_what_all_know(monkeypatch: Patch):
