@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-
 from torch import distributed
 
 from quatrain.envs.colony.dynamics import make_world

@@ -154,12 +154,10 @@ def test_a_rank_that_waits_hears_signals(rank: int):
 
 def test_a_rank_that_is_refused_tells_those_that_wait_for_it():
     first = place_of(0)
-    with (
-        pytest.raises(RankLost, match=r"did not begin, because of rank 1 on .*: WORLD_SIZE is 3$"),
-        Meeting(first, Pretended()) as meeting,
-    ):
+    with Meeting(first, Pretended()) as meeting:
         meetings.tell_refusal(first._replace(rank=1), "WORLD_SIZE is 3")
-        meeting.join({"code": "abc"})
+        with pytest.raises(RankLost, match=r"because of rank 1 on .*: WORLD_SIZE is 3$"):
+            meeting.join({"code": "abc"})
 
 
 def test_the_first_thing_that_differs_is_named():
