@@ -4,10 +4,12 @@ Of several ranks only the first one takes locks, records and saves. The others t
 end with it.
 """
 
+import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from pipeline.runtime.errors import ConfigError, Interrupted, exit_code_of
 from quatrain.errors import RankLost, TrainingDiverged
@@ -93,3 +95,13 @@ def quieten(place: Place) -> Iterator[None]:
         with suppress(Interrupted):
             time.sleep(QUIET_SECONDS)
         raise SystemExit(exit_code_of(error)) from None
+
+
+def leave(code: int) -> NoReturn:
+    """Ends a rank without the interpreter's clean-up: threads that torch's group leaves behind can
+    abort a process there, after all its work is saved.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # a closed pipe
+            stream.flush()
+    os._exit(code)

@@ -17,7 +17,7 @@ from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.meeting import tell_refusal
-from pipeline.runtime.ranks import ALONE, Place, check_place, quieten, read_place
+from pipeline.runtime.ranks import ALONE, Place, check_place, leave, quieten, read_place
 from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
@@ -174,7 +174,10 @@ def main(
                 run_on_device(stage, body, signals)
                 signals.check()
 
-    return run_guarded(f"{verb}@{model}", work)
+    code = run_guarded(f"{verb}@{model}", work)
+    if "RANK" in os.environ:
+        leave(code)
+    return code
 
 
 def check_ranks(stage: Stage) -> None:
