@@ -98,8 +98,9 @@ def quieten(place: Place) -> Iterator[None]:
 
 
 def leave(code: int) -> NoReturn:
-    """Ends a rank without the interpreter's clean-up: threads that torch's group leaves behind can
-    abort a process there, after all its work is saved.
+    """Ends a rank without the interpreter's clean-up, after all its work is saved.
+
+    A precaution: one process of some thirty aborted there, perhaps by a thread of torch's group.
     """
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # a closed pipe
