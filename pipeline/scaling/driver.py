@@ -7,6 +7,7 @@ their archives.
 
 import os
 import signal
+from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -78,6 +79,7 @@ def sweep_key(space: Space) -> str:
             "name": space.name,
             "sweep": space.sweep.model_dump(mode="json", exclude=OPEN),
             "params": space.trial_raw({}),
+            "inputs": input_digests(space),
             "code": work.code_digest(),
         }
     )
@@ -109,6 +111,7 @@ class SweepRun:
             )
             pages: list[Path] = []
             try:
+                self._record.catch_up(self.ledger.trials.values())
                 if self._is_open():
                     self._run_trials(options)
                 pages = self._conclude()
@@ -224,6 +227,14 @@ def context_of(space: Space, key: str) -> TrialContext:
     name = f"sweep-{space.name}"
     parent = Parent(key, name, tag="quatrain.sweep", ends_with_child=False)
     return TrialContext(key[:16], space.name, parent, code_tags(space.root))
+
+
+def input_digests(space: Space) -> dict[str, str]:
+    """Returns the digests of the files that a config may name."""
+    files = trial_files(space)
+    return {
+        name: sha256(data).hexdigest() for name, data in files.items() if name.startswith("inputs/")
+    }
 
 
 def trial_files(space: Space) -> dict[str, bytes]:

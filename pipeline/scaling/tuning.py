@@ -102,6 +102,8 @@ class Events:
     def ended(self, number: int, result: Mapping[str, Any] | None, reason: str | None) -> None:
         """Records the end of a trial; one that is to be continued stays `running`."""
         self._running.discard(number)
+        if result and "fault" in result:  # Tune may not have passed this report on before.
+            self.reported(number, result)
         outcome = (result or {}).get(OUTCOME)
         if outcome is not None:
             changes = self._outcome(json.loads(outcome))

@@ -65,7 +65,7 @@ def stage_environment(cpus: int, gpus: float, extra: Mapping[str, str]) -> dict[
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("RAY_", "DVC_", "TUNE_", "QUATRAIN_"))
+        if name != "RANK" and not name.startswith(("RAY_", "DVC_", "TUNE_", "QUATRAIN_"))
     }
     shared = {
         "PYTHONPATH": os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)]),
