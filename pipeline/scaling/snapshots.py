@@ -20,6 +20,8 @@ from pipeline.storage.artifacts import MANIFEST
 from pipeline.storage.checkpoints import SLOTS
 from pipeline.tracking.journal import redact
 
+# Tells whose archive it is: no other trial of its name may continue from it.
+PARAMS = "params.yaml"
 # What a stage leaves beside checkpoints and journals.
 OUTS = ("models", "reports", "outcome.json", "stages.log")
 
@@ -135,6 +137,7 @@ def _extract(source: IO[bytes], folder: Path) -> None:
 
 def _kept(folder: Path) -> Iterator[Path]:
     state = folder / ".state"
+    yield from _files(folder, PARAMS)
     if not list(folder.glob(f"models/*/{MANIFEST}")):
         for slot in SLOTS:
             yield from _files(state, f"train@*/*/{slot}/*")

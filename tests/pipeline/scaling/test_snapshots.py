@@ -30,6 +30,7 @@ def make_trial(folder: Path, *steps: int) -> Path:
         "data/allo/dataset.safetensors",
         "inputs/allo/map.txt",
         "stages.log",
+        "params.yaml",
         "models/allo/weights.safetensors.partial",
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +80,7 @@ def test_a_trial_comes_back_with_checkpoints_and_journals(
     left_out = ("data/", "inputs/", ".state/locks/", "models/")
     kept = {name: data for name, data in files(source).items() if not name.startswith(left_out)}
     assert files(target) == kept
-    assert len(kept) == 7
+    assert len(kept) == 8
     latest = Checkpoints(target / RUN).latest()
     assert latest is not None
     assert latest.step == 300
@@ -96,6 +97,7 @@ def test_a_trained_trial_has_no_checkpoints_any_more(storage: Storage, source: P
         ".state/journal/train@allo-1/journal.jsonl",
         "models/allo/history.csv",
         "models/allo/manifest.json",
+        "params.yaml",
         "reports/allo/a/b.png",
         "stages.log",
     ]

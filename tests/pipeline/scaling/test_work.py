@@ -11,6 +11,7 @@ import pytest
 from pipeline.runtime.stage import CHECKOUT
 from pipeline.scaling import work
 from pipeline.scaling.records import Point
+from pipeline.scaling.snapshots import open_storage, restore, save
 from pipeline.scaling.work import JournalTail, Outcome, StageLost, TrialWork
 from pipeline.storage.params_file import parse
 from pipeline.tracking.journal import Journal
@@ -167,6 +168,25 @@ def test_a_folder_holds_the_params_and_files_of_its_trial(tmp_path: Path):
     work.prepare(tmp_path, params, {"inputs/allo/map.txt": b"#.#", "baselines/allo.json": b"{}"})
     assert parse(tmp_path / "params.yaml") == params
     assert (tmp_path / "inputs" / "allo" / "map.txt").read_bytes() == b"#.#"
+
+
+def test_a_trial_does_not_continue_from_one_of_its_name_with_other_params(tmp_path: Path):
+    params = {"seed": 1, "allo": {"train": {"discount": [0.9, 0.8], "rate": 1e-5}}}
+    others = {"seed": 1, "allo": {"train": {"discount": [0.9, 0.8], "rate": 1e-4}}}
+    storage = open_storage(str(tmp_path / "storage"), "tried")
+    for name, of_trial in (("same", params), ("other", others)):
+        folder = tmp_path / name
+        folder.mkdir()
+        work.prepare(folder, of_trial, {"models/allo/history.csv": b"step"})
+        work.write_outcome(folder, Outcome("finished", {"cosine_mean": 0.5}, 1.0))
+        save(storage, "0004", folder)
+        target = tmp_path / f"restored-{name}"
+        target.mkdir()
+        restore(storage, "0004", target)
+        work.discard_another(target, params)
+        restored = work.read_outcome(target)
+        assert (restored is not None) == (name == "same")
+        assert bool(list(target.iterdir())) == (name == "same")
 
 
 # The journal of the training.
