@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,7 +18,6 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.conftest import ROOT
-from tests.pipeline.recorded_runs import until
 from tests.pipeline.small_checkout import clone
 
 CLUSTER = ROOT / "docs" / "cluster"
@@ -27,11 +27,12 @@ LOCKS = ("cluster", "kuberay")
 # Each runs on this machine what Slurm would run on a node, and notes how it was called.
 STAND_INS = {
     "scontrol": """#!/bin/bash
-if [[ $1 == show ]]; then printf '%s\\n' $STAND_IN_HOSTS; else echo "$*" >>"$STAND_IN/scontrol"; fi
+if [[ $1 == show ]]; then printf '%s\\n' $STAND_IN_HOSTS; exit; fi
+echo "$*" >>"$STAND_IN/scontrol.log"
 """,
     "srun": """#!/bin/bash
 stat --format %a "$RAY_AUTH_TOKEN_PATH" >"$STAND_IN/mode"
-while [[ $1 == --* ]]; do echo "$1" >>"$STAND_IN/srun"; shift; done
+while [[ $1 == --* ]]; do echo "$1" >>"$STAND_IN/srun.log"; shift; done
 exec "$@"
 """,
     # The variable that keeps all sockets on 127.0.0.1 makes the command refuse workers.
@@ -103,6 +104,15 @@ class Allocation:
                     running.append(process)
         return running
 
+    def wait_for(self, text: str, script: "subprocess.Popen[str]") -> None:
+        """Waits for a line of the log, at most ten minutes."""
+        for _ in range(6000):
+            if text in self.log.read_text():
+                return
+            assert script.poll() is None, self.log.read_text()
+            time.sleep(0.1)
+        raise AssertionError(self.log.read_text())
+
     def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
         """Runs the script as Slurm does on the first node."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "SLURM_"))}
@@ -161,25 +171,24 @@ def job(checkout: Path, tmp_path: Path) -> Iterator[Allocation]:
 def test_a_sweep_below_slurm_is_interrupted_queued_again_and_continued(job: Allocation):
     checkout = job.checkout
     script = job.start("sweeps/little.yaml", REQUEUE="1")
-    until(lambda: "trial 1 begins" in job.log.read_text() or script.poll() is not None)
-    assert script.poll() is None, job.log.read_text()
+    job.wait_for("trial 1 begins", script)
     assert listening(psutil.Process(script.pid)) == {"127.0.0.1"}
     assert (job.notes / "mode").read_text() == "600\n"
     script.send_signal(signal.SIGTERM)
-    assert script.wait(120) == 143, job.log.read_text()
+    assert script.wait(300) == 143, job.log.read_text()
     assert "the same sbatch command continues it" in job.log.read_text()
-    assert (job.notes / "scontrol").read_text() == f"requeue {job.number}\n"
+    assert (job.notes / "scontrol.log").read_text() == f"requeue {job.number}\n"
     assert job.left() == []
     assert (job.folders, list((checkout / ".state" / "ray").iterdir())) == ([], [])
 
     job.nodes = 1
     script = job.start("sweeps/little.yaml")
-    assert script.wait(240) == 0, job.log.read_text()
+    assert script.wait(600) == 0, job.log.read_text()
     assert "page     reports/sweeps/little/sweep.html" in job.log.read_text()
     assert (checkout / "reports" / "sweeps" / "little" / "sweep.html").is_file()
     assert (job.folders, list((checkout / ".state" / "ray").iterdir())) == ([], [])
     assert job.left() == []
-    assert (job.notes / "srun").read_text().count("--nodes=1\n") == 1
+    assert (job.notes / "srun.log").read_text().count("--nodes=1\n") == 1
 
 
 def test_slurm_sh_is_clean_and_refuses_what_is_not_a_sweep(tmp_path: Path):

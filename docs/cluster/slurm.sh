@@ -43,14 +43,15 @@ folder=/tmp/quatrain-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
 
 # Runs Ray on one node in a folder of its own, until it is told to end; then nothing is left.
 run_node() {
-    local folder=$1 node
+    local folder=$1 node is_told=''
     mkdir -m 700 "$folder" || return 5
-    ray start --block --temp-dir="$folder" "${@:2}" &
+    ray start --block --temp-dir="$folder" "${@:2}" >"$folder/start.log" 2>&1 &
     node=$!
-    trap 'kill -TERM "$node" 2>/dev/null || true' TERM INT
+    trap 'is_told=1; kill -TERM "$node" 2>/dev/null || true' TERM INT
     while kill -0 "$node" 2>/dev/null; do
         wait "$node" || true
     done
+    [[ -n $is_told ]] || tail -n 20 "$folder/start.log" >&2
     rm -rf "$folder"
 }
 
@@ -99,7 +100,7 @@ driver=''
 if ((code == 143)); then
     echo "slurm.sh: the sweep is interrupted; the same sbatch command continues it" >&2
     if [[ ${REQUEUE:-0} == 1 ]]; then
-        scontrol requeue "$SLURM_JOB_ID"
+        scontrol requeue "$SLURM_JOB_ID" || true
     fi
 fi
 exit "$code"
