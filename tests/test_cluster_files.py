@@ -17,6 +17,7 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline.scaling.space import Sweep
 from tests.conftest import ROOT
 from tests.pipeline.small_checkout import clone
 
@@ -221,6 +222,19 @@ def test_slurm_sh_tells_its_driver_in_time_and_ends_only_what_it_began():
     assert "requeue" in directives
     commands = re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE)
     assert not re.search(r"ray stop|pkill|killall", commands)
+
+
+def test_the_page_describes_every_key_of_a_sweep_and_no_other():
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    section = text.partition("## The file")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(Sweep.model_fields)
+
+
+def test_files_and_pages_that_the_page_links_are_there():
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    links = re.findall(r"\]\((?!http)([^)#]+)", text)
+    assert links
+    assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
 
 
 @pytest.fixture(scope="module")
