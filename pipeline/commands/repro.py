@@ -11,7 +11,7 @@ from pipeline.runtime.command import Command, Parser
 def add_options(parser: Parser) -> None:
     options.add_models(parser)
     options.add_preset(parser)
-    options.add_jobs(parser, default=1)
+    options.add_jobs(parser, default="auto")
 
 
 main = Command(

@@ -28,8 +28,8 @@ def add_options(parser: Parser) -> None:
 
 
 def run(args: Options) -> int:
-    chosen = driver.Options(args.address, args.storage, args.cpus)
-    return driver.run(Path.cwd(), args.sweep, chosen)
+    place = driver.Options(args.address, args.storage, args.cpus)
+    return driver.run(Path.cwd(), args.sweep, place)
 
 
 main = Command(

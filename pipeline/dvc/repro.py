@@ -18,6 +18,7 @@ from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
 
 DVC = (sys.executable, "-m", "dvc")
+VERBS = ("collect", "train", "evaluate")
 
 
 def dvc(root: Path, work: Path, *arguments: str) -> int:
@@ -26,7 +27,7 @@ def dvc(root: Path, work: Path, *arguments: str) -> int:
 
 
 def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
-    """Returns the exit code of `dvc repro`, or else of the gate; trains `jobs` models in parallel.
+    """Returns the exit code of `dvc repro`, or else of the gate; works on `jobs` models at a time.
 
     Raises:
         ConfigError: params.yaml or the preset cannot be used.
@@ -36,8 +37,9 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
     rwlock.repair(work)
     all_models = set(models) == set(MODELS)
     targets = [] if all_models else [f"evaluate@{model}" for model in models]
-    with lock_order.in_order(work) if jobs > 1 else nullcontext():
-        code = train_in_parallel(root, work, models, jobs) if jobs > 1 else 0
+    is_parallel = min(jobs, len(models)) > 1 and is_stale(root, work, models)
+    with lock_order.in_order(work) if is_parallel else nullcontext():
+        code = run_in_parallel(root, work, models, jobs) if is_parallel else 0
         code = code or dvc(root, work, "repro", *targets)
     if code:
         console.info(
@@ -47,25 +49,36 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
     return finish_run(root, work, models, all_models)
 
 
-def train_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
-    """Collects, then trains `jobs` models at a time; returns the exit code of the first that
-    failed, or 0.
+def is_stale(root: Path, work: Path, models: Sequence[str]) -> bool:
+    """Returns whether any stage of the models is to run: each process of dvc takes a second."""
+    stages = [f"{verb}@{model}" for model in models for verb in VERBS]
+    command = [*DVC, "status", "--quiet", *stages]
+    status = subprocess.run(
+        command, cwd=work, env=environment(root, work), capture_output=True, check=False
+    )
+    return status.returncode != 0
+
+
+def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
+    """Collects, trains and evaluates, `jobs` models at a time; returns the exit code of the first
+    that failed, or 0.
 
     Only `--single-item` leaves the others' outs unlocked, and only `--wait-for-lock` before the
     subcommand makes each wait for its turn to write dvc.lock.
     """
-    if code := dvc(root, work, "repro", *(f"collect@{model}" for model in models)):
-        return code
-    stages = [f"train@{model}" for model in models]
     command = [*DVC, "--wait-for-lock", "repro", "--single-item"]
-    codes = ParallelCommands(jobs).run(
-        {stage: [*command, stage] for stage in stages}, work, environment(root, work)
-    )
-    failed = [stage for stage in stages if codes[stage]]
-    if not failed:
-        return 0
-    console.info(f"repro: {', '.join(failed)} did not end well; the others did what they could")
-    return codes[failed[0]]
+    for verb in VERBS:
+        stages = [f"{verb}@{model}" for model in models]
+        codes = ParallelCommands(jobs).run(
+            {stage: [*command, stage] for stage in stages}, work, environment(root, work)
+        )
+        failed = [stage for stage in stages if codes[stage]]
+        if failed:
+            console.info(
+                f"repro: {', '.join(failed)} did not end well; the others did what they could"
+            )
+            return codes[failed[0]]
+    return 0
 
 
 def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: bool = True) -> int:

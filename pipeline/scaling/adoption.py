@@ -36,13 +36,13 @@ def write_preset(space: Space, trial: Trial) -> Path:
     changes = space.changes(trial)
     default = parse(space.root / "params.yaml")
     section = space.sweep.model
-    wanted = space.trial_raw(changes, confirms)
+    raw = space.trial_raw(changes, confirms)
     shared = {
         key: value
-        for key, value in wanted.items()
+        for key, value in raw.items()
         if not isinstance(value, Mapping) and value != default[key]
     }
-    model = difference(default[section], wanted[section])
+    model = difference(default[section], raw[section])
     overlay = shared | {"preset": space.name} | ({section: model} if model else {})
     text = StringIO()
     YAML().dump(overlay, text)

@@ -112,9 +112,12 @@ def check_address(address: str) -> None:
     Raises:
         CommandFailed: no cluster answers there, or it refuses the token.
     """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():
-        raise CommandFailed(f"--address {address}: write HOST:PORT of the head node, as NAME:6379")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        raise CommandFailed(
+            f"--address {address}: run the command on a node of the cluster, "
+            "and write HOST:PORT of its head, as NAME:6379"
+        )
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:

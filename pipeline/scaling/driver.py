@@ -7,6 +7,7 @@ their archives.
 
 import os
 import signal
+from hashlib import sha256
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from pipeline.scaling.outcomes import SweepRecord
 from pipeline.scaling.plan import ConfirmPlan, Ledger, SearchPlan
 from pipeline.scaling.progress import SweepProgress
 from pipeline.scaling.records import Trial
-from pipeline.scaling.result import Dimension, SweepResult
+from pipeline.scaling.result import Dimension, SweepResult, confirmation_of, winner_of
 from pipeline.scaling.snapshots import Storage
 from pipeline.scaling.space import Space, read_space
 from pipeline.storage.artifacts import digest_of
@@ -78,6 +79,7 @@ def sweep_key(space: Space) -> str:
             "name": space.name,
             "sweep": space.sweep.model_dump(mode="json", exclude=OPEN),
             "params": space.trial_raw({}),
+            "inputs": input_digests(space),
             "code": work.code_digest(),
         }
     )
@@ -109,6 +111,7 @@ class SweepRun:
             )
             pages: list[Path] = []
             try:
+                self._record.catch_up(self.ledger.trials.values())
                 if self._is_open():
                     self._run_trials(options)
                 pages = self._conclude()
@@ -121,15 +124,12 @@ class SweepRun:
         return 0
 
     def _is_open(self) -> bool:
-        """Returns whether any trial is left; planning the confirmed ones needs the search's end."""
+        """Returns whether any trial is left to run."""
         searched = self.ledger.of_role("search")
-        ended = [trial for trial in self.ledger.trials.values() if trial.has_ended]
-        confirm = self.space.sweep.confirm
         is_searched = len(searched) >= self.space.sweep.trials
-        is_all = len(ended) == len(self.ledger.trials) and is_searched
-        return not is_all or (
-            confirm is not None and ConfirmPlan(self.space, self.ledger).next() is not None
-        )
+        have_ended = all(trial.has_ended for trial in self.ledger.of_role("start", "search"))
+        left = ConfirmPlan(self.space, self.ledger).left
+        return not (is_searched and have_ended) or left > 0
 
     def _run_trials(self, options: Options) -> None:
         with cluster.connection(options.address, options.cpus) as ray:
@@ -153,8 +153,9 @@ class SweepRun:
             plan = SearchPlan(self.space, self.ledger, self._ended)
         else:
             roles = ("confirm",)
-            plan = ConfirmPlan(self.space, self.ledger)
-            total = len(self.ledger.of_role("confirm"))
+            confirm = ConfirmPlan(self.space, self.ledger)
+            plan = confirm
+            total = confirm.total
         steps = getattr(self.space.params({}), sweep.model).train.steps
         common = Common(
             model=sweep.model,
@@ -190,24 +191,22 @@ class SweepRun:
 
     def _conclude(self) -> list[Path]:
         """Writes preset and pages, and prints the table; returns the files for MLflow."""
-        best = self.ledger.best()
-        original = None if best is None else self.ledger.original(best)
-        adopted = None
-        if best is not None and original is not None and original.role != "start":
-            adoption.write_preset(self.space, best)
-            adopted = self.space.name
-        else:
+        result = result_of(self.space, self.ledger)
+        winner = winner_of(result)
+        if winner is None or winner.role == "start":
             adoption.remove_preset(self.space)
-        result = result_of(self.space, self.ledger, adopted)
+        else:
+            adoption.write_preset(self.space, confirmation_of(result, winner) or winner)
+            result = result._replace(adopted=self.space.name)
         reports = self.space.root / "reports" / "sweeps" / self.space.name
         page.write(reports, result)
         print(page.table(result))
         print(f"\npage     {(reports / 'sweep.html').relative_to(self.space.root)}")
-        if adopted is None:
+        if result.adopted is None:
             print("preset   none: no trial is better than the start")
         else:
-            chain = f"PRESET={adopted} MODELS={self.space.sweep.model}"
-            print(f"preset   presets/{adopted}.yaml: `make repro {chain}`", flush=True)
+            chain = f"PRESET={result.adopted} MODELS={result.model}"
+            print(f"preset   presets/{result.adopted}.yaml: `make repro {chain}`", flush=True)
         return [reports / "sweep.html", reports / "trials.json", *(reports / "plots").glob("*.png")]
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
@@ -230,6 +229,14 @@ def context_of(space: Space, key: str) -> TrialContext:
     return TrialContext(key[:16], space.name, parent, code_tags(space.root))
 
 
+def input_digests(space: Space) -> dict[str, str]:
+    """Returns the digests of the files that a config may name."""
+    files = trial_files(space)
+    return {
+        name: sha256(data).hexdigest() for name, data in files.items() if name.startswith("inputs/")
+    }
+
+
 def trial_files(space: Space) -> dict[str, bytes]:
     """Returns the files that a trial reads beside params.yaml, by path."""
     root = space.root
@@ -239,7 +246,7 @@ def trial_files(space: Space) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in paths}
 
 
-def result_of(space: Space, ledger: Ledger, adopted: str | None) -> SweepResult:
+def result_of(space: Space, ledger: Ledger) -> SweepResult:
     sweep = space.sweep
     return SweepResult(
         name=space.name,
@@ -259,5 +266,5 @@ def result_of(space: Space, ledger: Ledger, adopted: str | None) -> SweepResult:
             for key, each in sweep.space.items()
         },
         trials=list(ledger.trials.values()),
-        adopted=adopted,
+        adopted=None,
     )

@@ -165,5 +165,5 @@ def difference_line(result: SweepResult, trial: Trial) -> str:
 
 def gain_text(gain: Gain) -> str:
     """Formats `0.012 ± 0.034 better`."""
-    half = "" if gain.half is None else f" ± {number(gain.half)}"
-    return f"{number(abs(gain.value))}{half} {'better' if gain.value >= 0 else 'worse'}"
+    half = "" if gain.half is None else f" ± {gain.half:.2g}"
+    return f"{abs(gain.value):.4g}{half} {'better' if gain.value >= 0 else 'worse'}"

@@ -5,7 +5,7 @@ Nodes never talk to MLflow: the driver takes the journals out of the storage and
 
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from queue import Queue
 
@@ -18,7 +18,8 @@ from pipeline.tracking.pending import JournalDelivery
 from pipeline.tracking.run import EXPERIMENT
 from pipeline.tracking.trial_context import TrialContext
 
-STAGES = ("train", "evaluate")
+# The last one is put in place last: it marks that all are there.
+STAGES = ("evaluate", "train")
 
 
 class SweepRecord:
@@ -63,6 +64,12 @@ class SweepRecord:
             self._collect(trial)
         self._late.clear()
 
+    def catch_up(self, trials: Iterable[Trial]) -> None:
+        """Delivers what an earlier driver left: it may have been killed after a trial's end."""
+        for trial in trials:
+            if trial.has_ended and trial.state != "refused":
+                self._collect(trial)
+
     def best(self, trials_ended: int, score: float) -> None:
         """Records the best score after so many trials."""
         self.journal.metrics([("sweep/best", trials_ended, score)])
@@ -89,19 +96,23 @@ class SweepRecord:
 
     def _collect(self, trial: Trial) -> None:
         """Takes a trial's journals out of the storage, unless they are here."""
+        targets = {verb: self._folder / f"{trial.name}-{verb}@{self._model}" for verb in STAGES}
+        if not targets[STAGES[-1]].exists():
+            self._unpack(trial, targets)
+        for target in targets.values():
+            if target.exists():
+                self._queue.put(target)
+
+    def _unpack(self, trial: Trial, targets: Mapping[str, Path]) -> None:
         incoming = self._folder / "incoming" / trial.name
         shutil.rmtree(incoming, ignore_errors=True)
         incoming.mkdir(parents=True)
         snapshots.restore(self._storage, trial.name, incoming)
-        for verb in STAGES:
+        for verb, target in targets.items():
             newest = work.newest_journal(incoming, f"{verb}@{self._model}")
-            target = self._folder / f"{trial.name}-{verb}@{self._model}"
-            if newest is None:
-                continue
-            if not target.exists():
+            if newest is not None and not target.exists():
                 work.end_journal(newest.parent)
                 newest.parent.rename(target)
-            self._queue.put(target)
         shutil.rmtree(incoming.parent)
 
     def _run(self) -> None:

@@ -10,7 +10,7 @@ from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import folded, plain
 from pipeline.reporting.tables import markdown_table
 from pipeline.scaling.importance import obstacle
-from pipeline.scaling.labels import number, text_of
+from pipeline.scaling.labels import text_of
 from pipeline.scaling.listing import (
     cells,
     gain_text,
@@ -147,15 +147,16 @@ def comparison(result: SweepResult) -> str:
     start = start_of(result)
     if start is not None and start not in trials:
         trials.append(start)
-    names = ("trial", f"{result.judge} in the search", "confirmed", "lost", "against the start")
     rows = [_comparison_row(result, trial) for trial in trials]
+    better = "higher" if result.higher_is_better else "lower"
     note = (
-        "The best of many trials is partly lucky, so the search overrates it: confirming repeats "
-        "the values with another seed and more seeds. *Lost* is how much worse the score became; "
-        "scores and differences are given with 95 % intervals where they are known. Of several "
-        "confirmed trials the best is still a little lucky."
+        f"Scores are {plain(result.judge)} ({better} is better), with 95 % intervals where they "
+        "are known. The best of many trials is partly lucky, so the search overrates it: "
+        "confirming repeats the values with another seed and more seeds. *Lost*: how much worse "
+        "the score became. *Gain*: how much better than the start. Of several confirmed trials "
+        "the best is still a little lucky."
     )
-    return f"{markdown_table([plain(name) for name in names], rows)}\n\n{note}"
+    return f"{markdown_table(('trial', 'search', 'confirmed', 'lost', 'gain'), rows)}\n\n{note}"
 
 
 def _comparison_row(result: SweepResult, trial: Trial) -> list[str]:
@@ -163,7 +164,7 @@ def _comparison_row(result: SweepResult, trial: Trial) -> list[str]:
     lost = "-"
     if repeat is not None and trial.score is not None:
         sign = 1 if result.higher_is_better else -1
-        lost = number(sign * (trial.score - finite_score(repeat)))
+        lost = f"{sign * (trial.score - finite_score(repeat)):.4g}"
     gain = None if trial is start else gain_of(result, trial)
     against = "-"
     if gain is not None:

@@ -20,7 +20,7 @@ from pipeline.scaling.result import (
     start_of,
     winner_of,
 )
-from pipeline.scaling.scales import OUTSIDE, Scale, Tick, fences, nice_numbers, scale_of
+from pipeline.scaling.scales import Scale, Tick, fences, nice_numbers, scale_of
 from quatrain.plots import BLACK, RED, spread
 
 # Most tick labels of a figure, on all axes together.
@@ -80,6 +80,8 @@ def parallel_coordinates(result: SweepResult) -> Figure:
         if scale.is_log:
             _write(axes, x, 1.04, "log", fontsize=7, color="0.45", ha="center", va="bottom")
     _draw_score_axis(axes, len(scales), result)
+    lowest = min(tick.position for scale in scales.values() for tick in scale.ticks)
+    axes.set(xlim=(-0.25, len(scales) + 0.5), ylim=(min(lowest, 0) - 0.04, 1.03))
     title = f"{result.name}: values and {result.judge} of each trial"
     figure.text(0.02, 0.985, title, va="top", fontsize=11)
     _draw_legend(figure, result)
@@ -126,16 +128,9 @@ def _path(trial: Trial, scales: dict[str, Scale]) -> list[tuple[float, float]]:
 
 def _marked(result: SweepResult) -> list[tuple[Trial, dict[str, Any]]]:
     """Returns the start and the winner, if there are such, with the style of their lines."""
-    styles = (
-        (
-            start_of(result),
-            {"color": BLACK, "linestyle": "--", "marker": "s", "markersize": 4, "zorder": 5},
-        ),
-        (
-            winner_of(result),
-            {"color": RED, "linewidth": 2.2, "marker": "o", "markersize": 5, "zorder": 4},
-        ),
-    )
+    start = {"color": BLACK, "linestyle": "--", "marker": "s", "markersize": 4, "zorder": 5}
+    winner = {"color": RED, "linewidth": 2.2, "marker": "o", "markersize": 6, "zorder": 4}
+    styles = ((start_of(result), start), (winner_of(result), winner))
     return [(trial, style) for trial, style in styles if trial is not None]
 
 
@@ -156,7 +151,6 @@ def _draw_score_axis(axes: Axes, x: float, result: SweepResult) -> None:
     axes.imshow(
         strip, cmap=color_map(), extent=(x, x + 0.05, 0, 1), aspect="auto", origin="lower", zorder=2
     )
-    axes.set(xlim=(-0.25, x + 0.5), ylim=(OUTSIDE - 0.02, 1.03))
     _draw_axis(axes, x + 0.05, result.judge, sorted(score_scale(result).ticks))
     _write(axes, x, 1.04, f"{better} is better", fontsize=7, color="0.45", ha="center", va="bottom")
 

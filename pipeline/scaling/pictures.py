@@ -25,7 +25,7 @@ from pipeline.scaling.result import (
 from pipeline.scaling.scales import fences
 from quatrain.plots import BLACK, BLUE, GREY, RED, SMALL_TITLE
 
-# Panels of a row of slices.
+# Most panels of a row of slices.
 COLUMNS = 4
 
 
@@ -52,8 +52,8 @@ def pictures(result: SweepResult) -> dict[str, Picture]:
 def slices(result: SweepResult) -> Figure:
     """Draws the score of each trial against its value of each key."""
     scales = key_scales(result, most=5)
-    columns = min(len(scales), COLUMNS)
-    rows = math.ceil(len(scales) / columns)
+    rows = math.ceil(len(scales) / COLUMNS)
+    columns = math.ceil(len(scales) / rows)
     figure = Figure(figsize=(max(3.4 * columns, 5.5), 3.4 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
     for panel in panels.flat[len(scales) :]:
@@ -212,9 +212,10 @@ def bars(result: SweepResult, shares: importance.Importance) -> Figure:
         axes.text(1.01, place, f"{value:.2f}", va="center", transform=axes.get_yaxis_transform())
     axes.set_xlim(0, 1.05 * max(*values, *noise, 0.01))
     axes.set_title(f"{result.name}: importance of each key", **SMALL_TITLE)
+    confidence = f"{100 * importance.CONFIDENCE:.0f} %"
     figure.supxlabel(
         f"share of being among the best {shares.top} of {shares.trials} that the key explains alone"
-        f"\nblue: more than {importance.CONFIDENCE:.0%} of keys without effect get (black mark)",
+        f"\nblue: more than {confidence} of keys without effect get (black mark)",
         fontsize=9,
     )
     return figure
@@ -277,7 +278,7 @@ def _importance_caption(shares: importance.Importance) -> str:
         f"{shares.trials} finished trials than among all of them. 0: the best look like all; "
         "1: the key alone decides who is among the best. It says nothing of how much worse the "
         "others are, nor of keys that matter only together. Black marks: of shuffled scores, "
-        f"{importance.CONFIDENCE:.0%} give the key less; a grey bar does not pass its mark: these "
-        "trials show no effect of that key. Stopped trials do not count: what made them "
-        "stop early is underrated."
+        f"{100 * importance.CONFIDENCE:.0f} % give the key less; a grey bar is below its mark: "
+        "these trials show no effect of that key. Stopped trials do not count: what made them stop "
+        "early is underrated."
     )

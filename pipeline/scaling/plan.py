@@ -1,12 +1,12 @@
 """sweep, trials so far -> the trials that are left: the start, the search's, then the confirmed."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.records import Point, Trial, read_trials, write_trial
-from pipeline.scaling.search import Search
+from pipeline.scaling.result import rank
 from pipeline.scaling.space import Space
 
 Changed = Callable[[Trial], None]
@@ -43,24 +43,15 @@ class Ledger:
 
     def ranked(self, *roles: str) -> list[Trial]:
         """Returns the finished trials of these roles that have a score, the best first."""
-        scored = [trial for trial in self.of_role(*roles) if trial.score is not None]
-        sign = -1 if self._is_higher_better else 1
-        return sorted(scored, key=lambda trial: (sign * (trial.score or 0.0), trial.number))
-
-    def best(self) -> Trial | None:
-        """Returns the best confirmed trial, or without any the best one of the search."""
-        ranked = self.ranked("confirm") or self.ranked("start", "search")
-        return ranked[0] if ranked else None
-
-    def original(self, trial: Trial) -> Trial:
-        """Returns the trial that a confirmation repeats; itself if it is none."""
-        return trial if trial.repeats is None else self.trials[trial.repeats]
+        return rank(self.of_role(*roles), self._is_higher_better)
 
 
 class SearchPlan:
     """Hands out the trials of the search; those that an earlier driver began come first."""
 
     def __init__(self, space: Space, ledger: Ledger, on_refused: Changed) -> None:
+        from pipeline.scaling.search import Search  # Optuna may not be installed.
+
         self._space = space
         self._ledger = ledger
         self._on_refused = on_refused
@@ -108,35 +99,50 @@ class ConfirmPlan:
 
     def __init__(self, space: Space, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._trials = list(self._planned(space))
+        self._confirm = space.sweep.confirm
+        self._originals: list[Trial] = []
+        if self._confirm is not None:
+            best = ledger.ranked("search")[: self._confirm.top]
+            self._originals = [*ledger.of_role("start"), *best]
+        self.total = len(self._originals)
+        self._originals = [each for each in self._originals if not self._is_confirmed(each)]
+
+    @property
+    def left(self) -> int:
+        return len(self._originals)
 
     def next(self) -> Trial | None:
-        return self._trials.pop(0) if self._trials else None
+        if not self._originals:
+            return None
+        original = self._originals.pop(0)
+        trial = self._begun(original)
+        if trial is None:
+            trial = Trial(
+                number=self._ledger.next_number,
+                role="confirm",
+                values=original.values,
+                **self._setting(original),
+            )
+            self._ledger.put(trial)
+        return trial
 
     def ended(self, trial: Trial) -> None:
-        """Nothing is searched any more."""
+        """Does nothing: nothing is searched any more."""
 
-    def _planned(self, space: Space) -> Iterable[Trial]:
-        confirm = space.sweep.confirm
-        if confirm is None:
-            return
-        best = self._ledger.ranked("search")[: confirm.top]
-        for original in [*self._ledger.of_role("start"), *best]:
-            setting: dict[str, Any] = {
-                "repeats": original.number,
-                "seed": confirm.seed,
-                "seeds": confirm.seeds,
-            }
-            earlier = [
-                trial
-                for trial in self._ledger.of_role("confirm")
-                if trial.model_dump(include=set(setting)) == setting
-            ]
-            if earlier and earlier[0].has_ended:
-                continue
-            if not earlier:
-                number = self._ledger.next_number
-                trial = Trial(number=number, role="confirm", values=original.values, **setting)
-                self._ledger.put(trial)
-                earlier = [trial]
-            yield earlier[0]
+    def _setting(self, original: Trial) -> dict[str, Any]:
+        assert self._confirm is not None
+        return {
+            "repeats": original.number,
+            "seed": self._confirm.seed,
+            "seeds": self._confirm.seeds,
+        }
+
+    def _begun(self, original: Trial) -> Trial | None:
+        """Returns the trial that repeats this one already."""
+        setting = self._setting(original)
+        confirming = self._ledger.of_role("confirm")
+        return next((t for t in confirming if t.model_dump(include={*setting}) == setting), None)
+
+    def _is_confirmed(self, original: Trial) -> bool:
+        trial = self._begun(original)
+        return trial is not None and trial.has_ended

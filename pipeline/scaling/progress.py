@@ -57,11 +57,10 @@ class SweepProgress:
             self._bar.update(self._ended() - self._bar.n)
             self.tick()
             return
-        score = f"  {format_score(trial.score)}" if trial.score is not None else ""
         at = f" at step {trial.last.step:,}" if trial.state == "stopped" and trial.last else ""
+        score = f", {format_score(trial.score)}" if trial.score is not None else ""
         reason = f": {trial.reason}" if trial.reason else ""
-        console.info(f"{self._title}: trial {trial.number} {trial.state}{at}{score}{reason}")
-        self._print()
+        self._print(f"trial {trial.number} {trial.state}{at}{score}{reason}; ")
 
     def note(self, text: str) -> None:
         self._bar.clear()
@@ -72,24 +71,27 @@ class SweepProgress:
         if self._is_terminal:
             self._bar.set_postfix_str(self._state(), refresh=True)
         elif time.monotonic() - self._printed_at >= LINE_SECONDS:
-            self._print()
+            self._print("")
 
-    def _print(self) -> None:
+    def _print(self, event: str) -> None:
         self._printed_at = time.monotonic()
         console.info(
-            f"{self._title}: {self._ended()}/{self._total} ended, {self._state()}, {self._left()}"
+            f"{self._title}: {event}{self._ended()}/{self._total} ended, "
+            f"{self._state()}, {self._left()}"
         )
 
     def _ended(self) -> int:
         return sum(trial.has_ended for trial in self._ledger.of_role(*self._roles))
 
     def _state(self) -> str:
+        """Returns how many run, how many were stopped, and the best score."""
         states = Counter(trial.state for trial in self._ledger.of_role(*self._roles))
-        counts = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        states.pop("finished", None)
+        parts = [f"{count} {state}" for state, count in sorted(states.items())]
         ranked = self._ledger.ranked(*self._roles)
-        if not ranked:
-            return counts
-        return f"{counts}, best {format_score(ranked[0].score)} (trial {ranked[0].number})"
+        if ranked:
+            parts.append(f"best {format_score(ranked[0].score)} (trial {ranked[0].number})")
+        return ", ".join(parts) or "none runs"
 
     def _left(self) -> str:
         done = self._ended() - self._begun_before

@@ -66,8 +66,12 @@ def has_score(trial: Trial) -> bool:
 
 
 def ranked(result: SweepResult, trials: Sequence[Trial]) -> list[Trial]:
+    return rank(trials, result.higher_is_better)
+
+
+def rank(trials: Sequence[Trial], is_higher_better: bool) -> list[Trial]:
     """Returns the trials with a judged score, the best first; of equal ones the older first."""
-    sign = -1 if result.higher_is_better else 1
+    sign = -1 if is_higher_better else 1
     scored = [trial for trial in trials if has_score(trial)]
     return sorted(scored, key=lambda trial: (sign * finite_score(trial), trial.number))
 

@@ -64,7 +64,7 @@ def _with_ends(ticks: Sequence[Tick], first: Tick, last: Tick, distance: float) 
     """Returns the ends of a range, and the ticks that are at least `distance` from them."""
     if first.position == last.position:
         return [first]
-    low, high = first.position + distance, last.position - distance
+    low, high = first.position + distance - 1e-9, last.position - distance + 1e-9
     return [first, *(tick for tick in ticks if low <= tick.position <= high), last]
 
 
@@ -84,7 +84,7 @@ def nice_numbers(
     """Returns round numbers from low to high: at least one, and at most `most`."""
     if low == high:
         return [low]
-    if is_whole and high - low <= most + 1:
+    if is_whole and high - low <= most + 3:
         return list(range(round(low), round(high) + 1))
     numbers: list[float] = []
     if is_log:

@@ -236,8 +236,8 @@ def read_space(root: Path, path: Path) -> Space:
         )
     if not path.is_file():
         names = sorted(str(other) for other in path.parent.glob("*.yaml"))
-        known = f"; known: {', '.join(names)}" if names else ""
-        raise ConfigError(f"{path} is not there{nearest(str(path), names)}{known}")
+        others = f"; known: {', '.join(names)}" if names else ""
+        raise ConfigError(f"{path} is not there{nearest(str(path), names)}{others}")
     sweep = parse_sweep(path)
     raw = read_raw(root, sweep.preset)
     space = Space(name, sweep, raw, _direction(root, path.name, sweep) == "higher", root)

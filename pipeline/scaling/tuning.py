@@ -102,6 +102,8 @@ class Events:
     def ended(self, number: int, result: Mapping[str, Any] | None, reason: str | None) -> None:
         """Records the end of a trial; one that is to be continued stays `running`."""
         self._running.discard(number)
+        if result and "fault" in result:  # Tune may not have passed this report on before.
+            self.reported(number, result)
         outcome = (result or {}).get(OUTCOME)
         if outcome is not None:
             changes = self._outcome(json.loads(outcome))
@@ -233,12 +235,12 @@ def rungs(space: Space, steps: int) -> tuple[int, ...]:
     schedule = space.sweep.schedule
     if schedule.kind == "none":
         return ()
-    found = []
+    steps_compared = []
     rung = schedule.first
     while rung < steps:
-        found.append(rung)
+        steps_compared.append(rung)
         rung *= schedule.factor
-    return tuple(found)
+    return tuple(steps_compared)
 
 
 def scheduler(space: Space, compared: tuple[int, ...]) -> TrialScheduler:

@@ -24,6 +24,7 @@ class StandIn:
     def __init__(self, patch: Patch) -> None:
         self.code, self.calls, self.aliases = 0, list[Any](), list[Any]()
         patch.setattr(repro, "dvc", self.dvc)
+        patch.setattr(repro, "is_stale", lambda *_: False)
         patch.setattr(model_registry, "set_aliases", self.set_aliases)
 
     def dvc(self, _root: Path, work: Path, *arguments: str) -> int:
@@ -169,21 +170,27 @@ def test_judging_again_evaluates_and_never_trains(checkout: Path, dvc: StandIn):
     assert dvc.aliases == []
 
 
-def test_several_jobs_collect_then_train_then_do_the_rest(
-    checkout: Path, dvc: StandIn, monkeypatch: Patch
+@pytest.mark.parametrize(("option", "limit"), [("3", 3), ("auto", len(os.sched_getaffinity(0)))])
+def test_several_jobs_work_on_all_models_verb_by_verb_and_then_on_the_rest(
+    option: str, limit: int, checkout: Path, dvc: StandIn, monkeypatch: Patch
 ):
     def run(pool: repro.ParallelCommands, commands: Any, *_: object) -> dict[str, int]:
         dvc.calls.append((pool.limit, [command[3:] for command in commands.values()]))
         return dict.fromkeys(commands, 0)
 
     monkeypatch.setattr(repro.ParallelCommands, "run", run)
-    assert main(["--jobs", "3", "allo", "iqn"]) == 0
-    train = ["--wait-for-lock", "repro", "--single-item"]
-    assert dvc.calls == [
-        (checkout, ("repro", "collect@allo", "collect@iqn")),
-        (3, [[*train, "train@allo"], [*train, "train@iqn"]]),
-        (checkout, ("repro", "evaluate@allo", "evaluate@iqn")),
+    rest = (checkout, ("repro", "evaluate@allo", "evaluate@iqn"))
+    assert main(["--jobs", option, "allo", "iqn"]) == 0
+    assert dvc.calls == [rest]  # Nothing is stale.
+    dvc.calls.clear()
+    monkeypatch.setattr(repro, "is_stale", lambda *_: True)
+    assert main(["--jobs", option, "allo", "iqn"]) == 0
+    alone = ["--wait-for-lock", "repro", "--single-item"]
+    verbs = ("collect", "train", "evaluate")
+    parallel = [
+        (limit, [[*alone, f"{verb}@{model}"] for model in ("allo", "iqn")]) for verb in verbs
     ]
+    assert dvc.calls == [*parallel, rest]
 
 
 def test_dvc_runs_with_this_python_and_the_checkouts_store(tmp_path: Path, monkeypatch: Patch):

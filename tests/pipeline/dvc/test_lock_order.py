@@ -42,7 +42,7 @@ def toy(tmp_path: Path) -> Path:
 
 def at_once(root: Path) -> int:
     with lock_order.in_order(root):
-        code = repro.train_in_parallel(root, root, MODELS, len(MODELS))
+        code = repro.run_in_parallel(root, root, MODELS, len(MODELS))
         return code or repro.dvc(root, root, "repro", "--quiet")
 
 

@@ -1,95 +1,16 @@
-"""Tests of what a person sees at the end of a sweep: its table, page and pictures."""
+"""Tests of what a person reads at the end of a sweep: its table and its page."""
 
 import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from pipeline.scaling import page
-from pipeline.scaling.importance import Importance, importance, obstacle
-from pipeline.scaling.parallel import parallel_coordinates
-from pipeline.scaling.pictures import slices
-from pipeline.scaling.records import Point, State, Trial
-from pipeline.scaling.result import Dimension, SweepResult, gain_of, ranked, winner_of
-
-RATE = "train.learning_rate"
-HIDDEN = "network.hidden"
-KIND = "decoder.kind"
-SPACE = {
-    RATE: Dimension(1e-4, 1e-2, True, None),
-    HIDDEN: Dimension(16, 512, True, None),
-    "train.discount": Dimension(0.9, 0.999, False, None),
-    KIND: Dimension(None, None, False, ("linear", "mlp", "convolutional_transposed")),
-}
-
-
-def sweep(trials: list[Trial], space: dict[str, Dimension] = SPACE, **changes: Any) -> SweepResult:
-    result = SweepResult(
-        name="allo_lr",
-        model="allo",
-        preset="smoke",
-        judge="cosine_mean",
-        higher_is_better=True,
-        watch="cosine_mean",
-        search="tpe",
-        space=space,
-        trials=trials,
-        adopted="allo_lr",
-    )
-    return result._replace(**changes)
-
-
-def trial(number: int, score: float | None = None, **changes: Any) -> Trial:
-    """Returns a finished trial of the search; with another state, one without a score."""
-    content = {
-        "number": number,
-        "role": "start" if number == 0 else "search",
-        "values": {RATE: 1e-3 * (1 + number), HIDDEN: 64, "train.discount": 0.95, KIND: "mlp"},
-        "state": "finished",
-        "score": score,
-    }
-    return Trial.model_validate(content | changes)
-
-
-def confirm(number: int, repeats: int, score: float, half: float | None = None) -> Trial:
-    interval = {} if half is None else {"low": score - half, "high": score + half}
-    return trial(number, score, role="confirm", repeats=repeats, **interval)
-
-
-def drawn(count: int, space: dict[str, Dimension], seed: int = 0) -> list[dict[str, Any]]:
-    """Returns random values of each key."""
-    rng = np.random.default_rng(seed)
-
-    def draw(dimension: Dimension) -> Any:
-        if dimension.choices is not None:
-            return dimension.choices[rng.integers(len(dimension.choices))]
-        if isinstance(dimension.low, int):
-            return int(rng.integers(dimension.low, dimension.high, endpoint=True))
-        ends = np.array([dimension.low, dimension.high])
-        return float(np.exp(rng.uniform(*np.log(ends))) if dimension.is_log else rng.uniform(*ends))
-
-    return [{key: draw(dimension) for key, dimension in space.items()} for _ in range(count)]
-
-
-def mixed(count: int, space: dict[str, Dimension] = SPACE, seed: int = 0) -> list[Trial]:
-    """Returns trials of all states with random values and scores, the start first."""
-    rng = np.random.default_rng(seed)
-    others: list[State] = ["stopped", "diverged", "failed", "running"]
-    trials = []
-    for number, values in enumerate(drawn(count, space, seed)):
-        last = Point(step=100, value=float(rng.normal()))
-        if number % 3 == 2:
-            state = others[number // 3 % len(others)]
-            trials.append(trial(number, None, values=values, state=state, last=last))
-        else:
-            trials.append(trial(number, float(rng.normal()), values=values, last=last))
-    return trials
+from pipeline.scaling.records import Point, Trial
+from pipeline.scaling.result import Dimension, gain_of, ranked, winner_of
+from tests.pipeline.scaling.sweep_trials import KIND, SPACE, confirm, mixed, sweep, trial
 
 
 def rows_of(text: str) -> list[str]:
@@ -116,6 +37,28 @@ def test_a_stopped_trial_is_never_ranked_by_its_watched_value():
     row = next(line for line in text.splitlines() if line.startswith("0002")).split()
     assert row[:3] == ["0002", "search", "stopped"]
     assert row[-5:] == ["-", "99", "500", "0", "-"]
+
+
+def test_only_a_finished_trial_with_a_score_can_win():
+    trials = [
+        trial(0, 0.5),
+        trial(1, None),
+        trial(2, 0.9, state="stopped"),
+        trial(3, 0.8, state="failed", reason="the disk was full"),
+    ]
+    result = sweep(trials)
+    assert ranked(result, trials) == [trials[0]]
+    assert rows_of(page.table(result)) == ["0000", "0001", "0002", "0003"]
+
+
+def test_half_an_interval_is_none():
+    trials = [
+        trial(0, 0.5, low=0.4, high=0.6),
+        trial(1, 0.9, low=0.8),
+    ]
+    gain = gain_of(sweep(trials), trials[1])
+    assert gain is not None
+    assert (gain.half, gain.is_clear) == (None, None)
 
 
 def test_the_winner_is_the_best_when_confirmed_not_the_luckiest_of_the_search():
@@ -252,125 +195,7 @@ def test_a_sweep_without_scores_has_a_page_without_pictures(tmp_path: Path, coun
     assert "No pictures: no trial has a score of cosine_mean." in text
     assert "No preset was written." in text
     assert text.count("full disk") == count
-
-
-def overlapping(figure: Figure) -> list[tuple[str, str]]:
-    """Returns the pairs of texts that cover one another; a turned one's box is far larger than it,
-    so that pairs of such are left out.
-    """
-    figure.draw_without_rendering()
-    texts = [
-        text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()
-    ]
-    boxes = [text.get_window_extent().padded(-1) for text in texts]
-    return [
-        (texts[i].get_text(), texts[j].get_text())
-        for i in range(len(texts))
-        for j in range(i)
-        if boxes[i].overlaps(boxes[j]) and not texts[i].get_rotation() * texts[j].get_rotation()
-    ]
-
-
-def many_keys(count: int) -> dict[str, Dimension]:
-    kinds = (
-        Dimension(1e-7, 3e-3, True, None),
-        Dimension(None, None, False, tuple(f"a_long_name_of_choice_{i}_of_23" for i in range(23))),
-        Dimension(0.123456, 0.1234999, False, None),
-        Dimension(1, 9, False, None),
-        Dimension(None, None, False, ("one",)),
-    )
-    names = [f"section_{i}.part.some_quite_long_name_{i}" for i in range(count)]
-    return {name: kinds[i % len(kinds)] for i, name in enumerate(names)}
-
-
-@pytest.mark.parametrize(("keys", "trials"), [(1, 3), (2, 5), (5, 64), (8, 300)])
-def test_no_text_of_coordinates_and_slices_covers_another(keys: int, trials: int):
-    space = many_keys(keys)
-    result = sweep(mixed(trials, space), space)
-    coordinates = parallel_coordinates(result)
-    assert overlapping(coordinates) == []
-    assert len(coordinates.axes[0].texts) <= 40 + 3 * (keys + 1)
-    assert overlapping(slices(result)) == []
-
-
-def test_a_start_outside_of_the_space_is_drawn_and_labelled():
-    outside = {RATE: 0.0, HIDDEN: None, "train.discount": 2.0, KIND: "none_of_these"}
-    trials = [trial(0, 0.5, values=outside), *mixed(6)[1:]]
-    (axes,) = page.figures(sweep(trials))["parallel_coordinates"].axes
-    labels = {text.get_text() for text in axes.texts}
-    assert {"0", "null", "2", "none_of_these"} <= labels
-
-
-def line_heights(result: SweepResult, count: int) -> list[float]:
-    """Returns where the coloured lines end on the axis of the score, the worst first."""
-    (axes,) = page.figures(result)["parallel_coordinates"].axes
-    _, lines = axes.collections
-    ends = [path.vertices[-1, 1] for path in lines.get_paths()]
-    assert len(ends) == count
-    return ends
-
-
-@pytest.mark.parametrize("higher", [True, False])
-def test_better_is_up_and_drawn_last_in_the_parallel_coordinates(higher: bool):
-    trials = [trial(0, 0.5), trial(1, 0.3), trial(2, 0.7), trial(3, None, state="stopped")]
-    heights = line_heights(sweep(trials, higher_is_better=higher), 3)
-    np.testing.assert_allclose(heights, [0, 0.5, 1])
-
-
-def test_one_score_that_is_far_worse_does_not_squeeze_the_others():
-    scores = [0.5, 0.6, 0.7, 0.8, 0.9, -1e9]
-    trials = [trial(number, score) for number, score in enumerate(scores)]
-    heights = line_heights(sweep(trials), 6)
-    np.testing.assert_allclose(heights, [0, 0, 0.25, 0.5, 0.75, 1], atol=1e-9)
-
-
-NULL = {
-    RATE: Dimension(1e-4, 1e-2, True, None),
-    HIDDEN: Dimension(16, 512, True, None),
-    KIND: Dimension(None, None, False, ("a", "b", "c")),
-    "train.null": Dimension(0.0, 1.0, False, None),
-}
-
-
-def importance_of(count: int, seed: int, score: Any) -> Importance:
-    """Returns importances for scores that are a function of values and a random generator."""
-    rng = np.random.default_rng(seed)
-    values = drawn(count + 1, NULL, seed)
-    trials = [trial(i, float(score(each, rng)), values=each) for i, each in enumerate(values)]
-    return importance(sweep(trials, NULL))
-
-
-def test_a_key_that_decides_the_score_gets_the_importance_and_others_nearly_none():
-    result = importance_of(64, 1, lambda values, _: -abs(np.log10(values[RATE]) + 3))
-    assert result.clear == [RATE]
-    assert result.shares[RATE] > 0.5
-    assert max(result.shares[key] for key in (HIDDEN, KIND, "train.null")) < 0.1
-
-
-def test_a_choice_that_decides_who_is_among_the_best_gets_nearly_all():
-    result = importance_of(64, 2, lambda values, rng: (values[KIND] == "b") + 0.01 * rng.normal())
-    assert next(iter(result.shares)) == KIND
-    assert KIND in result.clear
-    others = [share for key, share in result.shares.items() if key != KIND]
-    assert result.shares[KIND] > 4 * max(others)
-
-
-def test_random_scores_give_no_key_an_importance_more_often_than_chance():
-    studies = [importance_of(40, seed, lambda _, rng: rng.normal()) for seed in range(6)]
-    # 24 keys without effect, of which one in a hundred passes its mark by chance.
-    assert sum(len(each.clear) for each in studies) <= 2
-    assert np.mean([share for each in studies for share in each.shares.values()]) < 0.06
-
-
-def test_importance_says_why_it_is_missing(tmp_path: Path):
-    few = [trial(number, 0.1 * number) for number in range(10)]
-    assert obstacle(sweep(few)) == ("importance needs 10 finished trials of the search, here are 9")
-    page.write(tmp_path, sweep(few))
-    assert "No picture of importance: importance needs 10" in (tmp_path / "sweep.md").read_text()
-    equal = [trial(number, 0.5) for number in range(20)]
-    assert "too many here have equal ones" in obstacle(sweep(equal))
-    assert obstacle(sweep([trial(number, 0.1 * number) for number in range(11)])) == ""
-    assert set(page.figures(sweep(equal))) == {"parallel_coordinates", "slices", "history"}
+    assert ("No trial was run." in text) == (count == 0)
 
 
 def test_the_page_is_imported_without_optuna_ray_and_matplotlib():
