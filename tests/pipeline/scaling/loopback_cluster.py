@@ -121,9 +121,13 @@ class SweepProject(Project):
 
     @classmethod
     def of(
-        cls, root: Path, sweep: Mapping[str, Any] = {}, params: Mapping[str, Any] = {}
+        cls,
+        root: Path,
+        sweep: Mapping[str, Any] = {},
+        params: Mapping[str, Any] = {},
+        code: bool = True,
     ) -> "SweepProject":
-        cls.create(root, "allo", code=True)
+        cls.create(root, "allo", code=code)
         project = cls(root, "allo")
         project.choose(dict(params))
         for name in FILES:
