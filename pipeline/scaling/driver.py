@@ -132,7 +132,9 @@ class SweepRun:
         return not (is_searched and have_ended) or left > 0
 
     def _run_trials(self, options: Options) -> None:
-        with cluster.connection(options.address, options.cpus) as ray:
+        # Ray has put its own handlers in place of those of `run`.
+        connection = cluster.connection(options.address, options.cpus)
+        with connection as ray, signals.handle(self._receive):
             files = trial_files(self.space)
             sweep = self.space.sweep
             shelf = cluster.make_shelf(ray, sweep.model, files, sweep.cpus)

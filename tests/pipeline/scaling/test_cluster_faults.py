@@ -118,6 +118,7 @@ def check_record(project: SweepProject, trials: int) -> None:
 def test_a_driver_that_is_asked_to_end_stores_its_trials(
     undisturbed: SweepProject, project: SweepProject
 ) -> None:
+    project.choose({"checkpoint_seconds": 600})
     driver = project.sweep("--cpus", "2")
     try:
         soon(lambda: in_training(driver, project), 300)
