@@ -29,8 +29,12 @@ PROBE_SECONDS = 25.0
 # Datasets that stay in Ray's memory.
 KEPT_DATASETS = 8
 # Settings of Ray's processes. The first keeps every socket of a cluster of this machine on
-# 127.0.0.1: `include_dashboard=False` and `_node_ip_address` do not.
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+# 127.0.0.1: `include_dashboard=False` and `_node_ip_address` do not. Of the second its agents wait
+# for a server that died with the driver: a minute by default.
+LOOPBACK = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
+}
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",

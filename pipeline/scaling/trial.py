@@ -5,6 +5,7 @@ storage. Importing this module loads Ray, and no framework of a model.
 """
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Mapping
@@ -68,9 +69,7 @@ class SweepTrial(Trainable):
         """
         self._common = common
         self._name = str(config["name"])
-        self._folder = Path(self.logdir) / "work"
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder.mkdir(parents=True)
+        self._folder = fresh_folder(Path(self.logdir))
         self._pace = Pace(common.rungs)
         self._is_saved = False
         self._outcome: Outcome | None = None
@@ -212,6 +211,19 @@ class Pace:
         self._latest = None
         self._reported_at = now
         return report
+
+
+def fresh_folder(parent: Path) -> Path:
+    """Returns a new folder for this process, without those of earlier attempts.
+
+    It has a name of its own: the stage of an attempt whose process was killed still saves in its
+    folder while the trial starts again on the same machine.
+    """
+    for earlier in parent.glob("work-*"):
+        shutil.rmtree(earlier, ignore_errors=True)
+    folder = parent / f"work-{os.getpid()}"
+    folder.mkdir(parents=True)
+    return folder
 
 
 def check_code(expected: str) -> None:

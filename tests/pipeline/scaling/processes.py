@@ -1,0 +1,121 @@
+"""Who of a sweep's or a node's processes lives, and where they listen: read from /proc."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+MARK = "LOOPBACK_TEST"
+"""A variable that all descendants inherit: whoever has its value was started by the test."""
+LISTEN = "0A"
+
+
+class Process(NamedTuple):
+    pid: int
+    command: str
+
+    @property
+    def parent(self) -> int:
+        """Its pid; 0 if the process is gone."""
+        with suppress(OSError):
+            text = Path(f"/proc/{self.pid}/stat").read_text()
+            return int(text.rpartition(")")[2].split()[1])
+        return 0
+
+    @property
+    def folder(self) -> Path | None:
+        """Where it works; None if it is gone."""
+        with suppress(OSError):
+            return Path(f"/proc/{self.pid}/cwd").readlink()
+        return None
+
+    @property
+    def is_stage(self) -> bool:
+        return any(f"pipeline.{verb}" in self.command for verb in ("collect", "train", "evaluate"))
+
+
+def marked(value: str) -> list[Process]:
+    """The living processes with this mark, the oldest first."""
+    found = []
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        with suppress(OSError):
+            if f"{MARK}={value}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found.append(Process(int(folder.name), command))
+    return [process for process in found if process.pid != os.getpid() and process.command]
+
+
+def kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_all(value: str) -> None:
+    """kill -9 of a whole machine: at once, and again until nothing with the mark is left."""
+    while processes := marked(value):
+        for process in processes:
+            kill(process.pid)
+        time.sleep(0.05)
+
+
+def soon(condition: Callable[[], object], seconds: float = 150.0) -> float:
+    """Waits until the condition holds, and returns how long that took."""
+    start = time.monotonic()
+    while not condition():
+        assert time.monotonic() - start < seconds, f"it did not come true in {seconds:g} s"
+        time.sleep(0.05)
+    return time.monotonic() - start
+
+
+def listening(value: str) -> set[tuple[str, int]]:
+    """Addresses and ports of the LISTEN sockets of all processes with the mark."""
+    inodes = {inode for process in marked(value) for inode in _sockets(process.pid)}
+    return {
+        (address, port)
+        for table in ("tcp", "tcp6")
+        for address, port, inode in _listeners(Path("/proc/net") / table)
+        if inode in inodes
+    }
+
+
+def _sockets(pid: int) -> set[str]:
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):
+            target = str(link.readlink())
+            if target.startswith("socket:["):
+                found.add(target[8:-1])
+    return found
+
+
+def _listeners(table: Path) -> list[tuple[str, int, str]]:
+    found = []
+    for line in table.read_text().splitlines()[1:]:
+        _, local, _, state, *_, inode = line.split()[:10]
+        if state == LISTEN:
+            address, port = local.split(":")
+            found.append((_address(address), int(port, 16), inode))
+    return found
+
+
+def _address(text: str) -> str:
+    """The kernel's form: words of four bytes, each in the machine's order."""
+    words = [bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8)]
+    address = ip_address(b"".join(words))
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def free_port_below(limit: int = 10_000) -> int:
+    """A free port outside the ranges that Ray and the system hand out themselves."""
+    for _ in range(1000):
+        port = int.from_bytes(os.urandom(2)) % (limit - 5000) + 5000
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port")
