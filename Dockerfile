@@ -1,4 +1,5 @@
 # The pipeline as it is committed, on a CPU or (--build-arg DEVICE=cuda) on an NVIDIA GPU; docs/remotes.md says how to run it.
+# --build-arg CLUSTER=kuberay adds Ray, for sweeps on Kubernetes: docs/cluster.md.
 ARG PYTHON_IMAGE=python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${PYTHON_IMAGE} AS system
@@ -17,6 +18,7 @@ FROM ${PYTHON_IMAGE} AS locked
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 COPY --from=checkout /quatrain/requirements /requirements
 ARG DEVICE=cpu
+ARG CLUSTER=none
 RUN python -m venv /opt/venv \
     && case "${DEVICE}" in \
         cpu) index=https://download.pytorch.org/whl/cpu further='' ;; \
@@ -26,7 +28,12 @@ RUN python -m venv /opt/venv \
     && /opt/venv/bin/pip install --index-url "${index}" torch==2.13.0 \
     && /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/lock.txt \
     && /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/remotes.txt \
-    && if [ -n "${further}" ]; then /opt/venv/bin/pip install -r "${further}"; fi
+    && if [ -n "${further}" ]; then /opt/venv/bin/pip install -r "${further}"; fi \
+    && case "${CLUSTER}" in \
+        none) ;; \
+        kuberay) /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/cluster.txt -r /requirements/kuberay.txt ;; \
+        *) echo "CLUSTER=${CLUSTER}: use none or kuberay" >&2; exit 2 ;; \
+    esac
 
 FROM system AS quatrain
 # Any user may be given to `docker run --user`: HOME and USER stand in for an entry in /etc/passwd.

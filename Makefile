@@ -17,7 +17,7 @@ GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
 
-.PHONY: help setup moto cluster sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-gate profile crash clean
+.PHONY: help setup moto cluster sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -59,12 +59,13 @@ test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those th
 test-full: $(STAMP) moto cluster  ## what CI runs: with servers, kills, remotes and clones, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
-check: $(STAMP) cluster  ## lint (Python, Dockerfile, workflows), types and import contracts
+check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/hadolint Dockerfile
+	@$(BIN)/shellcheck docs/cluster/slurm.sh
 	@$(BIN)/zizmor --offline --quiet .github/workflows
 	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: .github/workflows/ci.yml runs it"; fi
 
@@ -122,6 +123,9 @@ bench-decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors 
 
 bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each part, and cosine (ARGS=)
 	@$(BIN)/python -m benchmarks.allo.states $(ARGS)
+
+bench-scaling: $(STAMP) cluster  ## a sweep on one to three nodes of this machine, and a model of more, into docs/cluster.md (ARGS=--page)
+	@$(BIN)/python -m benchmarks.scaling.measure $(ARGS)
 
 identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
 	@$(BIN)/python -m pipeline.commands.identify $(ARGS)

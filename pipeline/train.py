@@ -9,14 +9,16 @@ from typing import Any
 
 from pipeline.runtime import console
 from pipeline.runtime.devices import device_of, settings
+from pipeline.runtime.meeting import Meeting
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
 from pipeline.storage import artifacts, history
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.progress_bar import ProgressBar
-from pipeline.tracking.run import Run
+from pipeline.tracking.run import Run, params_digest
 from pipeline.tracking.system_metrics import SystemMetrics
+from quatrain.errors import RankLost
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.registry import load
 
@@ -25,10 +27,37 @@ OLD_CHECKPOINT_FOLDERS = 3
 
 
 def train(stage: Stage, signals: Signals) -> None:
-    """Trains to the end, from the newest valid checkpoint of this computation if there is one."""
-    dataset, digest = stage.load_dataset()
+    """Trains to the end, from the newest valid checkpoint of this computation if there is one.
+
+    Where several processes were started as ranks, the first does that, and the others follow it.
+    """
+    with Meeting(stage.place, signals) as meeting:
+        dataset, digest = stage.load_dataset()
+        module = load(stage.model).train
+        key = stage.key([digest])
+        meeting.join(identity(stage, digest, key))
+        if meeting.is_first:
+            record_training(stage, signals, dataset, digest, key)
+        else:
+            for _ in module.train(stage.config, dataset, stage.seed("train")):
+                pass
+
+
+def identity(stage: Stage, digest: str, key: str) -> dict[str, str]:
+    """Returns what all ranks need to have in common, by name; where all but the run key is equal,
+    code differs.
+    """
+    return {
+        "params.yaml": params_digest(stage.params),
+        f"data/{stage.model}": digest,
+        **settings(stage.params, stage.framework),
+        "code": key,
+    }
+
+
+def record_training(stage: Stage, signals: Signals, dataset: Any, digest: str, key: str) -> None:
+    """Trains, records, and saves checkpoints and the model."""
     module = load(stage.model).train
-    key = stage.key([digest])
     checkpoints = Checkpoints(stage.state / stage.name / key)
     remove_old_checkpoints(checkpoints.folder)
     with Run.of_stage(stage, key, key, digest) as run:
@@ -100,7 +129,7 @@ class Recorder:
 
         Raises:
             Interrupted: a signal was received; the last yield is saved.
-            TrainingDiverged: the message names the last good checkpoint.
+            TrainingDiverged, RankLost: the message names the last good checkpoint.
         """
         try:
             for current in progress:
@@ -111,8 +140,8 @@ class Recorder:
                     signals.check()
                 elif time.monotonic() - self.saved_at >= self.stage.params.checkpoint_seconds:
                     self.save_checkpoint()
-        except TrainingDiverged as error:
-            raise TrainingDiverged(f"{error}; {self.save_last_good()}") from None
+        except (TrainingDiverged, RankLost) as error:
+            raise type(error)(f"{error}; {self.save_last_good()}") from None
         times = bar.times()
         self.run.metrics([(f"time/{name}", self.step, value) for name, value in times.items()])
 
@@ -132,7 +161,7 @@ class Recorder:
         self.saved_at = time.monotonic()
 
     def save_last_good(self) -> str:
-        """Saves the state before a divergence unless it is saved, and says where it is."""
+        """Saves the state before a failure unless it is saved, and says where it is."""
         if self.state is not None and self.saved_step != self.step:
             self.save_checkpoint()
         if not self.step:

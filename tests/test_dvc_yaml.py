@@ -27,6 +27,8 @@ FURTHER_WRITERS = {
     "report": {"pipeline/judging/verdicts.py", "pipeline/reporting"},
 }
 SETTINGS = {"seed", "device", "threads", "deterministic"}
+LEARNING = {"devices"}
+"""What matters to train and evaluate alone."""
 SECTIONS = ("seeds", "env", "collect", "network", "train", "evaluate")
 
 GRAPH = grimp.build_graph("quatrain", "pipeline")
@@ -143,7 +145,8 @@ def test_params_are_declared_by_the_keys_that_a_stage_reads():
         names = ("seeds", "env", "collect") if stage.verb == "collect" else ()
         sections = {f"{stage.model}.{name}" for name in names} or {stage.model}
         preset = {"preset"} if stage.verb == "evaluate" else set()
-        assert stage.params == SETTINGS | sections | preset, stage
+        learning = set() if stage.verb == "collect" else LEARNING
+        assert stage.params == SETTINGS | learning | sections | preset, stage
     assert REPORT.params == {"preset"}
 
 
@@ -167,7 +170,8 @@ def test_plots_show_columns_against_steps_of_a_history_that_a_stage_makes():
 
 def test_registry_params_dvc_yaml_baselines_and_presets_name_the_same_models():
     assert set(SLOTS) == set(MODELS)
-    assert set(Params.model_fields) == SETTINGS | {"preset", "checkpoint_seconds"} | set(MODELS)
+    shared = {"preset", "checkpoint_seconds"}
+    assert set(Params.model_fields) == SETTINGS | LEARNING | shared | set(MODELS)
     assert {path.stem for path in (ROOT / "baselines").glob("*.json")} == set(MODELS)
     for preset in (ROOT / "presets").glob("*.yaml"):
         assert set(parse(preset)) <= set(Params.model_fields)

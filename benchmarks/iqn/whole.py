@@ -193,4 +193,4 @@ def evaluate(config: IqnConfig, params: Any) -> float:
     """Computes the mean return of a greedy episode, in the same envs for both sides."""
     config = changed(config, acting=FEW, evaluation_worlds=WORLDS)
     world, keys = make_world(config.env.rules), train.base_keys(config, 0)
-    return float(train.greedy_returns(config, world, params, keys).mean())
+    return float(train.greedy_returns(config, world, (params, keys)).mean())

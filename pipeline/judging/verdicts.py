@@ -33,7 +33,7 @@ from quatrain.params import Params
 from quatrain.registry import load
 
 # Keys of params.yaml that all models' scores depend on.
-SHARED = ("seed", "device", "threads", "deterministic")
+SHARED = ("seed", "device", "devices", "threads", "deterministic")
 NO_BASELINE = PresetBaseline.model_construct(metrics={}, provenance={})
 SCORES = TypeAdapter(dict[str, FiniteNumber | None])
 

@@ -92,8 +92,9 @@ def checkout_of(root: Path) -> Path:
 
 def folder_name(params: Params) -> str:
     """Returns a name for what machine code depends on and jax's own key leaves out."""
+    threads = str(max(params.threads, params.devices))  # each device of a CPU has one at least
     digest = hashlib.sha256(
-        "\n".join([platform.machine(), cpu_name(), cpu_features(), str(params.threads)]).encode()
+        "\n".join([platform.machine(), cpu_name(), cpu_features(), threads]).encode()
     ).hexdigest()
     return f"{version('jaxlib')}-{digest[:16]}"
 

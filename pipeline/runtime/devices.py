@@ -89,16 +89,20 @@ def _blas_threads(threads: int) -> AbstractContextManager[Any]:
 
 @contextmanager
 def _jax_on_device(params: Params) -> Iterator[None]:
-    """Checks the device; jax reads all else from variables when it is loaded
-    (`stage.prepare_process`).
+    """Limits jax to as many GPUs as params.yaml says, and checks that they are there.
+
+    jax reads all else from variables when it is loaded (`stage.prepare_process`).
     """
-    if params.device == "cuda":
+    if device_of(params, "jax") == "cuda":
         import jax
 
+        # No variable sets this. A model uses all devices that jax sees.
+        jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(params.devices))))
         try:
-            jax.devices()
+            if params.device == "cuda" or params.devices > 1:
+                jax.devices("cuda")
         except (RuntimeError, AssertionError):  # AssertionError: jax 0.10 without any CUDA plug-in
-            raise _missing("jax") from None
+            raise _missing("jax") if params.devices == 1 else _too_few(params.devices) from None
     yield
 
 
@@ -145,6 +149,13 @@ def _missing(framework: Framework) -> DeviceMissing:
         "params.yaml: device = 'cuda', but "
         f"{framework} finds no NVIDIA device here (or is built without CUDA)"
         "; set device: auto or cpu"
+    )
+
+
+def _too_few(devices: int) -> DeviceMissing:
+    return DeviceMissing(
+        f"params.yaml: devices = {devices}, but jax finds fewer NVIDIA devices here "
+        "(or is built without CUDA); lower devices, or set device: cpu"
     )
 
 

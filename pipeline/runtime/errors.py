@@ -4,12 +4,13 @@ one line.
 
 import signal
 
-from quatrain.errors import DataError, DeviceFull, DeviceMissing, TrainingDiverged
+from quatrain.errors import DataError, DeviceFull, DeviceMissing, RankLost, TrainingDiverged
 
 EXIT_CODES: dict[type[Exception], int] = {
     DataError: 3,
     DeviceMissing: 5,
     DeviceFull: 5,
+    RankLost: 5,
     TrainingDiverged: 7,
 }
 

@@ -7,13 +7,17 @@ import hashlib
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.runtime import compile_cache, console
 from pipeline.runtime.command import HelpFormatter, Parser, run_guarded
 from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.meeting import tell_refusal
+from pipeline.runtime.ranks import ALONE, Place, check_place, leave, quieten, read_place
 from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
@@ -36,6 +40,7 @@ class Stage(NamedTuple):
     model: str
     root: Path
     params: Params
+    place: Place = ALONE
 
     @property
     def name(self) -> str:
@@ -44,6 +49,11 @@ class Stage(NamedTuple):
     @property
     def config(self) -> Any:
         return getattr(self.params, self.model)
+
+    @property
+    def ranks(self) -> int | None:
+        """Returns how many processes take part; None where a stage never has several."""
+        return getattr(self.config.train, "world_size", None) if self.verb == "train" else None
 
     @property
     def framework(self) -> Framework:
@@ -107,7 +117,7 @@ class Stage(NamedTuple):
 
 
 def prepare_process(params: Params) -> None:
-    """Sets threads, device and determinism in the variables that jax and torch read when they are
+    """Sets threads, devices and determinism in the variables that jax and torch read when they are
     imported.
     """
     threads = str(params.threads)
@@ -115,6 +125,7 @@ def prepare_process(params: Params) -> None:
         "NPROC": threads,
         "OMP_NUM_THREADS": threads,
         "OMP_WAIT_POLICY": "PASSIVE",
+        "JAX_NUM_CPU_DEVICES": str(params.devices),
         "MPLBACKEND": "Agg",
     }
     if params.device != "auto":
@@ -151,17 +162,38 @@ def main(
     def work() -> None:
         signals = Signals()
         die_with_parent()
-        stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()))
-        prepare_process(stage.params)
-        if stage.framework == "jax":
-            gc.set_threshold(OBJECTS_PER_COLLECTION)
-            compile_cache.enable(stage.root, stage.params)
-        with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
-            signals.working = True
-            run_on_device(stage, body, signals)
-            signals.check()
+        place = read_place(os.environ)
+        stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()), place)
+        with quieten(place):
+            check_ranks(stage)
+            prepare_process(stage.params)
+            if stage.framework == "jax":
+                gc.set_threshold(OBJECTS_PER_COLLECTION)
+                compile_cache.enable(stage.root, stage.params)
+            lock = folder_lock(stage.state / "locks" / stage.name, patience_seconds)
+            with lock if place.rank == 0 else nullcontext():
+                signals.working = place.rank == 0  # another rank has nothing to save
+                run_on_device(stage, body, signals)
+                signals.check()
 
-    return run_guarded(f"{verb}@{model}", work)
+    code = run_guarded(f"{verb}@{model}", work)
+    if "RANK" in os.environ:
+        leave(code)
+    return code
+
+
+def check_ranks(stage: Stage) -> None:
+    """Checks that as many processes were started as the stage has ranks.
+
+    Raises:
+        ConfigError: the numbers differ.
+    """
+    try:
+        check_place(stage.place, stage.name, stage.ranks)
+    except ConfigError as error:
+        if stage.ranks is not None:
+            tell_refusal(stage.place, error)
+        raise
 
 
 def run_on_device(stage: Stage, body: Body, signals: Signals) -> None:

@@ -11,7 +11,7 @@ from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.records import Trial
 from pipeline.scaling.space import Space
 from pipeline.storage.atomic_write import write_durably
-from pipeline.storage.params_file import parse, read_params
+from pipeline.storage.params_file import overlaid, parse, read_input, validate
 
 MARK = "# Written by `make sweep SWEEP=sweeps/{name}.yaml`"
 
@@ -30,7 +30,8 @@ def write_preset(space: Space, trial: Trial) -> Path:
     """Writes the values by which the params of a trial differ from params.yaml.
 
     Raises:
-        ConfigError: params.yaml was changed meanwhile, so that the preset would be another trial.
+        ConfigError: params.yaml was changed meanwhile, so that the preset would be another trial;
+            nothing is written.
     """
     confirms = trial.role == "confirm"
     changes = space.changes(trial)
@@ -44,19 +45,19 @@ def write_preset(space: Space, trial: Trial) -> Path:
     }
     model = difference(default[section], raw[section])
     overlay = shared | {"preset": space.name} | ({section: model} if model else {})
+    adopted = validate(overlaid(default, overlay), lambda name: read_input(space.root, str(name)))
+    expected = space.params(changes, confirms).model_copy(update={"preset": space.name})
+    others = {"preset", section, *shared}
+    path = _path(space)
+    if adopted.model_dump(include=others) != expected.model_dump(include=others):
+        raise ConfigError(
+            f"presets/{path.name} would not give the params of trial {trial.number}; "
+            "params.yaml was changed while the sweep ran: run the same command again"
+        )
     text = StringIO()
     YAML().dump(overlay, text)
     head = MARK.format(name=space.name)
-    path = _path(space)
     write_durably(path, f"{head}: trial {trial.number}.\n{text.getvalue()}".encode())
-    written = read_params(space.root, space.name)
-    expected = space.params(changes, confirms).model_copy(update={"preset": space.name})
-    others = {"preset", section, *shared}
-    if written.model_dump(include=others) != expected.model_dump(include=others):
-        raise ConfigError(
-            f"presets/{path.name} does not give the params of trial {trial.number}; "
-            "params.yaml was changed while the sweep ran: run the same command again"
-        )
     return path
 
 

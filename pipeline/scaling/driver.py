@@ -132,7 +132,7 @@ class SweepRun:
         return not (is_searched and have_ended) or left > 0
 
     def _run_trials(self, options: Options) -> None:
-        # Ray has put its own handlers in place of those of `run`.
+        # Again, because Ray replaces the handlers when it connects.
         connection = cluster.connection(options.address, options.cpus)
         with connection as ray, signals.handle(self._receive):
             files = trial_files(self.space)

@@ -61,21 +61,23 @@ class SearchPlan:
 
     def next(self) -> Trial | None:
         """Returns the next trial; None if all have begun."""
-        if self._begun:
-            return self._begun.pop(0)
-        if not self._ledger.of_role("start"):
-            return self._begin("start", self._space.start())
-        while (ordinal := len(self._ledger.of_role("search"))) < self._space.sweep.trials:
-            values = self._search.values(self._ledger.next_number, ordinal)
-            trial = self._begin("search", values)
+        while (trial := self._begun.pop(0) if self._begun else self._new()) is not None:
             try:
-                self._space.params(values)
+                self._space.params(self._space.changes(trial))
                 return trial
             except ConfigError as error:
                 trial = self._ledger.update(trial.number, state="refused", reason=str(error))
                 self.ended(trial)
                 self._on_refused(trial)
         return None
+
+    def _new(self) -> Trial | None:
+        if not self._ledger.of_role("start"):
+            return self._begin("start", self._space.start())
+        ordinal = len(self._ledger.of_role("search"))
+        if ordinal >= self._space.sweep.trials:
+            return None
+        return self._begin("search", self._search.values(self._ledger.next_number, ordinal))
 
     def ended(self, trial: Trial) -> None:
         self._search.tell(trial)

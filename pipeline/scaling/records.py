@@ -63,12 +63,15 @@ def read_trials(folder: Path) -> list[Trial]:
     Raises:
         ArtifactError: a file is not one that `write_trial` writes.
     """
-    trials = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            trials.append(Trial.model_validate(artifacts.read_json(path)))
-        except ValidationError as error:
-            raise ArtifactError(
-                f"{path}: {error.errors()[0]['msg']}; remove it, and its trial runs again"
-            ) from None
-    return trials
+    return [_read_trial(path) for path in sorted(folder.glob("*.json"))]
+
+
+def _read_trial(path: Path) -> Trial:
+    try:
+        return Trial.model_validate(artifacts.read_json(path))
+    except ValidationError as error:
+        reason = f"{path}: {error.errors()[0]['msg']}"
+    except ArtifactError as error:
+        # What follows is how to restore a file that DVC keeps.
+        reason = str(error).partition(";")[0]
+    raise ArtifactError(f"{reason}; remove it, and another trial takes its place")

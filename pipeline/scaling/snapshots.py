@@ -20,6 +20,8 @@ from pipeline.storage.artifacts import MANIFEST
 from pipeline.storage.checkpoints import SLOTS
 from pipeline.tracking.journal import redact
 
+# Tells whose archive it is: no other trial of its name may continue from it.
+PARAMS = "params.yaml"
 # What a stage leaves beside checkpoints and journals.
 OUTS = ("models", "reports", "outcome.json", "stages.log")
 
@@ -43,7 +45,7 @@ class Storage(NamedTuple):
         return f"{self.path}/{name}"
 
     def failed(self, error: Exception) -> StorageFailed:
-        reason = " ".join(str(error).split())[:200]
+        reason = redact(" ".join(str(error).split()))[:200]
         return StorageFailed(
             f"storage {redact(self.uri)}: {reason}; mend it, then the same command continues"
         )
@@ -135,6 +137,7 @@ def _extract(source: IO[bytes], folder: Path) -> None:
 
 def _kept(folder: Path) -> Iterator[Path]:
     state = folder / ".state"
+    yield from _files(folder, PARAMS)
     if not list(folder.glob(f"models/*/{MANIFEST}")):
         for slot in SLOTS:
             yield from _files(state, f"train@*/*/{slot}/*")

@@ -239,7 +239,10 @@ def read_space(root: Path, path: Path) -> Space:
         others = f"; known: {', '.join(names)}" if names else ""
         raise ConfigError(f"{path} is not there{nearest(str(path), names)}{others}")
     sweep = parse_sweep(path)
-    raw = read_raw(root, sweep.preset)
+    try:
+        raw = read_raw(root, sweep.preset)
+    except ConfigError as error:
+        raise ConfigError(f"{path.name}: preset: {error}") from None
     space = Space(name, sweep, raw, _direction(root, path.name, sweep) == "higher", root)
     _check_ends(path.name, space)
     return space
@@ -292,17 +295,14 @@ def _direction(root: Path, file: str, sweep: Sweep) -> str:
 
 def _check_ends(file: str, space: Space) -> None:
     sweep = space.sweep
+    params = _checked(f"{file}: with seeds = {sweep.seeds}", space, {})
+    if sweep.confirm is not None:
+        _checked(f"{file}: with confirm.seeds = {sweep.confirm.seeds}", space, {}, confirms=True)
     for key, dimension in sweep.space.items():
         if key == "seeds" or not all(key.split(".")):
             raise ConfigError(f"{file}: space.{key}: is no key to search; remove or correct it")
         for value in dimension.ends:
-            try:
-                space.params({key: value})
-            except ConfigError as error:
-                reason = str(error).removeprefix("params.yaml: ")
-                raise ConfigError(f"{file}: space.{key} at {value!r}: {reason}") from None
-    for confirms in (False, sweep.confirm is not None):
-        params = space.params({}, confirms)
+            _checked(f"{file}: space.{key} at {value!r}", space, {key: value})
     if sweep.confirm is not None and sweep.confirm.seed == space.raw["seed"]:
         raise ConfigError(
             f"{file}: confirm.seed = {sweep.confirm.seed} is the seed of the search's trials; "
@@ -314,6 +314,15 @@ def _check_ends(file: str, space: Space) -> None:
             f"{file}: schedule.first = {sweep.schedule.first}: a trial has only {steps:,} steps; "
             "compare earlier, or write schedule: {kind: none}"
         )
+
+
+def _checked(place: str, space: Space, values: Values, confirms: bool = False) -> Params:
+    """Returns the params of a trial; an error begins with `place`."""
+    try:
+        return space.params(values, confirms)
+    except ConfigError as error:
+        reason = str(error).removeprefix("params.yaml: ")
+        raise ConfigError(f"{place}: {reason}") from None
 
 
 def _nested(key: str, value: Any) -> dict[str, Any]:

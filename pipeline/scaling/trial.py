@@ -79,6 +79,7 @@ class SweepTrial(Trainable):
         try:
             check_code(common.code)
             snapshots.restore(common.storage, self._name, self._folder)
+            work.discard_another(self._folder, config["params"])
             work.prepare(self._folder, config["params"], common.files)
             self._outcome = work.read_outcome(self._folder)
             self._is_saved = self._outcome is not None

@@ -4,8 +4,10 @@ The journal of the training is the channel: its rows of the watched metric are w
 compares. Nothing here imports Ray or a framework.
 """
 
+import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,8 +55,23 @@ def prepare(folder: Path, params: Mapping[str, Any], files: Mapping[str, bytes])
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    with (folder / "params.yaml").open("w") as file:
-        YAML().dump(dict(params), file)
+    (folder / "params.yaml").write_bytes(_to_yaml(params))
+
+
+def discard_another(folder: Path, params: Mapping[str, Any]) -> None:
+    """Empties the restored folder of a trial with other params: a driver that lost the ledger of
+    an earlier one numbers its trials anew.
+    """
+    path = folder / "params.yaml"
+    if not path.is_file() or path.read_bytes() != _to_yaml(params):
+        for each in folder.iterdir():
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
+def _to_yaml(params: Mapping[str, Any]) -> bytes:
+    text = io.StringIO()
+    YAML().dump(dict(params), text)
+    return text.getvalue().encode()
 
 
 def stage_environment(cpus: int, gpus: float, extra: Mapping[str, str]) -> dict[str, str]:
@@ -65,7 +82,7 @@ def stage_environment(cpus: int, gpus: float, extra: Mapping[str, str]) -> dict[
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("RAY_", "DVC_", "TUNE_", "QUATRAIN_"))
+        if name != "RANK" and not name.startswith(("RAY_", "DVC_", "TUNE_", "QUATRAIN_"))
     }
     shared = {
         "PYTHONPATH": os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)]),

@@ -216,7 +216,8 @@ def _reason(problem: ErrorDetails, location: Location, schema: type[BaseModel], 
     field = fields.get(str(keys[-1])) if keys else None
     hint = f" ({field.description})" if field is not None and field.description else ""
     if problem["type"] == "extra_forbidden":
-        return f": unknown key{nearest(str(keys[-1]), list(fields))}; remove or correct it"
+        others = [name for name in fields if name != keys[-1]]
+        return f": unknown key{nearest(str(keys[-1]), others)}; remove or correct it"
     if problem["type"] == "missing":
         if isinstance(problem["loc"][-1], int):
             return f"{shown}: has too few values{hint}"

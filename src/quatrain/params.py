@@ -26,6 +26,12 @@ class Params(Section):
         description="each stage derives one named seed per purpose from it",
     )
     device: Literal["auto", "cpu", "cuda"]
+    devices: int = Field(
+        ge=1,
+        le=256,
+        description="devices over which allo and iqn spread their seeds, an equal share on each "
+        "(3 seeds use 1 of 2); with device cpu parts of the processor; torch models use one",
+    )
     threads: int = Field(
         ge=1,
         le=256,

@@ -41,7 +41,7 @@ def test_reference_learns_the_same_as_the_project_from_the_same_batches(world):
         refuse_difference(name, {"ours": first, "plain": getattr(state, name)}, atol=1e-5)
     for name, values in recorded.items():
         plain = [metrics[name] for metrics in logged]
-        np.testing.assert_allclose(values[:, 0], plain, rtol=1e-4, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(values[0], plain, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,6 +62,21 @@ def test_interruptions_change_no_byte(collected: Project, uninterrupted: Project
     assert collected.hashes("models") == uninterrupted.hashes("models")
     assert collected.history_steps()[-1] == collected.steps()
     assert collected.statuses("train") == ["FINISHED"]
+
+
+@pytest.mark.full
+def test_more_devices_are_another_run_with_the_same_bytes(tmp_path: Path):
+    single = Project.create(tmp_path / "single", code=True)
+    single.choose({"device": "cpu", "allo": {"seeds": 2}})
+    assert single.run("collect").code == 0
+    spread = single.copied(tmp_path / "spread")
+    spread.choose({"devices": 2})
+    assert [each.run("train").code for each in (single, spread)] == [0, 0]
+    expected, hashes = single.hashes("models"), spread.hashes("models")
+    assert hashes.keys() == expected.keys()
+    differ = {name for name, digest in hashes.items() if digest != expected[name]}
+    assert differ == {"models/allo/manifest.json"}, "it holds the run key"
+    assert checkpoint(spread) == checkpoint(single) == single.steps()
 
 
 def test_an_interruption_saves_before_a_checkpoint_is_due(

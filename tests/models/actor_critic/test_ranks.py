@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from torch import distributed
 
 from quatrain.envs.colony.dynamics import make_world
+from quatrain.errors import RankLost
+from quatrain.frameworks.torch.ranks import Placement, place_rank
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import Dataset, collect
-from quatrain.models.actor_critic.ppo import iteration, rollout
+from quatrain.models.actor_critic.ppo import iteration, launch, rollout
 from quatrain.models.actor_critic.ppo import trainer as trainers
 from quatrain.models.actor_critic.ppo.launch import launch_ranks
 from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
@@ -64,7 +67,7 @@ def test_two_ranks_have_the_gradient_of_one(dataset: Dataset):
 
 
 @pytest.mark.full
-def test_two_ranks_learn_and_resume_bit_for_bit(dataset: Dataset):
+def test_two_ranks_learn_and_resume_bit_for_bit(dataset: Dataset, monkeypatch: pytest.MonkeyPatch):
     with shapes_unchecked():
         first, last = train.train(TWO_RANKS, dataset, 3)
         saved = train.from_arrays(TWO_RANKS, dataset, train.to_arrays(first.state))
@@ -73,6 +76,8 @@ def test_two_ranks_learn_and_resume_bit_for_bit(dataset: Dataset):
     first, other = last.state.ranks[0]
     assert not torch.equal(first.colonies.pos, other.colonies.pos)
     np.testing.assert_equal(train.to_arrays(rest.state), train.to_arrays(last.state))
+    monkeypatch.setattr(launch, "launch_ranks", lambda *_: pytest.fail("nothing is left to do"))
+    assert list(train.train(TWO_RANKS, dataset, 3, last.state)) == []
 
 
 def test_a_learner_of_another_number_of_ranks_is_refused(dataset: Dataset):
@@ -89,6 +94,33 @@ def broken(group: ProcessGroup) -> None:
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 def test_a_rank_that_fails_ends_the_training(capfd: pytest.CaptureFixture[str]):
-    with pytest.raises(RuntimeError, match="rank 1 ended with 1"), launch_ranks(2, broken) as group:
+    with pytest.raises(RankLost, match="rank 1 ended with 1"), launch_ranks(2, broken) as group:
         group.all_reduce_mean(torch.zeros(1))
     assert "rank 1 is out of order" in capfd.readouterr().err
+
+
+def test_a_process_that_is_a_rank_already_starts_no_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(distributed, "get_world_size", lambda: 3)
+    with launch_ranks(3, broken) as group:
+        assert group == ProcessGroup(rank=1, size=3)
+    message = "^actor_critic.train.world_size is 2, but torch.distributed joins 3 processes$"
+    with pytest.raises(ValueError, match=message), launch_ranks(2, broken):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("device", "local_rank", "local_size", "gpus", "expected"),
+    [
+        ("cpu", 1, 2, 0, Placement("gloo", None)),
+        ("cpu", 1, 2, 8, Placement("gloo", None)),
+        ("cuda", 0, 2, 2, Placement("cpu:gloo,cuda:nccl", 0)),
+        ("cuda", 1, 2, 8, Placement("cpu:gloo,cuda:nccl", 1)),
+        ("cuda", 1, 2, 1, Placement("gloo", None)),
+    ],
+)
+def test_each_rank_has_a_gpu_of_its_own_if_there_are_enough(
+    device: str, local_rank: int, local_size: int, gpus: int, expected: Placement
+):
+    assert place_rank(device, local_rank, local_size, gpus) == expected

@@ -121,6 +121,7 @@ def test_what_is_wrong_with_the_folder_costs_a_line_and_not_the_run(tmp_path: Pa
 def test_other_threads_and_another_processor_have_programs_of_their_own(monkeypatch: Patch):
     single, double = (params_with({"threads": threads}) for threads in (1, 2))
     names = {folder_name(single), folder_name(double)}
+    assert folder_name(params_with({"threads": 1, "devices": 2})) in names - {folder_name(single)}
     monkeypatch.setattr(compile_cache, "cpu_features", lambda: "fpu sse2")
     names.add(folder_name(single))
     monkeypatch.setattr(compile_cache, "cpu_name", lambda: "another")

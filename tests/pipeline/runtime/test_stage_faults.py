@@ -179,6 +179,12 @@ def test_a_device_that_is_not_there_is_refused(project: Project):
         "built without CUDA); set device: auto or cpu [exit 5]"
     )
     assert project.run("train") == Ended(5, [line])
+    project.choose(overlay={"devices": 2})
+    line = (
+        "train@allo: params.yaml: devices = 2, but jax finds fewer NVIDIA devices here (or is "
+        "built without CUDA); lower devices, or set device: cpu [exit 5]"
+    )
+    assert project.run("train") == Ended(5, [line])
 
 
 # Campaigns.

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -82,9 +82,7 @@ def update(
         TrainingDiverged: something is not finite.
         DeviceFull: the device has no memory left.
     """
-    with launch.launch_ranks(
-        config.train.world_size, _follow, config, dataset, state, [1]
-    ) as group:
+    with launch.launch_ranks(config.train.world_size, _follow, config, dataset) as group:
         (progress,) = _iterate(group, config, dataset, state, [1])
     return progress.state, progress.metrics
 
@@ -104,6 +102,10 @@ def train(
         TrainingDiverged: something is not finite; raised before the iterations since the last yield
             are yielded.
         DeviceFull: the device has no memory left.
+        RankLost: another rank ended.
+
+    Where this process is a rank other than the first, `state` is that of rank 0, whatever is given,
+    and so is what is yielded but for the weights of the best evaluation.
     """
     check(config, dataset)
     check_device(config)
@@ -112,21 +114,15 @@ def train(
     steps = config.train.steps
     every = config.train.record_every
     counts = [min(every, steps - done) for done in range(int(state.iterations[0]), steps, every)]
-    with launch.launch_ranks(
-        config.train.world_size, _follow, config, dataset, state, counts
-    ) as group:
+    if not counts and not launch.is_rank():
+        return
+    with launch.launch_ranks(config.train.world_size, _follow, config, dataset) as group:
         yield from _iterate(group, config, dataset, state, counts)
 
 
-def _follow(
-    group: ProcessGroup,
-    config: ActorCriticConfig,
-    dataset: Dataset,
-    state: State,
-    counts: Iterable[int],
-) -> None:
-    """Runs the same iterations in a rank other than the first."""
-    for _ in _iterate(group, config, dataset, state, counts):
+def _follow(group: ProcessGroup, config: ActorCriticConfig, dataset: Dataset) -> None:
+    """Runs the iterations of rank 0, from its state, in another rank."""
+    for _ in _iterate(group, config, dataset, init_state(config, dataset, 0), []):
         pass
 
 
@@ -135,12 +131,15 @@ def _iterate(
     config: ActorCriticConfig,
     dataset: Dataset,
     state: State,
-    counts: Iterable[int],
+    counts: Sequence[int],
 ) -> Iterator[Progress]:
-    """Runs these numbers of iterations, and yields after each number.
+    """Runs these numbers of iterations, and yields after each number; state and counts are those of
+    rank 0.
 
     All ranks take the same gradient steps, averaged over the minibatches of their own colonies.
     """
+    state = group.broadcast_tensors(state)
+    counts = group.broadcast_object(counts)
     world = make_world(config.env.rules, dataset.train.plates)
     with memory.explain_out_of_memory(config):
         shared = rollout.allocate_rollout(config, config.train.num_envs // group.size)
@@ -156,10 +155,8 @@ def _iterate(
         rank_states = [
             trainer.to_rank_state(learner.rollout_state, learner.order) for learner in trainers
         ]
-        of_entries, of_states = zip(
-            *group.all_gather_object((entries, rank_states)),
-            strict=True,
-        )
+        of_entries = group.all_gather_object(entries)
+        of_states = group.all_gather_tensors(rank_states)
         validated: Mapping[str, np.ndarray] = {}
         if group.rank == 0:
             with threads.single_threaded(config.network.d <= SMALL):

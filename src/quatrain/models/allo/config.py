@@ -97,6 +97,10 @@ class Train(Section):
     encoder_rows: Literal["auto", "table", "batch"] = Field(
         description="encode every state once, or every sample"
     )
+    seed_parallelism: Literal["auto", "vmap", "scan"] = Field(
+        description="seeds of a device learn vectorised, or in a loop, whose bits are the same on "
+        "any number of devices; auto: scan on a CPU, else vmap"
+    )
     record_every: int = Field(
         ge=1,
         description="steps per record, and per call of the compiled program",

@@ -1,11 +1,13 @@
 """replay -> weights: samples pairs, takes gradient steps, compares with the truth now and then."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import jax
 import numpy as np
 
 from quatrain.frameworks.jax import packing
+from quatrain.frameworks.jax.seeds import WHOLE, lay_out, over_devices
 from quatrain.models.allo.collect import Dataset, check
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.learning import records
@@ -28,8 +30,9 @@ def update(
     It is the step that `train` repeats, equal but for rounding: XLA fuses a loop of one step
     differently. Each metric is (seeds,).
     """
-    next_state, recorded = run_chunk(config, 1, state, make_data(config, state, dataset))
-    return next_state, {name: values[0] for name, values in jax.device_get(recorded).items()}
+    run = over_devices(partial(run_chunk, config, 1), config.seeds)
+    next_state, recorded = run(state, make_data(config, state, dataset))
+    return next_state, {name: values[:, 0] for name, values in jax.device_get(recorded).items()}
 
 
 def train(
@@ -50,12 +53,13 @@ def train(
     check(config, dataset)
     truth = true_spectrum(config, dataset)
     state = init_state(config, dataset, seed) if state is None else state
-    data = make_data(config, state, dataset)
+    data = lay_out(make_data(config, state, dataset), config.seeds, WHOLE)
+    run = over_devices(partial(run_chunk, config, config.train.record_every), config.seeds)
     errors: list[float] = []
     step = int(state.step[0])
     while step < config.train.steps:
         barrier = float(state.barrier.max())
-        state, stacked = run_chunk(config, config.train.record_every, state, data)
+        state, stacked = run(state, data)
         recorded = jax.device_get(stacked)
         records.check_finite(recorded, step, barrier)
         step += config.train.record_every

@@ -141,6 +141,10 @@ class Train(Section):
     agent_parallelism: Literal["auto", "vmap", "scan"] = Field(
         description="agents learn vectorised, or in a loop"
     )
+    seed_parallelism: Literal["auto", "vmap", "scan"] = Field(
+        description="seeds of a device learn vectorised, or in a loop, whose bits are the same on "
+        "any number of devices; auto: scan on a CPU, else vmap"
+    )
     record_every: int = Field(
         ge=1,
         description="updates per record, and per call of the compiled program",

@@ -14,6 +14,7 @@ from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.turns import World
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.frameworks.jax import packing
+from quatrain.frameworks.jax.seeds import over_devices, over_seeds
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import (
     LEARNERS,
@@ -24,7 +25,7 @@ from quatrain.models.iqn.collect import (
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle import playing, records
 from quatrain.models.iqn.cycle.acting import greedy_policy
-from quatrain.models.iqn.cycle.axes import map_axis, map_seeds
+from quatrain.models.iqn.cycle.axes import over_agents
 from quatrain.models.iqn.cycle.memory import explain_out_of_memory
 from quatrain.models.iqn.cycle.playing import PlayState
 from quatrain.models.iqn.cycle.updating import Agent, Experience, optimizer, update_agent, window
@@ -69,7 +70,7 @@ def update_agents(
 
         return jax.lax.scan(step, first, numbers)
 
-    agents, metrics = map_axis(config, update_repeatedly)(
+    agents, metrics = over_agents(config, update_repeatedly)(
         (
             Agent(state.params, state.target_params, state.optimizer),
             jnp.arange(config.env.agents),
@@ -108,14 +109,14 @@ def run_chunk(
     written in place.
     """
 
-    return map_seeds(
-        config,
-        lambda first: jax.lax.scan(
+    def run(first: State) -> tuple[State, records.Cycle]:
+        return jax.lax.scan(
             lambda state, _: run_cycle(config, world, state),
             first,
             length=cycles,
-        ),
-    )(state)
+        )
+
+    return over_seeds(run, config.train.seed_parallelism)(state)
 
 
 def evaluation_params(config: IqnConfig, state: State) -> network.Params:
@@ -133,8 +134,7 @@ def evaluation_params(config: IqnConfig, state: State) -> network.Params:
 def greedy_returns(
     config: IqnConfig,
     world: World,
-    params: network.Params,
-    base_key: Key[Array, " seed"],
+    params_and_key: tuple[network.Params, Key[Array, " seed"]],
 ) -> Float[Array, "seed agent"]:
     """Computes the mean return of a greedy episode in `evaluation_worlds` envs, always the same."""
 
@@ -154,7 +154,7 @@ def greedy_returns(
         )
         return rollout.turns.rewards.sum(0).mean(-1)
 
-    return map_seeds(config, evaluate_seed)((params, base_key))
+    return over_seeds(evaluate_seed, config.train.seed_parallelism)(params_and_key)
 
 
 def init_state(config: IqnConfig, dataset: Dataset, seed: int) -> State:
@@ -204,7 +204,7 @@ def init_in_world(
             updates=jnp.int32(0),
         )
 
-    return map_seeds(config, init_seed)((prefill, base_key))
+    return over_seeds(init_seed, config.train.seed_parallelism)((prefill, base_key))
 
 
 def update(
@@ -215,7 +215,8 @@ def update(
     Returns:
         The next state, and the metrics of the cycle, named as those of `train`.
     """
-    state, record = run_chunk(config, make_world(config.env.rules), 1, state)
+    world = make_world(config.env.rules)
+    state, record = over_devices(partial(run_chunk, config, world, 1), config.seeds)(state)
     return state, records.metrics(jax.device_get(record), greedy=None)
 
 
@@ -255,16 +256,19 @@ def train_in_world(config: IqnConfig, world: World, state: State) -> Iterator[Pr
     """Trains like `train`, in any world and from this state."""
     updates = int(state.updates[0])
     evaluate_every = config.train.evaluate_every
+    cycles_per_record = config.train.cycles_per_record
+    run = over_devices(partial(run_chunk, config, world, cycles_per_record), config.seeds)
+    evaluate = over_devices(partial(greedy_returns, config, world), config.seeds)
     while updates < config.train.steps:
         with explain_out_of_memory(config):
-            state, record = run_chunk(config, world, config.train.cycles_per_record, state)
+            state, record = run(state)
             cycles = jax.device_get(record)
         records.raise_if_diverged(cycles, updates)
         updates += config.train.record_every
         greedy = None
         if evaluate_every and updates % evaluate_every == 0:
             params = evaluation_params(config, state)
-            greedy = np.asarray(greedy_returns(config, world, params, state.base_key))[None]
+            greedy = np.asarray(evaluate((params, state.base_key)))[None]
         yield Progress(updates, state, records.metrics(cycles, greedy))
 
 

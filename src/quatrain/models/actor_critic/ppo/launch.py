@@ -1,21 +1,20 @@
 """number of processes -> this process as rank 0 of a group, with the other ranks running."""
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
 from typing import Any, NamedTuple
 
 import torch
 from torch import distributed, multiprocessing
 
+from quatrain.errors import RankLost, TrainingDiverged
+from quatrain.frameworks.torch.ranks import join_group, place_here
 from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 
 HOST = "127.0.0.1"
-COLLECTIVE_TIMEOUT = timedelta(minutes=10)  # longest time that a rank waits for the slowest rank
 EXIT_TIMEOUT = 5.0  # seconds to wait for the exit code of a rank whose connection broke
 POLL_SECONDS = 0.02
 MEMORY: Any = torch.utils.deterministic
@@ -34,14 +33,18 @@ class Settings(NamedTuple):
 @contextmanager
 def launch_ranks(size: int, work: Work, *args: Any) -> Iterator[ProcessGroup]:
     """Starts the other ranks on this machine, each running `work(process_group, *args)`; yields
-    rank 0.
+    rank 0. Where this process is a rank already (torchrun), yields that one and starts none.
 
     The other ranks end with this process, however it ends: their connection to rank 0 is then
     closed.
 
     Raises:
-        RuntimeError: a rank ended early.
+        RankLost: a rank ended early.
+        ValueError: this process is a rank of a group of another size.
     """
+    if is_rank():
+        yield _joined_group(size)
+        return
     if size == 1:
         yield SINGLE_PROCESS
         return
@@ -57,9 +60,9 @@ def launch_ranks(size: int, work: Work, *args: Any) -> Iterator[ProcessGroup]:
         for other in others:
             other.start()
         _wait_for_arrival(store, others)
-        _join_group(store, rank=0, size=size)
+        join_group(store, 0, size, place_here(0, size))
         yield ProcessGroup(0, size)
-    except RuntimeError as error:
+    except RankLost as error:
         raise _with_exit_codes(error, others) from None
     finally:
         for other in others:
@@ -70,14 +73,19 @@ def launch_ranks(size: int, work: Work, *args: Any) -> Iterator[ProcessGroup]:
             distributed.destroy_process_group()
 
 
-def _join_group(store: distributed.TCPStore, rank: int, size: int) -> None:
-    distributed.init_process_group(
-        "gloo",
-        store=store,
-        rank=rank,
-        world_size=size,
-        timeout=COLLECTIVE_TIMEOUT,
-    )
+def is_rank() -> bool:
+    """Returns whether this process is one of several that were started together."""
+    return distributed.is_initialized()
+
+
+def _joined_group(size: int) -> ProcessGroup:
+    joined = ProcessGroup(distributed.get_rank(), distributed.get_world_size())
+    if joined.size != size:
+        raise ValueError(
+            f"actor_critic.train.world_size is {size}, "
+            f"but torch.distributed joins {joined.size} processes"
+        )
+    return joined
 
 
 def _wait_for_arrival(store: distributed.TCPStore, others: Sequence[BaseProcess]) -> None:
@@ -87,7 +95,7 @@ def _wait_for_arrival(store: distributed.TCPStore, others: Sequence[BaseProcess]
     arrivals = [f"arrived/{rank}" for rank in range(1, len(others) + 1)]
     while not store.check(arrivals):
         if any(other.exitcode is not None for other in others):
-            raise RuntimeError(
+            raise RankLost(
                 "actor_critic: another rank ended while it started; a script that trains with "
                 "train.world_size > 1 must do so under "
                 '`if __name__ == "__main__":`, for each rank imports it'
@@ -101,7 +109,7 @@ def _current_settings(port: int, size: int) -> Settings:
         port=port,
         size=size,
         threads=torch.get_num_threads(),
-        device=str(torch.get_default_device()),
+        device=torch.get_default_device().type,
         deterministic=torch.get_deterministic_debug_mode(),
         fills_memory=MEMORY.fill_uninitialized_memory,
     )
@@ -109,7 +117,7 @@ def _current_settings(port: int, size: int) -> Settings:
 
 def _run_rank(rank: int, settings: Settings, work: Work, args: tuple[Any, ...]) -> None:
     """Runs another rank, which ignores signals: rank 0 handles them and saves the state of all
-    ranks.
+    ranks. Rank 0 also says why a training ends.
     """
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.SIG_IGN)
@@ -120,15 +128,12 @@ def _run_rank(rank: int, settings: Settings, work: Work, args: tuple[Any, ...]) 
         torch.set_default_device(settings.device)
     store = distributed.TCPStore(HOST, settings.port, settings.size, is_master=False)
     store.set(f"arrived/{rank}", "")
-    _join_group(store, rank, settings.size)
-    try:
+    join_group(store, rank, settings.size, place_here(rank, settings.size))
+    with suppress(RankLost, TrainingDiverged):
         work(ProcessGroup(rank, settings.size), *args)
-    except RuntimeError:
-        if os.getppid() != 1:  # 1: rank 0 has ended, and the error is a closed connection
-            raise
 
 
-def _with_exit_codes(error: RuntimeError, others: Sequence[BaseProcess]) -> RuntimeError:
+def _with_exit_codes(error: RankLost, others: Sequence[BaseProcess]) -> RankLost:
     for other in others:
         if other.pid is not None:
             other.join(EXIT_TIMEOUT)
@@ -137,4 +142,4 @@ def _with_exit_codes(error: RuntimeError, others: Sequence[BaseProcess]) -> Runt
         for rank, other in enumerate(others, 1)
         if other.exitcode
     ]
-    return RuntimeError(f"{error} ({'; '.join(failures)})") if failures else error
+    return RankLost(f"{error} ({'; '.join(failures)})") if failures else error

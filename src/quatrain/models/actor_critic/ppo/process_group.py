@@ -1,18 +1,28 @@
 """processes that share the environments of a learner -> sums, means and lists over all of them."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, distributed
 
+from quatrain.errors import RankLost
+from quatrain.frameworks.torch import packing
+
 T = TypeVar("T")
+SOURCE = re.compile(r"^\[\S+\] ")
+"""The place in torch's code with which its messages begin."""
 
 
 class ProcessGroup(NamedTuple):
     """Holds this process's rank and the number of processes; with a single one, nothing is
     communicated.
+
+    Raises:
+        RankLost: in every method, another rank has ended.
     """
 
     rank: int
@@ -25,7 +35,8 @@ class ProcessGroup(NamedTuple):
         if self.size == 1:
             return values
         parts = [torch.empty_like(values) for _ in range(self.size)]
-        distributed.all_gather(parts, values.contiguous())
+        with _explained():
+            distributed.all_gather(parts, values.contiguous())
         return torch.cat(parts)
 
     def all_reduce_mean(self, value: Tensor) -> Tensor:
@@ -36,7 +47,8 @@ class ProcessGroup(NamedTuple):
         if self.size == 1:
             return value
         total = value.detach().clone()
-        distributed.all_reduce(total)
+        with _explained():
+            distributed.all_reduce(total)
         return total
 
     def all_gather_object(self, value: T) -> list[T]:
@@ -44,8 +56,33 @@ class ProcessGroup(NamedTuple):
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
-        distributed.all_gather_object(values, value)
+        with _explained():
+            distributed.all_gather_object(values, value)
         return values
+
+    def all_gather_tensors(self, tree: T) -> list[T]:
+        """Returns the trees of tensors of all ranks, equal in structure and shapes, where this
+        rank's tensors are.
+        """
+        if self.size == 1:
+            return [tree]
+        of_ranks = self.all_gather_object(packing.to_arrays(tree))
+        return [packing.from_arrays(tree, arrays) for arrays in of_ranks]
+
+    def broadcast_tensors(self, tree: T) -> T:
+        """Returns the tree of rank 0, where this rank's tensors are."""
+        if self.size == 1:
+            return tree
+        return packing.from_arrays(tree, self.broadcast_object(packing.to_arrays(tree)))
+
+    def broadcast_object(self, value: T) -> T:
+        """Returns the value of rank 0, which may be any object that pickles."""
+        if self.size == 1:
+            return value
+        values = [value]
+        with _explained():
+            distributed.broadcast_object_list(values)
+        return values[0]
 
     def average_gradients(self, params: Iterable[Tensor]) -> None:
         """Replaces gradients in place by their means over ranks."""
@@ -59,6 +96,18 @@ class ProcessGroup(NamedTuple):
             strict=True,
         ):
             gradient.copy_(mean.view_as(gradient))
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Replaces torch's message about a closed connection, or about one that is silent."""
+    try:
+        yield
+    except RuntimeError as error:
+        reason = SOURCE.sub("", str(error)).partition(". ")[0]
+        raise RankLost(
+            f"actor_critic: another rank has ended or hangs, and its output says why ({reason})"
+        ) from None
 
 
 SINGLE_PROCESS = ProcessGroup(rank=0, size=1)

@@ -30,7 +30,7 @@ def metrics(
     """Returns name -> (1, seeds) + the metric's own axes."""
     duals = np.asarray(state.duals)
     diagonal = np.diagonal(duals, axis1=1, axis2=2)
-    means = {name: steps.mean(0, dtype=np.float64) for name, steps in recorded.items()}
+    means = {name: steps.mean(-1, dtype=np.float64) for name, steps in recorded.items()}
     values = means | {
         "duals_diag": diagonal,
         "dual_offdiag_max": np.abs(np.tril(duals, -1)).max((1, 2)),
@@ -91,7 +91,7 @@ def comparison(
 
 def check_finite(recorded: dict[str, np.ndarray], start: int, barrier: float) -> None:
     """Raises for the first step with a value that is not finite; names the first in REMEDY."""
-    broken = np.stack([~np.isfinite(recorded[name]).all(-1) for name in REMEDY])
+    broken = np.stack([~np.isfinite(recorded[name]).all(0) for name in REMEDY])
     if not broken.any():
         return
     first = int(broken.any(0).argmax())

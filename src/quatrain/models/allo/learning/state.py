@@ -10,6 +10,7 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int, Key
 
+from quatrain.frameworks.jax.seeds import over_devices, over_seeds
 from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset, draw_frequencies, encoder_inputs
 from quatrain.models.allo.config import AlloConfig, Train
@@ -91,7 +92,8 @@ def inputs_for(config: AlloConfig, state: State, dataset: Dataset) -> Float[Arra
 
 @partial(jax.jit, static_argnums=0)
 def _tables(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
-    return jax.vmap(partial(network.apply, config.network, inputs=inputs))(params)
+    apply = partial(network.apply, config.network)
+    return over_seeds(apply, config.train.seed_parallelism)(params, inputs)
 
 
 def tables(
@@ -100,7 +102,8 @@ def tables(
     dataset: Dataset,
 ) -> Float[np.ndarray, "seeds states d"]:
     """Returns the learned features of every state, for each learner."""
-    return np.asarray(_tables(config, state.params, inputs_for(config, state, dataset)))
+    program = over_devices(partial(_tables, config), config.seeds)
+    return np.asarray(program(state.params, inputs_for(config, state, dataset)))
 
 
 def make_data(config: AlloConfig, state: State, dataset: Dataset) -> Data:

@@ -1,0 +1,89 @@
+"""a function of one seed -> a program of several seeds, and one that spreads them over devices."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+import jax
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+Tree = TypeVar("Tree")
+BY_SEED = PartitionSpec("seed")
+WHOLE = PartitionSpec()
+
+
+def over_seeds(
+    function: Callable[..., Any],
+    parallelism: Literal["auto", "vmap", "scan"],
+) -> Callable[..., Any]:
+    """Returns the function of several seeds for one of a seed and of what all seeds share.
+
+    Leaves of its first argument and of its result begin with axis seed. `scan` takes one seed after
+    the other, with the same bits however many there are; `vmap` takes them together, and the last
+    bits depend on their number; `auto` is scan on a CPU, else vmap. A single seed has no loop
+    around it.
+    """
+    if parallelism == "auto":
+        parallelism = "scan" if jax.default_backend() == "cpu" else "vmap"
+
+    def call(seeds: Any, *shared: Any) -> Any:
+        def call_one(seed: Any) -> Any:
+            return function(seed, *shared)
+
+        if len(jax.tree.leaves(seeds)[0]) == 1:
+            result = call_one(jax.tree.map(lambda leaf: leaf[0], seeds))
+            return jax.tree.map(lambda leaf: leaf[None], result)
+        return jax.vmap(call_one)(seeds) if parallelism == "vmap" else jax.lax.map(call_one, seeds)
+
+    return call
+
+
+def over_devices(program: Callable[..., Any], seeds: int) -> Callable[..., Any]:
+    """Returns the program of all seeds that runs `program` on each device, on a share of them.
+
+    `program` takes any number of seeds (`over_seeds`). Each device has its own, because XLA
+    optimizes a program that it partitions (`jax.shard_map`) otherwise than that of one device, and
+    the bits differ. Results are arrays of all seeds, which stay where they are.
+    """
+    mesh = seed_mesh(seeds)
+    devices = list(mesh.devices.flat)
+    if len(devices) == 1:
+        return program
+
+    def call(state: Any, *shared: Any) -> Any:
+        arguments = (lay_out(state, seeds, BY_SEED), *lay_out(shared, seeds, WHOLE))
+
+        def run_share(device: jax.Device) -> Any:
+            return program(*jax.tree.map(partial(_part, device), arguments))
+
+        # Threads, because each device compiles, too.
+        with ThreadPoolExecutor(len(devices)) as pool:
+            results = list(pool.map(run_share, devices))
+        return jax.tree.map(partial(_join, mesh), *results)
+
+    return call
+
+
+def seed_mesh(seeds: int) -> Mesh:
+    """Returns the devices that share the seeds equally: their largest number that divides seeds."""
+    devices = jax.devices()
+    count = max(number for number in range(1, len(devices) + 1) if seeds % number == 0)
+    return Mesh(devices[:count], ("seed",))
+
+
+def lay_out(tree: Tree, seeds: int, spec: PartitionSpec) -> Tree:
+    """Returns the arrays where `over_devices` wants them: BY_SEED, or WHOLE on each device."""
+    mesh = seed_mesh(seeds)
+    return tree if mesh.size == 1 else jax.device_put(tree, NamedSharding(mesh, spec))
+
+
+def _part(device: jax.Device, leaf: Array) -> Array:
+    return next(shard.data for shard in leaf.addressable_shards if shard.device == device)
+
+
+def _join(mesh: Mesh, *leaves: Array) -> Array:
+    shape = (len(leaves) * len(leaves[0]), *leaves[0].shape[1:])
+    sharding = NamedSharding(mesh, BY_SEED)
+    return jax.make_array_from_single_device_arrays(shape, sharding, leaves)

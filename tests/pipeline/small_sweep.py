@@ -1,0 +1,61 @@
+"""A sweep's file with some keys changed, the space that it gives, and trials of it."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from pipeline.scaling import space as spaces
+from pipeline.scaling.records import Trial
+from pipeline.scaling.space import Space, read_space
+from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
+
+RATE, HIDDEN, COEF = "train.learning_rate", "network.hidden", "train.graph_coef"
+RATES: dict[str, Any] = {"between": [1e-4, 1e-2], "scale": "log"}
+SWEEP: dict[str, Any] = {
+    "model": "allo",
+    "preset": "smoke",
+    "judge": "cosine_mean",
+    "watch": "cosine_mean",
+    "seeds": 3,
+    "trials": 6,
+    "seed": 0,
+    "search": "random",
+    "schedule": {"kind": "asha", "first": 500, "factor": 3},
+    "confirm": {"top": 2, "seed": 1, "seeds": 5},
+    "cpus": 1,
+    "gpus": 0,
+    "retries": 3,
+    "space": {RATE: RATES, HIDDEN: {"of": [32, 64, 128]}},
+}
+ABSENT = object()
+"""Takes a key away."""
+
+
+def sweep_file(folder: Path, changes: Mapping[str, Any], name: str = "tried.yaml") -> Path:
+    """Write SWEEP with some of its keys replaced."""
+    content = {key: value for key, value in (SWEEP | changes).items() if value is not ABSENT}
+    path = folder / name
+    with path.open("w") as file:
+        YAML().dump(content, file)
+    return path
+
+
+def space_of(folder: Path, root: Path = ROOT, **changes: Any) -> Space:
+    return read_space(root, sweep_file(folder, changes))
+
+
+def read_params_once(patch: Patch) -> None:
+    """For many sweeps of the same params.yaml, whose reading takes longest."""
+    patch.setattr(spaces, "read_raw", cache(spaces.read_raw))
+
+
+def trial(number: int, score: float | None = None, **changes: Any) -> Trial:
+    """A finished trial of the search if it has a score, else one that runs."""
+    state = "running" if score is None else "finished"
+    values = {RATE: 1e-3 + number * 1e-4, HIDDEN: 64}
+    content = {"number": number, "role": "search", "values": values, "state": state, "score": score}
+    return Trial.model_validate(content | changes)

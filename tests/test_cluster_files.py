@@ -1,0 +1,319 @@
+"""Files for Slurm and Kubernetes: a sweep runs below a stand-in of Slurm, the rest is read."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.scaling.space import Sweep
+from tests.conftest import ROOT
+from tests.pipeline.small_checkout import clone
+
+CLUSTER = ROOT / "docs" / "cluster"
+SLURM = CLUSTER / "slurm.sh"
+YAML_READER = YAML(typ="safe")
+LOCKS = ("cluster", "kuberay")
+# Each runs on this machine what Slurm would run on a node, and notes how it was called.
+STAND_INS = {
+    "scontrol": """#!/bin/bash
+if [[ $1 == show ]]; then printf '%s\\n' $STAND_IN_HOSTS; exit; fi
+echo "$*" >>"$STAND_IN/scontrol.log"
+""",
+    "srun": """#!/bin/bash
+stat --format %a "$RAY_AUTH_TOKEN_PATH" >"$STAND_IN/mode"
+while [[ $1 == --* ]]; do echo "$1" >>"$STAND_IN/srun.log"; shift; done
+exec "$@"
+""",
+    # The variable that keeps all sockets on 127.0.0.1 makes the command refuse workers.
+    "ray": f"""#!{sys.executable}
+from types import SimpleNamespace
+from ray._private import ray_constants
+from ray.scripts import scripts
+scripts.ray_constants = SimpleNamespace(**vars(ray_constants) | {{"ENABLE_RAY_CLUSTER": True}})
+scripts.main()
+""",
+}
+PRESET = """preset: tiny
+checkpoint_seconds: 1
+allo:
+  collect: {num_envs: 20, steps_per_env: 100}
+  network: {hidden: 8, layers: 1}
+  train: {steps: 4000, evaluate_every: 1000}
+"""
+SWEEP = """model: allo
+preset: tiny
+judge: cosine_mean
+watch: cosine_mean
+seeds: 1
+trials: 1
+seed: 0
+search: random
+schedule: {kind: none}
+confirm: null
+cpus: 1
+gpus: 0
+retries: 0
+space:
+  train.learning_rate: {between: [1e-3, 2e-3], scale: log}
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    root = clone(tmp_path / "quatrain")
+    (root / "presets" / "tiny.yaml").write_text(PRESET)
+    (root / "sweeps" / "little.yaml").write_text(SWEEP)
+    return root
+
+
+class Allocation:
+    """Stands for a job of Slurm whose nodes are all this machine."""
+
+    def __init__(self, folder: Path, checkout: Path, nodes: int) -> None:
+        self.notes = folder / "slurm"
+        self.notes.mkdir()
+        for name, text in STAND_INS.items():
+            (self.notes / name).write_text(text)
+            (self.notes / name).chmod(0o755)
+        self.checkout = checkout
+        self.number = free_job()
+        self.restarts = 0
+        self.nodes = nodes
+
+    @property
+    def folders(self) -> list[Path]:
+        return sorted(Path("/tmp").glob(f"quatrain-{self.number}-*"))
+
+    def left(self) -> list[psutil.Process]:
+        """Returns the processes of this job that run."""
+        running = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("STAND_IN") == str(self.notes):
+                    running.append(process)
+        return running
+
+    def wait_for(self, text: str, script: "subprocess.Popen[str]") -> None:
+        """Waits for a line of the log, at most ten minutes."""
+        for _ in range(6000):
+            if text in self.log.read_text():
+                return
+            assert script.poll() is None, self.log.read_text()
+            time.sleep(0.1)
+        raise AssertionError(self.log.read_text())
+
+    def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
+        """Runs the script as Slurm does on the first node."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "SLURM_"))}
+        paths = [str(self.notes), str(Path(sys.executable).parent), kept["PATH"]]
+        slurm = {
+            "SLURM_JOB_ID": str(self.number),
+            "SLURM_JOB_NODELIST": "node[1-2]",
+            "SLURM_SUBMIT_DIR": str(self.checkout),
+            "SLURM_CPUS_PER_TASK": "1",
+            "SLURM_RESTART_COUNT": str(self.restarts),
+        }
+        stand_in = {"STAND_IN": str(self.notes), "STAND_IN_HOSTS": "127.0.0.1 " * self.nodes}
+        loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+        self.restarts += 1
+        self.log = self.notes / f"log-{self.restarts}"
+        with self.log.open("w") as log:
+            return subprocess.Popen(
+                ["bash", str(SLURM), *arguments],
+                env=kept | {"PATH": ":".join(paths)} | slurm | stand_in | loopback | variables,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                text=True,
+            )
+
+
+def free_job() -> int:
+    """Returns a number whose port (6000 and above) is free."""
+    for number in range(os.getpid(), os.getpid() + 4000):
+        with closing(socket.socket()) as probe:
+            if probe.connect_ex(("127.0.0.1", 6000 + number % 4000)):
+                return number
+    raise AssertionError("no port is free")
+
+
+def listening(process: psutil.Process) -> set[str]:
+    """Returns the addresses on which a process and those below it listen."""
+    family = [process, *process.children(recursive=True)]
+    return {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for each in family
+        for connection in each.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+
+
+@pytest.fixture
+def job(checkout: Path, tmp_path: Path) -> Iterator[Allocation]:
+    job = Allocation(tmp_path, checkout, nodes=2)
+    yield job
+    for process in job.left():
+        process.kill()
+
+
+@pytest.mark.slow
+def test_a_sweep_below_slurm_is_interrupted_queued_again_and_continued(job: Allocation):
+    checkout = job.checkout
+    script = job.start("sweeps/little.yaml", REQUEUE="1")
+    job.wait_for("trial 1 begins", script)
+    assert listening(psutil.Process(script.pid)) == {"127.0.0.1"}
+    assert (job.notes / "mode").read_text() == "600\n"
+    script.send_signal(signal.SIGTERM)
+    assert script.wait(300) == 143, job.log.read_text()
+    assert "the same sbatch command continues it" in job.log.read_text()
+    assert (job.notes / "scontrol.log").read_text() == f"requeue {job.number}\n"
+    assert job.left() == []
+    assert (job.folders, list((checkout / ".state" / "ray").iterdir())) == ([], [])
+
+    job.nodes = 1
+    script = job.start("sweeps/little.yaml")
+    assert script.wait(600) == 0, job.log.read_text()
+    assert "page     reports/sweeps/little/sweep.html" in job.log.read_text()
+    assert (checkout / "reports" / "sweeps" / "little" / "sweep.html").is_file()
+    assert (job.folders, list((checkout / ".state" / "ray").iterdir())) == ([], [])
+    assert job.left() == []
+    assert (job.notes / "srun.log").read_text().count("--nodes=1\n") == 1
+
+
+def test_slurm_sh_is_clean_and_refuses_what_is_not_a_sweep(tmp_path: Path):
+    lint = shutil.which("shellcheck")
+    if lint is not None:
+        subprocess.run([lint, str(SLURM)], check=True)
+    variables = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
+    job = {"SLURM_JOB_ID": "1", "SLURM_SUBMIT_DIR": str(tmp_path)}
+    cases = {
+        ((), ()): "name a sweep",
+        (("sweeps/none.yaml",), ()): "submit this script with sbatch",
+        (
+            ("sweeps/none.yaml",),
+            tuple(job),
+        ): "sweeps/none.yaml is not there; submit in the checkout",
+    }
+    for (arguments, names), reason in cases.items():
+        environment = variables | {name: job[name] for name in names}
+        done = subprocess.run(
+            ["bash", str(SLURM), *arguments], env=environment, capture_output=True, text=True
+        )
+        assert (done.returncode, reason in done.stderr) == (2, True), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_slurm_sh_tells_its_driver_in_time_and_ends_only_what_it_began():
+    text = SLURM.read_text()
+    directives = re.findall(r"^#SBATCH --(\S+)", text, re.MULTILINE)
+    assert "signal=B:TERM@120" in directives
+    assert "requeue" in directives
+    commands = re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE)
+    assert not re.search(r"ray stop|pkill|killall", commands)
+
+
+def test_the_page_describes_every_key_of_a_sweep_and_no_other():
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    section = text.partition("## The file")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(Sweep.model_fields)
+
+
+def test_files_and_pages_that_the_page_links_are_there():
+    text = (ROOT / "docs" / "cluster.md").read_text()
+    links = re.findall(r"\]\((?!http)([^)#]+)", text)
+    assert links
+    assert [link for link in links if not (ROOT / "docs" / link).exists()] == []
+
+
+@pytest.fixture(scope="module")
+def manifests() -> dict[str, Any]:
+    documents = list(YAML_READER.load_all(CLUSTER / "rayjob.yaml"))
+    return {document["kind"]: document for document in documents}
+
+
+def unknown_fields(
+    schema: dict[str, dict[str, str]], kind: str, value: dict[str, Any], path: str = "spec"
+) -> list[str]:
+    """Returns fields that an object of KubeRay does not have, or not with this type."""
+    types = {"integer": int, "string": str, "boolean": bool}
+    wrong = []
+    for name, item in value.items():
+        place, form = f"{path}.{name}", schema[kind].get(name, "")
+        each, is_array, _ = form.partition(" array")
+        if each in schema:
+            for inner in item if is_array else [item]:
+                wrong += unknown_fields(schema, each, inner, place)
+        elif each == "strings":
+            wrong += [place for text in item.values() if type(text) is not str]
+        elif not form or type(item) is not types.get(form, dict):
+            wrong.append(place)
+    return wrong
+
+
+def test_the_ray_job_has_only_fields_of_kuberay(manifests: dict[str, Any]):
+    schema = YAML_READER.load(ROOT / "tests" / "kuberay_fields.yaml")
+    job = manifests["RayJob"]
+    assert unknown_fields(schema, "RayJobSpec", job["spec"]) == []
+    cluster = job["spec"]["rayClusterSpec"]
+    wrong = cluster | {"authoptions": {}, "rayVersion": 2.6, "workerGroupSpecs": [{"gpus": 1}]}
+    unknown = unknown_fields(schema, "RayClusterSpec", wrong)
+    assert unknown == ["spec.rayVersion", "spec.workerGroupSpecs.gpus", "spec.authoptions"]
+
+
+def pods(manifests: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    spec = manifests["RayJob"]["spec"]
+    cluster = spec["rayClusterSpec"]
+    groups = {group["groupName"]: group["template"] for group in cluster["workerGroupSpecs"]}
+    head = cluster["headGroupSpec"]["template"]
+    return {"submitter": spec["submitterPodTemplate"], "head": head} | groups
+
+
+def test_the_cluster_asks_for_a_token_and_can_be_reached_by_its_own_pods_and_the_operator(
+    manifests: dict[str, Any],
+):
+    assert set(manifests) == {"PersistentVolumeClaim", "NetworkPolicy", "RayJob"}
+    authentication = manifests["RayJob"]["spec"]["rayClusterSpec"]["authOptions"]
+    assert authentication == {"mode": "token", "secretName": "quatrain-ray-token"}
+    policy = manifests["NetworkPolicy"]["spec"]
+    cluster = {"podSelector": policy["podSelector"]}
+    operator, dashboard = policy["ingress"][1]["from"], policy["ingress"][1]["ports"]
+    assert policy["ingress"][0] == {"from": [cluster]}
+    assert [set(peer) for peer in operator] == [{"namespaceSelector"}]
+    assert dashboard == [{"protocol": "TCP", "port": 8265}]
+    for template in pods(manifests).values():
+        assert template["metadata"]["labels"] == cluster["podSelector"]["matchLabels"]
+
+
+def test_no_pod_has_rights_or_a_password_written_down(manifests: dict[str, Any]):
+    for name, template in pods(manifests).items():
+        spec = template["spec"]
+        assert spec["automountServiceAccountToken"] is False, name
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        (container,) = spec["containers"]
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}, name
+        assert container["image"] == "REGISTRY/quatrain:COMMIT"
+    text = (CLUSTER / "rayjob.yaml").read_text()
+    assert not re.search(r"PASSWORD|ACCESS_KEY|stringData|kind: Secret", text)
+
+
+def test_every_place_names_the_same_version_of_ray(manifests: dict[str, Any]):
+    named = re.findall(
+        r"^ray\[\w+\]==(\S+)$",
+        "".join((ROOT / "requirements" / f"{name}.in").read_text() for name in LOCKS),
+        re.MULTILINE,
+    )
+    assert [*named, manifests["RayJob"]["spec"]["rayClusterSpec"]["rayVersion"]] == ["2.60.0"] * 3
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert all(f"-r /requirements/{name}.txt" in dockerfile for name in LOCKS)
