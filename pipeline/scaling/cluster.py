@@ -4,6 +4,7 @@ Who may join a Ray cluster runs code on it. So there is always a token, and a cl
 starts itself listens on 127.0.0.1 alone.
 """
 
+import gc
 import logging
 import os
 import secrets
@@ -18,6 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from pipeline.runtime.errors import CommandFailed
 from pipeline.scaling import work
 from pipeline.scaling.work import StageProcess
@@ -29,12 +32,8 @@ PROBE_SECONDS = 25.0
 # Datasets that stay in Ray's memory.
 KEPT_DATASETS = 8
 # Settings of Ray's processes. The first keeps every socket of a cluster of this machine on
-# 127.0.0.1: `include_dashboard=False` and `_node_ip_address` do not. Of the second its agents wait
-# for a server that died with the driver: a minute by default.
-LOOPBACK = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",
-}
+# 127.0.0.1: `include_dashboard=False` and `_node_ip_address` do not.
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -90,9 +89,43 @@ def connection(address: str | None, cpus: int | None) -> Iterator[Any]:
         runtime_env={"env_vars": {"PYTHONPATH": str(work.CHECKOUT), "PYTHONWARNINGS": "ignore"}},
     )
     try:
-        yield ray
+        with processes_end_with_this():
+            yield ray
     finally:
+        _shut_down(ray)
+
+
+@contextmanager
+def processes_end_with_this() -> Iterator[None]:
+    """Kills the processes that run now below this one when it is killed.
+
+    Ray's own ones end by themselves, but for two agents, which first report for a minute to a
+    server that is gone.
+    """
+    pids = [str(child.pid) for child in psutil.Process().children(recursive=True)]
+    watcher = subprocess.Popen(
+        ["sh", "-c", 'read -r _; kill -9 "$@"', "sh", *pids],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        watcher.kill()
+        watcher.communicate()
+
+
+def _shut_down(ray: Any) -> None:
+    """Ends the connection. No other thread may free an object of Ray's meanwhile: Ray would end
+    this process.
+    """
+    gc.collect()
+    gc.disable()
+    try:
         ray.shutdown()
+    finally:
+        gc.enable()
 
 
 def check_token() -> None:

@@ -99,6 +99,10 @@ class Events:
             self.fault = Fault(result["fault"], result["exit_code"])
         self._progress.tick()
 
+    def lost(self, number: int) -> None:
+        """Says that Tune starts a trial again."""
+        self._progress.note(f"trial {number} lost its process or node, and starts again")
+
     def ended(self, number: int, result: Mapping[str, Any] | None, reason: str | None) -> None:
         """Records the end of a trial; one that is to be continued stays `running`."""
         self._running.discard(number)
@@ -183,6 +187,9 @@ class EventCallback(Kept, tune.Callback):
         self, *_: Any, trial: Any, result: dict[str, Any], **__: Any
     ) -> None:
         self._events.reported(int(trial.config["number"]), result)
+
+    def on_trial_recover(self, *_: Any, trial: Any, **__: Any) -> None:  # type: ignore[override]
+        self._events.lost(int(trial.config["number"]))
 
     def on_trial_error(self, *_: Any, trial: Any, **__: Any) -> None:  # type: ignore[override]
         lines = Path(trial.error_file).read_text(errors="replace").splitlines()

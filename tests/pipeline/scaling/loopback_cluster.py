@@ -19,7 +19,7 @@ from ruamel.yaml import YAML
 
 from pipeline.scaling.records import Trial, read_trials
 from tests.conftest import ROOT
-from tests.pipeline.scaling.processes import MARK, Process, free_port_below, kill_all, marked, soon
+from tests.pipeline.scaling.processes import Process, free_port_below, kill_all, members, soon
 from tests.pipeline.small_checkout import git
 from tests.pipeline.small_project import Project
 
@@ -53,10 +53,10 @@ ENVIRONMENT = {
 OTHERS = ("AWS_", "DVC_", "MLFLOW_", "PYTEST_", "RAY_", "QUATRAIN_", "SSH_")
 
 
-def environment(root: Path, mark: str, **variables: str) -> dict[str, str]:
+def environment(root: Path, **variables: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OTHERS)}
     path = f"{root / 'src'}{os.pathsep}{root}"
-    return kept | ENVIRONMENT | {"PYTHONPATH": path, MARK: mark} | variables
+    return kept | ENVIRONMENT | {"PYTHONPATH": path} | variables
 
 
 class Ended(NamedTuple):
@@ -76,14 +76,13 @@ class SweepCommand:
     """One run of the command; a driver that was killed leaves `text` behind."""
 
     def __init__(self, root: Path, arguments: tuple[str, ...], variables: Mapping[str, str]):
-        self.mark = secrets.token_hex(8)
-        self._path = root.parent / f"{root.name}-{self.mark}.log"
+        self._path = root.parent / f"{root.name}-{secrets.token_hex(4)}.log"
         command = [sys.executable, "-m", "pipeline.commands.sweep", *arguments]
         with self._path.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
                 cwd=root,
-                env=environment(root, self.mark, **variables),
+                env=environment(root, **variables),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -108,11 +107,11 @@ class SweepCommand:
         return waited
 
     def left(self) -> list[Process]:
-        return marked(self.mark)
+        return members(self.process.pid)
 
     def end(self) -> None:
         """Kills whatever is left of it."""
-        kill_all(self.mark)
+        kill_all(self.process.pid)
         self.process.wait()
 
 
@@ -185,8 +184,7 @@ class Node:
     """A process with all that it starts, as one machine of a cluster."""
 
     def __init__(self, cluster: "LoopbackCluster", cpus: int, head: bool, root: Path) -> None:
-        self.mark = secrets.token_hex(8)
-        self._log = cluster.folder / f"{self.mark}.log"
+        self._log = cluster.folder / f"{secrets.token_hex(4)}.log"
         options: dict[str, Any] = {
             "head": head,
             "num_cpus": cpus,
@@ -208,7 +206,7 @@ class Node:
             self.process = subprocess.Popen(
                 command,
                 cwd=cluster.folder,
-                env=environment(root, self.mark, **cluster.variables),
+                env=environment(root, **cluster.variables),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -222,11 +220,11 @@ class Node:
         return "the node is up" in self._log.read_text(errors="replace")
 
     def stages(self) -> list[Process]:
-        return [process for process in marked(self.mark) if process.is_stage]
+        return [process for process in members(self.process.pid) if process.is_stage]
 
     def kill(self) -> None:
         """As a machine that is switched off."""
-        kill_all(self.mark)
+        kill_all(self.process.pid)
         self.process.wait()
 
 

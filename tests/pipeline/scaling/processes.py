@@ -10,8 +10,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
 
-MARK = "LOOPBACK_TEST"
-"""A variable that all descendants inherit: whoever has its value was started by the test."""
 LISTEN = "0A"
 
 
@@ -23,8 +21,7 @@ class Process(NamedTuple):
     def parent(self) -> int:
         """Its pid; 0 if the process is gone."""
         with suppress(OSError):
-            text = Path(f"/proc/{self.pid}/stat").read_text()
-            return int(text.rpartition(")")[2].split()[1])
+            return int(_stat(Path("/proc") / str(self.pid))[1])
         return 0
 
     @property
@@ -39,15 +36,18 @@ class Process(NamedTuple):
         return any(f"pipeline.{verb}" in self.command for verb in ("collect", "train", "evaluate"))
 
 
-def marked(value: str) -> list[Process]:
-    """The living processes with this mark, the oldest first."""
+def members(session: int) -> list[Process]:
+    """The living processes of a session, the oldest first: all that its first process started, and
+    who was left when that was killed.
+    """
     found = []
     for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):
-            if f"{MARK}={value}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+            state, _, _, its_session, *_ = _stat(folder)
+            if int(its_session) == session and state != "Z":
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found.append(Process(int(folder.name), command))
-    return [process for process in found if process.pid != os.getpid() and process.command]
+                found.append(Process(int(folder.name), command.strip()))
+    return found
 
 
 def kill(pid: int) -> None:
@@ -55,9 +55,9 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def kill_all(value: str) -> None:
-    """kill -9 of a whole machine: at once, and again until nothing with the mark is left."""
-    while processes := marked(value):
+def kill_all(session: int) -> None:
+    """kill -9 of a whole machine: at once, and again until nothing is left."""
+    while processes := members(session):
         for process in processes:
             kill(process.pid)
         time.sleep(0.05)
@@ -72,15 +72,20 @@ def soon(condition: Callable[[], object], seconds: float = 150.0) -> float:
     return time.monotonic() - start
 
 
-def listening(value: str) -> set[tuple[str, int]]:
-    """Addresses and ports of the LISTEN sockets of all processes with the mark."""
-    inodes = {inode for process in marked(value) for inode in _sockets(process.pid)}
+def listening(session: int) -> set[tuple[str, int]]:
+    """Addresses and ports of the LISTEN sockets of a session's processes."""
+    inodes = {inode for process in members(session) for inode in _sockets(process.pid)}
     return {
         (address, port)
         for table in ("tcp", "tcp6")
         for address, port, inode in _listeners(Path("/proc/net") / table)
         if inode in inodes
     }
+
+
+def _stat(folder: Path) -> list[str]:
+    """State, parent, group, session, ... of a process."""
+    return (folder / "stat").read_text().rpartition(")")[2].split()
 
 
 def _sockets(pid: int) -> set[str]:

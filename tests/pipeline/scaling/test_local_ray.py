@@ -9,9 +9,15 @@ import pytest
 
 from pipeline.storage.params_file import read_params
 from tests.pipeline.recorded_runs import client_of
-from tests.pipeline.scaling.loopback_cluster import Ended, SweepProject, environment, is_out
+from tests.pipeline.scaling.loopback_cluster import (
+    Ended,
+    SweepCommand,
+    SweepProject,
+    environment,
+    is_out,
+)
 from tests.pipeline.scaling.mlflow_of_sweep import recorded
-from tests.pipeline.scaling.processes import Process, listening, marked, soon
+from tests.pipeline.scaling.processes import Process, listening, soon
 from tests.pipeline.small_checkout import git
 from tests.pipeline.small_project import Project
 
@@ -36,8 +42,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     project = SweepProject.of(root, BETTER, SLOW_START)
     command = project.sweep("--cpus", "2")
     try:
-        soon(lambda: trains(command.mark) or command.process.poll() is not None)
-        listeners = listening(command.mark)
+        soon(lambda: trains(command) or command.process.poll() is not None)
+        listeners = listening(command.process.pid)
         command.process.wait(300)
         left = command.left()
     finally:
@@ -45,8 +51,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Swept:
     return Swept(project, Ended(command.process.returncode, command.text), listeners, left)
 
 
-def trains(mark: str) -> bool:
-    return any("pipeline.train" in process.command for process in marked(mark))
+def trains(command: SweepCommand) -> bool:
+    return any("pipeline.train" in process.command for process in command.left())
 
 
 def stages(project: Project, *verbs: str) -> dict[str, str]:
@@ -55,7 +61,7 @@ def stages(project: Project, *verbs: str) -> dict[str, str]:
         done = subprocess.run(
             [sys.executable, "-m", f"pipeline.{verb}", "allo"],
             cwd=project.root,
-            env=environment(project.root, "plain", MLFLOW_TRACKING_URI="http://127.0.0.1:1"),
+            env=environment(project.root, MLFLOW_TRACKING_URI="http://127.0.0.1:1"),
             capture_output=True,
             text=True,
             check=False,
