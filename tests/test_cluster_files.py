@@ -146,13 +146,15 @@ def free_job() -> int:
 
 def listening(process: psutil.Process) -> set[str]:
     """Returns the addresses on which a process and those below it listen."""
-    family = [process, *process.children(recursive=True)]
-    return {
-        connection.laddr.ip.removeprefix("::ffff:")
-        for each in family
-        for connection in each.net_connections("tcp")
-        if connection.status == psutil.CONN_LISTEN
-    }
+    addresses = set()
+    for each in [process, *process.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            addresses |= {
+                connection.laddr.ip.removeprefix("::ffff:")
+                for connection in each.net_connections("tcp")
+                if connection.status == psutil.CONN_LISTEN
+            }
+    return addresses
 
 
 @pytest.fixture
