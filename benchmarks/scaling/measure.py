@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import Any, NamedTuple
 
 import psutil
@@ -42,7 +42,8 @@ HEAD = ("nodes", "time", "speed-up", "limit", "trials of 5 min: time", "speed-up
 TEXT = """\
 Measured: {trials} trials of allo (preset smoke) on clusters of 127.0.0.1, one CPU a node, on a
 machine with {cores} cores. More nodes than that share them; the model knows nothing of it, and
-is too fast there.
+is too fast there. The load of the machine was {load:.1f} before: above 1, other work
+slowed the trials, not equally in each sweep.
 
 TABLE
 
@@ -99,13 +100,14 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if not options.page:
         cluster.check_installed()
-        timelines = []
+        timelines, load = [], os.getloadavg()[0]
         for nodes in range(1, options.nodes + 1):
             timelines.append(run(nodes, options.trials))
-            content = {"cores": len(os.sched_getaffinity(0)), "sweeps": timelines}
+            machine = {"cores": len(os.sched_getaffinity(0)), "load": load}
+            content = {**machine, "sweeps": timelines}
             write_lines(options.results, as_json(content), depth=3)
     stored = artifacts.read_json(options.results)
-    text = render([Timeline(**each) for each in stored["sweeps"]], stored["cores"])
+    text = render([Timeline(**each) for each in stored["sweeps"]], stored)
     print(text)
     page = options.docs.read_text()
     parts = re.split(f"({re.escape(BEGIN)}|{re.escape(END)})", page)
@@ -188,12 +190,12 @@ def costs_of(alone: Timeline) -> Costs:
     spans = [end - begin for begin, end in zip(alone.begins, alone.ends, strict=True)]
     driver = alone.driver / trials
     # What a trial holds its node beside its stages, less the part that is counted as the driver's.
-    beside = median(spans) - median(alone.seconds) + median(gaps)
+    beside = mean(spans) - mean(alone.seconds) + mean(gaps)
     ends = alone.begins[0] + alone.whole - alone.ends[-1]
     return Costs(alone.seconds, max(0.0, beside - driver), driver, ends)
 
 
-def render(timelines: list[Timeline], cores: int) -> str:
+def render(timelines: list[Timeline], machine: Mapping[str, Any]) -> str:
     """Returns the assumptions, the measured sweeps beside the model, and the table."""
     costs = costs_of(timelines[0])
     trials = len(costs.seconds)
@@ -204,7 +206,12 @@ def render(timelines: list[Timeline], cores: int) -> str:
         measured.append([str(each.nodes), *numbers])
     short, long = (estimates(costs, TRIALS, NODES, each) for each in (None, LONG_SECONDS))
     rows = [[str(a.nodes), *cells(a), *cells(b)] for a, b in zip(short, long, strict=True)]
-    numbers = {"trials": trials, "cores": cores, "least": min(costs.seconds)}
+    numbers = {
+        "trials": trials,
+        "cores": machine["cores"],
+        "load": machine["load"],
+        "least": min(costs.seconds),
+    }
     numbers |= {"greatest": max(costs.seconds), "mean": LONG_SECONDS / 60, "all": TRIALS}
     text = TEXT.format(**numbers, **costs._asdict(), draws=DRAWS)
     above, below = text.split("TABLE\n")

@@ -17,6 +17,7 @@ OTHER_RESULTS = (
     "active_dynamics_fields",
     "allo_grids",
     "allo_states",
+    "scaling",
     "seeds",
 )
 """What commands beside `make bench` and `make bench-peers` write there."""
