@@ -199,20 +199,20 @@ def soon_storage(driver: SweepCommand, project: SweepProject, folder: Path) -> P
 
 def soon_training(driver: SweepCommand, node: Node, storage: Path | None) -> str:
     """Waits until a trial trains on the node, and is stored; returns its name."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def is_so() -> bool:
         assert driver.process.poll() is None, driver.text
-        found.clear()
-        found.update(
+        names.clear()
+        names.update(
             name
             for name in trials_with(node.stages(), "train")
             if storage is None or archive(storage, name).exists()
         )
-        return bool(found)
+        return bool(names)
 
     soon(is_so, 300)
-    (name,) = found
+    (name,) = names
     return name
 
 
