@@ -99,9 +99,11 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if not options.page:
         cluster.check_installed()
-        timelines = [run(nodes, options.trials) for nodes in range(1, options.nodes + 1)]
-        content = {"cores": len(os.sched_getaffinity(0)), "sweeps": timelines}
-        write_lines(options.results, as_json(content), depth=3)
+        timelines = []
+        for nodes in range(1, options.nodes + 1):
+            timelines.append(run(nodes, options.trials))
+            content = {"cores": len(os.sched_getaffinity(0)), "sweeps": timelines}
+            write_lines(options.results, as_json(content), depth=3)
     stored = artifacts.read_json(options.results)
     text = render([Timeline(**each) for each in stored["sweeps"]], stored["cores"])
     print(text)
@@ -139,7 +141,9 @@ def run(nodes: int, trials: int) -> Timeline:
 @contextmanager
 def local_cluster(nodes: int) -> Iterator[str]:
     """Yields the address of a cluster on 127.0.0.1 with one CPU a node."""
-    os.environ |= cluster.QUIET | cluster.LOOPBACK | {"RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    os.environ |= cluster.QUIET | cluster.LOOPBACK
+    # One for all clusters: Ray reads it once in a process.
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     from ray.cluster_utils import Cluster
 
     started = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
