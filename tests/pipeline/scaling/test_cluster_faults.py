@@ -280,6 +280,23 @@ def test_diverged_and_refused_trials_are_rows(tmp_path: Path) -> None:
 
 
 @slow
+def test_a_hopeless_trial_is_stopped_and_its_run_killed(tmp_path: Path) -> None:
+    schedule = {"kind": "asha", "first": 2000, "factor": 2}
+    project = SweepProject.of(tmp_path / "checkout", {"schedule": schedule}, LONG)
+    ended = project.sweep("--cpus", "1").wait(300)
+    assert ended.code == 0, ended.text
+    start, stopped = project.trials()
+    assert (start.state, stopped.state) == ("finished", "stopped")
+    assert stopped.score is None
+    assert stopped.last is not None
+    assert 2000 <= stopped.last.step < 20_000
+    assert "models/allo/manifest.json" not in project.archive(stopped.name)
+    parent, children = recorded(project.root)
+    assert parent.info.status == "FINISHED"
+    assert [run.info.status for run in children] == ["FINISHED", "KILLED"]
+
+
+@slow
 def test_code_that_changed_meanwhile_ends_the_sweep(tmp_path: Path) -> None:
     project = SweepProject.of(tmp_path / "checkout")
     driver = project.sweep("--cpus", "1")
