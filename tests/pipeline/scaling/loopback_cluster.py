@@ -265,10 +265,10 @@ class LoopbackCluster:
 @contextmanager
 def cluster(root: Path, *cpus: int) -> Iterator[LoopbackCluster]:
     """A cluster whose first node is the head."""
-    made = LoopbackCluster(root)
+    machines = LoopbackCluster(root)
     try:
         for count in cpus:
-            made.add(count)
-        yield made
+            machines.add(count)
+        yield machines
     finally:
-        made.down()
+        machines.down()

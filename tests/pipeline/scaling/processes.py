@@ -40,14 +40,14 @@ def members(session: int) -> list[Process]:
     """The living processes of a session, the oldest first: all that its first process started, and
     who was left when that was killed.
     """
-    found = []
+    processes = []
     for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):
             state, _, _, its_session, *_ = _stat(folder)
             if int(its_session) == session and state != "Z":
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found.append(Process(int(folder.name), command.strip()))
-    return found
+                processes.append(Process(int(folder.name), command.strip()))
+    return processes
 
 
 def kill(pid: int) -> None:
@@ -89,23 +89,23 @@ def _stat(folder: Path) -> list[str]:
 
 
 def _sockets(pid: int) -> set[str]:
-    found = set()
+    inodes = set()
     for link in Path(f"/proc/{pid}/fd").glob("*"):
         with suppress(OSError):
             target = str(link.readlink())
             if target.startswith("socket:["):
-                found.add(target[8:-1])
-    return found
+                inodes.add(target[8:-1])
+    return inodes
 
 
 def _listeners(table: Path) -> list[tuple[str, int, str]]:
-    found = []
+    listeners = []
     for line in table.read_text().splitlines()[1:]:
         _, local, _, state, *_, inode = line.split()[:10]
         if state == LISTEN:
             address, port = local.split(":")
-            found.append((_address(address), int(port, 16), inode))
-    return found
+            listeners.append((_address(address), int(port, 16), inode))
+    return listeners
 
 
 def _address(text: str) -> str:

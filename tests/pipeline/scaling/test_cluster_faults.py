@@ -199,20 +199,20 @@ def soon_storage(driver: SweepCommand, project: SweepProject, folder: Path) -> P
 
 def soon_training(driver: SweepCommand, node: Node, storage: Path | None) -> str:
     """Waits until a trial trains on the node, and is stored; returns its name."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def is_so() -> bool:
         assert driver.process.poll() is None, driver.text
-        found.clear()
-        found.update(
+        names.clear()
+        names.update(
             name
             for name in trials_with(node.stages(), "train")
             if storage is None or archive(storage, name).exists()
         )
-        return bool(found)
+        return bool(names)
 
     soon(is_so, 300)
-    (name,) = found
+    (name,) = names
     return name
 
 
@@ -277,6 +277,23 @@ def test_diverged_and_refused_trials_are_rows(tmp_path: Path) -> None:
     assert all(trial.reason for trial in project.trials()[1:])
     _, children = recorded(project.root)
     assert [run.info.status for run in children] == ["FINISHED", "FAILED"]
+
+
+@slow
+def test_a_hopeless_trial_is_stopped_and_its_run_killed(tmp_path: Path) -> None:
+    schedule = {"kind": "asha", "first": 2000, "factor": 2}
+    project = SweepProject.of(tmp_path / "checkout", {"schedule": schedule}, LONG)
+    ended = project.sweep("--cpus", "1").wait(300)
+    assert ended.code == 0, ended.text
+    start, stopped = project.trials()
+    assert (start.state, stopped.state) == ("finished", "stopped")
+    assert stopped.score is None
+    assert stopped.last is not None
+    assert 2000 <= stopped.last.step < 20_000
+    assert "models/allo/manifest.json" not in project.archive(stopped.name)
+    parent, children = recorded(project.root)
+    assert parent.info.status == "FINISHED"
+    assert [run.info.status for run in children] == ["FINISHED", "KILLED"]
 
 
 @slow
