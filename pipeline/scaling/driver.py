@@ -10,14 +10,14 @@ import signal
 from hashlib import sha256
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline.runtime import console, signals
 from pipeline.runtime.errors import CommandFailed, Interrupted
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.scaling import adoption, cluster, page, snapshots, work
 from pipeline.scaling.outcomes import SweepRecord
-from pipeline.scaling.plan import ConfirmPlan, Ledger, SearchPlan
+from pipeline.scaling.plan import ConfirmPlan, Ledger, Plan, SearchPlan
 from pipeline.scaling.progress import SweepProgress
 from pipeline.scaling.records import Trial
 from pipeline.scaling.result import Dimension, SweepResult, confirmation_of, winner_of
@@ -28,6 +28,9 @@ from pipeline.tracking.journal import Parent
 from pipeline.tracking.run import code_tags, flatten
 from pipeline.tracking.store import resolve_uri
 from pipeline.tracking.trial_context import TrialContext
+
+if TYPE_CHECKING:  # loads Ray
+    from pipeline.scaling.trial import Common
 
 # What may be changed while the results of earlier trials stay valid.
 OPEN = {"trials", "confirm", "retries", "gpus"}
@@ -135,43 +138,43 @@ class SweepRun:
         # Again, because Ray replaces the handlers when it connects.
         connection = cluster.connection(options.address, options.cpus)
         with connection as ray, signals.handle(self._receive):
-            files = trial_files(self.space)
-            sweep = self.space.sweep
-            shelf = cluster.make_shelf(ray, sweep.model, files, sweep.cpus)
-            self._phase("search", shelf, files)
-            if sweep.confirm is not None and self.ledger.ranked("search"):
-                self._phase("confirm", shelf, files)
+            from pipeline.scaling import tuning
 
-    def _phase(self, title: str, shelf: Any, files: dict[str, bytes]) -> None:
-        from pipeline.scaling import tuning
+            common = self._common(ray)
+            search = SearchPlan(self.space, self.ledger, self._ended)
+            self._phase("search", search, common._replace(rungs=tuning.rungs(self.space)))
+            confirm = ConfirmPlan(self.space, self.ledger)
+            if self.ledger.ranked("search"):
+                self._phase("confirm", confirm, common)
+
+    def _common(self, ray: Any) -> "Common":
         from pipeline.scaling.trial import Common
 
         sweep = self.space.sweep
-        is_search = title == "search"
-        plan: tuning.Plan
-        if is_search:
-            roles: tuple[str, ...] = ("start", "search")
-            total = sweep.trials + 1
-            plan = SearchPlan(self.space, self.ledger, self._ended)
-        else:
-            roles = ("confirm",)
-            confirm = ConfirmPlan(self.space, self.ledger)
-            plan = confirm
-            total = confirm.total
-        steps = getattr(self.space.params({}), sweep.model).train.steps
-        common = Common(
+        files = trial_files(self.space)
+        return Common(
             model=sweep.model,
             watch=sweep.watch,
             cpus=sweep.cpus,
             gpus=sweep.gpus,
-            rungs=tuning.rungs(self.space, steps) if is_search else (),
+            rungs=(),
             files=files,
             storage=self.storage,
             code=work.code_digest(),
             context=self.context,
-            shelf=shelf,
+            shelf=cluster.make_shelf(ray, sweep.model, files, sweep.cpus),
         )
-        with SweepProgress(f"{self.space.name} {title}", total, self.ledger, roles) as progress:
+
+    def _phase(self, title: str, plan: Plan, common: "Common") -> None:
+        """Runs the trials of a plan.
+
+        Raises:
+            Interrupted: a signal was received; its trials have saved their work.
+        """
+        from pipeline.scaling import tuning
+
+        name = f"{self.space.name} {title}"
+        with SweepProgress(name, plan.total, self.ledger, plan.includes) as progress:
             events = tuning.Events(
                 self.space, self.ledger, plan, progress, self._ended, lambda: bool(self.received)
             )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.records import Point, Trial, read_trials, write_trial
@@ -17,7 +17,7 @@ class Ledger:
 
     def __init__(self, folder: Path, is_higher_better: bool) -> None:
         self._folder = folder
-        self._is_higher_better = is_higher_better
+        self.is_higher_better = is_higher_better
         self.trials = {trial.number: trial for trial in read_trials(folder)}
 
     def put(self, trial: Trial) -> None:
@@ -43,7 +43,22 @@ class Ledger:
 
     def ranked(self, *roles: str) -> list[Trial]:
         """Returns the finished trials of these roles that have a score, the best first."""
-        return rank(self.of_role(*roles), self._is_higher_better)
+        return rank(self.of_role(*roles), self.is_higher_better)
+
+
+class Plan(Protocol):
+    """Hands out the trials of a phase, `total` in all."""
+
+    total: int
+
+    def next(self) -> Trial | None:
+        """Returns the next trial; None if all have begun."""
+
+    def ended(self, trial: Trial) -> None:
+        """Takes note of a trial's end."""
+
+    def includes(self, trial: Trial) -> bool:
+        """Returns whether a trial belongs to this phase."""
 
 
 class SearchPlan:
@@ -55,6 +70,7 @@ class SearchPlan:
         self._space = space
         self._ledger = ledger
         self._on_refused = on_refused
+        self.total = space.sweep.trials + 1
         self._search = Search(space)
         self._begun = [t for t in ledger.of_role("start", "search") if not t.has_ended]
         self._search.tell_all(ledger.trials.values())
@@ -78,6 +94,9 @@ class SearchPlan:
         if ordinal >= self._space.sweep.trials:
             return None
         return self._begin("search", self._search.values(self._ledger.next_number, ordinal))
+
+    def includes(self, trial: Trial) -> bool:
+        return trial.role != "confirm"
 
     def ended(self, trial: Trial) -> None:
         self._search.tell(trial)
@@ -130,6 +149,15 @@ class ConfirmPlan:
 
     def ended(self, trial: Trial) -> None:
         """Does nothing: nothing is searched any more."""
+
+    def includes(self, trial: Trial) -> bool:
+        """Returns whether a trial confirms with this seed and so many learners."""
+        confirm = self._confirm
+        return (
+            confirm is not None
+            and trial.role == "confirm"
+            and (trial.seed, trial.seeds) == (confirm.seed, confirm.seeds)
+        )
 
     def _setting(self, original: Trial) -> dict[str, Any]:
         assert self._confirm is not None

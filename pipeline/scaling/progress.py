@@ -3,6 +3,7 @@
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Self
 
 from tqdm import tqdm
@@ -11,6 +12,7 @@ from pipeline.judging.verdicts import format_score
 from pipeline.runtime import console
 from pipeline.scaling.plan import Ledger
 from pipeline.scaling.records import Trial
+from pipeline.scaling.result import rank
 
 # A line even if no trial ends.
 LINE_SECONDS = 30.0
@@ -19,10 +21,12 @@ LINE_SECONDS = 30.0
 class SweepProgress:
     """Shows a phase of a sweep: its search, or its confirmation."""
 
-    def __init__(self, title: str, total: int, ledger: Ledger, roles: tuple[str, ...]) -> None:
+    def __init__(
+        self, title: str, total: int, ledger: Ledger, belongs: Callable[[Trial], bool]
+    ) -> None:
         self._title = title
         self._ledger = ledger
-        self._roles = roles
+        self._belongs = belongs
         self._total = total
         self._started_at = time.monotonic()
         self._begun_before = self._ended()
@@ -81,14 +85,17 @@ class SweepProgress:
         )
 
     def _ended(self) -> int:
-        return sum(trial.has_ended for trial in self._ledger.of_role(*self._roles))
+        return sum(trial.has_ended for trial in self._trials())
+
+    def _trials(self) -> list[Trial]:
+        return [trial for trial in self._ledger.trials.values() if self._belongs(trial)]
 
     def _state(self) -> str:
         """Returns how many run, how many were stopped, and the best score."""
-        states = Counter(trial.state for trial in self._ledger.of_role(*self._roles))
+        states = Counter(trial.state for trial in self._trials())
         states.pop("finished", None)
         parts = [f"{count} {state}" for state, count in sorted(states.items())]
-        ranked = self._ledger.ranked(*self._roles)
+        ranked = rank(self._trials(), self._ledger.is_higher_better)
         if ranked:
             parts.append(f"best {format_score(ranked[0].score)} (trial {ranked[0].number})")
         return ", ".join(parts) or "none runs"

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import ray
 from ray import tune
@@ -13,7 +13,7 @@ from ray.tune.search import Searcher
 
 from pipeline.runtime.errors import CommandFailed
 from pipeline.scaling.datasets import dataset_key
-from pipeline.scaling.plan import Ledger
+from pipeline.scaling.plan import Ledger, Plan
 from pipeline.scaling.progress import SweepProgress
 from pipeline.scaling.records import Point, Trial
 from pipeline.scaling.space import Space
@@ -23,12 +23,6 @@ from pipeline.scaling.trial import OUTCOME, RUNG_VALUE, Common, SweepTrial
 CLUSTER_SECONDS = 3.0
 # Reasons of a failure, at most.
 REASON_CHARACTERS = 300
-
-
-class Plan(Protocol):
-    def next(self) -> Trial | None: ...
-
-    def ended(self, trial: Trial) -> None: ...
 
 
 class Fault(NamedTuple):
@@ -237,12 +231,13 @@ def slots(space: Space) -> int:
     return count
 
 
-def rungs(space: Space, steps: int) -> tuple[int, ...]:
+def rungs(space: Space) -> tuple[int, ...]:
     """Returns the steps at which ASHA compares trials."""
     schedule = space.sweep.schedule
     if schedule.kind == "none":
         return ()
     steps_compared = []
+    steps = getattr(space.params({}), space.sweep.model).train.steps
     rung = schedule.first
     while rung < steps:
         steps_compared.append(rung)

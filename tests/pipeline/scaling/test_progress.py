@@ -7,11 +7,13 @@ import pytest
 from pipeline.scaling import progress
 from pipeline.scaling.plan import Ledger
 from pipeline.scaling.progress import SweepProgress
-from pipeline.scaling.records import Point
+from pipeline.scaling.records import Point, Trial
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_sweep import HIDDEN, RATE, trial
 
-ROLES = ("start", "search")
+
+def is_searched(trial: Trial) -> bool:
+    return trial.role != "confirm"
 
 
 class Clock:
@@ -37,7 +39,7 @@ def test_lines_hold_counts_the_best_and_the_time_left(
     tmp_path: Path, clock: Clock, capsys: Capture
 ):
     ledger = Ledger(tmp_path, is_higher_better=True)
-    with SweepProgress("tried search", 5, ledger, ROLES) as shown:
+    with SweepProgress("tried search", 5, ledger, is_searched) as shown:
         ledger.put(trial(0, values={RATE: 0.00123456, HIDDEN: 64}))
         shown.begun(ledger.trials[0])
         assert lines(capsys) == [f"tried search: trial 0 begins  {RATE}=0.00123  {HIDDEN}=64"]
@@ -70,7 +72,7 @@ def test_a_continued_phase_says_how_far_it_is_and_measures_only_what_it_ran(
         ledger.put(trial(number, score))
     ledger.put(trial(2))
     ledger.put(trial(3, 0.1, role="confirm", repeats=0))
-    with SweepProgress("tried search", 4, ledger, ROLES) as shown:
+    with SweepProgress("tried search", 4, ledger, is_searched) as shown:
         assert lines(capsys) == ["tried search: continues with 2 of 4 trials ended"]
         clock.now += 31
         shown.tick()
@@ -84,7 +86,7 @@ def test_a_continued_phase_says_how_far_it_is_and_measures_only_what_it_ran(
 def test_without_an_end_there_is_a_line_every_half_minute(
     tmp_path: Path, clock: Clock, capsys: Capture
 ):
-    with SweepProgress("tried search", 4, Ledger(tmp_path, True), ROLES) as shown:
+    with SweepProgress("tried search", 4, Ledger(tmp_path, True), is_searched) as shown:
         for _ in range(100):
             clock.now += 1
             shown.tick()
@@ -98,7 +100,7 @@ def test_only_a_terminal_gets_control_codes(
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
     ledger = Ledger(tmp_path, True)
     ledger.put(trial(0))
-    with SweepProgress("tried search", 2, ledger, ROLES) as shown:
+    with SweepProgress("tried search", 2, ledger, is_searched) as shown:
         shown.begun(ledger.trials[0])
         shown.note("waits for a node")
         shown.tick()
