@@ -130,7 +130,8 @@ def test_a_finished_sweep_runs_nothing_again(swept: Swept) -> None:
 
 
 def test_a_metric_that_is_not_recorded_ends_it(tmp_path: Path) -> None:
-    project = SweepProject.of(tmp_path / "checkout", {"watch": "cosine_means"})
+    changes = {"watch": "cosine_means", "schedule": {"kind": "asha", "first": 40, "factor": 3}}
+    project = SweepProject.of(tmp_path / "checkout", changes)
     ended = project.sweep("--cpus", "1").wait()
     assert ended.code == 2, ended.text
     assert "watch" in ended.line
