@@ -217,9 +217,10 @@ def compare(identities: list[dict[str, str]]) -> None:
     first, *others = identities
     for other in others:
         for name, value in first.items():
-            if name != "rank" and other[name] != value:
+            theirs = other.get(name, "missing")
+            if name != "rank" and theirs != value:
                 raise RanksDiffer(
-                    f"{name} is {other[name][:DIGITS]} for {other['rank']}, but {value[:DIGITS]} "
+                    f"{name} is {theirs[:DIGITS]} for {other['rank']}, but {value[:DIGITS]} "
                     f"for {first['rank']}: ranks need equal code, params.yaml, data, libraries and "
                     "processors"
                 )

@@ -3,6 +3,7 @@
 import argparse
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from pipeline.runtime.command import Parser
 from pipeline.runtime.errors import ConfigError
@@ -50,10 +51,10 @@ def jobs(text: str) -> int:
     """Returns a number of jobs; `auto` is the number of cores that this process may use.
 
     Two models at a time on two cores were faster than one, though each has two compute threads:
-    the threads of one model wait often.
+    the threads of one model wait often. With a GPU it is one: models would share its memory.
     """
     if text == "auto":
-        return len(os.sched_getaffinity(0))
+        return 1 if Path("/dev/nvidia0").exists() else len(os.sched_getaffinity(0))
     return job_count(text)
 
 

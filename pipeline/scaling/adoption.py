@@ -9,10 +9,19 @@ from ruamel.yaml import YAML
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.records import Trial
+from pipeline.scaling.result import (
+    SweepResult,
+    confirmation_of,
+    confirmed,
+    ranked,
+    start_of,
+    winner_of,
+)
 from pipeline.scaling.space import Space
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
 
+NOTHING_BETTER = "no trial is better than the start"
 MARK = "# Written by `make sweep SWEEP=sweeps/{name}.yaml`"
 
 
@@ -26,6 +35,22 @@ def check_preset(space: Space) -> None:
         )
 
 
+def obstacle(space: Space, result: SweepResult) -> str | None:
+    """Returns why no trial can be adopted; None if the winner can.
+
+    Where trials were to be confirmed, a score of the search alone decides nothing.
+    """
+    winner = winner_of(result)
+    if winner is None:
+        return "no trial has a score"
+    has_candidates = any(trial.role == "search" for trial in ranked(result, result.trials))
+    if space.sweep.confirm is not None and has_candidates:
+        is_start_confirmed = confirmation_of(result, start_of(result)) is not None
+        if not is_start_confirmed or all(trial.role == "start" for trial in confirmed(result)):
+            return "trials could not be confirmed; the table says why"
+    return NOTHING_BETTER if winner.role == "start" else None
+
+
 def write_preset(space: Space, trial: Trial) -> Path:
     """Writes the values by which the params of a trial differ from params.yaml.
 
@@ -33,11 +58,9 @@ def write_preset(space: Space, trial: Trial) -> Path:
         ConfigError: params.yaml was changed meanwhile, so that the preset would be another trial;
             nothing is written.
     """
-    confirms = trial.role == "confirm"
-    changes = space.changes(trial)
     default = parse(space.root / "params.yaml")
     section = space.sweep.model
-    raw = space.trial_raw(changes, confirms)
+    raw = space.raw_of(trial)
     shared = {
         key: value
         for key, value in raw.items()
@@ -46,7 +69,7 @@ def write_preset(space: Space, trial: Trial) -> Path:
     model = difference(default[section], raw[section])
     overlay = shared | {"preset": space.name} | ({section: model} if model else {})
     adopted = validate(overlaid(default, overlay), lambda name: read_input(space.root, str(name)))
-    expected = space.params(changes, confirms).model_copy(update={"preset": space.name})
+    expected = space.params_of(trial).model_copy(update={"preset": space.name})
     others = {"preset", section, *shared}
     path = _path(space)
     if adopted.model_dump(include=others) != expected.model_dump(include=others):

@@ -23,7 +23,7 @@ import psutil
 
 from pipeline.runtime.errors import CommandFailed
 from pipeline.scaling import work
-from pipeline.scaling.work import StageProcess
+from pipeline.scaling.work import StageLost, StageProcess
 
 MISSING = "sweep needs Ray: make cluster"
 DEFAULT_TOKEN = Path("~/.ray/auth_token")
@@ -193,7 +193,8 @@ def _wait_for_answer(process: subprocess.Popen[bytes], output: Any) -> str:
 
 
 def make_shelf(ray: Any, model: str, files: Mapping[str, bytes], cpus: int) -> Any:
-    """Returns an actor with `dataset(key, params, node)`, which collects each dataset once.
+    """Returns an actor with `dataset(key, params, node)`, which collects each dataset once, and
+    which trials tell when they leave.
 
     It lies on the node of the driver, so that no lost node takes it away. Neither the actor nor a
     collection asks for CPUs: trials that wait for a dataset hold them all.
@@ -203,11 +204,12 @@ def make_shelf(ray: Any, model: str, files: Mapping[str, bytes], cpus: int) -> A
     def on(node: str, soft: bool) -> Any:
         return NodeAffinitySchedulingStrategy(node, soft=soft)
 
-    collect_files = ray.remote(num_cpus=0, max_retries=3)(collect)
+    collect_files = ray.remote(num_cpus=0, max_retries=3, retry_exceptions=[StageLost])(collect)
 
     class Shelf:
         def __init__(self) -> None:
             self._datasets: dict[str, Any] = {}
+            self._left: set[str] = set()
 
         def dataset(self, key: str, params: Mapping[str, Any], node: str) -> list[Any]:
             if key not in self._datasets:
@@ -216,6 +218,17 @@ def make_shelf(ray: Any, model: str, files: Mapping[str, bytes], cpus: int) -> A
                 task = collect_files.options(scheduling_strategy=on(node, soft=True))
                 self._datasets[key] = task.remote(model, params, files, cpus)
             return [self._datasets[key]]
+
+        def forget(self, key: str) -> None:
+            """Lets the next trial that asks collect again."""
+            self._datasets.pop(key, None)
+
+        def leave(self, trial: str) -> None:
+            """Notes that a trial that was stopped has stored its work."""
+            self._left.add(trial)
+
+        def left(self) -> set[str]:
+            return self._left
 
     here = ray.get_runtime_context().get_node_id()
     actor = ray.remote(num_cpus=0, scheduling_strategy=on(here, soft=False))(Shelf)
@@ -240,6 +253,6 @@ def collect(
         if code in work.FINAL:
             return {"refused": reason}
         if code:
-            raise work.StageLost(f"collect@{model} ended with {code}: {reason}")
+            raise StageLost(f"collect@{model} ended with {code}: {reason}")
         outs = sorted((folder / "data" / model).iterdir())
         return {path.name: np.frombuffer(path.read_bytes(), np.uint8) for path in outs}

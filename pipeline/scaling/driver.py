@@ -57,8 +57,9 @@ def run(root: Path, path: Path, options: Options) -> int:
     adoption.check_preset(space)
     check_room(space, options)
     key = sweep_key(space)
-    folder = root / ".state" / "sweeps" / f"{space.name}-{key[:8]}"
-    with folder_lock(folder, patience_seconds=0):
+    sweeps = root / ".state" / "sweeps"
+    folder = sweeps / f"{space.name}-{key[:8]}"
+    with folder_lock(sweeps / space.name, patience_seconds=0):
         place = (options.storage, folder.name) if options.storage else (str(folder), "storage")
         storage = snapshots.open_storage(*place)
         sweep = SweepRun(space, folder, storage, key)
@@ -119,6 +120,8 @@ class SweepRun:
                     self._run_trials(options)
                 pages = self._conclude()
                 status = "FINISHED"
+                if not self.ledger.ranked("start", "search"):
+                    raise CommandFailed("no trial has a score; the table says why", exit_code=1)
             except Interrupted:
                 status = "KILLED"
                 raise
@@ -176,7 +179,13 @@ class SweepRun:
         name = f"{self.space.name} {title}"
         with SweepProgress(name, plan.total, self.ledger, plan.includes) as progress:
             events = tuning.Events(
-                self.space, self.ledger, plan, progress, self._ended, lambda: bool(self.received)
+                self.space,
+                self.ledger,
+                plan,
+                progress,
+                self._ended,
+                lambda: bool(self.received),
+                common.shelf,
             )
             try:
                 tuning.tune_trials(self.space, events, common)
@@ -198,17 +207,18 @@ class SweepRun:
         """Writes preset and pages, and prints the table; returns the files for MLflow."""
         result = result_of(self.space, self.ledger)
         winner = winner_of(result)
-        if winner is None or winner.role == "start":
-            adoption.remove_preset(self.space)
-        else:
+        reason = adoption.obstacle(self.space, result)
+        if winner is not None and reason is None:
             adoption.write_preset(self.space, confirmation_of(result, winner) or winner)
             result = result._replace(adopted=self.space.name)
+        elif winner is not None and reason == adoption.NOTHING_BETTER:
+            adoption.remove_preset(self.space)
         reports = self.space.root / "reports" / "sweeps" / self.space.name
         page.write(reports, result)
         print(page.table(result))
         print(f"\npage     {(reports / 'sweep.html').relative_to(self.space.root)}")
-        if result.adopted is None:
-            print("preset   none: no trial is better than the start")
+        if reason is not None:
+            print(f"preset   none: {reason}")
         else:
             chain = f"PRESET={result.adopted} MODELS={result.model}"
             print(f"preset   presets/{result.adopted}.yaml: `make repro {chain}`", flush=True)
@@ -253,6 +263,7 @@ def trial_files(space: Space) -> dict[str, bytes]:
 
 def result_of(space: Space, ledger: Ledger) -> SweepResult:
     sweep = space.sweep
+    confirm = ConfirmPlan(space, ledger)
     return SweepResult(
         name=space.name,
         model=sweep.model,
@@ -270,6 +281,11 @@ def result_of(space: Space, ledger: Ledger) -> SweepResult:
             )
             for key, each in sweep.space.items()
         },
-        trials=list(ledger.trials.values()),
+        # Not those that an earlier form of the file confirmed, with other seeds.
+        trials=[
+            trial
+            for trial in ledger.trials.values()
+            if trial.role != "confirm" or confirm.includes(trial)
+        ],
         adopted=None,
     )

@@ -5,6 +5,7 @@ Nodes never talk to MLflow: the driver takes the journals out of the storage and
 
 import shutil
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from queue import Queue
@@ -20,6 +21,10 @@ from pipeline.tracking.trial_context import TrialContext
 
 # The last one is put in place last: it marks that all are there.
 STAGES = ("evaluate", "train")
+
+
+# A store that does not answer is left alone for so long: each attempt takes seconds.
+SILENT_SECONDS = 60.0
 
 
 class SweepRecord:
@@ -41,6 +46,7 @@ class SweepRecord:
         self._queue: Queue[Path | None] = Queue()
         self._pending: list[JournalDelivery] = []
         self._late: list[Trial] = []
+        self._silent_until = 0.0
         self.journal = Journal(folder / "sweep")
         sweep = context.sweep
         tags = {**context.tags, sweep.tag: "true"}
@@ -119,6 +125,9 @@ class SweepRecord:
         while (folder := self._queue.get()) is not None:
             self._pending = [each for each in self._pending if each.folder != folder]
             delivery = JournalDelivery(folder, self._uri)
-            delivery.send()
+            if time.monotonic() < self._silent_until:
+                delivery.pending = "the store did not answer"
+            elif not delivery.send():
+                self._silent_until = time.monotonic() + SILENT_SECONDS
             if delivery.pending is not None:
                 self._pending.append(delivery)

@@ -79,7 +79,7 @@ class SearchPlan:
         """Returns the next trial; None if all have begun."""
         while (trial := self._begun.pop(0) if self._begun else self._new()) is not None:
             try:
-                self._space.params(self._space.changes(trial))
+                self._space.params_of(trial)
                 return trial
             except ConfigError as error:
                 trial = self._ledger.update(trial.number, state="refused", reason=str(error))
@@ -90,10 +90,11 @@ class SearchPlan:
     def _new(self) -> Trial | None:
         if not self._ledger.of_role("start"):
             return self._begin("start", self._space.start())
-        ordinal = len(self._ledger.of_role("search"))
-        if ordinal >= self._space.sweep.trials:
+        searched = self._ledger.of_role("search")
+        if len(searched) >= self._space.sweep.trials:
             return None
-        return self._begin("search", self._search.values(self._ledger.next_number, ordinal))
+        tried = [trial.values for trial in searched]
+        return self._begin("search", self._search.values(self._ledger.next_number, tried))
 
     def includes(self, trial: Trial) -> bool:
         return trial.role != "confirm"

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import optuna
@@ -41,11 +41,11 @@ class Search:
             key: distribution(dimension) for key, dimension in space.sweep.space.items()
         }
 
-    def values(self, number: int, ordinal: int) -> Values:
-        """Returns the values of trial `number`, which is the `ordinal`-th that is searched."""
+    def values(self, number: int, tried: Sequence[Values]) -> Values:
+        """Returns the values of trial `number`; of a grid, the first point that was not tried."""
         if self._grid:
-            return self._grid[ordinal]
-        self._study.sampler = self._sampler(ordinal)
+            return next(point for point in self._grid if point not in tried)
+        self._study.sampler = self._sampler(number)
         asked = self._study.ask(self._distributions)
         self._asked[number] = asked.number
         return {
@@ -109,8 +109,8 @@ class Search:
             return TrialState.PRUNED
         return TrialState.FAIL
 
-    def _sampler(self, ordinal: int) -> BaseSampler:
-        text = f"{self._space.sweep.seed}/{ordinal}"
+    def _sampler(self, number: int) -> BaseSampler:
+        text = f"{self._space.sweep.seed}/{number}"
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "little")
         sampler = TPESampler if self._space.sweep.search == "tpe" else RandomSampler
         return sampler(seed=seed)

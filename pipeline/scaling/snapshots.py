@@ -59,6 +59,11 @@ def open_storage(uri: str, folder: str) -> Storage:
     """
     from pyarrow import fs
 
+    if redact(uri) != uri:
+        raise StorageFailed(
+            f"storage {redact(uri)}: keys in a URI would be stored in clear; give them by "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or by a role"
+        )
     try:
         if "://" in uri:
             filesystem, path = fs.FileSystem.from_uri(uri)

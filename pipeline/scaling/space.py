@@ -183,28 +183,30 @@ class Space(NamedTuple):
     is_higher_better: bool
     root: Path
 
-    def trial_raw(self, values: Mapping[str, Any], confirms: bool = False) -> dict[str, Any]:
-        """Returns params.yaml of the trial with these values."""
+    def trial_raw(
+        self, values: Mapping[str, Any], seed: int | None = None, seeds: int | None = None
+    ) -> dict[str, Any]:
+        """Returns params.yaml with these values; seed and seeds are those of the search if None."""
         sweep = self.sweep
-        confirm = sweep.confirm if confirms else None
         shared: dict[str, Any] = {
+            "seed": self.raw["seed"] if seed is None else seed,
             "device": "cuda" if sweep.gpus else "cpu",
             "threads": sweep.cpus,
         }
-        if confirm is not None:
-            shared["seed"] = confirm.seed
-        section: dict[str, Any] = {"seeds": confirm.seeds if confirm else sweep.seeds}
+        section: dict[str, Any] = {"seeds": sweep.seeds if seeds is None else seeds}
         for key, value in values.items():
             section = overlaid(section, _nested(key, value))
         return overlaid(self.raw, shared | {sweep.model: section})
 
-    def params(self, values: Mapping[str, Any], confirms: bool = False) -> Params:
+    def params(
+        self, values: Mapping[str, Any], seed: int | None = None, seeds: int | None = None
+    ) -> Params:
         """Returns the validated params of a trial.
 
         Raises:
             ConfigError: these values do not go together.
         """
-        raw = self.trial_raw(values, confirms)
+        raw = self.trial_raw(values, seed, seeds)
         return validate(raw, lambda name: read_input(self.root, str(name)))
 
     def start(self) -> Values:
@@ -214,6 +216,18 @@ class Space(NamedTuple):
     def changes(self, trial: Trial) -> Values:
         """Returns the values by which a trial differs from its preset: none for the start."""
         return {} if trial.values == self.start() else trial.values
+
+    def raw_of(self, trial: Trial) -> dict[str, Any]:
+        """Returns params.yaml of a trial, whatever the sweep's file says now about confirming."""
+        return self.trial_raw(self.changes(trial), trial.seed, trial.seeds)
+
+    def params_of(self, trial: Trial) -> Params:
+        """Returns the validated params of a trial.
+
+        Raises:
+            ConfigError: its values do not go together.
+        """
+        return self.params(self.changes(trial), trial.seed, trial.seeds)
 
     def grid(self) -> Iterator[Values]:
         """Yields the points of a grid, the last key fastest."""
@@ -239,6 +253,11 @@ def read_space(root: Path, path: Path) -> Space:
         others = f"; known: {', '.join(names)}" if names else ""
         raise ConfigError(f"{path} is not there{nearest(str(path), names)}{others}")
     sweep = parse_sweep(path)
+    if sweep.preset == name:
+        raise ConfigError(
+            f"{path.name}: preset = {name!r}: a sweep cannot start from the preset that it writes; "
+            "copy that one under another name"
+        )
     try:
         raw = read_raw(root, sweep.preset)
     except ConfigError as error:
@@ -297,7 +316,8 @@ def _check_ends(file: str, space: Space) -> None:
     sweep = space.sweep
     params = _checked(f"{file}: with seeds = {sweep.seeds}", space, {})
     if sweep.confirm is not None:
-        _checked(f"{file}: with confirm.seeds = {sweep.confirm.seeds}", space, {}, confirms=True)
+        place = f"{file}: with confirm.seeds = {sweep.confirm.seeds}"
+        _checked(place, space, {}, sweep.confirm.seeds)
     for key, dimension in sweep.space.items():
         if key == "seeds" or not all(key.split(".")):
             raise ConfigError(f"{file}: space.{key}: is no key to search; remove or correct it")
@@ -308,6 +328,11 @@ def _check_ends(file: str, space: Space) -> None:
             f"{file}: confirm.seed = {sweep.confirm.seed} is the seed of the search's trials; "
             "another one shows what was luck"
         )
+    if sweep.gpus and params.devices > max(1, sweep.gpus):
+        raise ConfigError(
+            f"{file}: gpus = {sweep.gpus:g}: params.yaml wants devices: {params.devices}; "
+            "give a trial as many GPUs, or start from a preset with devices: 1"
+        )
     steps = getattr(params, sweep.model).train.steps
     if sweep.schedule.kind == "asha" and sweep.schedule.first >= steps:
         raise ConfigError(
@@ -316,10 +341,10 @@ def _check_ends(file: str, space: Space) -> None:
         )
 
 
-def _checked(place: str, space: Space, values: Values, confirms: bool = False) -> Params:
+def _checked(place: str, space: Space, values: Values, seeds: int | None = None) -> Params:
     """Returns the params of a trial; an error begins with `place`."""
     try:
-        return space.params(values, confirms)
+        return space.params(values, seeds=seeds)
     except ConfigError as error:
         reason = str(error).removeprefix("params.yaml: ")
         raise ConfigError(f"{place}: {reason}") from None

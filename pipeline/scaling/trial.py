@@ -95,7 +95,11 @@ class SweepTrial(Trainable):
         node = ray.get_runtime_context().get_node_id()
         asked = common.shelf.dataset.remote(config["dataset"], config["params"], node)
         (reference,) = ray.get(asked)
-        files = ray.get(reference)
+        try:
+            files = ray.get(reference)
+        except StageLost:
+            common.shelf.forget.remote(config["dataset"])
+            raise
         if REFUSED in files:
             return Outcome("refused", {}, 0.0, str(files[REFUSED]))
         folder = self._folder / "data" / common.model
@@ -122,12 +126,13 @@ class SweepTrial(Trainable):
             return {"fault": str(error), "exit_code": error.exit_code, "done": True}
 
     def _next_report(self) -> dict[str, Any]:
-        """Waits for the next report.
+        """Waits for the next report; without a row it tells the time, for Tune to answer.
 
         Raises:
             StorageFailed: a checkpoint cannot be stored.
             ConfigError: training does not record the watched metric.
         """
+        began = time.monotonic()
         while True:
             if self._outcome is None:
                 self._outcome = self._work.advance()
@@ -139,6 +144,8 @@ class SweepTrial(Trainable):
             if self._outcome is not None:
                 return self._last_report()
             self._save_new_checkpoint()
+            if time.monotonic() - began > REPORT_SECONDS:
+                return {"seconds": self._work.seconds()}
             time.sleep(POLL_SECONDS)
 
     def _last_report(self) -> dict[str, Any]:
@@ -154,7 +161,10 @@ class SweepTrial(Trainable):
         has_ended = self._outcome is not None and self._outcome.state == "finished"
         if self._pace.is_late(tail.step) or (has_ended and tail.names and not self._pace.rows):
             names = ", ".join(sorted(name.removeprefix("train/") for name in tail.names))
-            raise ConfigError(f"watch: training does not record this metric; it records {names}")
+            raise ConfigError(
+                f"watch: training has recorded no {self._common.watch} by step {tail.step:,}; "
+                f"name one of {names}, or raise schedule.first"
+            )
 
     def _save_new_checkpoint(self) -> None:
         slots = _slots(self._folder)
@@ -164,10 +174,13 @@ class SweepTrial(Trainable):
 
     def cleanup(self) -> None:
         """Ends a trial that was stopped, stores how far it came, and removes its folder."""
-        self._work.end()
-        if not self._is_saved:
-            snapshots.save(self._common.storage, self._name, self._folder)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            self._work.end()
+            if not self._is_saved:
+                snapshots.save(self._common.storage, self._name, self._folder)
+        finally:
+            ray.get(self._common.shelf.leave.remote(self._name))
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Pace:
@@ -195,8 +208,8 @@ class Pace:
             self._step = row.step
 
     def is_late(self, step: int) -> bool:
-        """Returns whether training has passed the first rung without a row."""
-        return bool(self._rungs) and not self.rows and step > self._rungs[0]
+        """Returns whether training is far behind the first rung without a row."""
+        return bool(self._rungs) and not self.rows and step > 2 * self._rungs[0]
 
     def due(self, has_ended: bool) -> dict[str, Any] | None:
         """Returns the report that is due now."""

@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import ray
 from ray import tune
@@ -18,18 +18,12 @@ from pipeline.scaling.progress import SweepProgress
 from pipeline.scaling.records import Point, Trial
 from pipeline.scaling.space import Space
 from pipeline.scaling.trial import OUTCOME, RUNG_VALUE, Common, SweepTrial
+from pipeline.scaling.work import SAVE_SECONDS
 
 # How often the cluster is asked for its nodes.
 CLUSTER_SECONDS = 3.0
 # Reasons of a failure, at most.
 REASON_CHARACTERS = 300
-
-
-class Fault(NamedTuple):
-    """Holds what ends a whole sweep."""
-
-    reason: str
-    exit_code: int
 
 
 class Kept:
@@ -53,15 +47,20 @@ class Events:
         progress: SweepProgress,
         on_ended: Callable[[Trial], None],
         is_interrupted: Callable[[], bool],
+        shelf: Any,
     ) -> None:
-        self.fault: Fault | None = None
+        self.fault: Exception | None = None
         self._space = space
         self._ledger = ledger
         self._plan = plan
         self._progress = progress
         self._on_ended = on_ended
         self._is_interrupted = is_interrupted
+        self._shelf = shelf
         self._running: set[int] = set()
+        self._saving: dict[str, float] = {}
+        """Names of trials that were stopped, and since when they store their work."""
+        self._over_since: float | None = None
         self._is_waiting = False
 
     @property
@@ -85,12 +84,39 @@ class Events:
             self._progress.note(f"waits for a node with {needs}")
         return len(self._running) < slots
 
+    def is_settled(self) -> bool:
+        """Returns whether no trial runs or stores its work. After a fault or a signal it waits for
+        SAVE_SECONDS at most.
+        """
+        now = time.monotonic()
+        if self.is_over and self._over_since is None:
+            self._over_since = now
+        if self._over_since is not None and now - self._over_since > SAVE_SECONDS:
+            return True
+        if self._saving:
+            left = ray.get(self._shelf.left.remote())
+            self._saving = {
+                name: since
+                for name, since in self._saving.items()
+                if name not in left and now - since < SAVE_SECONDS
+            }
+        return not self._running and not self._saving
+
+    def guarded(self, work: Callable[[], None]) -> None:
+        """Keeps the first error, to be raised after Tune has ended: it would make a traceback of it
+        all.
+        """
+        try:
+            work()
+        except Exception as error:
+            self.fault = self.fault or error
+
     def reported(self, number: int, result: Mapping[str, Any]) -> None:
         if "value" in result:
             point = Point(step=result["step"], value=result["value"])
             self._ledger.saw(number, point, result["seconds"])
         if "fault" in result and self.fault is None:
-            self.fault = Fault(result["fault"], result["exit_code"])
+            self.fault = CommandFailed(result["fault"], result["exit_code"])
         self._progress.tick()
 
     def lost(self, number: int) -> None:
@@ -103,6 +129,8 @@ class Events:
         if result and "fault" in result:  # Tune may not have passed this report on before.
             self.reported(number, result)
         outcome = (result or {}).get(OUTCOME)
+        if outcome is None and reason is None:
+            self._saving[self._ledger.trials[number].name] = time.monotonic()
         if outcome is not None:
             changes = self._outcome(json.loads(outcome))
         elif self.is_over:
@@ -145,7 +173,7 @@ class PlanSearcher(Kept, Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         if self._events.is_over:
-            return Searcher.FINISHED
+            return None
         if time.monotonic() - self._asked_at > CLUSTER_SECONDS:
             self._slots = slots(self._space)
             self._asked_at = time.monotonic()
@@ -153,7 +181,8 @@ class PlanSearcher(Kept, Searcher):
             return None
         trial = self._events.next()
         if trial is None:
-            return Searcher.FINISHED
+            # Tune ends when its searcher has, and leaves trials that were stopped little time.
+            return Searcher.FINISHED if self._events.is_settled() else None
         self._numbers[trial_id] = trial.number
         return trial_config(self._space, trial)
 
@@ -162,7 +191,8 @@ class PlanSearcher(Kept, Searcher):
     ) -> None:
         """Leaves failures to the callback, which knows the reason."""
         if not error:
-            self._events.ended(self._numbers[trial_id], result, None)
+            number = self._numbers[trial_id]
+            self._events.guarded(lambda: self._events.ended(number, result, None))
 
     def save(self, checkpoint_path: str) -> None:
         """Stores nothing: the ledger is stored."""
@@ -180,7 +210,8 @@ class EventCallback(Kept, tune.Callback):
     def on_trial_result(  # type: ignore[override]
         self, *_: Any, trial: Any, result: dict[str, Any], **__: Any
     ) -> None:
-        self._events.reported(int(trial.config["number"]), result)
+        number = int(trial.config["number"])
+        self._events.guarded(lambda: self._events.reported(number, result))
 
     def on_trial_recover(self, *_: Any, trial: Any, **__: Any) -> None:  # type: ignore[override]
         self._events.lost(int(trial.config["number"]))
@@ -190,32 +221,30 @@ class EventCallback(Kept, tune.Callback):
         # Below the lines of the traceback, which are indented.
         reasons = [line for line in lines if line.strip() and not line.startswith(" ")]
         reason = reasons[-1][:REASON_CHARACTERS]
-        self._events.ended(int(trial.config["number"]), None, reason)
+        number = int(trial.config["number"])
+        self._events.guarded(lambda: self._events.ended(number, None, reason))
 
 
 class EndOfSweep(Kept, tune.Stopper):
-    """Stops all trials after a fault or a signal; they save their work."""
+    """Stops each trial at its next report after a fault or a signal; all, when they have saved."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
 
     def __call__(self, *_: Any) -> bool:
-        return False
+        return self._events.is_over
 
     def stop_all(self) -> bool:
-        return self._events.is_over
+        return self._events.is_over and self._events.is_settled()
 
 
 def trial_config(space: Space, trial: Trial) -> dict[str, Any]:
     """Returns what Tune sends to the node of a trial, beside what all share."""
-    values = space.changes(trial)
-    confirms = trial.role == "confirm"
-    params = space.params(values, confirms)
     return {
         "number": trial.number,
         "name": trial.name,
-        "params": space.trial_raw(values, confirms),
-        "dataset": dataset_key(space.root, params, space.sweep.model),
+        "params": space.raw_of(trial),
+        "dataset": dataset_key(space.root, space.params_of(trial), space.sweep.model),
     }
 
 
@@ -293,4 +322,4 @@ def tune_trials(space: Space, events: Events, common: Common) -> None:
     )
     tuner.fit()
     if events.fault is not None:
-        raise CommandFailed(events.fault.reason, events.fault.exit_code)
+        raise events.fault

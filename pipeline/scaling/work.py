@@ -157,10 +157,11 @@ class JournalTail:
 
     def read(self) -> list[Point]:
         """Returns the new rows of the metric; those before a resumption come once."""
-        if self._path is None:
-            self._path = newest_journal(self._folder, self._stage)
-        if self._path is None:
+        newest = newest_journal(self._folder, self._stage)
+        if newest is None:
             return []
+        if newest != self._path:
+            self._path, self._offset, self.step = newest, 0, 0
         with self._path.open("rb") as file:
             file.seek(self._offset)
             data = file.read()

@@ -32,7 +32,7 @@ _NAME = re.compile(r"[\w.\- /:]{1,250}")
 _RUN_KEY = re.compile(r"[\w.@-]{1,250}")
 # The second form is a password with a bare slash: legal in a database URI, impossible in a port.
 _USERINFO = re.compile(r"(?<=://)(?:[^\s/?#]*|[^\s/@:]*:(?!\d*[/?#])\S*)@")
-_SECRET = re.compile(r"(?i)(?<=[?&])(password|passwd|token|secret|api_key)=[^&\s]+")
+_SECRET = re.compile(r"(?i)(?<=[?&])(\w*(?:password|passwd|token|secret|key)\w*)=[^&\s]+")
 
 
 class DatasetInput(NamedTuple):

@@ -54,8 +54,8 @@ def read_params_once(patch: Patch) -> None:
 
 
 def trial(number: int, score: float | None = None, **changes: Any) -> Trial:
-    """A finished trial of the search if it has a score, else one that runs."""
+    """A finished trial of the search of SWEEP if it has a score, else one that runs."""
     state = "running" if score is None else "finished"
     values = {RATE: 1e-3 + number * 1e-4, HIDDEN: 64}
     content = {"number": number, "role": "search", "values": values, "state": state, "score": score}
-    return Trial.model_validate(content | changes)
+    return Trial.model_validate(content | {"seeds": SWEEP["seeds"]} | changes)

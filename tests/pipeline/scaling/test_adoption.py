@@ -7,8 +7,18 @@ from typing import Any
 import pytest
 
 from pipeline.runtime.errors import ConfigError
-from pipeline.scaling.adoption import check_preset, difference, remove_preset, write_preset
+from pipeline.scaling.adoption import (
+    NOTHING_BETTER,
+    check_preset,
+    difference,
+    obstacle,
+    remove_preset,
+    write_preset,
+)
+from pipeline.scaling.driver import result_of
+from pipeline.scaling.plan import Ledger
 from pipeline.scaling.records import Trial
+from pipeline.scaling.result import SweepResult
 from pipeline.scaling.space import Space
 from pipeline.storage.params_file import overlaid, parse, read_params
 from quatrain.registry import MODELS
@@ -37,7 +47,7 @@ def searched(tmp_path: Path, root: Path, key: str, values: list[Any], **changes:
 def assert_is_the_trial(space: Space, trial: Trial) -> None:
     """What `make repro PRESET=NAME` reads is what the trial ran with, but for the name."""
     adopted = read_params(space.root, space.name)
-    params = space.params(space.changes(trial), trial.role == "confirm")
+    params = space.params(trial.values, trial.seed, trial.seeds)
     assert adopted.preset == "tried"
     others = {"preset", "checkpoint_seconds", *MODELS} - {space.sweep.model}
     assert adopted.model_dump(exclude=others) == params.model_dump(exclude=others)
@@ -79,11 +89,41 @@ def test_the_preset_is_the_trial(
 
 def test_the_preset_of_a_confirmed_trial_has_its_seed_and_its_seeds(tmp_path: Path, root: Path):
     space = space_of(tmp_path, root)
-    best = trial(9, 0.9, role="confirm", repeats=4, values={RATE: 2e-3, HIDDEN: 128})
+    values = {RATE: 2e-3, HIDDEN: 128}
+    best = trial(9, 0.9, role="confirm", repeats=4, values=values, seed=7, seeds=4)
     write_preset(space, best)
     assert_is_the_trial(space, best)
     adopted = read_params(root, "tried")
-    assert (adopted.seed, adopted.allo.seeds) == (1, 5)
+    assert (adopted.seed, adopted.allo.seeds) == (7, 4), "not those that the file has now"
+
+
+def result_of_trials(space: Space, *trials: Trial) -> SweepResult:
+    ledger = Ledger(space.root / "trials", is_higher_better=True)
+    ledger.trials = {each.number: each for each in trials}
+    return result_of(space, ledger)
+
+
+def confirming(number: int, repeats: int, score: float | None, **setting: int) -> Trial:
+    state = "finished" if score is not None else "failed"
+    changes = {"seed": 1, "seeds": 5, "repeats": repeats, "state": state} | setting
+    return trial(number, score, role="confirm", **changes)
+
+
+def test_only_a_winner_that_was_confirmed_as_the_file_says_is_adopted(tmp_path: Path, root: Path):
+    space = space_of(tmp_path, root)
+    first_runs = [trial(0, 0.5, role="start"), trial(1, 0.9), trial(2, state="stopped")]
+    start, best = confirming(3, 0, 0.5), confirming(4, 1, 0.8)
+    assert obstacle(space, result_of_trials(space, *first_runs, start, best)) is None
+    worse = confirming(4, 1, 0.4)
+    assert obstacle(space, result_of_trials(space, *first_runs, start, worse)) == NOTHING_BETTER
+    unsure = [(confirming(3, 0, None), best), (start, confirming(4, 1, None)), (start,)]
+    unsure.append((start, confirming(4, 1, 0.8, seeds=2)))
+    for repeats in unsure:
+        reason = obstacle(space, result_of_trials(space, *first_runs, *repeats))
+        assert reason == "trials could not be confirmed; the table says why"
+    assert obstacle(space, result_of_trials(space, trial(1))) == "no trial has a score"
+    alone = result_of_trials(space, first_runs[0], first_runs[2])
+    assert obstacle(space, alone) == NOTHING_BETTER
 
 
 def test_a_preset_holds_no_value_that_params_yaml_has(tmp_path: Path, root: Path):

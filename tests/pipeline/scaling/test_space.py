@@ -235,7 +235,7 @@ def test_a_trial_has_the_preset_with_its_values_seeds_and_cpus(tmp_path: Path):
     assert (params.preset, params.device, params.threads, params.seed) == ("smoke", "cpu", 2, 0)
     assert (params.allo.train.learning_rate, params.allo.network.hidden) == (0.004, 32)
     assert (params.allo.seeds, params.allo.network.layers, params.allo.train.steps) == (3, 2, 2000)
-    repeated = space.params({HIDDEN: 32}, confirms=True)
+    repeated = space.params({HIDDEN: 32}, seed=1, seeds=5)
     assert (repeated.seed, repeated.allo.seeds) == (1, 5)
     assert repeated.allo.train.learning_rate == 1e-3
     assert space_of(tmp_path, gpus=0.5).params({}).device == "cuda"

@@ -103,6 +103,8 @@ def _explained() -> Iterator[None]:
     """Replaces torch's message about a closed connection, or about one that is silent."""
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         reason = SOURCE.sub("", str(error)).partition(". ")[0]
         raise RankLost(
