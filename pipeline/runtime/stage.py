@@ -166,6 +166,9 @@ def main(
         stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()), place)
         with quieten(place):
             check_ranks(stage)
+            if place != ALONE:
+                # Lines of C++ about a rank that has left, which says so itself.
+                os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
             prepare_process(stage.params)
             if stage.framework == "jax":
                 gc.set_threshold(OBJECTS_PER_COLLECTION)

@@ -173,7 +173,7 @@ class PlanSearcher(Kept, Searcher):
 
     def suggest(self, trial_id: str) -> Any:
         if self._events.is_over:
-            return None
+            return self._last_answer()
         if time.monotonic() - self._asked_at > CLUSTER_SECONDS:
             self._slots = slots(self._space)
             self._asked_at = time.monotonic()
@@ -181,10 +181,15 @@ class PlanSearcher(Kept, Searcher):
             return None
         trial = self._events.next()
         if trial is None:
-            # Tune ends when its searcher has, and leaves trials that were stopped little time.
-            return Searcher.FINISHED if self._events.is_settled() else None
+            return self._last_answer()
         self._numbers[trial_id] = trial.number
         return trial_config(self._space, trial)
+
+    def _last_answer(self) -> Any:
+        """Returns FINISHED when trials have settled: Tune ends with its searcher, and leaves those
+        that were stopped little time.
+        """
+        return Searcher.FINISHED if self._events.is_settled() else None
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
