@@ -60,6 +60,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"modle": "allo", "model": ABSENT}, "modle: unknown key; did you mean 'model'?"),
     ({"model": "alo"}, "model = 'alo': no such model; did you mean 'allo'?"),
     ({"preset": "smoek"}, "preset: unknown preset 'smoek'; did you mean 'smoke'?"),
+    ({"preset": "tried"}, "a sweep cannot start from the preset that it writes; copy that one"),
     ({"preset": ABSENT}, "preset: is missing (`default` or a file of presets/"),
     ({"judge": "loss"}, "judge = 'loss': allo is not judged by it; judged: cosine_mean, cosine_m"),
     ({"judge": "cosine_meen"}, "not judged by it; did you mean 'cosine_mean'?"),

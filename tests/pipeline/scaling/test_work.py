@@ -237,6 +237,17 @@ def test_only_the_journal_of_the_training_is_read(tmp_path: Path):
     assert tail.read() == [Point(step=3, value=7.0)]
 
 
+def test_the_journal_of_another_type_of_machine_is_followed(tmp_path: Path):
+    tail = JournalTail(tmp_path, "train@allo", "train/loss")
+    first = journal_of(tmp_path)
+    first.metrics([("train/loss", 900, 0.5)])
+    os.utime(first.folder / "journal.jsonl", (1, 1))
+    assert tail.read() == [Point(step=900, value=0.5)]
+    journal_of(tmp_path, "train@allo-2").metrics([("train/loss", 100, 2.0)])
+    assert tail.read() == [Point(step=100, value=2.0)]
+    assert tail.step == 100
+
+
 def test_a_killed_stage_gets_an_end_and_a_finished_one_keeps_its_own(tmp_path: Path):
     killed, finished = journal_of(tmp_path, "train@allo-0"), journal_of(tmp_path, "train@allo-1")
     finished.end("FINISHED")
