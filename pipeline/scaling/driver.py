@@ -56,6 +56,8 @@ def run(root: Path, path: Path, options: Options) -> int:
     cluster.check_installed()
     adoption.check_preset(space)
     check_room(space, options)
+    if options.address is not None:
+        cluster.check_token()
     key = sweep_key(space)
     sweeps = root / ".state" / "sweeps"
     folder = sweeps / f"{space.name}-{key[:8]}"
