@@ -7,11 +7,12 @@ from pipeline.judging import verdicts
 from pipeline.runtime import console
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
-from pipeline.storage import artifacts, history
+from pipeline.storage import artifacts
 from pipeline.storage.figures import png, write_figures
 from pipeline.storage.trained_model import load_trained
 from pipeline.tracking.run import Run
 from quatrain.registry import load
+from quatrain.storage import history
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.runtime.stage import CHECKOUT, Stage
-from pipeline.storage import formats
 from pipeline.storage.run_key import file_of, imported_by
 from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from pipeline.tracking.trial_context import trial_context
 from quatrain.registry import Framework, load
+from quatrain.storage import formats
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
 # Packages that all exported models import.

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load as load_tensors
 
-from pipeline.storage import formats
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.model_export import requirements
 from quatrain.registry import MODELS, load
+from quatrain.storage import formats
 from tests.conftest import ROOT
 from tests.pipeline.small_project import Project, each_model
 
