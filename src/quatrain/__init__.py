@@ -10,6 +10,8 @@ if TYPE_CHECKING:  # for editors and mypy: `import quatrain` loads no library
     from quatrain.api.worlds import make
     from quatrain.errors import ConfigError
 
+__version__ = "0.1.0"
+
 __all__ = ["ConfigError", "Result", "config", "evaluate", "fit", "load", "make"]
 
 _MODULES = {

@@ -78,7 +78,7 @@ def test_the_seed_and_the_dataset_are_used(allo: Result):
 
 
 def test_torch_and_the_environment_are_as_before(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
     before = (dict(os.environ), torch.get_num_threads(), torch.get_default_device())
     config = small("active_dynamics")
     quatrain.fit("active_dynamics", config=config, threads=1, progress=False)

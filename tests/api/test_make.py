@@ -19,7 +19,8 @@ class Probe(gymnasium.Env):
     def __init__(self, size: float = 0.0, **_: Any) -> None:
         self.size = size
 
-    def reset(self, **_: Any) -> Any:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
+        super().reset(seed=seed, options=options)
         return np.full(4, self.size, np.float32), {}
 
 

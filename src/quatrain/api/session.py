@@ -37,6 +37,8 @@ def computing(params: Params, model: str) -> Iterator[None]:
     framework = MODELS[model]
     require(model, PACKAGES[framework], framework)
     variables = framework_environment(params, os.environ)
+    # torch would keep it as its default; on_device sets the threads of torch and BLAS.
+    del variables["OMP_NUM_THREADS"]
     before = {name: os.environ.get(name) for name in variables}
     os.environ |= variables
     with ExitStack() as afterwards:
