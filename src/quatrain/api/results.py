@@ -149,7 +149,7 @@ class Result:
             "history.csv": history.to_csv(curves),
             "scores.json": null_if_not_finite(self.scores),
         }
-        shared = self.params.model_dump(include={"seed", "device", "threads"})
+        shared = self.params.model_dump(include={"seed", "threads"})
         folders.save(Path(folder), contents, {"model": self.model, **shared})
         return Path(folder)
 
@@ -174,7 +174,7 @@ class Result:
         return f"<table><tr><th>{title}</th><th>score</th></tr>{rows}</table>"
 
 
-def load(path: str | Path) -> Result:
+def load(path: str | Path, device: str = "auto") -> Result:
     """Returns a result from a folder that `Result.save` or the pipeline (models/MODEL) wrote.
 
     Files are verified against their hashes, and nothing in them is executed. A folder of the
@@ -182,6 +182,10 @@ def load(path: str | Path) -> Result:
 
     Args:
         path: the folder.
+        device: `auto`, or a device as in params.yaml (`cpu`, `cuda`): not that of the training.
+
+    Returns:
+        The result, as `quatrain.fit` returned it.
 
     Raises:
         DataError: a file is missing or damaged, or is of another version; one line says which.
@@ -193,7 +197,7 @@ def load(path: str | Path) -> Result:
     folder = Path(path)
     stored = read_folder(folder)
     model, section = identify(folder, stored.contents, stored.info)
-    params = params_with(model, section, **shared_settings(folder, stored.info))
+    params = params_with(model, section, device=device, **shared_settings(folder, stored.info))
     modules = load_modules(model)
     arrays = stored.contents["weights.safetensors"] | stored.contents["state.safetensors"]
     with computing(params, model):
@@ -240,14 +244,14 @@ def identify(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any])
 
 
 def shared_settings(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns seed, device and threads of a stored result; those of the checkout for a folder of
-    the pipeline.
+    """Returns seed and threads of a stored result; those of the checkout for a folder of the
+    pipeline.
     """
     if "model" in info:
-        return {name: info[name] for name in ("seed", "device", "threads")}
+        return {name: info[name] for name in ("seed", "threads")}
     file = folder.resolve().parents[1] / "params.yaml"
     raw = parse(file if file.is_file() else DEFAULTS / "params.yaml")
-    return {name: raw[name] for name in ("seed", "device", "threads")}
+    return {name: raw[name] for name in ("seed", "threads")}
 
 
 def pipeline_dataset(folder: Path, model: str, stored: folders.Loaded) -> dict[str, np.ndarray]:
