@@ -275,7 +275,7 @@ def _section_of(keys: Keys, schema: type[BaseModel], raw: Any) -> type[BaseModel
     section: type[BaseModel] | None = schema
     for key in keys[:-1]:
         # A number is the place in a list of sections.
-        raw = raw[key]  # type: ignore[index]
+        raw = raw[key]
         if section and not isinstance(key, int):
             options = _sections(section, key)
             first = next(iter(options.values()), None)
