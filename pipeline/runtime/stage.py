@@ -23,7 +23,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import loaded_code, run_key
 from quatrain.devices import framework_environment
 from quatrain.params import Params
-from quatrain.registry import MODELS, Framework, load
+from quatrain.registry import MODELS, Framework, Model, load
 from quatrain.seeds import named_seed
 
 # The folder of this code; a stage works in the current folder, which is another one in tests.
@@ -77,6 +77,11 @@ class Stage(NamedTuple):
         """Returns the folder that survives an interruption, outside everything that DVC hashes."""
         return self.root / ".state"
 
+    @property
+    def modules(self) -> Model:
+        """Returns the model's modules, those of its config."""
+        return load(self.model, self.config)
+
     def seed(self, purpose: str) -> int:
         """Returns the seed of a purpose, from `seed` and names alone: stages do not share random
         numbers.
@@ -91,7 +96,7 @@ class Stage(NamedTuple):
             DataError: it was collected for another config.
         """
         loaded = artifacts.load(self.data)
-        collecting = load(self.model).collect
+        collecting = self.modules.collect
         dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.safetensors"])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest

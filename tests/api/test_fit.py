@@ -146,7 +146,7 @@ def test_scoring_again_gives_the_same_scores_and_other_worlds_give_others(iqn: R
 def test_scoring_where_the_model_does_not_fit_is_refused(iqn: Result):
     with pytest.raises(DataError, match=r"iqn was trained in another form of environment: "):
         quatrain.evaluate(iqn, env={"agents": 3})
-    with pytest.raises(quatrain.ConfigError, match=r"iqn: env\.agentz: unknown key; did you mean"):
+    with pytest.raises(quatrain.ConfigError, match=r"iqn\.env\.agentz: unknown key; did you mean"):
         quatrain.evaluate(iqn, env={"agentz": 3})
     with pytest.raises(quatrain.ConfigError, match="dataset and env exclude each other"):
         quatrain.evaluate(iqn, env={}, dataset=iqn.dataset)

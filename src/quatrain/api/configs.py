@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from quatrain import presets
+from quatrain.envs.host.config import variant
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS
 from quatrain.section import Content, Section
 from quatrain.storage.input_files import read_content
-from quatrain.validation import nearest, overlaid, validate_section
+from quatrain.validation import nearest, overlaid, sections_of, validate_section
 
 DEFAULTS = Path(__file__).parents[1] / "defaults"
-# Kinds of environments that users bring, and the preset that they start from.
-USERS_KINDS = ("gymnasium", "pettingzoo")
+# What environments of users start from.
 USERS_PRESET = "gymnasium"
 
 
@@ -58,6 +58,9 @@ def make_params(
     """
     check_model(model)
     raw = read_defaults(preset or preset_of(changes))
+    env = changes.get("env")
+    if isinstance(env, Mapping) and ":" in str(env.get("import")):
+        changes = {**changes, "env": {"id": None, **env}}  # a callable, not the preset's id
     return validated(overlaid(raw, {model: dict(changes), **shared}))
 
 
@@ -68,7 +71,7 @@ def params_with(model: str, section: Any, **shared: Any) -> Params:
         ConfigError: it is the config of another model, or a shared key cannot be used.
     """
     check_model(model)
-    if type(section) is not Params.model_fields[model].annotation:
+    if type(section) not in sections_of(Params, model).values():
         raise ConfigError(
             f"config is of type {type(section).__name__}, not that of {model}; "
             f"make one with quatrain.config({model!r})"
@@ -82,19 +85,16 @@ def changed_section(model: str, section: Section, changes: Mapping[str, Any]) ->
     Raises:
         ConfigError: a key or a value cannot be used.
     """
-    raw = overlaid({model: section.model_dump()}, {model: changes})
-    kind: Any = Params.model_fields[model].annotation
-    return validate_section(kind, raw[model], read_named, model)
+    return restore_section(model, overlaid(section.model_dump(), changes))
 
 
 def restore_section(model: str, values: Mapping[str, Any]) -> Any:
-    """Returns the config of a model that was saved as JSON.
+    """Returns the config of a model with these values, all of them.
 
     Raises:
-        ConfigError: it is not a config of this version of the model.
+        ConfigError: they are not those of a config of this version of the model.
     """
-    kind: Any = Params.model_fields[model].annotation
-    return validate_section(kind, values, read_named, model)
+    return getattr(validated(read_defaults(None) | {model: dict(values)}), model)
 
 
 def check_model(model: object) -> None:
@@ -106,9 +106,7 @@ def check_model(model: object) -> None:
 
 def preset_of(changes: Mapping[str, Any]) -> str | None:
     """Returns the preset that users' environments start from; None for any other."""
-    env = changes.get("env")
-    kind = env.get("kind") if isinstance(env, Mapping) else None
-    return USERS_PRESET if kind in USERS_KINDS else None
+    return USERS_PRESET if variant(changes) == "hosted" else None
 
 
 def read_defaults(preset: str | None) -> dict[str, Any]:

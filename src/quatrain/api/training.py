@@ -86,7 +86,7 @@ def fit(
 def train_and_score(params: Params, model: str, dataset: Any, is_shown: bool) -> Result:
     """Does what the stages collect, train and evaluate do; None as dataset: collects it."""
     config = getattr(params, model)
-    modules = load(model)
+    modules = load(model, config)
     if dataset is None:
         dataset = modules.collect.collect(config, derive_seed(params.seed, "collect", model))
     progress = modules.train.train(config, dataset, derive_seed(params.seed, "train", model))
@@ -132,7 +132,7 @@ def evaluate(
     if dataset is not None and env is not None:
         raise ConfigError("dataset and env exclude each other: data are collected in an env")
     model = result.model
-    modules = load(model)
+    modules = load(model, result.config)
     config = result.config if env is None else changed_section(model, result.config, {"env": env})
     drawn = result.seed if seed is None else seed
     with computing(result.params, model):
@@ -164,7 +164,7 @@ def held_out_again(result: Result, seed: int | None) -> Any:
     """
     if seed is None:
         return result.dataset
-    modules = load(result.model)
+    modules = load(result.model, result.config)
     other = modules.collect.collect(result.config, derive_seed(seed, "collect", result.model))
     dataset = result.dataset._replace(held_out=other.held_out)
     try:
