@@ -17,9 +17,11 @@ from quatrain.models.active_dynamics.figures import (
 )
 from quatrain.models.active_dynamics.figures.study import PLANE, make_study
 from quatrain.models.active_dynamics.state import State
+from quatrain.plots import house_style
 from quatrain.progress import History
 
 
+@house_style
 def plots(
     config: ActiveDynamicsConfig,
     state: State,
@@ -32,20 +34,20 @@ def plots(
     Maps and portraits need a field in the plane; terms of the evidence bound need seq_vae.
     """
     study = make_study(config, state, dataset)
-    figures = {
-        "learning_curve": learning.draw_learning_curve(study, scores),
-        "information": learning.draw_information(study, history),
-        "innovation": surprise.draw_innovation(study, history, scores),
-        "calibration": calibration.draw_calibration(study),
-        "horizon": horizon.draw_horizon(study),
-        "misfit": misfit.draw_misfit(study, scores),
-        "actions": actions.draw_actions(study),
-    }
+    figures = {"learning_curve": learning.draw_learning_curve(study, scores)}
     if config.env.d == PLANE:
         chart = plane.make_chart(study)
-        figures["field"] = plane.draw_field(study, chart)
+        figures = {"field": plane.draw_field(study, chart)} | figures
         figures["uncertainty"] = plane.draw_uncertainty(study, chart)
         figures["portraits"] = plane.draw_portraits(study)
+    figures |= {
+        "actions": actions.draw_actions(study),
+        "horizon": horizon.draw_horizon(study),
+        "information": learning.draw_information(study, history),
+        "calibration": calibration.draw_calibration(study),
+        "innovation": surprise.draw_innovation(study, history, scores),
+        "misfit": misfit.draw_misfit(study, scores),
+    }
     if config.network.family == "seq_vae":
         figures["elbo"] = learning.draw_elbo(study, history)
     return figures

@@ -18,9 +18,11 @@ from quatrain.models.actor_critic.figures import (
 )
 from quatrain.models.actor_critic.figures.replays import replay_policies
 from quatrain.models.actor_critic.train import State
+from quatrain.plots import house_style
 from quatrain.progress import History
 
 
+@house_style
 def plots(
     config: ActorCriticConfig,
     state: State,
@@ -44,16 +46,17 @@ def plots(
         held_out.colonies_outside,
     )
     figures = {
+        "film": episode_strip.draw_episode_strip(config, state, dataset, replays),
         "learning_curve": training.draw_learning_curve(config, history, scores),
         "episodes": training.draw_episodes(config, history),
-        "updates": updates.draw_updates(config, history),
-        "actions": policy_response.draw_actions(config, history, replays),
         "laws": policy_response.draw_policy_response(config, dataset, replays),
         "sizes": baseline_comparison.draw_sizes(config, dataset, replays),
-        "film": episode_strip.draw_episode_strip(config, state, dataset, replays),
         "paired": baseline_comparison.draw_paired(config, dataset, replays),
-        "constant_search": baseline_comparison.draw_constant_search(config, dataset, scores),
     }
     if len(np.unique(np.concatenate([held_out.plates.m, held_out.outside.m]))) > 1:
         figures["slopes"] = baseline_comparison.draw_slopes(config, dataset, replays, outside)
-    return figures
+    return figures | {
+        "actions": policy_response.draw_actions(config, history, replays),
+        "constant_search": baseline_comparison.draw_constant_search(config, dataset, scores),
+        "updates": updates.draw_updates(config, history),
+    }

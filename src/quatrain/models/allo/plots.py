@@ -12,9 +12,11 @@ from quatrain.models.allo.figures.scores import draw_baseline_comparison, draw_o
 from quatrain.models.allo.figures.training import draw_cosine, draw_eigenvalues, draw_losses
 from quatrain.models.allo.learning.spectra.truth import true_spectrum
 from quatrain.models.allo.learning.state import State, tables
+from quatrain.plots import house_style
 from quatrain.progress import History
 
 
+@house_style
 def plots(
     config: AlloConfig,
     state: State,
@@ -26,11 +28,11 @@ def plots(
     truth = true_spectrum(config, dataset).spectrum
     table = np.asarray(tables(config, state, dataset)[0], np.float64)
     return {
-        "vectors": draw_vectors(table, truth, dataset),
-        "cosine": draw_cosine(config, history, scores),
-        "eigenvalues": draw_eigenvalues(config, truth, history, scores),
-        "losses": draw_losses(config, history),
-        "orthogonality": draw_orthogonality(table, truth),
         "visits": draw_visits(truth, dataset),
+        "cosine": draw_cosine(config, history, scores),
+        "vectors": draw_vectors(table, truth, dataset),
         "baseline_comparison": draw_baseline_comparison(config, scores),
+        "eigenvalues": draw_eigenvalues(config, truth, history, scores),
+        "orthogonality": draw_orthogonality(table, truth),
+        "losses": draw_losses(config, history),
     }

@@ -12,12 +12,14 @@ from quatrain.models.iqn.evaluate import evaluate_policy, evaluate_reference_pol
 from quatrain.models.iqn.figures import episodes, fairness, training
 from quatrain.models.iqn.figures.replays import Replays
 from quatrain.models.iqn.train import State
+from quatrain.plots import house_style
 from quatrain.progress import History
 
 # Number folded into a held-out env's key in place of an episode's.
 REPLAY = 2**32 - 1
 
 
+@house_style
 def plots(
     config: IqnConfig,
     state: State,
@@ -33,9 +35,9 @@ def plots(
         evaluate_reference_policies(config, dataset, key),
     )
     return {
-        "learning_curve": training.draw_learning_curve(config, history, scores),
-        "within_episode": episodes.draw_within_episode(replays),
+        "learning_curve": training.draw_learning_curve(config, history, replays, scores),
         "baseline_comparison": episodes.draw_baseline_comparison(replays, scores),
+        "within_episode": episodes.draw_within_episode(replays),
         "fairness": fairness.draw_fairness(config, replays, scores),
         "learning": training.draw_learning(config, history),
     }

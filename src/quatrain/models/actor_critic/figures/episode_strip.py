@@ -61,7 +61,7 @@ def draw_episode_strip(
     caption(
         figure,
         f"Held-out colony {colony}, whose return is the median. Red: cells; orange: born in the "
-        "last step. Lines: from parent to child. Dashed: the goal.",
+        "last step. Lines: from parent to child. Dashed: the goal, at the stiff side of the plate.",
     )
     return figure
 
