@@ -8,7 +8,7 @@ from pipeline.runtime import console
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
 from pipeline.storage import artifacts, history
-from pipeline.storage.figures import png, write_figures
+from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.trained_model import load_trained
 from pipeline.tracking.run import Run
 from quatrain.registry import load
@@ -26,8 +26,8 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     evaluate_model = load(stage.model).evaluate.evaluate
     scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
     signals.check()
-    figures = load(stage.model).plots.plots(stage.config, state, dataset, curves, scores)
-    images = {f"{name}.png": png(figure) for name, figure in figures.items()}
+    pictures = load(stage.model).plots.plots(stage.config, state, dataset, curves, scores)
+    images = encode(pictures)
     write_figures(stage.reports / "plots", images)
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest) as run:

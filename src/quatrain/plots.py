@@ -2,7 +2,7 @@
 enough, labelled at their ends; policies beside each other; the style of all figures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from quatrain.animation import Animation
 from quatrain.progress import History
 from quatrain.statistics import (
     LEAST_SEEDS,
@@ -53,6 +54,25 @@ LINE_HEIGHT = 11
 TICKS = 5
 # Characters of a caption in an inch of the figure's width.
 CHARACTERS_PER_INCH = 13.5
+
+
+Picture = Figure | Animation
+
+
+def in_order(pictures: Mapping[str, Picture], captions: Mapping[str, str]) -> dict[str, Picture]:
+    """Returns the pictures in the order of their captions, each with its caption."""
+    return {
+        name: _with_caption(pictures[name], text)
+        for name, text in captions.items()
+        if name in pictures
+    }
+
+
+def _with_caption(picture: Picture, text: str) -> Picture:
+    if isinstance(picture, Animation):
+        return picture._replace(caption=text)
+    picture.set_label(text)
+    return picture
 
 
 class Curve(NamedTuple):

@@ -105,7 +105,7 @@ def draw_field(study: Study, chart: Chart) -> Figure:
     caption(
         figure,
         "Lines follow the flow. Dotted: the region of interest.",
-        explain_arms(study.arms),
+        explain_arms([arm]),
         explain_replicate(study.config.seeds),
     )
     return figure
