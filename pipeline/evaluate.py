@@ -11,7 +11,6 @@ from pipeline.storage import artifacts, history
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.trained_model import load_trained
 from pipeline.tracking.run import Run
-from quatrain.registry import load
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
@@ -23,11 +22,11 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     dataset, digest = stage.load_dataset()
     state, files = load_trained(stage.weights, stage.model, stage.config, dataset, digest)
     curves = history.from_csv(files.contents["history.csv"])
-    evaluate_model = load(stage.model).evaluate.evaluate
+    evaluate_model = stage.modules.evaluate.evaluate
     scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
     signals.check()
-    pictures = load(stage.model).plots.plots(stage.config, state, dataset, curves, scores)
-    images = encode(pictures)
+    figures = stage.modules.plots.plots(stage.config, state, dataset, curves, scores)
+    images = encode(figures)
     write_figures(stage.reports / "plots", images)
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest) as run:

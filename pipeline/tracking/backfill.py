@@ -28,7 +28,6 @@ from pipeline.tracking.run import EXPERIMENT, Run, journals, last_line
 from pipeline.tracking.store import check_reachable, open_client, reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
-from quatrain.registry import load
 
 CACHE_HIT = "quatrain.cache_hit"
 # File in .state with results whose run the store has already, so that it is asked only once.
@@ -211,7 +210,7 @@ def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: s
 def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest: str) -> None:
     """Records what `evaluate` would have recorded, under the key that it would have."""
     for name in ("evaluate", "plots"):
-        getattr(load(stage.model), name)  # `evaluate` has loaded both when it takes its key.
+        getattr(stage.modules, name)  # `evaluate` has loaded both when it takes its key.
     scores = current_scores(stage)
     with Run.of_stage(
         stage,

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, TypeAdapter, model_validator
 
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -58,3 +58,12 @@ class Params(Section):
                 "on CPU it was measured slower than float32; set none"
             )
         return self
+
+
+def read_section(model: str, text: str | bytes) -> Section:
+    """Returns a model's section from the JSON of a stored config.
+
+    Raises:
+        ValidationError: the values do not fit the schema.
+    """
+    return TypeAdapter(Params.__annotations__[model]).validate_json(text)
