@@ -1,31 +1,17 @@
-"""figures and animations -> files of pictures in a folder of their own, and what they say."""
+"""figures and animations -> files of pictures in a folder of their own"""
 
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from matplotlib.figure import Figure
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import atomic_write
 from quatrain.animation import Animation
 
-# Suffix -> media type of the pictures that are stored.
-MEDIA = {".png": "image/png", ".gif": "image/gif"}
 # How many times as long as the others the last frame is shown.
 LAST_FRAME = 10
-
-
-class StoredPicture(NamedTuple):
-    """Holds what a file of a picture says. place: in the story that the pictures tell."""
-
-    place: int
-    caption: str
-    width: int
-    height: int
-    media: str
 
 
 def encode(pictures: Mapping[str, Figure | Animation]) -> dict[str, bytes]:
@@ -65,27 +51,6 @@ def gif(animation: Animation, comment: str) -> bytes:
         comment=comment.encode(),
     )
     return data.getvalue()
-
-
-def read_picture(path: Path) -> StoredPicture:
-    """Returns what a stored picture says, without its pixels.
-
-    Raises:
-        ArtifactError: it is no picture.
-    """
-    try:
-        with Image.open(path) as image:
-            comment = image.info.get("Comment") or image.info.get("comment") or b""
-            width, height = image.size
-    except (UnidentifiedImageError, OSError):
-        where = f"{path.parent.parent.name}/{path.parent.name}/{path.name}"
-        raise ArtifactError(f"{where}: is no picture; run `dvc repro` to write it anew") from None
-    text = comment.decode() if isinstance(comment, bytes) else str(comment)
-    place, _, caption = text.partition(" ")
-    known = place.isdigit()
-    return StoredPicture(
-        int(place) if known else 0, caption if known else "", width, height, MEDIA[path.suffix]
-    )
 
 
 def write_figures(folder: Path, figures: Mapping[str, bytes]) -> None:

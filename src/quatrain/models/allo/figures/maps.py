@@ -12,6 +12,9 @@ from quatrain.models.allo.learning.spectra.spectrum import Spectrum
 from quatrain.models.allo.learning.spectra.truth import true_table
 from quatrain.plots import RED, caption
 
+# Most vectors side by side.
+COLUMNS = 6
+
 
 def aligned(
     table: Float[np.ndarray, "states d"],
@@ -47,9 +50,9 @@ def on_map(
 def draw_vectors(table: np.ndarray, truth: Spectrum, dataset: Dataset) -> Figure:
     """Draws true above learned vectors with the cosine of each component."""
     d = min(table.shape[1], truth.eigenvectors.shape[1])
-    columns = min(d, 11)
+    columns = min(d, COLUMNS)
     blocks = -(-d // columns)
-    figure = Figure(figsize=(1.4 * columns, 3.4 * blocks + 0.6), layout="constrained")
+    figure = Figure(figsize=(1.7 * columns, 3.9 * blocks + 0.6), layout="constrained")
     grid = figure.subplots(2 * blocks, columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
