@@ -8,7 +8,7 @@ from pipeline.runtime import console
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
 from pipeline.storage import artifacts
-from pipeline.storage.figures import png, write_figures
+from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.trained_model import load_trained
 from pipeline.tracking.run import Run
 from quatrain.storage import history
@@ -27,7 +27,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
     signals.check()
     figures = stage.modules.plots.plots(stage.config, state, dataset, curves, scores)
-    images = {f"{name}.png": png(figure) for name, figure in figures.items()}
+    images = encode(figures)
     write_figures(stage.reports / "plots", images)
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest) as run:

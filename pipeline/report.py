@@ -7,13 +7,14 @@ from pathlib import Path
 from pipeline.judging import verdicts
 from pipeline.reporting.marks import LEGEND, as_svg, as_text
 from pipeline.reporting.page import as_html
-from pipeline.reporting.sections import Draw, Result, model_section, plain, score_rows
+from pipeline.reporting.sections import Draw, Plot, Result, model_section, plain, score_rows
 from pipeline.reporting.speed import read_results
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.command import run_guarded
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_together
 from pipeline.storage.params_file import read_params
+from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.run import Run
 from quatrain.judgement import SEEDS_OF_NOISE
 from quatrain.registry import MODELS
@@ -27,16 +28,29 @@ def read_all(root: Path, preset: str) -> list[Result]:
     """
     results = []
     for model in MODELS:
-        plots = sorted((root / "reports" / model / "plots").glob("*.png"))
         results.append(
             Result(
                 model_verdict=verdicts.check(root, model, preset),
                 run_key=artifacts.load(root / "models" / model).info["run_key"],
-                plots=[f"{model}/plots/{path.name}" for path in plots],
+                plots=read_plots(root / "reports", model),
                 speed=read_results(root, model),
             )
         )
     return results
+
+
+def read_plots(reports: Path, model: str) -> list[Plot]:
+    """Returns the pictures of a model, in the order of the story that they tell.
+
+    Raises:
+        ArtifactError: one of them is no picture.
+    """
+    paths = [path for path in (reports / model / "plots").glob("*") if path.suffix in MEDIA]
+    stored = {path: read_picture(path) for path in sorted(paths)}
+    return [
+        Plot(f"{model}/plots/{path.name}", stored[path].caption)
+        for path in sorted(stored, key=lambda path: stored[path].place)
+    ]
 
 
 def page(results: Sequence[Result], draw: Draw) -> str:

@@ -221,7 +221,7 @@ def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest
         {f"{CACHE_HIT}.evaluate": "true"},
     ) as run:
         run.metrics((f"eval/{name}", stage.config.train.steps, value) for name, value in scores)
-        for plot in sorted((stage.reports / "plots").glob("*.png")):
+        for plot in sorted((stage.reports / "plots").iterdir()):
             run.artifact(plot, "plots")
         run.artifact(stage.weights / "history.csv", "data")
 

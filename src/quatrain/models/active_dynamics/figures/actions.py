@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
+    explain_arms,
     explain_replicate,
     log_ticks,
     region_border,
@@ -48,6 +49,7 @@ def draw_actions(study: Study) -> Figure:
     caption(
         figure,
         "Dotted line: end of the warm-up, which all arms share.",
+        explain_arms(study.arms),
         explain_replicate(study.config.seeds),
         "Maps are of all." if has_maps and study.config.seeds > 1 else "",
     )
