@@ -10,7 +10,7 @@ from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import Draw, Result, model_section, plain, score_rows
 from pipeline.reporting.speed import read_results
 from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.command import run_guarded
+from pipeline.runtime.command import Parser, run_guarded
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_together
 from pipeline.storage.params_file import read_params
@@ -104,4 +104,5 @@ def report() -> None:
 
 
 if __name__ == "__main__":
+    Parser(prog="python -m pipeline.report", description=__doc__).parse_args()
     sys.exit(run_guarded("report", report))

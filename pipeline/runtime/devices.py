@@ -81,7 +81,8 @@ def _blas_threads(threads: int) -> AbstractContextManager[Any]:
     """Limits the threads of eigensolvers: without it they use all cores that the process may use,
     and the last bits of results depend on how many there are.
     """
-    import scipy.linalg  # noqa: F401  its BLAS is another than NumPy's, and limited only once loaded
+    # Its BLAS is another than NumPy's, and limited only once it is loaded.
+    import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(threads, user_api="blas")
