@@ -67,7 +67,10 @@ cluster: .venv/.cluster  ## Ray and Optuna, for `make sweep` and its tests
 sweep: $(STAMP)  ## search parameters by trials, here or on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
 	@$(BIN)/python -m pipeline.commands.sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
 
-repro: $(STAMP)  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
+params.schema.json: src/quatrain/models/*/config.py src/quatrain/envs/*/config.py | $(STAMP)
+	@$(BIN)/python -m pipeline.commands.params schema
+
+repro: $(STAMP) params.schema.json  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
 test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
@@ -89,8 +92,7 @@ check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types a
 lock: $(STAMP)  ## write requirements/*.txt from pyproject.toml and *.in; versions stay (ARGS=--upgrade, ARGS='--upgrade-package jax')
 	@$(BIN)/python requirements/make_lock.py $(ARGS)
 
-schema: $(STAMP)  ## write params.schema.json, which editors complete params.yaml by
-	@$(BIN)/python -m pipeline.commands.params schema
+schema: params.schema.json  ## what editors complete and check params.yaml by; make repro writes it, too
 
 ui: $(STAMP)  ## the MLflow UI on http://127.0.0.1:5000
 	@$(BIN)/python -m pipeline.commands.ui
@@ -98,8 +100,8 @@ ui: $(STAMP)  ## the MLflow UI on http://127.0.0.1:5000
 sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases
 	@$(BIN)/python -m pipeline.commands.sync
 
-gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken
-	@$(BIN)/python -m pipeline.commands.gate $(MODELS)
+gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (ARGS=--page: table of README.md)
+	@$(BIN)/python -m pipeline.commands.gate $(MODELS) $(ARGS)
 
 promote: $(STAMP)  ## store the current scores as the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline.commands.promote --preset $(PRESET) $(MODELS) $(ARGS)

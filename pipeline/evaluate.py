@@ -40,7 +40,10 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     artifacts.write_json(stage.reports / "scores.json", artifacts.null_if_not_finite(scores))
     result = verdicts.write(stage.root, stage.model, stage.params)
     print(verdicts.table([result]))
-    if not result.verdict.passed:
+    if result.only_lacks_a_baseline:
+        remedy = verdicts.promote_hint(stage.model, stage.params.preset)
+        console.info(f"{stage.name}: no baseline yet: {remedy}")
+    elif not result.verdict.passed:
         remedy = "`python -m pipeline.commands.gate` tells how, and ends with exit 4"
         console.info(f"{stage.name}: the baseline is broken; {remedy}")
 

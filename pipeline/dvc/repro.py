@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pipeline.dvc import lock_order, rwlock
 from pipeline.dvc.dated_page import write_dated_page
+from pipeline.dvc.moved import moved
 from pipeline.dvc.workspace import environment, prepare_workspace
 from pipeline.judging import verdicts
 from pipeline.judging.gate import gate
@@ -119,6 +120,9 @@ def finish_run(
         )
     print()
     code = gate(work, models)
+    text = moved(root, models) if work == root else None
+    if text:
+        console.info(f"repro: {text}")
     if update_aliases:
         set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"

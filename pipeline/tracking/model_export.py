@@ -104,7 +104,8 @@ def copied_code(model: str, folder: Path) -> Path:
 
     A server downloads the files one by one.
     """
-    import quatrain.params  # noqa: F401, imported by the script that serves
+    # The script that serves imports it.
+    import quatrain.params  # noqa: F401
 
     modules = imported_by({f"quatrain.models.{model}.serve", "quatrain.params"})
     packages = {

@@ -28,9 +28,7 @@ CAPTIONS = {
     "vectors": "The result: true eigenvectors above, learned ones below, over two numbers of the "
     "observation.",
     **{
-        name: text
-        for name, text in BUILT_IN.items()
-        if name not in ("visits", "cosine", "vectors")
+        name: text for name, text in BUILT_IN.items() if name not in ("visits", "cosine", "vectors")
     },
 }
 
