@@ -155,7 +155,9 @@ def test_slots_are_scalars_that_name_the_framework_and_packages_hold_no_code():
     assert len({tuple(slots) for slots in SLOTS.values()}) == 1
     # A package's __init__ is imported with each of its modules, but no dependency names it.
     packages = (ROOT / "src" / "quatrain").rglob("__init__.py")
-    assert [path for path in packages if len(path.read_text().splitlines()) > 1] == []
+    code = [path for path in packages if len(path.read_text().splitlines()) > 1]
+    # No stage reads the adapters; importing them registers their ids.
+    assert [path for path in code if path.parent.name != "adapters"] == []
     assert {model: slots["framework"] for model, slots in SLOTS.items()} == {
         model: f"src/quatrain/frameworks/{framework}" for model, framework in MODELS.items()
     }
