@@ -14,7 +14,10 @@ from pipeline.runtime.command import run_guarded
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_together
 from pipeline.storage.params_file import read_params
+from pipeline.tracking.description import description
+from pipeline.tracking.journal import now
 from pipeline.tracking.run import Run
+from pipeline.tracking.runs_page import runs_page
 from quatrain.judgement import SEEDS_OF_NOISE
 from quatrain.registry import MODELS
 
@@ -26,6 +29,7 @@ def read_all(root: Path, preset: str) -> list[Result]:
         ArtifactError: scores, verdict, baseline, weights or speed of a model cannot be read.
     """
     results = []
+    runs = runs_page(root)
     for model in MODELS:
         plots = sorted((root / "reports" / model / "plots").glob("*.png"))
         results.append(
@@ -34,6 +38,7 @@ def read_all(root: Path, preset: str) -> list[Result]:
                 run_key=artifacts.load(root / "models" / model).info["run_key"],
                 plots=[f"{model}/plots/{path.name}" for path in plots],
                 speed=read_results(root, model),
+                runs=runs,
             )
         )
     return results
@@ -41,7 +46,8 @@ def read_all(root: Path, preset: str) -> list[Result]:
 
 def page(results: Sequence[Result], draw: Draw) -> str:
     """Returns the whole page in Markdown: the verdict first, then a section per model."""
-    parts = [headline(results), overview(results, draw)]
+    parts = [headline(results), f"All runs: [in `make ui`]({results[0].runs})."]
+    parts.append(overview(results, draw))
     return "\n\n".join([*parts, *(model_section(result, draw) for result in results)]) + "\n"
 
 
@@ -86,6 +92,7 @@ def report() -> None:
     """Writes the page as Markdown for pull requests, and as one HTML file for a browser."""
     root = Path.cwd()
     reports = root / "reports"
+    started = now()
     params = read_params(root)
     results = read_all(root, params.preset)
     pages = {
@@ -93,7 +100,8 @@ def report() -> None:
         "report.html": as_html(page(results, as_svg), title(results), reports).encode(),
     }
     write_together(reports, pages)
-    with Run.of_pipeline(root, params, artifacts.file_digest(reports / "report.md")) as run:
+    digest = artifacts.file_digest(reports / "report.md")
+    with Run.of_pipeline(root, params, digest, started) as run:
         run.metrics(
             (f"{result.model}/{line.metric}", 0, line.value)
             for result in results
@@ -101,6 +109,7 @@ def report() -> None:
             if line.value is not None
         )
         run.artifact(reports / "report.html", "report")
+        run.describe(description(root, params, None, [result.model_verdict for result in results]))
 
 
 if __name__ == "__main__":

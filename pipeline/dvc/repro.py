@@ -14,6 +14,7 @@ from pipeline.runtime import console
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import backfill, model_registry
+from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
 
@@ -116,7 +117,7 @@ def finish_run(
     results = f"scores, plots   {reports}/{{{','.join(models)}}}"
     report = f"report   {reports / 'report.md'}"
     print(
-        f"\n{report if all_models else results}\nruns     `make ui`, then http://127.0.0.1:5000",
+        f"\n{report if all_models else results}\nruns     `make ui`, then {runs_page(root)}",
         flush=True,
     )
     return code

@@ -14,19 +14,19 @@ from pipeline.reporting.tables import markdown_table
 from quatrain.baselines import Rule
 from quatrain.judgement import PASSED, Line, Scores
 
-# Page of `make ui` that lists the runs; the default store has one experiment.
-UI = "http://127.0.0.1:5000/#/experiments/1/runs"
-
 Draw = Callable[[Mark], str]
 
 
 class Result(NamedTuple):
-    """Holds what the report shows of one model; plots are paths relative to the report."""
+    """Holds what the report shows of one model; plots are paths relative to the report, `runs` is
+    the page of all runs in MLflow's UI.
+    """
 
     model_verdict: ModelVerdict
     run_key: str
     plots: Sequence[str]
     speed: Results | None
+    runs: str
 
     @property
     def model(self) -> str:
@@ -49,7 +49,7 @@ def model_section(result: Result, draw: Draw) -> str:
     if result.broken:
         summary = f"**Broken:** {len(result.broken)} of {count} scores."
     search = f"tags.\"quatrain.run_key\" = '{result.run_key}'"
-    link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
+    link = f"[in `make ui`]({result.runs}&searchFilter={quote(search, safe='')})"
     parts = [
         f"## {result.model}",
         f"{summary} {baseline_origin(verdict.baseline.provenance)}",

@@ -75,9 +75,9 @@ def test_a_call_whose_reply_is_lost_is_repeated_without_duplicates(
 def test_the_candidate_is_the_model_trained_last_not_the_model_delivered_last(
     uri: str, tmp_path: Path, monkeypatch: Patch
 ):
-    monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 1000)
+    monkeypatch.setattr("pipeline.tracking.journal.now", lambda: 1000)
     early = recorded_model(tmp_path / "journal" / "early", "k1")
-    monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 2000)
+    monkeypatch.setattr("pipeline.tracking.journal.now", lambda: 2000)
     deliver(recorded_model(tmp_path / "journal" / "late", "k2"), uri)
     deliver(early, uri)
     assert [version.tags[RUN_KEY_TAG] for version in versions_in(uri)] == ["k2", "k1"]

@@ -1,0 +1,73 @@
+"""a model -> its card in MLflow's registry: what it is, inputs, outputs, scores, data, limits."""
+
+import inspect
+from collections.abc import Mapping
+from importlib import resources
+
+import numpy as np
+
+from pipeline.judging.verdicts import ModelVerdict
+from pipeline.runtime.stage import Stage
+from pipeline.tracking.description import score_table, verdict_of
+from quatrain.registry import load
+
+# Beside the code of a model: two sections, `## What it is` and `## Limits`.
+FILE = "card.md"
+LIMITS = "## Limits"
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def model_card(
+    stage: Stage, request: Arrays, answer: Arrays, digest: str, result: ModelVerdict | None = None
+) -> str:
+    """Returns the card in Markdown; without a verdict it says that the scores are still to come.
+
+    request, answer: an example, whose first axis counts questions. digest: of the dataset.
+    """
+    what, _, limits = text_of(stage.model).partition(LIMITS)
+    scores = "Not evaluated yet."
+    if result is not None:
+        scores = f"{verdict_of([result])}\n\n{score_table([result])}"
+    parts = [
+        what.strip(),
+        f"## How to ask\n\n{how_to_ask(stage.model)}",
+        f"## Inputs\n\n{arrays_table(request)}",
+        f"## Outputs\n\n{arrays_table(answer)}",
+        f"## Scores (preset {stage.params.preset})\n\n{scores}",
+        f"## Data\n\n{data_of(stage, digest)}",
+        f"{LIMITS}\n\n{limits.strip() or 'Not written down yet.'}",
+    ]
+    return "\n\n".join(parts)
+
+
+def text_of(model: str) -> str:
+    """Returns the text beside the model's code, or else what its module `serve` says of itself."""
+    path = resources.files(f"quatrain.models.{model}") / FILE
+    if path.is_file():
+        return path.read_text()
+    return f"## What it is\n\n{model}: {load(model).serve.__doc__ or 'no description yet'}"
+
+
+def how_to_ask(model: str) -> str:
+    """Returns what the model's `answer` says of inputs and outputs, without its errors."""
+    text = inspect.getdoc(load(model).serve.answer) or ""
+    return text.partition("\nRaises:")[0].strip()
+
+
+def arrays_table(arrays: Arrays) -> str:
+    rows = [f"| {name} | {array.dtype} | {shape_of(array)} |" for name, array in arrays.items()]
+    return "\n".join(["| array | type | shape |", "|---|---|---|", *rows])
+
+
+def shape_of(array: np.ndarray) -> str:
+    return f"({', '.join(['questions', *map(str, array.shape[1:])])})"
+
+
+def data_of(stage: Stage, digest: str) -> str:
+    """Returns where the training data come from."""
+    return (
+        f"`data/{stage.model}`, sha256 {digest[:16]}: collected in the environment that the params "
+        f"`env` and `collect` of the run describe, with seed {stage.params.seed}; "
+        f"held-out data are collected apart."
+    )
