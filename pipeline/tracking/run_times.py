@@ -37,8 +37,8 @@ def end_run(call: Call, run_id: str, part: str, seconds: float, status: str) -> 
     Safe to repeat: each part is noted in a tag of its own.
     """
     run = call("get_run", run_id)
-    tags = run.data.tags | {f"{SECONDS_TAG}{part}": f"{seconds:.1f}"}
-    call("set_tag", run_id, f"{SECONDS_TAG}{part}", f"{seconds:.1f}")
+    tags = run.data.tags | {f"{SECONDS_TAG}{part}": f"{seconds:.3f}"}
+    call("set_tag", run_id, f"{SECONDS_TAG}{part}", f"{seconds:.3f}")
     start = run.info.start_time
     if PIPELINE_TAG in tags:
         query = f"tags.`{PARENT_TAG}` = '{run_id}'"
