@@ -11,7 +11,6 @@ from pipeline.storage.curves import write_curves
 from pipeline.storage.figures import png, write_figures
 from pipeline.storage.trained_model import load_trained
 from pipeline.tracking.journal import now
-from pipeline.tracking.model_export import export, record_card
 from pipeline.tracking.run import Run
 from pipeline.tracking.scores import gated_scores, record_scores
 from quatrain.registry import load
@@ -43,7 +42,6 @@ def evaluate(stage: Stage, signals: Signals) -> None:
         step = stage.config.train.steps
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
         record_scores(stage, run, result)
-        record_card(stage, run, export(stage, state, dataset), digest, result)
     print(verdicts.table([result]))
     if not result.verdict.passed:
         remedy = "`python -m pipeline.commands.gate` tells how, and ends with exit 4"

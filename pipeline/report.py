@@ -46,8 +46,8 @@ def read_all(root: Path, preset: str) -> list[Result]:
 
 def page(results: Sequence[Result], draw: Draw) -> str:
     """Returns the whole page in Markdown: the verdict first, then a section per model."""
-    parts = [headline(results), f"All runs: [in `make ui`]({results[0].runs})."]
-    parts.append(overview(results, draw))
+    parts = [headline(results), overview(results, draw)]
+    parts.append(f"All runs: [in `make ui`]({results[0].runs}).")
     return "\n\n".join([*parts, *(model_section(result, draw) for result in results)]) + "\n"
 
 

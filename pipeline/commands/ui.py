@@ -24,6 +24,8 @@ SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 SERVER = (sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", "127.0.0.1")
+# What the server says.
+LOG = Path(".state", "ui.log")
 POLL_SECONDS = 0.2
 # How long the server may take to end before it is killed.
 PATIENCE_SECONDS = 5.0
@@ -84,10 +86,14 @@ def serve(command: Sequence[str], environment: Mapping[str, str], root: Path, po
     def end(_number: int, _frame: FrameType | None) -> None:
         raise Ended
 
-    with signals.handle(end):
+    log = root / LOG
+    log.parent.mkdir(exist_ok=True)
+    with signals.handle(end), log.open("wb") as output:
         server = subprocess.Popen(
             command,
             env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
             preexec_fn=signals.parent_death_signal(),  # safe: there is no other thread
         )
@@ -95,7 +101,7 @@ def serve(command: Sequence[str], environment: Mapping[str, str], root: Path, po
             wait_until_it_answers(server, port)
             print(f"MLflow UI: {runs_page(root, port)} (Ctrl-C ends it)", flush=True)
             server.wait()
-            raise CommandFailed(f"the server ended with exit code {server.returncode}")
+            raise CommandFailed(f"the server ended by itself; {LOG} says why")
         except Ended:
             pass
         finally:

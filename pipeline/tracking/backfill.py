@@ -23,7 +23,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.storage.trained_model import TrainedModel, load_trained
 from pipeline.tracking.charts import chart_rows
 from pipeline.tracking.journal import Journal, now, redact
-from pipeline.tracking.model_export import export, record_card, record_model
+from pipeline.tracking.model_export import record_model
 from pipeline.tracking.model_registry import RUN_KEY_TAG
 from pipeline.tracking.run import EXPERIMENT, Run, journals, last_line
 from pipeline.tracking.scores import record_scores
@@ -213,7 +213,7 @@ def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: s
         record_model(stage, run, trained.state, dataset, digest)
 
 
-def record_evaluation(stage: Stage, trained: TrainedModel, dataset: Any, digest: str) -> None:
+def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest: str) -> None:
     """Records what `evaluate` would have recorded, under the key that it would have."""
     for name in ("evaluate", "plots"):
         getattr(load(stage.model), name)  # `evaluate` has loaded both when it takes its key.
@@ -232,7 +232,6 @@ def record_evaluation(stage: Stage, trained: TrainedModel, dataset: Any, digest:
     ) as run:
         run.ended = started
         record_scores(stage, run, result)
-        record_card(stage, run, export(stage, trained.state, dataset), digest, result)
 
 
 if __name__ == "__main__":

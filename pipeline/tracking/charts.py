@@ -24,7 +24,8 @@ def chart_rows(table: Iterable[Row], headline: Sequence[str]) -> list[Row]:
     over_arms = {name.rpartition(".")[0] for name in names if "." in name}
     charts = {name for name in names - over_arms if is_chart(name, headline)}
     drawn = [(padded(name), step, value) for name, step, value in rows if name in charts]
-    return [*drawn, *ranges(rows, headline)]
+    learners = [row for row in rows if row[0].partition(SEED)[0] not in over_arms]
+    return [*drawn, *ranges(learners, headline)]
 
 
 def is_chart(name: str, headline: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.description import score_table, verdict_of
+from pipeline.tracking.model_registry import SCORES
 from quatrain.registry import load
 
 # Beside the code of a model: two sections, `## What it is` and `## Limits`.
@@ -18,27 +19,28 @@ LIMITS = "## Limits"
 Arrays = Mapping[str, np.ndarray]
 
 
-def model_card(
-    stage: Stage, request: Arrays, answer: Arrays, digest: str, result: ModelVerdict | None = None
-) -> str:
-    """Returns the card in Markdown; without a verdict it says that the scores are still to come.
+def model_card(stage: Stage, request: Arrays, answer: Arrays, digest: str) -> str:
+    """Returns the card in Markdown; its evaluation adds the scores.
 
     request, answer: an example, whose first axis counts questions. digest: of the dataset.
     """
     what, _, limits = text_of(stage.model).partition(LIMITS)
-    scores = "Not evaluated yet."
-    if result is not None:
-        scores = f"{verdict_of([result])}\n\n{score_table([result])}"
     parts = [
         what.strip(),
         f"## How to ask\n\n{how_to_ask(stage.model)}",
         f"## Inputs\n\n{arrays_table(request)}",
         f"## Outputs\n\n{arrays_table(answer)}",
-        f"## Scores (preset {stage.params.preset})\n\n{scores}",
+        f"{SCORES}\n\nNot evaluated yet.",
         f"## Data\n\n{data_of(stage, digest)}",
         f"{LIMITS}\n\n{limits.strip() or 'Not written down yet.'}",
     ]
     return "\n\n".join(parts)
+
+
+def scores_section(result: ModelVerdict) -> str:
+    """Returns the section of the card that an evaluation writes."""
+    title = f"{SCORES} (preset {result.preset})"
+    return "\n\n".join([title, verdict_of([result]), score_table([result])])
 
 
 def text_of(model: str) -> str:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime.stage import CHECKOUT, Stage
 from pipeline.storage import formats
 from pipeline.storage.run_key import file_of, imported_by
@@ -54,16 +53,6 @@ def record_model(stage: Stage, run: Run, state: Any, dataset: Any, digest: str) 
         name = registered_name(stage.model, stage.params.preset)
         text = model_card(stage, exported.request, exported.answer, digest)
         run.journal.model(Path(folder) / "model", name, text)
-
-
-def record_card(
-    stage: Stage, run: Run, exported: Exported, digest: str, result: ModelVerdict
-) -> None:
-    """Records the model's card with its scores, to be shown in the registry; not for a trial."""
-    if trial_context() is None:
-        name = registered_name(stage.model, stage.params.preset)
-        text = model_card(stage, exported.request, exported.answer, digest, result)
-        run.journal.card(name, text)
 
 
 def export(stage: Stage, state: Any, dataset: Any) -> Exported:

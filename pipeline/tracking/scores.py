@@ -10,7 +10,10 @@ from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.charts import padded
 from pipeline.tracking.description import description
+from pipeline.tracking.model_card import scores_section
+from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run
+from pipeline.tracking.trial_context import trial_context
 from quatrain.judgement import Scores
 
 TABLE = "scores.csv"
@@ -29,6 +32,9 @@ def record_scores(stage: Stage, run: Run, result: ModelVerdict) -> None:
         run.artifact(plot, "plots")
     run.artifact(stage.weights / "history.csv", "data")
     run.describe(description(stage.root, stage.params, stage.model, [result]))
+    if trial_context() is None:
+        name = registered_name(stage.model, stage.params.preset)
+        run.journal.card(name, scores_section(result))
 
 
 def gated_scores(result: ModelVerdict) -> list[tuple[str, float]]:
