@@ -13,7 +13,6 @@ from pipeline.storage.trained_model import load_trained
 from pipeline.tracking.journal import now
 from pipeline.tracking.run import Run
 from pipeline.tracking.scores import gated_scores, record_scores
-from quatrain.registry import load
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
@@ -25,10 +24,10 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     dataset, digest = stage.load_dataset()
     state, files = load_trained(stage.weights, stage.model, stage.config, dataset, digest)
     curves = history.from_csv(files.contents["history.csv"])
-    evaluate_model = load(stage.model).evaluate.evaluate
+    evaluate_model = stage.modules.evaluate.evaluate
     scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
     signals.check()
-    figures = load(stage.model).plots.plots(stage.config, state, dataset, curves, scores)
+    figures = stage.modules.plots.plots(stage.config, state, dataset, curves, scores)
     images = {f"{name}.png": png(figure) for name, figure in figures.items()}
     write_figures(stage.reports / "plots", images)
     write_curves(stage.reports / "curves", curves)

@@ -21,7 +21,6 @@ from pipeline.tracking.run import Run, params_digest
 from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.errors import RankLost
 from quatrain.progress import Progress, TrainingDiverged, rows
-from quatrain.registry import load
 
 # Other computations (a default run, experiments) whose checkpoints stay on the disk.
 OLD_CHECKPOINT_FOLDERS = 3
@@ -34,7 +33,7 @@ def train(stage: Stage, signals: Signals) -> None:
     """
     with Meeting(stage.place, signals) as meeting:
         dataset, digest = stage.load_dataset()
-        module = load(stage.model).train
+        module = stage.modules.train
         key = stage.key([digest])
         meeting.join(identity(stage, digest, key))
         if meeting.is_first:
@@ -58,7 +57,7 @@ def identity(stage: Stage, digest: str, key: str) -> dict[str, str]:
 
 def record_training(stage: Stage, signals: Signals, dataset: Any, digest: str, key: str) -> None:
     """Trains, records, and saves checkpoints and the model."""
-    module = load(stage.model).train
+    module = stage.modules.train
     checkpoints = Checkpoints(stage.state / stage.name / key)
     remove_old_checkpoints(checkpoints.folder)
     with Run.of_stage(stage, key, key, digest) as run:
@@ -149,14 +148,14 @@ class Recorder:
     def record(self, progress: Progress) -> None:
         """Records the metrics of one yield and of the machine."""
         metrics = rows(progress, self.step)
-        self.run.curves(metrics, load(self.stage.model).train.HEADLINE)
+        self.run.curves(metrics, self.stage.modules.train.HEADLINE)
         self.run.metrics(self.system_metrics.rows())
         self.step = progress.step
         self.state = progress.state
 
     def save_checkpoint(self) -> None:
         """Saves the state of the last yield."""
-        arrays = load(self.stage.model).train.to_arrays(self.state)
+        arrays = self.stage.modules.train.to_arrays(self.state)
         self.checkpoints.save(self.step, arrays)
         self.saved_step = self.step
         self.saved_at = time.monotonic()
@@ -172,7 +171,7 @@ class Recorder:
 
 def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -> None:
     """Writes models/MODEL: weights, the rest of the state, config, and history without times."""
-    prefixes = load(stage.model).train.WEIGHTS
+    prefixes = stage.modules.train.WEIGHTS
     weights = {name: array for name, array in arrays.items() if name.startswith(prefixes)}
     contents = {
         "weights.safetensors": weights,

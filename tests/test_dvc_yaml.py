@@ -81,10 +81,11 @@ def file_of(module: str) -> str:
 def stage_modules(stage: Declared) -> set[str]:
     """Returns the modules that a stage loads by the registry; grimp cannot see these imports."""
     source = (ROOT / "pipeline" / f"{stage.verb}.py").read_text()
-    named = set(re.findall(r"(?<![.\w])load\([^()]+\)\.(\w+)", source))
+    named = set(re.findall(r"stage\.modules\.(\w+)", source))
     named |= {"collect"} if "load_dataset" in source else set()
     named |= {"train"} if "load_trained" in source else set()
-    return {f"quatrain.models.{stage.model}.{name}" for name in named}
+    packages = (f"quatrain.models.{stage.model}", f"quatrain.models.{stage.model}.hosted")
+    return {f"{package}.{name}" for package in packages for name in named} & GRAPH.modules
 
 
 def needed(stage: Declared) -> set[str]:

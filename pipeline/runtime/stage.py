@@ -23,7 +23,7 @@ from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import loaded_code, run_key
 from quatrain.params import Params
-from quatrain.registry import MODELS, Framework, load
+from quatrain.registry import MODELS, Framework, Model, load
 
 # The folder of this code; a stage works in the current folder, which is another one in tests.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -76,6 +76,11 @@ class Stage(NamedTuple):
         """Returns the folder that survives an interruption, outside everything that DVC hashes."""
         return self.root / ".state"
 
+    @property
+    def modules(self) -> Model:
+        """Returns the model's modules, those of its config."""
+        return load(self.model, self.config)
+
     def seed(self, purpose: str) -> int:
         """Returns the seed of a purpose, from `seed` and names alone: stages do not share random
         numbers.
@@ -93,7 +98,7 @@ class Stage(NamedTuple):
             DataError: it was collected for another config.
         """
         loaded = artifacts.load(self.data)
-        collecting = load(self.model).collect
+        collecting = self.modules.collect
         dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.safetensors"])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest

@@ -4,9 +4,9 @@ import difflib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -21,6 +21,7 @@ from ruamel.yaml.events import (
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.storage.input_files import read_content, read_text
+from quatrain.envs.host.config import variant
 from quatrain.params import Params
 from quatrain.section import Content
 
@@ -67,7 +68,7 @@ def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, An
     """Returns `raw` with the values of `overlay`, section by section.
 
     Where `kind` chooses one of several sections with different keys, another `kind` replaces the
-    whole section.
+    whole section; `env.kind` that of the model.
     """
     merged = dict(raw)
     for key, value in overlay.items():
@@ -75,19 +76,21 @@ def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, An
         if not isinstance(old, Mapping) or not isinstance(value, Mapping):
             merged[key] = value
             continue
-        is_replaced = (
-            value.get("kind") not in (None, old.get("kind"))
-        ) and key in _keys_chosen_by_kind(Params)
-        merged[key] = value if is_replaced else overlaid(old, value)
+        merged[key] = value if _is_replaced(key, old, value) else overlaid(old, value)
     return merged
+
+
+def _is_replaced(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    if isinstance(new.get("env"), Mapping) and variant(new) != variant(old):
+        return variant(new) == "hosted"
+    return new.get("kind") not in (None, old.get("kind")) and key in _keys_chosen_by_kind(Params)
 
 
 @cache
 def _keys_chosen_by_kind(section: type[BaseModel]) -> frozenset[str]:
     keys = {key for key, field in section.model_fields.items() if field.discriminator}
     for key in section.model_fields:
-        inner = _section(section, key)
-        if inner:
+        for inner in _sections(section, key).values():
             keys |= _keys_chosen_by_kind(inner)
     return frozenset(keys)
 
@@ -203,15 +206,21 @@ def describe(
     path = ".".join(map(str, location.keys)) or "(top level)"
     others = {_locate(problem["loc"], raw).keys for problem in problems} - {location.keys}
     more = f" (and {len(others)} more to mend)" if others else ""
-    reason = _reason(first, location, schema, file)
+    reason = _reason(first, location, schema, file, raw)
     return " ".join(f"{file}: {path}{reason}{more}".split())
 
 
-def _reason(problem: ErrorDetails, location: Location, schema: type[BaseModel], file: str) -> str:
+def _reason(
+    problem: ErrorDetails,
+    location: Location,
+    schema: type[BaseModel],
+    file: str,
+    raw: Mapping[str, Any],
+) -> str:
     keys, value = location
     is_section = isinstance(value, Mapping)
     shown = "" if is_section else f" = {value!r}"[:120]
-    section = _section_of(keys, schema)
+    section = _section_of(keys, schema, raw)
     fields = section.model_fields if section else {}
     field = fields.get(str(keys[-1])) if keys else None
     hint = f" ({field.description})" if field is not None and field.description else ""
@@ -237,7 +246,7 @@ def _locate(loc: Keys, raw: Any) -> Location:
             raw = raw[key]
         elif not isinstance(raw, Mapping):
             break
-        elif raw.get("kind") == key:
+        elif key in (raw.get("kind"), "built_in", "hosted"):
             # The name that `kind` chooses in a union, not a key.
             continue
         elif key == loc[-1]:
@@ -248,22 +257,29 @@ def _locate(loc: Keys, raw: Any) -> Location:
     return Location(tuple(keys), raw)
 
 
-def _section(section: type[BaseModel], key: str) -> type[BaseModel] | None:
+def _sections(section: type[BaseModel], key: str) -> dict[str, type[BaseModel]]:
+    """Returns the schemas that a key may have: by the tag of each in a union, else by its name."""
     field = section.model_fields.get(key)
     if field is None:
-        return None
-    for candidate in (field.annotation, *getattr(field.annotation, "__args__", ())):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return candidate
-    return None
+        return {}
+    schemas: dict[str, type[BaseModel]] = {}
+    for candidate in (field.annotation, *get_args(field.annotation)):
+        tags = [part.tag for part in get_args(candidate)[1:] if isinstance(part, Tag)]
+        schema = get_args(candidate)[0] if tags else candidate
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            schemas[tags[0] if tags else schema.__name__] = schema
+    return schemas
 
 
-def _section_of(keys: Keys, schema: type[BaseModel]) -> type[BaseModel] | None:
+def _section_of(keys: Keys, schema: type[BaseModel], raw: Any) -> type[BaseModel] | None:
     section: type[BaseModel] | None = schema
     for key in keys[:-1]:
         # A number is the place in a list of sections.
+        raw = raw[key]
         if section and not isinstance(key, int):
-            section = _section(section, key)
+            options = _sections(section, key)
+            first = next(iter(options.values()), None)
+            section = options.get(variant(raw), first) if isinstance(raw, Mapping) else first
     return section
 
 

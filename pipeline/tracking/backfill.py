@@ -30,7 +30,6 @@ from pipeline.tracking.scores import record_scores
 from pipeline.tracking.store import check_reachable, open_client, reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
-from quatrain.registry import load
 
 CACHE_HIT = "quatrain.cache_hit"
 # File in .state with results whose run the store has already, so that it is asked only once.
@@ -183,7 +182,7 @@ def is_in_store(
     """Returns whether the store has the last values of all curves, or exactly these scores."""
     if verb == "train":
         table = history.table(trained.files.contents["history.csv"])
-        charts = chart_rows(table, load(stage.model).train.HEADLINE)
+        charts = chart_rows(table, stage.modules.train.HEADLINE)
         expected = {f"train/{name}": value for name, _, value in charts}
     else:
         expected = {f"eval/{name}": value for name, value in current_scores(stage)}
@@ -207,7 +206,7 @@ def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: s
     with Run.of_stage(stage, key, key, digest, tags, started) as run:
         run.ended = started
         table = history.table(trained.files.contents["history.csv"])
-        run.curves(table, load(stage.model).train.HEADLINE)
+        run.curves(table, stage.modules.train.HEADLINE)
         for name in ("weights.safetensors", "config.json"):
             run.artifact(stage.weights / name, "model")
         record_model(stage, run, trained.state, dataset, digest)
@@ -216,7 +215,7 @@ def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: s
 def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest: str) -> None:
     """Records what `evaluate` would have recorded, under the key that it would have."""
     for name in ("evaluate", "plots"):
-        getattr(load(stage.model), name)  # `evaluate` has loaded both when it takes its key.
+        getattr(stage.modules, name)  # `evaluate` has loaded both when it takes its key.
     preset = stage.params.preset
     rules = verdicts.stored_verdict(stage.root, stage.model, preset).rules
     paths = verdicts.files(stage.root, stage.model)

@@ -10,7 +10,6 @@ from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.description import score_table, verdict_of
 from pipeline.tracking.model_registry import SCORES
-from quatrain.registry import load
 
 # Beside the code of a model: two sections, `## What it is` and `## Limits`.
 FILE = "card.md"
@@ -24,10 +23,10 @@ def model_card(stage: Stage, request: Arrays, answer: Arrays, digest: str) -> st
 
     request, answer: an example, whose first axis counts questions. digest: of the dataset.
     """
-    what, _, limits = text_of(stage.model).partition(LIMITS)
+    what, _, limits = text_of(stage).partition(LIMITS)
     parts = [
         what.strip(),
-        f"## How to ask\n\n{how_to_ask(stage.model)}",
+        f"## How to ask\n\n{how_to_ask(stage)}",
         f"## Inputs\n\n{arrays_table(request)}",
         f"## Outputs\n\n{arrays_table(answer)}",
         f"{SCORES}\n\nNot evaluated yet.",
@@ -43,17 +42,18 @@ def scores_section(result: ModelVerdict) -> str:
     return "\n\n".join([title, verdict_of([result]), score_table([result])])
 
 
-def text_of(model: str) -> str:
+def text_of(stage: Stage) -> str:
     """Returns the text beside the model's code, or else what its module `serve` says of itself."""
-    path = resources.files(f"quatrain.models.{model}") / FILE
+    path = resources.files(stage.modules.package) / FILE
     if path.is_file():
         return path.read_text()
-    return f"## What it is\n\n{model}: {load(model).serve.__doc__ or 'no description yet'}"
+    purpose = inspect.getdoc(stage.modules.serve) or "no description yet"
+    return f"## What it is\n\n{stage.model}: {purpose}"
 
 
-def how_to_ask(model: str) -> str:
+def how_to_ask(stage: Stage) -> str:
     """Returns what the model's `answer` says of inputs and outputs, without its errors."""
-    text = inspect.getdoc(load(model).serve.answer) or ""
+    text = inspect.getdoc(stage.modules.serve.answer) or ""
     return text.partition("\nRaises:")[0].strip()
 
 

@@ -20,7 +20,7 @@ from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from pipeline.tracking.trial_context import trial_context
-from quatrain.registry import Framework, load
+from quatrain.registry import Framework
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
 # Packages that all exported models import.
@@ -57,7 +57,7 @@ def record_model(stage: Stage, run: Run, state: Any, dataset: Any, digest: str) 
 
 def export(stage: Stage, state: Any, dataset: Any) -> Exported:
     """Exports a learner by the model's module `serve`, and answers the example request."""
-    serve = load(stage.model).serve
+    serve = stage.modules.serve
     arrays = serve.export(stage.config, state, dataset)
     request = serve.request(stage.config, dataset)
     return Exported(arrays, request, serve.answer(stage.config, arrays, request))

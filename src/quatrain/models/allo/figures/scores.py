@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from quatrain.envs.host.config import HostEnv
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.learning.spectra import fit
 from quatrain.models.allo.learning.spectra.spectrum import Spectrum
@@ -49,9 +50,11 @@ def draw_baseline_comparison(config: AlloConfig, scores: Mapping[str, float]) ->
         _draw_bars(axes, {label: scores[name] for name, label in of_rule.items()}, list(of_rule))
         axes.set_title(rule, **SMALL_TITLE)
         axes.set_xlim(0, 1.12)
+    env = config.env
+    place = f"{env.name}." if isinstance(env, HostEnv) else f"Map {env.map.name}."
     caption(
         figure,
-        f"Map {config.env.map.name}. Red: learned. Grey: without learning. Dark: what limits it.",
+        f"{place} Red: learned. Grey: without learning. Dark: what limits it.",
     )
     return figure
 
