@@ -24,6 +24,7 @@ JOBS ?= auto
 GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
+PORT ?=
 
 .PHONY: help setup moto cluster sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
 
@@ -94,8 +95,8 @@ lock: $(STAMP)  ## write requirements/*.txt from pyproject.toml and *.in; versio
 
 schema: params.schema.json  ## what editors complete and check params.yaml by; make repro writes it, too
 
-ui: $(STAMP)  ## the MLflow UI on http://127.0.0.1:5000
-	@$(BIN)/python -m pipeline.commands.ui
+ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
+	@exec $(BIN)/python -m pipeline.commands.ui $(if $(PORT),--port $(PORT))
 
 sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases
 	@$(BIN)/python -m pipeline.commands.sync

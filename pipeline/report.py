@@ -16,7 +16,10 @@ from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_together
 from pipeline.storage.params_file import read_params
 from pipeline.storage.stored_pictures import MEDIA, read_picture
+from pipeline.tracking.description import description
+from pipeline.tracking.journal import now
 from pipeline.tracking.run import Run
+from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.judgement import SEEDS_OF_NOISE
 from quatrain.registry import MODELS
 
@@ -59,6 +62,7 @@ def read_plots(reports: Path, model: str) -> list[Plot]:
 def page(results: Sequence[Result], draw: Draw) -> str:
     """Returns the whole page in Markdown: the verdict first, then a section per model."""
     parts = [headline(results), overview(results, draw)]
+    parts.append(f"All runs: [in `make ui`]({EXPERIMENTS_PAGE}).")
     return "\n\n".join([*parts, *(model_section(result, draw) for result in results)]) + "\n"
 
 
@@ -115,6 +119,7 @@ def report() -> None:
     """Writes the page as Markdown for pull requests, and as one HTML file for a browser."""
     root = Path.cwd()
     reports = root / "reports"
+    started = now()
     params = read_params(root)
     results = read_all(root, params.preset)
     pages = {
@@ -122,7 +127,8 @@ def report() -> None:
         "report.html": as_html(page(results, as_svg), title(results), reports).encode(),
     }
     write_together(reports, pages)
-    with Run.of_pipeline(root, params, artifacts.file_digest(reports / "report.md")) as run:
+    digest = artifacts.file_digest(reports / "report.md")
+    with Run.of_pipeline(root, params, digest, started) as run:
         run.metrics(
             (f"{result.model}/{line.metric}", 0, line.value)
             for result in results
@@ -130,6 +136,7 @@ def report() -> None:
             if line.value is not None
         )
         run.artifact(reports / "report.html", "report")
+        run.describe(description(root, params, None, [result.model_verdict for result in results]))
 
 
 if __name__ == "__main__":

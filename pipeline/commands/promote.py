@@ -15,7 +15,7 @@ from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import PipelineError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.run import git
+from pipeline.tracking.origin import git
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.judgement import PASSED, judge
 

@@ -17,6 +17,7 @@ from pipeline.runtime import console
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import backfill, model_registry
+from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
 
@@ -132,7 +133,7 @@ def finish_run(
         page = write_dated_page(root, work, models, seconds).relative_to(root)
         report = f"report   {page}  (open it in a browser; {reports / 'report.md'} is its text)"
     print(
-        f"\n{report if all_models else results}\nruns     `make ui`, then http://127.0.0.1:5000",
+        f"\n{report if all_models else results}\nruns     `make ui`, then {runs_page(root)}",
         flush=True,
     )
     return code

@@ -12,11 +12,9 @@ from pipeline.judging.verdicts import ModelVerdict, format_difference, format_sc
 from pipeline.reporting.marks import Mark, mark_of, name_of
 from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio_of, reach
 from pipeline.reporting.tables import markdown_table
+from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
 from quatrain.judgement import PASSED, Line, Scores
-
-# Page of `make ui` that lists the runs; the default store has one experiment.
-UI = "http://127.0.0.1:5000/#/experiments/1/runs"
 
 Draw = Callable[[Mark], str]
 
@@ -60,7 +58,7 @@ def model_section(result: Result, draw: Draw) -> str:
     elif result.broken:
         summary = f"**Broken:** {len(result.broken)} of {count} scores."
     search = f"tags.\"quatrain.run_key\" = '{result.run_key}'"
-    link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
+    link = f"[in `make ui`]({EXPERIMENTS_PAGE}&searchFilter={quote(search, safe='')})"
     parts = [
         f"## {result.model}",
         f"{summary} {baseline_origin(verdict.baseline.provenance)}",

@@ -118,7 +118,8 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     metrics = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
     assert capsys.readouterr().out.endswith(
         f"gate: passed; {metrics} metrics hold their baselines\n\n"
-        "report   reports/report.md\nruns     `make ui`, then http://127.0.0.1:5000\n"
+        "report   reports/report.md\nruns     `make ui`, then "
+        "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n"
     )
     assert dvc.aliases == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
 

@@ -16,6 +16,7 @@ from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
 
 COUNTS = {model: len(verdicts.rules_of(model, "default")) for model in MODELS}
+RUNS = "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning"
 PNG = (ROOT / "docs" / "iqn_standing.png").read_bytes()
 
 
@@ -74,7 +75,7 @@ def test_a_section_shows_scores_rules_references_run_and_baseline(space: Workspa
     for part in (
         "Passed: 3 of 3 scores hold. Baseline: 2026-01-02, commit abc123, 1 seed.\n",
         f"search any tracking server for `tags.\"quatrain.run_key\" = '{key}'`",
-        f"runs?searchFilter=tags.%22quatrain.run_key%22%20%3D%20%27{key}%27)",
+        f"{RUNS}&searchFilter=tags.%22quatrain.run_key%22%20%3D%20%27{key}%27)",
         "| cosine_mean | higher | 0.005 | 0.99 | "
         "floor_constant 0.090<br>floor_random 0.080<br>floor_untrained 0.120 | "
         "ceiling_truth 1.000 |",
