@@ -24,7 +24,11 @@ FURTHER_WRITERS = {
         "pipeline/storage/figures.py",
         "pipeline/storage/history.py",
     },
-    "report": {"pipeline/judging/verdicts.py", "pipeline/reporting"},
+    "report": {
+        "pipeline/judging/verdicts.py",
+        "pipeline/reporting",
+        "pipeline/storage/stored_pictures.py",
+    },
 }
 SETTINGS = {"seed", "device", "threads", "deterministic"}
 LEARNING = {"devices"}
