@@ -25,7 +25,11 @@ FURTHER_WRITERS = {
         "pipeline/storage/curves.py",
         "pipeline/storage/figures.py",
     },
-    "report": {"pipeline/judging/verdicts.py", "pipeline/reporting"},
+    "report": {
+        "pipeline/judging/verdicts.py",
+        "pipeline/reporting",
+        "pipeline/storage/stored_pictures.py",
+    },
 }
 SETTINGS = {"seed", "device", "threads", "deterministic"}
 LEARNING = {"devices"}

@@ -36,7 +36,6 @@ def read_picture(path: Path) -> StoredPicture:
         raise ArtifactError(f"{where}: is no picture; run `dvc repro` to write it anew") from None
     text = comment.decode() if isinstance(comment, bytes) else str(comment)
     place, _, caption = text.partition(" ")
-    known = place.isdigit()
-    return StoredPicture(
-        int(place) if known else 0, caption if known else "", width, height, MEDIA[path.suffix]
-    )
+    if not place.isdigit():  # a picture from elsewhere
+        place, caption = "0", ""
+    return StoredPicture(int(place), caption, width, height, MEDIA[path.suffix])

@@ -78,13 +78,13 @@ def describe_updates(config: ActorCriticConfig, history: History) -> dict[str, P
     lowest = float(curve(history, "explained_variance", config.seeds).values.min())
     return {
         "entropy": Panel("How random actions are", "entropy, nats"),
-        "approx_kl": Panel(f"Step of the policy; {stopped:.0%} stopped", "KL, nats", (0, None)),
-        "clip_fraction": Panel("Ratios that were clipped", "share", (0, None)),
-        "updates": Panel("Gradient steps", f"per iteration, of {most}", (0, 1.05 * most)),
+        "approx_kl": Panel(f"Step of the policy; {stopped:.0%} stopped", "KL, nats", (0.0, None)),
+        "clip_fraction": Panel("Ratios that were clipped", "share", (0.0, None)),
+        "updates": Panel("Gradient steps", f"per iteration, of {most}", (0.0, 1.05 * most)),
         "explained_variance": Panel(
-            "How good values are", "explained variance", (max(lowest, -1), 1)
+            "How good values are", "explained variance", (max(lowest, -1.0), 1.0)
         ),
         "loss_value": Panel("Error of values", "value loss"),
         "grad_norm": Panel("Gradients before they are cut", "norm"),
-        "learning_rate": Panel("Step size", "learning rate", (0, None)),
+        "learning_rate": Panel("Step size", "learning rate", (0.0, None)),
     }

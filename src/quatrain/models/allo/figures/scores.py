@@ -43,7 +43,7 @@ def draw_baseline_comparison(config: AlloConfig, scores: Mapping[str, float]) ->
     figure = Figure(figsize=(9, 0.36 * sum(heights) + 0.9), layout="constrained")
     panels = figure.subplots(len(shown), height_ratios=heights, sharex=True, squeeze=False).flat
     for axes, (rule, levels) in zip(panels, shown.items(), strict=True):
-        draw_ladder(axes, levels, 4, (min(0, *(level.value for level in levels)), 1))
+        draw_ladder(axes, levels, 4, (min(0.0, *(level.value for level in levels)), 1.0))
         axes.set_title(rule, **SMALL_TITLE)
     panels[-1].set_xlabel("cosine: 1 is the truth")
     env = config.env
