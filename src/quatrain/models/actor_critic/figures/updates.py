@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures.training import first_and_last, transitions
+from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.plots import (
     GREY,
     RED,
@@ -21,7 +22,7 @@ from quatrain.plots import (
 from quatrain.progress import History
 
 
-def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
+def draw_updates(config: ActorCriticConfig | HostedActorCriticConfig, history: History) -> Figure:
     """Draws how far each iteration moves the policy, and how good its values are."""
     figure = Figure(figsize=(15, 6.5), layout="constrained")
     panels = figure.subplots(2, 4, sharex=True).flat
@@ -36,8 +37,8 @@ def draw_updates(config: ActorCriticConfig, history: History) -> Figure:
     deviation = curve(history, "ratio_first_max_dev", config.seeds).values.max()
     caption(
         figure,
-        "Over transitions of all colonies; means over an iteration's minibatches, of KL the last "
-        "one. Dashed: where an iteration stops (KL), to what gradients are cut (norm). "
+        "Over transitions of all environments; means over an iteration's minibatches, of KL the "
+        "last one. Dashed: where an iteration stops (KL), to what gradients are cut (norm). "
         f"{describe_seeds(config.seeds)}\n"
         f"Before an iteration learns, ratios of probabilities are 1; at most {deviation:.1g} off.",
     )
@@ -55,7 +56,9 @@ def _draw_metric(axes: Axes, recorded: Curve, history: History, name: str) -> No
         axes.set_ylim(max(low - 0.1, -1), 1.05)
 
 
-def update_titles(config: ActorCriticConfig, history: History) -> dict[str, str]:
+def update_titles(
+    config: ActorCriticConfig | HostedActorCriticConfig, history: History
+) -> dict[str, str]:
 
     def values(name: str) -> np.ndarray:
         return curve(history, name, config.seeds).values
