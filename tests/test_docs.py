@@ -16,9 +16,23 @@ from tests.conftest import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TABLE = ROOT / "tests/documented_commands.txt"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LEAD = (
-    "make dvc python mlflow docker pip ray kubectl torchrun srun sbatch git source export curl"
-).split()
+LEAD = [
+    "make",
+    "dvc",
+    "python",
+    "mlflow",
+    "docker",
+    "pip",
+    "ray",
+    "kubectl",
+    "torchrun",
+    "srun",
+    "sbatch",
+    "git",
+    "source",
+    "export",
+    "curl",
+]
 INLINE = re.compile(rf"`((?:{'|'.join(LEAD)}) [^`]+)`")
 SHELL = ("", "bash", "sh", "console")
 NOT_RUN = "not run: "
