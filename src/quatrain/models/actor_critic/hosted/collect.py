@@ -181,14 +181,14 @@ def check(config: HostedActorCriticConfig, dataset: Dataset) -> None:
     """
     space = checked_interface(config)
     episodes = (config.collect.held_out_episodes,)
-    wanted: dict[str, tuple[Any, tuple[int, ...]]] = {
+    expected: dict[str, tuple[Any, tuple[int, ...]]] = {
         "obs_mean": (dataset.train.obs_mean, (space.observation_size,)),
         "obs_variance": (dataset.train.obs_variance, (space.observation_size,)),
         "random returns": (dataset.held_out.random, episodes),
         "constant returns": (dataset.held_out.constant, episodes),
         "constant_action": (dataset.held_out.constant_action, space.action_shape),
     }
-    for name, (array, shape) in wanted.items():
+    for name, (array, shape) in expected.items():
         if array.shape != shape:
             raise DatasetMismatch(
                 f"actor_critic: {name} has the shape {array.shape}, not {shape}: the dataset was "
