@@ -29,7 +29,7 @@ def read_all(root: Path, preset: str) -> list[Result]:
         ArtifactError: scores, verdict, baseline, weights or speed of a model cannot be read.
     """
     results = []
-    runs = runs_page(root)
+    runs = runs_page(root, create=True)
     for model in MODELS:
         plots = sorted((root / "reports" / model / "plots").glob("*.png"))
         results.append(

@@ -16,7 +16,7 @@ from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
 
 COUNTS = {model: len(verdicts.rules_of(model, "default")) for model in MODELS}
-RUNS = "http://127.0.0.1:5000/#/experiments/7/runs?workflowType=machine_learning"
+RUNS = "http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning"
 PNG = (ROOT / "docs" / "iqn_standing.png").read_bytes()
 
 
