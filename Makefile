@@ -24,8 +24,9 @@ JOBS ?= auto
 GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
+PORT ?=
 
-.PHONY: help setup moto cluster sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
+.PHONY: help setup moto cluster docs sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -67,13 +68,23 @@ cluster: .venv/.cluster  ## Ray and Optuna, for `make sweep` and its tests
 sweep: $(STAMP)  ## search parameters by trials, here or on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
 	@$(BIN)/python -m pipeline.commands.sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
 
-repro: $(STAMP)  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
+params.schema.json: src/quatrain/models/*/config.py src/quatrain/envs/*/config.py | $(STAMP)
+	@$(BIN)/python -m pipeline.commands.params schema
+
+docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://127.0.0.1:8000 while you write)
+	@$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
+
+.venv/.docs: requirements/docs.txt $(STAMP)
+	@$(LOCKED) -r $<
+	@touch $@
+
+repro: $(STAMP) params.schema.json  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
 test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
-test-full: $(STAMP) moto cluster  ## what CI runs: with servers, kills, remotes and clones, too
+test-full: $(STAMP) moto cluster .venv/.docs  ## what CI runs: with servers, kills, remotes and clones, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
 check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types and import contracts
@@ -89,17 +100,16 @@ check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types a
 lock: $(STAMP)  ## write requirements/*.txt from pyproject.toml and *.in; versions stay (ARGS=--upgrade, ARGS='--upgrade-package jax')
 	@$(BIN)/python requirements/make_lock.py $(ARGS)
 
-schema: $(STAMP)  ## write params.schema.json, which editors complete params.yaml by
-	@$(BIN)/python -m pipeline.commands.params schema
+schema: params.schema.json  ## what editors complete and check params.yaml by; make repro writes it, too
 
-ui: $(STAMP)  ## the MLflow UI on http://127.0.0.1:5000
-	@$(BIN)/python -m pipeline.commands.ui
+ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
+	@exec $(BIN)/python -m pipeline.commands.ui $(if $(PORT),--port $(PORT))
 
 sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases
 	@$(BIN)/python -m pipeline.commands.sync
 
-gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken
-	@$(BIN)/python -m pipeline.commands.gate $(MODELS)
+gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (ARGS=--page: table of README.md)
+	@$(BIN)/python -m pipeline.commands.gate $(MODELS) $(ARGS)
 
 promote: $(STAMP)  ## store the current scores as the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline.commands.promote --preset $(PRESET) $(MODELS) $(ARGS)
