@@ -21,9 +21,9 @@ from quatrain.storage import trees
 
 def fit(
     model: str,
+    preset: str | None = None,
     *,
     env: Mapping[str, Any] | None = None,
-    preset: str | None = None,
     config: Any = None,
     seed: int = 0,
     device: str = "auto",
@@ -40,9 +40,9 @@ def fit(
 
     Args:
         model: `allo`, `iqn`, `actor_critic` or `active_dynamics`.
+        preset: a name of presets/, as in `quatrain.config`.
         env: changes of the environment, such as `{"layout": "map.txt"}`, or an environment of the
             user's own such as `{"kind": "gymnasium", "id": "CartPole-v1"}`.
-        preset: a name of presets/, as in `quatrain.config`.
         config: a whole config of `quatrain.config`, in place of `env`, `preset` and `changes`.
         seed: the seed from which those of collection, training and evaluation are derived.
         device: `auto`, or a device as in params.yaml (`cpu`, `cuda`).
