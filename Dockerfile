@@ -21,13 +21,13 @@ ARG DEVICE=cpu
 ARG CLUSTER=none
 RUN python -m venv /opt/venv \
     && case "${DEVICE}" in \
-        cpu) index=https://download.pytorch.org/whl/cpu further='' ;; \
-        cuda) index=https://pypi.org/simple further=/requirements/gpu.txt ;; \
+        cpu) index=auto further='' ;; \
+        cuda) index='' further=/requirements/gpu.txt ;; \
         *) echo "DEVICE=${DEVICE}: use cpu or cuda" >&2; exit 2 ;; \
     esac \
-    && /opt/venv/bin/pip install --index-url "${index}" torch==2.13.0 \
     && /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/lock.txt \
     && /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/remotes.txt \
+    && /opt/venv/bin/python /requirements/install_torch.py "${index}" \
     && if [ -n "${further}" ]; then /opt/venv/bin/pip install -r "${further}"; fi \
     && case "${CLUSTER}" in \
         none) ;; \

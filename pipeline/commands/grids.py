@@ -19,8 +19,7 @@ from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import encode, write_figures
-from pipeline.storage.input_files import read_content
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import overlaid, read_content, read_input, read_raw, validate
 from quatrain.baselines import Rule
 from quatrain.envs.grid.catalogue import CATALOGUE
 from quatrain.errors import DataError

@@ -1,5 +1,5 @@
 """reports/report.html, and the run that made it -> reports/index.html, which also says when, where
-and from which commit. DVC hashes the former: that knows no clock.
+and from which commit, and links the runs of this store. DVC hashes the former: that knows no clock.
 """
 
 import hashlib
@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pipeline.judging.machine import describe, machine_of
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.run import code_tags
+from pipeline.tracking.runs_page import EXPERIMENTS_PAGE, runs_page
 
 PAGE = "index.html"
 
@@ -31,7 +33,8 @@ def write_dated_page(
     content = report.read_bytes()
     mark = f"<!-- {hashlib.sha256(content).hexdigest()} -->\n".encode()
     if not (page.exists() and page.read_bytes().startswith(mark)):
-        before, heading, after = content.partition(b"</h1>\n")
+        linked = content.replace(EXPERIMENTS_PAGE.encode(), runs_page(root).encode())
+        before, heading, after = linked.partition(b"</h1>\n")
         facts = html.escape(" · ".join(describe_run(root, work, models, seconds)))
         head = f'<p class="made">{facts}</p>\n'.encode()
         write_durably(page, mark + before + heading + head + after)
@@ -43,11 +46,7 @@ def describe_run(root: Path, work: Path, models: Sequence[str], seconds: float |
     tags = code_tags(root)
     changed = ", with changes that are not committed" if tags["git.dirty"] == "true" else ""
     settings = [artifacts.load(work / "models" / model).info["settings"] for model in models]
-    machines = dict.fromkeys(
-        f"{each.get('cpu', 'unknown CPU').rpartition(' / ')[2]} ({each.get('device', 'cpu')}, "
-        f"threads {each.get('threads', 'unknown')})"
-        for each in settings
-    )
+    machines = dict.fromkeys(describe(machine_of(each)) for each in settings)
     facts = [
         f"Commit {tags['git.commit'][:12]}{changed}",
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pipeline.dvc import lock_order, rwlock
 from pipeline.dvc.dated_page import write_dated_page
+from pipeline.dvc.moved import moved
 from pipeline.dvc.workspace import environment, prepare_workspace
 from pipeline.judging import verdicts
 from pipeline.judging.gate import gate
@@ -16,6 +17,7 @@ from pipeline.runtime import console
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import backfill, model_registry
+from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
 
@@ -119,6 +121,9 @@ def finish_run(
         )
     print()
     code = gate(work, models)
+    text = moved(root, models) if work == root else None
+    if text:
+        console.info(f"repro: {text}")
     if update_aliases:
         set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"
@@ -128,7 +133,7 @@ def finish_run(
         page = write_dated_page(root, work, models, seconds).relative_to(root)
         report = f"report   {page}  (open it in a browser; {reports / 'report.md'} is its text)"
     print(
-        f"\n{report if all_models else results}\nruns     `make ui`, then http://127.0.0.1:5000",
+        f"\n{report if all_models else results}\nruns     `make ui`, then {runs_page(root)}",
         flush=True,
     )
     return code

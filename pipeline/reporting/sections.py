@@ -8,15 +8,13 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pipeline.judging.verdicts import ModelVerdict, format_difference, format_score
+from pipeline.judging.verdicts import ModelVerdict, format_difference, format_score, promote_hint
 from pipeline.reporting.marks import Mark, mark_of, name_of
 from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio_of, reach
 from pipeline.reporting.tables import markdown_table
+from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
 from quatrain.judgement import PASSED, Line, Scores
-
-# Page of `make ui` that lists the runs; the default store has one experiment.
-UI = "http://127.0.0.1:5000/#/experiments/1/runs"
 
 Draw = Callable[[Mark], str]
 
@@ -35,6 +33,7 @@ class Result(NamedTuple):
     run_key: str
     plots: Sequence[Plot]
     speed: Results | None
+    machine: str
 
     @property
     def model(self) -> str:
@@ -54,10 +53,12 @@ def model_section(result: Result, draw: Draw) -> str:
     head = ("metric", "score", "baseline", "difference", "where it stands", "status")
     count = len(result.lines)
     summary = f"Passed: {count} of {count} scores hold."
-    if result.broken:
+    if result.model_verdict.only_lacks_a_baseline:
+        summary = f"**No baseline yet:** {promote_hint(result.model, verdict.preset)} stores one."
+    elif result.broken:
         summary = f"**Broken:** {len(result.broken)} of {count} scores."
     search = f"tags.\"quatrain.run_key\" = '{result.run_key}'"
-    link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
+    link = f"[in `make ui`]({EXPERIMENTS_PAGE}&searchFilter={quote(search, safe='')})"
     parts = [
         f"## {result.model}",
         f"{summary} {baseline_origin(verdict.baseline.provenance)}",

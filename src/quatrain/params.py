@@ -1,12 +1,14 @@
 """The schema of params.yaml: keys that all models share, and one section per model."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
+from quatrain.envs.host.config import variant
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.hosted.config import HostedAlloConfig
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.section import Section
 
@@ -45,7 +47,10 @@ class Params(Section):
         le=86400,
         description="interval of checkpoints: the most work that an interruption loses",
     )
-    allo: AlloConfig
+    allo: Annotated[
+        Annotated[AlloConfig, Tag("built_in")] | Annotated[HostedAlloConfig, Tag("hosted")],
+        Discriminator(variant),
+    ]
     iqn: IqnConfig
     actor_critic: ActorCriticConfig
     active_dynamics: ActiveDynamicsConfig

@@ -121,11 +121,12 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     assert capsys.readouterr().out.endswith(
         f"gate: passed; {metrics} metrics hold their baselines\n\n"
         "report   reports/index.html  (open it in a browser; reports/report.md is its text)\n"
-        "runs     `make ui`, then http://127.0.0.1:5000\n"
+        "runs     `make ui`, then "
+        "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n"
     )
     page = (checkout / "reports" / "index.html").read_text()
     assert re.search(
-        r"</h1>\n<p class=.made.>Commit .+ · \d{4}-.+ · seed 0 · some CPU .+ · made in", page
+        r"</h1>\n<p class=.made.>Commit .+ · \d{4}-.+ · seed 0 · some CPU · made in", page
     )
     assert dvc.aliases == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
 

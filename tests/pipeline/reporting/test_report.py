@@ -20,6 +20,7 @@ from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
 
 COUNTS = {model: len(verdicts.rules_of(model, "default")) for model in MODELS}
+RUNS = "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning"
 PNG = (ROOT / "docs" / "iqn_standing.png").read_bytes()
 
 
@@ -30,7 +31,7 @@ def page(space: Workspace) -> str:
 def section(space: Workspace) -> str:
     """Returns the section of one model."""
     verdict = verdicts.check(space.root, space.model, "default")
-    return sections.model_section(Result(verdict, "a" * 64, [], None), as_text)
+    return sections.model_section(Result(verdict, "a" * 64, [], None, "some CPU"), as_text)
 
 
 def row(space: Workspace, metric: str) -> list[str]:
@@ -78,7 +79,7 @@ def test_a_section_shows_scores_rules_references_run_and_baseline(space: Workspa
     for part in (
         "Passed: 3 of 3 scores hold. Baseline: 2026-01-02, commit abc123, 1 seed.\n",
         f"search any tracking server for `tags.\"quatrain.run_key\" = '{key}'`",
-        f"runs?searchFilter=tags.%22quatrain.run_key%22%20%3D%20%27{key}%27)",
+        f"{RUNS}&searchFilter=tags.%22quatrain.run_key%22%20%3D%20%27{key}%27)",
         "| cosine_mean | higher | 0.005 | 0.99 | "
         "untrained network 0.120<br>constant 0.090<br>random numbers 0.080 | true vectors 1.000 |",
         "* **cosine_mean**: agreement of the learned with the true eigenvectors",
@@ -114,7 +115,10 @@ def test_scores_are_shown_without_a_baseline_but_not_unjudged(space: Workspace):
     space.files.baseline.unlink()
     space.score()
     assert page(space).count("* **allo**: preset 'default' has no baseline yet\n") == 1
-    assert "**Broken:** 3 of 3 scores. Baseline: none." in page(space)
+    lacking = "**No baseline yet:** `make promote MODELS=allo` stores one. Baseline: none."
+    assert lacking in page(space)
+    assert page(space).startswith("# No baseline yet: preset default\n\n**3 of ")
+    assert "broke" not in page(space)
     assert row(space, "cosine_mean") == ["0.9950", "-", "-", "-", "**no baseline**"]
     space.files.verdict.unlink()
     why = "* **allo**: allo was not evaluated yet; run `make repro`"

@@ -9,9 +9,9 @@ from unittest.mock import Mock, call
 import pytest
 import torch
 
-from pipeline.runtime import devices
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import Stage, run_on_device
+from quatrain import devices
 from quatrain.errors import DeviceMissing
 from quatrain.registry import MODELS
 from tests.conftest import params_with

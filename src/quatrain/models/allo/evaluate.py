@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from quatrain.baselines import Gated
-from quatrain.models.allo.collect import Dataset
+from quatrain.envs.host.config import variant
+from quatrain.models.allo.collect import AnyDataset, count_states
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.learning.records import corrected_eigenvalues, dual_eigenvalues
 from quatrain.models.allo.learning.spectra import fit
@@ -72,7 +73,7 @@ Rule = Callable[[np.ndarray, Spectrum], Float[np.ndarray, " d"]]
 def evaluate(
     config: AlloConfig,
     state: State,
-    dataset: Dataset,
+    dataset: AnyDataset,
     seed: int,
 ) -> dict[str, float]:
     """Returns the scores, means over learners; WITH_INTERVAL also with sd and 95 % interval.
@@ -122,7 +123,7 @@ def evaluate(
 
 def _rules(
     config: AlloConfig,
-    dataset: Dataset,
+    dataset: AnyDataset,
     truth: Spectrum,
 ) -> dict[str, tuple[Rule, Spectrum]]:
     """Returns the rules beside the strict one, each with the truth that it compares with."""
@@ -149,7 +150,10 @@ def _means(
 
 
 def _warn_if_truth_is_weak(config: AlloConfig, truth: Spectrum) -> None:
-    unvisited = int((~truth.visited).sum()) - (config.env.map.goal is not None)
+    unvisited = int((~truth.visited).sum())
+    # In a user's environment any state may be one that ends episodes.
+    ends = unvisited if variant(config) == "hosted" else config.env.map.goal is not None
+    unvisited -= ends
     if unvisited > 0:
         warnings.warn(
             f"allo: {unvisited} states never start a pair and are left out; "
@@ -189,15 +193,15 @@ def _eigenvalue_scores(
     return scores
 
 
-def _random_tables(config: AlloConfig, dataset: Dataset, seed: int) -> list[np.ndarray]:
+def _random_tables(config: AlloConfig, dataset: AnyDataset, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    shape = (len(dataset.grid.coords), config.network.d)
+    shape = (count_states(dataset), config.network.d)
     return [rng.standard_normal(shape) for _ in range(RANDOM_TABLES)]
 
 
 def _reference_scores(
     config: AlloConfig,
-    dataset: Dataset,
+    dataset: AnyDataset,
     truth: Spectrum,
     random: list[np.ndarray],
     seed: int,
@@ -222,7 +226,7 @@ def _reference_scores(
     return scores
 
 
-def _truth_scores(config: AlloConfig, dataset: Dataset, truth: Spectrum) -> dict[str, float]:
+def _truth_scores(config: AlloConfig, dataset: AnyDataset, truth: Spectrum) -> dict[str, float]:
     """Returns what limits the scores: groups, states without data, and `ceiling_paper`.
 
     `ceiling_paper` is the score of the buffer's true vectors by the paper's metric.
@@ -245,7 +249,7 @@ def _held_out_scores(
     config: AlloConfig,
     learned: Float[np.ndarray, "seeds states d"],
     truth: Spectrum,
-    dataset: Dataset,
+    dataset: AnyDataset,
 ) -> dict[str, float]:
     """Returns `held_out_cosine`, of training truth with held-out truth, and `held_out_graph`.
 

@@ -78,6 +78,22 @@ def inputs(config: IqnConfig) -> dict[str, Input]:
     }
 
 
+def _check_places(config: IqnConfig, views: np.ndarray) -> None:
+    """Checks that no agent stands in a wall; a cell outside the map is one in its view.
+
+    Raises:
+        ValueError: one does.
+    """
+    middle = config.env.vision_radius
+    wall = views[:, :, channels(config.env.rules).index("wall"), middle, middle]
+    if wall.any():
+        question, frame = np.argwhere(wall)[0].tolist()
+        raise ValueError(
+            f"iqn: views[{question}, {frame}] has a wall in the middle, where the agent is; "
+            "give views around cells of the map that can be walked on"
+        )
+
+
 def answer(
     config: IqnConfig,
     arrays: dict[str, np.ndarray],
@@ -93,10 +109,11 @@ def answer(
     a mean over `quantiles` (n, G, 4), its distribution at the levels (g + 1/2) / G.
 
     Raises:
-        ValueError: other inputs or another shape, a number that no view holds, no such agent;
-            arrays of another config.
+        ValueError: other inputs or another shape, a number that no view holds, an agent in a wall
+            or outside the map, no such agent; arrays of another config.
     """
     question = validate_request("iqn", request, inputs(config))
+    _check_places(config, question["views"])
     agents = question["agents"]
     keys = jax.random.split(jax.random.key(0), config.env.agents)
     template = jax.eval_shape(lambda: {"params": init_params(config, keys)})
