@@ -26,7 +26,7 @@ BENCH ?=
 MODEL ?= allo
 PORT ?=
 
-.PHONY: help setup moto cluster sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
+.PHONY: help setup moto cluster docs sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -71,13 +71,20 @@ sweep: $(STAMP)  ## search parameters by trials, here or on a Ray cluster (SWEEP
 params.schema.json: src/quatrain/models/*/config.py src/quatrain/envs/*/config.py | $(STAMP)
 	@$(BIN)/python -m pipeline.commands.params schema
 
+docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://127.0.0.1:8000 while you write)
+	@$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
+
+.venv/.docs: requirements/docs.txt $(STAMP)
+	@$(LOCKED) -r $<
+	@touch $@
+
 repro: $(STAMP) params.schema.json  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
 test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
-test-full: $(STAMP) moto cluster  ## what CI runs: with servers, kills, remotes and clones, too
+test-full: $(STAMP) moto cluster .venv/.docs  ## what CI runs: with servers, kills, remotes and clones, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
 check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types and import contracts

@@ -6,7 +6,8 @@ from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
 from quatrain.envs.host.config import variant
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.config import ActorCriticConfig, Train
+from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.hosted.config import HostedAlloConfig
 from quatrain.models.iqn.config import IqnConfig
@@ -52,12 +53,17 @@ class Params(Section):
         Discriminator(variant),
     ]
     iqn: IqnConfig
-    actor_critic: ActorCriticConfig
+    actor_critic: Annotated[
+        Annotated[ActorCriticConfig, Tag("built_in")]
+        | Annotated[HostedActorCriticConfig, Tag("hosted")],
+        Discriminator(variant),
+    ]
     active_dynamics: ActiveDynamicsConfig
 
     @model_validator(mode="after")
     def _half_precision_has_a_device(self) -> "Params":
-        if self.device == "cpu" and self.actor_critic.train.amp == "bf16":
+        train = self.actor_critic.train
+        if self.device == "cpu" and isinstance(train, Train) and train.amp == "bf16":
             raise ValueError(
                 "actor_critic.train.amp bf16 needs a GPU: "
                 "on CPU it was measured slower than float32; set none"

@@ -17,7 +17,8 @@ from quatrain.envs.colony.rules import REASONS, SUCCESS, Rules
 from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
-from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, Best, SeedState, load_actor
+from quatrain.models.actor_critic.ppo.state import SeedState
+from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.models.actor_critic.ppo.validation import warn_without_success
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
@@ -128,14 +129,10 @@ def _warn_if_not_validated(
     outcomes: Sequence[Outcome],
 ) -> None:
     """Warns of learners without a success, which with `evaluate_every: 0` training cannot do."""
-    if not any(map(_was_validated, state.best)):
+    if not any(best.was_validated for best in state.best):
         transitions = int(state.best[0].iteration) * config.train.batch
         successes = [float((outcome.reasons == SUCCESS).mean()) for outcome in outcomes]
         warn_without_success(config, "held-out", transitions, successes)
-
-
-def _was_validated(best: Best) -> bool:
-    return float(best.validation_return) > NOT_EVALUATED
 
 
 def evaluate_policy(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[Outcome]:
@@ -264,7 +261,7 @@ def _further_scores(
         "stochastic_return_mean": returns.mean(),
         "best_transitions": int(best.iteration) * config.train.batch,
     }
-    if _was_validated(best):
+    if best.was_validated:
         scores["validation_return"] = float(best.validation_return)
     if config.collect.n_outside:
         outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)

@@ -15,6 +15,7 @@ from quatrain.models.actor_critic.figures.replays import (
     format_number,
     format_signed,
 )
+from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.plots import (
     ORANGE,
     RED,
@@ -58,7 +59,9 @@ def transitions(history: History, recorded: Curve) -> Float[np.ndarray, " points
     return np.interp(recorded.steps, *history["transitions"])
 
 
-def episode_curve(config: ActorCriticConfig, history: History, name: str) -> Curve:
+def episode_curve(
+    config: ActorCriticConfig | HostedActorCriticConfig, history: History, name: str
+) -> Curve:
     """Returns a metric of ended episodes; NaN before the first episode has ended."""
     recorded = curve(history, name, config.seeds)
     ended = curve(history, "episodes", config.seeds).values.cumsum(1) > 0
