@@ -71,7 +71,8 @@ def on_device(params: Params, framework: Framework) -> Iterator[None]:
     no other framework.
 
     Raises:
-        DeviceMissing: `device: cuda`, but there is no device, no driver, or the build has no CUDA.
+        DeviceMissing: `device: cuda` or `mps`, but there is no such device, no driver, or the build
+            cannot use it; or the device cannot compute what the model needs.
     """
     with ON_DEVICE[framework](params), _blas_threads(params.threads):
         yield
@@ -93,6 +94,11 @@ def _jax_on_device(params: Params) -> Iterator[None]:
 
     jax reads all else from variables when it is loaded (`stage.prepare_process`).
     """
+    if params.device == "mps":
+        raise DeviceMissing(
+            "params.yaml: device = 'mps', but jax computes on Apple's processors only; "
+            "set device: auto or cpu for jax models"
+        )
     if device_of(params, "jax") == "cuda":
         import jax
 
@@ -120,6 +126,11 @@ def _torch_on_device(params: Params) -> Iterator[None]:
     memory = cast(Any, torch.utils.deterministic)
     if device == "cuda" and not torch.cuda.is_available():
         raise _missing("torch")
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise DeviceMissing(
+            "params.yaml: device = 'mps', but torch finds no GPU of Apple here; "
+            "set device: auto or cpu"
+        )
     if torch.get_num_interop_threads() != 1:
         # A process may set this only once.
         torch.set_num_interop_threads(1)
@@ -134,14 +145,29 @@ def _torch_on_device(params: Params) -> Iterator[None]:
         afterwards.callback(
             torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode()
         )
-        if device == "cuda":
+        if device != "cpu":
             afterwards.callback(torch.set_default_device, None)
             torch.set_default_device(device)
             torch.use_deterministic_algorithms(params.deterministic)
         else:
             # As use_deterministic_algorithms, without loading the compiler for a second.
             torch.set_deterministic_debug_mode("error")
+        with _double_precision_on(device):
+            yield
+
+
+@contextmanager
+def _double_precision_on(device: str) -> Iterator[None]:
+    """Tells in one line that Apple's GPUs have no 64-bit floats; torch has a TypeError for it."""
+    try:
         yield
+    except TypeError as error:
+        if device != "mps" or "float64" not in str(error):
+            raise
+        raise DeviceMissing(
+            "params.yaml: device = 'mps', but the model adds up in 64-bit floats, which Apple's "
+            "GPUs lack; set device: auto or cpu"
+        ) from error
 
 
 def _missing(framework: Framework) -> DeviceMissing:
