@@ -28,7 +28,10 @@ class Params(Section):
         lt=2**32,
         description="each stage derives one named seed per purpose from it",
     )
-    device: Literal["auto", "cpu", "cuda"]
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        description="auto: cuda where the model's framework reaches it, else cpu; "
+        "mps, Apple's GPU: torch models only"
+    )
     devices: int = Field(
         ge=1,
         le=256,
