@@ -61,7 +61,7 @@ def collect(config: HostedActorCriticConfig, seed: int) -> Dataset:
     space = checked_interface(config)
     mean, variance = _measure(config, seeds[3], random_policy(space, rng))
     search = _search(config, seeds[4], constant_candidates(config, space, search_rng))
-    best = search.actions[search.returns.argmax()]
+    best = np.asarray(search.actions[search.returns.argmax()])
     # Held-out episodes differ from those of the search by their own entropy.
     held_out_seed = seeds[5]
     validation_seed = int(purposes[5].spawn(1)[0].generate_state(1)[0])
@@ -163,9 +163,8 @@ def _search(
     config: HostedActorCriticConfig, seed: int, actions: Shaped[np.ndarray, "point *action"]
 ) -> Search:
     episodes = config.collect.search_episodes
-    returns = [
-        mean_returns(config, episodes, seed, constant_policy(action)).mean() for action in actions
-    ]
+    policies = [constant_policy(np.asarray(action)) for action in actions]
+    returns = [mean_returns(config, episodes, seed, policy).mean() for policy in policies]
     return Search(actions, np.array(returns))
 
 

@@ -47,15 +47,15 @@ def export(
 
 def request(config: HostedActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the observations in which the first held-out episodes begin."""
-    observed = []
+    first = []
     act = constant_policy(dataset.held_out.constant_action)
 
     def remember(obs: np.ndarray) -> np.ndarray:
-        observed.append(obs[:, 0].copy())
+        first.append(obs[:, 0].copy())
         return act(obs)
 
     play(config.env, EXAMPLES, int(dataset.held_out.seed), remember)
-    return {"observations": observed[0]}
+    return {"observations": first[0]}
 
 
 def answer(
