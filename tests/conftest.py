@@ -16,6 +16,7 @@ import pytest
 from pipeline.runtime import compile_cache
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
 from quatrain.params import Params
+from tests.models.iqn import hosted_envs as iqn_hosted
 
 ROOT = Path(__file__).parent.parent
 PAPER_GRIDS = ROOT.parent / "shared" / "data" / "grids"
@@ -144,6 +145,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "train": {"seq_vae": {"batch_size": 8, "updates": 2}},
         },
     ),
+    "iqn-hosted": ("iqn", iqn_hosted.section("OneStep")),
 }
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
 

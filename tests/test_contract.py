@@ -25,7 +25,7 @@ class Small:
 
     def __init__(self, name: str, changes: dict[str, Any]) -> None:
         self.config = small(name, **changes)
-        self.model = load(name)
+        self.model = load(name, self.config)
         self.dataset = self.model.collect.collect(self.config, 11)
 
     def steps(self, seed: int = 5, state: Any = None) -> Iterator[Progress]:

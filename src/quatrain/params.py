@@ -1,13 +1,15 @@
 """The schema of params.yaml: keys that all models share, and one section per model."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
+from quatrain.envs.host.config import variant
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.section import Section
 
 
@@ -46,7 +48,10 @@ class Params(Section):
         description="interval of checkpoints: the most work that an interruption loses",
     )
     allo: AlloConfig
-    iqn: IqnConfig
+    iqn: Annotated[
+        Annotated[IqnConfig, Tag("built_in")] | Annotated[HostedIqnConfig, Tag("hosted")],
+        Discriminator(variant),
+    ]
     actor_critic: ActorCriticConfig
     active_dynamics: ActiveDynamicsConfig
 
