@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from pipeline.storage.params_file import overlaid, read_params
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.params_file import overlaid, read_input, read_params, read_raw, validate
 from quatrain import registry
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.iqn.hosted.collect import check, collect, interface, scaled
@@ -217,6 +218,26 @@ def test_continuous_actions_are_refused_in_a_line():
         interface(hosted(pendulum))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("env.world: 3", "iqn.env.world: unknown key; did you mean 'worlds'?"),
+        ("env.kind: gym", "iqn.env.kind = 'gym': Input should be 'gymnasium' or 'pettingzoo'"),
+        ("env.import: null", "iqn.env: nothing makes the environment; give an id"),
+        ("env.worlds: 0", "iqn.env.worlds = 0: Input should be greater than or equal to 1"),
+        ("collect.turns: 12", "iqn: collect.turns 12 is not a multiple of train.turns_per_cycle 8"),
+        ("collect.observation_norm: running", "Input should be 'none' or 'prefill'"),
+        ("train.batch_size: 65", "train.batch_size 65 exceeds the prefill of collect.turns"),
+        ("train.learning_rat: 1.0", "learning_rat: unknown key; did you mean 'learning_rate'?"),
+    ],
+)
+def test_a_section_that_cannot_be_used_is_refused_in_a_line(change: str, message: str):
+    with pytest.raises(ConfigError) as caught:
+        hosted(change)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_a_learner_of_other_arrays_is_refused():
     config = hosted()
     dataset = collect(config, 0)
@@ -226,7 +247,19 @@ def test_a_learner_of_other_arrays_is_refused():
         from_arrays(config, dataset, other)
 
 
-# CartPole.
+# The preset.
+
+
+@pytest.mark.full
+def test_the_preset_learns_its_first_cycles():
+    brief = {"turns": 64, "record_every": 32, "evaluate_every": 64, "evaluation_worlds": 2}
+    brief |= {"acting": {"epsilon": {"over_transitions": 100}}}
+    raw = overlaid(read_raw(ROOT, "gymnasium"), {"iqn": {"seeds": 1, "train": brief}})
+    config = validate(raw, lambda name: read_input(ROOT, str(name))).iqn
+    with shapes_unchecked():
+        yields = list(train(config, collect(config, 0), 0))
+    assert [len(progress.metrics["greedy_return"]) for progress in yields] == [0, 1, 0, 1]
+    assert yields[-1].metrics["agent_steps"][-1] == 8 * (config.collect.turns + 64)
 
 
 @pytest.mark.slow
