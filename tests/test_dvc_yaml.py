@@ -24,7 +24,7 @@ FURTHER_WRITERS = {
         "pipeline/storage/figures.py",
         "pipeline/storage/history.py",
     },
-    "report": {"pipeline/judging/verdicts.py", "pipeline/reporting"},
+    "report": {"pipeline/judging/machine.py", "pipeline/judging/verdicts.py", "pipeline/reporting"},
 }
 SETTINGS = {"seed", "device", "threads", "deterministic"}
 LEARNING = {"devices"}
