@@ -121,8 +121,8 @@ def _follow_artifacts(connection: sqlite3.Connection, folder: Path) -> None:
         for table, column in LOCATIONS:
             connection.execute(
                 f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
-                f"WHERE {column} = ? OR {column} LIKE ? || '/%'",
-                (old.replace(path, str(folder)), len(old) + 1, old, old),
+                f"WHERE {column} = ? OR substr({column}, 1, ?) = ? || '/'",
+                (old.replace(path, str(folder)), len(old) + 1, old, len(old) + 1, old),
             )
 
 
