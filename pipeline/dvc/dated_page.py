@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pipeline.judging.machine import describe, machine_of
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import read_params
@@ -45,11 +46,7 @@ def describe_run(root: Path, work: Path, models: Sequence[str], seconds: float |
     tags = code_tags(root)
     changed = ", with changes that are not committed" if tags["git.dirty"] == "true" else ""
     settings = [artifacts.load(work / "models" / model).info["settings"] for model in models]
-    machines = dict.fromkeys(
-        f"{each.get('cpu', 'unknown CPU').rpartition(' / ')[2]} ({each.get('device', 'cpu')}, "
-        f"threads {each.get('threads', 'unknown')})"
-        for each in settings
-    )
+    machines = dict.fromkeys(describe(machine_of(each)) for each in settings)
     facts = [
         f"Commit {tags['git.commit'][:12]}{changed}",
         datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
