@@ -154,5 +154,5 @@ def test_scoring_where_the_model_does_not_fit_is_refused(iqn: Result):
 def test_a_system_that_is_drawn_from_the_seed_has_no_other_held_out_data():
     config = small("active_dynamics")
     result = quatrain.fit("active_dynamics", config=config, threads=1, progress=False)
-    with pytest.raises(DataError, match="active_dynamics draws the system itself from the seed"):
+    with pytest.raises(DataError, match="active_dynamics draws the system itself, or numbers"):
         quatrain.evaluate(result, seed=3)
