@@ -26,7 +26,7 @@ BENCH ?=
 MODEL ?= allo
 PORT ?=
 
-.PHONY: help setup moto cluster sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
+.PHONY: help setup moto cluster docs sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -68,13 +68,23 @@ cluster: .venv/.cluster  ## Ray and Optuna, for `make sweep` and its tests
 sweep: $(STAMP)  ## search parameters by trials, here or on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
 	@$(BIN)/python -m pipeline.commands.sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
 
-repro: $(STAMP)  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
+params.schema.json: src/quatrain/models/*/config.py src/quatrain/envs/*/config.py | $(STAMP)
+	@$(BIN)/python -m pipeline.commands.params schema
+
+docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://127.0.0.1:8000 while you write)
+	@$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
+
+.venv/.docs: requirements/docs.txt $(STAMP)
+	@$(LOCKED) -r $<
+	@touch $@
+
+repro: $(STAMP) params.schema.json  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
-test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
+test: $(STAMP) cluster  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
-test-full: $(STAMP) moto cluster  ## what CI runs: with servers, kills, remotes and clones, too
+test-full: $(STAMP) moto cluster .venv/.docs  ## what CI runs: with servers, kills, remotes and clones, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
 check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types and import contracts
@@ -90,8 +100,7 @@ check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types a
 lock: $(STAMP)  ## write requirements/*.txt from pyproject.toml and *.in; versions stay (ARGS=--upgrade, ARGS='--upgrade-package jax')
 	@$(BIN)/python requirements/make_lock.py $(ARGS)
 
-schema: $(STAMP)  ## write params.schema.json, which editors complete params.yaml by
-	@$(BIN)/python -m pipeline.commands.params schema
+schema: params.schema.json  ## what editors complete and check params.yaml by; make repro writes it, too
 
 ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
 	@exec $(BIN)/python -m pipeline.commands.ui $(if $(PORT),--port $(PORT))
@@ -99,8 +108,8 @@ ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
 sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases
 	@$(BIN)/python -m pipeline.commands.sync
 
-gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken
-	@$(BIN)/python -m pipeline.commands.gate $(MODELS)
+gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (ARGS=--page: table of README.md)
+	@$(BIN)/python -m pipeline.commands.gate $(MODELS) $(ARGS)
 
 promote: $(STAMP)  ## store the current scores as the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline.commands.promote --preset $(PRESET) $(MODELS) $(ARGS)
@@ -145,6 +154,14 @@ bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each 
 bench-scaling: $(STAMP) cluster  ## a sweep on one to three nodes of this machine, and a model of more, into docs/cluster.md (ARGS=--page)
 	@$(BIN)/python -m benchmarks.scaling.measure $(ARGS)
 
+docs: .venv/docs/.installed params.schema.json  ## the pages of docs/ as a site, in site/
+	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet
+
+.venv/docs/.installed: requirements/docs.txt $(STAMP)
+	@test -x .venv/docs/bin/python || $(PYTHON) -m venv .venv/docs
+	@.venv/docs/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
+
 identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
 	@$(BIN)/python -m pipeline.commands.identify $(ARGS)
 
@@ -160,4 +177,4 @@ crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)
 	@git clean -fdXq data models reports grids-out dvc_plots
-	@rm -rf .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/gate .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf build dist .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/gate .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,13 +6,14 @@ from pipeline.judging import verdicts
 from pipeline.runtime import console
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
-from pipeline.storage import artifacts, history
+from pipeline.storage import artifacts
 from pipeline.storage.curves import write_curves
-from pipeline.storage.figures import png, write_figures
+from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.trained_model import load_trained
 from pipeline.tracking.journal import now
 from pipeline.tracking.run import Run
 from pipeline.tracking.scores import gated_scores, record_scores
+from quatrain.storage import history
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
@@ -28,7 +29,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
     signals.check()
     figures = stage.modules.plots.plots(stage.config, state, dataset, curves, scores)
-    images = {f"{name}.png": png(figure) for name, figure in figures.items()}
+    images = encode(figures)
     write_figures(stage.reports / "plots", images)
     write_curves(stage.reports / "curves", curves)
     artifacts.write_json(stage.reports / "scores.json", artifacts.null_if_not_finite(scores))
@@ -42,7 +43,10 @@ def evaluate(stage: Stage, signals: Signals) -> None:
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
         record_scores(stage, run, result)
     print(verdicts.table([result]))
-    if not result.verdict.passed:
+    if result.only_lacks_a_baseline:
+        remedy = verdicts.promote_hint(stage.model, stage.params.preset)
+        console.info(f"{stage.name}: no baseline yet: {remedy}")
+    elif not result.verdict.passed:
         remedy = "`python -m pipeline.commands.gate` tells how, and ends with exit 4"
         console.info(f"{stage.name}: the baseline is broken; {remedy}")
 

@@ -12,7 +12,7 @@ from pipeline.runtime.devices import device_of, settings
 from pipeline.runtime.meeting import Meeting
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
-from pipeline.storage import artifacts, history
+from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
 from pipeline.tracking.journal import HISTORY
 from pipeline.tracking.model_export import record_model
@@ -21,6 +21,7 @@ from pipeline.tracking.run import Run, params_digest
 from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.errors import RankLost
 from quatrain.progress import Progress, TrainingDiverged, rows
+from quatrain.storage import history
 
 # Other computations (a default run, experiments) whose checkpoints stay on the disk.
 OLD_CHECKPOINT_FOLDERS = 3

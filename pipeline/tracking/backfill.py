@@ -16,9 +16,8 @@ from pipeline.runtime import console, stage
 from pipeline.runtime.errors import ArtifactError, StoreUnavailable
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
-from pipeline.storage import artifacts, history
+from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_durably
-from pipeline.storage.formats import to_json
 from pipeline.storage.params_file import read_params
 from pipeline.storage.trained_model import TrainedModel, load_trained
 from pipeline.tracking.charts import chart_rows
@@ -31,6 +30,8 @@ from pipeline.tracking.scores import record_scores
 from pipeline.tracking.store import check_reachable, open_client, reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
+from quatrain.storage import history
+from quatrain.storage.formats import to_json
 
 CACHE_HIT = "quatrain.cache_hit"
 # File in .state with results whose run the store has already, so that it is asked only once.

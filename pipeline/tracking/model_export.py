@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.runtime.stage import CHECKOUT, Stage
-from pipeline.storage import formats
 from pipeline.storage.run_key import file_of, imported_by
 from pipeline.tracking.model_card import model_card
 from pipeline.tracking.model_registry import registered_name
@@ -21,6 +20,7 @@ from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from pipeline.tracking.trial_context import trial_context
 from quatrain.registry import Framework
+from quatrain.storage import formats
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
 # Packages that all exported models import.
@@ -108,7 +108,8 @@ def copied_code(model: str, folder: Path) -> Path:
 
     A server downloads the files one by one.
     """
-    import quatrain.params  # noqa: F401, imported by the script that serves
+    # The script that serves imports it.
+    import quatrain.params  # noqa: F401
 
     modules = imported_by({f"quatrain.models.{model}.serve", "quatrain.params"})
     packages = {

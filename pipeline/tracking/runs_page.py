@@ -19,6 +19,8 @@ from pipeline.tracking.store import (
 PORT = 5000
 # Without it the UI opens with the traces of language models.
 VIEW = "workflowType=machine_learning"
+# The list of experiments of `make ui`, which a report without a store links to.
+EXPERIMENTS_PAGE = f"http://127.0.0.1:{PORT}/#/experiments?{VIEW}"
 QUERY = "SELECT experiment_id FROM experiments WHERE name = ? AND lifecycle_stage = 'active'"
 
 

@@ -28,7 +28,7 @@ def record_scores(stage: Stage, run: Run, result: ModelVerdict) -> None:
         path = Path(folder) / TABLE
         path.write_text(score_table(result.scores, dict(gated)))
         run.artifact(path, "evaluation")
-    for plot in sorted((stage.reports / "plots").glob("*.png")):
+    for plot in sorted((stage.reports / "plots").iterdir()):
         run.artifact(plot, "plots")
     run.artifact(stage.weights / "history.csv", "data")
     run.describe(description(stage.root, stage.params, stage.model, [result]))

@@ -16,30 +16,43 @@ from quatrain.models.allo.learning.spectra import fit
 from quatrain.models.allo.learning.spectra.spectrum import Spectrum
 from quatrain.models.allo.learning.spectra.truth import true_spectrum, true_table
 from quatrain.models.allo.learning.state import State, tables
-from quatrain.plots import SMALL_TITLE, caption
+from quatrain.models.allo.plots import CAPTIONS as BUILT_IN
+from quatrain.plots import SMALL_TITLE, Picture, caption, house_style, in_order
 from quatrain.progress import History
 
 COLUMNS = 6
+# Picture -> what it shows, in the order of the story.
+CAPTIONS = {
+    "cosine": "Learning: the learned coordinates turn into the true eigenvectors of the walks' "
+    "graph Laplacian, the smoothest ones first.",
+    "vectors": "The result: true eigenvectors above, learned ones below, over two numbers of the "
+    "observation.",
+    **{
+        name: text for name, text in BUILT_IN.items() if name not in ("visits", "cosine", "vectors")
+    },
+}
 
 
+@house_style
 def plots(
     config: HostedAlloConfig,
     state: State,
     dataset: HostedDataset,
     history: History,
     scores: Mapping[str, float],
-) -> dict[str, Figure]:
+) -> dict[str, Picture]:
     """Draws the figures of a trained allo: vectors of the first learner, curves of all."""
     truth = true_spectrum(config, dataset).spectrum
     table = np.asarray(tables(config, state, dataset)[0], np.float64)
-    return {
-        "vectors": draw_vectors(config, table, truth, dataset),
+    pictures: dict[str, Picture] = {
         "cosine": draw_cosine(config, history, scores),
-        "eigenvalues": draw_eigenvalues(config, truth, history, scores),
-        "losses": draw_losses(config, history),
-        "orthogonality": draw_orthogonality(table, truth),
+        "vectors": draw_vectors(config, table, truth, dataset),
         "baseline_comparison": draw_baseline_comparison(config, scores),
+        "eigenvalues": draw_eigenvalues(config, truth, history, scores),
+        "orthogonality": draw_orthogonality(table, truth),
+        "losses": draw_losses(config, history),
     }
+    return in_order(pictures, CAPTIONS)
 
 
 def widest_axes(dataset: HostedDataset) -> tuple[int, int]:
