@@ -26,7 +26,7 @@ def worked_seconds(lines: Iterable[Line]) -> float:
             start = last = line["time"]
             has_work = False
         else:
-            last = max(last, line.get("time", last))
+            last = line.get("time", last)
             has_work |= line["kind"] not in ("end", "tags", "card")
     return seconds + ((last - start) / 1000 if has_work else 0.0)
 

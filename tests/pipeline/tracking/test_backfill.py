@@ -12,7 +12,7 @@ from pipeline.runtime.stage import Stage, run_on_device
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import backfill
-from pipeline.tracking.journal import Journal
+from pipeline.tracking.journal import HISTORY, Journal
 from pipeline.tracking.store import resolve_uri
 from tests.conftest import ROOT
 from tests.pipeline import small_checkout
@@ -20,6 +20,8 @@ from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import arrived, client_of, deliver, runs_of
 from tests.pipeline.small_project import NOBODY, Pretended, Project
 
+# Of a run, on the page of MLflow's UI.
+MOST_CHARTS = 40
 CODE = f"{ROOT}:{ROOT / 'src'}"
 
 
@@ -53,7 +55,7 @@ def values(journal: Journal) -> dict[str, list[tuple[int, str]]]:
     return {
         name: [(step, repr(value)) for step, value in sorted(points)]
         for name, points in history
-        if name.startswith(("train/", "eval/"))
+        if name.startswith((HISTORY, "train/", "eval/"))
     }
 
 
@@ -90,10 +92,13 @@ def test_restored_results_are_recorded_once_like_results_of_a_stage(
         for key in ("run_key", "params", "inputs"):
             assert getattr(result.header, key) == getattr(original.header, key)
         assert restored.statuses(verb) == ["FINISHED"]
+    charts = journal(restored, "train").history() | journal(uninterrupted, "evaluate").history()
+    assert len([name for name in charts if not name.startswith(HISTORY)]) <= MOST_CHARTS
     (run,) = runs_of(client_of(uri), run_key(restored))
     assert run.data.tags["quatrain.cache_hit"] == "true"
     assert run.data.tags["quatrain.cache_hit.evaluate"] == "true"
     assert run.info.status == "FINISHED"
+    assert run.info.end_time == run.info.start_time, "nobody worked"
 
     before, there = everything(restored), arrived(client_of(uri), run_key(restored))
     assert call(restored) == 0

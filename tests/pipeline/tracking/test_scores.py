@@ -1,0 +1,33 @@
+"""Tests the table of all scores, and the judged ones that alone become metrics."""
+
+import math
+
+from pipeline.judging import verdicts
+from pipeline.tracking.scores import gated_scores, score_table
+from tests.pipeline.scored_workspace import Workspace
+
+SCORES = {
+    "cosine/10": 0.5,
+    "cosine/9": 0.25,
+    "cosine_mean": 0.375,
+    "cosine_mean_low": 0.25,
+    "cosine_mean_high": 1 / 3,
+    "gap": None,
+}
+
+
+def test_judged_scores_come_first_then_names_in_the_order_of_their_indices():
+    assert score_table(SCORES, {"cosine_mean": 0.375}).splitlines() == [
+        "score,value,low,high,judged",
+        "cosine_mean,0.375,0.25,0.333333,yes",
+        "cosine/09,0.25,,,no",
+        "cosine/10,0.5,,,no",
+        "gap,,,,no",
+    ]
+
+
+def test_scores_with_a_rule_are_judged_and_one_that_is_not_finite_is_nan(space: Workspace):
+    space.score(cosine_min=None)
+    scores = dict(gated_scores(verdicts.check(space.root, "allo", "default")))
+    assert list(scores) == ["cosine_mean", "cosine_min", "orthogonality"]
+    assert math.isnan(scores["cosine_min"])
