@@ -35,6 +35,10 @@ RUN python -m venv /opt/venv \
         *) echo "CLUSTER=${CLUSTER}: use none or kuberay" >&2; exit 2 ;; \
     esac
 
+# The command `quatrain`, and the names of its environments for Gymnasium; the code stays in /quatrain.
+COPY --from=checkout /quatrain /quatrain
+RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --editable /quatrain
+
 FROM system AS quatrain
 # Any user may be given to `docker run --user`: HOME and USER stand in for an entry in /etc/passwd.
 ARG USER_ID=1000

@@ -81,7 +81,7 @@ docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://
 repro: $(STAMP) params.schema.json  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
-test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
+test: $(STAMP) cluster  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
 test-full: $(STAMP) moto cluster .venv/.docs  ## what CI runs: with servers, kills, remotes and clones, too
@@ -169,4 +169,4 @@ crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)
 	@git clean -fdXq data models reports grids-out dvc_plots
-	@rm -rf .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/gate .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf build dist .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/gate .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,5 +1,5 @@
-"""`quatrain VERB` -> `python -m pipeline.commands.VERB` with the code of the checkout in which it
-is called, as make does.
+"""`quatrain VERB` -> `python -m pipeline.commands.VERB` with the code of the checkout in which one
+calls it, as make does.
 """
 
 import ast

@@ -30,7 +30,7 @@ def chosen(asked: str) -> str:
         return CPU
     print(
         f"setup: {CPU} does not answer: torch comes from pip's own index, perhaps as CUDA's build"
-        " (3 GB more)",
+        " (4 GB more)",
         flush=True,
     )
     return ""

@@ -59,7 +59,8 @@ def test_packages_come_from_the_lock_files_with_their_hashes(steps: list[tuple[s
     commands = " && ".join(argument for name, argument in steps if name == "RUN")
     installs = map(str.strip, re.findall(r"pip install ([^&;]+)", commands))
     free = [each for each in installs if "--require-hashes --no-deps -r" not in each]
-    assert free == ['-r "${further}"']
+    editable = "--no-deps --no-build-isolation --editable /quatrain"
+    assert free == ['-r "${further}"', editable]
     assert 'python /requirements/install_torch.py "${index}"' in commands
     assert not re.search(r"https?://", commands)
     for name in re.findall(r"/(requirements/[\w.]+)", " ".join(argument for _, argument in steps)):

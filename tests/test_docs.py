@@ -16,23 +16,10 @@ from tests.conftest import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TABLE = ROOT / "tests/documented_commands.txt"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LEAD = [
-    "make",
-    "dvc",
-    "python",
-    "mlflow",
-    "docker",
-    "pip",
-    "ray",
-    "kubectl",
-    "torchrun",
-    "srun",
-    "sbatch",
-    "git",
-    "source",
-    "export",
-    "curl",
-]
+LEAD = (
+    *("make", "dvc", "python", "mlflow", "docker", "pip", "ray", "kubectl", "torchrun", "srun"),
+    *("sbatch", "git", "source", "export", "curl", "quatrain"),
+)
 INLINE = re.compile(rf"`((?:{'|'.join(LEAD)}) [^`]+)`")
 SHELL = ("", "bash", "sh", "console")
 NOT_RUN = "not run: "
@@ -75,8 +62,8 @@ def test_every_command_is_run_by_a_test_or_named_as_not_run():
 
 @pytest.mark.full
 def test_every_make_command_names_a_target():
-    made = [command for command in COMMANDS if command.startswith("make ")]
-    for command in made:
+    targets = [command for command in COMMANDS if command.startswith("make ")]
+    for command in targets:
         words = shlex.split(command.split(" && ")[0])
         done = subprocess.run(
             ["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False

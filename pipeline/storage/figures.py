@@ -5,13 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from PIL import Image
 
 from pipeline.storage import atomic_write
 from quatrain.animation import Animation
-
-# How many times as long as the others the last frame is shown.
-LAST_FRAME = 10
+from quatrain.storage.gif import gif
 
 
 def encode(pictures: Mapping[str, Figure | Animation]) -> dict[str, bytes]:
@@ -30,26 +27,6 @@ def png(figure: Figure, comment: str | None = None) -> bytes:
     data = io.BytesIO()
     metadata = {"Software": None} | ({"Comment": comment} if comment else {})
     figure.savefig(data, format="png", dpi=110, metadata=metadata, bbox_inches="tight")
-    return data.getvalue()
-
-
-def gif(animation: Animation, comment: str) -> bytes:
-    """Returns the animation as GIF that begins again after its last frame."""
-    data = io.BytesIO()
-    frames = [Image.fromarray(frame, "P") for frame in animation.frames]
-    for frame in frames:
-        frame.putpalette(animation.palette.tobytes())
-    durations = [animation.milliseconds] * len(frames)
-    durations[-1] *= LAST_FRAME
-    frames[0].save(
-        data,
-        format="GIF",
-        save_all=True,
-        append_images=frames[1:],
-        duration=durations,
-        loop=0,
-        comment=comment.encode(),
-    )
     return data.getvalue()
 
 

@@ -12,20 +12,17 @@ from typing import Any
 
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
-from pipeline.tracking import model_registry, run_times
+from pipeline.tracking import experiment, model_registry, run_times
 from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line, redact
 from pipeline.tracking.run_times import PARENT_TAG
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
-    Unreachable,
     artifacts_of,
     check_reachable,
     is_server,
     open_client,
 )
 
-# Makes the UI open with runs and metrics, not with traces of language models.
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
 # Bytes per second that a call with a file may take in addition to PATIENCE_SECONDS.
 UPLOAD_RATE = 1e6
@@ -243,41 +240,28 @@ class Delivery:
 
         MLflow may create duplicate runs when a reply is lost: deletes empty duplicates.
         """
-        experiment = self._experiment(header.experiment)
-        runs = self._find(experiment, header.run_key)
+        experiment_id = self._experiment(header.experiment)
+        runs = self._find(experiment_id, header.run_key)
         if not runs:
             start = next(line["time"] for _, line in self._journal.lines())
             tags = {model_registry.RUN_KEY_TAG: header.run_key, **tags}
-            created = self._call("create_run", experiment, start, tags, header.run_name)
-            runs = self._find(experiment, header.run_key) or [created]
+            created = self._call("create_run", experiment_id, start, tags, header.run_name)
+            runs = self._find(experiment_id, header.run_key) or [created]
         for duplicate in runs[1:]:
             if not duplicate.data.metrics and not duplicate.data.params:
                 self._call("delete_run", duplicate.info.run_id)
         return str(runs[0].info.run_id)
 
-    def _find(self, experiment: str, run_key: str) -> list[Any]:
+    def _find(self, experiment_id: str, run_key: str) -> list[Any]:
         query = f"tags.`{model_registry.RUN_KEY_TAG}` = '{run_key}'"
         return sorted(
-            self._call("search_runs", [experiment], query),
+            self._call("search_runs", [experiment_id], query),
             key=lambda run: (run.info.start_time, run.info.run_id),
         )
 
     def _experiment(self, name: str) -> str:
-        experiment = self._call("get_experiment_by_name", name)
-        if experiment is None:
-            folder = artifacts_of(self._uri, _checkout_of(self._journal.folder.resolve()))
-            try:
-                return str(
-                    self._call("create_experiment", name, folder and str(folder), EXPERIMENT_TAGS)
-                )
-            except Exception:
-                # Another process may have created it meanwhile.
-                experiment = self._call("get_experiment_by_name", name)
-                if experiment is None:
-                    raise
-        if experiment.lifecycle_stage != "active":
-            raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
-        return str(experiment.experiment_id)
+        folder = artifacts_of(self._uri, _checkout_of(self._journal.folder.resolve()))
+        return experiment.find_or_create(self._call, name, folder)
 
     def _is_active(self, run_id: str) -> bool:
         try:

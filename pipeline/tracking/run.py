@@ -15,6 +15,7 @@ from pipeline.runtime.stage import Stage
 from pipeline.storage.artifacts import digest_of
 from pipeline.tracking.charts import chart_rows
 from pipeline.tracking.description import DESCRIPTION_TAG, description, flatten
+from pipeline.tracking.experiment import EXPERIMENT
 from pipeline.tracking.journal import HISTORY, DatasetInput, Header, Journal, Parent, Row
 from pipeline.tracking.origin import checkout_of, code_tags, commit
 from pipeline.tracking.shipper import LATEST_SECONDS, Shipper
@@ -24,7 +25,6 @@ from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
 
-EXPERIMENT = "quatrain"
 # Subfolder of a journal whose lock its only writer holds.
 WRITER = "writer"
 

@@ -111,10 +111,10 @@ def _follow_artifacts(connection: sqlite3.Connection, folder: Path) -> None:
     query = "SELECT artifact_location FROM experiments WHERE artifact_location IS NOT NULL"
     locations = [location for (location,) in connection.execute(query)]
     # An experiment's own folder may lie below.
-    found = {
+    experiments = {
         head + ending for head, end, _ in (each.partition(ending) for each in locations) if end
     }
-    for old in found:
+    for old in experiments:
         path = old.removeprefix("file://")
         if Path(path).resolve() == folder.resolve():
             continue

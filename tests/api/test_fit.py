@@ -16,7 +16,6 @@ from quatrain.api import progress_display, session
 from quatrain.api.results import Result
 from quatrain.errors import DataError, PackageMissing
 from quatrain.registry import load as load_modules
-from quatrain.storage import trees
 from tests.conftest import ROOT, SMALL, small
 from tests.pipeline.small_project import Project, each_model, surround
 
@@ -157,4 +156,3 @@ def test_a_system_that_is_drawn_from_the_seed_has_no_other_held_out_data():
     result = quatrain.fit("active_dynamics", config=config, threads=1, progress=False)
     with pytest.raises(DataError, match="active_dynamics draws the system itself from the seed"):
         quatrain.evaluate(result, seed=3)
-    assert trees.to_arrays(result.dataset).keys()

@@ -46,5 +46,9 @@ def test_a_notebook_runs_and_learns(name: str, tmp_path: Path, monkeypatch: pyte
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     pictures = [output for output in outputs if "image/png" in output.get("data", {})]
     assert len(pictures) == 2
+    films = [
+        output for output in outputs if "image/gif" in output.get("data", {}).get("text/html", "")
+    ]
+    assert len(films) == 1
     (printed,) = [text for text in outputs[-1:] if text.get("name") == "stdout"]
     assert learns(json.loads(printed["text"]))

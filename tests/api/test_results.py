@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 import quatrain
 from quatrain.api.results import Result
@@ -50,6 +51,16 @@ def test_a_result_shows_its_judged_scores(allo: Result):
     assert repr(allo).startswith("<quatrain.Result of allo, seed 0: cosine_mean=")
     table = allo._repr_html_()
     assert table.count("<tr>") == 1 + len(allo.judged_scores) == 4
+
+
+def test_figures_and_films_are_apart(allo: Result, iqn: Result, tmp_path: Path):
+    assert all(isinstance(figure, Figure) for figure in iqn.plots().values())
+    assert allo.films() == {}
+    (film,) = iqn.films().values()
+    path = film.save(tmp_path / "films" / "episode.gif")
+    assert path.read_bytes().startswith(b"GIF89a")
+    assert film._repr_html_().startswith('<img src="data:image/gif;base64,R0lGODlh')
+    assert repr(film).startswith("<quatrain.Film of ")
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from quatrain.animation import Animation
 from quatrain.api.configs import DEFAULTS, params_with, restore_section
+from quatrain.api.films import Film
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
@@ -21,6 +23,7 @@ from quatrain.registry import load as load_modules
 from quatrain.seeds import derive_seed
 from quatrain.storage import folders, history, trees
 from quatrain.storage.formats import null_if_not_finite
+from quatrain.storage.gif import gif
 
 DATASET = "dataset.safetensors"
 REMEDY = "save it again with result.save(), or restore it with `dvc checkout`"
@@ -87,6 +90,22 @@ class Result:
         Example:
             >>> result.plots()["vectors"].savefig("vectors.png")
         """
+        pictures = self._pictures().items()
+        return {name: picture for name, picture in pictures if isinstance(picture, Figure)}
+
+    def films(self) -> dict[str, Film]:
+        """Returns the animations of the report by name; a model may have none.
+
+        Example:
+            >>> result.films()["episode"].save("episode.gif")
+        """
+        return {
+            name: Film(gif(picture, picture.caption), picture.caption)
+            for name, picture in self._pictures().items()
+            if isinstance(picture, Animation)
+        }
+
+    def _pictures(self) -> Mapping[str, Figure | Animation]:
         with computing(self.params, self.model):
             return self._modules.plots.plots(
                 self.config, self.state, self.dataset, self.history, dict(self.scores)

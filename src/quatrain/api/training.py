@@ -5,22 +5,25 @@ call.
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from quatrain.api.configs import changed_section, make_params, params_with, read_defaults
 from quatrain.api.progress_display import shown
 from quatrain.api.results import Result
 from quatrain.api.session import computing
-from quatrain.errors import ConfigError, DataError, DatasetMismatch
+from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
 from quatrain.progress import Row, history, rows
 from quatrain.registry import load
 from quatrain.seeds import derive_seed
+from quatrain.storage import trees
 
 
 def fit(
     model: str,
+    preset: str | None = None,
     *,
     env: Mapping[str, Any] | None = None,
-    preset: str | None = None,
     config: Any = None,
     seed: int = 0,
     device: str = "auto",
@@ -37,9 +40,9 @@ def fit(
 
     Args:
         model: `allo`, `iqn`, `actor_critic` or `active_dynamics`.
+        preset: a name of presets/, as in `quatrain.config`.
         env: changes of the environment, such as `{"layout": "map.txt"}`, or an environment of the
             user's own such as `{"kind": "gymnasium", "id": "CartPole-v1"}`.
-        preset: a name of presets/, as in `quatrain.config`.
         config: a whole config of `quatrain.config`, in place of `env`, `preset` and `changes`.
         seed: the seed from which those of collection, training and evaluation are derived.
         device: `auto`, or a device as in params.yaml (`cpu`, `cuda`).
@@ -166,12 +169,21 @@ def held_out_again(result: Result, seed: int | None) -> Any:
         return result.dataset
     modules = load(result.model, result.config)
     other = modules.collect.collect(result.config, derive_seed(seed, "collect", result.model))
-    dataset = result.dataset._replace(held_out=other.held_out)
-    try:
-        modules.collect.check(result.config, dataset)
-    except DatasetMismatch:
+    if not is_of_one_system(result.dataset, other):
         raise DataError(
-            f"{result.model} draws the system itself from the seed, so that there are no other "
-            "held-out data for this result; leave out seed, or pass dataset"
-        ) from None
-    return dataset
+            f"{result.model} draws the system itself, or numbers its states, by the seed, so that "
+            "there are no other held-out data for this result; leave out seed, or pass dataset"
+        )
+    return result.dataset._replace(held_out=other.held_out)
+
+
+def is_of_one_system(dataset: Any, other: Any) -> bool:
+    """Returns whether two datasets have in common what their training and held-out data share."""
+    parts = [
+        trees.to_arrays(each._replace(train=np.zeros(0), held_out=np.zeros(0)))
+        for each in (dataset, other)
+    ]
+    first, second = parts
+    return first.keys() == second.keys() and all(
+        np.array_equal(array, second[name]) for name, array in first.items()
+    )

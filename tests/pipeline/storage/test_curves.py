@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pipeline.storage import history
 from pipeline.storage.curves import write_curves
+from quatrain.storage import history
 
 CURVES = {
     "loss": [(1, 0.5), (2, 0.25), (3, 0.125)],

@@ -6,9 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pipeline.storage.figures import LAST_FRAME, encode
+from pipeline.storage.figures import encode
 from pipeline.storage.stored_pictures import read_picture
 from quatrain.animation import Animation, paint_discs, palette_of, with_bar
+from quatrain.storage.gif import LAST_FRAME
 
 
 def growing() -> Animation:

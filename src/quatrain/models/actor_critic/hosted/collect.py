@@ -61,7 +61,7 @@ def collect(config: HostedActorCriticConfig, seed: int) -> Dataset:
     space = checked_interface(config)
     mean, variance = _measure(config, seeds[3], random_policy(space, rng))
     search = _search(config, seeds[4], constant_candidates(config, space, search_rng))
-    best = search.actions[search.returns.argmax()]
+    best = np.asarray(search.actions[search.returns.argmax()])
     # Held-out episodes differ from those of the search by their own entropy.
     held_out_seed = seeds[5]
     validation_seed = int(purposes[5].spawn(1)[0].generate_state(1)[0])
@@ -163,9 +163,8 @@ def _search(
     config: HostedActorCriticConfig, seed: int, actions: Shaped[np.ndarray, "point *action"]
 ) -> Search:
     episodes = config.collect.search_episodes
-    returns = [
-        mean_returns(config, episodes, seed, constant_policy(action)).mean() for action in actions
-    ]
+    policies = [constant_policy(np.asarray(action)) for action in actions]
+    returns = [mean_returns(config, episodes, seed, policy).mean() for policy in policies]
     return Search(actions, np.array(returns))
 
 
@@ -181,14 +180,14 @@ def check(config: HostedActorCriticConfig, dataset: Dataset) -> None:
     """
     space = checked_interface(config)
     episodes = (config.collect.held_out_episodes,)
-    wanted: dict[str, tuple[Any, tuple[int, ...]]] = {
+    expected: dict[str, tuple[Any, tuple[int, ...]]] = {
         "obs_mean": (dataset.train.obs_mean, (space.observation_size,)),
         "obs_variance": (dataset.train.obs_variance, (space.observation_size,)),
         "random returns": (dataset.held_out.random, episodes),
         "constant returns": (dataset.held_out.constant, episodes),
         "constant_action": (dataset.held_out.constant_action, space.action_shape),
     }
-    for name, (array, shape) in wanted.items():
+    for name, (array, shape) in expected.items():
         if array.shape != shape:
             raise DatasetMismatch(
                 f"actor_critic: {name} has the shape {array.shape}, not {shape}: the dataset was "

@@ -47,15 +47,15 @@ def export(
 
 def request(config: HostedActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the observations in which the first held-out episodes begin."""
-    met = []
+    first = []
     act = constant_policy(dataset.held_out.constant_action)
 
     def remember(obs: np.ndarray) -> np.ndarray:
-        met.append(obs[:, 0].copy())
+        first.append(obs[:, 0].copy())
         return act(obs)
 
     play(config.env, EXAMPLES, int(dataset.held_out.seed), remember)
-    return {"observations": met[0]}
+    return {"observations": first[0]}
 
 
 def answer(
