@@ -277,5 +277,5 @@ def test_what_is_not_finite_or_known_to_one_side_only_has_no_difference():
     stored = baseline()
     del stored["presets"]["default"]["metrics"]["rate"]
     assert compared(stored)["rate"] == Comparison(
-        "rate", "no baseline", None, 0.25, None, None, TOLERANCE
+        "rate", "no baseline", None, 0.25, None, None, 0.05
     )

@@ -27,7 +27,7 @@ def run(args: Options) -> int:
     if not args.page:
         return gate(root, options.selected_models(args.models))
     page = root / scores_page.PAGE
-    results = scores_page.judge_scores(root, list(MODELS))
+    results = scores_page.judge_stored(root, list(MODELS))
     write_durably(page, scores_page.with_table(page.read_text(), results).encode())
     print(f"gate: {scores_page.PAGE} has the scores of reports/")
     return 0

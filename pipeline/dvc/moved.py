@@ -47,14 +47,14 @@ def moves(root: Path, result: ModelVerdict) -> list[tuple[float, str]]:
     value of.
     """
     committed = scores_in_git(root, result.model)
-    changed = []
+    rows = []
     for comparison in result.comparisons:
         old, new = committed.get(comparison.metric), comparison.new
         if old is None or new is None or old == new:
             continue
         share = abs(new - old) / comparison.allowed if comparison.allowed else float("inf")
-        changed.append((share, f"{result.model} {comparison.metric} {old:.6g} -> {new:.6g}"))
-    return changed
+        rows.append((share, f"{result.model} {comparison.metric} {old:.6g} -> {new:.6g}"))
+    return rows
 
 
 def scores_in_git(root: Path, model: str) -> Mapping[str, float | None]:

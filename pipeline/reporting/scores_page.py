@@ -21,7 +21,7 @@ def render(results: Sequence[ModelVerdict]) -> str:
     return f"{markdown_table(verdicts.HEAD, verdicts.table_rows(results))}\n\n{line}"
 
 
-def judge_scores(root: Path, models: Sequence[str]) -> list[ModelVerdict]:
+def judge_stored(root: Path, models: Sequence[str]) -> list[ModelVerdict]:
     """Judges the scores in reports/ by the baselines, whatever run they are of.
 
     Raises:

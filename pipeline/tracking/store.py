@@ -111,18 +111,18 @@ def _follow_artifacts(connection: sqlite3.Connection, folder: Path) -> None:
     query = "SELECT artifact_location FROM experiments WHERE artifact_location IS NOT NULL"
     locations = [location for (location,) in connection.execute(query)]
     # An experiment's own folder may lie below.
-    experiments = {
+    roots = {
         head + ending for head, end, _ in (each.partition(ending) for each in locations) if end
     }
-    for old in experiments:
+    for old in roots:
         path = old.removeprefix("file://")
         if Path(path).resolve() == folder.resolve():
             continue
         for table, column in LOCATIONS:
             connection.execute(
                 f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
-                f"WHERE {column} = ? OR {column} LIKE ? || '/%'",
-                (old.replace(path, str(folder)), len(old) + 1, old, old),
+                f"WHERE {column} = ? OR substr({column}, 1, ?) = ? || '/'",
+                (old.replace(path, str(folder)), len(old) + 1, old, len(old) + 1, old),
             )
 
 

@@ -175,4 +175,4 @@ def test_the_readme_gets_the_table_of_the_stored_scores_and_their_machine(
 
 def test_the_readme_of_the_project_has_the_scores_and_baselines_beside_it():
     page = (ROOT / scores_page.PAGE).read_text()
-    assert scores_page.with_table(page, scores_page.judge_scores(ROOT, list(MODELS))) == page
+    assert scores_page.with_table(page, scores_page.judge_stored(ROOT, list(MODELS))) == page
