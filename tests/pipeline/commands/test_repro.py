@@ -126,7 +126,7 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     )
     page = (checkout / "reports" / "index.html").read_text()
     assert re.search(
-        r"</h1>\n<p class=.made.>Commit .+ · \d{4}-.+ · seed 0 · some CPU · made in", page
+        r"</h1>\n<p class=.made.>Commit .+ · \d{4}-.+ · seed 0 · AMD .+ · made in", page
     )
     assert dvc.aliases == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
 

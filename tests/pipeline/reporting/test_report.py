@@ -12,16 +12,15 @@ from pipeline.reporting import sections
 from pipeline.reporting.marks import as_text
 from pipeline.reporting.sections import Result, plain
 from pipeline.runtime.errors import ArtifactError
-from pipeline.storage.figures import encode
+from pipeline.storage.figures import encode, png
 from quatrain.animation import Animation
 from quatrain.registry import MODELS
-from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
 
 COUNTS = {model: len(verdicts.rules_of(model, "default")) for model in MODELS}
 RUNS = "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning"
-PNG = (ROOT / "docs" / "iqn_standing.png").read_bytes()
+PNG = png(Figure(figsize=(1, 1)))
 
 
 def page(space: Workspace) -> str:

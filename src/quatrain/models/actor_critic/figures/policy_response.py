@@ -73,6 +73,7 @@ def draw_actions(config: ActorCriticConfig, history: History, replays: Replays) 
         _draw_over_training(upper, config, history, name)
         _draw_within_episode(lower, replays, PARAMETERS.index(name))
         for axes in (upper, lower):
+            axes.set_ylabel(f"{SYMBOLS[name]}, {WORDS[name]}")
             axes.hlines(
                 getattr(config.env.action.bounds, name),
                 0,
@@ -81,13 +82,12 @@ def draw_actions(config: ActorCriticConfig, history: History, replays: Replays) 
                 linewidth=0.8,
                 transform=axes.get_yaxis_transform(),
             )
-    columns[0, 0].set_ylabel("while training, drawn at random")
-    columns[0, 1].set_ylabel("with held-out colonies, not drawn")
     caption(
         figure,
         "A child lands h = γ / (1 + (α / stiffness)²) + ν px from its parent, in direction θ. "
-        "Grey lines: bounds. Above, orange: mean ± standard deviation over the steps of an "
-        "iteration. Below, red: median, half and 90 % of all colonies; "
+        "Grey lines: bounds. Above, while training, with actions drawn at random: mean ± standard "
+        "deviation over an iteration. Below, with held-out colonies, no action drawn: median, half "
+        "and 90 % of all colonies in red; "
         "blue: median of the controller; black, dashed: best constant action.",
     )
     return figure
@@ -106,7 +106,6 @@ def _draw_over_training(
     axes.plot(x, mean, color=ORANGE, linewidth=1.8)
     axes.fill_between(x, mean - std, mean + std, color=ORANGE, alpha=0.2, linewidth=0)
     axes.set_title(
-        f"{SYMBOLS[name]}: {WORDS[name]}\n"
         f"{format_number(float(mean[-1]))} ± {std[-1]:.2f} in the end",
         **SMALL_TITLE,
     )

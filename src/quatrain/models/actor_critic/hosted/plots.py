@@ -23,11 +23,14 @@ from quatrain.plots import (
     ORANGE,
     RED,
     EndLabel,
+    Picture,
     caption,
     curve,
     describe_seeds,
     draw_seeds,
     format_thousands,
+    house_style,
+    in_order,
     label_ends,
 )
 from quatrain.progress import History
@@ -40,20 +43,30 @@ NAMES = {
     "untrained": "untrained network",
 }
 
+# Picture -> what it shows, in the order of the story.
+CAPTIONS = {
+    "learning_curve": "Learning: return per episode while training, beside policies that did not "
+    "learn.",
+    "returns": "Comparison: returns of held-out episodes under each policy.",
+    "updates": "Detail: what the updates of the networks do.",
+}
 
+
+@house_style
 def plots(
     config: HostedActorCriticConfig,
     state: State,
     dataset: Dataset,
     history: History,
     scores: Mapping[str, float],
-) -> dict[str, Figure]:
+) -> dict[str, Picture]:
     """Draws the figures of learners in one environment."""
-    return {
+    pictures: dict[str, Picture] = {
         "learning_curve": draw_learning_curve(config, history, scores),
         "returns": draw_returns(config, state, dataset),
         "updates": draw_updates(config, history),
     }
+    return in_order(pictures, CAPTIONS)
 
 
 def draw_learning_curve(

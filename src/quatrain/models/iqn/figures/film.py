@@ -82,7 +82,7 @@ def draw_world(
     floor = frame == FLOOR
     frame[::cell][floor[::cell]] = GRID
     frame[:, ::cell][floor[:, ::cell]] = GRID
-    for y, x in np.argwhere(items > 0):
+    for y, x in np.argwhere(items > 0).tolist():
         good = rules.entities[items[y, x] - 1].value > 0
         _paint_diamond(frame, y, x, cell, GOOD if good else BAD)
     for agent, position in enumerate(positions):

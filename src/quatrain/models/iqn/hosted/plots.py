@@ -30,11 +30,14 @@ from quatrain.plots import (
     RED,
     SMALL_TITLE,
     EndLabel,
+    Picture,
     caption,
     curve,
     describe_seeds,
     draw_seeds,
     format_thousands,
+    house_style,
+    in_order,
     label_ends,
 )
 from quatrain.progress import History
@@ -50,22 +53,33 @@ NAMES = {
     "untrained": "untrained network",
 }
 
+# Picture -> what it shows, in the order of the story.
+CAPTIONS = {
+    "learning_curve": "Learning: return per episode while training, beside policies that did not "
+    "learn.",
+    "returns": "Comparison: returns of held-out episodes under each policy.",
+    "episode": "The result: what the trained agent expects of its actions in an episode.",
+    "learning": "Detail: what the updates of the networks do.",
+}
 
+
+@house_style
 def plots(
     config: HostedIqnConfig,
     state: State,
     dataset: Dataset,
     history: History,
     scores: Mapping[str, float],
-) -> dict[str, Figure]:
+) -> dict[str, Picture]:
     """Draws the figures of an iqn trained in a user's environment."""
     outcomes = play_held_out(config, state, dataset, SEED)
-    return {
+    pictures: dict[str, Picture] = {
         "learning_curve": draw_learning_curve(config, history, scores),
         "returns": draw_returns(config, outcomes, scores),
         "episode": draw_episode(config, state, dataset),
         "learning": draw_learning(config, history),
     }
+    return in_order(pictures, CAPTIONS)
 
 
 def draw_learning_curve(
@@ -149,10 +163,10 @@ def replay(config: HostedIqnConfig, state: State, dataset: Dataset) -> Replay:
     actions = []
 
     def watched(obs: np.ndarray, turn: int) -> np.ndarray:
-        chosen = policy(obs, turn)
+        action = policy(obs, turn)
         stacks.append(policy.stacks[0, 0])
-        actions.append(chosen[0, 0])
-        return chosen
+        actions.append(action[0, 0])
+        return action
 
     with closing(HostEnvs(config.env, 1, int(dataset.held_out.seed[0]))) as envs:
         envs.play(watched)
