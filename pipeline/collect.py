@@ -5,12 +5,11 @@ import sys
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
 from pipeline.storage import artifacts
-from quatrain.registry import load
 
 
 def collect(stage: Stage, signals: Signals) -> None:
     """Collects the dataset, and saves it with its manifest."""
-    dataset = load(stage.model).collect.collect(stage.config, stage.seed("collect"))
+    dataset = stage.modules.collect.collect(stage.config, stage.seed("collect"))
     signals.check()
     arrays = artifacts.to_arrays(dataset)
     artifacts.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})

@@ -8,14 +8,18 @@ from pipeline.judging import verdicts
 from pipeline.judging.machine import describe, machine_of
 from pipeline.reporting.marks import LEGEND, as_svg, as_text
 from pipeline.reporting.page import as_html
-from pipeline.reporting.sections import Draw, Result, model_section, plain, score_rows
+from pipeline.reporting.sections import Draw, Plot, Result, model_section, plain, score_rows
 from pipeline.reporting.speed import read_results
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.command import Parser, run_guarded
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_together
 from pipeline.storage.params_file import read_params
+from pipeline.storage.stored_pictures import MEDIA, read_picture
+from pipeline.tracking.description import description
+from pipeline.tracking.journal import now
 from pipeline.tracking.run import Run
+from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.judgement import SEEDS_OF_NOISE
 from quatrain.registry import MODELS
 
@@ -29,12 +33,11 @@ def read_all(root: Path, preset: str) -> list[Result]:
     results = []
     for model in MODELS:
         loaded = artifacts.load(root / "models" / model)
-        plots = sorted((root / "reports" / model / "plots").glob("*.png"))
         results.append(
             Result(
                 model_verdict=verdicts.check(root, model, preset),
                 run_key=loaded.info["run_key"],
-                plots=[f"{model}/plots/{path.name}" for path in plots],
+                plots=read_plots(root / "reports", model),
                 speed=read_results(root, model),
                 machine=describe(machine_of(loaded.info["settings"])),
             )
@@ -42,9 +45,24 @@ def read_all(root: Path, preset: str) -> list[Result]:
     return results
 
 
+def read_plots(reports: Path, model: str) -> list[Plot]:
+    """Returns the pictures of a model, in the order of the story that they tell.
+
+    Raises:
+        ArtifactError: one of them is no picture.
+    """
+    paths = [path for path in (reports / model / "plots").glob("*") if path.suffix in MEDIA]
+    stored = {path: read_picture(path) for path in sorted(paths)}
+    return [
+        Plot(f"{model}/plots/{path.name}", stored[path].caption)
+        for path in sorted(stored, key=lambda path: stored[path].place)
+    ]
+
+
 def page(results: Sequence[Result], draw: Draw) -> str:
     """Returns the whole page in Markdown: the verdict first, then a section per model."""
     parts = [headline(results), overview(results, draw)]
+    parts.append(f"All runs: [in `make ui`]({EXPERIMENTS_PAGE}).")
     return "\n\n".join([*parts, *(model_section(result, draw) for result in results)]) + "\n"
 
 
@@ -101,6 +119,7 @@ def report() -> None:
     """Writes the page as Markdown for pull requests, and as one HTML file for a browser."""
     root = Path.cwd()
     reports = root / "reports"
+    started = now()
     params = read_params(root)
     results = read_all(root, params.preset)
     pages = {
@@ -108,7 +127,8 @@ def report() -> None:
         "report.html": as_html(page(results, as_svg), title(results), reports).encode(),
     }
     write_together(reports, pages)
-    with Run.of_pipeline(root, params, artifacts.file_digest(reports / "report.md")) as run:
+    digest = artifacts.file_digest(reports / "report.md")
+    with Run.of_pipeline(root, params, digest, started) as run:
         run.metrics(
             (f"{result.model}/{line.metric}", 0, line.value)
             for result in results
@@ -116,6 +136,7 @@ def report() -> None:
             if line.value is not None
         )
         run.artifact(reports / "report.html", "report")
+        run.describe(description(root, params, None, [result.model_verdict for result in results]))
 
 
 if __name__ == "__main__":

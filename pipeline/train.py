@@ -12,15 +12,16 @@ from pipeline.runtime.devices import device_of, settings
 from pipeline.runtime.meeting import Meeting
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
-from pipeline.storage import artifacts, history
+from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
+from pipeline.tracking.journal import HISTORY
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.progress_bar import ProgressBar
 from pipeline.tracking.run import Run, params_digest
 from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.errors import RankLost
 from quatrain.progress import Progress, TrainingDiverged, rows
-from quatrain.registry import load
+from quatrain.storage import history
 
 # Other computations (a default run, experiments) whose checkpoints stay on the disk.
 OLD_CHECKPOINT_FOLDERS = 3
@@ -33,7 +34,7 @@ def train(stage: Stage, signals: Signals) -> None:
     """
     with Meeting(stage.place, signals) as meeting:
         dataset, digest = stage.load_dataset()
-        module = load(stage.model).train
+        module = stage.modules.train
         key = stage.key([digest])
         meeting.join(identity(stage, digest, key))
         if meeting.is_first:
@@ -57,7 +58,7 @@ def identity(stage: Stage, digest: str, key: str) -> dict[str, str]:
 
 def record_training(stage: Stage, signals: Signals, dataset: Any, digest: str, key: str) -> None:
     """Trains, records, and saves checkpoints and the model."""
-    module = load(stage.model).train
+    module = stage.modules.train
     checkpoints = Checkpoints(stage.state / stage.name / key)
     remove_old_checkpoints(checkpoints.folder)
     with Run.of_stage(stage, key, key, digest) as run:
@@ -81,7 +82,7 @@ def record_training(stage: Stage, signals: Signals, dataset: Any, digest: str, k
             "settings": settings(stage.params, stage.framework),
         }
         save(stage, run, arrays, info)
-        record_model(stage, run, state, dataset)
+        record_model(stage, run, state, dataset, digest)
 
 
 def remove_old_checkpoints(folder: Path) -> None:
@@ -103,7 +104,7 @@ def usable_checkpoint(stage: Stage, checkpoints: Checkpoints, run: Run) -> Check
     checkpoint = checkpoints.latest()
     for reason in checkpoints.skipped:
         console.info(f"{stage.name}: passed over a checkpoint: {reason}")
-    if checkpoint is not None and checkpoint.step > run.last_step("train/"):
+    if checkpoint is not None and checkpoint.step > run.last_step(HISTORY):
         checkpoints.clear()
         return None
     return checkpoint
@@ -148,14 +149,14 @@ class Recorder:
     def record(self, progress: Progress) -> None:
         """Records the metrics of one yield and of the machine."""
         metrics = rows(progress, self.step)
-        training = [(f"train/{name}", step, value) for name, step, value in metrics]
-        self.run.metrics([*training, *self.system_metrics.rows()])
+        self.run.curves(metrics, self.stage.modules.train.HEADLINE)
+        self.run.metrics(self.system_metrics.rows())
         self.step = progress.step
         self.state = progress.state
 
     def save_checkpoint(self) -> None:
         """Saves the state of the last yield."""
-        arrays = load(self.stage.model).train.to_arrays(self.state)
+        arrays = self.stage.modules.train.to_arrays(self.state)
         self.checkpoints.save(self.step, arrays)
         self.saved_step = self.step
         self.saved_at = time.monotonic()
@@ -171,13 +172,13 @@ class Recorder:
 
 def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -> None:
     """Writes models/MODEL: weights, the rest of the state, config, and history without times."""
-    prefixes = load(stage.model).train.WEIGHTS
+    prefixes = stage.modules.train.WEIGHTS
     weights = {name: array for name, array in arrays.items() if name.startswith(prefixes)}
     contents = {
         "weights.safetensors": weights,
         "state.safetensors": {name: array for name, array in arrays.items() if name not in weights},
         "config.json": stage.config.model_dump(mode="json"),
-        "history.csv": history.to_csv(run.history("train/")),
+        "history.csv": history.to_csv(run.history(HISTORY)),
     }
     artifacts.save(stage.weights, contents, info)
     for name in ("weights.safetensors", "config.json"):

@@ -70,7 +70,7 @@ def unread_keys(config: ModuleType) -> Iterator[set[str]]:
     unread = {f"{part.__name__}.{name}" for part in sections for name in part.model_fields}
 
     def get(section: Section, name: str) -> Any:
-        unread.discard(f"{type(section).__name__}.{name}")
+        unread.difference_update(f"{part.__name__}.{name}" for part in type(section).__mro__)
         return object.__getattribute__(section, name)
 
     with pytest.MonkeyPatch.context() as patched:

@@ -1,6 +1,7 @@
 """The JSON schema of params.yaml -> its keys, their rules, and values just outside and inside."""
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ from quatrain.params import Params
 
 Schema = dict[str, Any]
 Path = tuple[str | int, ...]
+HIDDEN = re.compile("InputFile$|Hosted")
 ROOT_SCHEMA: Schema = Params.model_json_schema()
 TYPES = {
     bool: {"boolean"},
@@ -45,12 +47,14 @@ def keys(raw: Any, section: Schema = ROOT_SCHEMA, above: Path = ()) -> Iterator[
     """Yields the keys of all sections, of optional and of alternative ones too."""
     for name, schema in section["properties"].items():
         path = (*above, name)
-        if not is_section(resolved(schema)):
+        alternatives = options(schema)
+        is_only = len(alternatives) == 1
+        if not (is_only and is_section(alternatives[0])):
             yield Key(path, schema, raw)
-        for option in options(schema):
+        for option in alternatives:
             items = resolved(option.get("items", {}))
             if is_section(option):
-                base = raw if "$ref" in schema else with_value(raw, path, inside(option)[0])
+                base = raw if is_only else with_value(raw, path, inside(option)[0])
                 yield from keys(base, option, path)
             elif is_section(items):
                 yield from keys(with_value(raw, path, inside(option)[0]), items, (*path, 0))
@@ -71,9 +75,11 @@ def resolved(schema: Schema) -> Schema:
 
 
 def options(schema: Schema) -> list[Schema]:
-    """Returns the alternatives, but for the content of a file: a user writes its path."""
-    union = schema.get("anyOf", schema.get("oneOf", [schema]))
-    return [option for option in map(resolved, union) if option.get("title") != "InputFile"]
+    """Returns the alternatives, but for the content of a file, whose path a user writes, and for
+    the section of a model in a user's environment, which params.yaml does not hold.
+    """
+    union = map(resolved, schema.get("anyOf", schema.get("oneOf", [schema])))
+    return [option for option in union if not HIDDEN.match(option.get("title", ""))]
 
 
 def is_section(schema: Schema) -> bool:

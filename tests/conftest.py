@@ -16,6 +16,8 @@ import pytest
 from pipeline.runtime import compile_cache
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
 from quatrain.params import Params
+from tests.models.actor_critic import hosted_envs as actor_critic_hosted
+from tests.models.iqn import hosted_envs as iqn_hosted
 
 ROOT = Path(__file__).parent.parent
 PAPER_GRIDS = ROOT.parent / "shared" / "data" / "grids"
@@ -144,6 +146,8 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "train": {"seq_vae": {"batch_size": 8, "updates": 2}},
         },
     ),
+    "actor_critic-hosted": ("actor_critic", actor_critic_hosted.section("Signs")),
+    "iqn-hosted": ("iqn", iqn_hosted.section("OneStep")),
 }
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
 
@@ -163,7 +167,7 @@ def committed() -> dict[str, Any]:
 
 def small(model: str, **sections: Any) -> Any:
     """A model's small config with sections changed: small("allo", train={"steps": 40}, seeds=3)."""
-    return getattr(params_with({model: overlaid(SMALL[model], sections)}), model)
+    return getattr(params_with(overlaid({model: SMALL[model]}, {model: sections})), model)
 
 
 @contextmanager

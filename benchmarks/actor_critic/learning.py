@@ -1,6 +1,7 @@
 """updates and iterations of training -> rows: what the proposal left for later, and all of it"""
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -16,7 +17,7 @@ from benchmarks.torch_rows import Work, check_same, measured_row
 from quatrain.frameworks.torch.threads import threads
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Output
-from quatrain.models.actor_critic.ppo import iteration
+from quatrain.models.actor_critic.ppo import colony_rollouts, iteration
 from quatrain.models.actor_critic.ppo import trainer as trainers
 from quatrain.models.actor_critic.ppo.acting import Actor, observe
 from quatrain.models.actor_critic.ppo.trainer import Trainer
@@ -49,7 +50,7 @@ def rows(actor: Actor, rounds: int) -> list[Row]:
 def precision_row(row: partial[Row], actor: Actor, batch: Minibatch) -> Row:
     """Measures a step as training takes it, with all metrics."""
     arms = {"ours": trainer_of(actor), "seed_way": trainer_of(actor)}
-    arms["seed_way"].actor = in_bfloat16(arms["seed_way"])
+    arms["seed_way"].forward = in_bfloat16(arms["seed_way"])
     losses = [iteration.objective(arm, batch, ENTROPY_COEF)[0] for arm in arms.values()]
     check_same("update in bfloat16", *losses, rtol=0.05, atol=0.05)
 
@@ -62,14 +63,14 @@ def precision_row(row: partial[Row], actor: Actor, batch: Minibatch) -> Row:
     return result._replace(before=result.ours)
 
 
-def in_bfloat16(trainer: Trainer) -> Actor:
-    """Returns the actor in half precision, which the project itself uses on a GPU only."""
+def in_bfloat16(trainer: Trainer) -> Callable[..., Output]:
+    """Returns the network in half precision, which the project itself uses on a GPU only."""
 
     def forward(*groups: Graphs) -> Output:
         with torch.autocast(torch.get_default_device().type, torch.bfloat16):
             return trainer.network(*groups)
 
-    return trainer.actor._replace(forward=forward)
+    return forward
 
 
 def compiled_row(row: partial[Row], actor: Actor, batch: Minibatch) -> Row:
@@ -169,7 +170,7 @@ def own_training(actor: Actor, colonies: int) -> Work:
     """Trains as `train` does, however much the policy moves."""
     sizes = {"num_envs": colonies, "horizon": HORIZON, "minibatch_size": MINIBATCH}
     trainer = trainer_of(actor, **sizes, epochs=EPOCHS, target_kl=1e9)
-    return partial(iteration.run_iteration, trainer)
+    return partial(iteration.run_iteration, trainer, colony_rollouts.collect)
 
 
 def plain_training(actor: Actor, ways: Ways, steps: int, passes: int = 0) -> Work:

@@ -50,7 +50,9 @@ def plain(ways: Ways) -> object:
 def ours() -> object:
     """Collects steps into one block."""
     components = len(GOAL_WEIGHTS)
-    rollout = allocate(Sizes(STEPS, COLONIES, SLOTS, NODE, GRAPH, NUMBERS, components, ()))
+    rollout = allocate(
+        Sizes(STEPS, COLONIES, SLOTS, NODE, GRAPH, NUMBERS, (2, NUMBERS), components, ())
+    )
     flags = torch.zeros(COLONIES, dtype=torch.bool)
     for time in range(STEPS):
         raw_action, dist_params = torch.randn(COLONIES, NUMBERS), torch.randn(COLONIES, 2, NUMBERS)

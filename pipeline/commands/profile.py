@@ -16,7 +16,7 @@ from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.runtime.stage import Stage, prepare_process
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
-from quatrain.registry import MODELS, load
+from quatrain.registry import MODELS
 
 OUT = Path(".bench/profile")
 # Yields before the trace: the first compiles, and what follows the first settles.
@@ -48,7 +48,7 @@ def trace(stage: Stage, folder: Path, seconds: float) -> Path:
     """Trains without a trace until all is compiled, then with one; returns the file of events. The
     dataset is the collected one, or else collected here.
     """
-    model = load(stage.model)
+    model = stage.modules
     try:
         dataset = stage.load_dataset()[0]
     except (ArtifactError, DataError):

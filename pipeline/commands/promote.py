@@ -15,7 +15,7 @@ from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import PipelineError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.run import git
+from pipeline.tracking.origin import git
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.judgement import PASSED, judge
 
@@ -30,6 +30,7 @@ class Promotion(NamedTuple):
     path: Path
     baseline: dict[str, Any]
     result: verdicts.ModelVerdict
+    rules: tuple[Rule, ...]
     run_key: str
 
     @property
@@ -73,8 +74,9 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
     """
     work = workspace_of(root, preset)
     # Refuses scores that belong to other weights or params.
-    verdicts.stored_verdict(work, model, preset, read_params(root, preset))
-    rules = verdicts.rules_of(model, preset)
+    params = read_params(root, preset)
+    verdicts.stored_verdict(work, model, preset, params)
+    rules = verdicts.rules_of(model, preset, getattr(params, model))
     baseline_path = verdicts.files(root, model).baseline
     result = verdicts.judge_files(
         verdicts.files(work, model)._replace(baseline=baseline_path), model, preset, rules
@@ -88,7 +90,7 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
     baseline = baseline | {
         "presets": baseline["presets"] | {preset: {"metrics": metrics, "provenance": origin}}
     }
-    return Promotion(baseline_path, baseline, result, origin["run_key"])
+    return Promotion(baseline_path, baseline, result, rules, origin["run_key"])
 
 
 def check_complete(model: str, scores: Mapping[str, float | None], rules: Sequence[Rule]) -> None:
@@ -112,7 +114,7 @@ def objections_to(change: Promotion) -> list[str]:
     """
     model = change.result.model
     preset = change.result.preset
-    verdict = judge(change.result.scores, change.baseline, verdicts.rules_of(model, preset), preset)
+    verdict = judge(change.result.scores, change.baseline, change.rules, preset)
     lines = (*change.result.verdict.lines, *verdict.lines)
     allowed = (*PASSED, "no baseline")
     return list(

@@ -69,8 +69,8 @@ def params_for(root: Path, model: str, count: int) -> Params:
 
 def run_model(root: Path, params: Params, model: str, key: str) -> SeedResult:
     """Collects, trains from the newest checkpoint if there is one, and evaluates."""
-    modules: Any = load(model)
     config = getattr(params, model)
+    modules: Any = load(model, config)
     checkpoints = Checkpoints(root / CACHE / model / key)
     dataset = modules.collect.collect(config, params.seed)
     trained = train_resumed(params, model, dataset, checkpoints)

@@ -8,7 +8,7 @@ from pipeline.judging import verdicts
 from pipeline.judging.machine import describe, is_same, machine_of
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.storage import artifacts
-from pipeline.tracking.run import git
+from pipeline.tracking.origin import git
 
 # What a person changes, and what a run writes.
 CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from tabulate import tabulate
 
 from pipeline.runtime.errors import ArtifactError, PipelineError
@@ -106,9 +106,12 @@ def files(root: Path, model: str) -> Files:
     )
 
 
-def rules_of(model: str, preset: str) -> tuple[Rule, ...]:
-    """Returns the rules of the model's `evaluate.GATED`; imports its framework."""
-    return tuple(gated.under(preset) for gated in load(model).evaluate.GATED)
+def rules_of(model: str, preset: str, config: BaseModel | None = None) -> tuple[Rule, ...]:
+    """Returns the rules of the model's `evaluate.GATED`; imports its framework.
+
+    config: of the model; None: one with an environment of this project.
+    """
+    return tuple(gated.under(preset) for gated in load(model, config).evaluate.GATED)
 
 
 def write(root: Path, model: str, params: Params) -> ModelVerdict:
@@ -118,7 +121,7 @@ def write(root: Path, model: str, params: Params) -> ModelVerdict:
         ArtifactError: scores, baseline or weights cannot be read.
     """
     paths = files(root, model)
-    rules = rules_of(model, params.preset)
+    rules = rules_of(model, params.preset, getattr(params, model))
     result = judge_files(paths, model, params.preset, rules)
     stored = StoredVerdict(
         model=model,

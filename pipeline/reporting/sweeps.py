@@ -48,9 +48,9 @@ class Result(NamedTuple):
 def train_and_score(params: Params, model: str, title: str) -> Result:
     """Collects, trains and evaluates, each with a seed of its own; `params.seed` is the first."""
     config = getattr(params, model)
-    dataset = load(model).collect.collect(config, params.seed)
+    dataset = load(model, config).collect.collect(config, params.seed)
     state, curves = train(params, model, title, dataset)
-    scores = load(model).evaluate.evaluate(config, state, dataset, params.seed + 2)
+    scores = load(model, config).evaluate.evaluate(config, state, dataset, params.seed + 2)
     return Result(dataset, state, curves, scores)
 
 

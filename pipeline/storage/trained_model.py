@@ -24,6 +24,6 @@ def load_trained(folder: Path, model: str, config: Any, dataset: Any, digest: st
     try:
         if files.info.get("dataset") != digest:
             raise ValueError(f"was trained on another dataset than data/{model} holds")
-        return TrainedModel(load(model).train.from_arrays(config, dataset, arrays), files)
+        return TrainedModel(load(model, config).train.from_arrays(config, dataset, arrays), files)
     except ValueError as error:
         raise ArtifactError(f"models/{model}: {error}; run `dvc repro train@{model}`") from None

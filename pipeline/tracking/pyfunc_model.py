@@ -2,7 +2,6 @@
 
 import json
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,13 +24,13 @@ class ServedModel(PythonModel):
     def load_context(self, context: Any) -> None:
         from safetensors.numpy import load_file
 
-        from quatrain.params import Params
+        from quatrain.params import read_section
+        from quatrain.registry import load
 
         stored = json.loads(Path(context.artifacts["config"]).read_text())
-        section: Any = Params.model_fields[stored["model"]].annotation
-        self.config = section.model_validate_json(json.dumps(stored["config"]))
+        self.config = read_section(stored["model"], json.dumps(stored["config"]))
         self.arrays = load_file(context.artifacts["weights"])
-        self.serve = import_module(f"quatrain.models.{stored['model']}.serve")
+        self.serve = load(stored["model"], self.config).serve
 
     def predict(
         self,

@@ -1,13 +1,17 @@
 """The schema of params.yaml: keys that all models share, and one section per model."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
 
+from quatrain.envs.host.config import variant
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.config import ActorCriticConfig, Train
+from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.hosted.config import HostedAlloConfig
 from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.section import Section
 
 
@@ -25,7 +29,10 @@ class Params(Section):
         lt=2**32,
         description="each stage derives one named seed per purpose from it",
     )
-    device: Literal["auto", "cpu", "cuda"]
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        description="auto: cuda where the model's framework reaches it, else cpu; "
+        "mps, Apple's GPU: torch models only"
+    )
     devices: int = Field(
         ge=1,
         le=256,
@@ -45,16 +52,36 @@ class Params(Section):
         le=86400,
         description="interval of checkpoints: the most work that an interruption loses",
     )
-    allo: AlloConfig
-    iqn: IqnConfig
-    actor_critic: ActorCriticConfig
+    allo: Annotated[
+        Annotated[AlloConfig, Tag("built_in")] | Annotated[HostedAlloConfig, Tag("hosted")],
+        Discriminator(variant),
+    ]
+    iqn: Annotated[
+        Annotated[IqnConfig, Tag("built_in")] | Annotated[HostedIqnConfig, Tag("hosted")],
+        Discriminator(variant),
+    ]
+    actor_critic: Annotated[
+        Annotated[ActorCriticConfig, Tag("built_in")]
+        | Annotated[HostedActorCriticConfig, Tag("hosted")],
+        Discriminator(variant),
+    ]
     active_dynamics: ActiveDynamicsConfig
 
     @model_validator(mode="after")
     def _half_precision_has_a_device(self) -> "Params":
-        if self.device == "cpu" and self.actor_critic.train.amp == "bf16":
+        train = self.actor_critic.train
+        if self.device == "cpu" and isinstance(train, Train) and train.amp == "bf16":
             raise ValueError(
                 "actor_critic.train.amp bf16 needs a GPU: "
                 "on CPU it was measured slower than float32; set none"
             )
         return self
+
+
+def read_section(model: str, text: str | bytes) -> Section:
+    """Returns a model's section from the JSON of a stored config.
+
+    Raises:
+        ValidationError: the values do not fit the schema.
+    """
+    return TypeAdapter(Params.__annotations__[model]).validate_json(text)

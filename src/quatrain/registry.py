@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal
 
+from pydantic import BaseModel
+
 from quatrain import contract
+from quatrain.envs.host.config import variant
 
 Framework = Literal["jax", "torch"]
 
@@ -15,6 +18,8 @@ MODELS: dict[str, Framework] = {
     "active_dynamics": "torch",
 }
 
+PACKAGES: dict[Framework, tuple[str, ...]] = {"jax": ("jax", "flax", "optax"), "torch": ("torch",)}
+
 
 @dataclass(frozen=True)
 class Model:
@@ -22,6 +27,7 @@ class Model:
 
     name: str
     framework: Framework
+    package: str
 
     @property
     def collect(self) -> contract.CollectModule[Any, Any]:
@@ -48,13 +54,26 @@ class Model:
         return self._module("serve")
 
     def _module(self, name: str) -> Any:
-        return import_module(f"quatrain.models.{self.name}.{name}")
+        try:
+            return import_module(f"{self.package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name not in PACKAGES[self.framework]:
+                raise
+            remedy = f"pip install 'quatrain[{self.framework}]'"
+            reason = f"{self.name} needs {error.name}, which is not installed; {remedy}"
+            raise ModuleNotFoundError(reason, name=error.name) from error
 
 
-def load(name: str) -> Model:
+def load(name: str, config: BaseModel | None = None) -> Model:
     """Returns the model of this name.
+
+    A model whose config has a user's environment (envs/host) has the same modules in its folder
+    `hosted`.
 
     Raises:
         KeyError: there is no such model.
     """
-    return Model(name, MODELS[name])
+    package = f"quatrain.models.{name}"
+    if config is not None and variant(config) == "hosted":
+        package += ".hosted"
+    return Model(name, MODELS[name], package)

@@ -86,11 +86,11 @@ def dearer_reward(paid):
     return {"total": 5 * paid["progress"] + 1}
 
 
-def actor_of_another_value(trainer):
+def network_of_another_value(trainer):
     def forward(*graphs):
         return trainer.network(*graphs)._replace(value=torch.ones(3))
 
-    return trainer.actor._replace(forward=forward)
+    return forward
 
 
 MEASURED = {
@@ -118,7 +118,7 @@ MEASURED = {
         ("environment", "reference.colony.Colony.leftmost", lambda colony, _: colony.cells[::2]),
         ("update", "reference.actor_critic.loss", lambda *args: 1.01 * LOSS(*args)),
         ("update", "reference.actor_critic.loss", loss_of_another_gradient),
-        ("update in bfloat16", "actor_critic.learning.in_bfloat16", actor_of_another_value),
+        ("update in bfloat16", "actor_critic.learning.in_bfloat16", network_of_another_value),
         pytest.param(
             "training iteration",
             "actor_critic.learning.SEED",

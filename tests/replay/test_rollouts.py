@@ -20,6 +20,7 @@ SIZES = Sizes(
     node_features=2,
     graph_features=5,
     actions=6,
+    dist_params=(2, 6),
     components=7,
     values=(),
 )

@@ -31,7 +31,7 @@ from quatrain.models.actor_critic.evaluate import (
     final_centroids,
     run_episodes,
 )
-from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, Best
+from quatrain.models.actor_critic.ppo.state import NOT_EVALUATED, Best
 from quatrain.models.actor_critic.train import State
 from tests.conftest import shapes_unchecked, small
 

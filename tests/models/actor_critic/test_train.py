@@ -12,7 +12,7 @@ from quatrain.errors import DatasetMismatch
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import iteration, metrics, rollout
+from quatrain.models.actor_critic.ppo import colony_rollouts, iteration, metrics, rollout
 from quatrain.models.actor_critic.ppo import trainer as trainers
 from quatrain.models.actor_critic.ppo.acting import observe
 from quatrain.models.actor_critic.ppo.trainer import Trainer
@@ -239,7 +239,7 @@ def test_a_reward_that_is_not_finite_ends_the_training_with_its_component(traine
         r"weight or actor_critic\.env\.action\.bounds$"
     )
     with pytest.raises(TrainingDiverged, match=why):
-        metrics.check_rewards(trainer)
+        colony_rollouts.check_rewards(trainer)
 
 
 def test_a_dataset_and_arrays_of_another_config_are_refused(dataset: Dataset):
@@ -252,7 +252,12 @@ def test_a_dataset_and_arrays_of_another_config_are_refused(dataset: Dataset):
 
 def test_a_small_network_learns_on_one_thread(dataset: Dataset, monkeypatch: pytest.MonkeyPatch):
     used, before = [], torch.get_num_threads()
-    monkeypatch.setattr(rollout, "collect_rollout", lambda *_: used.append(torch.get_num_threads()))
+
+    def collect(_: Trainer) -> dict[str, float]:
+        used.append(torch.get_num_threads())
+        return {}
+
+    monkeypatch.setattr(colony_rollouts, "collect", collect)
     try:
         for units, expected in ((16, 1), (72, 2)):
             torch.set_num_threads(2)

@@ -13,6 +13,7 @@ from quatrain.models.actor_critic.collect import Dataset, collect
 from quatrain.models.actor_critic.evaluate import run_policy
 from quatrain.models.actor_critic.ppo import trainer as trainers
 from quatrain.models.actor_critic.ppo import validation
+from quatrain.models.actor_critic.ppo.state import NOT_EVALUATED
 from tests.conftest import shapes_unchecked, small
 from tests.models.actor_critic.test_train import CONFIG, make_trainer, trained
 
@@ -46,7 +47,7 @@ def test_the_weights_that_were_best_on_validation_colonies_are_kept(
 def test_without_evaluations_the_last_weights_are_the_best(dataset: Dataset):
     last = trained(CONFIG, dataset)
     (best,) = last.state.best
-    assert (int(best.iteration), float(best.validation_return)) == (3, trainers.NOT_EVALUATED)
+    assert (int(best.iteration), float(best.validation_return)) == (3, NOT_EVALUATED)
     torch.testing.assert_close(best.params, last.state.params[0], rtol=0, atol=0)
     assert len(last.metrics["validation_return"]) == 0
 

@@ -22,7 +22,7 @@ def test_help_tells_the_purpose_and_only_defaults_that_are_something(
         command(["--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert ended.value.code == 0
-    assert said.startswith(f"usage: python -m pipeline.commands.{name}")
+    assert said.startswith(f"usage: quatrain {name}")
     assert " ".join(command.summary.split())[:40] in said
     for nothing in ("None", "False", "''", "[]"):
         assert f"(default: {nothing})" not in said

@@ -85,8 +85,10 @@ class Network(Section):
         return self
 
 
-class Train(Section):
-    num_envs: int = Field(ge=1, le=2**20, description="parallel colonies")
+class Ppo(Section):
+    """Defines proximal policy optimisation, whatever the environments."""
+
+    num_envs: int = Field(ge=1, le=2**20, description="parallel environments")
     horizon: int = Field(ge=1, le=100_000, description="steps of a rollout")
     transitions: int = Field(
         ge=1,
@@ -142,11 +144,6 @@ class Train(Section):
     )
     max_grad_norm: float = Field(gt=0, le=LARGEST)
     adam_eps: float = Field(gt=0, le=1)
-    world_size: int = Field(ge=1, le=64, description="processes that share the colonies")
-    amp: Literal["none", "bf16"] = Field(
-        description="bf16: half precision in the network; on a GPU"
-    )
-    compile: bool = Field(description="torch.compile; pays on a GPU, or after many iterations")
     record_every: int = Field(ge=1, description="iterations per record")
     evaluate_every: int = Field(
         ge=0,
@@ -163,8 +160,13 @@ class Train(Section):
         """Returns the iterations of the whole training."""
         return -(-self.transitions // self.batch)
 
+    def counts(self, done: int) -> list[int]:
+        """Returns the iterations of each record that follows after `done` iterations."""
+        every = self.record_every
+        return [min(every, self.steps - first) for first in range(done, self.steps, every)]
+
     @model_validator(mode="after")
-    def _check_discounts(self) -> "Train":
+    def _check_discounts(self) -> "Ppo":
         if (self.discount == 1) != (self.discount_end == 1):
             raise ValueError(
                 f"discount {self.discount:g} cannot change to {self.discount_end:g}: "
@@ -173,12 +175,7 @@ class Train(Section):
         return self
 
     @model_validator(mode="after")
-    def _check_sizes(self) -> "Train":
-        for key in ("num_envs", "minibatch_size"):
-            if getattr(self, key) % self.world_size:
-                raise ValueError(
-                    f"{key} {getattr(self, key)} is not a multiple of world_size {self.world_size}"
-                )
+    def _check_sizes(self) -> "Ppo":
         if self.evaluate_every % self.record_every:
             raise ValueError(
                 f"evaluate_every {self.evaluate_every} is not a multiple of record_every "
@@ -189,6 +186,23 @@ class Train(Section):
                 f"minibatch_size {self.minibatch_size} exceeds "
                 f"num_envs * horizon {self.batch}; lower it"
             )
+        return self
+
+
+class Train(Ppo):
+    world_size: int = Field(ge=1, le=64, description="processes that share the colonies")
+    amp: Literal["none", "bf16"] = Field(
+        description="bf16: half precision in the network; on a GPU"
+    )
+    compile: bool = Field(description="torch.compile; pays on a GPU, or after many iterations")
+
+    @model_validator(mode="after")
+    def _check_ranks(self) -> "Train":
+        for key in ("num_envs", "minibatch_size"):
+            if getattr(self, key) % self.world_size:
+                raise ValueError(
+                    f"{key} {getattr(self, key)} is not a multiple of world_size {self.world_size}"
+                )
         return self
 
 

@@ -17,11 +17,17 @@ from quatrain.envs.colony.rules import REASONS, SUCCESS, Rules
 from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
-from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, Best, SeedState, load_actor
+from quatrain.models.actor_critic.ppo.state import SeedState
+from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.models.actor_critic.ppo.validation import warn_without_success
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
+REFERENCE_NAMES = {
+    "random_return": "random actions",
+    "constant_return": "best constant action",
+    "feedback_return": "hand-written controller",
+}
 GATED = (
     Gated(
         "return_mean",
@@ -30,11 +36,40 @@ GATED = (
         {},
         ("random_return", "constant_return"),
         ("feedback_return",),
+        meaning="reward of an episode with a held-out colony, undiscounted, mean over colonies",
+        names=REFERENCE_NAMES,
     ),
-    Gated("margin_over_constant", "higher", 0.1, {"default": 0.25}),
-    Gated("fraction_of_feedback", "higher", 0.03, {"default": 0.95}),
-    Gated("success_rate", "higher", 0.02, {}),
-    Gated("size_rmse", "lower", 1.0, {}),
+    Gated(
+        "margin_over_constant",
+        "higher",
+        0.1,
+        {"default": 0.25},
+        meaning="gain of that return on the best constant action: 0 is none, 1 is twice as much",
+    ),
+    Gated(
+        "fraction_of_feedback",
+        "higher",
+        0.03,
+        {"default": 0.95},
+        meaning="that return as a share of the hand-written controller's",
+    ),
+    Gated(
+        "success_rate",
+        "higher",
+        0.02,
+        {},
+        meaning="share of held-out colonies that reach the goal",
+        least=0.0,
+        most=1.0,
+    ),
+    Gated(
+        "size_rmse",
+        "lower",
+        1.0,
+        {},
+        meaning="how many cells a colony is off its target size, root mean square",
+        least=0.0,
+    ),
 )
 # Drawn plates from which on intervals are computed: resamples of fewer vary too little.
 LEAST_PLATES = 4
@@ -94,14 +129,10 @@ def _warn_if_not_validated(
     outcomes: Sequence[Outcome],
 ) -> None:
     """Warns of learners without a success, which with `evaluate_every: 0` training cannot do."""
-    if not any(map(_was_validated, state.best)):
+    if not any(best.was_validated for best in state.best):
         transitions = int(state.best[0].iteration) * config.train.batch
         successes = [float((outcome.reasons == SUCCESS).mean()) for outcome in outcomes]
         warn_without_success(config, "held-out", transitions, successes)
-
-
-def _was_validated(best: Best) -> bool:
-    return float(best.validation_return) > NOT_EVALUATED
 
 
 def evaluate_policy(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[Outcome]:
@@ -230,7 +261,7 @@ def _further_scores(
         "stochastic_return_mean": returns.mean(),
         "best_transitions": int(best.iteration) * config.train.batch,
     }
-    if _was_validated(best):
+    if best.was_validated:
         scores["validation_return"] = float(best.validation_return)
     if config.collect.n_outside:
         outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)

@@ -1,14 +1,15 @@
-"""observations of colonies -> raw parameters of a distribution over actions, and values.
+"""observations -> raw parameters of a distribution over actions, and values.
 
-Encoder `graph` sees the features of the whole colony alone. In encoder `attention` cells are
-tokens, with one token more for the whole colony. The tree of cells enters through the features of
-each cell's parent: with in-degrees of at most 1 a graph convolution would attend to a single
-neighbour, with weight 1.
+Encoder `graph` sees the features of the whole colony alone, or any vector. In encoder `attention`
+cells are tokens, with one token more for the whole colony. The tree of cells enters through the
+features of each cell's parent: with in-degrees of at most 1 a graph convolution would attend to a
+single neighbour, with weight 1.
 """
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -22,6 +23,18 @@ from quatrain.replay.rollouts.buffer import Graphs
 TRUNK = 64
 # Gain of the policy's last layer: the initial policy is nearly the same in all states.
 SMALL_GAIN = 0.01
+
+
+class Shape(NamedTuple):
+    """Holds the sizes of a network. inputs: features of a graph. layers: hidden ones, or blocks of
+    attention, of d units each. raw: parameters of a distribution. values: () or (components,).
+    """
+
+    inputs: int
+    d: int
+    layers: int
+    raw: int
+    values: tuple[int, ...]
 
 
 class Output(NamedTuple):
@@ -126,12 +139,11 @@ class Network(nn.Module):
     value_mean: Tensor
     value_std: Tensor
 
-    def __init__(self, config: ActorCriticConfig) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.total = config.network.value_heads == "total"
-        heads = () if self.total else (len(config.env.reward.weighted),)
-        self.register_buffer("value_mean", torch.zeros(heads))
-        self.register_buffer("value_std", torch.ones(heads))
+        self.total = not shape.values
+        self.register_buffer("value_mean", torch.zeros(shape.values))
+        self.register_buffer("value_std", torch.ones(shape.values))
 
     def forward(self, *groups: Graphs) -> Output:
         """Returns the outputs of all groups, concatenated; a group is as wide as its largest
@@ -165,34 +177,24 @@ class Network(nn.Module):
 class GraphNetwork(Network):
     """Takes the features of the whole colony as they are; policy and values share no layer."""
 
-    def __init__(self, config: ActorCriticConfig) -> None:
-        super().__init__(config)
-        inputs = GRAPH_FEATURES[config.env.features]
-        layers = config.network.layers
-        d = config.network.d
-        self.actor = _mlp(inputs, d, layers, _head(config, d, "actor"))
-        self.critic = _mlp(inputs, d, layers, _head(config, d, "critic"))
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.actor = _mlp(shape, _actor_head(shape, shape.d))
+        self.critic = _mlp(shape, _critic_head(shape, shape.d))
 
     def encode(self, graphs: Graphs) -> Float[Tensor, "batch graph_feature"]:
         return graphs.graph
 
 
 class AttentionNetwork(Network):
-    def __init__(self, config: ActorCriticConfig) -> None:
-        super().__init__(config)
-        env = config.env
-        d = config.network.d
-        self.cells = nn.Linear(2 * NODE_FEATURES[env.features], d, bias=False)
-        self.colony = nn.Sequential(
-            nn.Linear(GRAPH_FEATURES[env.features], d),
-            nn.GELU(),
-            nn.Linear(d, d),
-        )
-        self.blocks = nn.ModuleList(
-            Block(d, config.network.heads) for _ in range(config.network.layers)
-        )
-        self.actor = _trunk(2 * d, _head(config, TRUNK, "actor"))
-        self.critic = _trunk(2 * d, _head(config, TRUNK, "critic"))
+    def __init__(self, shape: Shape, node_features: int, heads: int) -> None:
+        super().__init__(shape)
+        d = shape.d
+        self.cells = nn.Linear(2 * node_features, d, bias=False)
+        self.colony = nn.Sequential(nn.Linear(shape.inputs, d), nn.GELU(), nn.Linear(d, d))
+        self.blocks = nn.ModuleList(Block(d, heads) for _ in range(shape.layers))
+        self.actor = _trunk(2 * d, _actor_head(shape, TRUNK))
+        self.critic = _trunk(2 * d, _critic_head(shape, TRUNK))
 
     def encode(self, graphs: Graphs) -> Float[Tensor, "batch two_d"]:
         """Returns each colony's token after all blocks, and the mean of its cells before the last
@@ -215,37 +217,55 @@ class AttentionNetwork(Network):
         return torch.cat([last.of_colony(colony, cells, mask), mean], 1)
 
 
-ENCODERS: dict[str, type[Network]] = {"graph": GraphNetwork, "attention": AttentionNetwork}
-
-
 def make(config: ActorCriticConfig) -> Network:
-    """Returns a network with weights from torch's global generator."""
-    return ENCODERS[config.network.encoder](config)
+    """Returns a network for colonies with weights from torch's global generator."""
+    env = config.env
+    network = config.network
+    shape = Shape(
+        inputs=GRAPH_FEATURES[env.features],
+        d=network.d,
+        layers=network.layers,
+        raw=2 * len(env.action.active_params),
+        values=() if network.value_heads == "total" else (len(env.reward.weighted),),
+    )
+    if network.encoder == "graph":
+        return GraphNetwork(shape)
+    return AttentionNetwork(shape, NODE_FEATURES[env.features], network.heads)
 
 
 def init(config: ActorCriticConfig, seed: int) -> Network:
-    """Returns a network whose initial weights depend on the seed alone."""
+    """Returns a network for colonies whose initial weights depend on the seed alone."""
+    return seeded(lambda: make(config), seed)
+
+
+def seeded(make_network: Callable[[], Network], seed: int) -> Network:
+    """Makes a network with weights from a seed; torch's global generator stays as it is."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return make(config)
+        return make_network()
 
 
-def _head(config: ActorCriticConfig, inputs: int, part: Literal["actor", "critic"]) -> nn.Linear:
-    env = config.env
-    if part == "actor":
-        outputs, gain = 2 * len(env.action.active_params), SMALL_GAIN
-    else:
-        total = config.network.value_heads == "total"
-        outputs, gain = 1 if total else len(env.reward.weighted), 1.0
-    return _orthogonal(inputs, outputs, gain)
+def loaded(make_network: Callable[[], Network], params: dict[str, Tensor]) -> Network:
+    """Makes a network with these weights; torch's global generator stays as it is."""
+    network = seeded(make_network, 0)
+    network.load_state_dict(params)
+    return network
+
+
+def _actor_head(shape: Shape, inputs: int) -> nn.Linear:
+    return _orthogonal(inputs, shape.raw, SMALL_GAIN)
+
+
+def _critic_head(shape: Shape, inputs: int) -> nn.Linear:
+    return _orthogonal(inputs, math.prod(shape.values), 1.0)
 
 
 def _trunk(inputs: int, head: nn.Linear) -> nn.Sequential:
     return nn.Sequential(nn.LayerNorm(inputs), nn.Linear(inputs, TRUNK), nn.Tanh(), head)
 
 
-def _mlp(inputs: int, d: int, layers: int, head: nn.Linear) -> nn.Sequential:
-    sizes = [inputs, *[d] * layers]
+def _mlp(shape: Shape, head: nn.Linear) -> nn.Sequential:
+    sizes = [shape.inputs, *[shape.d] * shape.layers]
     hidden = [_orthogonal(before, after, math.sqrt(2)) for before, after in pairwise(sizes)]
     return nn.Sequential(*(part for layer in hidden for part in (layer, nn.Tanh())), head)
 

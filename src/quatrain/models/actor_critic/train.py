@@ -3,20 +3,18 @@
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.errors import DeviceMissing
 from quatrain.frameworks.torch import packing, threads
-from quatrain.frameworks.torch.adam_state import AdamState
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import network
 from quatrain.models.actor_critic.collect import Dataset, check
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import (
+    colony_rollouts,
     iteration,
     launch,
     memory,
@@ -25,9 +23,10 @@ from quatrain.models.actor_critic.ppo import (
     trainer,
     validation,
 )
-from quatrain.models.actor_critic.ppo.acting import Scale, make_scale, on_gpu
+from quatrain.models.actor_critic.ppo.acting import make_scale, on_gpu
+from quatrain.models.actor_critic.ppo.learner import to_seed_state
 from quatrain.models.actor_critic.ppo.process_group import ProcessGroup
-from quatrain.models.actor_critic.ppo.trainer import Best, RankState, SeedState
+from quatrain.models.actor_critic.ppo.state import State as State
 from quatrain.progress import Progress
 
 HEADLINE = ("return", "success")
@@ -35,26 +34,6 @@ WEIGHTS = ("best/", "scale/")
 to_arrays = packing.to_arrays
 # Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
 SMALL = 64
-
-
-class State(NamedTuple):
-    """Holds everything that changes while learning: each field has one part per seed."""
-
-    params: tuple[dict[str, Tensor], ...]
-    best: tuple[Best, ...]
-    scale: tuple[Scale, ...]
-    optimizer: tuple[AdamState, ...]
-    ranks: tuple[tuple[RankState, ...], ...]
-    iterations: tuple[Tensor, ...]
-    updates: tuple[Tensor, ...]
-
-    @classmethod
-    def from_seeds(cls, seeds: list[SeedState]) -> "State":
-        return cls(*zip(*seeds, strict=True))
-
-    @property
-    def seeds(self) -> list[SeedState]:
-        return [SeedState(*parts) for parts in zip(*self, strict=True)]
 
 
 def init_state(config: ActorCriticConfig, dataset: Dataset, seed: int) -> State:
@@ -111,9 +90,7 @@ def train(
     check_device(config)
     if state is None:
         state = init_state(config, dataset, seed)
-    steps = config.train.steps
-    every = config.train.record_every
-    counts = [min(every, steps - done) for done in range(int(state.iterations[0]), steps, every)]
+    counts = config.train.counts(int(state.iterations[0]))
     if not counts and not launch.is_rank():
         return
     with launch.launch_ranks(config.train.world_size, _follow, config, dataset) as group:
@@ -150,7 +127,8 @@ def _iterate(
             threads.single_threaded(config.network.d <= SMALL),
         ):
             entries = [
-                [iteration.run_iteration(learner) for learner in trainers] for _ in range(count)
+                [iteration.run_iteration(learner, colony_rollouts.collect) for learner in trainers]
+                for _ in range(count)
             ]
         rank_states = [
             trainer.to_rank_state(learner.rollout_state, learner.order) for learner in trainers
@@ -161,10 +139,13 @@ def _iterate(
         if group.rank == 0:
             with threads.single_threaded(config.network.d <= SMALL):
                 validated = validation.validate_if_due(trainers, dataset.train.validation)
-        seeds = map(trainer.to_state, trainers, zip(*of_states, strict=True))
+        seeds = [
+            to_seed_state(learner, learner.actor.scale, ranks)
+            for learner, ranks in zip(trainers, zip(*of_states, strict=True), strict=True)
+        ]
         yield Progress(
             step=trainers[0].iterations,
-            state=State.from_seeds(list(seeds)),
+            state=State.from_seeds(seeds),
             metrics={**metrics.stack_entries(of_entries), **validated},
         )
 

@@ -19,7 +19,8 @@ GROUPS = 4
 class Sizes(NamedTuple):
     """Holds the sizes of a rollout's axes.
 
-    actions: numbers that a policy draws. values: the axes of a value, () or (components,).
+    actions: numbers that a policy draws. dist_params: the axes of the parameters of its
+    distribution, such as (2, actions). values: the axes of a value, () or (components,).
     """
 
     horizon: int
@@ -28,6 +29,7 @@ class Sizes(NamedTuple):
     node_features: int
     graph_features: int
     actions: int
+    dist_params: tuple[int, int]
     components: int
     values: tuple[int, ...]
 
@@ -47,14 +49,14 @@ class Step(NamedTuple):
     """Holds one step of all environments: policy input and output, reward components, and how it
     ended.
 
-    dist_params: the two parameters of the policy's distribution, on an axis of their own.
+    dist_params: the parameters of the policy's distribution, on an axis of their own.
     raw_action: the draw before it is scaled to the bounds of the action.
     """
 
     graphs: Graphs
     raw_action: Float32[Tensor, "env actions"]
     log_prob: Float32[Tensor, " env"]
-    dist_params: Float32[Tensor, "env 2 actions"]
+    dist_params: Float32[Tensor, "env params size"]
     value: Float32[Tensor, "env *values"]
     components: Float32[Tensor, "env components"]
     terminated: Bool[Tensor, " env"]
@@ -74,7 +76,7 @@ class Rollout(NamedTuple):
     n: Int16[Tensor, "time env"]
     raw_action: Float32[Tensor, "time env actions"]
     log_prob: Float32[Tensor, "time env"]
-    dist_params: Float32[Tensor, "time env 2 actions"]
+    dist_params: Float32[Tensor, "time env params size"]
     value: Float32[Tensor, "time env *values"]
     next_value: Float32[Tensor, "time env *values"]
     components: Float32[Tensor, "time env components"]
@@ -93,7 +95,7 @@ class Transitions(NamedTuple):
     n: Int16[Tensor, " transitions"]
     raw_action: Float32[Tensor, "transitions actions"]
     log_prob: Float32[Tensor, " transitions"]
-    dist_params: Float32[Tensor, "transitions 2 actions"]
+    dist_params: Float32[Tensor, "transitions params size"]
     value: Float32[Tensor, "transitions *values"]
     advantage: Float32[Tensor, " transitions"]
     returns: Float32[Tensor, "transitions *values"]
@@ -105,7 +107,7 @@ class Minibatch(NamedTuple):
     groups: tuple[Graphs, ...]
     raw_action: Float32[Tensor, "minibatch actions"]
     log_prob: Float32[Tensor, " minibatch"]
-    dist_params: Float32[Tensor, "minibatch 2 actions"]
+    dist_params: Float32[Tensor, "minibatch params size"]
     value: Float32[Tensor, "minibatch *values"]
     advantage: Float32[Tensor, " minibatch"]
     returns: Float32[Tensor, "minibatch *values"]
@@ -121,7 +123,7 @@ def allocate(sizes: Sizes) -> Rollout:
         n=torch.zeros(lead, dtype=torch.int16),
         raw_action=torch.zeros(*lead, sizes.actions),
         log_prob=torch.zeros(lead),
-        dist_params=torch.zeros(*lead, 2, sizes.actions),
+        dist_params=torch.zeros(*lead, *sizes.dist_params),
         value=torch.zeros(*lead, *sizes.values),
         next_value=torch.zeros(*lead, *sizes.values),
         components=torch.zeros(*lead, sizes.components),

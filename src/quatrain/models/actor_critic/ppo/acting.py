@@ -102,7 +102,8 @@ def observe(actor: Actor, colonies: Colonies) -> Graphs:
     scale = actor.scale
     width = world.rules.max_nodes
     if colonies.n.is_cpu:  # on a GPU reading the sizes would be a synchronisation
-        width = round_up_width(actor, min(int(colonies.n.max()), width))
+        cells = min(int(colonies.n.max()), width)
+        width = round_up_width(cells, width, actor.config.train.compile)
     node, graph, parent, mask = features.compress_stiffness(
         world.rules,
         features.observe(world, colonies, width, graph_only=not sees_cells(actor.config)),
@@ -116,14 +117,14 @@ def sees_cells(config: ActorCriticConfig) -> bool:
     return config.network.encoder == "attention"
 
 
-def round_up_width(actor: Actor, cells: int) -> int:
+def round_up_width(cells: int, most: int, compiled: bool) -> int:
     """Returns the next width of compiled programs; without compilation the number of cells, at
     least 1.
     """
-    if not actor.config.train.compile:
+    if not compiled:
         return max(cells, 1)
     width = next((width for width in WIDTHS if width >= cells), 64 * math.ceil(cells / 64))
-    return min(width, actor.world.rules.max_nodes)
+    return min(width, most)
 
 
 def deterministic_policy(actor: Actor) -> ColonyPolicy:

@@ -33,7 +33,7 @@ MAX_LOG_STD = 0.5
 LOG_STD_OFFSET = 2.2
 QUADRATURE_POINTS = 32
 
-Params = tuple[Tensor, ...]  # the two parameters of a distribution, each [*batch, active]
+Params = tuple[Tensor, ...]  # the parameters of a distribution, each [*batch, active]
 
 
 class Box(NamedTuple):
@@ -52,7 +52,7 @@ class Box(NamedTuple):
 class Policy(NamedTuple):
     """Holds the pure functions of a policy.
 
-    distribution: 2 x active raw float32 outputs -> parameters of the distribution. mean: the raw
+    distribution: raw float32 outputs -> parameters of the distribution. mean: the raw
     action of the deterministic policy. action: raw action -> executed action. kl(old, new): KL(old
     || new). raw_entropy: entropy of the raw action. For the Gaussian it grows with the standard
     deviation while that of the executed action may fall, so it is recorded and not optimised.
@@ -91,7 +91,24 @@ def make_policy(
         columns=torch.tensor(columns),
         constants=torch.tensor([0.0 if name in active else fixed[name] for name in PARAMETERS]),
     )
-    return _beta(box) if kind == "beta" else _squashed_gaussian(box)
+    return FAMILIES[kind](box)
+
+
+def make_box_policy(
+    kind: Literal["beta", "squashed_gaussian"],
+    low: tuple[float, ...],
+    high: tuple[float, ...],
+) -> Policy:
+    """Builds a policy of actions that are vectors between these bounds."""
+    widths = [above - below for below, above in zip(low, high, strict=True)]
+    box = Box(
+        low=torch.tensor(low),
+        width=torch.tensor(widths),
+        log_volume=sum(map(math.log, widths)),
+        columns=torch.arange(len(low)),
+        constants=torch.zeros(len(low)),
+    )
+    return FAMILIES[kind](box)
 
 
 def scale_to_bounds(
@@ -268,3 +285,9 @@ def gaussian_kl(old: Params, new: Params) -> Float[Tensor, "*batch"]:
     log_variance_ratio = 2 * (old_log_std - new_log_std)
     shift = (new_mean - old_mean) * (-new_log_std).exp()
     return 0.5 * (torch.expm1(log_variance_ratio) - log_variance_ratio + shift.square()).sum(-1)
+
+
+FAMILIES: dict[str, Callable[[Box], Policy]] = {
+    "beta": _beta,
+    "squashed_gaussian": _squashed_gaussian,
+}

@@ -64,6 +64,7 @@ def init_rollout_state(
 def allocate_rollout(config: ActorCriticConfig, colonies: int) -> buffer.Rollout:
     env = config.env
     components = len(env.reward.weighted)
+    actions = len(env.action.active_params)
     return buffer.allocate(
         buffer.Sizes(
             horizon=config.train.horizon,
@@ -71,7 +72,8 @@ def allocate_rollout(config: ActorCriticConfig, colonies: int) -> buffer.Rollout
             cells=env.max_nodes if sees_cells(config) else 0,
             node_features=NODE_FEATURES[env.features],
             graph_features=GRAPH_FEATURES[env.features],
-            actions=len(env.action.active_params),
+            actions=actions,
+            dist_params=(2, actions),
             components=components,
             values=() if config.network.value_heads == "total" else (components,),
         )

@@ -12,7 +12,9 @@ from quatrain.envs.colony.rules import SUCCESS
 from quatrain.models.actor_critic.collect import InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy
-from quatrain.models.actor_critic.ppo.trainer import NOT_EVALUATED, Best, Trainer, copy_params
+from quatrain.models.actor_critic.ppo.learner import score_if_due
+from quatrain.models.actor_critic.ppo.state import Best
+from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.progress import by_seed
 
 NAMES = ("validation_return", "validation_success")
@@ -21,24 +23,14 @@ NAMES = ("validation_return", "validation_success")
 def validate_if_due(
     trainers: Sequence[Trainer], initial: InitialColonies
 ) -> Mapping[str, Float[np.ndarray, "..."]]:
-    """Evaluates all learners every `evaluate_every` iterations and after the last one, and keeps
-    the weights of each that were best so far, in place. Without such evaluations the last weights
-    are the best ones.
+    """Evaluates all learners if that is due, and keeps the weights of each that were best so far,
+    in place (`learner.score_if_due`).
 
     Returns the metrics of the evaluation as `Progress.metrics` holds them: no entry if none was
     due.
     """
-    train = trainers[0].config.train
-    done = trainers[0].iterations
-    scores = np.empty((0, len(trainers), len(NAMES)))
-    if not train.evaluate_every:
-        for trainer in trainers:
-            _keep(trainer, NOT_EVALUATED, 0.0)
-    elif done % train.evaluate_every == 0 or done == train.steps:
-        scores = np.array([[validate(trainer, initial) for trainer in trainers]])
-        for trainer, (mean_return, success) in zip(trainers, scores[0], strict=True):
-            if mean_return > trainer.best.validation_return:
-                _keep(trainer, mean_return, success)
+    scores = score_if_due(trainers, lambda trainer: validate(trainer, initial), len(NAMES))
+    if len(scores):
         _warn_half_way(trainers, scores[0, :, 1])
     return by_seed(dict(zip(NAMES, np.moveaxis(scores, 2, 0), strict=True)))
 
@@ -58,15 +50,6 @@ def validate(trainer: Trainer, initial: InitialColonies) -> tuple[float, float]:
     return float(total) / len(initial.n), int(successes) / len(initial.n)
 
 
-def _keep(trainer: Trainer, mean_return: float, success: float) -> None:
-    trainer.best = Best(
-        params=copy_params(trainer),
-        validation_return=torch.tensor(mean_return, dtype=torch.float32),
-        validation_success=torch.tensor(success, dtype=torch.float32),
-        iteration=torch.tensor(trainer.iterations),
-    )
-
-
 def _warn_half_way(trainers: Sequence[Trainer], successes: Float[np.ndarray, " learner"]) -> None:
     """Warns once, in the first evaluation of the second half of the training, of learners that have
     no success in this evaluation nor with their best weights.
@@ -77,10 +60,14 @@ def _warn_half_way(trainers: Sequence[Trainer], successes: Float[np.ndarray, " l
     before = (done - 1) // train.evaluate_every * train.evaluate_every
     if before < train.steps / 2 <= done:
         best_successes = [
-            max(success, float(trainer.best.validation_success))
+            max(success, _success(trainer.best))
             for trainer, success in zip(trainers, successes, strict=True)
         ]
         warn_without_success(config, "validation", done * train.batch, best_successes)
+
+
+def _success(best: Best) -> float:
+    return float(best.validation_success or 0)
 
 
 def warn_without_success(

@@ -1,0 +1,1 @@
+"""Environments of users and libraries, which step in Python on the host."""

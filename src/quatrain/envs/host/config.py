@@ -1,0 +1,86 @@
+"""Config of an environment that a user or a library brings."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+
+from quatrain.section import Section
+
+Scalar = bool | int | float | str | None
+MAX_EPISODE_STEPS = 100_000
+
+
+def _pairs(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        value = value.items()
+    return tuple(sorted((str(name), scalar) for name, scalar in value))
+
+
+# Keyword arguments of an environment: a mapping in params.yaml, hashable pairs in the config.
+Options = Annotated[
+    tuple[tuple[str, Scalar], ...],
+    BeforeValidator(_pairs, json_schema_input_type=dict[str, Scalar]),
+    PlainSerializer(dict),
+]
+
+
+class HostEnv(Section):
+    """Holds how to make an environment whose observations are arrays; it steps in Python."""
+
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    kind: Literal["gymnasium", "pettingzoo"] = Field(
+        description="gymnasium: one agent; pettingzoo: several that act at once (parallel)"
+    )
+    id: str | None = Field(
+        pattern=r"^[\w\-./]+$",
+        max_length=200,
+        description="a registered id such as CartPole-v1; null if `import` names a callable",
+    )
+    import_: str | None = Field(
+        alias="import",
+        pattern=r"^[A-Za-z_]\w*(\.\w+)*(:[A-Za-z_]\w*)?$",
+        max_length=200,
+        description="a module that registers the id, or module:callable that returns the "
+        "environment; null: none",
+    )
+    kwargs: Options = Field(description="keyword arguments of the environment")
+    max_episode_steps: int = Field(
+        ge=1,
+        le=MAX_EPISODE_STEPS,
+        description="steps after which an episode is truncated, if it has not ended before",
+    )
+
+    @property
+    def name(self) -> str:
+        """Returns what messages and plots call the environment."""
+        return self.id or str(self.import_).partition(":")[2]
+
+    @model_validator(mode="after")
+    def _one_maker(self) -> "HostEnv":
+        is_callable = ":" in (self.import_ or "")
+        if is_callable and self.id is not None:
+            raise ValueError(
+                f"id {self.id!r} and import {self.import_!r} both make the environment; "
+                "set id: null, or name a module alone in import"
+            )
+        if not is_callable and self.id is None:
+            raise ValueError(
+                "nothing makes the environment; give an id, or import: module:callable"
+            )
+        if not is_callable and self.kind == "pettingzoo":
+            raise ValueError(
+                "PettingZoo has no ids; give import: module:callable, "
+                "for example mpe2.simple_spread_v3:parallel_env, and id: null"
+            )
+        return self
+
+
+def variant(section: Any) -> str:
+    """Returns `hosted` for a model's section whose env has a `kind`, else `built_in`: the tag that
+    chooses its schema.
+    """
+    env = section.get("env") if isinstance(section, Mapping) else getattr(section, "env", None)
+    has_kind = "kind" in env if isinstance(env, Mapping) else isinstance(env, HostEnv)
+    return "hosted" if has_kind else "built_in"

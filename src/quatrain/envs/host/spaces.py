@@ -1,0 +1,83 @@
+"""an environment's spaces -> sizes of arrays, and actions as the environment takes them"""
+
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces.utils import flatdim
+from jaxtyping import Float32
+
+from quatrain.errors import DataError
+
+
+class Interface(NamedTuple):
+    """Holds what a learner must know of an environment; hashable, so that jit may take it.
+
+    agents: their names; one for Gymnasium. observation_size: of one agent, flattened (Discrete
+    spaces as one-hot vectors). action_count: of a Discrete action space, else 0. action_low,
+    action_high: bounds of a Box, else empty.
+    """
+
+    agents: tuple[str, ...]
+    observation_size: int
+    action_count: int
+    action_low: tuple[float, ...]
+    action_high: tuple[float, ...]
+
+    @property
+    def action_shape(self) -> tuple[int, ...]:
+        """Returns the shape of one agent's action: () of an index, (size,) of a vector."""
+        return () if self.action_count else (len(self.action_low),)
+
+    @property
+    def action_dtype(self) -> type:
+        return np.int64 if self.action_count else np.float32
+
+
+def describe(name: str, agents: dict[str, tuple[Any, Any]]) -> Interface:
+    """Returns the interface of an environment, from the observation and action space of each agent.
+
+    Raises:
+        DataError: agents have different spaces, or spaces that no learner here can use.
+    """
+    interfaces = {agent: _describe_agent(name, *spaces) for agent, spaces in agents.items()}
+    first = next(iter(interfaces.values()))
+    for agent, other in interfaces.items():
+        if other != first:
+            raise DataError(
+                f"{name}: agent {agent} has other spaces than {next(iter(interfaces))}; "
+                "wrap the environment so that all agents have equal ones (SuperSuit pads them)"
+            )
+    return first._replace(agents=tuple(interfaces))
+
+
+def _describe_agent(name: str, observation: Any, action: Any) -> Interface:
+    try:
+        size = int(flatdim(observation))
+    except (NotImplementedError, ValueError):
+        raise DataError(
+            f"{name}: observations are {observation}, which is no array of a fixed size; "
+            "wrap the environment so that it returns a Box"
+        ) from None
+    if isinstance(action, Discrete):
+        return Interface((), size, int(action.n), (), ())
+    if isinstance(action, Box) and len(action.shape) == 1 and action.is_bounded():
+        low, high = (tuple(map(float, bound)) for bound in (action.low, action.high))
+        return Interface((), size, 0, low, high)
+    raise DataError(
+        f"{name}: actions are {action}; a learner needs Discrete, or a Box with one axis and "
+        "finite bounds; wrap the environment (gymnasium.wrappers.TransformAction)"
+    )
+
+
+def flatten(space: gymnasium.Space, observation: Any) -> Float32[np.ndarray, " obs"]:
+    """Returns an observation as a vector; a copy, because environments may reuse their arrays."""
+    return np.array(gymnasium.spaces.utils.flatten(space, observation), np.float32).reshape(-1)
+
+
+def to_action(space: Any, action: Any) -> Any:
+    """Returns an index or a vector as a value of the action space."""
+    if isinstance(space, Discrete):
+        return int(action) + int(space.start)
+    return np.clip(action, space.low, space.high).astype(space.dtype)

@@ -1,0 +1,1 @@
+"""The model in an environment of a user (envs/host): the same modules as beside this folder."""

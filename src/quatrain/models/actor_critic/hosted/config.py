@@ -1,0 +1,78 @@
+"""Configuration of actor_critic in an environment that a user or a library brings."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from quatrain.envs.host.config import HostEnv
+from quatrain.models.actor_critic.config import Ppo
+from quatrain.section import Section
+
+MAX_BYTES = 2**36
+
+
+class Collect(Section):
+    transitions: int = Field(
+        ge=2,
+        le=10**8,
+        description="of a random policy, whose observations give the scale of observations",
+    )
+    constant_search: int = Field(
+        ge=1,
+        le=10**6,
+        description="constant actions of which the best is found; all, if there are no more",
+    )
+    search_episodes: int = Field(ge=1, le=10**6, description="for each of these actions")
+    validation_episodes: int = Field(ge=1, le=10**6, description="to evaluate on while training")
+    held_out_episodes: int = Field(ge=2, le=10**6, description="for the final evaluation only")
+
+
+class Network(Section):
+    policy: Literal["beta", "squashed_gaussian"] = Field(
+        description="of actions that are vectors; indices are drawn from a categorical distribution"
+    )
+    observation_scale: Literal["running", "dataset", "none"] = Field(
+        description="mean and deviation of observations: of all met in training; of those "
+        "collected; 0 and 1"
+    )
+    d: int = Field(ge=4, le=4096, description="units per layer")
+    layers: int = Field(ge=1, le=64, description="hidden layers")
+
+
+class Evaluate(Section):
+    bootstrap_samples: int = Field(ge=100, le=10**6, description="resamples of held-out episodes")
+
+
+class HostedActorCriticConfig(Section):
+    seeds: int = Field(ge=1, le=256, description="learners, one after the other in one process")
+    env: HostEnv
+    collect: Collect
+    network: Network
+    train: Ppo
+    evaluate: Evaluate
+
+    @model_validator(mode="after")
+    def _has_one_agent(self) -> "HostedActorCriticConfig":
+        if self.env.kind == "pettingzoo":
+            raise ValueError(
+                "env.kind pettingzoo has several agents, and actor_critic learns one policy; "
+                "use iqn, or set gymnasium"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_memory(self) -> "HostedActorCriticConfig":
+        most = max(
+            self.train.num_envs,
+            self.collect.held_out_episodes,
+            self.collect.validation_episodes,
+            self.collect.search_episodes,
+        )
+        size = most * self.env.max_episode_steps * 8
+        if size > MAX_BYTES:
+            raise ValueError(
+                f"the actions of {most} running episodes of env.max_episode_steps take about "
+                f"{size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30}; lower train.num_envs, "
+                "the episodes of collect, or env.max_episode_steps"
+            )
+        return self

@@ -1,0 +1,110 @@
+"""state, held-out episodes -> scores of the policy, and of policies without learning"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from torch import Tensor
+
+from quatrain.baselines import Gated
+from quatrain.envs.host.episodes import Episodes, play
+from quatrain.models.actor_critic.hosted.acting import deterministic_policy
+from quatrain.models.actor_critic.hosted.collect import Dataset, checked_interface
+from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
+from quatrain.models.actor_critic.hosted.network import make
+from quatrain.models.actor_critic.hosted.train import State
+from quatrain.models.actor_critic.hosted.trainer import load_actor
+from quatrain.models.actor_critic.network import seeded
+from quatrain.models.actor_critic.ppo.state import SeedState
+from quatrain.statistics import aggregate_seeds, bootstrap_interval
+
+REFERENCES = ("random", "constant", "untrained")
+UNTRAINED = 3  # networks; a single one may be good by luck
+GATED = (
+    Gated(
+        "return_mean",
+        "higher",
+        # Small, because rewards of users have any scale.
+        0.01,
+        {"gymnasium": 475.0},
+        tuple(f"{name}_return" for name in REFERENCES),
+    ),
+)
+
+
+def evaluate(
+    config: HostedActorCriticConfig, state: State, dataset: Dataset, seed: int
+) -> dict[str, float]:
+    """Returns the scores; of several seeds means, with sd and 95 % interval of gated scores.
+
+    The deterministic policy of the weights of highest return in training plays the held-out
+    episodes, whose returns are undiscounted. `untrained` are such policies with new weights. For
+    a single seed the interval is bootstrapped over episodes.
+    """
+    outcomes = evaluate_policy(config, state, dataset)
+    of_seeds = [
+        _scores(config, outcome, seed_state)
+        for outcome, seed_state in zip(outcomes, state.seeds, strict=True)
+    ]
+    scores = aggregate_seeds(of_seeds, [gated.metric for gated in GATED])
+    for name, returns in reference_returns(config, dataset).items():
+        scores[f"{name}_return"] = returns.mean()
+    if config.seeds == 1:
+        scores |= _interval(config, outcomes[0].returns[:, 0], seed)
+    return {name: float(value) for name, value in scores.items()}
+
+
+def evaluate_policy(
+    config: HostedActorCriticConfig, state: State, dataset: Dataset
+) -> list[Episodes]:
+    """Plays the held-out episodes with the deterministic policy of each seed."""
+    return [play_held_out(config, best.params, dataset) for best in state.best]
+
+
+def play_held_out(
+    config: HostedActorCriticConfig, params: dict[str, Tensor], dataset: Dataset
+) -> Episodes:
+    act = deterministic_policy(load_actor(config, params))
+    held_out = dataset.held_out
+    return play(config.env, config.collect.held_out_episodes, int(held_out.seed), act)
+
+
+def reference_returns(
+    config: HostedActorCriticConfig, dataset: Dataset
+) -> dict[str, Float64[np.ndarray, " returns"]]:
+    """Returns the returns of each policy without learning in the held-out episodes."""
+    space = checked_interface(config)
+    untrained = []
+    for seed in range(UNTRAINED):
+        network = seeded(lambda: make(config, space), seed)
+        episodes = play_held_out(config, dict(network.state_dict()), dataset)
+        untrained.append(episodes.returns[:, 0])
+    held_out = dataset.held_out
+    returns = (held_out.random, held_out.constant, np.concatenate(untrained))
+    return dict(zip(REFERENCES, returns, strict=True))
+
+
+def _scores(config: HostedActorCriticConfig, outcome: Episodes, seed: SeedState) -> dict[str, Any]:
+    returns = outcome.returns[:, 0]
+    scores = {
+        "return_mean": returns.mean(),
+        "return_se": returns.std(ddof=1) / np.sqrt(len(returns)),
+        "return_least": returns.min(),
+        "return_greatest": returns.max(),
+        "length_mean": outcome.lengths.mean(),
+        "terminated": outcome.terminated.mean(),
+        "best_transitions": int(seed.best.iteration) * config.train.batch,
+    }
+    if seed.best.was_validated:
+        scores["validation_return"] = float(seed.best.validation_return)
+    return scores
+
+
+def _interval(
+    config: HostedActorCriticConfig, returns: Float64[np.ndarray, " episode"], seed: int
+) -> Mapping[str, float]:
+    """Bootstraps the mean over episodes; the interval says nothing about other learners."""
+    rng = np.random.default_rng(seed)
+    low, high = bootstrap_interval([returns], np.mean, rng, config.evaluate.bootstrap_samples)
+    return {"return_mean_low": low, "return_mean_high": high}

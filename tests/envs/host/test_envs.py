@@ -1,0 +1,244 @@
+"""Environments of users: steps, ends of episodes, restored states, and what is refused."""
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete, Graph
+from pydantic import ValidationError
+
+from quatrain.envs.host.config import HostEnv
+from quatrain.envs.host.envs import EnvStates, HostEnvs, interface
+from quatrain.errors import DataError
+
+HERE = __name__
+
+
+class Counter(gymnasium.Env):
+    """Counts steps from a number that the seed draws; ends at `limit`."""
+
+    observation_space = Box(-100, 100, (2,), np.float32)
+    action_space: gymnasium.Space = Discrete(3, start=1)
+
+    def __init__(self, limit: int = 5, bad_step: int = -1) -> None:
+        self.limit = limit
+        self.bad_step = bad_step
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
+        super().reset(seed=seed)
+        self.steps = 0
+        self.offset = float(self.np_random.random())
+        return self._observed(0), {}
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        self.steps += 1
+        obs = self._observed(float(np.sum(action)))
+        if self.steps == self.bad_step:
+            obs = obs * np.nan
+        return obs, float(self.steps), self.steps == self.limit, False, {}
+
+    def _observed(self, action: float) -> np.ndarray:
+        return np.array([self.steps + self.offset, action], np.float32)
+
+
+class VectorActions(Counter):
+    action_space = Box(np.array([-1, 0], np.float32), np.array([1, 4], np.float32))
+
+
+class GraphObservations(Counter):
+    observation_space: ClassVar[Any] = Graph(Box(0, 1, (2,)), None)
+
+
+class Unseeded(Counter):
+    """Ends after another number of steps each time."""
+
+    episodes = 0
+
+    def reset(self, **kwargs: Any) -> Any:
+        Unseeded.episodes += 1
+        self.limit = 2 + 3 * (Unseeded.episodes % 2)
+        return super().reset(**kwargs)
+
+
+class Pair:
+    """Holds two agents that act at once; agent b may leave early."""
+
+    possible_agents: ClassVar[list[str]] = ["a", "b"]
+
+    def __init__(self, leaves: int = -1) -> None:
+        self.leaves = leaves
+
+    def reset(self, seed: int | None = None) -> Any:
+        self.agents = list(self.possible_agents)
+        self.random = np.random.default_rng(seed)
+        self.steps = 0
+        return {agent: int(self.random.integers(3)) for agent in self.agents}, {}
+
+    def step(self, actions: Any) -> Any:
+        self.steps += 1
+        flags = dict.fromkeys(self.agents, False)
+        ended = flags | ({"b": True} if self.steps == self.leaves else {})
+        return dict(actions), {"a": 1.0, "b": -1.0}, ended, flags, {}
+
+    def observation_space(self, _agent: str) -> Any:
+        return Discrete(3)
+
+    def action_space(self, _agent: str) -> Any:
+        return Discrete(3)
+
+    def close(self) -> None: ...
+
+
+def host_env(name: str, kind: str = "gymnasium", steps: int = 7, **kwargs: Any) -> HostEnv:
+    return HostEnv.model_validate(
+        {
+            "kind": kind,
+            "id": None,
+            "import": f"{HERE}:{name}",
+            "kwargs": kwargs,
+            "max_episode_steps": steps,
+        }
+    )
+
+
+def step_twice(envs: HostEnvs) -> None:
+    for _ in range(2):
+        envs.step(np.zeros((1, len(envs.interface.agents)), int))
+
+
+def restore_twice(envs: HostEnvs, states: EnvStates) -> None:
+    for _ in range(2):
+        envs.restore(states)
+
+
+def test_an_episode_ends_with_its_own_last_observation_and_the_next_one_begins():
+    envs = HostEnvs(host_env("Counter", limit=3), num_envs=2, seed=4)
+    turns = [envs.step(np.array([[0], [2]])) for _ in range(3)]
+    assert [turn.terminated.tolist() for turn in turns] == [[False] * 2, [False] * 2, [True] * 2]
+    assert not turns[-1].truncated.any()
+    assert np.floor(turns[-1].next_obs[:, 0, 0]).tolist() == [3, 3]
+    assert np.floor(envs.obs[:, 0, 0]).tolist() == [0, 0]
+    assert turns[0].next_obs[:, 0, 1].tolist() == [1, 3]  # Discrete(3, start=1)
+    first, second = turns[0].obs[:, 0, 0]
+    assert first != second != envs.obs[1, 0, 0]
+
+
+def test_max_episode_steps_truncates():
+    envs = HostEnvs(host_env("Counter", steps=2, limit=9), num_envs=1, seed=0)
+    turns = [envs.step(np.zeros((1, 1), int)) for _ in range(2)]
+    assert [turn.truncated.item() for turn in turns] == [False, True]
+    assert not turns[-1].terminated.item()
+
+
+def test_a_restored_state_goes_on_with_the_same_bits():
+    config = host_env("VectorActions", limit=4)
+    draw = np.random.default_rng(3)
+    actions = draw.uniform(-1, 1, (12, 3, 1, 2)).astype(np.float32)
+    envs = HostEnvs(config, num_envs=3, seed=9)
+    for action in actions[:6]:
+        envs.step(action)
+    states = envs.states
+    expected = [envs.step(action) for action in actions[6:]]
+    restored = HostEnvs(config, num_envs=3, seed=9)
+    restored.restore(states)
+    for action, turn in zip(actions[6:], expected, strict=True):
+        for value, expected_value in zip(restored.step(action), turn, strict=True):
+            np.testing.assert_array_equal(value, expected_value)
+
+
+class Brief(Counter):
+    """Ends after one to three steps, as the seed says."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        result = super().reset(**kwargs)
+        self.limit = 1 + int(3 * self.offset)
+        return result
+
+
+def test_each_env_plays_its_first_episode_to_the_end_and_waits():
+    envs = HostEnvs(host_env("Brief"), num_envs=5, seed=1)
+    first_obs = envs.obs.copy()
+    envs.step(np.zeros((5, 1), int))
+    turns: list[np.ndarray] = []
+
+    def policy(obs: np.ndarray, turn: int) -> np.ndarray:
+        assert turn == len(turns)
+        turns.append(obs.copy())
+        return np.zeros((5, 1), int)
+
+    played = envs.play(policy)
+    expected = 1 + (3 * first_obs[:, 0, 0]).astype(int)
+    assert len(set(expected)) > 1
+    assert played.lengths.tolist() == expected.tolist()
+    assert played.returns.tolist() == [[steps * (steps + 1) / 2 for steps in expected]]
+    assert len(turns) == max(expected)
+    np.testing.assert_array_equal(turns[0], first_obs)
+    again = envs.play(lambda _obs, _turn: np.zeros((5, 1), int))
+    np.testing.assert_equal(again._asdict(), played._asdict())
+
+
+def test_an_environment_that_does_not_repeat_is_refused():
+    envs = HostEnvs(host_env("Unseeded"), num_envs=1, seed=0)
+    for _ in range(4):
+        envs.step(np.zeros((1, 1), int))
+    states = envs.states
+    with pytest.raises(DataError, match=r"make reset\(seed=\.\.\.\) decide"):
+        restore_twice(envs, states)
+
+
+def test_agents_act_at_once_and_discrete_observations_are_one_hot():
+    envs = HostEnvs(host_env("Pair", kind="pettingzoo"), num_envs=1, seed=0)
+    turn = envs.step(np.array([[2, 0]]))
+    assert turn.next_obs.tolist() == [[[0, 0, 1], [1, 0, 0]]]
+    assert turn.rewards.tolist() == [[1, -1]]
+    assert envs.interface.agents == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (host_env("Counter", bad_step=2), "step 2.*not finite"),
+        (host_env("Pair", kind="pettingzoo", leaves=1), "ended for b but not for all agents"),
+    ],
+)
+def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: str):
+    envs = HostEnvs(config, num_envs=1, seed=0)
+    with pytest.raises(DataError, match=message):
+        step_twice(envs)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (host_env("GraphObservations"), "no array of a fixed size"),
+        (host_env("Pair"), "no Gymnasium environment"),
+        (host_env("Counter", kind="pettingzoo"), "without possible_agents"),
+        (host_env("Missing"), "cannot be made: AttributeError"),
+        (host_env("Counter", wrong=1), "cannot be made: TypeError"),
+    ],
+)
+def test_an_environment_that_cannot_be_used_is_refused(config: HostEnv, message: str):
+    with pytest.raises(DataError, match=message):
+        interface(config)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"id": "CartPole-v1"}, "both make the environment"),
+        ({"import": "some.module"}, "nothing makes the environment"),
+        ({"kind": "pettingzoo", "id": "x-v0", "import": None}, "PettingZoo has no ids"),
+        ({"kind": "gym"}, "'gymnasium' or 'pettingzoo'"),
+    ],
+)
+def test_a_config_that_names_no_environment_is_refused(changes: dict[str, Any], message: str):
+    with pytest.raises(ValidationError, match=message):
+        HostEnv.model_validate(host_env("Counter").model_dump() | changes)
+
+
+def test_a_config_is_hashable_and_survives_json():
+    config = host_env("Counter", limit=3)
+    assert hash(config) == hash(HostEnv.model_validate_json(config.model_dump_json()))
+    assert config.model_dump()["kwargs"] == {"limit": 3}

@@ -1,0 +1,206 @@
+"""PPO in environments of users: known values, actions of every kind, refusals, CartPole."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.params_file import overlaid, read_params
+from quatrain.envs.host.episodes import play
+from quatrain.errors import DataError, DatasetMismatch
+from quatrain.models.actor_critic.hosted import config as configs
+from quatrain.models.actor_critic.hosted import serve
+from quatrain.models.actor_critic.hosted import trainer as trainers
+from quatrain.models.actor_critic.hosted.acting import to_graphs
+from quatrain.models.actor_critic.hosted.collect import check, collect
+from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
+from quatrain.models.actor_critic.hosted.evaluate import evaluate
+from quatrain.models.actor_critic.hosted.network import ArrayNetwork
+from quatrain.models.actor_critic.hosted.train import train
+from quatrain.models.actor_critic.network import Shape
+from quatrain.params import read_section
+from quatrain.progress import Progress
+from quatrain.registry import load
+from tests.config_keys import unread_keys
+from tests.conftest import ROOT, params_with, shapes_unchecked
+from tests.models.actor_critic.hosted_envs import section
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def config_of(name: str, changes: dict[str, Any], **kwargs: Any) -> HostedActorCriticConfig:
+    config = params_with({"actor_critic": overlaid(section(name, **kwargs), changes)}).actor_critic
+    assert isinstance(config, HostedActorCriticConfig)
+    return config
+
+
+def trained(config: HostedActorCriticConfig) -> Progress:
+    with shapes_unchecked():
+        *_, end = train(config, collect(config, 0), 0)
+    return end
+
+
+def scores(config: HostedActorCriticConfig) -> dict[str, float]:
+    end = trained(config)
+    with shapes_unchecked():
+        return evaluate(config, end.state, collect(config, 0), 0)
+
+
+def test_the_section_chooses_the_modules_and_comes_back_from_its_json():
+    config = config_of("Signs", {})
+    assert load("actor_critic", config).train.train is train
+    assert read_section("actor_critic", config.model_dump_json()) == config
+
+
+# What is learned.
+
+
+def values(config: HostedActorCriticConfig, end: Progress, obs: list[list[float]]) -> np.ndarray:
+    actor = trainers.load_actor(config, end.state.params[0])
+    with torch.no_grad():
+        return actor.network(to_graphs(np.array(obs, np.float32))).value.numpy()
+
+
+BRIEF = {"train": {"transitions": 7 * 16 * 25, "evaluate_every": 0}}
+
+
+def test_nothing_follows_an_end():
+    """1 + 1/2 + 1/4 with three steps left."""
+    config = config_of("Steps", BRIEF)
+    result = values(config, trained(config), [[0, 0], [1, 0], [2, 0]])
+    np.testing.assert_allclose(result, [1.75, 1.5, 1.0], atol=0.1)
+
+
+def test_a_clock_that_runs_out_ends_nothing():
+    """1 / (1 - 1/2), though each episode is cut after five steps."""
+    config = config_of("Steps", BRIEF, ends=False)
+    np.testing.assert_allclose(values(config, trained(config), [[0, 0]]), [2.0], atol=0.1)
+
+
+def test_an_action_depends_on_what_is_seen():
+    result = scores(config_of("Signs", {"train": {"transitions": 7 * 16 * 16}}))
+    assert result["return_mean"] > 4.5
+    assert max(result["random_return"], result["constant_return"]) < 3.2
+    assert result["untrained_return"] < 4
+    assert result["terminated"] == 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("policy", ["beta", "squashed_gaussian"])
+def test_a_vector_is_learned_within_its_bounds(policy: str):
+    changes = {"network": {"policy": policy}, "train": {"transitions": 7 * 16 * 40}}
+    result = scores(config_of("Pointer", changes))
+    below = max(result["random_return"], result["constant_return"], result["untrained_return"])
+    assert below < -2
+    assert result["return_mean"] > -1
+
+
+@pytest.mark.slow
+def test_cartpole_is_solved():
+    config = read_params(ROOT, "gymnasium").actor_critic
+    assert isinstance(config, HostedActorCriticConfig)
+    result = scores(config.model_copy(update={"seeds": 1}))
+    assert result["return_mean"] >= 475
+    assert max(result["random_return"], result["constant_return"]) < 40
+
+
+# The scale of observations.
+
+
+def test_the_running_scale_is_that_of_all_observations_together():
+    network = ArrayNetwork(Shape(inputs=3, d=4, layers=1, raw=2, values=()))
+    obs = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)) * 7 + 20
+    for part in obs.split(13):
+        network.measure(part)
+    torch.testing.assert_close(network.obs_mean, obs.mean(0))
+    torch.testing.assert_close(network.obs_variance, obs.var(0, correction=0))
+    assert network.obs_count == 50
+    scaled = network.encode(to_graphs(obs.numpy()))
+    torch.testing.assert_close(scaled.mean(0), torch.zeros(3), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("scale", ["running", "dataset", "none"])
+def test_a_scale_moves_only_if_it_is_running(scale: str):
+    config = config_of("Signs", {"network": {"observation_scale": scale}})
+    dataset = collect(config, 0)
+    (params,) = trained(config).state.params
+    measured = np.allclose(params["obs_mean"], dataset.train.obs_mean.astype(np.float32))
+    assert (bool(params["obs_mean"].any()), measured) == (scale != "none", scale == "dataset")
+
+
+# Episodes.
+
+
+def test_as_many_episodes_are_played_as_wanted_and_each_is_whole():
+    config = config_of("Steps", {"env": {"max_episode_steps": 9}})
+    result = play(config.env, 70, 3, lambda obs: np.zeros(obs.shape[:2], np.int64))
+    assert result.returns.shape == (70, 1)
+    assert (result.returns == 3).all()
+    assert (result.lengths == 3).all()
+    assert result.terminated.all()
+
+
+# Refusals, and keys.
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"env": {"kind": "pettingzoo"}}, "env.kind pettingzoo has several agents"),
+    ({"train": {"world_size": 2}}, "train.world_size: unknown key"),
+    ({"train": {"minibatch_size": 113}}, "minibatch_size 113 exceeds num_envs * horizon 112"),
+    (
+        {"env": {"max_episode_steps": 100_000}, "collect": {"held_out_episodes": 10**6}},
+        "the actions of 1000000 running episodes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), REFUSED)
+def test_what_cannot_be_trained_is_refused_in_one_line(changes: dict[str, Any], message: str):
+    with pytest.raises(ConfigError) as caught:
+        config_of("Signs", changes)
+    line = str(caught.value)
+    assert line.startswith("params.yaml: actor_critic")
+    assert message in line
+    assert "\n" not in line
+
+
+def test_half_precision_is_still_refused_for_colonies_on_a_cpu():
+    with pytest.raises(ConfigError, match="amp bf16 needs a GPU"):
+        params_with({"device": "cpu", "actor_critic": {"train": {"amp": "bf16"}}})
+
+
+def test_an_action_that_leaves_nothing_to_choose_is_refused():
+    with pytest.raises(DataError, match="number 1 of the action is between 2 and 2"):
+        collect(config_of("Unbounded", {}), 0)
+
+
+def test_a_dataset_of_another_config_is_refused():
+    config = config_of("Signs", {})
+    dataset = collect(config, 0)
+    with pytest.raises(DatasetMismatch, match=r"random returns has the shape \(40,\), not \(41,\)"):
+        check(config_of("Signs", {"collect": {"held_out_episodes": 41}}), dataset)
+    with pytest.raises(DatasetMismatch, match="constant_action has the shape"):
+        check(config_of("Pointer", {}), dataset)
+    bad = dataset._replace(train=dataset.train._replace(obs_mean=np.full(2, np.nan)))
+    with pytest.raises(DatasetMismatch, match="obs_mean is not finite"):
+        check(config, bad)
+
+
+def test_answers_have_the_actions_of_the_environment():
+    for name, shape, further in (("Signs", (3,), {"probabilities"}), ("Pointer", (3, 2), set())):
+        config = config_of(name, {"train": {"transitions": 112, "record_every": 1}})
+        dataset, state = collect(config, 0), trained(config).state
+        arrays = serve.export(config, state, dataset)
+        answered = serve.answer(config, arrays, serve.request(config, dataset))
+        assert answered.keys() == {"action", "value"} | further
+        assert answered["action"].shape == shape
+
+
+def test_every_key_is_read_by_what_runs():
+    config = config_of("Pointer", {"train": {"transitions": 7 * 16 * 4}})
+    with shapes_unchecked(), unread_keys(configs) as unread:
+        dataset = collect(config, 0)
+        *_, progress = train(config, dataset, 0)
+        evaluate(config, progress.state, dataset, 0)
+    assert unread == {"HostEnv.id"}
