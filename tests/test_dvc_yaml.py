@@ -26,6 +26,7 @@ FURTHER_WRITERS = {
         "pipeline/storage/figures.py",
     },
     "report": {
+        "pipeline/judging/machine.py",
         "pipeline/judging/verdicts.py",
         "pipeline/reporting",
         "pipeline/storage/stored_pictures.py",
