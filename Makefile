@@ -154,14 +154,6 @@ bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each 
 bench-scaling: $(STAMP) cluster  ## a sweep on one to three nodes of this machine, and a model of more, into docs/cluster.md (ARGS=--page)
 	@$(BIN)/python -m benchmarks.scaling.measure $(ARGS)
 
-docs: .venv/docs/.installed params.schema.json  ## the pages of docs/ as a site, in site/
-	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet
-
-.venv/docs/.installed: requirements/docs.txt $(STAMP)
-	@test -x .venv/docs/bin/python || $(PYTHON) -m venv .venv/docs
-	@.venv/docs/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
-	@touch $@
-
 identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
 	@$(BIN)/python -m pipeline.commands.identify $(ARGS)
 

@@ -52,6 +52,7 @@ def test_the_verdict_comes_first_then_a_row_per_model(space: Workspace):
     passed = f"# Passed: preset default\n\n**All {count} scores hold their baselines.**\n\n"
     offer = "1 better than the baseline: `make promote` would store that.\n\n"
     assert page(space).startswith(f"{passed}| model |")
+    assert "\n\nMachine: AMD (family 25, model 1), 2 threads.\n" in page(space)
     space.score(cosine_mean=1.02)
     assert page(space).startswith(f"{passed}{offer}| model |")
     space.score(cosine_mean=1.02, cosine_min=0.5)
