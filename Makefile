@@ -17,7 +17,7 @@ GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
 
-.PHONY: help setup moto cluster sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
+.PHONY: help setup moto cluster sweep new repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -49,6 +49,9 @@ cluster: .venv/.cluster  ## Ray and Optuna, for `make sweep` and its tests
 
 sweep: $(STAMP)  ## search parameters by trials, here or on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
 	@$(BIN)/python -m pipeline.commands.sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
+
+new: $(STAMP)  ## a further model, which runs at once (NAME=my_model FRAMEWORK=jax|torch)
+	@$(BIN)/python -m pipeline.commands.new $(NAME) --framework $(or $(FRAMEWORK),jax)
 
 repro: $(STAMP)  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from quatrain import contract
 
 Framework = Literal["jax", "torch"]
+FRAMEWORKS: tuple[str, ...] = get_args(Framework)
 
 MODELS: dict[str, Framework] = {
     "allo": "jax",
