@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Generator, Tensor
 
-from quatrain.frameworks.torch import packing
+from quatrain.frameworks.torch import packing, threads
 from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
 from quatrain.models.sketch import losses, network
 from quatrain.models.sketch.collect import Dataset, check
@@ -142,6 +142,7 @@ def from_arrays(config: SketchConfig, dataset: Dataset, arrays: dict[str, np.nda
     return packing.from_arrays(init_state(config, dataset, 0), arrays)
 
 
+@threads.single_threaded(if_small=True)
 def _run_steps(learner: Learner, steps: int) -> Recorded:
     rows = [learner.run_step() for _ in range(steps)]
     return {name: torch.stack([row[name] for row in rows]).numpy(force=True) for name in rows[0]}
