@@ -26,7 +26,7 @@ BENCH ?=
 MODEL ?= allo
 PORT ?=
 
-.PHONY: help setup moto cluster docs sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
+.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -77,6 +77,9 @@ docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://
 .venv/.docs: requirements/docs.txt $(STAMP)
 	@$(LOCKED) -r $<
 	@touch $@
+
+new: $(STAMP)  ## a further model, which runs at once (NAME=my_model FRAMEWORK=jax|torch)
+	@$(BIN)/python -m pipeline.commands.new $(NAME) --framework $(or $(FRAMEWORK),jax)
 
 repro: $(STAMP) params.schema.json  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)

@@ -2,6 +2,7 @@
 root.
 """
 
+import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -137,6 +138,13 @@ QUICK: dict[str, dict[str, Any]] = {
 """Per model: on top of SMALL, twelve yields (`small_project.YIELDS`) at which a run can be
 cut off.
 """
+SIZES = {
+    path.parent.name: importlib.import_module(f"tests.models.{path.parent.name}.sizes")
+    for path in sorted((ROOT / "tests" / "models").glob("*/sizes.py"))
+}
+"""Per model of `make new`: its sizes, which stand beside its tests."""
+SMALL |= {model: sizes.SMALL for model, sizes in SIZES.items()}
+QUICK |= {model: sizes.QUICK for model, sizes in SIZES.items()}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "active_dynamics-seq_vae": (
         "active_dynamics",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
@@ -10,6 +10,7 @@ from quatrain import contract
 from quatrain.envs.host.config import variant
 
 Framework = Literal["jax", "torch"]
+FRAMEWORKS: tuple[str, ...] = get_args(Framework)
 
 MODELS: dict[str, Framework] = {
     "allo": "jax",

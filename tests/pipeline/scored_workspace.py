@@ -10,7 +10,7 @@ from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import entry_of
 from quatrain.registry import MODELS
-from tests.conftest import ROOT
+from tests.conftest import ROOT, SIZES
 
 SCORES: dict[str, dict[str, Any]] = {
     "allo": {"cosine_mean": 0.995, "cosine_min": 0.98, "cosine/2": 0.996, "cosine/10": 0.994}
@@ -28,6 +28,7 @@ SCORES: dict[str, dict[str, Any]] = {
     | {"teleport_reference": 0.0755},
 }
 """Per model: scores that reach every goal."""
+SCORES |= {model: sizes.SCORES for model, sizes in SIZES.items()}
 
 PROVENANCE = {"commit": "abc123", "date": "2026-01-02", "run_key": "0" * 64}
 PROVENANCE |= {"seeds": 1, "why": None, "device": "cpu", "cpu": "25 / 1 / AMD", "threads": "2"}

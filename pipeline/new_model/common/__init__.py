@@ -1,0 +1,1 @@
+"""sketch: learns a function of two numbers from noisy samples."""

@@ -1,0 +1,59 @@
+"""section `sketch` of params.yaml -> a frozen config."""
+
+from pydantic import Field, model_validator
+
+from quatrain.section import Section
+
+
+class Env(Section):
+    """Configures what is to be learned: sin(frequency x) cos(frequency y), and its noise."""
+
+    frequency: float = Field(gt=0, le=20, description="radians per unit of x and y")
+    noise: float = Field(ge=0, le=10, description="standard deviation of a sample")
+
+
+class Collect(Section):
+    """Configures the number of samples."""
+
+    samples: int = Field(ge=1, le=10**7)
+    held_out_samples: int = Field(ge=2, le=10**6, description="without noise, to evaluate on")
+
+
+class Network(Section):
+    """Configures a network with one hidden layer."""
+
+    hidden: int = Field(ge=1, le=4096, description="hidden units")
+
+
+class Train(Section):
+    """Configures Adam on random batches."""
+
+    steps: int = Field(ge=1, le=10**9, description="gradient steps, a multiple of record_every")
+    batch_size: int = Field(ge=1, le=10**6)
+    learning_rate: float = Field(gt=0, le=1)
+    record_every: int = Field(ge=1, description="steps per record")
+
+    @model_validator(mode="after")
+    def _records_fit(self) -> "Train":
+        if self.steps % self.record_every:
+            raise ValueError(
+                f"steps {self.steps} is not a multiple of record_every {self.record_every}"
+            )
+        return self
+
+
+class Evaluate(Section):
+    """Configures the plot of the learned function."""
+
+    points: int = Field(ge=2, le=1000, description="points per axis of the drawn map")
+
+
+class SketchConfig(Section):
+    """Holds everything that a run of sketch depends on."""
+
+    seeds: int = Field(ge=1, le=1024, description="learners, on the same samples")
+    env: Env
+    collect: Collect
+    network: Network
+    train: Train
+    evaluate: Evaluate

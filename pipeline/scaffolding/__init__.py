@@ -1,0 +1,1 @@
+"""A further model: what is written for it, and where."""

@@ -1,1 +1,0 @@
-"""tides: learns the height of the water in a harbour as a sum of harmonics, from readings."""
