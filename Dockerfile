@@ -21,19 +21,23 @@ ARG DEVICE=cpu
 ARG CLUSTER=none
 RUN python -m venv /opt/venv \
     && case "${DEVICE}" in \
-        cpu) index=https://download.pytorch.org/whl/cpu further='' ;; \
-        cuda) index=https://pypi.org/simple further=/requirements/gpu.txt ;; \
+        cpu) index=auto further='' ;; \
+        cuda) index='' further=/requirements/gpu.txt ;; \
         *) echo "DEVICE=${DEVICE}: use cpu or cuda" >&2; exit 2 ;; \
     esac \
-    && /opt/venv/bin/pip install --index-url "${index}" torch==2.13.0 \
     && /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/lock.txt \
     && /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/remotes.txt \
+    && /opt/venv/bin/python /requirements/install_torch.py "${index}" \
     && if [ -n "${further}" ]; then /opt/venv/bin/pip install -r "${further}"; fi \
     && case "${CLUSTER}" in \
         none) ;; \
         kuberay) /opt/venv/bin/pip install --require-hashes --no-deps -r /requirements/cluster.txt -r /requirements/kuberay.txt ;; \
         *) echo "CLUSTER=${CLUSTER}: use none or kuberay" >&2; exit 2 ;; \
     esac
+
+# The command `quatrain`, and the names of its environments for Gymnasium; the code stays in /quatrain.
+COPY --from=checkout /quatrain /quatrain
+RUN /opt/venv/bin/pip install --no-deps --no-build-isolation --editable /quatrain
 
 FROM system AS quatrain
 # Any user may be given to `docker run --user`: HOME and USER stand in for an entry in /etc/passwd.

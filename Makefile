@@ -1,7 +1,15 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-PYTHON ?= python3.11
 BIN := .venv/bin
+# Python of a new .venv: what is asked for, else the first of these that runs.
+ASKED := $(filter-out undefined,$(origin PYTHON))
+ifeq ($(ASKED),)
+PYTHON = $(or $(wildcard $(BIN)/python),$(shell for each in python3.11 python3.12 python3.13; do $$each -c '' 2>/dev/null && echo $$each && break; done))
+endif
+VERSION := 'import sys; print("%d.%d" % sys.version_info[:2])'
+# Where torch comes from: requirements/install_torch.py says what else may stand here.
+TORCH_INDEX ?= auto
+SETUP := lock dev remotes
 STAMP := .venv/.installed
 LOCKED := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 PARALLEL := -n auto --dist worksteal --durations 10
@@ -16,23 +24,33 @@ JOBS ?= auto
 GRIDS ?= inputs/allo
 BENCH ?=
 MODEL ?= allo
+PORT ?=
 
-.PHONY: help setup moto cluster sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
+.PHONY: help setup moto cluster docs sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 	@echo; echo "  variables: PRESET=$(PRESET)  MODELS='allo'  JOBS=$(JOBS)  GRIDS=$(GRIDS)  BENCH='allo iqn'  MODEL=$(MODEL)"
 
-setup: $(STAMP)  ## .venv with the locked packages; repeated only when a lock file changes
+setup: $(STAMP)  ## .venv with the locked packages, renewed when a lock file changes (PYTHON=python3.12, TORCH_INDEX=URL)
+	@$(BIN)/python requirements/install_torch.py '$(TORCH_INDEX)'
 
-$(STAMP): requirements/lock.txt requirements/dev.txt requirements/remotes.txt
-	@command -v $(PYTHON) >/dev/null || { echo "setup: $(PYTHON) is not installed; install Python 3.11 or pass PYTHON=..." >&2; exit 2; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "setup: installing into .venv (some minutes, once)"
-	@$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	@for part in lock dev remotes; do $(LOCKED) -r requirements/$$part.txt || exit; done
-	@echo '$(CURDIR)/src' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/quatrain.pth"
+$(STAMP): pyproject.toml .venv/.locked | same-python
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
+
+.venv/.locked: $(SETUP:%=requirements/%.txt) requirements/torch.txt | same-python
+	@case "$$($(PYTHON) -c $(VERSION))" in 3.1[123]) ;; *) echo "setup: Python 3.11, 3.12 or 3.13 is needed, and '$(PYTHON)' is none; install one, or name one by PYTHON=" >&2; exit 2;; esac
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@echo "setup: installing into .venv (some minutes, once)"
+	@for part in $(SETUP); do $(LOCKED) -r requirements/$$part.txt || exit; done
+	@$(BIN)/python requirements/install_torch.py '$(TORCH_INDEX)'
+	@touch $@
+
+# A .venv keeps its Python: who asks for another is told so, and nothing is mixed.
+.PHONY: same-python
+same-python:
+	@test -z "$(ASKED)" || test ! -x $(BIN)/python || test "$$($(PYTHON) -c $(VERSION))" = "$$($(BIN)/python -c $(VERSION))" || { echo "setup: .venv is of Python $$($(BIN)/python -c $(VERSION)), not of $(PYTHON); move it away, or use another checkout" >&2; exit 2; }
 
 moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an environment of its own
 
@@ -50,13 +68,23 @@ cluster: .venv/.cluster  ## Ray and Optuna, for `make sweep` and its tests
 sweep: $(STAMP)  ## search parameters by trials, here or on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
 	@$(BIN)/python -m pipeline.commands.sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
 
-repro: $(STAMP)  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
+params.schema.json: src/quatrain/models/*/config.py src/quatrain/envs/*/config.py | $(STAMP)
+	@$(BIN)/python -m pipeline.commands.params schema
+
+docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://127.0.0.1:8000 while you write)
+	@$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
+
+.venv/.docs: requirements/docs.txt $(STAMP)
+	@$(LOCKED) -r $<
+	@touch $@
+
+repro: $(STAMP) params.schema.json  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
 	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
-test: $(STAMP)  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
+test: $(STAMP) cluster  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
-test-full: $(STAMP) moto cluster  ## what CI runs: with servers, kills, remotes and clones, too
+test-full: $(STAMP) moto cluster .venv/.docs  ## what CI runs: with servers, kills, remotes and clones, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
 check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types and import contracts
@@ -69,20 +97,19 @@ check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types a
 	@$(BIN)/zizmor --offline --quiet .github/workflows
 	@if command -v actionlint >/dev/null; then actionlint; else echo "actionlint is not installed: .github/workflows/ci.yml runs it"; fi
 
-lock: $(STAMP)  ## write requirements/*.txt from requirements/*.in
-	@$(BIN)/python requirements/make_lock.py
+lock: $(STAMP)  ## write requirements/*.txt from pyproject.toml and *.in; versions stay (ARGS=--upgrade, ARGS='--upgrade-package jax')
+	@$(BIN)/python requirements/make_lock.py $(ARGS)
 
-schema: $(STAMP)  ## write params.schema.json, which editors complete params.yaml by
-	@$(BIN)/python -m pipeline.commands.params schema
+schema: params.schema.json  ## what editors complete and check params.yaml by; make repro writes it, too
 
-ui: $(STAMP)  ## the MLflow UI on http://127.0.0.1:5000
-	@$(BIN)/python -m pipeline.commands.ui
+ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
+	@exec $(BIN)/python -m pipeline.commands.ui $(if $(PORT),--port $(PORT))
 
 sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases
 	@$(BIN)/python -m pipeline.commands.sync
 
-gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken
-	@$(BIN)/python -m pipeline.commands.gate $(MODELS)
+gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (ARGS=--page: table of README.md)
+	@$(BIN)/python -m pipeline.commands.gate $(MODELS) $(ARGS)
 
 promote: $(STAMP)  ## store the current scores as the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline.commands.promote --preset $(PRESET) $(MODELS) $(ARGS)
@@ -108,8 +135,8 @@ bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries,
 .bench/peers/.installed: requirements/peers.txt
 	@echo "bench-peers: installing other libraries into .bench/peers (some minutes, once)"
 	@test -x .bench/peers/bin/python || $(PYTHON) -m venv .bench/peers
-	@.bench/peers/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
 	@.bench/peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@.bench/peers/bin/python requirements/install_torch.py '$(TORCH_INDEX)'
 	@touch $@
 
 bench-return: $(STAMP)  ## how long iqn and its plain reference train until they reach one return
@@ -127,6 +154,14 @@ bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each 
 bench-scaling: $(STAMP) cluster  ## a sweep on one to three nodes of this machine, and a model of more, into docs/cluster.md (ARGS=--page)
 	@$(BIN)/python -m benchmarks.scaling.measure $(ARGS)
 
+docs: .venv/docs/.installed params.schema.json  ## the pages of docs/ as a site, in site/
+	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs build --strict --quiet
+
+.venv/docs/.installed: requirements/docs.txt $(STAMP)
+	@test -x .venv/docs/bin/python || $(PYTHON) -m venv .venv/docs
+	@.venv/docs/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	@touch $@
+
 identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
 	@$(BIN)/python -m pipeline.commands.identify $(ARGS)
 
@@ -142,4 +177,4 @@ crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)
 	@git clean -fdXq data models reports grids-out dvc_plots
-	@rm -rf .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/gate .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf build dist .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/gate .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -15,7 +15,7 @@ from benchmarks.run import parsed
 from pipeline.reporting.speed import PLAIN, VARIANT, Results, as_json, read_file, write_lines
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
-from pipeline.tracking.run import git
+from pipeline.tracking.origin import git
 
 BASELINES = Path("benchmarks/baselines.json")
 SHARE = 0.6

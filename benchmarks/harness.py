@@ -124,7 +124,7 @@ def cells(row: Row) -> list[str]:
     limit, compiling = ratios.get(speed.LIMIT), row.ours.compile_seconds
     return [
         row.title,
-        row.unit,
+        speed.in_words(row.unit),
         *sides,
         spread(ratios.get(speed.PLAIN)),
         spread(ratios.get(speed.VARIANT)),

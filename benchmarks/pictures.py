@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from benchmarks import claims
 from benchmarks.claims import PROPOSALS, Named, Verdict
 from pipeline.reporting.speed import PLAIN, PROPOSED, Ratio, Row, times
-from quatrain.plots import BLACK, BLUE, ORANGE, RED, caption
+from quatrain.plots import BLACK, BLUE, ORANGE, RED, caption, house_style
 
 LABEL = 34
 """Characters of a line of a label."""
@@ -30,6 +30,7 @@ class Group(NamedTuple):
     mark: float | None = None
 
 
+@house_style
 def draw(rows: Sequence[Named]) -> dict[str, Figure]:
     """Returns figures by name, as far as there is something to draw."""
     groups = {f"claims_{name}": claim_groups(claims.verdicts(name, rows)) for name in PROPOSALS}
@@ -62,7 +63,7 @@ def claim_groups(verdicts: Sequence[Verdict]) -> list[Group]:
 
 def peer_bar(row: Row) -> Bar:
     ratio = row.ratios[PLAIN]
-    return ratio, BLUE if ratio.median >= 1 else RED, f"{times(ratio.median)} {row.against}"
+    return ratio, BLUE if ratio.median >= 1 else RED, f"{times(ratio.median)}  {row.against}"
 
 
 def draw_bars(groups: Sequence[Group], keys: dict[str, str], axis: str) -> Figure:
@@ -74,13 +75,15 @@ def draw_bars(groups: Sequence[Group], keys: dict[str, str], axis: str) -> Figur
     heights = np.maximum(lines, [len(group.bars) for group in groups])
     middles = np.cumsum(heights + 0.6) - heights / 2
     whole = sum(heights + 0.6)
-    figure = Figure(figsize=(10, 1.3 + 0.22 * whole), layout="constrained")
+    figure = Figure(figsize=(10, 1.3 + 0.24 * whole), layout="constrained")
     axes = figure.subplots()
     axes.set_xscale("log")
     axes.axvline(1, color=BLACK, linewidth=1)
-    for group, middle in zip(groups, middles, strict=True):
+    for place, (group, middle, height) in enumerate(zip(groups, middles, heights, strict=True)):
         draw_group(axes, middle - (len(group.bars) - 1) / 2, group)
-    axes.set_yticks(middles, labels, fontsize=9)
+        if place % 2 == 0:
+            shade(axes, middle - height / 2 - 0.3, middle + height / 2 + 0.3)
+    axes.set_yticks(middles, labels, fontsize=10)
     axes.tick_params(axis="y", length=0)
     axes.set(ylim=(whole + 0.6, 0), xlabel=axis)
     mark_ticks(axes.xaxis, "x")
@@ -94,13 +97,19 @@ def draw_bars(groups: Sequence[Group], keys: dict[str, str], axis: str) -> Figur
     return figure
 
 
+def shade(axes: Axes, top: float, bottom: float) -> None:
+    """Shades the rows of a group over the whole width: its label and its texts belong together."""
+    span = axes.axhspan(top, bottom, xmin=-1, xmax=2, color="0.955", linewidth=0, zorder=-1)
+    span.set(clip_on=False, in_layout=False)
+
+
 def draw_group(axes: Axes, top: float, group: Group) -> None:
     """Draws bars from `top` on, with the rounds over each and the mark over all."""
     for place, (ratio, color, text) in enumerate(group.bars):
         y, right = top + place, axes.get_yaxis_transform()
         axes.barh(y, ratio.median - 1, left=1, height=0.8, color=color, alpha=0.85)
         axes.plot([ratio.least, ratio.greatest], [y, y], color=BLACK, linewidth=1)
-        axes.text(1.01, y, text, transform=right, va="center", fontsize=8)
+        axes.text(1.01, y, text, transform=right, va="center", fontsize=9)
     if group.mark is not None:
         ends = (top - 0.5, top + len(group.bars) - 0.5)
         axes.plot([group.mark] * 2, ends, color=RED, linewidth=2.5, solid_capstyle="butt")

@@ -23,7 +23,8 @@ from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import digest_of, file_digest
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.journal import Header, redact
-from pipeline.tracking.run import Run, code_tags
+from pipeline.tracking.origin import code_tags
+from pipeline.tracking.run import Run
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import DataError
 from quatrain.registry import MODELS
@@ -179,14 +180,11 @@ def header_of(root: Path, key: str, stored: Mapping[str, Results]) -> Header:
         for _, row, _ in rows
         if row.goal_reached is False
     ]
-    code = code_tags(root)
-    source = {"mlflow.source.git.commit": code["git.commit"]}
     shared = ("benchmarks", "device", "backend", "cpu", "threads")
     tags = {
         **{f"quatrain.{name}": params[name] for name in shared},
-        **code,
+        **code_tags(root),
         "mlflow.source.name": "make bench",
-        **({} if code["git.commit"] == "none" else source),
         "mlflow.note.content": "\n".join([counts, "", *missed]),
     }
     name = f"bench-{next(iter(stored)) if len(stored) == 1 else 'all'}-{key[:8]}"

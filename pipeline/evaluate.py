@@ -1,16 +1,19 @@
 """data/MODEL, models/MODEL, baselines/MODEL.json -> reports/MODEL: scores, verdict and plots."""
 
 import sys
-import time
 
 from pipeline.judging import verdicts
 from pipeline.runtime import console
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
-from pipeline.storage import artifacts, history
-from pipeline.storage.figures import png, write_figures
+from pipeline.storage import artifacts
+from pipeline.storage.curves import write_curves
+from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.trained_model import load_trained
+from pipeline.tracking.journal import now
 from pipeline.tracking.run import Run
+from pipeline.tracking.scores import gated_scores, record_scores
+from quatrain.storage import history
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
@@ -18,7 +21,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
 
     A broken baseline is a result, not a failure; `pipeline.commands.gate` fails on it.
     """
-    started = time.monotonic()
+    started = now()
     dataset, digest = stage.load_dataset()
     state, files = load_trained(stage.weights, stage.model, stage.config, dataset, digest)
     curves = history.from_csv(files.contents["history.csv"])
@@ -26,20 +29,24 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
     signals.check()
     figures = stage.modules.plots.plots(stage.config, state, dataset, curves, scores)
-    images = {f"{name}.png": png(figure) for name, figure in figures.items()}
+    images = encode(figures)
     write_figures(stage.reports / "plots", images)
-    key = stage.key([digest, files.digest])
-    with Run.of_stage(stage, files.info["run_key"], key, digest) as run:
-        step = stage.config.train.steps
-        run.metrics([(f"eval/{name}", step, value) for name, value in scores.items()])
-        run.metrics([("time/evaluate_seconds", step, time.monotonic() - started)])
-        for name in images:
-            run.artifact(stage.reports / "plots" / name, "plots")
-        run.artifact(stage.weights / "history.csv", "data")
+    write_curves(stage.reports / "curves", curves)
     artifacts.write_json(stage.reports / "scores.json", artifacts.null_if_not_finite(scores))
     result = verdicts.write(stage.root, stage.model, stage.params)
+    # Named by the model, because DVC shows the metrics of all models in one table.
+    metrics = {stage.model: artifacts.null_if_not_finite(dict(gated_scores(result)))}
+    artifacts.write_json(stage.reports / "metrics.json", metrics)
+    key = stage.key([digest, files.digest])
+    with Run.of_stage(stage, files.info["run_key"], key, digest, started=started) as run:
+        step = stage.config.train.steps
+        run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
+        record_scores(stage, run, result)
     print(verdicts.table([result]))
-    if not result.verdict.passed:
+    if result.only_lacks_a_baseline:
+        remedy = verdicts.promote_hint(stage.model, stage.params.preset)
+        console.info(f"{stage.name}: no baseline yet: {remedy}")
+    elif not result.verdict.passed:
         remedy = "`python -m pipeline.commands.gate` tells how, and ends with exit 4"
         console.info(f"{stage.name}: the baseline is broken; {remedy}")
 

@@ -12,14 +12,16 @@ from pipeline.runtime.devices import device_of, settings
 from pipeline.runtime.meeting import Meeting
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, main
-from pipeline.storage import artifacts, history
+from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
+from pipeline.tracking.journal import HISTORY
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.progress_bar import ProgressBar
 from pipeline.tracking.run import Run, params_digest
 from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.errors import RankLost
 from quatrain.progress import Progress, TrainingDiverged, rows
+from quatrain.storage import history
 
 # Other computations (a default run, experiments) whose checkpoints stay on the disk.
 OLD_CHECKPOINT_FOLDERS = 3
@@ -80,7 +82,7 @@ def record_training(stage: Stage, signals: Signals, dataset: Any, digest: str, k
             "settings": settings(stage.params, stage.framework),
         }
         save(stage, run, arrays, info)
-        record_model(stage, run, state, dataset)
+        record_model(stage, run, state, dataset, digest)
 
 
 def remove_old_checkpoints(folder: Path) -> None:
@@ -102,7 +104,7 @@ def usable_checkpoint(stage: Stage, checkpoints: Checkpoints, run: Run) -> Check
     checkpoint = checkpoints.latest()
     for reason in checkpoints.skipped:
         console.info(f"{stage.name}: passed over a checkpoint: {reason}")
-    if checkpoint is not None and checkpoint.step > run.last_step("train/"):
+    if checkpoint is not None and checkpoint.step > run.last_step(HISTORY):
         checkpoints.clear()
         return None
     return checkpoint
@@ -147,8 +149,8 @@ class Recorder:
     def record(self, progress: Progress) -> None:
         """Records the metrics of one yield and of the machine."""
         metrics = rows(progress, self.step)
-        training = [(f"train/{name}", step, value) for name, step, value in metrics]
-        self.run.metrics([*training, *self.system_metrics.rows()])
+        self.run.curves(metrics, self.stage.modules.train.HEADLINE)
+        self.run.metrics(self.system_metrics.rows())
         self.step = progress.step
         self.state = progress.state
 
@@ -176,7 +178,7 @@ def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -
         "weights.safetensors": weights,
         "state.safetensors": {name: array for name, array in arrays.items() if name not in weights},
         "config.json": stage.config.model_dump(mode="json"),
-        "history.csv": history.to_csv(run.history("train/")),
+        "history.csv": history.to_csv(run.history(HISTORY)),
     }
     artifacts.save(stage.weights, contents, info)
     for name in ("weights.safetensors", "config.json"):

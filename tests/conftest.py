@@ -17,6 +17,7 @@ from pipeline.runtime import compile_cache
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
 from quatrain.params import Params
 from tests.models.actor_critic import hosted_envs as actor_critic_hosted
+from tests.models.iqn import hosted_envs as iqn_hosted
 
 ROOT = Path(__file__).parent.parent
 PAPER_GRIDS = ROOT.parent / "shared" / "data" / "grids"
@@ -146,6 +147,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "actor_critic-hosted": ("actor_critic", actor_critic_hosted.section("Signs")),
+    "iqn-hosted": ("iqn", iqn_hosted.section("OneStep")),
 }
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
 

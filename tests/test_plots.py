@@ -6,12 +6,15 @@ from matplotlib.figure import Figure
 
 from quatrain.plots import (
     EndLabel,
+    Level,
     curve,
     describe_seeds,
+    draw_ladder,
     draw_seeds,
     label_ends,
     mean_with_interval,
     spread,
+    within,
 )
 from quatrain.progress import Progress, by_seed, history, rows
 from quatrain.statistics import interquartile_interval
@@ -82,6 +85,23 @@ def test_five_seeds_are_their_interquartile_mean_with_its_interval():
 )
 def test_labels_move_no_more_than_it_takes_to_be_apart(target: list[float], expected: list[float]):
     assert spread(target, 0.1) == pytest.approx(expected)
+
+
+def test_labels_stay_beside_the_axes_and_apart():
+    heights = within([-0.3, -0.2, 0.5, 0.98, 1.08], 0.1)
+    assert heights == pytest.approx([0.05, 0.15, 0.5, 0.85, 0.95])
+
+
+def test_a_ladder_is_sorted_and_its_axis_ends_where_the_metric_does():
+    axes = Figure().subplots()
+    values = {"truth": 1.0, "learned": 0.5, "random": -0.1}
+    levels = [Level(name, value, "k", 0.6) for name, value in reversed(values.items())]
+    draw_ladder(axes, levels, 1, (-1.0, 1.0))
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(values)
+    assert [text.get_text() for text in axes.texts] == ["1.0 ± 0.6", "0.5 ± 0.6", "-0.1 ± 0.6"]
+    low, high = axes.get_xlim()
+    assert (low > -1, high) == (True, 1)
+    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first is on top
 
 
 def test_a_label_of_a_logarithmic_axis_is_where_its_line_ends():

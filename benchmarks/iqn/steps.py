@@ -15,8 +15,8 @@ from benchmarks.reference import iqn_seed as seed
 from quatrain.frameworks.torch.threads import threads
 from quatrain.models.iqn import losses
 from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.cycle.updating import Agent, update_agents
 from quatrain.models.iqn.network import ACTIONS
-from quatrain.models.iqn.train import update_agents
 
 JITTED = "jitted, one by one"
 TRIED = "whole stacks gathered at once: draws take a quarter of the time; the rest was not profiled"
@@ -120,7 +120,8 @@ def own_steps(config: IqnConfig, sides: Sides) -> Contestant:
     updates = config.train.updates_per_cycle
 
     def advance(state):
-        agents, recorded = update(config, state, sides.experience)
+        agents = Agent(state.params, state.target_params, state.optimizer)
+        agents, recorded = update(config, agents, sides.experience, state.base_key, state.updates)
         return state._replace(**agents._asdict(), updates=state.updates + updates), recorded
 
     return Contestant(Continued(advance, sides.state), updates * config.env.agents)

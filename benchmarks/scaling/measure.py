@@ -38,7 +38,15 @@ END = "<!-- End of what `make bench-scaling` makes. -->"
 NODES = (1, 2, 4, 8, 16, 32, 64)
 TRIALS = 64
 LONG_SECONDS = 300.0
-HEAD = ("nodes", "time", "speed-up", "limit", "trials of 5 min: time", "speed-up", "limit")
+HEAD = (
+    "nodes",
+    "these trials: time",
+    "their speed-up",
+    "their limit",
+    "trials of 5 min: time",
+    "speed-up of 5 min",
+    "limit of 5 min",
+)
 TEXT = """\
 Measured: {trials} trials of allo (preset smoke) on clusters of 127.0.0.1, one CPU a node, on a
 machine with {cores} cores. More nodes than that share them; the model knows nothing of it, and

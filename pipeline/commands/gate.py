@@ -1,19 +1,43 @@
 """verdicts -> exit code: 0 if every model holds its baseline, 4 with a line per broken metric if
-not.
+not; and the scores in reports/ -> the table of README.md.
 """
 
 import sys
 from pathlib import Path
 
 from pipeline.judging.gate import gate
+from pipeline.reporting import scores_page
 from pipeline.runtime import options
-from pipeline.runtime.command import Command
+from pipeline.runtime.command import Command, Options, Parser
+from pipeline.storage.atomic_write import write_durably
+from quatrain.registry import MODELS
+
+
+def add_options(parser: Parser) -> None:
+    options.add_models(parser)
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help=f"only write the scores in reports/ and their baselines into {scores_page.PAGE}",
+    )
+
+
+def run(args: Options) -> int:
+    root = Path.cwd()
+    if not args.page:
+        return gate(root, options.selected_models(args.models))
+    page = root / scores_page.PAGE
+    results = scores_page.judge_stored(root, list(MODELS))
+    write_durably(page, scores_page.with_table(page.read_text(), results).encode())
+    print(f"gate: {scores_page.PAGE} has the scores of reports/")
+    return 0
+
 
 main = Command(
     name="gate",
     summary="Compares the stored verdicts with the baselines and fails if a score is worse.",
-    work=lambda args: gate(Path.cwd(), options.selected_models(args.models)),
-    add_options=options.add_models,
+    work=run,
+    add_options=add_options,
 )
 
 if __name__ == "__main__":

@@ -18,9 +18,8 @@ from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_durably
-from pipeline.storage.figures import png, write_figures
-from pipeline.storage.input_files import read_content
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from pipeline.storage.figures import encode, write_figures
+from pipeline.storage.params_file import overlaid, read_content, read_input, read_raw, validate
 from quatrain.baselines import Rule
 from quatrain.envs.grid.catalogue import CATALOGUE
 from quatrain.errors import DataError
@@ -87,9 +86,8 @@ def run_once(params: Params, name: str, out: Path | None) -> dict[str, float]:
     scores["states"] = float(len(dataset.grid.coords))
     scores["seconds"] = time.monotonic() - began
     if out is not None:
-        figures = load("allo").plots.plots(params.allo, state, dataset, curves, scores)
-        files = {f"{title}.png": png(figure) for title, figure in figures.items()}
-        write_figures(out / "plots", files)
+        pictures = load("allo").plots.plots(params.allo, state, dataset, curves, scores)
+        write_figures(out / "plots", encode(pictures))
     return scores
 
 

@@ -2,10 +2,9 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console
@@ -14,13 +13,15 @@ from pipeline.runtime.devices import on_device
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
-from quatrain.envs.adapters.systems import make_system
-from quatrain.models.active_dynamics import exploration, recorded
-from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamicsConfig
 from quatrain.params import Params
 from quatrain.registry import MODELS
 from quatrain.statistics import Interval
+
+# These load torch, which takes seconds: whoever asks for --help does not wait for it.
+if TYPE_CHECKING:
+    from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+    from quatrain.models.active_dynamics.recorded import Recording
 
 MODEL = "active_dynamics"
 ARMS = ("active", "random", "prbs")
@@ -34,6 +35,9 @@ NOISE = "active_dynamics.network.bayes_filter.process_noise"
 def identify(root: Path, options: Options) -> None:
     """Learns the field, writes it to a file, and prints how well it explains held-out data."""
     check_options(options)
+    from quatrain.envs.adapters.systems import make_system
+    from quatrain.models.active_dynamics import exploration, recorded
+
     params = params_for(root, options)
     config = params.active_dynamics
     prepare_process(params)
@@ -72,6 +76,8 @@ def params_for(root: Path, options: Options) -> Params:
     Raises:
         ConfigError: params.yaml cannot be used so.
     """
+    from quatrain.models.active_dynamics import recorded
+
     changes = {
         "seeds": 1,
         "collect": {"warmup": int(np.ceil(LEARNED_WARMUP / (1 - recorded.HELD_OUT)))},
@@ -84,13 +90,15 @@ def params_for(root: Path, options: Options) -> Params:
 
 def from_recording(
     config: ActiveDynamicsConfig, path: Path
-) -> tuple[BayesFilterLearner, recorded.Recording]:
+) -> "tuple[BayesFilterLearner, Recording]":
     """Learns from all but the last part of a recording; returns the learner and that part.
 
     Raises:
         ConfigError: the file cannot be read.
         DataError: nothing can be learned from what it holds.
     """
+    from quatrain.models.active_dynamics import recorded
+
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -101,8 +109,12 @@ def from_recording(
     return recorded.learn(config, train), held_out
 
 
-def write(path: Path, learner: BayesFilterLearner) -> None:
+def write(path: Path, learner: "BayesFilterLearner") -> None:
     """Writes mean and standard deviation of the field on the grid of the region, and channels."""
+    import torch
+
+    from quatrain.models.active_dynamics import recorded
+
     grid = recorded.region_grid(learner.config.env.region_radius, learner.config.env.d)
     moments = learner.moments(grid.double()[None])
     assert learner.decoder is not None

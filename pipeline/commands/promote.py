@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.dvc import repro
+from pipeline.dvc.moved import CODE
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
 from pipeline.runtime import options
@@ -14,11 +15,9 @@ from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import PipelineError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.run import git
+from pipeline.tracking.origin import git
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.judgement import PASSED, judge
-
-CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
 
 
 class PromotionRefused(PipelineError):
@@ -135,6 +134,7 @@ def provenance(root: Path, work: Path, model: str, preset: str, why: str | None)
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "device": info["settings"]["device"],
         "cpu": info["settings"]["cpu"],
+        "threads": info["settings"]["threads"],
         "seeds": getattr(read_params(root, preset), model).seeds,
         "why": why,
     }

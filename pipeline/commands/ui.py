@@ -1,12 +1,21 @@
-"""the tracking store -> the MLflow UI on this machine only."""
+"""the tracking store -> the MLflow UI on this machine only, until SIGTERM or Ctrl-C."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
+from pipeline.runtime import signals
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.tracking.journal import redact
+from pipeline.runtime.errors import CommandFailed, ConfigError
+from pipeline.tracking.runs_page import PORT, runs_page
 from pipeline.tracking.store import artifacts_of, is_server, prepare_store, resolve_uri
 
 SETTINGS = {
@@ -15,32 +24,104 @@ SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 SERVER = (sys.executable, "-m", "mlflow", "server", "--workers", "1", "--host", "127.0.0.1")
+# What the server says.
+LOG = Path(".state", "ui.log")
+POLL_SECONDS = 0.2
+# How long the server may take to end before it is killed.
+PATIENCE_SECONDS = 5.0
 
 
 def add_options(parser: Parser) -> None:
-    parser.add_argument("--port", type=int, default=5000, help="port of the UI on 127.0.0.1")
+    parser.add_argument("--port", type=int, default=PORT, help="port of the UI on 127.0.0.1")
 
 
 def run(args: Options) -> int:
-    uri = resolve_uri(Path.cwd())
+    """Starts the UI, prints its page when it answers, and waits for a signal.
+
+    Raises:
+        ConfigError: the port is in use or no port.
+        CommandFailed: the server ended by itself.
+    """
+    root = Path.cwd()
+    uri = resolve_uri(root)
     if is_server(uri):
-        print(f"runs are kept by a server; open it in a browser: {redact(uri)}")
+        print(f"runs are kept by a server; open it in a browser: {runs_page(root)}")
         return 0
+    check_port(args.port)
     prepare_store(uri)
-    # The URI may hold a password, and every user of the machine can read arguments.
-    environment = os.environ | SETTINGS | {"MLFLOW_BACKEND_STORE_URI": uri}
     port = str(args.port)
     command = [
         *SERVER,
         *("--port", port),
         *("--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"),
-        *("--default-artifact-root", str(artifacts_of(uri, Path.cwd()))),
+        *("--default-artifact-root", str(artifacts_of(uri, root))),
     ]
-    print(f"MLflow UI: http://127.0.0.1:{port} (Ctrl-C ends it)", flush=True)
-    try:
-        return subprocess.run(command, env=environment, check=False).returncode
-    except KeyboardInterrupt:
-        return 0
+    # The URI may hold a password, and every user of the machine can read arguments.
+    serve(command, os.environ | SETTINGS | {"MLFLOW_BACKEND_STORE_URI": uri}, root, args.port)
+    return 0
+
+
+def check_port(port: int) -> None:
+    """Raises ConfigError unless the port of 127.0.0.1 is free."""
+    if not 0 < port < 2**16:
+        raise ConfigError(f"port {port}: use a number from 1 to 65535, such as `make ui PORT=5001`")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ConfigError(
+                f"port {port} cannot be used ({error.strerror}); end what uses it, perhaps another "
+                f"`make ui`, or choose another port: `make ui PORT={port % 65535 + 1}`"
+            ) from None
+
+
+class Ended(Exception):
+    """Says that a signal asks for the end."""
+
+
+def serve(command: Sequence[str], environment: Mapping[str, str], root: Path, port: int) -> None:
+    """Runs a server in a process group of its own until a signal ends all of it."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise Ended
+
+    log = root / LOG
+    log.parent.mkdir(exist_ok=True)
+    with signals.handle(end), log.open("wb") as output:
+        server = subprocess.Popen(
+            command,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=signals.parent_death_signal(),  # safe: there is no other thread
+        )
+        try:
+            wait_until_it_answers(server, port)
+            print(f"MLflow UI: {runs_page(root, port)} (Ctrl-C ends it)", flush=True)
+            server.wait()
+            raise CommandFailed(f"the server ended by itself; {LOG} says why")
+        except Ended:
+            pass
+        finally:
+            end_group(server)
+
+
+def wait_until_it_answers(server: subprocess.Popen, port: int) -> None:
+    while server.poll() is None:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health"):
+            return
+        time.sleep(POLL_SECONDS)
+
+
+def end_group(server: subprocess.Popen) -> None:
+    """Ends a server and all that it started; kills what does not end by itself."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(PATIENCE_SECONDS)
 
 
 main = Command(

@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from pipeline.dvc import lock_order, rwlock
+from pipeline.dvc.dated_page import write_dated_page
+from pipeline.dvc.moved import moved
 from pipeline.dvc.workspace import environment, prepare_workspace
 from pipeline.judging import verdicts
 from pipeline.judging.gate import gate
@@ -14,6 +17,7 @@ from pipeline.runtime import console
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import backfill, model_registry
+from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
 
@@ -32,6 +36,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
     Raises:
         ConfigError: params.yaml or the preset cannot be used.
     """
+    started = time.monotonic()
     read_params(root, preset)
     work = prepare_workspace(root, preset)
     rwlock.repair(work)
@@ -46,7 +51,8 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
             "repro: dvc stopped before the end; the line above that ends with [exit N] says why"
         )
         return code
-    return finish_run(root, work, models, all_models)
+    seconds = time.monotonic() - started
+    return finish_run(root, work, models, all_models, seconds=seconds)
 
 
 def is_stale(root: Path, work: Path, models: Sequence[str]) -> bool:
@@ -98,10 +104,15 @@ def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: 
 
 
 def finish_run(
-    root: Path, work: Path, models: Sequence[str], all_models: bool, update_aliases: bool = True
+    root: Path,
+    work: Path,
+    models: Sequence[str],
+    all_models: bool,
+    update_aliases: bool = True,
+    seconds: float | None = None,
 ) -> int:
     """Records restored results, prints the gate's table and where the results are; returns the
-    gate's exit code.
+    gate's exit code. seconds: what the stages took, if they ran now.
     """
     if backfill.catch_up(work, models, environment(root, work)):
         console.info(
@@ -110,13 +121,19 @@ def finish_run(
         )
     print()
     code = gate(work, models)
+    text = moved(root, models) if work == root else None
+    if text:
+        console.info(f"repro: {text}")
     if update_aliases:
         set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"
     results = f"scores, plots   {reports}/{{{','.join(models)}}}"
-    report = f"report   {reports / 'report.md'}"
+    report = ""
+    if all_models:
+        page = write_dated_page(root, work, models, seconds).relative_to(root)
+        report = f"report   {page}  (open it in a browser; {reports / 'report.md'} is its text)"
     print(
-        f"\n{report if all_models else results}\nruns     `make ui`, then http://127.0.0.1:5000",
+        f"\n{report if all_models else results}\nruns     `make ui`, then {runs_page(root)}",
         flush=True,
     )
     return code

@@ -8,7 +8,6 @@ from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime import console
 from pipeline.runtime.errors import ArtifactError, BaselineBroken
 from pipeline.storage.params_file import read_params
-from quatrain.judgement import PASSED
 
 
 def gate(root: Path, models: Sequence[str]) -> int:
@@ -47,19 +46,19 @@ def broken_lines(result: ModelVerdict) -> list[str]:
     source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}" if origin else ""
     lines = [
         f"gate: {result.model}: {line.status}: {line.why}{source} [exit {BaselineBroken.exit_code}]"
-        for line in result.verdict.lines
-        if line.status not in PASSED
+        for line in result.broken
     ]
     return [*dict.fromkeys(lines), *(f"gate: {result.model}: {line}" for line in advice(result))]
 
 
 def advice(result: ModelVerdict) -> list[str]:
     """Returns the command that stores these scores as the baseline, if they may be stored."""
-    statuses = {line.status for line in result.verdict.lines} - set(PASSED)
+    statuses = {line.status for line in result.broken}
+    if result.only_lacks_a_baseline:
+        command = verdicts.promote_hint(result.model, result.preset)
+        return [f"no baseline yet: {command} stores these scores as the first"]
     preset = "" if result.preset == "default" else f" --preset {result.preset}"
     command = f"python -m pipeline.commands.promote {result.model}{preset}"
-    if statuses == {"no baseline"}:
-        return [f"to make these scores its baseline: {command}"]
     if (
         any(line.metric == "-" for line in result.verdict.lines)
         or not statuses

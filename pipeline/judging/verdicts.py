@@ -21,6 +21,7 @@ from quatrain.baselines import (
 )
 from quatrain.judgement import (
     NO_RULE,
+    PASSED,
     Comparison,
     Line,
     Scores,
@@ -35,6 +36,7 @@ from quatrain.registry import load
 # Keys of params.yaml that all models' scores depend on.
 SHARED = ("seed", "device", "devices", "threads", "deterministic")
 NO_BASELINE = PresetBaseline.model_construct(metrics={}, provenance={})
+HEAD = ("model", "preset", "metric", "score", "baseline", "allowed", "status")
 SCORES = TypeAdapter(dict[str, FiniteNumber | None])
 
 
@@ -50,6 +52,15 @@ class ModelVerdict(NamedTuple):
     baseline: PresetBaseline = NO_BASELINE
     scores: Scores = MappingProxyType({})
     rules: tuple[Rule, ...] = ()
+
+    @property
+    def broken(self) -> tuple[Line, ...]:
+        return tuple(line for line in self.verdict.lines if line.status not in PASSED)
+
+    @property
+    def only_lacks_a_baseline(self) -> bool:
+        """Returns whether nothing was judged, because no baseline is stored yet."""
+        return {line.status for line in self.broken} == {"no baseline"}
 
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
@@ -202,6 +213,12 @@ def first_error(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
 
 
+def promote_hint(model: str, preset: str) -> str:
+    """Returns the command that stores a model's scores as its baseline."""
+    named = "" if preset == "default" else f" PRESET={preset}"
+    return f"`make promote{named} MODELS={model}`"
+
+
 def repro_hint(preset: str) -> str:
     return "run `make repro`" if preset == "default" else f"run `make repro PRESET={preset}`"
 
@@ -261,22 +278,25 @@ def _restore(model: str) -> str:
 
 
 def table(verdicts: Sequence[ModelVerdict]) -> str:
-    return _text_table(
-        ("model", "preset", "metric", "score", "baseline", "tolerance", "status"),
-        [
-            (
-                result.model,
-                result.preset,
-                line.metric,
-                format_score(line.value),
-                format_score(line.baseline),
-                f"{line.tolerance:g}",
-                line.status,
-            )
-            for result in verdicts
-            for line in result.verdict.lines
-        ],
-    )
+    """Returns a row per judged metric; `allowed` is the tolerance, or what noise widens it to."""
+    return _text_table(HEAD, table_rows(verdicts))
+
+
+def table_rows(verdicts: Sequence[ModelVerdict]) -> list[tuple[str, ...]]:
+    """Returns the cells of HEAD for each judged metric."""
+    return [
+        (
+            result.model,
+            result.preset,
+            line.metric,
+            format_score(line.value),
+            format_score(line.baseline),
+            f"{comparison.allowed:.3g}",
+            line.status,
+        )
+        for result in verdicts
+        for line, comparison in zip(result.verdict.lines, result.comparisons, strict=True)
+    ]
 
 
 def comparison_table(verdicts: Sequence[ModelVerdict]) -> str:

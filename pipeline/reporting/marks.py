@@ -62,7 +62,8 @@ def mark_of(rule: Rule | None, comparison: Comparison, scores: Scores) -> Mark |
 def span_of(rule: Rule, old: float, half: float | None, scores: Scores) -> Span:
     """Returns the line from the best lower reference of this evaluation to the best upper one.
 
-    A metric without them gets a line from clearly worse to clearly better than its baseline.
+    A metric without them gets a line from clearly worse to clearly better than its baseline, but
+    not beyond what is possible.
     """
     lower = finite_scores(rule.lower_references, scores)
     upper = finite_scores(rule.upper_references, scores)
@@ -70,12 +71,23 @@ def span_of(rule: Rule, old: float, half: float | None, scores: Scores) -> Span:
         best = min if rule.direction == "lower" else max
         left = best(lower, key=lower.__getitem__)
         right = best(upper, key=upper.__getitem__)
-        return Span(lower[left], upper[right], left, right)
+        return Span(lower[left], upper[right], name_of(rule, left), name_of(rule, right))
     names = ("too low", "too high") if rule.direction == "near" else ("worse", "better")
     margin = allowance(rule.tolerance, half or 0.0)
     if rule.direction == "lower":
         margin = -margin
-    return Span(old - margin, old + margin, *names)
+    return Span(possible(rule, old - margin), possible(rule, old + margin), *names)
+
+
+def possible(rule: Rule, value: float) -> float:
+    """Returns the value, or the bound of the metric that it passes."""
+    least = value if rule.least is None else max(value, rule.least)
+    return least if rule.most is None else min(least, rule.most)
+
+
+def name_of(rule: Rule, reference: str) -> str:
+    """Returns a reference in words, or as its metric is called."""
+    return rule.names.get(reference, reference)
 
 
 def finite_scores(names: Sequence[str], scores: Scores) -> dict[str, float]:

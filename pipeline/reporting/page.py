@@ -12,12 +12,11 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from pipeline.runtime.errors import ArtifactError
+from pipeline.storage.stored_pictures import read_picture
 
 STYLE = Path(__file__).with_suffix(".css")
 # Content security policy: no scripts and no requests, whatever a file of scores holds.
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-PNG = b"\x89PNG\r\n\x1a\n"
 # Smallest share of its own width that a picture is shown at; below that it scrolls sideways.
 READABLE = 0.5
 
@@ -26,7 +25,7 @@ def as_html(markdown: str, title: str, folder: Path) -> str:
     """Renders a page for wide and narrow, light and dark screens; pictures are read from `folder`.
 
     Raises:
-        ArtifactError: a picture is not a PNG file.
+        ArtifactError: a picture is none.
     """
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     reader.add_render_rule("image", _image)
@@ -49,15 +48,13 @@ def _image(
     """Renders a picture as data, with its size, so that the page does not jump while it loads."""
     token = tokens[index]
     source = unquote(str(token.attrs["src"]))
-    data = (env["folder"] / source).read_bytes()
-    if not data.startswith(PNG) or len(data) < 24:
-        raise ArtifactError(f"reports/{source}: is no PNG; run `dvc repro` to write it anew")
-    width = int.from_bytes(data[16:20])
+    picture = read_picture(env["folder"] / source)
+    data = base64.b64encode((env["folder"] / source).read_bytes()).decode()
     return (
         f'<span class="picture"><img alt="{html.escape(token.content)}" '
-        f'width="{width}" height="{int.from_bytes(data[20:24])}" '
-        f'style="min-width:{round(READABLE * width)}px" '
-        f'src="data:image/png;base64,{base64.b64encode(data).decode()}"></span>'
+        f'width="{picture.width}" height="{picture.height}" '
+        f'style="min-width:{round(READABLE * picture.width)}px" '
+        f'src="data:{picture.media};base64,{data}"></span>'
     )
 
 

@@ -1,32 +1,39 @@
 """the results of one model -> its part of the report, in Markdown for pull requests, too."""
 
 import html
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pipeline.judging.verdicts import ModelVerdict, format_difference, format_score
-from pipeline.reporting.marks import Mark, mark_of
+from pipeline.judging.verdicts import ModelVerdict, format_difference, format_score, promote_hint
+from pipeline.reporting.marks import Mark, mark_of, name_of
 from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio_of, reach
 from pipeline.reporting.tables import markdown_table
+from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
 from quatrain.judgement import PASSED, Line, Scores
-
-# Page of `make ui` that lists the runs; the default store has one experiment.
-UI = "http://127.0.0.1:5000/#/experiments/1/runs"
 
 Draw = Callable[[Mark], str]
 
 
+class Plot(NamedTuple):
+    """Holds a picture's path relative to the report, and its caption."""
+
+    path: str
+    caption: str
+
+
 class Result(NamedTuple):
-    """Holds what the report shows of one model; plots are paths relative to the report."""
+    """Holds what the report shows of one model."""
 
     model_verdict: ModelVerdict
     run_key: str
-    plots: Sequence[str]
+    plots: Sequence[Plot]
     speed: Results | None
+    machine: str
 
     @property
     def model(self) -> str:
@@ -46,23 +53,33 @@ def model_section(result: Result, draw: Draw) -> str:
     head = ("metric", "score", "baseline", "difference", "where it stands", "status")
     count = len(result.lines)
     summary = f"Passed: {count} of {count} scores hold."
-    if result.broken:
+    if result.model_verdict.only_lacks_a_baseline:
+        summary = f"**No baseline yet:** {promote_hint(result.model, verdict.preset)} stores one."
+    elif result.broken:
         summary = f"**Broken:** {len(result.broken)} of {count} scores."
     search = f"tags.\"quatrain.run_key\" = '{result.run_key}'"
-    link = f"[in `make ui`]({UI}?searchFilter={quote(search, safe='')})"
+    link = f"[in `make ui`]({EXPERIMENTS_PAGE}&searchFilter={quote(search, safe='')})"
     parts = [
         f"## {result.model}",
         f"{summary} {baseline_origin(verdict.baseline.provenance)}",
+        meanings(verdict.rules),
         markdown_table(head, score_rows(result, draw)),
-        # Run ids differ from store to store, the run key does not.
-        f"Run: {link}, or search any tracking server for `{search}`",
-        folded("Rules, floors and ceilings", rules_table(verdict)),
-        speed_section(result.model, result.speed),
         plots_section(result.plots),
+        folded("Rules and references of each score", rules_table(verdict)),
+        speed_section(result.model, result.speed),
     ]
     if verdict.scores:
         parts.append(folded(f"All scores of {result.model}", all_scores(verdict.scores)))
-    return "\n\n".join(parts)
+    # Run ids differ from store to store, the run key does not.
+    parts.append(f"Run: {link}, or search any tracking server for `{search}`")
+    return "\n\n".join(part for part in parts if part)
+
+
+def meanings(rules: Sequence[Rule]) -> str:
+    """Returns a line for each judged metric that says what it measures."""
+    return "\n".join(
+        f"* **{plain(rule.metric)}**: {plain(rule.meaning)}" for rule in rules if rule.meaning
+    )
 
 
 def score_rows(result: Result, draw: Draw) -> list[list[str]]:
@@ -109,23 +126,30 @@ def rules_table(verdict: ModelVerdict) -> str:
         if rule is not None:
             row[3:] = [
                 "-" if rule.goal is None else f"{rule.goal:g}",
-                reference_cell(rule.lower_references, verdict.scores),
-                reference_cell(rule.upper_references, verdict.scores),
+                reference_cell(rule, rule.lower_references, verdict.scores),
+                reference_cell(rule, rule.upper_references, verdict.scores),
             ]
         rows.append(row)
-    return markdown_table(("metric", "better", "tolerance", "goal", "floors", "ceilings"), rows)
+    head = ("metric", "better", "tolerance", "goal", "must beat", "compares with")
+    return markdown_table(head, rows)
 
 
 def rules_by_metric(verdict: ModelVerdict) -> dict[str, Rule]:
     return {rule.metric: rule for rule in verdict.rules}
 
 
-def reference_cell(names: Sequence[str], scores: Scores) -> str:
-    """Returns a cell with a short line per reference: `floor_random 0.083`."""
-    lines = []
-    for name in sorted(names):
-        value = scores.get(name)
-        lines.append(f"{plain(name)} {'-' if value is None else f'{value:.3f}'}")
+def reference_cell(rule: Rule, names: Sequence[str], scores: Scores) -> str:
+    """Returns a cell with a short line per reference, the best first: `random numbers 0.083`."""
+    values = {name: scores.get(name) for name in names}
+    worst = -math.inf if rule.direction == "higher" else math.inf
+    lines = [
+        f"{plain(name_of(rule, name))} {'-' if value is None else f'{value:.3f}'}"
+        for name, value in sorted(
+            values.items(),
+            key=lambda item: worst if item[1] is None else item[1],
+            reverse=rule.direction == "higher",
+        )
+    ]
     return "<br>".join(lines) or "-"
 
 
@@ -164,14 +188,16 @@ def speed_section(model: str, results: Results | None) -> str:
     )
 
 
-def plots_section(paths: Sequence[str]) -> str:
-    if not paths:
+def plots_section(plots: Sequence[Plot]) -> str:
+    if not plots:
         return "No plots."
-    names = [plain(PurePosixPath(path).stem) for path in paths]
-    images = [
-        f"**{name}**\n\n![{name}]({quote(path)})" for name, path in zip(names, paths, strict=True)
-    ]
-    count = f"{len(paths)} picture{'' if len(paths) == 1 else 's'}"
+    images = []
+    for plot in plots:
+        name = plain(PurePosixPath(plot.path).stem.replace("_", " "))
+        part, colon, text = plain(plot.caption).partition(":")
+        caption = f"**{part}**{colon}{text}" if plot.caption else f"**{name}**"
+        images.append(f"{caption}\n\n![{name}]({quote(plot.path)})")
+    count = f"{len(plots)} picture{'' if len(plots) == 1 else 's'}"
     return folded(count, "\n\n".join(images), " open")
 
 

@@ -8,8 +8,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from pipeline.reporting import speed
 from pipeline.reporting.sections import plain
-from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.errors import ArtifactError
+from pipeline.reporting.tables import between_marks, markdown_table
 from quatrain.baselines import Rule
 from quatrain.judgement import Scores
 
@@ -119,10 +118,4 @@ def with_table(page: str, text: str) -> str:
     Raises:
         ArtifactError: it has not one of each mark.
     """
-    if page.count(BEGIN) != 1 or page.count(END) != 1 or page.index(BEGIN) > page.index(END):
-        raise ArtifactError(
-            f"{PAGE}: needs the lines {BEGIN} and {END} once each, in this order, "
-            "around the table; put them where it belongs"
-        )
-    before, _, rest = page.partition(BEGIN)
-    return f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}"
+    return between_marks(page, text, BEGIN, END, str(PAGE))

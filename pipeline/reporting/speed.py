@@ -280,7 +280,12 @@ def percent(share: float) -> str:
 
 def in_unit(value: float, unit: str) -> str:
     """Formats seconds or bytes: `2.14 ms/step`."""
-    return f"{float(f'{value * FACTORS[unit]:.3g}'):g} {unit}"
+    return f"{float(f'{value * FACTORS[unit]:.3g}'):g} {in_words(unit)}"
+
+
+def in_words(unit: str) -> str:
+    """Returns a unit as it is written: files hold `us` for µs."""
+    return unit.replace("us/", "µs/")
 
 
 def asked(row: Row) -> str:

@@ -1,8 +1,10 @@
-"""rows of cells -> a table in Markdown."""
+"""rows of cells -> a table in Markdown, and its place in a page."""
 
 from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
+
+from pipeline.runtime.errors import ArtifactError
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -18,3 +20,18 @@ def format_score(scores: Mapping[str, float | None], name: str) -> str:
     low, high = (scores.get(f"{name}_{end}") for end in ("low", "high"))
     interval = "" if low is None or high is None else f" [{low:.3g} {high:.3g}]"
     return f"{value:.3g}{interval}"
+
+
+def between_marks(page: str, text: str, begin: str, end: str, name: str) -> str:
+    """Returns a page with the text between two marks.
+
+    Raises:
+        ArtifactError: the page has not one of each mark, in this order.
+    """
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise ArtifactError(
+            f"{name}: needs the lines {begin} and {end} once each, in this order, "
+            "around the table; put them where it belongs"
+        )
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}"

@@ -55,7 +55,7 @@ class Command(NamedTuple):
 
     def __call__(self, argv: list[str] | None = None) -> int:
         parser = Parser(
-            prog=f"python -m pipeline.commands.{self.name}",
+            prog=f"quatrain {self.name}",
             description=self.summary,
             formatter_class=HelpFormatter,
         )

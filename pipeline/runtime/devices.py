@@ -1,16 +1,11 @@
-"""device, threads and determinism of params.yaml -> a framework that is set up with them, and a
-record of it.
-"""
+"""device, threads and determinism of params.yaml -> a record of what a result depends on."""
 
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
 
-from quatrain.errors import DeviceMissing
+from quatrain.devices import device_of as device_of
+from quatrain.devices import on_device as on_device
 from quatrain.params import Params
 from quatrain.registry import Framework
 
@@ -30,30 +25,6 @@ def settings(params: Params, framework: Framework) -> dict[str, str]:
     }
 
 
-def device_of(params: Params, framework: Framework) -> str:
-    """Returns the device of params.yaml, with `auto` resolved: cuda if this framework can reach
-    one.
-
-    Loads torch only for a torch model, and never jax.
-    """
-    if params.device != "auto":
-        return params.device
-    return "cuda" if REACHES_CUDA[framework]() else "cpu"
-
-
-def _jax_reaches_cuda() -> bool:
-    return (
-        any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13))
-        and Path("/dev/nvidia0").exists()
-    )
-
-
-def _torch_reaches_cuda() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
-
-
 def cpu_name() -> str:
     """Returns the processor's model name: CPU results repeat bit for bit only on the same type."""
     try:
@@ -63,107 +34,3 @@ def cpu_name() -> str:
     keys = ("model name", "model\t", "cpu family")
     values = [line.split(":", 1)[1].strip() for line in lines if line.startswith(keys)]
     return " / ".join(values[:3]) or platform.machine()
-
-
-@contextmanager
-def on_device(params: Params, framework: Framework) -> Iterator[None]:
-    """Sets up a framework, NumPy and SciPy as params.yaml says, and restores them afterwards; loads
-    no other framework.
-
-    Raises:
-        DeviceMissing: `device: cuda`, but there is no device, no driver, or the build has no CUDA.
-    """
-    with ON_DEVICE[framework](params), _blas_threads(params.threads):
-        yield
-
-
-def _blas_threads(threads: int) -> AbstractContextManager[Any]:
-    """Limits the threads of eigensolvers: without it they use all cores that the process may use,
-    and the last bits of results depend on how many there are.
-    """
-    import scipy.linalg  # noqa: F401  its BLAS is another than NumPy's, and limited only once loaded
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(threads, user_api="blas")
-
-
-@contextmanager
-def _jax_on_device(params: Params) -> Iterator[None]:
-    """Limits jax to as many GPUs as params.yaml says, and checks that they are there.
-
-    jax reads all else from variables when it is loaded (`stage.prepare_process`).
-    """
-    if device_of(params, "jax") == "cuda":
-        import jax
-
-        # No variable sets this. A model uses all devices that jax sees.
-        jax.config.update("jax_cuda_visible_devices", ",".join(map(str, range(params.devices))))
-        try:
-            if params.device == "cuda" or params.devices > 1:
-                jax.devices("cuda")
-        except (RuntimeError, AssertionError):  # AssertionError: jax 0.10 without any CUDA plug-in
-            raise _missing("jax") if params.devices == 1 else _too_few(params.devices) from None
-    yield
-
-
-@contextmanager
-def _torch_on_device(params: Params) -> Iterator[None]:
-    """Sets threads, determinism and device of torch.
-
-    A CPU is always deterministic: it costs nothing, and otherwise the gradient of `x[index]`
-    differs with threads. The default device is set on a GPU only, because it slows down every call
-    of torch a little.
-    """
-    import torch
-
-    device = device_of(params, "torch")
-    memory = cast(Any, torch.utils.deterministic)
-    if device == "cuda" and not torch.cuda.is_available():
-        raise _missing("torch")
-    if torch.get_num_interop_threads() != 1:
-        # A process may set this only once.
-        torch.set_num_interop_threads(1)
-    with ExitStack() as afterwards:
-        afterwards.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(params.threads)
-        afterwards.callback(
-            setattr, memory, "fill_uninitialized_memory", memory.fill_uninitialized_memory
-        )
-        # Filling new tensors with NaN finds mistakes, but costs time.
-        memory.fill_uninitialized_memory = False
-        afterwards.callback(
-            torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode()
-        )
-        if device == "cuda":
-            afterwards.callback(torch.set_default_device, None)
-            torch.set_default_device(device)
-            torch.use_deterministic_algorithms(params.deterministic)
-        else:
-            # As use_deterministic_algorithms, without loading the compiler for a second.
-            torch.set_deterministic_debug_mode("error")
-        yield
-
-
-def _missing(framework: Framework) -> DeviceMissing:
-    return DeviceMissing(
-        "params.yaml: device = 'cuda', but "
-        f"{framework} finds no NVIDIA device here (or is built without CUDA)"
-        "; set device: auto or cpu"
-    )
-
-
-def _too_few(devices: int) -> DeviceMissing:
-    return DeviceMissing(
-        f"params.yaml: devices = {devices}, but jax finds fewer NVIDIA devices here "
-        "(or is built without CUDA); lower devices, or set device: cpu"
-    )
-
-
-REACHES_CUDA: dict[Framework, Callable[[], bool]] = {
-    "jax": _jax_reaches_cuda,
-    "torch": _torch_reaches_cuda,
-}
-ON_DEVICE: dict[Framework, Callable[[Params], AbstractContextManager[None]]] = {
-    "jax": _jax_on_device,
-    "torch": _torch_on_device,
-}

@@ -3,10 +3,14 @@ one line.
 """
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from quatrain import errors
 from quatrain.errors import DataError, DeviceFull, DeviceMissing, RankLost, TrainingDiverged
 
 EXIT_CODES: dict[type[Exception], int] = {
+    errors.ConfigError: 2,
     DataError: 3,
     DeviceMissing: 5,
     DeviceFull: 5,
@@ -64,6 +68,17 @@ class Interrupted(PipelineError):
         self.signal = signal.Signals(number)
         self.exit_code = 128 + number
         super().__init__(f"interrupted by {self.signal.name}; the next run continues")
+
+
+@contextmanager
+def raised_as(
+    kind: type[PipelineError], source: type[Exception], remedy: str = ""
+) -> Iterator[None]:
+    """Raises an error of the package as one of the pipeline, with a remedy that it has."""
+    try:
+        yield
+    except source as error:
+        raise kind(f"{error}; {remedy}" if remedy else str(error)) from None
 
 
 def exit_code_of(error: BaseException) -> int | None:

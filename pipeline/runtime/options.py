@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,8 +55,13 @@ def jobs(text: str) -> int:
     the threads of one model wait often. With a GPU it is one: models would share its memory.
     """
     if text == "auto":
-        return 1 if Path("/dev/nvidia0").exists() else len(os.sched_getaffinity(0))
+        return 1 if Path("/dev/nvidia0").exists() else core_count()
     return job_count(text)
+
+
+def core_count() -> int:
+    """Returns how many cores this process may use; macOS tells only how many there are."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def job_count(text: str) -> int:

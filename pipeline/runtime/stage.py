@@ -3,7 +3,6 @@ exit code.
 """
 
 import gc
-import hashlib
 import os
 import warnings
 from collections.abc import Callable
@@ -22,8 +21,10 @@ from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import loaded_code, run_key
+from quatrain.devices import framework_environment
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
+from quatrain.seeds import named_seed
 
 # The folder of this code; a stage works in the current folder, which is another one in tests.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -85,10 +86,7 @@ class Stage(NamedTuple):
         """Returns the seed of a purpose, from `seed` and names alone: stages do not share random
         numbers.
         """
-        return int.from_bytes(
-            hashlib.sha256(f"{self.params.seed}/{self.name}/{purpose}".encode()).digest()[:4],
-            "little",
-        )
+        return named_seed(self.params.seed, self.name, purpose)
 
     def load_dataset(self) -> tuple[Any, str]:
         """Returns the verified dataset of this model and its digest.
@@ -125,21 +123,7 @@ def prepare_process(params: Params) -> None:
     """Sets threads, devices and determinism in the variables that jax and torch read when they are
     imported.
     """
-    threads = str(params.threads)
-    os.environ |= {
-        "NPROC": threads,
-        "OMP_NUM_THREADS": threads,
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "JAX_NUM_CPU_DEVICES": str(params.devices),
-        "MPLBACKEND": "Agg",
-    }
-    if params.device != "auto":
-        os.environ["JAX_PLATFORMS"] = params.device
-    if params.deterministic:
-        os.environ["XLA_FLAGS"] = (
-            f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_deterministic_ops=true".strip()
-        )
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    os.environ |= framework_environment(params, os.environ) | {"MPLBACKEND": "Agg"}
     warnings.showwarning = lambda message, *_, **__: console.info(
         f"warning: {' '.join(str(message).split())}"
     )

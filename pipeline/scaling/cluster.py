@@ -22,6 +22,7 @@ from typing import Any
 import psutil
 
 from pipeline.runtime.errors import CommandFailed
+from pipeline.runtime.options import core_count
 from pipeline.scaling import work
 from pipeline.scaling.work import StageLost, StageProcess
 
@@ -79,7 +80,7 @@ def connection(address: str | None, cpus: int | None) -> Iterator[Any]:
     # An address is always named: without one Ray joins a cluster that it finds.
     arguments: dict[str, Any] = {"address": address or "local"}
     if address is None:
-        cores = len(os.sched_getaffinity(0))
+        cores = core_count()
         arguments |= {"num_cpus": cpus or cores, "include_dashboard": False}
     ray.init(
         **arguments,

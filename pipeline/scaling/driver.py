@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pipeline.runtime import console, signals
 from pipeline.runtime.errors import CommandFailed, Interrupted
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.options import core_count
 from pipeline.scaling import adoption, cluster, page, snapshots, work
 from pipeline.scaling.outcomes import SweepRecord
 from pipeline.scaling.plan import ConfirmPlan, Ledger, Plan, SearchPlan
@@ -24,8 +25,9 @@ from pipeline.scaling.result import Dimension, SweepResult, confirmation_of, win
 from pipeline.scaling.snapshots import Storage
 from pipeline.scaling.space import Space, read_space
 from pipeline.storage.artifacts import digest_of
+from pipeline.tracking.description import flatten
 from pipeline.tracking.journal import Parent
-from pipeline.tracking.run import code_tags, flatten
+from pipeline.tracking.origin import code_tags
 from pipeline.tracking.store import resolve_uri
 from pipeline.tracking.trial_context import TrialContext
 
@@ -70,7 +72,7 @@ def run(root: Path, path: Path, options: Options) -> int:
 
 def check_room(space: Space, options: Options) -> None:
     """Raises CommandFailed if this machine alone has too few CPUs for one trial."""
-    cores = options.cpus or len(os.sched_getaffinity(0))
+    cores = options.cpus or core_count()
     if options.address is None and space.sweep.cpus > cores:
         raise CommandFailed(
             f"a trial needs {space.sweep.cpus} CPUs, and this machine offers {cores}; "

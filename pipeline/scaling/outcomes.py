@@ -14,9 +14,9 @@ from pipeline.runtime import console
 from pipeline.scaling import snapshots, work
 from pipeline.scaling.records import Trial
 from pipeline.scaling.snapshots import Storage
+from pipeline.tracking.experiment import EXPERIMENT
 from pipeline.tracking.journal import Header, Journal, redact
 from pipeline.tracking.pending import JournalDelivery
-from pipeline.tracking.run import EXPERIMENT
 from pipeline.tracking.trial_context import TrialContext
 
 # The last one is put in place last: it marks that all are there.

@@ -23,7 +23,7 @@ from pipeline.scaling.result import (
     winner_of,
 )
 from pipeline.scaling.scales import fences
-from quatrain.plots import BLACK, BLUE, GREY, RED, SMALL_TITLE
+from quatrain.plots import BLACK, BLUE, GREY, RED, SMALL_TITLE, house_style
 
 # Most panels of a row of slices.
 COLUMNS = 4
@@ -34,6 +34,7 @@ class Picture(NamedTuple):
     caption: str
 
 
+@house_style
 def pictures(result: SweepResult) -> dict[str, Picture]:
     """Draws what the trials allow: nothing without a score, no importance with an obstacle."""
     if not ranked(result, first_runs(result)):

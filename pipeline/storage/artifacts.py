@@ -1,120 +1,46 @@
-"""named contents <-> a folder of files under a manifest: written whole or not at all, verified
-before use.
+"""named contents <-> a folder of files under a manifest (`quatrain.storage.folders`), with how DVC
+restores it; JSON files and digests.
 """
 
 import hashlib
-import math
-import os
-import stat
 from collections.abc import Mapping
-from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pipeline.runtime.errors import ArtifactError
-from pipeline.storage import formats
-from pipeline.storage.atomic_write import PARTIAL, remove, write_durably, write_together
-
-SCHEMA = 1
-MANIFEST = "manifest.json"
-LARGEST_JSON = 2**24
-# Bytes of one folder that are read into memory, at most.
-LARGEST = 2**34
+from pipeline.runtime.errors import ArtifactError, raised_as
+from quatrain.storage import folders, formats, trees
+from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.folders import MANIFEST as MANIFEST
+from quatrain.storage.folders import FolderError, Loaded
+from quatrain.storage.formats import null_if_not_finite as null_if_not_finite
+from quatrain.storage.trees import to_arrays as to_arrays
 
 RESTORE = "restore it with `dvc checkout --force`, or remove its folder and run `dvc repro`"
-UNTOUCHED = "nothing was written"
-MOVE = "move it elsewhere and run `dvc repro` again"
 
-FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
 Tree = TypeVar("Tree", bound=tuple)
 
 
-class File(BaseModel):
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-    sha256: str
-    size: int = Field(ge=0)
-    arrays: dict[formats.ArrayName, formats.ArraySpec]
-
-
-class Manifest(BaseModel):
-    """Declares the files of a folder; written last. `digest` is the hash of all its other keys."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-    schema_version: Literal[1]
-    digest: str
-    info: dict[str, Any]
-    files: dict[FileName, File]
-
-
-class Loaded(NamedTuple):
-    """Holds the contents of a verified folder by file name, the info given to `save`, and the
-    digest of both.
-    """
-
-    contents: dict[str, Any]
-    info: dict[str, Any]
-    digest: str
-
-
 def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> str:
-    """Makes `folder` hold exactly these files and a manifest, in bytes that depend on them alone;
-    returns its digest.
-
-    A name's ending chooses the format: .safetensors (name -> array), .json, .csv and .txt (str),
-    .png (bytes). A crash leaves the old content, the new, or a folder that `load` refuses.
+    """Makes `folder` hold exactly these files and a manifest (`folders.save`); returns its digest.
 
     Raises:
         ArtifactError: a content does not fit its name, or `folder` holds what `save` never writes.
         OSError: e.g. the disk is full; the old files are untouched and nothing partial is left.
     """
-    if MANIFEST in contents:
-        raise _refused(
-            folder / MANIFEST, "is the name of the manifest, not of a content", UNTOUCHED
-        )
-    files: dict[str, bytes] = {}
-    entries = {}
-    for name, content in sorted(contents.items()):
-        files[name], arrays = _encode(folder / name, content)
-        entries[name] = {
-            "sha256": _sha256(files[name]),
-            "size": len(files[name]),
-            "arrays": arrays,
-        }
-    manifest = {"schema_version": SCHEMA, "info": dict(info), "files": entries}
-    manifest["digest"] = _sha256(_encode(folder / MANIFEST, manifest)[0])
-    _validated(folder / MANIFEST, manifest, UNTOUCHED)
-    files[MANIFEST], _ = _encode(folder / MANIFEST, manifest)
-    others = _others(folder, set(files))
-    write_together(folder, files)
-    remove(others)
-    return str(manifest["digest"])
+    with raised_as(ArtifactError, FolderError):
+        return folders.save(folder, contents, info)
 
 
 def load(folder: Path) -> Loaded:
-    """Returns the contents of a folder after it has verified size, hash, names, dtypes, shapes and
-    finiteness.
+    """Returns the verified contents of a folder (`folders.load`).
 
     Raises:
         ArtifactError: anything in the folder is not as it was saved.
     """
-    manifest = _read_manifest(folder)
-    present = {path.name for path in folder.iterdir() if path.suffix != PARTIAL} - {MANIFEST}
-    missing = sorted(manifest.files.keys() - present)
-    others = sorted(present - manifest.files.keys())
-    if missing or others:
-        raise _refused(
-            folder, f"files that are missing: {missing}, that do not belong to it: {others}"
-        )
-    if sum(file.size for file in manifest.files.values()) > LARGEST:
-        raise _refused(folder, f"declares more than {LARGEST:,} bytes")
-    return Loaded(
-        {name: _read_declared(folder / name, file) for name, file in manifest.files.items()},
-        manifest.info,
-        manifest.digest,
-    )
+    with raised_as(ArtifactError, FolderError, RESTORE):
+        return folders.load(folder)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -123,7 +49,9 @@ def write_json(path: Path, value: Any) -> None:
     Raises:
         ArtifactError: the value is not JSON, which knows no NaN.
     """
-    write_durably(path, _encode(path, value)[0])
+    with raised_as(ArtifactError, FolderError):
+        data = folders.encode_file(path, value)[0]
+    write_durably(path, data)
 
 
 def read_json(path: Path) -> Any:
@@ -132,28 +60,8 @@ def read_json(path: Path) -> Any:
     Raises:
         ArtifactError: no regular file, not UTF-8, not JSON, or with equal keys, NaN or infinity.
     """
-    return _decode(path, _read(path, LARGEST_JSON), {})
-
-
-def null_if_not_finite(scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Returns the scores by name with None (JSON null) for NaN and infinity, which JSON does not
-    know.
-    """
-    return {name: value if math.isfinite(value) else None for name, value in sorted(scores.items())}
-
-
-# Trees of arrays.
-
-
-def to_arrays(tree: tuple) -> formats.Arrays:
-    """Returns the arrays of nested NamedTuples by name, e.g. `train/state`."""
-    flat: formats.Arrays = {}
-    for name, value in tree._asdict().items():  # type: ignore[attr-defined]
-        if hasattr(value, "_fields"):
-            flat |= {f"{name}/{key}": array for key, array in to_arrays(value).items()}
-        else:
-            flat[name] = np.asarray(value)
-    return flat
+    with raised_as(ArtifactError, FolderError, RESTORE):
+        return folders.decode_file(path, folders.read_bytes(path, folders.LARGEST_JSON), {})
 
 
 def from_arrays(cls: type[Tree], arrays: Mapping[str, np.ndarray]) -> Tree:
@@ -162,41 +70,15 @@ def from_arrays(cls: type[Tree], arrays: Mapping[str, np.ndarray]) -> Tree:
     Raises:
         ArtifactError: a field has no array, or an array has no field.
     """
-    names = _leaves(cls, "")
-    missing = sorted(names - arrays.keys())
-    others = sorted(arrays.keys() - names)
-    if missing or others:
-        raise ArtifactError(
-            f"not a {cls.__name__}: arrays missing {missing}, unknown {others}; {RESTORE}"
-        )
-    return _build(cls, arrays, "")
-
-
-def _leaves(cls: type[tuple], prefix: str) -> set[str]:
-    names: set[str] = set()
-    for name, hint in get_type_hints(cls).items():
-        if hasattr(hint, "_fields"):
-            names |= _leaves(hint, f"{prefix}{name}/")
-        else:
-            names.add(prefix + name)
-    return names
-
-
-def _build(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tree:
-    fields: dict[str, Any] = {
-        name: _build(hint, arrays, f"{prefix}{name}/")
-        if hasattr(hint, "_fields")
-        else arrays[prefix + name]
-        for name, hint in get_type_hints(cls).items()
-    }
-    return cls(**fields)
+    with raised_as(ArtifactError, FolderError, RESTORE):
+        return trees.from_arrays(cls, arrays)
 
 
 # Digests.
 
 
 def digest_of(value: Any) -> str:
-    return _sha256(formats.to_json(value))
+    return folders.sha256_of(formats.to_json(value))
 
 
 def file_digest(path: Path) -> str:
@@ -205,7 +87,7 @@ def file_digest(path: Path) -> str:
     Raises:
         ArtifactError: not a regular file.
     """
-    with _open(path) as file:
+    with raised_as(ArtifactError, FolderError, RESTORE), folders.open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -215,94 +97,5 @@ def folder_digest(folder: Path) -> str:
     Raises:
         ArtifactError: the manifest is missing or not as it was saved.
     """
-    return _read_manifest(folder).digest
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-# Reading untrusted bytes.
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    path = folder / MANIFEST
-    data = _read(path, LARGEST_JSON)
-    value = _decode(path, data, {})
-    version = value.get("schema_version") if isinstance(value, dict) else None
-    if version != SCHEMA:
-        raise _refused(path, f"has schema version {version!r}, but this code reads {SCHEMA}")
-    manifest = _validated(path, value, RESTORE)
-    body = {key: part for key, part in value.items() if key != "digest"}
-    if _sha256(_encode(path, body)[0]) != manifest.digest or _encode(path, value)[0] != data:
-        raise _refused(path, "does not match its own digest")
-    return manifest
-
-
-def _validated(path: Path, manifest: dict[str, Any], remedy: str) -> Manifest:
-    try:
-        return Manifest.model_validate(manifest)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = "/".join(map(str, first["loc"]))[:80]
-        raise _refused(path, f"{key!r}: {first['msg']}", remedy) from None
-
-
-def _read_declared(path: Path, file: File) -> Any:
-    data = _read(path, file.size)
-    if len(data) != file.size:
-        raise _refused(path, f"has {len(data):,} bytes instead of {file.size:,}")
-    if _sha256(data) != file.sha256:
-        raise _refused(path, "does not match its sha256 in the manifest")
-    return _decode(path, data, file.arrays)
-
-
-def _read(path: Path, largest: int) -> bytes:
-    with _open(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size > largest:
-            raise _refused(path, f"has {size:,} bytes, more than the {largest:,} that are allowed")
-        return file.read(size)
-
-
-def _open(path: Path) -> BufferedReader:
-    """Opens a regular file; does not follow a link or wait for a pipe."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError as error:
-        raise _refused(path, f"cannot be opened ({error.strerror})") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _refused(path, "is not a regular file")
-    return os.fdopen(descriptor, "rb")
-
-
-def _decode(path: Path, data: bytes, arrays: Mapping[str, formats.ArraySpec]) -> Any:
-    try:
-        return formats.decode(path.name, data, arrays)
-    except formats.FormatError as error:
-        raise _refused(path, str(error)) from None
-
-
-# Writing.
-
-
-def _encode(path: Path, content: Any) -> tuple[bytes, dict[str, Any]]:
-    try:
-        return formats.encode(path.name, content)
-    except formats.FormatError as error:
-        raise _refused(path, str(error), UNTOUCHED) from None
-
-
-def _others(folder: Path, keep: set[str]) -> list[Path]:
-    others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
-    allowed = {*formats.FORMATS, PARTIAL}
-    for path in others:
-        if path.is_symlink() or not path.is_file() or path.suffix not in allowed:
-            raise _refused(path, "is in the way of a folder that only the pipeline writes", MOVE)
-    return others
-
-
-def _refused(path: Path, reason: str, remedy: str = RESTORE) -> ArtifactError:
-    name = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return ArtifactError(f"{name}: {reason}; {remedy}")
+    with raised_as(ArtifactError, FolderError, RESTORE):
+        return folders.read_digest(folder)

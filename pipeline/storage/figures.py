@@ -1,17 +1,32 @@
-"""figures -> PNG files in a folder of their own."""
+"""figures and animations -> files of pictures in a folder of their own"""
 
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+
+from matplotlib.figure import Figure
 
 from pipeline.storage import atomic_write
+from quatrain.animation import Animation
+from quatrain.storage.gif import gif
 
 
-def png(figure: Any) -> bytes:
+def encode(pictures: Mapping[str, Figure | Animation]) -> dict[str, bytes]:
+    """Returns file name -> content of pictures; each file holds its caption and place."""
+    files = {}
+    for place, (name, picture) in enumerate(pictures.items()):
+        if isinstance(picture, Animation):
+            files[f"{name}.gif"] = gif(picture, f"{place} {picture.caption}")
+        else:
+            files[f"{name}.png"] = png(picture, f"{place} {picture.get_label() or ''}")
+    return files
+
+
+def png(figure: Figure, comment: str | None = None) -> bytes:
     """Returns the figure as PNG without the date and version that matplotlib would add."""
     data = io.BytesIO()
-    figure.savefig(data, format="png", dpi=110, metadata={"Software": None}, bbox_inches="tight")
+    metadata = {"Software": None} | ({"Comment": comment} if comment else {})
+    figure.savefig(data, format="png", dpi=110, metadata=metadata, bbox_inches="tight")
     return data.getvalue()
 
 

@@ -9,8 +9,14 @@ from typing import Any
 
 from pipeline.storage.artifacts import digest_of, file_digest, folder_digest
 
-# Modules of this folder that shape the bytes of a result.
-WRITERS = ("artifacts.py", "formats.py", "history.py")
+# Modules that shape the bytes of a result.
+WRITERS = (
+    "pipeline/storage/artifacts.py",
+    "src/quatrain/storage/folders.py",
+    "src/quatrain/storage/formats.py",
+    "src/quatrain/storage/history.py",
+    "src/quatrain/storage/trees.py",
+)
 
 
 def run_key(
@@ -58,7 +64,7 @@ def loaded_code(root: Path, model: str) -> list[Path]:
     folder = f"quatrain.models.{model}."
     modules = {name for name in sys.modules if name.startswith(folder)} - {f"{folder}serve"}
     files = {file_of(name) for name in imported_by(modules)}
-    return sorted({*files, *(root / "pipeline" / "storage" / name for name in WRITERS)})
+    return sorted({*files, *(root / name for name in WRITERS)})
 
 
 def imported_by(modules: set[str]) -> set[str]:

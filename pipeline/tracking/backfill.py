@@ -16,18 +16,22 @@ from pipeline.runtime import console, stage
 from pipeline.runtime.errors import ArtifactError, StoreUnavailable
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
-from pipeline.storage import artifacts, history
+from pipeline.storage import artifacts
 from pipeline.storage.atomic_write import write_durably
-from pipeline.storage.formats import to_json
 from pipeline.storage.params_file import read_params
 from pipeline.storage.trained_model import TrainedModel, load_trained
-from pipeline.tracking.journal import Journal, redact
+from pipeline.tracking.charts import chart_rows
+from pipeline.tracking.experiment import EXPERIMENT
+from pipeline.tracking.journal import Journal, now, redact
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.model_registry import RUN_KEY_TAG
-from pipeline.tracking.run import EXPERIMENT, Run, journals, last_line
+from pipeline.tracking.run import Run, journals, last_line
+from pipeline.tracking.scores import record_scores
 from pipeline.tracking.store import check_reachable, open_client, reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
+from quatrain.storage import history
+from quatrain.storage.formats import to_json
 
 CACHE_HIT = "quatrain.cache_hit"
 # File in .state with results whose run the store has already, so that it is asked only once.
@@ -68,20 +72,21 @@ def has_scores(journal: Journal, run_key: str, scores: Mapping[str, float | None
     recorded = {
         name.removeprefix("eval/"): points[-1][1]
         for name, points in journal.history().items()
-        if name.startswith("eval/")
+        if name.removeprefix("eval/") in scores
     }
     return artifacts.null_if_not_finite(recorded) == dict(scores)
 
 
 def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]:
-    """Returns the current scores if they belong to the current learner.
+    """Returns the current judged scores if they belong to the current learner.
 
     Raises:
         StaleVerdict: they do not.
         ArtifactError: a file cannot be read.
     """
-    verdicts.stored_verdict(root, model, params.preset)
-    return verdicts.read_scores(verdicts.files(root, model).scores)
+    rules = verdicts.stored_verdict(root, model, params.preset).rules
+    scores = verdicts.read_scores(verdicts.files(root, model).scores)
+    return {rule.metric: scores.get(rule.metric) for rule in rules}
 
 
 def result_name(root: Path, verb: str, model: str) -> str:
@@ -178,8 +183,9 @@ def is_in_store(
 ) -> bool:
     """Returns whether the store has the last values of all curves, or exactly these scores."""
     if verb == "train":
-        curves = history.from_csv(trained.files.contents["history.csv"])
-        expected = {f"train/{name}": float(values[-1]) for name, (_, values) in curves.items()}
+        table = history.table(trained.files.contents["history.csv"])
+        charts = chart_rows(table, stage.modules.train.HEADLINE)
+        expected = {f"train/{name}": value for name, _, value in charts}
     else:
         expected = {f"eval/{name}": value for name, value in current_scores(stage)}
     stored = {name: metrics[name] for name in expected if name in metrics}
@@ -197,32 +203,36 @@ def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: s
     """Records what `train` would have recorded, except for times, which are unknown."""
     key = trained.files.info["run_key"]
     settings = {f"quatrain.{k}": v for k, v in trained.files.info["settings"].items()}
-    with Run.of_stage(stage, key, key, digest, {**settings, CACHE_HIT: "true"}) as run:
-        curves = history.from_csv(trained.files.contents["history.csv"])
-        for name, (steps, values) in curves.items():
-            points = zip(steps, values, strict=True)
-            run.metrics((f"train/{name}", int(step), float(value)) for step, value in points)
+    started = now()
+    tags = {**settings, CACHE_HIT: "true"}
+    with Run.of_stage(stage, key, key, digest, tags, started) as run:
+        run.ended = started
+        table = history.table(trained.files.contents["history.csv"])
+        run.curves(table, stage.modules.train.HEADLINE)
         for name in ("weights.safetensors", "config.json"):
             run.artifact(stage.weights / name, "model")
-        record_model(stage, run, trained.state, dataset)
+        record_model(stage, run, trained.state, dataset, digest)
 
 
 def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest: str) -> None:
     """Records what `evaluate` would have recorded, under the key that it would have."""
     for name in ("evaluate", "plots"):
         getattr(stage.modules, name)  # `evaluate` has loaded both when it takes its key.
-    scores = current_scores(stage)
+    preset = stage.params.preset
+    rules = verdicts.stored_verdict(stage.root, stage.model, preset).rules
+    paths = verdicts.files(stage.root, stage.model)
+    result = verdicts.judge_files(paths, stage.model, preset, rules)
+    started = now()
     with Run.of_stage(
         stage,
         trained.files.info["run_key"],
         stage.key([digest, trained.files.digest]),
         digest,
         {f"{CACHE_HIT}.evaluate": "true"},
+        started,
     ) as run:
-        run.metrics((f"eval/{name}", stage.config.train.steps, value) for name, value in scores)
-        for plot in sorted((stage.reports / "plots").glob("*.png")):
-            run.artifact(plot, "plots")
-        run.artifact(stage.weights / "history.csv", "data")
+        run.ended = started
+        record_scores(stage, run, result)
 
 
 if __name__ == "__main__":

@@ -12,20 +12,17 @@ from typing import Any
 
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.atomic_write import sweep_temporaries, write_durably
-from pipeline.tracking import model_registry
-from pipeline.tracking.journal import ROWS_PER_LINE, Header, Journal, Line, redact
+from pipeline.tracking import experiment, model_registry, run_times
+from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line, redact
+from pipeline.tracking.run_times import PARENT_TAG
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
-    Unreachable,
     artifacts_of,
     check_reachable,
     is_server,
     open_client,
 )
 
-PARENT_TAG = "mlflow.parentRunId"
-# Makes the UI open with runs and metrics, not with traces of language models.
-EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
 # Bytes per second that a call with a file may take in addition to PATIENCE_SECONDS.
 UPLOAD_RATE = 1e6
@@ -82,8 +79,9 @@ class Delivery:
     def pending(self) -> tuple[int, int]:
         """Returns how many metrics and files are not acknowledged."""
         lines = [line for _, line in self._journal.lines(self._cursor["offset"])]
+        rows = [row for line in lines for row in line.get("rows", ())]
         return (
-            sum(len(line.get("rows", ())) for line in lines),
+            sum(not name.startswith(HISTORY) for name, _, _ in rows),
             sum(line["kind"] in ("artifact", "model") for line in lines),
         )
 
@@ -129,6 +127,10 @@ class Delivery:
             case "begin":
                 self._send_params(run_id, line)
                 self._send_inputs(run_id, line)
+            case "tags":
+                self._send_tags(run_id, line["tags"])
+            case "card":
+                model_registry.describe(self._call, run_id, line["name"], line["text"])
             case "metrics":
                 self._send_metrics(run_id, group)
             case "artifact":
@@ -144,18 +146,22 @@ class Delivery:
             case "model":
                 self._send_model(run_id, line)
             case "end":
-                self._call("set_terminated", run_id, line["status"], line["time"])
-                header = self._journal.header
-                if header and header.parent and header.parent.ends_with_child:
-                    # A killed pipeline cannot end its own run.
-                    parent = self._find_or_create_parent(header)
-                    self._call("set_terminated", parent, line["status"], line["time"])
+                self._end(run_id, line["status"])
             case _:
                 self._call("update_run", run_id, "RUNNING")
 
+    def _end(self, run_id: str, status: str) -> None:
+        part = run_times.part_of(self._journal.folder.name)
+        seconds = run_times.worked_seconds(line for _, line in self._journal.lines())
+        end = run_times.end_run(self._call, run_id, part, seconds, status)
+        header = self._journal.header
+        if header and header.parent and header.parent.ends_with_child:
+            parent_id = self._find_or_create_parent(header)
+            run_times.end_parent(self._call, parent_id, status, end)
+
     def _send_params(self, run_id: str, line: Line) -> None:
         """Sends params and tags; a param that has another value already goes into a tag."""
-        from mlflow.entities import Param, RunTag
+        from mlflow.entities import Param
 
         existing = self._call("get_run", run_id).data.params
         params = []
@@ -165,13 +171,19 @@ class Delivery:
                 params.append(Param(name, value))
             elif existing[name] != value:
                 changed.append(f"{name} = {value}")
-        tags = [RunTag(*item) for item in line["tags"].items()]
-        if changed:
-            tags.append(RunTag(CHANGED_PARAMS_TAG, ", ".join(changed)))
-        for kind, entries in (("params", params), ("tags", tags)):
-            for start in range(0, len(entries), ENTRIES_PER_CALL):
-                chunk: Any = entries[start : start + ENTRIES_PER_CALL]
-                self._call("log_batch", run_id, synchronous=True, **{kind: chunk})
+        for start in range(0, len(params), ENTRIES_PER_CALL):
+            chunk = params[start : start + ENTRIES_PER_CALL]
+            self._call("log_batch", run_id, synchronous=True, params=chunk)
+        tags = {CHANGED_PARAMS_TAG: ", ".join(changed)} if changed else {}
+        self._send_tags(run_id, line["tags"] | tags)
+
+    def _send_tags(self, run_id: str, tags: dict[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        entries = [RunTag(*item) for item in tags.items()]
+        for start in range(0, len(entries), ENTRIES_PER_CALL):
+            chunk = entries[start : start + ENTRIES_PER_CALL]
+            self._call("log_batch", run_id, synchronous=True, tags=chunk)
 
     def _send_inputs(self, run_id: str, line: Line) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -196,8 +208,10 @@ class Delivery:
             Metric(name, float(value), line["time"], step)
             for line in group
             for name, step, value in line["rows"]
+            if not name.startswith(HISTORY)
         ]
-        self._call("log_batch", run_id, metrics=rows, synchronous=True)
+        if rows:
+            self._call("log_batch", run_id, metrics=rows, synchronous=True)
         self.metrics += len(rows)
 
     def _send_model(self, run_id: str, line: Line) -> None:
@@ -217,50 +231,37 @@ class Delivery:
     def _find_or_create_parent(self, header: Header) -> str:
         parent = header.parent
         assert parent is not None
-        return self._oldest_or_new(
-            header._replace(run_key=parent.run_key, run_name=parent.run_name), {parent.tag: "true"}
-        )
+        of_parent = header._replace(run_key=parent.run_key, run_name=parent.run_name)
+        tags = run_times.tags_of_parent(header) | {parent.tag: "true"}
+        return self._oldest_or_new(of_parent, tags)
 
     def _oldest_or_new(self, header: Header, tags: dict[str, str]) -> str:
         """Returns the oldest active run of this key, or a new one.
 
         MLflow may create duplicate runs when a reply is lost: deletes empty duplicates.
         """
-        experiment = self._experiment(header.experiment)
-        runs = self._find(experiment, header.run_key)
+        experiment_id = self._experiment(header.experiment)
+        runs = self._find(experiment_id, header.run_key)
         if not runs:
             start = next(line["time"] for _, line in self._journal.lines())
             tags = {model_registry.RUN_KEY_TAG: header.run_key, **tags}
-            created = self._call("create_run", experiment, start, tags, header.run_name)
-            runs = self._find(experiment, header.run_key) or [created]
+            created = self._call("create_run", experiment_id, start, tags, header.run_name)
+            runs = self._find(experiment_id, header.run_key) or [created]
         for duplicate in runs[1:]:
             if not duplicate.data.metrics and not duplicate.data.params:
                 self._call("delete_run", duplicate.info.run_id)
         return str(runs[0].info.run_id)
 
-    def _find(self, experiment: str, run_key: str) -> list[Any]:
+    def _find(self, experiment_id: str, run_key: str) -> list[Any]:
         query = f"tags.`{model_registry.RUN_KEY_TAG}` = '{run_key}'"
         return sorted(
-            self._call("search_runs", [experiment], query),
+            self._call("search_runs", [experiment_id], query),
             key=lambda run: (run.info.start_time, run.info.run_id),
         )
 
     def _experiment(self, name: str) -> str:
-        experiment = self._call("get_experiment_by_name", name)
-        if experiment is None:
-            folder = artifacts_of(self._uri, _checkout_of(self._journal.folder.resolve()))
-            try:
-                return str(
-                    self._call("create_experiment", name, folder and str(folder), EXPERIMENT_TAGS)
-                )
-            except Exception:
-                # Another process may have created it meanwhile.
-                experiment = self._call("get_experiment_by_name", name)
-                if experiment is None:
-                    raise
-        if experiment.lifecycle_stage != "active":
-            raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
-        return str(experiment.experiment_id)
+        folder = artifacts_of(self._uri, _checkout_of(self._journal.folder.resolve()))
+        return experiment.find_or_create(self._call, name, folder)
 
     def _is_active(self, run_id: str) -> bool:
         try:

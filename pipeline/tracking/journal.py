@@ -20,6 +20,8 @@ from quatrain.errors import DataError
 
 # Metrics that MLflow takes in one call.
 ROWS_PER_LINE = 1000
+# Metrics below it are kept in the journal and never sent: see `charts`.
+HISTORY = "history/"
 # Characters; MLflow cuts the rest off.
 LONGEST_PARAM = 6000
 STATUSES = ("FINISHED", "FAILED", "KILLED")
@@ -78,18 +80,22 @@ class Journal:
         self.folder = folder
         self.header: Header | None = None
         self.has_model = False
+        self.last_time = 0
+        """When the last line was written, in milliseconds since 1970."""
         self._path = folder / "journal.jsonl"
         self._descriptor: int | None = None
         self._end = 0
         self._may_be_torn = True
         """Whether bytes after `_end` may be left of a write that was killed."""
-        self._is_over = False
         self._points: dict[str, dict[int, float]] = {}
         self._files: dict[tuple[str, str], str] = {}
+        self._notes: dict[str, Line] = {}
         self._load()
 
-    def begin(self, header: Header) -> None:
+    def begin(self, header: Header, started: int | None = None) -> None:
         """Starts the run or continues it: the first header stays. Removes passwords from URIs.
+
+        started: when the work began, in milliseconds since 1970; now if it is None.
 
         Raises:
             ValueError: MLflow refuses a name, or the folder holds another run.
@@ -100,14 +106,14 @@ class Journal:
             for name in names:
                 _check_name(kind, name)
         if self.header is None:
-            self._append([_begin_line(header)])
+            self._append([_begin_line(header) | {"time": started or now()}])
         elif self.header.run_key != header.run_key:
             raise ValueError(
                 f"{self.folder} holds run {self.header.run_key}, not {header.run_key}; "
                 "use another folder"
             )
-        elif self._is_over:
-            self._append([{"kind": "resume", "time": _now()}])
+        else:
+            self._append([{"kind": "resume", "time": started or now()}])
         for name, value in header.params.items():
             if len(value) > LONGEST_PARAM:
                 self._keep(_file_of(name), redact(value).encode(), "params")
@@ -125,7 +131,7 @@ class Journal:
             if key not in new and key[1] not in self._points.get(name, {}):
                 new[key] = float(value) if math.isfinite(value) else str(float(value))
         encoded = [[*key, value] for key, value in new.items()]
-        line = {"kind": "metrics", "time": _now()}
+        line = {"kind": "metrics", "time": now()}
         self._append(
             [
                 {**line, "rows": encoded[start : start + ROWS_PER_LINE]}
@@ -137,17 +143,31 @@ class Journal:
         """Records a copy of a file for the run's folder `artifact_path`, unless unchanged."""
         self._keep(path.name, path.read_bytes(), artifact_path)
 
-    def model(self, folder: Path, name: str) -> None:
+    def tags(self, tags: Mapping[str, str]) -> None:
+        """Records tags that were not known at the begin, unless unchanged."""
+        for name in tags:
+            _check_name("tag", name)
+        self._note({"kind": "tags", "tags": {name: redact(text) for name, text in tags.items()}})
+
+    def model(self, folder: Path, name: str, card: str = "") -> None:
         """Records a model in MLflow's format, a version of the registered model `name`; once."""
         if not self.has_model:
             file = self._copy(f"{name}.zip", zipped(folder))
-            self._append([{"kind": "model", "name": name, "file": file, "time": _now()}])
+            line = {"kind": "model", "name": name, "file": file, "card": card}
+            self._append([line | {"time": now()}])
 
-    def end(self, status: str) -> None:
-        """Records how the run ended; if it is continued, a later end counts."""
+    def card(self, name: str, text: str) -> None:
+        """Records what the registered model `name` says of the version of this run."""
+        self._note({"kind": "card", "name": name, "text": text})
+
+    def end(self, status: str, ended: int | None = None) -> None:
+        """Records how the run ended; if it is continued, a later end counts.
+
+        ended: when the work ended, in milliseconds since 1970; now if it is None.
+        """
         if status not in STATUSES:
             raise ValueError(f"status {status!r}: use one of {', '.join(STATUSES)}")
-        self._append([{"kind": "end", "status": status, "time": _now()}])
+        self._append([{"kind": "end", "status": status, "time": ended or now()}])
 
     def history(self) -> dict[str, list[tuple[int, float]]]:
         """Returns metric name -> (step, value) in the order of writing, values bit for bit."""
@@ -198,7 +218,9 @@ class Journal:
             self.header = Header(**fields)
         elif line["kind"] == "model":
             self.has_model = True
-        self._is_over = line["kind"] == "end"
+        elif line["kind"] in ("tags", "card"):
+            self._notes[line["kind"]] = line
+        self.last_time = line.get("time", self.last_time)
 
     def _append(self, lines: list[Line]) -> None:
         if not lines:
@@ -234,6 +256,10 @@ class Journal:
             copy = self._copy(name, data)
             self._append([{"kind": "artifact", "file": copy, "path": artifact_path}])
 
+    def _note(self, line: Line) -> None:
+        if self._notes.get(line["kind"]) != line:
+            self._append([line])
+
     def _copy(self, name: str, data: bytes) -> str:
         """Stores bytes under the journal's `artifacts`, in a folder named by their digest."""
         digest = sha256(data).hexdigest()[:16]
@@ -261,7 +287,7 @@ def _begin_line(header: Header) -> Line:
     """Returns the JSON of a header; a param too long for MLflow becomes its digest and a file."""
     return {
         "kind": "begin",
-        "time": _now(),
+        "time": now(),
         **header._asdict(),
         "params": {name: _short(name, value) for name, value in header.params.items()},
         "tags": {name: redact(value) for name, value in header.tags.items()},
@@ -301,6 +327,6 @@ def _parse(raw: bytes) -> Line | None:
     return None
 
 
-def _now() -> int:
+def now() -> int:
     """Returns milliseconds since 1970, as MLflow counts."""
     return time.time_ns() // 1_000_000

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.runtime.stage import CHECKOUT, Stage
-from pipeline.storage import formats
 from pipeline.storage.run_key import file_of, imported_by
+from pipeline.tracking.model_card import model_card
 from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from pipeline.tracking.trial_context import trial_context
 from quatrain.registry import Framework
+from quatrain.storage import formats
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
 # Packages that all exported models import.
@@ -39,16 +40,19 @@ class Exported(NamedTuple):
     answer: Mapping[str, np.ndarray]
 
 
-def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
+def record_model(stage: Stage, run: Run, state: Any, dataset: Any, digest: str) -> None:
     """Records the model in the run's journal, to be registered on delivery; once per run.
 
     A trial of a sweep registers none: its params may be adopted as a preset, and trained by that.
     """
     if run.journal.has_model or trial_context() is not None:
         return
+    exported = export(stage, state, dataset)
     with TemporaryDirectory() as folder:
-        save_model(stage, export(stage, state, dataset), Path(folder))
-        run.journal.model(Path(folder) / "model", registered_name(stage.model, stage.params.preset))
+        save_model(stage, exported, Path(folder))
+        name = registered_name(stage.model, stage.params.preset)
+        text = model_card(stage, exported.request, exported.answer, digest)
+        run.journal.model(Path(folder) / "model", name, text)
 
 
 def export(stage: Stage, state: Any, dataset: Any) -> Exported:
@@ -104,7 +108,8 @@ def copied_code(model: str, folder: Path) -> Path:
 
     A server downloads the files one by one.
     """
-    import quatrain.params  # noqa: F401, imported by the script that serves
+    # The script that serves imports it.
+    import quatrain.params  # noqa: F401
 
     modules = imported_by({f"quatrain.models.{model}.serve", "quatrain.params"})
     packages = {

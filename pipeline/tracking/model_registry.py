@@ -18,6 +18,8 @@ from quatrain.registry import MODELS
 
 RUN_KEY_TAG = "quatrain.run_key"
 TIME_TAG = "quatrain.trained_at"
+# Title of the section of a model's card that its evaluation writes.
+SCORES = "## Scores"
 # Alias of the version that was trained last.
 CANDIDATE = "candidate"
 # Alias of the version whose scores are the baseline.
@@ -47,6 +49,33 @@ def register(call: Call, run_id: str, folder: Path, line: Mapping[str, Any]) -> 
     candidate = version_with_alias(partial(call, "get_model_version_by_alias"), name, CANDIDATE)
     if candidate is None or int(candidate.tags.get(TIME_TAG, 0)) <= line["time"]:
         call("set_registered_model_alias", name, CANDIDATE, version.version)
+        if line.get("card"):
+            call("update_registered_model", name, line["card"])
+
+
+def describe(call: Call, run_id: str, name: str, scores: str) -> None:
+    """Puts the scores of a run into the card of its version, and into that of the registered model
+    if the version is its candidate.
+
+    A run without a version, such as one that another store had, is left alone.
+    """
+    versions = call("search_model_versions", f"name = '{name}' and run_id = '{run_id}'")
+    if not versions:
+        return
+    card = with_scores(versions[0].description or "", scores)
+    call("update_model_version", name, versions[0].version, card)
+    candidate = version_with_alias(partial(call, "get_model_version_by_alias"), name, CANDIDATE)
+    if candidate is not None and candidate.version == versions[0].version:
+        call("update_registered_model", name, card)
+
+
+def with_scores(card: str, scores: str) -> str:
+    """Returns a card whose section SCORES is `scores`; these alone if it has none."""
+    before, title, after = card.partition(SCORES)
+    if not title:
+        return scores
+    _, heading, rest = after.partition("\n\n## ")
+    return f"{before}{scores}{heading}{rest}"
 
 
 def _logged_model(call: Call, run: Any, name: str) -> Any:
@@ -71,6 +100,7 @@ def _new_version(call: Call, run: Any, logged: Any, line: Mapping[str, Any]) -> 
         line["name"],
         logged.artifact_location,
         tags={RUN_KEY_TAG: run.data.tags[RUN_KEY_TAG], TIME_TAG: str(line["time"])},
+        description=line.get("card") or None,
         await_creation_for=0,
         run_id=run.info.run_id,
         model_id=logged.model_id,

@@ -64,13 +64,17 @@ class ProgressBar:
         if self.is_terminal or not (is_due or self.step == self.total):
             return
         self.printed_step = self.step
+        values = [f"{name} {value}" for name, value in self.values.items()]
+        parts = [f"{self.step:,}/{self.total:,}", *self.pace(), *values]
+        console.info(f"{self.name}: {'  '.join(parts)}")
+
+    def pace(self) -> list[str]:
+        """Returns rate and remaining time in words; nothing before a rate is known."""
         rate = self.rate()
-        seconds_left = (self.total - self.step) / rate if rate else 0.0
-        values = "  ".join(f"{name} {value}" for name, value in self.values.items())
-        console.info(
-            f"{self.name}: {self.step:,}/{self.total:,}  {rate:,.0f} steps/s  "
-            f"{seconds_left:.0f} s left  {values}"
-        )
+        if not rate:
+            return []
+        digits = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+        return [f"{digits} steps/s", f"{(self.total - self.step) / rate:.0f} s left"]
 
     def rate(self) -> float:
         """Returns steps per second since the first yield, so without compilation; 0 if unknown."""

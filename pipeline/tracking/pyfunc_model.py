@@ -9,8 +9,13 @@ from typing import Any, cast
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
+from mlflow.exceptions import INVALID_PARAMETER_VALUE, MlflowException
 from mlflow.models import set_model
 from mlflow.pyfunc import PythonModel
+
+
+class RequestRefused(MlflowException, ValueError):
+    """Says what is wrong with a request; a server answers it with status 400 and this text."""
 
 
 class ServedModel(PythonModel):
@@ -38,9 +43,12 @@ class ServedModel(PythonModel):
         The type hint of `model_input` is the only one that makes MLflow neither convert nor warn.
 
         Raises:
-            ValueError: the request does not fit; the message names the array and what is right.
+            RequestRefused: it does not fit; the message names the array and what is right.
         """
-        return self.serve.answer(self.config, self.arrays, dict(cast(Any, model_input)))
+        try:
+            return self.serve.answer(self.config, self.arrays, dict(cast(Any, model_input)))
+        except ValueError as error:
+            raise RequestRefused(str(error), INVALID_PARAMETER_VALUE) from None
 
 
 set_model(ServedModel())

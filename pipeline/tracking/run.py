@@ -1,19 +1,23 @@
 """stage -> its journal and the shipper behind it: what a verb uses to record."""
 
 import os
-import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from pipeline.runtime.devices import settings
 from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.stage import Stage
 from pipeline.storage.artifacts import digest_of
-from pipeline.tracking.journal import DatasetInput, Header, Journal, Parent, Row
+from pipeline.tracking.charts import chart_rows
+from pipeline.tracking.description import DESCRIPTION_TAG, description, flatten
+from pipeline.tracking.experiment import EXPERIMENT
+from pipeline.tracking.journal import HISTORY, DatasetInput, Header, Journal, Parent, Row
+from pipeline.tracking.origin import checkout_of, code_tags, commit
 from pipeline.tracking.shipper import LATEST_SECONDS, Shipper
 from pipeline.tracking.store import resolve_uri
 from pipeline.tracking.trial_context import trial_context
@@ -21,7 +25,6 @@ from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
 
-EXPERIMENT = "quatrain"
 # Subfolder of a journal whose lock its only writer holds.
 WRITER = "writer"
 
@@ -29,10 +32,14 @@ WRITER = "writer"
 class Run:
     """Records one stage's part of an MLflow run, first in the journal, then through a thread."""
 
-    def __init__(self, journal: Journal, shippers: list[Shipper], lock: ExitStack) -> None:
+    def __init__(
+        self, journal: Journal, shippers: list[Shipper], lock: ExitStack, ended: int | None = None
+    ) -> None:
         self.journal = journal
         self.shippers = shippers
         self.lock = lock
+        self.ended = ended
+        """When the work ended, in milliseconds since 1970; None while it is done."""
 
     @classmethod
     def of_stage(
@@ -42,16 +49,18 @@ class Run:
         key: str,
         dataset_digest: str,
         extra_tags: Mapping[str, str] | None = None,
+        started: int | None = None,
     ) -> Self:
         """Starts or continues the journal of the computation `key`, a part of the run `run_key`.
 
-        An evaluation adds to the run of its training.
+        An evaluation adds to the run of its training. started: when the work began, in milliseconds
+        since 1970; now if it is None.
         """
         context = "evaluation" if stage.verb == "evaluate" else "training"
         header = Header(
             run_key=run_key,
             experiment=EXPERIMENT,
-            run_name=f"{stage.model}-{run_key[:8]}",
+            run_name=f"{stage.model} {title(stage.params)}",
             params=flatten(stage.config.model_dump(mode="json")),
             tags={**(tags(stage) if stage.verb == "train" else {}), **(extra_tags or {})},
             inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
@@ -60,10 +69,12 @@ class Run:
         trial = trial_context()
         if trial is not None:
             header = trial.header(header)
-        return cls.start(stage.root, stage.name, key, header, is_delivered=trial is None)
+        return cls.start(
+            stage.root, stage.name, key, header, is_delivered=trial is None, started=started
+        )
 
     @classmethod
-    def of_pipeline(cls, root: Path, params: Params, key: str) -> Self:
+    def of_pipeline(cls, root: Path, params: Params, key: str, started: int | None = None) -> Self:
         """Starts or continues the journal of the results `key`: the parent of all stages' runs."""
         pipeline = pipeline_run(root, params)
         shared = flatten(params.model_dump(mode="json", exclude=set(MODELS)))
@@ -76,19 +87,26 @@ class Run:
                 EXPERIMENT,
                 pipeline.run_name,
                 shared,
-                origin_tags(root, params),
+                {**origin_tags(root, params), "mlflow.source.name": "dvc.yaml"},
             ),
+            started=started,
         )
 
     @classmethod
     def start(
-        cls, root: Path, stage: str, key: str, header: Header, is_delivered: bool = True
+        cls,
+        root: Path,
+        stage: str,
+        key: str,
+        header: Header,
+        is_delivered: bool = True,
+        started: int | None = None,
     ) -> Self:
         folder = journals(root) / f"{stage}-{key[:16]}"
         lock = ExitStack()
         lock.enter_context(folder_lock(folder / WRITER))
         journal = Journal(folder)
-        journal.begin(header)
+        journal.begin(header, started)
         delivered = [journal, *end_abandoned(folder, stage)] if is_delivered else []
         shippers = [
             Shipper(each, resolve_uri(root), latest_seconds=LATEST_SECONDS) for each in delivered
@@ -103,7 +121,7 @@ class Run:
     ) -> None:
         failure = "KILLED" if isinstance(error, Interrupted) else "FAILED"
         try:
-            self.journal.end("FINISHED" if error is None else failure)
+            self.journal.end("FINISHED" if error is None else failure, self.ended)
         finally:
             for shipper in self.shippers:
                 shipper.finish()
@@ -115,8 +133,22 @@ class Run:
         for shipper in self.shippers:
             shipper.wake()
 
+    def curves(self, table: Iterable[Row], headline: Sequence[str]) -> None:
+        """Records rows of a training: all of them for history.csv, the charts for MLflow."""
+        rows = list(table)
+        charts = chart_rows(rows, headline)
+        self.metrics(
+            (f"{prefix}{name}", step, value)
+            for prefix, part in ((HISTORY, rows), ("train/", charts))
+            for name, step, value in part
+        )
+
     def artifact(self, path: Path, folder: str) -> None:
         self.journal.artifact(path, folder)
+
+    def describe(self, text: str) -> None:
+        """Records the description that the UI shows above a run."""
+        self.journal.tags({DESCRIPTION_TAG: text})
 
     def history(self, prefix: str) -> dict[str, list[tuple[int, float]]]:
         """Returns the recorded (step, value) of each metric with this prefix, by its other name."""
@@ -136,7 +168,7 @@ def journals(root: Path) -> Path:
 
     `dvc exp run --temp` works in a copy of the checkout and removes it.
     """
-    return Path(os.environ.get("DVC_ROOT") or root) / ".state" / "journal"
+    return checkout_of(root) / ".state" / "journal"
 
 
 def end_abandoned(current: Path, stage: str) -> list[Journal]:
@@ -149,7 +181,7 @@ def end_abandoned(current: Path, stage: str) -> list[Journal]:
         with suppress(LockHeld, DataError), folder_lock(path.parent / WRITER, patience_seconds=0):
             journal = Journal(path.parent)
             if journal.header is not None:
-                journal.end("KILLED")
+                journal.end("KILLED", journal.last_time)
                 ended.append(journal)
     return ended
 
@@ -161,21 +193,16 @@ def last_line(path: Path) -> bytes:
         return file.read().rstrip(b"\n").rpartition(b"\n")[2]
 
 
-def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Returns nested params under dotted names: `train.learning_rate` -> '0.001'."""
-    flat: dict[str, str] = {}
-    for name, value in section.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = str(value)
-    return flat
-
-
 def pipeline_run(root: Path, params: Params) -> Parent:
     """Returns the run of everything that is made with these params and this commit."""
     key = digest_of({"params": params_digest(params), "commit": commit(root)})
-    return Parent(key, f"pipeline-{params.preset}-{key[:8]}")
+    return Parent(key, title(params))
+
+
+def title(params: Params) -> str:
+    """Returns the name of DVC's experiment, or else preset and date."""
+    experiment = os.environ.get("DVC_EXP_NAME")
+    return experiment or f"{params.preset} {datetime.now():%Y-%m-%d %H:%M}"
 
 
 def tags(stage: Stage) -> dict[str, str]:
@@ -183,6 +210,8 @@ def tags(stage: Stage) -> dict[str, str]:
     return {
         **{f"quatrain.{name}": value for name, value in versions.items()},
         **origin_tags(stage.root, stage.params),
+        "mlflow.source.name": f"pipeline/{stage.verb}.py",
+        DESCRIPTION_TAG: description(stage.root, stage.params, stage.model),
         "quatrain.model": stage.model,
         "dvc.stage": stage.name,
     }
@@ -197,24 +226,5 @@ def origin_tags(root: Path, params: Params) -> dict[str, str]:
     }
 
 
-def code_tags(root: Path) -> dict[str, str]:
-    return {
-        "git.commit": commit(root),
-        "git.dirty": str(bool(git(root, "status", "--porcelain", "--untracked-files=no"))).lower(),
-    }
-
-
 def params_digest(params: Params) -> str:
     return digest_of(params.model_dump(mode="json", exclude={"checkpoint_seconds"}))
-
-
-def commit(root: Path) -> str:
-    return git(root, "rev-parse", "HEAD") or "none"
-
-
-def git(root: Path, *arguments: str) -> str:
-    """Returns the output of a git command; empty if it fails."""
-    process = subprocess.run(
-        ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
-    )
-    return process.stdout.strip() if process.returncode == 0 else ""

@@ -28,6 +28,18 @@ ENVIRONMENT = {
 }
 
 
+# Folder of the runs' files, beside an sqlite store.
+ARTIFACTS = "artifacts"
+# Where a store names it.
+LOCATIONS = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("logged_models", "artifact_location"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
+
+
 class Unreachable(PipelineError):
     """Says why the tracking store does not answer, or cannot take a run."""
 
@@ -85,8 +97,33 @@ def prepare_store(uri: str) -> None:
             utils._upgrade_db(engine)
         engine.dispose()
         MlflowClient(tracking_uri=uri).get_experiment("0")
-        with closing(sqlite3.connect(database)) as connection:
+        with closing(sqlite3.connect(database)) as connection, connection:
             connection.execute("PRAGMA journal_mode=WAL")
+            _follow_artifacts(connection, database.parent / ARTIFACTS)
+
+
+def _follow_artifacts(connection: sqlite3.Connection, folder: Path) -> None:
+    """Names the folder of the runs' files anew in a store that was copied or moved.
+
+    MLflow stores absolute paths: runs of a copied checkout would write into the original.
+    """
+    ending = "/" + "/".join(folder.parts[-2:])
+    query = "SELECT artifact_location FROM experiments WHERE artifact_location IS NOT NULL"
+    locations = [location for (location,) in connection.execute(query)]
+    # An experiment's own folder may lie below.
+    roots = {
+        head + ending for head, end, _ in (each.partition(ending) for each in locations) if end
+    }
+    for old in roots:
+        path = old.removeprefix("file://")
+        if Path(path).resolve() == folder.resolve():
+            continue
+        for table, column in LOCATIONS:
+            connection.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
+                f"WHERE {column} = ? OR substr({column}, 1, ?) = ? || '/'",
+                (old.replace(path, str(folder)), len(old) + 1, old, len(old) + 1, old),
+            )
 
 
 def database_of(uri: str) -> Path | None:
@@ -101,7 +138,7 @@ def artifacts_of(uri: str, checkout: Path) -> Path | None:
     if is_server(uri):
         return None
     database = database_of(uri)
-    return checkout / ".mlflow" / "artifacts" if database is None else database.parent / "artifacts"
+    return (checkout / ".mlflow" if database is None else database.parent) / ARTIFACTS
 
 
 def is_server(uri: str) -> bool:

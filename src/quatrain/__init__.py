@@ -1,1 +1,37 @@
-"""Four learners as functions of arrays: no paths, files, MLflow or printing."""
+"""Four learners, and five names to use them by: fit, load, make, config, evaluate."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # for editors and mypy: `import quatrain` loads no library
+    from quatrain.api.configs import config
+    from quatrain.api.results import Result, load
+    from quatrain.api.training import evaluate, fit
+    from quatrain.api.worlds import make
+    from quatrain.errors import ConfigError
+
+__version__ = "0.1.0"
+
+__all__ = ["ConfigError", "Result", "config", "evaluate", "fit", "load", "make"]
+
+_MODULES = {
+    "ConfigError": "quatrain.errors",
+    "Result": "quatrain.api.results",
+    "config": "quatrain.api.configs",
+    "evaluate": "quatrain.api.training",
+    "fit": "quatrain.api.training",
+    "load": "quatrain.api.results",
+    "make": "quatrain.api.worlds",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Imports an exported name when it is first used."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

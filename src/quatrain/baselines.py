@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from reprlib import repr as shortened
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -27,6 +28,11 @@ class Rule(Record):
     goal: float | None
     lower_references: tuple[str, ...] = Field(alias="floors", strict=False)
     upper_references: tuple[str, ...] = Field(alias="ceilings", strict=False)
+    # What follows shapes no judgement: words for a reader, and values that no score can pass.
+    meaning: str = ""
+    names: dict[str, str] = Field(default_factory=dict)
+    least: float | None = None
+    most: float | None = None
 
 
 class Gated(NamedTuple):
@@ -42,6 +48,13 @@ class Gated(NamedTuple):
     lower_references: tuple[str, ...] = ()
     # Metrics of the same evaluation that the score approaches; it may pass them.
     upper_references: tuple[str, ...] = ()
+    # One line for a newcomer: what it measures, and which value means what.
+    meaning: str = ""
+    # Reference -> its name in words.
+    names: Mapping[str, str] = MappingProxyType({})
+    # Least and greatest value that are possible; None where there is no bound.
+    least: float | None = None
+    most: float | None = None
 
     def under(self, preset: str) -> Rule:
         """Returns the rule for one preset."""
@@ -52,6 +65,10 @@ class Gated(NamedTuple):
             goal=self.goals.get(preset),
             lower_references=self.lower_references,
             upper_references=self.upper_references,
+            meaning=self.meaning,
+            names=dict(self.names),
+            least=self.least,
+            most=self.most,
         )
 
 

@@ -21,6 +21,7 @@ from quatrain.progress import History, Progress
 if TYPE_CHECKING:  # loading a contract must not load matplotlib
     from matplotlib.figure import Figure
 
+    from quatrain.animation import Animation
     from quatrain.baselines import Gated
 
 # Name -> array, which any file format can hold; `params/...` is what gradients change.
@@ -131,8 +132,10 @@ class PlotsModule(Protocol[ConfigIn, DatasetIn, StateIn]):
         dataset: DatasetIn,
         history: History,
         scores: dict[str, float],
-    ) -> "dict[str, Figure]":
-        """Draws the figures of a report."""
+    ) -> "dict[str, Figure | Animation]":
+        """Draws the pictures of a report, in the order that tells the story: task, learning,
+        result, comparison, details. A figure's label is its caption.
+        """
 
 
 @runtime_checkable

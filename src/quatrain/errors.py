@@ -1,4 +1,12 @@
-"""Errors about data, devices and training that a user can fix."""
+"""Errors about configs, data, devices and training that a user can fix."""
+
+
+class ConfigError(ValueError):
+    """Says which key, value or option cannot be used, why, and what to write instead."""
+
+
+class PackageMissing(ImportError):
+    """Says which packages are not installed, and how to install them."""
 
 
 class DataError(ValueError):

@@ -58,6 +58,8 @@ class Comparison(NamedTuple):
     # Half width of the difference's 95 % interval; a side of fewer than SEEDS_OF_NOISE seeds counts
     # as exact, and of two such sides there is none.
     half: float | None
+    # Difference up to which two scores count as equal.
+    allowed: float
 
 
 NO_RULE = Line(
@@ -212,7 +214,8 @@ def compare(
         if line.baseline is not None and new is not None:
             difference = new - line.baseline
             half = _half_width(line.metric, stored[line.metric], scores) or None
+        allowed = allowance(line.tolerance, half or 0.0)
         comparisons.append(
-            Comparison(line.metric, line.status, line.baseline, new, difference, half)
+            Comparison(line.metric, line.status, line.baseline, new, difference, half, allowed)
         )
     return tuple(comparisons)

@@ -9,7 +9,9 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.actor_critic.config import ActorCriticConfig, Train
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.hosted.config import HostedAlloConfig
 from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.section import Section
 
 
@@ -27,7 +29,10 @@ class Params(Section):
         lt=2**32,
         description="each stage derives one named seed per purpose from it",
     )
-    device: Literal["auto", "cpu", "cuda"]
+    device: Literal["auto", "cpu", "cuda", "mps"] = Field(
+        description="auto: cuda where the model's framework reaches it, else cpu; "
+        "mps, Apple's GPU: torch models only"
+    )
     devices: int = Field(
         ge=1,
         le=256,
@@ -47,8 +52,14 @@ class Params(Section):
         le=86400,
         description="interval of checkpoints: the most work that an interruption loses",
     )
-    allo: AlloConfig
-    iqn: IqnConfig
+    allo: Annotated[
+        Annotated[AlloConfig, Tag("built_in")] | Annotated[HostedAlloConfig, Tag("hosted")],
+        Discriminator(variant),
+    ]
+    iqn: Annotated[
+        Annotated[IqnConfig, Tag("built_in")] | Annotated[HostedIqnConfig, Tag("hosted")],
+        Discriminator(variant),
+    ]
     actor_critic: Annotated[
         Annotated[ActorCriticConfig, Tag("built_in")]
         | Annotated[HostedActorCriticConfig, Tag("hosted")],

@@ -1,16 +1,19 @@
 """numbers of several learners or worlds -> lines, with confidence intervals where there are
-enough, labelled at their ends.
+enough, labelled at their ends; policies beside each other; the style of all figures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from quatrain.animation import Animation
 from quatrain.progress import History
 from quatrain.statistics import (
     LEAST_SEEDS,
@@ -19,16 +22,57 @@ from quatrain.statistics import (
     interquartile_mean,
 )
 
-# Colors of chance, lower reference, learner, learner during training, and upper reference.
+# Colours of chance, what limits a score, learner, learner during training, and upper reference:
+# apart for any colour vision, and dark enough for text.
 GREY = "0.5"
 BLACK = "0.2"
-RED = "crimson"
-ORANGE = "darkorange"
-BLUE = "tab:blue"
+RED = "#C8102E"
+ORANGE = "#D17A00"
+BLUE = "#0072B2"
+GREEN = "#009E73"
+# Decorates what makes figures: one look for all, and nothing of the caller's settings changes.
+house_style = rc_context(
+    {
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.edgecolor": "0.4",
+        "axes.titlesize": 10,
+        "axes.titlelocation": "left",
+        "axes.axisbelow": True,
+        "axes.labelcolor": "0.15",
+        "xtick.color": "0.3",
+        "ytick.color": "0.3",
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+    }
+)
 # Title of one panel of several.
 SMALL_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10}
 # Height of a label, in points.
 LINE_HEIGHT = 11
+# Most marked numbers of an axis, so that they stay apart.
+TICKS = 5
+# Characters of a caption in an inch of the figure's width.
+CHARACTERS_PER_INCH = 13.5
+
+
+Picture = Figure | Animation
+
+
+def in_order(pictures: Mapping[str, Picture], captions: Mapping[str, str]) -> dict[str, Picture]:
+    """Returns the pictures in the order of their captions, each with its caption."""
+    return {
+        name: _with_caption(pictures[name], text)
+        for name, text in captions.items()
+        if name in pictures
+    }
+
+
+def _with_caption(picture: Picture, text: str) -> Picture:
+    if isinstance(picture, Animation):
+        return picture._replace(caption=text)
+    picture.set_label(text)
+    return picture
 
 
 class Curve(NamedTuple):
@@ -44,6 +88,15 @@ class EndLabel(NamedTuple):
     y: float
     text: str
     color: Any
+
+
+class Level(NamedTuple):
+    """Holds what one policy (or table, or field) scores, and half the interval of that."""
+
+    name: str
+    value: float
+    color: Any
+    half: float = 0.0
 
 
 def curve(history: History, name: str, learners: int) -> Curve:
@@ -136,8 +189,8 @@ def line_with_band(
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
-    """Writes labels right of the axes, moved apart where they would overlap; call it after all
-    lines are drawn.
+    """Writes labels right of the axes, moved apart where they would overlap, yet beside the axes;
+    call it after all lines are drawn.
     """
     axes.autoscale_view()
     height = axes.figure.get_figure(root=True).get_figheight() * axes.get_position().height
@@ -145,7 +198,7 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
     ordered = sorted(labels, key=lambda label: label.y)
     to_fraction = axes.transData + axes.transAxes.inverted()
     positions = [float(to_fraction.transform((0, label.y))[1]) for label in ordered]
-    for label, y in zip(ordered, spread(positions, gap), strict=True):
+    for label, y in zip(ordered, within(spread(positions, gap), gap), strict=True):
         axes.text(
             1.015,
             y,
@@ -158,14 +211,78 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
 
 
 def format_thousands(axes: Axes) -> None:
-    """Formats the x axis as 40k rather than 40000."""
+    """Formats the x axis as 40k rather than 40000, with few numbers."""
+    axes.xaxis.set_major_locator(MaxNLocator(TICKS))
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
+def mark_decades(axes: Axes) -> None:
+    """Makes the y axis logarithmic, with a number at few powers of ten and none between."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(numticks=TICKS))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def draw_ladder(
+    axes: Axes,
+    levels: Sequence[Level],
+    decimals: int,
+    limits: tuple[float | None, float | None] = (None, None),
+) -> None:
+    """Draws a bar for each level, the best on top, with its number and interval beside it.
+
+    limits: the least and the greatest value that are possible; no axis shows more.
+    """
+    ordered = sorted(levels, key=lambda level: level.value, reverse=True)
+    for place, level in enumerate(ordered):
+        style: dict[str, Any] = {"xerr": level.half, "ecolor": BLACK, "capsize": 3}
+        axes.barh(place, level.value, color=level.color, **(style if level.half else {}))
+        text = f"{level.value + 0.0:.{decimals}f}" + f" ± {level.half:.{decimals}f}" * bool(
+            level.half
+        )
+        axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center", fontsize=9)
+    axes.set_yticks(range(len(ordered)), [level.name for level in ordered])
+    for label, level in zip(axes.get_yticklabels(), ordered, strict=True):
+        label.set_color(BLACK if level.color == GREY else level.color)
+    axes.invert_yaxis()
+    axes.axvline(0, color="0.4", linewidth=0.8)
+    low, high = axes.get_xlim()
+    least, most = limits
+    axes.set_xlim(
+        low if least is None else max(low, least), high if most is None else min(high, most)
+    )
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x", alpha=0.25)
+
+
+def draw_levels_beside(axes: Axes, levels: Sequence[Level], decimals: int) -> None:
+    """Draws levels as dots with intervals in narrow axes that share their height with a curve, and
+    names them on the right.
+    """
+    for level in levels:
+        axes.errorbar(
+            [0], [level.value], yerr=level.half or None, color=level.color, marker="o", capsize=4
+        )
+        axes.axhline(level.value, color=level.color, linestyle="--", linewidth=1, alpha=0.5)
+    axes.set(xticks=[], xlim=(-1, 1))
+    axes.tick_params(axis="y", labelleft=False)
+    axes.grid(alpha=0.25)
+    texts = [f"{level.name} {level.value + 0.0:.{decimals}f}" for level in levels]
+    label_ends(
+        axes,
+        [
+            EndLabel(level.value, text, level.color)
+            for level, text in zip(levels, texts, strict=True)
+        ],
+    )
+
+
 def caption(figure: Figure, *sentences: str) -> None:
-    """Writes sentences below a figure; empty ones are left out."""
+    """Writes sentences below a figure, in lines of its width; empty ones are left out."""
     text = " ".join(sentence for sentence in sentences if sentence)
-    figure.supxlabel(text, fontsize=8, color="0.35")
+    width = int(CHARACTERS_PER_INCH * figure.get_figwidth())
+    figure.supxlabel(fill(text, width), fontsize=9, color="0.3")
 
 
 def spread(heights: Sequence[float], gap: float) -> list[float]:
@@ -178,6 +295,15 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
             clusters[-1] += above
     return [
         _low(cluster, gap) + place * gap for cluster in clusters for place in range(len(cluster))
+    ]
+
+
+def within(heights: Sequence[float], gap: float) -> list[float]:
+    """Moves ascending heights, `gap` apart, into 0..1 where there is room; they stay apart."""
+    above = range(len(heights) - 1, -1, -1)
+    return [
+        max(min(height, 1 - gap * (0.5 + places)), gap * (0.5 + len(heights) - 1 - places))
+        for height, places in zip(heights, above, strict=True)
     ]
 
 

@@ -18,6 +18,8 @@ MODELS: dict[str, Framework] = {
     "active_dynamics": "torch",
 }
 
+PACKAGES: dict[Framework, tuple[str, ...]] = {"jax": ("jax", "flax", "optax"), "torch": ("torch",)}
+
 
 @dataclass(frozen=True)
 class Model:
@@ -52,7 +54,14 @@ class Model:
         return self._module("serve")
 
     def _module(self, name: str) -> Any:
-        return import_module(f"{self.package}.{name}")
+        try:
+            return import_module(f"{self.package}.{name}")
+        except ModuleNotFoundError as error:
+            if error.name not in PACKAGES[self.framework]:
+                raise
+            remedy = f"pip install 'quatrain[{self.framework}]'"
+            reason = f"{self.name} needs {error.name}, which is not installed; {remedy}"
+            raise ModuleNotFoundError(reason, name=error.name) from error
 
 
 def load(name: str, config: BaseModel | None = None) -> Model:

@@ -4,12 +4,54 @@ import math
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    model_validator,
+)
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
 
 # File ending of an array of numbers.
 NUMBERS = ".npy"
 # File ending of several arrays; any other file holds text.
 ARRAYS = ".npz"
+# Up to here a float tells whole numbers apart.
+LARGEST_WHOLE = 2.0**53
+# Where a schema of pydantic has those of its parts.
+PARTS = ("schema", "fields", "items_schema", "values_schema", "choices")
+
+
+def _accept_whole_floats(section: type[BaseModel], schema: Any) -> None:
+    """Lets 2e4, a float in YAML, stand for 20000 in all parts of a section's schema that take whole
+    numbers and no others.
+    """
+    if schema["type"] == "int":
+        plain = dict(schema)
+        schema.clear()
+        schema |= no_info_before_validator_function(_whole, plain)
+        return
+    parts = [part for key in PARTS if key in schema for part in _parts(schema[key])]
+    if not any(part["type"] == "float" for part in parts):
+        for part in parts:
+            # A section inside has a schema of its own.
+            if part.get("cls", section) is section:
+                _accept_whole_floats(section, part)
+
+
+def _parts(value: Any) -> list[Any]:
+    """Returns schemas: one, a list, those of a mapping, or choices with labels."""
+    if isinstance(value, dict):
+        return [value] if isinstance(value.get("type"), str) else list(value.values())
+    return [each[0] if isinstance(each, tuple) else each for each in value]
+
+
+def _whole(value: Any) -> Any:
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= LARGEST_WHOLE
+    return int(value) if is_whole else value
 
 
 class Section(BaseModel):
@@ -24,6 +66,14 @@ class Section(BaseModel):
         strict=True,
         use_attribute_docstrings=True,
     )
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[BaseModel], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        schema = handler(source)
+        _accept_whole_floats(cls, handler.resolve_ref_schema(schema))
+        return schema
 
 
 class InputFile(Section):

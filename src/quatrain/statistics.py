@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy.stats
+import scipy  # its part `stats` takes half a second to load, and is loaded when it is used
 from jaxtyping import Float
 
 # Numbers per column that a bootstrap draws at once.

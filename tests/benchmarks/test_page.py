@@ -1,5 +1,6 @@
 """docs/benchmarks.md and its pictures out of small results: every number comes from them."""
 
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -85,11 +86,24 @@ def test_bars_are_ratios_and_the_mark_is_the_promise(tmp_path: Path):
     slow = [STEP._replace(name=str(by), before=measured(by)) for by in (0.012, 1.2, 0.12)]
     stored = keep(tmp_path, {"allo": slow, "peers": PEERS})
     figures = pictures.draw(named(read(stored)))
+    patches = {name: figures[name].axes[0].patches for name in ("claims_allo", "peers")}
     bars = {
-        name: [bar.get_x() + bar.get_width() for bar in figures[name].axes[0].patches]
-        for name in ("claims_allo", "peers")
+        name: [bar.get_x() + bar.get_width() for bar in each if bar.get_zorder() > 0]
+        for name, each in patches.items()
     }
     assert bars == {"claims_allo": pytest.approx([20, 60]), "peers": pytest.approx([4, 0.5])}
     mark = figures["claims_allo"].axes[0].lines[-1]
     assert list(mark.get_xdata()) == [2, 2]
     assert pictures.draw([]) == {}
+
+
+def test_no_texts_of_the_committed_pictures_overlap():
+    for name, figure in pictures.draw(named(read(RESULTS))).items():
+        figure.draw_without_rendering()
+        for axes in figure.axes:
+            texts = [text for text in (*axes.texts, *axes.get_yticklabels()) if text.get_text()]
+            boxes = [(text.get_text(), text.get_window_extent()) for text in texts]
+            overlapping = [
+                (a, b) for (a, box), (b, other) in combinations(boxes, 2) if box.overlaps(other)
+            ]
+            assert overlapping == [], name

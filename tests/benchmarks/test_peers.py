@@ -1,6 +1,5 @@
 """Other libraries are measured, and refused where they do other work."""
 
-import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from benchmarks.harness import NotComparable
 from benchmarks.peers import buffers, curves, host
 from benchmarks.peers.buffers import Replay, numbered, refuse_other_draws
 from quatrain.replay.rollouts.gae import advantages
-from tests.conftest import ROOT
 
 
 def test_without_other_libraries_nothing_is_measured(tmp_path: Path, monkeypatch, capsys):
@@ -21,16 +19,6 @@ def test_without_other_libraries_nothing_is_measured(tmp_path: Path, monkeypatch
     assert run.measured("peers", 5, tmp_path / "results") == 3
     error = "peers: .bench/peers lacks other libraries; `make bench-peers` installs them [exit 3]\n"
     assert capsys.readouterr().err == error
-
-
-def test_the_lock_holds_what_is_asked_for_with_hashes_and_no_torch():
-    text = (ROOT / "requirements/peers.txt").read_text()
-    locked = dict(re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE))
-    asked = (ROOT / "requirements/peers.in").read_text()
-    for name, _, exact in re.findall(r"^([a-z][\w.-]*)(==(.+))?$", asked, re.MULTILINE):
-        assert locked[name] == (exact or locked[name])
-    assert text.count("--hash=sha256:") == len(locked) == text.count("==")
-    assert "torch" not in locked
 
 
 def test_draws_of_other_transitions_are_refused(monkeypatch):

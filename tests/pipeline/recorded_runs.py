@@ -69,7 +69,8 @@ def recorded_model(folder: Path, run_key: str, parent: Parent | None = None) -> 
     journal = Journal(folder)
     journal.begin(header(run_key, parent=parent))
     journal.artifact(folder.parent / "picture.png", "plots")
-    journal.model(model, "quatrain-allo")
+    card = f"## What it is\n\n{run_key}\n\n## Scores\n\nnone\n\n## Limits\n\nmany"
+    journal.model(model, "quatrain-allo", card)
     journal.end("FINISHED")
     return journal
 

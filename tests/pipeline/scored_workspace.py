@@ -30,7 +30,7 @@ SCORES: dict[str, dict[str, Any]] = {
 """Per model: scores that reach every goal."""
 
 PROVENANCE = {"commit": "abc123", "date": "2026-01-02", "run_key": "0" * 64}
-PROVENANCE |= {"seeds": 1, "why": None}
+PROVENANCE |= {"seeds": 1, "why": None, "device": "cpu", "cpu": "25 / 1 / AMD", "threads": "2"}
 
 
 class Workspace:
@@ -69,9 +69,12 @@ class Workspace:
         stored = json.loads(self.files.verdict.read_text())
         self.files.verdict.write_text(json.dumps(stored | changed))
 
-    def train(self, run_key: str) -> None:
+    def train(self, run_key: str, cpu: str = "25 / 1 / AMD") -> None:
         """As if the model had been trained."""
-        info = {"run_key": run_key, "settings": {"device": "auto", "cpu": "some CPU"}}
+        info = {
+            "run_key": run_key,
+            "settings": {"device": "cpu", "cpu": cpu, "threads": "2"},
+        }
         artifacts.save(self.root / "models" / self.model, {"history.csv": "step\n"}, info)
 
 

@@ -83,7 +83,8 @@ def test_dvc_repro_runs_every_stage_once_and_then_none(reproduced: Clone):
         assert list((root / "reports" / model / "plots").glob("*.png"))
     assert (root / "reports" / "report.md").read_text().startswith("# Broken: preset default\n")
     changed = {line[3:] for line in git(root, "status", "--porcelain").splitlines()}
-    scores = {f"reports/{model}/scores.json" for model in MODELS}
+    names = ("metrics.json", "scores.json")
+    scores = {f"reports/{model}/{name}" for model in MODELS for name in names}
     assert changed == {"dvc.lock", "reports/report.md", *scores}
 
     lock = (root / "dvc.lock").read_bytes()
@@ -104,7 +105,7 @@ def test_it_is_judged_and_delivered(
     assert "9 of 9 journals are complete" in capsys.readouterr().out
     client = client_of(uri)
     experiment = client.get_experiment_by_name("quatrain").experiment_id
-    runs = {run.info.run_name.rpartition("-")[0]: run for run in client.search_runs([experiment])}
+    runs = {run.info.run_name.partition(" ")[0]: run for run in client.search_runs([experiment])}
     for model in MODELS:
         names = {name.partition("/")[0] for name in runs[model].data.metrics}
         assert {"train", "eval"} <= names

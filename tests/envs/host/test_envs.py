@@ -148,6 +148,37 @@ def test_a_restored_state_goes_on_with_the_same_bits():
             np.testing.assert_array_equal(value, expected_value)
 
 
+class Brief(Counter):
+    """Ends after one to three steps, as the seed says."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        result = super().reset(**kwargs)
+        self.limit = 1 + int(3 * self.offset)
+        return result
+
+
+def test_each_env_plays_its_first_episode_to_the_end_and_waits():
+    envs = HostEnvs(host_env("Brief"), num_envs=5, seed=1)
+    first_obs = envs.obs.copy()
+    envs.step(np.zeros((5, 1), int))
+    turns: list[np.ndarray] = []
+
+    def policy(obs: np.ndarray, turn: int) -> np.ndarray:
+        assert turn == len(turns)
+        turns.append(obs.copy())
+        return np.zeros((5, 1), int)
+
+    played = envs.play(policy)
+    expected = 1 + (3 * first_obs[:, 0, 0]).astype(int)
+    assert len(set(expected)) > 1
+    assert played.lengths.tolist() == expected.tolist()
+    assert played.returns.tolist() == [[steps * (steps + 1) / 2 for steps in expected]]
+    assert len(turns) == max(expected)
+    np.testing.assert_array_equal(turns[0], first_obs)
+    again = envs.play(lambda _obs, _turn: np.zeros((5, 1), int))
+    np.testing.assert_equal(again._asdict(), played._asdict())
+
+
 def test_an_environment_that_does_not_repeat_is_refused():
     envs = HostEnvs(host_env("Unseeded"), num_envs=1, seed=0)
     for _ in range(4):

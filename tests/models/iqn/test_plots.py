@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
+from quatrain.animation import Animation
 from quatrain.models.iqn import plots as plotting
 from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
@@ -62,6 +63,8 @@ def test_every_figure_is_drawn_for_every_run(
     played = replays(agents, seeds)
     monkeypatch.setattr(plotting, "evaluate_policy", lambda *_: played.learned)
     monkeypatch.setattr(plotting, "evaluate_reference_policies", lambda *_: played.references)
+    film = Animation(np.zeros((2, 3, 4), np.uint8), np.zeros((1, 3), np.uint8), 100, "")
+    monkeypatch.setattr(plotting.film, "animate", lambda *_: film)
     nowhere = np.zeros((1, 1, 2), np.int16), np.zeros((1, 1, 1), np.int8)
     figures = plotting.plots(
         config(agents, seeds),
@@ -70,8 +73,9 @@ def test_every_figure_is_drawn_for_every_run(
         recorded(agents, seeds, evaluations),
         SCORES,
     )
-    names = ["learning_curve", "within_episode", "baseline_comparison", "fairness", "learning"]
-    assert list(figures) == names
+    names = ["learning_curve", "baseline_comparison", "within_episode", "fairness", "learning"]
+    assert list(figures) == ["episode", *names]
+    assert "act in turn" in figures.pop("episode").caption
     for figure in figures.values():
         figure.draw_without_rendering()
         assert all(axes.has_data() and axes.get_title(loc="left") for axes in figure.axes)
@@ -80,29 +84,33 @@ def test_every_figure_is_drawn_for_every_run(
 
 def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation():
     build = recorded(3, 2)
-    (axes,) = draw_learning_curve(config(3, 2), build, SCORES).axes
+    axes, beside = draw_learning_curve(config(3, 2), build, replays(3, 2), SCORES).axes
     greedy, training = line_of(axes, RED), line_of(axes, ORANGE)
     assert greedy.get_xdata().tolist() == [1500, 2000]
     assert training.get_xdata().tolist() == [1000 + 100 * cycle for cycle in range(1, 11)]
     assert greedy.get_ydata()[-1] == pytest.approx(build["greedy_return/seed/0"][1][-1])
-    said = {text.get_text() for text in axes.texts}
-    assert {"random -12.0", "oracle, own view 60.0", "greedy", "agent 0"} <= said
+    said, held_out = (
+        {text.get_text().split()[0] for text in each.texts} for each in (axes, beside)
+    )
+    # Policies are compared in the same worlds alone.
+    assert (said, held_out) == ({"greedy", "while"}, {"learned", "random", "oracle,"})
 
 
-def test_bars_stand_at_their_scores():
+def test_bars_stand_at_their_scores_the_best_on_top():
     (axes,) = draw_baseline_comparison(replays(3, 1), SCORES).axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     widths = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
     assert (widths["learned"], widths["random"], widths["oracle, own view"]) == (30, -12, 60)
+    assert list(widths.values()) == sorted(widths.values(), reverse=True)
 
 
 def test_few_seeds_have_no_interval():
     for seeds, text in ((1, "worlds."), (4, ", of learned none from 4 seeds."), (5, "5 seeds.")):
         figure = draw_baseline_comparison(replays(3, seeds), SCORES)
         bars = [label.get_text() for label in figure.axes[0].texts]
-        (learned,) = [bar for bar in bars if bar.startswith("  30.0")]
+        (learned,) = [bar for bar in bars if bar.startswith("30.0")]
         assert ("±" in learned) == (seeds != 4)
-        assert text in figure.get_supxlabel()
+        assert text in figure.get_supxlabel().replace("\n", " ")
 
 
 def test_return_so_far_ends_at_the_return_and_samples_are_worlds_of_one_seed_and_else_seeds():

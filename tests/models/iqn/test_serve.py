@@ -95,6 +95,7 @@ def test_the_network_of_evaluations_is_exported():
 def test_agents_in_any_order_and_number_get_their_own_answers():
     rng, count = np.random.default_rng(0), 2 * BLOCK + 3
     views = rng.integers(0, 3, (count, FRAMES, *FRAME), np.uint8)
+    views[:, :, 1, 2, 2] = 0  # no agent stands in a wall
     agents = np.where(np.arange(count) < BLOCK + 1, 1, rng.integers(0, AGENTS, count))
     together = ask(views, agents)
     for number in (0, BLOCK, BLOCK + 1, count - 1):
@@ -113,6 +114,8 @@ def test_the_example_is_what_the_first_and_the_last_agent_see():
 
 
 VIEW = np.zeros((FRAMES, *FRAME), np.uint8)
+IN_A_WALL = VIEW.copy()
+IN_A_WALL[1, 1, 2, 2] = 1
 
 
 @pytest.mark.parametrize(
@@ -121,6 +124,12 @@ VIEW = np.zeros((FRAMES, *FRAME), np.uint8)
         (VIEW, [0], "views is uint8[2, 5, 5, 5]; give whole numbers [questions, 2, 5, 5, 5]"),
         ([VIEW], [0.5], "agents is float64[1]; give whole numbers [questions]"),
         ([VIEW, VIEW], [0, 2], "agents[1] is 2; give whole numbers in 0..1"),
+        (
+            [VIEW, IN_A_WALL],
+            [0, 1],
+            "views[1, 1] has a wall in the middle, where the agent is; "
+            "give views around cells of the map that can be walked on",
+        ),
         ([VIEW, VIEW + 3], [0, 1], "views[1, 0, 0, 0, 0] is 3; give whole numbers in 0..2"),
     ],
 )

@@ -7,8 +7,11 @@ import pytest
 
 from pipeline.commands import gate
 from pipeline.judging import verdicts
+from pipeline.reporting import scores_page
+from pipeline.reporting.scores_page import BEGIN, END
 from pipeline.storage import artifacts
 from quatrain.registry import MODELS
+from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture
 from tests.pipeline.scored_workspace import SCORES, Workspace
 
@@ -19,11 +22,11 @@ def test_a_held_baseline_passes_and_the_table_says_so(capsys: Capture):
     out, err = capsys.readouterr()
     assert err == ""
     assert out == (
-        "model    preset    metric         score    baseline    tolerance    status\n"
-        "-------  --------  -------------  -------  ----------  -----------  --------\n"
-        "allo     default   cosine_mean    0.9950   0.9950      0.005        ok\n"
-        "allo     default   cosine_min     0.9800   0.9800      0.03         ok\n"
-        "allo     default   orthogonality  0.0500   0.0500      0.1          ok\n"
+        "model    preset    metric         score    baseline    allowed    status\n"
+        "-------  --------  -------------  -------  ----------  ---------  --------\n"
+        "allo     default   cosine_mean    0.9950   0.9950      0.005      ok\n"
+        "allo     default   cosine_min     0.9800   0.9800      0.03       ok\n"
+        "allo     default   orthogonality  0.0500   0.0500      0.1        ok\n"
         "gate: passed; 3 metrics hold their baselines\n"
     )
 
@@ -47,10 +50,10 @@ def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys:
     space.score()
     assert gate.main(["allo"]) == 4
     out, err = capsys.readouterr()
-    assert "cosine_min     0.9800   -           0.03         no baseline\n" in out
+    assert "cosine_min     0.9800   -           0.03       no baseline\n" in out
     assert err == (
         "gate: allo: no baseline: preset 'default' has no baseline yet [exit 4]\n"
-        "gate: allo: to make these scores its baseline: python -m pipeline.commands.promote allo\n"
+        "gate: allo: no baseline yet: `make promote MODELS=allo` stores these scores as the first\n"
     )
 
 
@@ -145,3 +148,31 @@ def test_a_file_that_cannot_be_read_ends_with_3(
 def test_unreadable_params_end_with_2(space: Workspace, capsys: Capture):
     (space.root / "params.yaml").unlink()
     assert ended(capsys, 2).startswith("gate: params.yaml: ")
+
+
+def test_the_table_shows_what_noise_allows(space: Workspace, capsys: Capture):
+    ends = {"orthogonality_low": -0.08, "orthogonality_high": 0.18, "seeds": 5.0}
+    space.score(orthogonality=0.17, **ends)
+    assert gate.main(["allo"]) == 0
+    assert "orthogonality  0.1700   0.0500      0.13       ok\n" in capsys.readouterr().out
+
+
+def test_the_readme_gets_the_table_of_the_stored_scores_and_their_machine(
+    space: Workspace, capsys: Capture
+):
+    page = space.root / "README.md"
+    page.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\n## More\n")
+    space.score(cosine_mean=0.994)
+    assert gate.main(["--page"]) == 0
+    text = page.read_text()
+    assert text.startswith(f"# Title\n\n{BEGIN}\n\n| model | preset |")
+    assert "| allo | default | cosine_mean | 0.9940 | 0.9950 | 0.005 | ok |\n" in text
+    assert text.endswith(f"\n\nMachine: AMD (family 25, model 1), 2 threads.\n\n{END}\n\n## More\n")
+    page.write_text("# Title\n")
+    assert gate.main(["--page"]) == 3
+    assert f"gate: README.md: needs the lines {BEGIN} and {END}" in capsys.readouterr().err
+
+
+def test_the_readme_of_the_project_has_the_scores_and_baselines_beside_it():
+    page = (ROOT / scores_page.PAGE).read_text()
+    assert scores_page.with_table(page, scores_page.judge_stored(ROOT, list(MODELS))) == page

@@ -65,7 +65,7 @@ def test_a_first_baseline_holds_rules_references_and_provenance(space: Workspace
     assert space.metrics()["cosine_mean"] == rule | references
     provenance = space.baseline()["presets"]["default"]["provenance"]
     assert datetime.date.fromisoformat(provenance.pop("date"))
-    machine = {"device": "auto", "cpu": "some CPU", "commit": "none"}
+    machine = {"device": "cpu", "cpu": "25 / 1 / AMD", "threads": "2", "commit": "none"}
     assert provenance == machine | {"run_key": "a" * 64, "seeds": 1, "why": None}
     space.score()
     assert json.loads(space.files.verdict.read_text())["passed"]

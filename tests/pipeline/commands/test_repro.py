@@ -1,6 +1,7 @@
 """What `make repro` does around dvc: locks of killed runs, signals, the gate last."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -114,11 +115,18 @@ def test_a_signal_leaves_the_stage_the_time_to_save(
 def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     checkout: Path, dvc: StandIn, capsys: Capture
 ):
+    (checkout / "reports" / "report.html").write_text("<body>\n<h1>Passed</h1>\n<p>rest</p>")
     assert main([]) == 0
     metrics = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
     assert capsys.readouterr().out.endswith(
         f"gate: passed; {metrics} metrics hold their baselines\n\n"
-        "report   reports/report.md\nruns     `make ui`, then http://127.0.0.1:5000\n"
+        "report   reports/index.html  (open it in a browser; reports/report.md is its text)\n"
+        "runs     `make ui`, then "
+        "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n"
+    )
+    page = (checkout / "reports" / "index.html").read_text()
+    assert re.search(
+        r"</h1>\n<p class=.made.>Commit .+ · \d{4}-.+ · seed 0 · some CPU · made in", page
     )
     assert dvc.aliases == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
 
@@ -132,7 +140,7 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     out, err = capsys.readouterr()
     why = "allo was not evaluated yet; run `make repro PRESET=smoke` [exit 4]"
     assert f"gate: allo: missing: {why}" in err
-    assert "report   .presets/smoke/reports/report.md" in out
+    assert "report   .presets/smoke/reports/report.md" in out  # there is no page yet
     places = [checkout, checkout, checkout / ".presets" / "smoke"]
     arguments = [("repro",), ("repro", "evaluate@allo"), ("repro",)]
     assert dvc.calls == list(zip(places, arguments, strict=True))

@@ -2,7 +2,9 @@
 
 import re
 
+import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from pipeline import report
 from pipeline.judging import verdicts
@@ -10,12 +12,15 @@ from pipeline.reporting import sections
 from pipeline.reporting.marks import as_text
 from pipeline.reporting.sections import Result, plain
 from pipeline.runtime.errors import ArtifactError
+from pipeline.storage.figures import encode
+from quatrain.animation import Animation
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
 
 COUNTS = {model: len(verdicts.rules_of(model, "default")) for model in MODELS}
+RUNS = "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning"
 PNG = (ROOT / "docs" / "iqn_standing.png").read_bytes()
 
 
@@ -26,7 +31,7 @@ def page(space: Workspace) -> str:
 def section(space: Workspace) -> str:
     """Returns the section of one model."""
     verdict = verdicts.check(space.root, space.model, "default")
-    return sections.model_section(Result(verdict, "a" * 64, [], None), as_text)
+    return sections.model_section(Result(verdict, "a" * 64, [], None, "some CPU"), as_text)
 
 
 def row(space: Workspace, metric: str) -> list[str]:
@@ -68,16 +73,16 @@ def test_the_verdict_comes_first_then_a_row_per_model(space: Workspace):
 
 
 def test_a_section_shows_scores_rules_references_run_and_baseline(space: Workspace):
-    mark = "`├────────────────────●┤`<br>floor_untrained 0.120 … ceiling_truth 1.000"
+    mark = "`├────────────────────●┤`<br>untrained network 0.120 … true vectors 1.000"
     assert row(space, "cosine_mean") == ["0.9950", "0.9950", "0.0000", mark, "ok"]
     key = "a" * 64
     for part in (
         "Passed: 3 of 3 scores hold. Baseline: 2026-01-02, commit abc123, 1 seed.\n",
         f"search any tracking server for `tags.\"quatrain.run_key\" = '{key}'`",
-        f"runs?searchFilter=tags.%22quatrain.run_key%22%20%3D%20%27{key}%27)",
+        f"{RUNS}&searchFilter=tags.%22quatrain.run_key%22%20%3D%20%27{key}%27)",
         "| cosine_mean | higher | 0.005 | 0.99 | "
-        "floor_constant 0.090<br>floor_random 0.080<br>floor_untrained 0.120 | "
-        "ceiling_truth 1.000 |",
+        "untrained network 0.120<br>constant 0.090<br>random numbers 0.080 | true vectors 1.000 |",
+        "* **cosine_mean**: agreement of the learned with the true eigenvectors",
         "| orthogonality | lower | 0.1 | - | - | - |",
         "Speed: not measured yet; `make bench BENCH=allo` does.",
     ):
@@ -87,7 +92,8 @@ def test_a_section_shows_scores_rules_references_run_and_baseline(space: Workspa
     assert names.index("cosine/2") + 1 == names.index("cosine/10")
 
     space.score(cosine_min=0.5)
-    mark = "`├◀─────────┼──────────┤`<br>worse 0.950 … better 1.010"
+    # The line ends at 1, where cosines end.
+    mark = "`├◀───────────┼────────┤`<br>worse 0.950 … better 1.000"
     assert row(space, "cosine_min") == ["0.5000", "0.9800", "-0.4800", mark, "**worse**"]
     lowered = {"date": "2026-01-02", "commit": "f00", "seeds": 3, "why": "smaller network"}
     text = "Baseline: 2026-01-02, commit f00, 3 seeds; stored although worse: smaller network."
@@ -109,7 +115,10 @@ def test_scores_are_shown_without_a_baseline_but_not_unjudged(space: Workspace):
     space.files.baseline.unlink()
     space.score()
     assert page(space).count("* **allo**: preset 'default' has no baseline yet\n") == 1
-    assert "**Broken:** 3 of 3 scores. Baseline: none." in page(space)
+    lacking = "**No baseline yet:** `make promote MODELS=allo` stores one. Baseline: none."
+    assert lacking in page(space)
+    assert page(space).startswith("# No baseline yet: preset default\n\n**3 of ")
+    assert "broke" not in page(space)
     assert row(space, "cosine_mean") == ["0.9950", "-", "-", "-", "**no baseline**"]
     space.files.verdict.unlink()
     why = "* **allo**: allo was not evaluated yet; run `make repro`"
@@ -121,11 +130,22 @@ def test_scores_are_shown_without_a_baseline_but_not_unjudged(space: Workspace):
 
 def test_plots_are_linked_relative_to_the_page(space: Workspace):
     draw_pictures(space, "vectors.png", "a b(1).png", "notes.txt")
+    frames = np.arange(2, dtype=np.uint8)[:, None, None] + np.zeros((2, 3, 4), np.uint8)
+    moving = {"film": Animation(frames, np.zeros((2, 3), np.uint8), 80, "Detail: *how*")}
+    figure = Figure(figsize=(1, 1))
+    figure.set_label("The task")
+    plots = space.root / "reports" / space.model / "plots"
+    for name, data in encode({"z": figure} | moving).items():
+        (plots / name).write_bytes(data)
     matches = re.findall(r"!\[(.+)\]\((\S+)\)", page(space))
     special = ("a b(1)", "allo/plots/a%20b%281%29.png")
-    assert matches == [special, ("vectors", "allo/plots/vectors.png")]
-    assert "<summary>2 pictures</summary>" in page(space)
+    # Those that say no place, by name; then in the order of the story.
+    assert matches[:2] == [special, ("vectors", "allo/plots/vectors.png")]
+    assert [name for name, _ in matches[2:]] == ["z", "film"]
+    assert "<summary>4 pictures</summary>" in page(space)
     assert "**vectors**\n\n![vectors]" in page(space)
+    assert "**The task**\n\n![z]" in page(space)
+    assert r"**Detail**: \*how\*" in page(space)
     assert page(space).count("No plots.") == len(MODELS) - 1
 
 

@@ -9,9 +9,9 @@ from unittest.mock import Mock, call
 import pytest
 import torch
 
-from pipeline.runtime import devices
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import Stage, run_on_device
+from quatrain import devices
 from quatrain.errors import DeviceMissing
 from quatrain.registry import MODELS
 from tests.conftest import params_with
@@ -106,6 +106,47 @@ def test_torch_without_a_device_is_refused_in_one_line(fake: Mock):
     cuda = params_with({"device": "cuda"})
     with pytest.raises(DeviceMissing, match=expected), on_device(cuda, "torch"):
         pytest.fail("it works without a device")
+
+
+def test_jax_models_are_refused_on_apple_s_gpu_with_the_reason():
+    expected = (
+        r"^params.yaml: device = 'mps', but jax computes on Apple's processors only; "
+        r"set device: auto or cpu for jax models$"
+    )
+    mps = params_with({"device": "mps"})
+    with pytest.raises(DeviceMissing, match=expected), on_device(mps, "jax"):
+        pytest.fail("it works without a device")
+
+
+def test_torch_works_on_apple_s_gpu_where_it_finds_one(fake: Mock):
+    mps = params_with({"device": "mps", "threads": 3, "deterministic": True})
+    fake.backends.mps.is_available.return_value = False
+    expected = "device = 'mps', but torch finds no GPU of Apple here; set device: auto or cpu$"
+    with pytest.raises(DeviceMissing, match=expected), on_device(mps, "torch"):
+        pytest.fail("it works without a device")
+    fake.backends.mps.is_available.return_value = True
+    with on_device(mps, "torch"):
+        assert settings(mps, "torch")["device"] == "mps"
+        assert settings_of(fake)[-2:] == [
+            call.set_default_device("mps"),
+            call.use_deterministic_algorithms(True),
+        ]
+
+
+@pytest.mark.usefixtures("fake")
+def test_what_apple_s_gpu_cannot_compute_is_told_in_one_line():
+    """torch's own words, for a tensor of 64-bit floats."""
+    refusal = TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework ...")
+
+    def compute(device: str, error: TypeError) -> None:
+        with on_device(params_with({"device": device}), "torch"):
+            raise error
+
+    with pytest.raises(DeviceMissing, match="adds up in 64-bit floats, which Apple's GPUs lack"):
+        compute("mps", refusal)
+    for device, error in {"cpu": refusal, "mps": TypeError("another")}.items():
+        with pytest.raises(TypeError):
+            compute(device, error)
 
 
 def test_auto_is_what_the_framework_can_reach_and_a_named_device_stays(

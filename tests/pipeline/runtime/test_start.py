@@ -66,7 +66,7 @@ def test_a_key_names_the_code_wherever_it_lies(tmp_path: Path, monkeypatch: Patc
     assert load("allo").serve
     monkeypatch.chdir(tmp_path)
     names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
-    writer, errors = "pipeline/storage/formats.py", "src/quatrain/errors.py"
+    writer, errors = "src/quatrain/storage/formats.py", "src/quatrain/errors.py"
     assert {"src/quatrain/models/allo/losses.py", errors, writer} <= names
     assert not {
         name for name in names if name.startswith(("tests/", ".venv/", "pipeline/runtime/stage.py"))

@@ -13,8 +13,9 @@ from pyarrow import fs
 from pipeline.commands import sweep
 from pipeline.scaling import cluster, snapshots
 from pipeline.scaling.snapshots import Storage, StorageFailed
+from pipeline.tracking.experiment import EXPERIMENT
 from pipeline.tracking.journal import Header, Journal
-from pipeline.tracking.run import EXPERIMENT, Run
+from pipeline.tracking.run import Run
 from tests.pipeline.fixture_types import Failure, Patch
 from tests.pipeline.scaling.loopback_cluster import SweepProject
 from tests.pipeline.small_project import NOBODY

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 from pipeline.runtime.errors import ArtifactError
-from pipeline.storage import atomic_write
 from pipeline.storage.artifacts import load, save
-from pipeline.storage.atomic_write import sweep_temporaries, write_durably
 from pipeline.storage.checkpoints import Checkpoints
+from quatrain.storage import atomic_write
+from quatrain.storage.atomic_write import sweep_temporaries, write_durably
 from tests.pipeline.fixture_types import Patch
 
 OLD = {"data.safetensors": {"x": np.arange(7)}, "config.json": {"steps": 1}, "gone.csv": "step\n"}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.storage.formats import ArraySpec, FormatError, decode, encode
+from quatrain.storage.formats import ArraySpec, FormatError, decode, encode
 from tests.pipeline.saved_folder import CONTENTS
 
 

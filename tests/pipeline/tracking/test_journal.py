@@ -118,7 +118,7 @@ def test_a_journal_continues_after_a_full_disk(tmp_path: Path, monkeypatch: Patc
     assert kinds(Journal(tmp_path)) == ["begin", "metrics", "end"]
 
 
-def test_beginning_again_keeps_the_first_header_and_is_recorded_after_an_end(tmp_path: Path):
+def test_beginning_again_keeps_the_first_header_and_is_recorded(tmp_path: Path):
     layout = "#." * 4000
     for tag, status in (("none", "KILLED"), ("other", "FINISHED")):
         journal = Journal(tmp_path)
@@ -126,7 +126,7 @@ def test_beginning_again_keeps_the_first_header_and_is_recorded_after_an_end(tmp
         journal.begin(HEADER._replace(params={"env.layout": layout}))
         journal.end(status)
     again = Journal(tmp_path)
-    assert kinds(again) == ["begin", "artifact", "end", "resume", "end"]
+    assert kinds(again) == ["begin", "artifact", "resume", "end", "resume", "resume", "end"]
     assert again.header is not None
     assert again.header.tags == {"git.commit": "none"}
     (file,) = lines(again, "artifact")

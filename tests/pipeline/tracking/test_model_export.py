@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load as load_tensors
 
-from pipeline.storage import formats
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.model_export import requirements
 from quatrain.registry import MODELS, load
+from quatrain.storage import formats
 from tests.conftest import ROOT
 from tests.pipeline.small_project import Project, each_model
 
@@ -31,6 +31,22 @@ json.dump(content, open(sys.argv[2], "w"))
 import quatrain
 assert quatrain.__path__[0].startswith(sys.argv[1]), quatrain.__path__
 """
+
+
+ASK = """
+import json, sys, mlflow
+from mlflow.exceptions import MlflowException
+from mlflow.pyfunc.scoring_server import invocations
+model = mlflow.pyfunc.load_model(sys.argv[1])
+for inputs in json.loads(sys.argv[2]):
+    body = json.dumps({"inputs": inputs}).encode()
+    try:
+        answer = invocations(body, "application/json", model, model.metadata.get_input_schema())
+        print(answer.status)
+    except MlflowException as refused:
+        print(refused.get_http_status_code(), json.loads(refused.serialize_as_json())["message"])
+"""
+"""What the server of `mlflow models serve` answers to requests."""
 
 
 @pytest.fixture
@@ -72,6 +88,24 @@ def test_a_new_process_answers_the_example_like_the_serve_module(
         np.testing.assert_allclose(np.array(values), expected[name], rtol=1e-5, atol=1e-6)
 
 
+def test_a_request_for_a_wall_is_a_400_that_says_so(servable: Path, tmp_path: Path):
+    requests = [{"cells": [[0, 0]]}, {"cells": [[99, 1]]}, {"cells": [[1, 1]]}]
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", ASK, str(servable), json.dumps(requests)],
+        cwd=tmp_path,
+        env=os.environ | {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/db"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    wall, outside, right = re.split(r"\n(?=\d00)", said.strip())
+    assert wall.startswith("400 ")
+    assert "Error: allo: cells[0], row 0 and column 0, is a wall (" in wall
+    assert outside.startswith("400 ")
+    assert "Error: allo: cells[0, 0] is 99; give whole numbers in 0.." in outside
+    assert right == "200"
+
+
 @all_models
 def test_a_model_contains_no_pickle_and_no_code_of_other_models(
     uninterrupted: Project, servable: Path
@@ -94,7 +128,7 @@ def test_requirements_are_exact_and_of_one_framework():
     named = {line.partition("==")[0] for line in requirements("jax")}
     assert named >= {"jax", "flax", "optax", "mlflow"}
     torch = requirements("torch")
-    pinned = re.search(r"torch==[\d.]+", (ROOT / "requirements" / "make_lock.py").read_text())
+    pinned = re.search(r"torch==[\d.]+", (ROOT / "requirements" / "torch.txt").read_text())
     assert pinned is not None
     assert pinned[0] in torch  # without the name of the build that is installed here
     assert not [line for line in torch if line.startswith("jax==")]

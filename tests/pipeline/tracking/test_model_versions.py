@@ -75,9 +75,9 @@ def test_a_call_whose_reply_is_lost_is_repeated_without_duplicates(
 def test_the_candidate_is_the_model_trained_last_not_the_model_delivered_last(
     uri: str, tmp_path: Path, monkeypatch: Patch
 ):
-    monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 1000)
+    monkeypatch.setattr("pipeline.tracking.journal.now", lambda: 1000)
     early = recorded_model(tmp_path / "journal" / "early", "k1")
-    monkeypatch.setattr("pipeline.tracking.journal._now", lambda: 2000)
+    monkeypatch.setattr("pipeline.tracking.journal.now", lambda: 2000)
     deliver(recorded_model(tmp_path / "journal" / "late", "k2"), uri)
     deliver(early, uri)
     assert [version.tags[RUN_KEY_TAG] for version in versions_in(uri)] == ["k2", "k1"]
@@ -108,3 +108,29 @@ def test_runs_of_a_pipeline_have_one_parent_that_ends_with_them(uri: str, tmp_pa
     killed.end("KILLED")
     deliver(killed, uri)
     assert runs_of(client, "p1")[0].info.status == "KILLED"
+
+
+def test_the_card_is_the_description_of_version_and_model_and_gets_the_scores(
+    uri: str, tmp_path: Path
+):
+    first = recorded_model(tmp_path / "journal" / "train@allo-1", "k1")
+    deliver(first, uri)
+    described = lambda: client_of(uri).get_registered_model(NAME).description  # noqa: E731
+    card = "## What it is\n\nk1\n\n## Scores\n\nnone\n\n## Limits\n\nmany"
+    assert described() == card
+    evaluation = Journal(tmp_path / "journal" / "evaluate@allo-1")
+    evaluation.begin(header("k1"))
+    for _ in range(2):
+        evaluation.card(NAME, "## Scores\n\nall hold")
+    evaluation.end("FINISHED")
+    deliver(evaluation, uri)
+    assert [line["kind"] for _, line in evaluation.lines()].count("card") == 1
+    assert [version.description for version in versions_in(uri)] == [
+        card.replace("none", "all hold")
+    ]
+    assert described() == card.replace("none", "all hold")
+
+    deliver(recorded_model(tmp_path / "journal" / "train@allo-2", "k2"), uri)
+    (evaluation.folder / "cursor.json").unlink()
+    deliver(Journal(evaluation.folder), uri)
+    assert described() == card.replace("k1", "k2"), "the older version is no candidate any more"

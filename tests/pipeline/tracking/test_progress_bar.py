@@ -53,6 +53,18 @@ def test_a_file_gets_twenty_plain_lines_and_the_first_step(capsys: Capture):
     assert [line.split()[1] for line in lines[2:]] == [f"{step}/240" for step in range(72, 241, 12)]
 
 
+def test_a_rate_is_said_from_the_second_report_on(capsys: Capture, monkeypatch: Patch):
+    seconds = iter([0.0, 5.0, 6.0, 6.0, 25.0, 25.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(seconds, 25.0))
+    with ProgressBar("train@allo", 20, 0, ("loss",)) as bar:
+        for step in (5, 10):
+            bar.show(Progress(step, None, {"loss": np.array([0.25])}))
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "train@allo: 5/20  loss 0.25",
+        "train@allo: 10/20  5 steps/s  2 s left  loss 0.25",
+    ]
+
+
 def show(bar: ProgressBar) -> None:
     with bar:
         for step in range(bar.start + 2, 241, 2):

@@ -1,14 +1,18 @@
 """Tests that a store is created once and used by many processes."""
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.store import open_client, prepare_store
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
+from tests.pipeline.recorded_runs import recorded_model
 from tests.pipeline.small_checkout import call
 
 pytestmark = pytest.mark.full
@@ -60,3 +64,44 @@ def test_a_store_of_an_older_mlflow_is_upgraded(tmp_path: Path, monkeypatch: Pat
         (revision,) = database.execute("SELECT version_num FROM alembic_version").fetchone()
     assert revision == newest.revision
     client._tracking_client.store.engine.dispose()
+
+
+def deliver_to(checkout: Path, run_key: str) -> Any:
+    """Delivers a run with files to the checkout's store, and returns the client."""
+    uri = f"sqlite:///{checkout}/.mlflow/mlflow.db"
+    journal = recorded_model(checkout / ".state" / "journal" / run_key, run_key)
+    delivery = Delivery(journal, uri)
+    while delivery.step():
+        pass
+    delivery.close()
+    return open_client(uri)
+
+
+def runs_of(client: Any) -> dict[str, str]:
+    """Returns the folder of each run's files, by the run's name."""
+    runs = client.search_runs([client.get_experiment_by_name("quatrain").experiment_id])
+    return {run.info.run_name: run.info.artifact_uri for run in runs}
+
+
+def test_a_copied_checkout_writes_into_itself_and_reads_its_own_copies(tmp_path: Path):
+    first, copied = tmp_path / "first", tmp_path / "copy"
+    client = deliver_to(first, "before")
+    before = {path.relative_to(first) for path in first.glob(".mlflow/artifacts/**/*")}
+    assert before
+    client._tracking_client.store.engine.dispose()
+    shutil.copytree(first, copied)
+
+    client = deliver_to(copied, "after")
+
+    assert {path.relative_to(first) for path in first.glob(".mlflow/artifacts/**/*")} == before
+    runs = runs_of(client)
+    assert set(runs) == {"allo-before", "allo-after"}
+    for folder in runs.values():
+        assert Path(folder).is_relative_to(copied)
+        assert (Path(folder) / "plots" / "picture.png").read_bytes() == b"picture"
+    for version in client.search_model_versions("name = 'quatrain-allo'"):
+        assert str(first) not in client.get_model_version_download_uri(
+            "quatrain-allo", version.version
+        )
+    assert first.exists()
+    assert runs_of(open_client(f"sqlite:///{first}/.mlflow/mlflow.db")).keys() == {"allo-before"}

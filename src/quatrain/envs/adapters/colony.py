@@ -1,5 +1,6 @@
 """Rules, plates -> Gymnasium environments, numpy in and out, for use with any library."""
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -8,23 +9,44 @@ import torch
 from gymnasium.spaces import Box, Dict, MultiBinary
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
-from jaxtyping import Bool
+from jaxtyping import Bool, UInt8
 from torch import Tensor
 
+from quatrain.envs.adapters import rendering
+from quatrain.envs.adapters.settings import configure, default_params
+from quatrain.envs.adapters.simulation import (
+    RENDER_MODES,
+    RESET_NEEDED,
+    check_options,
+    check_render_mode,
+)
 from quatrain.envs.colony.actions import check_actions
-from quatrain.envs.colony.dynamics import Colonies, make_world
+from quatrain.envs.colony.config import Env
+from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.features import Observation, observe
-from quatrain.envs.colony.plates import Plates
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules
+from quatrain.envs.colony.plates import (
+    TRAINING,
+    Plates,
+    fixed_plate,
+    sample_plates,
+    two_ridges_plate,
+    user_plate,
+)
+from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules, goal
 from quatrain.envs.colony.world import StepResult, start, step
+from quatrain.errors import DataError
 
 # node, graph, parent, mask as in `features.Observation`, padded to max_nodes cells.
 ObservationArrays = dict[str, np.ndarray]
-UNKNOWN_OPTIONS = "reset() takes no options, got {}; remove them."
+SINGLE_PLATES: dict[str, Callable[[int], Plates]] = {
+    "fixed": fixed_plate,
+    "two_ridges": two_ridges_plate,
+}
+FRAMES_PER_SECOND = 8
+NAME = "quatrain/Colony-v0"
 # Info about an episode that ended.
 EPISODE_INFO = ("reason", "n", "episode_return", "episode_length", "components_sum")
-RESET_NEEDED = "No episode is running: call reset() before step()."
 
 
 def observation_space(rules: Rules, graph_only: bool = False) -> gymnasium.Space:
@@ -61,11 +83,17 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
 
     metadata: dict[str, Any] = {  # noqa: RUF012
         "autoreset_mode": AutoresetMode.SAME_STEP,
-        "render_modes": [],
+        "render_modes": list(RENDER_MODES),
+        "render_fps": FRAMES_PER_SECOND,
     }
 
     def __init__(
-        self, rules: Rules, plates: Plates, num_envs: int, graph_only: bool = False
+        self,
+        rules: Rules,
+        plates: Plates,
+        num_envs: int,
+        graph_only: bool = False,
+        render_mode: str | None = None,
     ) -> None:
         self.num_envs = num_envs
         self.single_observation_space = observation_space(rules, graph_only)
@@ -80,6 +108,8 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         self._colonies: Colonies | None = None
         self._sums = torch.zeros(num_envs, len(rules.reward))
         self._returns = torch.zeros(num_envs)
+        self._final: Colonies | None = None
+        self.render_mode = check_render_mode(render_mode)
 
     def reset(
         self,
@@ -92,8 +122,7 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         Raises:
             ValueError: there are options.
         """
-        if options:
-            raise ValueError(UNKNOWN_OPTIONS.format(sorted(options)))
+        check_options(options)
         super().reset(seed=seed)
         if seed is not None:
             self._generator.manual_seed(seed)
@@ -118,6 +147,7 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         check_actions(self._rules, action, self.num_envs)
         result = step(self._world, self._running(), action, self._generator)
         self._colonies = result.colonies
+        self._final = result.final
         self._sums = self._sums + result.components
         self._returns = self._returns + result.reward
         return (
@@ -159,6 +189,17 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         self._sums = state["components_sum"].clone()
         self._returns = state["episode_return"].clone()
         self._generator.set_state(state["generator"])
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Returns a picture of each colony, or None without a render_mode."""
+        if not self.render_mode:
+            return None
+        colonies = self._running()
+        return tuple(draw_colony(self._world, colonies, env) for env in range(self.num_envs))
+
+    def render_final(self) -> np.ndarray:
+        """Returns the picture of the first colony before it was reset."""
+        return draw_colony(self._world, self._final if self._final else self._running(), 0)
 
     def _running(self) -> Colonies:
         if self._colonies is None:
@@ -203,12 +244,22 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
 class ColonyEnv(gymnasium.Env[ObservationArrays, np.ndarray]):
     """Steps one colony; `info` of a step that ends its episode is that of ColonyVectorEnv."""
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {  # noqa: RUF012
+        "render_modes": list(RENDER_MODES),
+        "render_fps": FRAMES_PER_SECOND,
+    }
 
-    def __init__(self, rules: Rules, plates: Plates) -> None:
-        self.observation_space = observation_space(rules)
+    def __init__(
+        self,
+        rules: Rules,
+        plates: Plates,
+        graph_only: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        self.observation_space = observation_space(rules, graph_only)
         self.action_space = action_space(rules)
-        self._colonies = ColonyVectorEnv(rules, plates, 1)
+        self.render_mode = check_render_mode(render_mode)
+        self._colonies = ColonyVectorEnv(rules, plates, 1, graph_only, render_mode)
         self._next: ObservationArrays | None = None
         """The first observation of the next episode, once an episode has ended."""
 
@@ -252,6 +303,108 @@ class ColonyEnv(gymnasium.Env[ObservationArrays, np.ndarray]):
             observation = infos["final_obs"][0]
             info = {name: infos[name][0] for name in EPISODE_INFO}
         return observation, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
+
+    def render(self) -> Any:
+        """Returns the picture of the colony, or None without a render_mode."""
+        pictures = self._colonies.render()
+        if pictures is None:
+            return None
+        return pictures[0] if self._next is None else self._colonies.render_final()
+
+
+def make_env(
+    render_mode: str | None = None,
+    graph_only: bool = False,
+    plates: str | np.ndarray | None = None,
+    plate_count: int | None = None,
+    plate_seed: int = 0,
+    **settings: Any,
+) -> ColonyEnv:
+    """Returns one colony; settings are keys of `actor_critic.env` in params.yaml.
+
+    plates: default_law, fixed, two_ridges, or the stiffness at each pixel; plate_count: how many
+    of default_law, one of which each episode draws. By default those of `actor_critic.collect`.
+    With `graph_only` the observation is that of the whole colony.
+
+    Raises:
+        DataError: a setting is not allowed.
+    """
+    rules, some_plates = _configure(plates, plate_count, plate_seed, settings)
+    return ColonyEnv(rules, some_plates, graph_only, render_mode)
+
+
+def make_vector_env(
+    num_envs: int,
+    render_mode: str | None = None,
+    graph_only: bool = False,
+    plates: str | np.ndarray | None = None,
+    plate_count: int | None = None,
+    plate_seed: int = 0,
+    **settings: Any,
+) -> ColonyVectorEnv:
+    """Returns colonies with the settings of `make_env`, which step together."""
+    rules, some_plates = _configure(plates, plate_count, plate_seed, settings)
+    return ColonyVectorEnv(rules, some_plates, num_envs, graph_only, render_mode)
+
+
+def _configure(
+    choice: str | np.ndarray | None,
+    count: int | None,
+    seed: int,
+    settings: dict[str, Any],
+) -> tuple[Rules, Plates]:
+    defaults = default_params()["actor_critic"]
+    env = configure(NAME, Env, defaults["env"], settings)
+    count = defaults["collect"]["n_train"] if count is None else count
+    choice = defaults["collect"]["plates"] if choice is None else choice
+    if isinstance(choice, np.ndarray):
+        return env.rules, _measured(choice, env.width)
+    if choice == "default_law":
+        return env.rules, sample_plates(TRAINING, count, env.width, np.random.default_rng(seed))
+    if choice not in SINGLE_PLATES:
+        names = ", ".join(("default_law", *SINGLE_PLATES))
+        raise DataError(f"{NAME}: plates = {choice!r}; known: {names}, or an array")
+    return env.rules, SINGLE_PLATES[choice](env.width)
+
+
+def _measured(intensity: np.ndarray, width: int) -> Plates:
+    if intensity.shape != (width,) or not (np.isfinite(intensity) & (intensity > 0)).all():
+        raise DataError(
+            f"{NAME}: plates has shape {intensity.shape}; give {width} positive numbers, the "
+            "stiffness at each pixel of the width"
+        )
+    return user_plate(intensity.astype(np.float32))
+
+
+def draw_colony(world: World, colonies: Colonies, env: int) -> UInt8[np.ndarray, "height width 3"]:
+    """Draws a plate, stiffer where it is darker, the goal as a line, cells and their parents."""
+    rules = world.rules
+    scale = rendering.SIDE / max(rules.width, rules.height)
+    picture = _draw_plate(world, int(colonies.substrate[env]), scale)
+    count = min(int(colonies.n[env]), rules.max_nodes)
+    position = colonies.pos[env, :count].numpy(force=True) * scale
+    parents = colonies.parent[env, :count].tolist()
+    for (x, y), parent in zip(position.tolist(), parents, strict=True):
+        if 0 <= parent < count:
+            rendering.line(picture, (x, y), tuple(position[parent].tolist()), rendering.INK, 1.0)
+    new = colonies.new[env, :count].tolist()
+    for (x, y), is_new in zip(position.tolist(), new, strict=True):
+        color = rendering.AGENTS[1] if is_new else rendering.AGENTS[0]
+        rendering.disc(picture, x, y, 4, color)
+    return picture
+
+
+def _draw_plate(world: World, plate: int, scale: float) -> np.ndarray:
+    rules = world.rules
+    width = round(rules.width * scale)
+    columns = (np.arange(width) / scale).astype(int).clip(0, rules.width - 1)
+    stiffness = np.log(world.intensity[plate].numpy(force=True)[columns])
+    share = (stiffness - stiffness.min()) / max(np.ptp(stiffness), 1e-6)
+    height = round(rules.height * scale)
+    picture = rendering.shade(share, height, rendering.SOFT, rendering.STIFF)
+    x = goal(rules) * scale
+    rendering.line(picture, (x, 0), (x, height), rendering.GOAL, 3.0)
+    return picture
 
 
 def _numpy(values: Tensor) -> np.ndarray:

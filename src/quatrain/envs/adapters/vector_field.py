@@ -1,88 +1,180 @@
-"""World -> a Gymnasium environment, numpy in and out."""
+"""World -> a vector field with actions under the Gymnasium API, numpy in and out."""
 
+from collections import deque
+from itertools import pairwise
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from gymnasium.spaces import Box
-from torch import Generator, Tensor
+from jaxtyping import Bool, UInt8
+from torch import Generator
 
-from quatrain.envs.vector_field.world import EnvState, World, check_actions, draw, reset, step
+from quatrain.envs.adapters import rendering
+from quatrain.envs.adapters.settings import configure, default_params
+from quatrain.envs.adapters.simulation import Outcome, SimulationEnv, SimulationVectorEnv
+from quatrain.envs.vector_field.config import Env
+from quatrain.envs.vector_field.fields import make_field
+from quatrain.envs.vector_field.observation import draw_emission
+from quatrain.envs.vector_field.world import (
+    EnvState,
+    World,
+    check_actions,
+    check_step,
+    draw,
+    make_world,
+    reset,
+    step,
+)
 
-Info = dict[str, Any]
-UNKNOWN_OPTIONS = "reset() takes no options, got {}; remove them."
-RESET_NEEDED = "No episode is running: call reset() before step()."
+NAME = "quatrain/VectorField-v0"
+# Of a picture: arrows per axis, the longest as a share of their distance, and states of a trail.
+ARROWS = 21
+ARROW_LENGTH = 0.8
+TRAIL = 100
 
 
-class VectorFieldGym(gymnasium.Env[np.ndarray, np.ndarray]):
-    """Wraps one environment, whose episodes are truncated but never terminate; the reward is 0.
+class VectorFieldSimulation:
+    """Moves states along a field; episodes are truncated but never terminate; the reward is 0.
 
     `info["state"]` is the state of the observation. Actions are clamped to the box.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    frames_per_second = 20
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, num_envs: int) -> None:
         bound = world.spec.action_bound
-        self.observation_space = Box(-np.inf, np.inf, (len(world.emission.weight),), np.float32)
+        channels = len(world.emission.weight)
+        self.num_envs = num_envs
+        self.observation_space = Box(-np.inf, np.inf, (channels,), np.float32)
         self.action_space = Box(-bound, bound, (world.spec.action_size,), np.float32)
+        self.observations = np.zeros((num_envs, channels), np.float32)
         self._world = world
         self._noise = Generator(torch.get_default_device())
         self._counts = Generator(torch.get_default_device())
-        self._seeded = False
-        self._state: EnvState | None = None
-
-    def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: Info | None = None,
-    ) -> tuple[np.ndarray, Info]:
-        """Starts an episode; without a seed continues the random numbers, or seeds them randomly.
-
-        Raises:
-            ValueError: there are options.
-        """
-        if options:
-            raise ValueError(UNKNOWN_OPTIONS.format(sorted(options)))
-        super().reset(seed=seed)
-        if seed is not None or not self._seeded:
-            for generator in (self._noise, self._counts):
-                generator.manual_seed(int(self.np_random.integers(2**63)))
-            self._seeded = True
-        result = reset(self._world, draw(self._world, 1, [self._noise]), [self._counts])
-        self._state = result.state
-        return _first(result.observation), {"state": _first(result.state.x)}
-
-    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, Info]:
-        """Computes one transition; if it is truncated, call `reset` next.
-
-        Raises:
-            ValueError: the action has the wrong shape or is not finite.
-            gymnasium.error.ResetNeeded: the episode was truncated, or was never started.
-        """
-        if self._state is None:
-            raise gymnasium.error.ResetNeeded(RESET_NEEDED)
-        values = np.asarray(action, np.float32)
-        if values.shape != self.action_space.shape:
-            raise ValueError(f"An action has shape {self.action_space.shape}, got {values.shape}.")
-        actions = torch.tensor(values)[None]
-        check_actions(actions)
-        result = step(
-            self._world, self._state, actions, draw(self._world, 1, [self._noise]), [self._counts]
+        self._state = EnvState(
+            torch.zeros(num_envs, world.spec.field.d), torch.zeros(num_envs, dtype=torch.int64)
         )
-        truncated = bool(result.truncated)
-        self._state = None if truncated else result.state
-        return (
-            _first(result.final_observation),
-            0.0,
-            False,
-            truncated,
-            {"state": _first(result.final_x)},
+        self._trail: deque[np.ndarray] = deque(maxlen=TRAIL)
+        self._background: np.ndarray | None = None
+
+    def seed(self, seed: int) -> None:
+        noise, counts = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+        self._noise.manual_seed(int(noise >> np.uint64(1)))
+        self._counts.manual_seed(int(counts >> np.uint64(1)))
+
+    def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
+        draws = draw(self._world, self.num_envs, [self._noise])
+        result = reset(self._world, draws, [self._counts])
+        here = torch.tensor(mask, device=result.state.age.device)
+        self._state = EnvState(
+            x=torch.where(here[:, None], result.state.x, self._state.x),
+            age=torch.where(here, 0, self._state.age),
         )
+        self.observations = np.where(
+            mask[:, None], result.observation.numpy(force=True), self.observations
+        )
+        for positions in self._trail:
+            positions[mask] = np.nan
+        self._trail.append(self._positions())
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        values = torch.tensor(np.asarray(actions, np.float32))
+        check_actions(values)
+        draws = draw(self._world, self.num_envs, [self._noise])
+        result = step(self._world, self._state, values, draws, [self._counts])
+        self._state = EnvState(result.final_x, self._state.age + 1)
+        self.observations = result.final_observation.numpy(force=True)
+        self._trail.append(self._positions())
+        truncated = result.truncated.numpy(force=True)
+        return Outcome(np.zeros(self.num_envs), np.zeros_like(truncated), truncated)
+
+    def info(self) -> dict[str, np.ndarray]:
+        return {"state": self._positions()}
+
+    def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws the plane of the first two dimensions, the field if there are no others, and the
+        last states.
+        """
+        if self._background is None:
+            self._background = self._draw_field()
+        picture = self._background.copy()
+        points = [self._pixel(positions[env]) for positions in self._trail]
+        for before, after in pairwise(points):
+            if np.isfinite([*before, *after]).all():
+                rendering.line(picture, before, after, rendering.AGENTS[4], 2.0)
+        rendering.disc(picture, *points[-1], 7, rendering.AGENTS[0])
+        return picture
+
+    def _positions(self) -> np.ndarray:
+        return self._state.x.numpy(force=True).copy()
+
+    def _pixel(self, position: np.ndarray) -> tuple[float, float]:
+        """Returns the pixel of a state, of whose dimensions a missing second one is 0."""
+        x, y = (*position.tolist(), 0.0)[:2]
+        scale = rendering.SIDE / (2 * self._world.spec.escape_radius)
+        return rendering.SIDE / 2 + scale * x, rendering.SIDE / 2 - scale * y
+
+    def _draw_field(self) -> np.ndarray:
+        picture = rendering.blank(rendering.SIDE, rendering.SIDE)
+        middle = rendering.SIDE / 2
+        rendering.line(picture, (0, middle), (rendering.SIDE, middle), rendering.LINES)
+        rendering.line(picture, (middle, 0), (middle, rendering.SIDE), rendering.LINES)
+        if self._world.spec.field.d == 2:
+            self._draw_arrows(picture)
+        return picture
+
+    def _draw_arrows(self, picture: np.ndarray) -> None:
+        """Draws a line along the field from each dot; its length is a root of the speed."""
+        radius = self._world.spec.escape_radius
+        gap = 2 * radius / ARROWS
+        axis = torch.linspace(-radius + gap / 2, radius - gap / 2, ARROWS)
+        points = torch.cartesian_prod(axis, axis)
+        velocity = self._world.field(points)
+        speed = velocity.norm(dim=1, keepdim=True)
+        length = ARROW_LENGTH * gap * (speed / speed.max().clamp(min=1e-9)).sqrt()
+        ends = points + velocity / speed.clamp(min=1e-9) * length
+        for start, end in zip(points.numpy(force=True), ends.numpy(force=True), strict=True):
+            rendering.line(picture, self._pixel(start), self._pixel(end), rendering.FAINT, 1.5)
+            rendering.disc(picture, *self._pixel(start), 2, rendering.FAINT)
 
 
-def _first(batch: Tensor) -> np.ndarray:
-    """Returns a copy of the only item, which the caller may modify."""
-    return batch[0].cpu().numpy().copy()
+class VectorFieldGym(SimulationEnv):
+    """Wraps one environment of a world."""
+
+    def __init__(self, world: World, render_mode: str | None = None) -> None:
+        super().__init__(VectorFieldSimulation(world, 1), render_mode)
+
+
+def make_env(
+    render_mode: str | None = None, world_seed: int = 0, **settings: Any
+) -> VectorFieldGym:
+    """Returns a vector field; settings are keys of `active_dynamics.env` in params.yaml.
+
+    `world_seed` draws what belongs to the world: channels, and a random field.
+
+    Raises:
+        DataError: a setting is not allowed.
+    """
+    return VectorFieldGym(_make_world(world_seed, settings), render_mode)
+
+
+def make_vector_env(
+    num_envs: int,
+    render_mode: str | None = None,
+    max_episode_steps: int | None = None,
+    world_seed: int = 0,
+    **settings: Any,
+) -> SimulationVectorEnv:
+    """Returns environments of one world, with the settings of `make_env`, which step together."""
+    simulation = VectorFieldSimulation(_make_world(world_seed, settings), num_envs)
+    return SimulationVectorEnv(simulation, render_mode, max_episode_steps)
+
+
+def _make_world(seed: int, settings: dict[str, Any]) -> World:
+    env = configure(NAME, Env, default_params()["active_dynamics"]["env"], settings)
+    generator = Generator(torch.get_default_device()).manual_seed(seed)
+    field = make_field(env.world.field, generator)
+    world = make_world(env.world, field, draw_emission(env.emission, env.d, generator))
+    check_step(world)
+    return world

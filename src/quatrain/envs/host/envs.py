@@ -6,14 +6,14 @@ follows, and the actions taken in it; restoring plays them again.
 """
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
-from jaxtyping import Bool, Float32, Int64, Shaped
+from jaxtyping import Bool, Float32, Float64, Int64, Shaped
 
 from quatrain.envs.host.config import HostEnv
 from quatrain.envs.host.spaces import Interface, describe, flatten, to_action
@@ -38,6 +38,17 @@ class Turn(NamedTuple):
     terminated: Bool[np.ndarray, " env"]
     truncated: Bool[np.ndarray, " env"]
     next_obs: Float32[np.ndarray, "env agent obs"]
+
+
+class Episodes(NamedTuple):
+    """Holds an episode of each environment: undiscounted sums of rewards, and numbers of steps."""
+
+    returns: Float64[np.ndarray, "agent env"]
+    lengths: Int64[np.ndarray, " env"]
+
+
+# (observations (env, agent, obs), steps since the episodes began) -> actions (env, agent, *action).
+Policy = Callable[[np.ndarray, int], np.ndarray]
 
 
 class EnvStates(NamedTuple):
@@ -183,6 +194,11 @@ class HostEnvs:
         self.obs = np.stack([self._reset(index) for index in range(num_envs)])
 
     @property
+    def elapsed(self) -> Int64[np.ndarray, " env"]:
+        """Returns a copy of the numbers of steps since the running episodes began."""
+        return self._elapsed.copy()
+
+    @property
     def states(self) -> EnvStates:
         """Returns a copy of all that `restore` needs."""
         return EnvStates(self._episode.copy(), self._elapsed.copy(), self._actions.copy())
@@ -199,7 +215,7 @@ class HostEnvs:
                 f"env {self.config.name}: the saved episodes have the shape "
                 f"{states.actions.shape}, not {self._actions.shape}; train again"
             )
-        self._episode = states.episode.copy()
+        self._episode = states.episode.astype(np.int64)
         self._elapsed = np.zeros_like(states.elapsed)
         self._actions[:] = 0
         for index, steps in enumerate(states.elapsed):
@@ -224,10 +240,7 @@ class HostEnvs:
         outcomes = [self._step_env(index, action) for index, action in enumerate(actions)]
         for index, outcome in enumerate(outcomes):
             if outcome.terminated or outcome.truncated:
-                self._episode[index] += 1
-                self._elapsed[index] = 0
-                self._actions[index] = 0
-                self.obs[index] = self._reset(index)
+                self._begin(index, int(self._episode[index]) + 1)
             else:
                 self.obs[index] = outcome.next_obs
         return Turn(
@@ -239,9 +252,39 @@ class HostEnvs:
             next_obs=np.stack([outcome.next_obs for outcome in outcomes]),
         )
 
+    def play(self, policy: Policy) -> Episodes:
+        """Plays the first episode of every environment, in place; one that ended waits for the
+        others.
+
+        Raises:
+            DataError: an environment raised, or returned what its spaces do not allow.
+        """
+        for index in range(len(self._envs)):
+            self._begin(index, 0)
+        returns = np.zeros(self.obs.shape[1::-1])
+        lengths = np.zeros(len(self._envs), np.int64)
+        running = np.ones(len(self._envs), bool)
+        turn = 0
+        while running.any():
+            actions = policy(self.obs, turn)
+            for index in map(int, np.flatnonzero(running)):
+                outcome = self._step_env(index, actions[index])
+                self.obs[index] = outcome.next_obs
+                returns[:, index] += outcome.rewards
+                lengths[index] += 1
+                running[index] = not (outcome.terminated or outcome.truncated)
+            turn += 1
+        return Episodes(returns, lengths)
+
     def close(self) -> None:
         for env in self._envs:
             env.close()
+
+    def _begin(self, index: int, episode: int) -> None:
+        self._episode[index] = episode
+        self._elapsed[index] = 0
+        self._actions[index] = 0
+        self.obs[index] = self._reset(index)
 
     def _reset(self, index: int) -> Float32[np.ndarray, "agent obs"]:
         entropy = (self.seed, index, int(self._episode[index]))

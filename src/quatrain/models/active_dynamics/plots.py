@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from matplotlib.figure import Figure
-
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.figures import (
@@ -17,35 +15,54 @@ from quatrain.models.active_dynamics.figures import (
 )
 from quatrain.models.active_dynamics.figures.study import PLANE, make_study
 from quatrain.models.active_dynamics.state import State
+from quatrain.plots import Picture, house_style, in_order
 from quatrain.progress import History
 
+# Picture -> what it shows, in the order of the story.
+CAPTIONS = {
+    "field": "The task, and its result: the unknown field that moves a state, what was learned of "
+    "it from noisy observations, and the difference.",
+    "learning_curve": "Learning: error of the learned field over transitions. Planned actions "
+    "(active) need fewer than random ones for the same error.",
+    "actions": "How: the actions of each kind of exploration, and where they lead.",
+    "uncertainty": "The result: where the learner expects errors, and where they are.",
+    "portraits": "The result: paths that the true and the learned field give from equal starts.",
+    "horizon": "Comparison: how well the learned field predicts several transitions ahead.",
+    "information": "Detail: information gained, and whether the expected error is the actual one.",
+    "calibration": "Detail: whether intervals of 90 % hold the truth 90 % of the time.",
+    "innovation": "Detail: how surprised the learner is, beside a filter that knows the field.",
+    "misfit": "Detail: signs that features or noise do not fit.",
+    "elbo": "Detail: the terms of the evidence bound.",
+}
 
+
+@house_style
 def plots(
     config: ActiveDynamicsConfig,
     state: State,
     dataset: Dataset,
     history: History,
     scores: Mapping[str, float],
-) -> dict[str, Figure]:
+) -> dict[str, Picture]:
     """Draws the figures: medians over replicates, or the replicate of median error.
 
     Maps and portraits need a field in the plane; terms of the evidence bound need seq_vae.
     """
     study = make_study(config, state, dataset)
-    figures = {
+    pictures: dict[str, Picture] = {
         "learning_curve": learning.draw_learning_curve(study, scores),
-        "information": learning.draw_information(study, history),
-        "innovation": surprise.draw_innovation(study, history, scores),
-        "calibration": calibration.draw_calibration(study),
-        "horizon": horizon.draw_horizon(study),
-        "misfit": misfit.draw_misfit(study, scores),
         "actions": actions.draw_actions(study),
+        "horizon": horizon.draw_horizon(study),
+        "information": learning.draw_information(study, history),
+        "calibration": calibration.draw_calibration(study),
+        "innovation": surprise.draw_innovation(study, history, scores),
+        "misfit": misfit.draw_misfit(study, scores),
     }
     if config.env.d == PLANE:
         chart = plane.make_chart(study)
-        figures["field"] = plane.draw_field(study, chart)
-        figures["uncertainty"] = plane.draw_uncertainty(study, chart)
-        figures["portraits"] = plane.draw_portraits(study)
+        pictures["field"] = plane.draw_field(study, chart)
+        pictures["uncertainty"] = plane.draw_uncertainty(study, chart)
+        pictures["portraits"] = plane.draw_portraits(study)
     if config.network.family == "seq_vae":
-        figures["elbo"] = learning.draw_elbo(study, history)
-    return figures
+        pictures["elbo"] = learning.draw_elbo(study, history)
+    return in_order(pictures, CAPTIONS)

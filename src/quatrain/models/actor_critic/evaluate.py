@@ -23,6 +23,11 @@ from quatrain.models.actor_critic.ppo.validation import warn_without_success
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
+REFERENCE_NAMES = {
+    "random_return": "random actions",
+    "constant_return": "best constant action",
+    "feedback_return": "hand-written controller",
+}
 GATED = (
     Gated(
         "return_mean",
@@ -31,11 +36,40 @@ GATED = (
         {},
         ("random_return", "constant_return"),
         ("feedback_return",),
+        meaning="reward of an episode with a held-out colony, undiscounted, mean over colonies",
+        names=REFERENCE_NAMES,
     ),
-    Gated("margin_over_constant", "higher", 0.1, {"default": 0.25}),
-    Gated("fraction_of_feedback", "higher", 0.03, {"default": 0.95}),
-    Gated("success_rate", "higher", 0.02, {}),
-    Gated("size_rmse", "lower", 1.0, {}),
+    Gated(
+        "margin_over_constant",
+        "higher",
+        0.1,
+        {"default": 0.25},
+        meaning="gain of that return on the best constant action: 0 is none, 1 is twice as much",
+    ),
+    Gated(
+        "fraction_of_feedback",
+        "higher",
+        0.03,
+        {"default": 0.95},
+        meaning="that return as a share of the hand-written controller's",
+    ),
+    Gated(
+        "success_rate",
+        "higher",
+        0.02,
+        {},
+        meaning="share of held-out colonies that reach the goal",
+        least=0.0,
+        most=1.0,
+    ),
+    Gated(
+        "size_rmse",
+        "lower",
+        1.0,
+        {},
+        meaning="how many cells a colony is off its target size, root mean square",
+        least=0.0,
+    ),
 )
 # Drawn plates from which on intervals are computed: resamples of fewer vary too little.
 LEAST_PLATES = 4

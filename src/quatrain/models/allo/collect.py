@@ -15,6 +15,7 @@ from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import Grid, Transition
 from quatrain.errors import DatasetMismatch
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.hosted.dataset import HostedDataset
 from quatrain.replay.episodes.trajectories import (
     Episodes,
     Walks,
@@ -30,6 +31,10 @@ class Dataset(NamedTuple):
     train: Episodes
     held_out: Episodes
     grid: Grid
+
+
+# Of a grid world, or of a user's environment.
+AnyDataset = Dataset | HostedDataset
 
 
 class EnvState(NamedTuple):
@@ -157,3 +162,27 @@ def encoder_inputs(
     if env.fourier is None:
         return dynamics.observe(grid, env.observation)
     return dynamics.fourier_inputs(grid, frequencies)
+
+
+def dataset_inputs(
+    config: AlloConfig, dataset: AnyDataset, frequencies: Float[np.ndarray, "count 2"]
+) -> Float[np.ndarray, "states inputs"]:
+    """Returns the encoder's input for each state of the dataset."""
+    if isinstance(dataset, HostedDataset):
+        return dataset.inputs
+    return encoder_inputs(config.env, dataset.grid, frequencies)
+
+
+def count_states(dataset: AnyDataset) -> int:
+    if isinstance(dataset, HostedDataset):
+        return len(dataset.table.observations)
+    return len(dataset.grid.coords)
+
+
+def draw_dataset_frequencies(
+    config: AlloConfig, dataset: AnyDataset, seed: int
+) -> Float[np.ndarray, "count 2"]:
+    """Draws the Fourier frequencies; there are none in a user's environment."""
+    if isinstance(dataset, HostedDataset):
+        return np.zeros((0, 2), np.float32)
+    return draw_frequencies(config.env, seed)

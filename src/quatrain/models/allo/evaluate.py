@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from quatrain.baselines import Gated
-from quatrain.models.allo.collect import Dataset
+from quatrain.envs.host.config import variant
+from quatrain.models.allo.collect import AnyDataset, count_states
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.learning.records import corrected_eigenvalues, dual_eigenvalues
 from quatrain.models.allo.learning.spectra import fit
@@ -24,6 +25,12 @@ from quatrain.models.allo.learning.state import State, init_state, tables
 from quatrain.statistics import aggregate_seeds
 
 LOWER_REFERENCES = ("floor_untrained", "floor_random", "floor_constant")
+REFERENCE_NAMES = {
+    "ceiling_truth": "true vectors",
+    "floor_untrained": "untrained network",
+    "floor_random": "random numbers",
+    "floor_constant": "constant",
+}
 GATED = (
     Gated(
         "cosine_mean",
@@ -32,9 +39,27 @@ GATED = (
         {"default": 0.99, "large": 0.997},
         LOWER_REFERENCES,
         ("ceiling_truth",),
+        meaning="agreement of the learned with the true eigenvectors, mean over components: "
+        "1 is the truth, 0 random numbers",
+        names=REFERENCE_NAMES,
+        most=1.0,
     ),
-    Gated("cosine_min", "higher", 0.03, {}),
-    Gated("orthogonality", "lower", 0.1, {"large": 0.1}),
+    Gated(
+        "cosine_min",
+        "higher",
+        0.03,
+        {},
+        meaning="the same agreement of the component that was learned worst",
+        most=1.0,
+    ),
+    Gated(
+        "orthogonality",
+        "lower",
+        0.1,
+        {"large": 0.1},
+        meaning="greatest overlap of two components: 0 if all differ, 1 if two are the same vector",
+        least=0.0,
+    ),
 )
 # Scores of each learner that get an interval over learners.
 WITH_INTERVAL = (*(gated.metric for gated in GATED), "cosine_paper")
@@ -48,7 +73,7 @@ Rule = Callable[[np.ndarray, Spectrum], Float[np.ndarray, " d"]]
 def evaluate(
     config: AlloConfig,
     state: State,
-    dataset: Dataset,
+    dataset: AnyDataset,
     seed: int,
 ) -> dict[str, float]:
     """Returns the scores, means over learners; WITH_INTERVAL also with sd and 95 % interval.
@@ -98,7 +123,7 @@ def evaluate(
 
 def _rules(
     config: AlloConfig,
-    dataset: Dataset,
+    dataset: AnyDataset,
     truth: Spectrum,
 ) -> dict[str, tuple[Rule, Spectrum]]:
     """Returns the rules beside the strict one, each with the truth that it compares with."""
@@ -125,7 +150,10 @@ def _means(
 
 
 def _warn_if_truth_is_weak(config: AlloConfig, truth: Spectrum) -> None:
-    unvisited = int((~truth.visited).sum()) - (config.env.map.goal is not None)
+    unvisited = int((~truth.visited).sum())
+    # In a user's environment any state may be one that ends episodes.
+    ends = unvisited if variant(config) == "hosted" else config.env.map.goal is not None
+    unvisited -= ends
     if unvisited > 0:
         warnings.warn(
             f"allo: {unvisited} states never start a pair and are left out; "
@@ -165,15 +193,15 @@ def _eigenvalue_scores(
     return scores
 
 
-def _random_tables(config: AlloConfig, dataset: Dataset, seed: int) -> list[np.ndarray]:
+def _random_tables(config: AlloConfig, dataset: AnyDataset, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    shape = (len(dataset.grid.coords), config.network.d)
+    shape = (count_states(dataset), config.network.d)
     return [rng.standard_normal(shape) for _ in range(RANDOM_TABLES)]
 
 
 def _reference_scores(
     config: AlloConfig,
-    dataset: Dataset,
+    dataset: AnyDataset,
     truth: Spectrum,
     random: list[np.ndarray],
     seed: int,
@@ -198,7 +226,7 @@ def _reference_scores(
     return scores
 
 
-def _truth_scores(config: AlloConfig, dataset: Dataset, truth: Spectrum) -> dict[str, float]:
+def _truth_scores(config: AlloConfig, dataset: AnyDataset, truth: Spectrum) -> dict[str, float]:
     """Returns what limits the scores: groups, states without data, and `ceiling_paper`.
 
     `ceiling_paper` is the score of the buffer's true vectors by the paper's metric.
@@ -221,7 +249,7 @@ def _held_out_scores(
     config: AlloConfig,
     learned: Float[np.ndarray, "seeds states d"],
     truth: Spectrum,
-    dataset: Dataset,
+    dataset: AnyDataset,
 ) -> dict[str, float]:
     """Returns `held_out_cosine`, of training truth with held-out truth, and `held_out_graph`.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from quatrain.frameworks.jax import packing
 from quatrain.frameworks.jax.seeds import WHOLE, lay_out, over_devices
-from quatrain.models.allo.collect import Dataset, check
+from quatrain.models.allo.collect import AnyDataset, Dataset, check
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.learning import records
 from quatrain.models.allo.learning.spectra.truth import true_spectrum
@@ -22,7 +22,7 @@ WEIGHTS = ("params/", "frequencies")
 
 def update(
     config: AlloConfig,
-    dataset: Dataset,
+    dataset: AnyDataset,
     state: State,
 ) -> tuple[State, dict[str, np.ndarray]]:
     """Returns the state after one gradient step of all learners, and what was measured in it.
@@ -51,6 +51,13 @@ def train(
         TrainingDiverged: a term is not finite; no step since the last yield is yielded.
     """
     check(config, dataset)
+    yield from train_on(config, dataset, seed, state)
+
+
+def train_on(
+    config: AlloConfig, dataset: AnyDataset, seed: int, state: State | None
+) -> Iterator[Progress]:
+    """Trains like `train`, on walks in any environment, which are not checked."""
     truth = true_spectrum(config, dataset)
     state = init_state(config, dataset, seed) if state is None else state
     data = lay_out(make_data(config, state, dataset), config.seeds, WHOLE)
@@ -78,7 +85,7 @@ def train(
 to_arrays = packing.to_arrays
 
 
-def from_arrays(config: AlloConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
+def from_arrays(config: AlloConfig, dataset: AnyDataset, arrays: dict[str, np.ndarray]) -> State:
     """Returns the state that these arrays hold.
 
     Raises:

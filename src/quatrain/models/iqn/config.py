@@ -1,6 +1,6 @@
 """Config of iqn: world, prefill, network, cycles of playing and learning, evaluation."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -175,15 +175,15 @@ class Train(Section):
     @model_validator(mode="after")
     def _records_hold_whole_cycles(self) -> "Train":
         cycle = self.updates_per_cycle
-        _check_multiple("turns", self.turns, "turns_per_cycle", self.turns_per_cycle)
-        _check_multiple("record_every", self.record_every, "updates_per_cycle", cycle)
-        _check_multiple(
+        check_multiple("turns", self.turns, "turns_per_cycle", self.turns_per_cycle)
+        check_multiple("record_every", self.record_every, "updates_per_cycle", cycle)
+        check_multiple(
             f"turns / turns_per_cycle * {cycle} =",
             self.steps,
             "record_every",
             self.record_every,
         )
-        _check_multiple(
+        check_multiple(
             "evaluate_every",
             self.evaluate_every,
             "record_every",
@@ -197,7 +197,7 @@ class Train(Section):
         return self
 
 
-def _check_multiple(key: str, value: int, unit_key: str, unit: int) -> None:
+def check_multiple(key: str, value: int, unit_key: str, unit: int) -> None:
     if value % unit:
         raise ValueError(f"{key} {value} is not a multiple of {unit_key} {unit}")
 
@@ -210,81 +210,64 @@ class Evaluate(Section):
     )
 
 
-class IqnConfig(Section):
+class LearnerConfig(Section):
+    """Holds what iqn has in its own world and in a user's environment (hosted/config.py)."""
+
     seeds: int = Field(
         ge=1,
         le=256,
         description="independent learners, each with its own worlds",
     )
-    env: Env
+    env: Any
     collect: Collect
     network: Network
     train: Train
     evaluate: Evaluate
 
     @property
-    def inputs(self) -> int:
-        """Returns the size of a stack: all channels of all cells of all frames."""
-        return self.network.frames * frame_size(self.env.rules)
-
-    @property
     def slots(self) -> int:
         """Returns the number of turns of each world that the replay holds."""
         return self.train.capacity // self.env.worlds
 
-    @property
-    def replay_bytes(self) -> int:
-        """Returns the size of all replays: a frame, an action and a reward per transition."""
-        transitions = self.seeds * self.env.agents * self.env.worlds * self.slots
-        return transitions * (frame_size(self.env.rules) + 5)
-
     @model_validator(mode="after")
-    def _turns_divide(self) -> "IqnConfig":
+    def _turns_divide(self) -> "LearnerConfig":
         train = self.train
-        turns = self.collect.turns
         cycle = self.env.worlds * train.turns_per_cycle
         cycle_key = "env.worlds * train.turns_per_cycle ="
-        _check_multiple("collect.turns", turns, "env.max_turns", self.env.max_turns)
-        _check_multiple(
+        check_multiple(
             "collect.turns",
-            turns,
+            self.collect.turns,
             "train.turns_per_cycle",
             train.turns_per_cycle,
         )
-        _check_multiple("train.capacity", train.capacity, cycle_key, cycle)
+        check_multiple("train.capacity", train.capacity, cycle_key, cycle)
         return self
 
     @model_validator(mode="after")
-    def _sizes_suffice(self) -> "IqnConfig":
+    def _sizes_suffice(self) -> "LearnerConfig":
         train = self.train
         turns = self.collect.turns
         worlds = self.env.worlds
         least_turns = train.turns_per_cycle + self.network.frames + train.loss.n_step
-        _check_at_most(
-            "train.turns_per_cycle",
-            train.turns_per_cycle,
-            "env.max_turns",
-            self.env.max_turns,
-        )
-        _check_at_most(
+        check_at_most(
             "train.batch_size",
             train.batch_size,
             "the prefill of collect.turns * env.worlds =",
             turns * worlds,
         )
-        _check_at_most(
+        check_at_most(
             "collect.turns",
             turns,
             "the turns of train.capacity / env.worlds =",
             self.slots,
         )
-        _check_at_most(
+        check_at_most(
             "train.loss.n_step",
             train.loss.n_step,
             "the last target of the prefill, collect.turns - 1 =",
             turns - 1,
         )
-        _check_at_most(
+        check_at_most(
             "env.worlds * (train.turns_per_cycle + network.frames + n_step) =",
             worlds * least_turns,
             "train.capacity",
@@ -293,17 +276,7 @@ class IqnConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _frames_do_not_show_the_time(self) -> "IqnConfig":
-        if self.network.frames >= self.env.max_turns:
-            raise ValueError(
-                f"network.frames {self.network.frames} must be less than env.max_turns "
-                f"{self.env.max_turns}: the blank frames before the start would tell the last "
-                "turn, whose value is never learned"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _epsilon_reaches_its_end(self) -> "IqnConfig":
+    def _epsilon_reaches_its_end(self) -> "LearnerConfig":
         epsilon = self.train.acting.epsilon
         if epsilon.start < epsilon.end:
             raise ValueError(
@@ -318,6 +291,40 @@ class IqnConfig(Section):
                 f"train.acting.epsilon.over_transitions {epsilon.over_transitions} exceeds the "
                 f"run's {transitions} transitions of an agent: "
                 f"epsilon would still be {epsilon.start - fall:.2f} at the end"
+            )
+        return self
+
+
+class IqnConfig(LearnerConfig):
+    env: Env
+
+    @property
+    def inputs(self) -> int:
+        """Returns the size of a stack: all channels of all cells of all frames."""
+        return self.network.frames * frame_size(self.env.rules)
+
+    @property
+    def replay_bytes(self) -> int:
+        """Returns the size of all replays: a frame, an action and a reward per transition."""
+        transitions = self.seeds * self.env.agents * self.env.worlds * self.slots
+        return transitions * (frame_size(self.env.rules) + 5)
+
+    @model_validator(mode="after")
+    def _episodes_are_whole(self) -> "IqnConfig":
+        max_turns = self.env.max_turns
+        check_multiple("collect.turns", self.collect.turns, "env.max_turns", max_turns)
+        check_at_most(
+            "train.turns_per_cycle", self.train.turns_per_cycle, "env.max_turns", max_turns
+        )
+        return self
+
+    @model_validator(mode="after")
+    def _frames_do_not_show_the_time(self) -> "IqnConfig":
+        if self.network.frames >= self.env.max_turns:
+            raise ValueError(
+                f"network.frames {self.network.frames} must be less than env.max_turns "
+                f"{self.env.max_turns}: the blank frames before the start would tell the last "
+                "turn, whose value is never learned"
             )
         return self
 
@@ -346,6 +353,6 @@ class IqnConfig(Section):
         return self
 
 
-def _check_at_most(key: str, value: int, limit_key: str, limit: int) -> None:
+def check_at_most(key: str, value: int, limit_key: str, limit: int) -> None:
     if value > limit:
         raise ValueError(f"{key} {value} exceeds {limit_key} {limit}")

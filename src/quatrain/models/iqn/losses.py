@@ -14,12 +14,12 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int
 
-from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.config import LearnerConfig
 
 TERMS = ("quantile_huber",)
 
 
-def terms(config: IqnConfig) -> tuple[str, ...]:
+def terms(config: LearnerConfig) -> tuple[str, ...]:
     return TERMS
 
 

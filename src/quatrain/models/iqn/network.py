@@ -21,6 +21,7 @@ from jaxtyping import Float, Key, Shaped
 
 from quatrain.models.iqn.config import Network
 
+# Actions in iqn's own world.
 ACTIONS = 4
 # {layer: {kernel, bias}} of one agent; a noisy layer also has kernel_sigma and bias_sigma.
 Params = Any
@@ -65,6 +66,7 @@ class NoisyDense(nn.Module):
 
 class QuantileNetwork(nn.Module):
     network: Network
+    actions: int
 
     @nn.compact
     def __call__(
@@ -82,17 +84,17 @@ class QuantileNetwork(nn.Module):
         hidden = nn.relu(dense("hidden", stack.astype(jnp.float32), units))
         cosine = nn.relu(dense("cosine", embed(self.network.cosines, taus), units))
         feature = nn.relu(dense("feature", hidden[:, None] * cosine, units))
-        advantage = dense("advantage", feature, ACTIONS)
+        advantage = dense("advantage", feature, self.actions)
         if not self.network.dueling:
             return advantage
         return combine_heads(dense("value", feature, 1), advantage)
 
 
-def init(network: Network, key: Key[Array, ""], inputs: int) -> Params:
+def init(network: Network, key: Key[Array, ""], inputs: int, actions: int = ACTIONS) -> Params:
     """Draws fresh parameters of one agent, {layer: {kernel, bias}}, for stacks of this width."""
     layers = LAYERS if network.dueling else LAYERS[:-1]
     keys = dict(zip(layers, jax.random.split(key, len(layers)), strict=True))
-    variables = QuantileNetwork(network).init(
+    variables = QuantileNetwork(network, actions).init(
         key,
         stack=jnp.zeros((1, inputs), jnp.int8),
         taus=jnp.zeros((1, 1)),
@@ -100,6 +102,13 @@ def init(network: Network, key: Key[Array, ""], inputs: int) -> Params:
         noise_keys={},
     )
     return variables["params"]
+
+
+def init_agents(
+    network: Network, keys: Key[Array, " agent"], inputs: int, actions: int = ACTIONS
+) -> Params:
+    """Draws fresh parameters of agents with these keys; leaves begin with axis agent."""
+    return jax.vmap(lambda key: init(network, key, inputs, actions))(keys)
 
 
 def apply(
@@ -116,13 +125,18 @@ def apply(
     noise_keys: LayerKeys = {}
     if noise_key is not None and network.noisy != "none":
         noise_keys = dict(zip(NOISY, jax.random.split(noise_key, len(NOISY)), strict=True))
-    return QuantileNetwork(network).apply(  # type: ignore[return-value]
+    return QuantileNetwork(network, count_actions(params)).apply(  # type: ignore[return-value]
         {"params": params},
         stack,
         taus,
         init_keys={},
         noise_keys=noise_keys,
     )
+
+
+def count_actions(params: Params) -> int:
+    """Returns the number of actions of which these parameters, of any axes before, give values."""
+    return int(params["advantage"]["bias"].shape[-1])
 
 
 def embed(

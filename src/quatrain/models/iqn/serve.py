@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from quatrain.envs.treasurehunt import policies, turns
 from quatrain.envs.treasurehunt.rules import channels
@@ -15,7 +15,7 @@ from quatrain.envs.treasurehunt.world import make_world
 from quatrain.frameworks.jax import packing
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import Dataset, held_out_envs
-from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.config import IqnConfig, LearnerConfig
 from quatrain.models.iqn.cycle.acting import agent_params, midpoints
 from quatrain.models.iqn.train import State, evaluation_params, init_params
 from quatrain.replay.frames.ring import AnyArray
@@ -78,6 +78,22 @@ def inputs(config: IqnConfig) -> dict[str, Input]:
     }
 
 
+def _check_places(config: IqnConfig, views: np.ndarray) -> None:
+    """Checks that no agent stands in a wall; a cell outside the map is one in its view.
+
+    Raises:
+        ValueError: one does.
+    """
+    middle = config.env.vision_radius
+    wall = views[:, :, channels(config.env.rules).index("wall"), middle, middle]
+    if wall.any():
+        question, frame = np.argwhere(wall)[0].tolist()
+        raise ValueError(
+            f"iqn: views[{question}, {frame}] has a wall in the middle, where the agent is; "
+            "give views around cells of the map that can be walked on"
+        )
+
+
 def answer(
     config: IqnConfig,
     arrays: dict[str, np.ndarray],
@@ -93,36 +109,48 @@ def answer(
     a mean over `quantiles` (n, G, 4), its distribution at the levels (g + 1/2) / G.
 
     Raises:
-        ValueError: other inputs or another shape, a number that no view holds, no such agent;
-            arrays of another config.
+        ValueError: other inputs or another shape, a number that no view holds, an agent in a wall
+            or outside the map, no such agent; arrays of another config.
     """
     question = validate_request("iqn", request, inputs(config))
-    agents = question["agents"]
+    _check_places(config, question["views"])
     keys = jax.random.split(jax.random.key(0), config.env.agents)
     template = jax.eval_shape(lambda: {"params": init_params(config, keys)})
     params = packing.from_arrays(template, arrays)["params"]
+    agents = question["agents"]
+    stacks = question["views"].reshape(len(agents), config.inputs)
+    return action_values(config, params, stacks, agents)._asdict()
+
+
+def action_values(
+    config: LearnerConfig,
+    params: network.Params,
+    stacks: Shaped[np.ndarray, "batch inputs"],
+    agents: Int[np.ndarray, " batch"],
+) -> ActionValues:
+    """Computes the values of stacks by the networks of these agents, in blocks of one size."""
     size = len(agents)
-    shape = (size, config.train.acting.quantiles, network.ACTIONS)
+    actions = network.count_actions(params)
     answers = ActionValues(
         action=np.zeros(size, np.int32),
-        values=np.zeros((size, network.ACTIONS), np.float32),
-        quantiles=np.zeros(shape, np.float32),
+        values=np.zeros((size, actions), np.float32),
+        quantiles=np.zeros((size, config.train.acting.quantiles, actions), np.float32),
     )
     for agent in np.unique(agents):
         numbers = np.flatnonzero(agents == agent)
         for block in np.split(numbers, range(BLOCK, len(numbers), BLOCK)):
-            views = question["views"][np.resize(block, BLOCK)].reshape(BLOCK, config.inputs)
-            values = _action_values(config, params, jnp.int32(agent), jnp.asarray(views))
+            rows = jnp.asarray(stacks[np.resize(block, BLOCK)])
+            values = _action_values(config, params, jnp.int32(agent), rows)
             for answer_column, block_column in zip(answers, values, strict=True):
                 answer_column[block] = block_column[: len(block)]
-    return answers._asdict()
+    return answers
 
 
 @partial(jax.jit, static_argnums=0)
 def _action_values(
-    config: IqnConfig, params: network.Params, agent: Array, views: Array
+    config: LearnerConfig, params: network.Params, agent: Array, stacks: Array
 ) -> ActionValues:
     taus = midpoints(config.train.acting.quantiles)
-    quantiles = network.apply(config.network, agent_params(params, agent), views, taus)
+    quantiles = network.apply(config.network, agent_params(params, agent), stacks, taus)
     values = quantiles.mean(1)
     return ActionValues(values.argmax(-1).astype(jnp.int32), values, quantiles)

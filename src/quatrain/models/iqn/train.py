@@ -22,13 +22,18 @@ from quatrain.models.iqn.collect import (
     check,
     to_transitions,
 )
-from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.config import IqnConfig, LearnerConfig, Train
 from quatrain.models.iqn.cycle import playing, records
-from quatrain.models.iqn.cycle.acting import greedy_policy
-from quatrain.models.iqn.cycle.axes import over_agents
+from quatrain.models.iqn.cycle.acting import evaluation_network, greedy_policy
 from quatrain.models.iqn.cycle.memory import explain_out_of_memory
 from quatrain.models.iqn.cycle.playing import PlayState
-from quatrain.models.iqn.cycle.updating import Agent, Experience, optimizer, update_agent, window
+from quatrain.models.iqn.cycle.updating import (
+    Agent,
+    Experience,
+    optimizer,
+    update_agents,
+    window,
+)
 from quatrain.progress import Progress
 from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
 from quatrain.replay.frames.sampling import valid_starts
@@ -52,40 +57,19 @@ class State(NamedTuple):
     updates: Int[Array, "*seed"]
 
 
-def update_agents(
-    config: IqnConfig, state: State, experience: Experience
-) -> tuple[Agent, dict[str, Float[Array, "update agent"]]]:
-    """Updates every agent `updates_per_cycle` times, independently of the others."""
-    key = jax.random.fold_in(state.base_key, LEARN)
-    numbers = state.updates + jnp.arange(config.train.updates_per_cycle)
-
-    def update_repeatedly(
-        agent_and_index: tuple[Agent, Array],
-    ) -> tuple[Agent, dict[str, Array]]:
-        first, index = agent_and_index
-
-        def step(agent: Agent, number: Array) -> tuple[Agent, dict[str, Array]]:
-            agent_key = jax.random.fold_in(jax.random.fold_in(key, number), index)
-            return update_agent(config, experience, agent, index, agent_key)
-
-        return jax.lax.scan(step, first, numbers)
-
-    agents, metrics = over_agents(config, update_repeatedly)(
-        (
-            Agent(state.params, state.target_params, state.optimizer),
-            jnp.arange(config.env.agents),
-        )
-    )
-    return agents, {name: values.T for name, values in metrics.items()}
-
-
 def run_cycle(config: IqnConfig, world: World, state: State) -> tuple[State, records.Cycle]:
     """Plays, stores the turns and updates the agents, of one seed."""
     key = jax.random.fold_in(state.base_key, PLAY)
     play_state, played, epsilon = playing.play(config, world, state.params, state.play_state, key)
     ring = write(state.ring, to_transitions(played))
     experience = Experience(ring, valid_starts(ring, window(config)))
-    agents, update_metrics = update_agents(config, state, experience)
+    agents, update_metrics = update_agents(
+        config,
+        Agent(state.params, state.target_params, state.optimizer),
+        experience,
+        jax.random.fold_in(state.base_key, LEARN),
+        state.updates,
+    )
     turns_of_envs = config.env.worlds * (config.collect.turns + play_state.turns)
     record = records.Cycle(
         update_metrics=update_metrics,
@@ -120,14 +104,8 @@ def run_chunk(
 
 
 def evaluation_params(config: IqnConfig, state: State) -> network.Params:
-    """Returns the parameters, of all seeds and agents, that act in evaluations.
-
-    Online networks may fall into loops for a while (into a wall, say); their average over updates,
-    the Polyak target, does not.
-    """
-    if config.train.acting.evaluation_network == "target":
-        return state.target_params
-    return state.params
+    """Returns the parameters, of all seeds and agents, that act in evaluations."""
+    return evaluation_network(config.train.acting, state.params, state.target_params)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -167,14 +145,14 @@ def init_state(config: IqnConfig, dataset: Dataset, seed: int) -> State:
     )
 
 
-def base_keys(config: IqnConfig, seed: int) -> Key[Array, " seed"]:
+def base_keys(config: LearnerConfig, seed: int) -> Key[Array, " seed"]:
     """Returns the key of each seed, from which all its randomness is derived."""
     key = jax.random.fold_in(jax.random.key(seed), LEARNERS)
     return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(config.seeds))
 
 
 def init_params(config: IqnConfig, keys: Key[Array, " agent"]) -> network.Params:
-    return jax.vmap(lambda key: network.init(config.network, key, config.inputs))(keys)
+    return network.init_agents(config.network, keys, config.inputs)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -241,15 +219,21 @@ def train(
     """
     check(config, dataset)
     if state is None:
-        with explain_out_of_memory(config):
+        with explain_out_of_memory(config.replay_bytes):
             state = init_state(config, dataset, seed)
-    cycles = int(state.play_state.turns[0]) / config.train.turns_per_cycle
-    if int(state.updates[0]) != cycles * config.train.updates_per_cycle:
+    check_cycles(config.train, int(state.play_state.turns[0]), int(state.updates[0]))
+    yield from train_in_world(config, make_world(config.env.rules), state)
+
+
+def check_cycles(config: Train, turns: int, updates: int) -> None:
+    """Raises ValueError unless a learner of these turns and updates had the cycles of the
+    config.
+    """
+    if updates != turns / config.turns_per_cycle * config.updates_per_cycle:
         raise ValueError(
             "the learner was trained with other turns_per_cycle or updates_per_cycle; "
             "keep both to go on"
         )
-    yield from train_in_world(config, make_world(config.env.rules), state)
 
 
 def train_in_world(config: IqnConfig, world: World, state: State) -> Iterator[Progress]:
@@ -260,7 +244,7 @@ def train_in_world(config: IqnConfig, world: World, state: State) -> Iterator[Pr
     run = over_devices(partial(run_chunk, config, world, cycles_per_record), config.seeds)
     evaluate = over_devices(partial(greedy_returns, config, world), config.seeds)
     while updates < config.train.steps:
-        with explain_out_of_memory(config):
+        with explain_out_of_memory(config.replay_bytes):
             state, record = run(state)
             cycles = jax.device_get(record)
         records.raise_if_diverged(cycles, updates)

@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
+    explain_arms,
     explain_replicate,
     log_ticks,
     region_border,
@@ -48,6 +49,7 @@ def draw_actions(study: Study) -> Figure:
     caption(
         figure,
         "Dotted line: end of the warm-up, which all arms share.",
+        explain_arms(study.arms),
         explain_replicate(study.config.seeds),
         "Maps are of all." if has_maps and study.config.seeds > 1 else "",
     )
@@ -71,6 +73,7 @@ def _draw_traces(axes: Axes, study: Study, arm: str) -> None:
         axes.axhline(height, color="0.8", linewidth=0.8, zorder=0)
     axes.axvline(warmup, color="0.3", linestyle=":", linewidth=1)
     axes.set_yticks(heights, [f"a{chr(0x2081 + place)}" for place in range(len(heights))])
+    axes.set_ylabel("action")
     axes.set_ylim(heights[-1] - 1.15 * bound, 1.15 * bound)
     shown = (
         "actions around the end of the warm-up" if first else f"the first {len(actions)} actions"

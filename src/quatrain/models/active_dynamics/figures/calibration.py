@@ -10,6 +10,7 @@ from quatrain.models.active_dynamics.evaluate import SMALLEST
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     end_label,
+    explain_arms,
     explain_lines,
     label_arms,
     median_with_band,
@@ -30,14 +31,14 @@ def draw_calibration(study: Study) -> Figure:
     for x, text in ((0.25, "underconfident"), (0.75, "overconfident")):
         axes.text(x, 1 - x, text, color="0.6", fontsize=12, ha="center", va="center")
     axes.set(
-        xlabel="nominal coverage of intervals",
-        ylabel="observed coverage",
+        xlabel="nominal coverage of the learner's intervals",
+        ylabel="observed coverage, share of the field",
         xlim=(0, 1),
         ylim=(0, 1),
         aspect="equal",
     )
     label_arms(axes, f"Coverage of {HIGHLIGHTED:.0%} intervals: {study.pair_text(ends)}", ends)
-    caption(figure, explain_lines(study.config.seeds).replace("; bands", ";\nbands"))
+    caption(figure, explain_arms(study.arms), explain_lines(study.config.seeds))
     return figure
 
 

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from quatrain.models.active_dynamics.evaluate import HORIZONS, SMALLEST
 from quatrain.models.active_dynamics.figures.parts import (
     draw_arm,
+    explain_arms,
     explain_lines,
     label_arms,
 )
@@ -41,8 +42,10 @@ def draw_horizon(study: Study) -> Figure:
     )
     caption(
         figure,
-        "From true states, with held-out actions; 0: as without a field. Over equal heights the"
-        f" unexplained share\nfalls to a tenth. {explain_lines(study.config.seeds)}",
+        "From true states, with held-out actions; 0: as without a field, 1: all. Over equal "
+        "heights the unexplained share falls by the same factor.",
+        explain_arms(study.arms),
+        explain_lines(study.config.seeds),
     )
     return figure
 

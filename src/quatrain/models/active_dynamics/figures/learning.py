@@ -6,11 +6,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from quatrain.models.active_dynamics.evaluate import REFERENCE_NAMES
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     DOTTED_LINE,
     TRUTH,
     draw_arm,
+    end_label,
+    explain_arms,
     explain_lines,
     format_number,
     label_arms,
@@ -28,12 +31,6 @@ from quatrain.models.active_dynamics.transition_ratio import same_error
 from quatrain.plots import EndLabel, caption
 from quatrain.progress import History
 
-REFERENCES = {
-    "zero_field": "no field",
-    "affine_field": "best affine field",
-    "projection_floor": "best of these features",
-    "teleport_reference": "put in any state",
-}
 REFERENCE_COLOR = "0.35"
 # Lower end of the axis, relative to the lowest drawn error.
 MARGIN = 0.6
@@ -41,13 +38,14 @@ MARGIN = 0.6
 SMALLEST_SHOWN = 1e-4
 # Ratio that is written as 1.1.
 LEAST_SHOWN = 1.05
+# Term -> its name, and the label of its axis.
 ELBO_PANELS = {
-    "elbo_exact": "Evidence bound, nats per time and channel",
-    "ell": "Expected log likelihood, nats per time and channel",
-    "kl_first": "KL of the first state, nats per time and dimension",
-    "kl_steps": "KL of steps, nats per time and dimension",
-    "beta": "β, weight of the KL terms",
-    "grad_norm": "Gradient norm before clipping",
+    "elbo_exact": ("Evidence bound", "nats per time and channel"),
+    "ell": ("Expected log likelihood", "nats per time and channel"),
+    "kl_first": ("KL of the first state", "nats per time and dimension"),
+    "kl_steps": ("KL of steps", "nats per time and dimension"),
+    "beta": ("Weight of the KL terms", "β"),
+    "grad_norm": ("Gradients before clipping", "norm"),
 }
 
 
@@ -67,6 +65,7 @@ def draw_learning_curve(study: Study, scores: Mapping[str, float]) -> Figure:
     caption(
         figure,
         "Root mean square over the region of interest.",
+        explain_arms(study.arms),
         explain_lines(study.config.seeds),
     )
     return figure
@@ -115,7 +114,7 @@ def _draw_references(axes: Axes, scores: Mapping[str, float]) -> list[EndLabel]:
     axes.set_ylim(MARGIN * low, 1.3 * max(high, scores["zero_field"]))
     return [
         _draw_reference(axes, scores[name], text, MARGIN * low)
-        for name, text in REFERENCES.items()
+        for name, text in REFERENCE_NAMES.items()
         if scores[name] > 0
     ]
 
@@ -162,26 +161,32 @@ def draw_information(study: Study, history: History) -> Figure:
     """Draws the information each arm gained, and its expected beside its actual error."""
     figure = Figure(figsize=(13, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
-    ends = []
+    ends, expected = [], []
     for arm in study.arms:
         steps, _, gained = information_at_checkpoints(study, history, arm)
         ends.append(draw_arm(left, arm, steps, gained, **DOTTED_LINE))
-        _draw_errors(right, study, history, arm)
+        expected.append(_draw_errors(right, study, history, arm))
     left.set_ylabel("information gained, nats")
-    right.set(yscale="log", ylabel="error of the field by component, r.m.s.")
+    right.set(yscale="log", ylabel="error of a component of the field, r.m.s.")
     log_ticks(right.yaxis)
     for axes in (left, right):
         set_transitions_axis(axes, history[f"information_gained.{study.arms[0]}"][0])
     label_arms(left, f"Nats gained about the field's weights: {study.pair_text(ends)}", ends)
-    label_arms(right, "Expected error of each arm (lines) and actual error (rings)", [])
-    caption(figure, explain_lines(study.config.seeds))
+    label_arms(right, "The error that the learner expects, and its actual error", expected)
+    caption(
+        figure,
+        "Right, lines and numbers: expected error; rings: actual error, which an honest learner's "
+        "line follows.",
+        explain_arms(study.arms),
+        explain_lines(study.config.seeds),
+    )
     return figure
 
 
-def _draw_errors(axes: Axes, study: Study, history: History, arm: str) -> None:
+def _draw_errors(axes: Axes, study: Study, history: History, arm: str) -> EndLabel:
     steps = history[f"field_sd.{arm}"][0]
     color = COLORS[arm]
-    median_with_band(
+    expected = median_with_band(
         axes,
         steps,
         arm_metric(study, history, "field_sd", arm),
@@ -192,15 +197,16 @@ def _draw_errors(axes: Axes, study: Study, history: History, arm: str) -> None:
     size = float(np.sqrt(np.square(study.dataset.held_out.grid_field.astype(float)).mean()))
     error = size * np.median(arm_metric(study, history, "monitor/field_nrmse", arm), 0)
     axes.plot(steps, error, "o", color=color, markersize=4, fillstyle="none")
+    return end_label(arm, expected[-1], f" {format_number(expected[-1])}")
 
 
 # The evidence bound.
 
 
 def draw_elbo(study: Study, history: History) -> Figure:
-    figure = Figure(figsize=(15, 7), layout="constrained")
+    figure = Figure(figsize=(12, 6.5), layout="constrained")
     panels = figure.subplots(2, 3, sharex=True)
-    for axes, (name, title) in zip(panels.flat, ELBO_PANELS.items(), strict=True):
+    for axes, (name, (title, unit)) in zip(panels.flat, ELBO_PANELS.items(), strict=True):
         for arm in study.arms:
             median_with_band(
                 axes,
@@ -212,8 +218,9 @@ def draw_elbo(study: Study, history: History) -> Figure:
                 label=arm,
             )
         set_title(axes, title)
+        axes.set_ylabel(unit)
         axes.grid(alpha=0.25)
-    panels[0, 0].legend(frameon=False, loc="lower right")
+    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1))
     for axes in panels[1]:
         axes.set_xlabel("transitions, warm-up included")
     caption(

@@ -34,11 +34,18 @@ def draw_misfit(study: Study, scores: Mapping[str, float]) -> Figure:
     figure = Figure(figsize=(13 if has_innovations else 7, 5), layout="constrained")
     panels = figure.subplots(1, 2 if has_innovations else 1, squeeze=False)[0]
     ends = [_draw_distances(panels[0], study, arm) for arm in study.arms]
-    label_arms(panels[0], "Error by distance to the data; dashed: expected", ends)
+    label_arms(panels[0], "Error by distance to the data", ends)
     log_ticks(panels[0].yaxis)
     if has_innovations:
         _draw_innovations(panels[1], study, scores)
-    caption(figure, f"Medians over {study.config.seeds} replicates.")
+    caption(
+        figure,
+        "Left, dashed: the error that the learner expects.",
+        "Right: innovations are observations minus their prediction; grey: if the field is right."
+        if has_innovations
+        else "",
+        f"Medians over {study.config.seeds} replicates.",
+    )
     return figure
 
 
@@ -57,7 +64,7 @@ def _draw_distances(axes: Axes, study: Study, arm: str) -> EndLabel:
         xscale="log",
         yscale="log",
         xlabel="distance to the nearest visited state, up to",
-        ylabel="speed",
+        ylabel="error of the field, speed",
     )
     log_ticks(axes.xaxis)
     return end_label(arm, error[-1], f" {format_number(error[-1])}")
@@ -70,7 +77,10 @@ def _draw_innovations(axes: Axes, study: Study, scores: Mapping[str, float]) -> 
         x, y = scores[f"nis.{arm}"], scores[f"whiteness.{arm}"]
         axes.plot(x, y, "o", color=COLORS[arm], markersize=8, label=arm)
     axes.plot(scores["nis_oracle"], scores["whiteness_oracle"], "k*", label="true field")
-    axes.set(xlabel="mean square over the expected one", ylabel="correlation with the one before")
-    axes.legend(frameon=False)
+    axes.set(
+        xlabel="mean square of innovations, relative to the expected one",
+        ylabel="correlation with the innovation before",
+    )
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     axes.grid(alpha=0.25)
-    set_title(axes, "Innovations of a filter with the learned field; grey: if all is right")
+    set_title(axes, "What a filter with the learned field does not foresee")

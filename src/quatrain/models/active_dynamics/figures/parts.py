@@ -12,6 +12,9 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from quatrain.plots import (
     BLACK,
+    BLUE,
+    GREEN,
+    GREY,
     ORANGE,
     RED,
     EndLabel,
@@ -23,11 +26,18 @@ from quatrain.statistics import median_interval
 
 COLORS = {
     "active": RED,
-    "random": "0.55",
+    "random": GREY,
     "prbs": ORANGE,
-    "step": "#0072B2",
-    "chirp": "#009E73",
+    "step": BLUE,
+    "chirp": GREEN,
     "off": "#882255",
+}
+# What the actions of an arm are, where its name does not say it.
+ACTIONS = {
+    "active": "planned for information",
+    "prbs": "a pseudo-random binary sequence",
+    "chirp": "a wave of rising frequency",
+    "off": "none",
 }
 TRUTH = BLACK
 DOTTED_LINE: dict[str, Any] = {"linewidth": 2, "marker": "o", "markersize": 3}
@@ -86,6 +96,12 @@ def set_title(axes: Axes, text: str, fontsize: int = 10, **style: Any) -> None:
 
 def region_border(radius: float) -> Circle:
     return Circle((0, 0), radius, fill=False, edgecolor="0.3", linewidth=1, linestyle=":")
+
+
+def explain_arms(arms: Sequence[str]) -> str:
+    """Returns what the arms of a figure are that are not called by what they do."""
+    described = [f"{arm}: {ACTIONS[arm]}" for arm in arms if arm in ACTIONS]
+    return f"Actions of {', '.join(described)}." if described else ""
 
 
 def explain_lines(replicates: int) -> str:

@@ -10,10 +10,12 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
+from matplotlib.ticker import MaxNLocator
 
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     TRUTH,
+    explain_arms,
     explain_replicate,
     format_number,
     log_ticks,
@@ -21,7 +23,7 @@ from quatrain.models.active_dynamics.figures.parts import (
     set_title,
 )
 from quatrain.models.active_dynamics.figures.study import Study, undriven_paths
-from quatrain.plots import caption
+from quatrain.plots import TICKS, caption
 
 FLOW_COLORS = "viridis"
 ERROR_COLORS = "magma"
@@ -88,19 +90,24 @@ def draw_field(study: Study, chart: Chart) -> Figure:
     """Draws streamlines of the true and of a learned field, and their difference as arrows."""
     arm = study.pair[0]
     learner = study.median_learner(arm)
-    figure = Figure(figsize=(15, 6), layout="compressed")
+    figure = Figure(figsize=(13, 5.6), layout="compressed")
     left, middle, right = figure.subplots(1, 3, sharex=True, sharey=True)
     _draw_flows(figure, (left, middle), study, chart, learner)
     _draw_visits(middle, study, learner, COLORS[arm])
     _draw_difference(figure, right, study, chart, learner)
     titles = {
         "True field": left,
-        f"Field learned by {arm} from {study.path.shape[1]:,} transitions (dots)": middle,
+        f"Learned by {arm} from {study.path.shape[1]:,} transitions (dots)": middle,
         f"Error of the learned field: {study.estimate.nrmse[-1, learner]:.1%}": right,
     }
     for title, axes in titles.items():
         _set_frame(axes, study, title)
-    caption(figure, "Dotted: the region of interest.", explain_replicate(study.config.seeds))
+    caption(
+        figure,
+        "Lines follow the flow. Dotted: the region of interest.",
+        explain_arms([arm]),
+        explain_replicate(study.config.seeds),
+    )
     return figure
 
 
@@ -129,10 +136,10 @@ def _draw_flows(
         )
     _add_colorbar(
         figure,
-        panels[1],
+        panels,
         speeds,
         FLOW_COLORS,
-        label="speed (left, middle)",
+        label="speed",
         extend="max",
     )
 
@@ -147,7 +154,7 @@ def _draw_difference(
     error = chart.error(learner)
     lengths = Normalize(0, float(error[chart.within(study.radius)].max()))
     _draw_map(axes, study, chart, error, lengths)
-    _add_colorbar(figure, axes, lengths, ERROR_COLORS, label="length of the error")
+    _add_colorbar(figure, axes, lengths, ERROR_COLORS, label="length of the error, speed")
     has_arrow = np.zeros((SIDE, SIDE), bool)
     has_arrow[ARROW_SPACING // 2 :: ARROW_SPACING, ARROW_SPACING // 2 :: ARROW_SPACING] = True
     x1, x2 = np.nonzero(has_arrow & chart.within(0.97 * study.radius))
@@ -155,13 +162,16 @@ def _draw_difference(
     axes.quiver(chart.axis[x1], chart.axis[x2], u, v, color="white", width=0.004, pivot="middle")
 
 
-def _add_colorbar(figure: Figure, axes: Axes, norm: Normalize, colors: str, **style: Any) -> None:
+def _add_colorbar(
+    figure: Figure, axes: Axes | tuple[Axes, ...], norm: Normalize, colors: str, **style: Any
+) -> None:
     figure.colorbar(
         ScalarMappable(norm, colors),
         ax=axes,
         location="bottom",
-        shrink=0.8,
+        shrink=0.8 if isinstance(axes, Axes) else 0.5,
         aspect=30,
+        ticks=MaxNLocator(TICKS),
         **style,
     )
 
@@ -190,7 +200,7 @@ def draw_uncertainty(study: Study, chart: Chart) -> Figure:
     bar = figure.colorbar(
         ScalarMappable(norm, ERROR_COLORS),
         ax=panels,
-        label="length of the field's error",
+        label="length of the field's error, speed",
         shrink=0.6,
     )
     log_ticks(bar.ax.yaxis)

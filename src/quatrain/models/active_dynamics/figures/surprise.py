@@ -21,6 +21,7 @@ from quatrain.models.active_dynamics.figures.parts import (
     DOTTED_LINE,
     draw_arm,
     end_label,
+    explain_arms,
     explain_lines,
     format_number,
     label_arms,
@@ -38,7 +39,7 @@ from quatrain.progress import History
 
 # Lower end of the axis, relative to the least median above 0; lower values are drawn there.
 LOWEST = 0.5
-PRICE_CAPTION = "Dashed: excess equal to information gained (calibrated); above: overconfident. "
+PRICE_CAPTION = "Dashed: surprise equal to information gained (calibrated); above: overconfident."
 
 
 @torch.no_grad()
@@ -113,26 +114,26 @@ def draw_innovation(study: Study, history: History, scores: Mapping[str, float])
     costs = {arm: excess_cost(study, history, oracle, arm) for arm in study.arms}
     network = study.config.network
     is_exact = network.family == "bayes_filter" and network.decoder == "known"
-    figure = Figure(figsize=(13.5 if is_exact else 8.5, 5), layout="constrained")
-    panels = figure.subplots(1, 2 if is_exact else 1, squeeze=False)[0]
-    _draw_rates(panels[0], study, costs, scores)
+    figure = Figure(figsize=(13 if is_exact else 8.5, 5), layout="constrained")
+    ratios = (6, 1, 6) if is_exact else (6, 1)
+    panels = figure.subplots(1, len(ratios), width_ratios=ratios)
+    panels[1].sharey(panels[0])
+    _draw_rates(panels[0], study, costs)
+    _draw_held_out(panels[1], study, scores)
     if is_exact:
-        _draw_price(panels[1], costs)
+        _draw_price(panels[2], costs)
     caption(
         figure,
-        "The oracle is a filter that knows the true field and has the same observations; held out:"
-        " on held-out rollouts. Nats of all channels.\n"
-        f"{PRICE_CAPTION if is_exact else ''}{explain_lines(study.config.seeds)}",
+        "Surprise: −log likelihood, in nats of all channels. The oracle is a filter that knows the "
+        "true field and has the same observations.",
+        PRICE_CAPTION if is_exact else "",
+        explain_arms(study.arms),
+        explain_lines(study.config.seeds),
     )
     return figure
 
 
-def _draw_rates(
-    axes: Axes,
-    study: Study,
-    costs: Mapping[str, Cost],
-    scores: Mapping[str, float],
-) -> None:
+def _draw_rates(axes: Axes, study: Study, costs: Mapping[str, Cost]) -> None:
     medians = np.concatenate([np.median(cost.rate, 0) for cost in costs.values()])
     highest = medians.max()
     lowest = LOWEST * medians.min(where=medians > 0, initial=highest if highest > 0 else 1)
@@ -142,7 +143,6 @@ def _draw_rates(
             arm,
             cost.steps,
             np.maximum(cost.rate, lowest),
-            held_out_text(study, scores, arm),
             **DOTTED_LINE,
         )
         for arm, cost in costs.items()
@@ -154,13 +154,27 @@ def _draw_rates(
     )
     set_transitions_axis(axes, costs[study.arms[0]].steps)
     log_ticks(axes.yaxis)
-    label_arms(axes, "Surprise at the next observation, above the oracle's", ends)
+    label_arms(axes, "Surprise at the next own observation, above the oracle's", ends)
 
 
-def held_out_text(study: Study, scores: Mapping[str, float], arm: str) -> str:
+def _draw_held_out(axes: Axes, study: Study, scores: Mapping[str, float]) -> None:
+    """Draws each arm's surprise on the same held-out rollouts; the least shown is the axis' end."""
+    bottom, _ = axes.get_ylim()
+    levels = [(arm, held_out_surprise(study, scores, arm)) for arm in study.arms]
+    for arm, level in levels:
+        axes.plot([0], [max(level, bottom)], "o", color=COLORS[arm], clip_on=False)
+    axes.set(xticks=[], xlim=(-1, 1))
+    axes.tick_params(axis="y", labelleft=False)
+    texts = [
+        end_label(arm, max(level, bottom), f" {format_number(level)}") for arm, level in levels
+    ]
+    label_arms(axes, "Held-out rollouts", texts)
+
+
+def held_out_surprise(study: Study, scores: Mapping[str, float], arm: str) -> float:
     """Returns the surprise above the oracle's on held-out rollouts, in nats of all channels."""
     excess = scores[f"innovation_nll.{arm}"] - scores["innovation_nll_oracle"]
-    return f", held out {format_number(study.config.env.observation.channels * excess)}"
+    return study.config.env.observation.channels * excess
 
 
 def _draw_price(axes: Axes, costs: Mapping[str, Cost]) -> None:
@@ -169,11 +183,10 @@ def _draw_price(axes: Axes, costs: Mapping[str, Cost]) -> None:
         gained = np.median(cost.gained, 0)
         paid = np.median(cost.paid, 0)
         axes.plot(gained, paid, color=COLORS[arm], **DOTTED_LINE)
-        text = f": {format_number(paid[-1])} for {format_number(gained[-1])}"
-        ends.append(end_label(arm, paid[-1], text))
+        ends.append(end_label(arm, paid[-1], f" {format_number(paid[-1])}"))
     axes.axline((0, 0), slope=1, color="0.3", linewidth=1, linestyle="--")
     axes.set(
         xlabel="information gained about the field's weights, nats",
         ylabel="sum of the excess surprise, nats",
     )
-    label_arms(axes, "Excess surprise, over the information gained about the field", ends)
+    label_arms(axes, "What that adds up to, over what was learned for it", ends)

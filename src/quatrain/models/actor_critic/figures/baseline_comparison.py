@@ -17,7 +17,7 @@ from quatrain.models.actor_critic.figures.replays import (
     COLORS,
     NAMES,
     SYMBOLS,
-    UNITS,
+    WORDS,
     Replays,
     centroids,
     draw_levels,
@@ -57,7 +57,7 @@ def draw_sizes(config: ActorCriticConfig, dataset: Dataset, replays: Replays) ->
         )
         upper.axhline(env.target_nodes, color="0.3", linestyle="--", linewidth=1)
         upper.axhline(env.max_nodes, color="0.3", linestyle=":", linewidth=1)
-        upper.set_ylim(0, 1.03 * highest)
+        upper.set_ylim(0, highest)
         lower.axhline(0, color="0.3", linestyle="--", linewidth=1)
         lower.set(xlabel="step of the episode")
     panels[0, 0].set_ylabel(f"cells (target {env.target_nodes}, at most {env.max_nodes})")
@@ -66,7 +66,8 @@ def draw_sizes(config: ActorCriticConfig, dataset: Dataset, replays: Replays) ->
     caption(
         figure,
         f"The same {min(DRAWN_COLONIES, len(initial.n))} held-out colonies under each policy"
-        f"{of_seed}; dots: where an episode ends. Cells off the "
+        f"{of_seed}; dots: where an episode ends. Dashed: the target size, and the plate's middle; "
+        "dotted: the most cells. Cells off the "
         "target: root mean square over all held-out colonies from the fourth step on.",
     )
     return figure
@@ -216,12 +217,15 @@ def draw_constant_search(
         f"held out {format_number(levels['constant'])}",
         **SMALL_TITLE,
     )
-    figure.colorbar(dots, ax=axes, pad=0.02)
+    color_by = _color_by(config.env.action.active_params)
+    figure.colorbar(
+        dots, ax=axes, pad=0.02, label=f"colour: {SYMBOLS[color_by]}, {WORDS[color_by]}"
+    )
     label_ends(axes, ends)
     caption(
         figure,
         "Dots: on training plates, with few colonies each; "
-        f"{(search.returns < bottom).mean():.0%} earn less than the lower edge, where they are.\n"
+        f"{(search.returns < bottom).mean():.0%} earn less than the lower edge, where they are. "
         f"Rings: the {len(search.finalists)} best, compared with more colonies, "
         "for the best of many are also lucky. Dashed: with held-out colonies.",
     )
@@ -235,6 +239,11 @@ def _best_action(config: ActorCriticConfig, dataset: Dataset) -> str:
     )
 
 
+def _color_by(names: Sequence[str]) -> str:
+    """Returns the active parameter that colours show; the first one is on the axis."""
+    return "gamma" if "gamma" in names[1:] else names[-1]
+
+
 def _draw_search(
     axes: Axes,
     search: Search,
@@ -242,12 +251,11 @@ def _draw_search(
     names: Sequence[str],
 ) -> PathCollection:
     name = names[0]
-    color_by = "gamma" if "gamma" in names[1:] else names[-1]
     column = PARAMETERS.index(name)
     dots = axes.scatter(
         search.actions[:, column],
         np.maximum(search.returns, bottom),
-        c=search.actions[:, PARAMETERS.index(color_by)],
+        c=search.actions[:, PARAMETERS.index(_color_by(names))],
         cmap="cividis",
         s=14,
         clip_on=False,
@@ -261,8 +269,8 @@ def _draw_search(
         linewidths=1.2,
     )
     axes.set(
-        xlabel=f"{SYMBOLS[name]}, {UNITS[name]} (colour: {SYMBOLS[color_by]}, {UNITS[color_by]})",
-        ylabel="mean return",
+        xlabel=f"{SYMBOLS[name]}, {WORDS[name]}",
+        ylabel="return of an episode, mean over colonies",
     )
     axes.grid(alpha=0.25)
     return dots

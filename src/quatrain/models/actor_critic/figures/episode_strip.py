@@ -39,16 +39,13 @@ class Frame(NamedTuple):
 
 def draw_episode_strip(
     config: ActorCriticConfig,
-    state: State,
-    dataset: Dataset,
     replays: Replays,
+    frames: Sequence[Frame],
+    intensity: Float[np.ndarray, " width"],
 ) -> Figure:
     """Draws an episode of the first seed's policy: that of the colony with the median return."""
-    held_out = dataset.held_out
     outcome = replays.learned[0]
     colony = median_colony(outcome)
-    frames = capture_frames(config, state, dataset, colony)
-    intensity = held_out.plates.intensity[held_out.colonies.substrate[colony]]
     figure = _draw_frames(config, frames, intensity)
     end = REASONS[outcome.reasons[colony]].replace("_", " ")
     figure.suptitle(
@@ -61,7 +58,7 @@ def draw_episode_strip(
     caption(
         figure,
         f"Held-out colony {colony}, whose return is the median. Red: cells; orange: born in the "
-        "last step. Lines: from parent to child. Dashed: the goal.",
+        "last step. Lines: from parent to child. Dashed: the goal, at the stiff side of the plate.",
     )
     return figure
 

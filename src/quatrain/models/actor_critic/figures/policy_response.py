@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from quatrain.envs.colony.policies import GAIN
 from quatrain.envs.colony.rules import PARAMETERS
@@ -15,7 +16,7 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import Outcome
 from quatrain.models.actor_critic.figures.replays import (
     SYMBOLS,
-    UNITS,
+    WORDS,
     Replays,
     Steps,
     format_number,
@@ -30,12 +31,12 @@ from quatrain.plots import (
     ORANGE,
     RED,
     SMALL_TITLE,
+    TICKS,
     Curve,
     caption,
     curve,
     describe_seeds,
     draw_seeds,
-    format_thousands,
 )
 from quatrain.progress import History
 
@@ -66,7 +67,7 @@ class Response(NamedTuple):
 def draw_actions(config: ActorCriticConfig, history: History, replays: Replays) -> Figure:
     """Draws each active parameter over training, and its quantiles within an episode."""
     names = config.env.action.active_params
-    figure = Figure(figsize=(max(3.3 * len(names), 8), 6.5), layout="constrained")
+    figure = Figure(figsize=(max(2.6 * len(names), 8), 6.5), layout="constrained")
     columns = figure.subplots(2, len(names), squeeze=False, sharex="row", sharey="col").T
     for (upper, lower), name in zip(columns, names, strict=True):
         _draw_over_training(upper, config, history, name)
@@ -80,13 +81,14 @@ def draw_actions(config: ActorCriticConfig, history: History, replays: Replays) 
                 linewidth=0.8,
                 transform=axes.get_yaxis_transform(),
             )
-    columns[0, 0].set_ylabel("drawn while training")
-    columns[0, 1].set_ylabel("held-out colonies, not drawn")
+    columns[0, 0].set_ylabel("while training, drawn at random")
+    columns[0, 1].set_ylabel("with held-out colonies, not drawn")
     caption(
         figure,
-        "Grey: bounds. Above: mean ± standard deviation over the steps of an iteration. "
-        "Below: median, half and 90 % of all colonies;\n"
-        "blue: median of the controller; dashed: best constant action.",
+        "A child lands h = γ / (1 + (α / stiffness)²) + ν px from its parent, in direction θ. "
+        "Grey lines: bounds. Above, orange: mean ± standard deviation over the steps of an "
+        "iteration. Below, red: median, half and 90 % of all colonies; "
+        "blue: median of the controller; black, dashed: best constant action.",
     )
     return figure
 
@@ -104,11 +106,14 @@ def _draw_over_training(
     axes.plot(x, mean, color=ORANGE, linewidth=1.8)
     axes.fill_between(x, mean - std, mean + std, color=ORANGE, alpha=0.2, linewidth=0)
     axes.set_title(
-        f"{SYMBOLS[name]}, {UNITS[name]}: {format_number(float(mean[-1]))} ± {std[-1]:.2f} at last",
+        f"{SYMBOLS[name]}: {WORDS[name]}\n"
+        f"{format_number(float(mean[-1]))} ± {std[-1]:.2f} in the end",
         **SMALL_TITLE,
     )
     axes.set_xlabel("transitions")
-    format_thousands(axes)
+    axes.yaxis.set_major_locator(MaxNLocator(TICKS))
+    axes.xaxis.set_major_locator(MaxNLocator(3))
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
 
 
 def _draw_within_episode(axes: Axes, replays: Replays, column: int) -> None:
@@ -166,8 +171,8 @@ def draw_policy_response(config: ActorCriticConfig, dataset: Dataset, replays: R
     bands = describe_seeds(config.seeds) or "Band: without the lowest and the highest tenth."
     caption(
         figure,
-        "Dots: some of all steps with held-out colonies, no action drawn. Line: their median.\n"
-        f"{bands} Blue, dashed: the controller.",
+        "Red: learned; dots: some of all steps with held-out colonies, no action drawn; line: "
+        f"their median. {bands} Blue, dashed: the hand-written controller.",
     )
     return figure
 
@@ -189,7 +194,9 @@ def policy_responses(
             f"γ is {_median(learned, _gamma):.1f} px at the median, "
             f"the controller's {float(feedback.column('gamma')[0]):.1f}"
         )
-        responses.append(_stiffness_response(title, "γ, px", _gamma, feedback))
+        responses.append(
+            _stiffness_response(title, "γ, throw where it is stiff, px", _gamma, feedback)
+        )
     if THROW & active:
         title = (
             f"A child lands {_median(learned, throw):.1f} px away, "
@@ -209,9 +216,9 @@ def _size_response(config: ActorCriticConfig, learned: Sequence[Steps]) -> Respo
         title=(
             f"{(errors <= NEAR).mean():.0%} of all steps lead to within {NEAR} cells of the target"
         ),
-        x_label="cells n (dashed: 1 − Nc/(2n))",
+        x_label="cells n (the controller: 1 − Nc/(2n))",
         x=lambda steps: steps.n,
-        y_label="r, share deleted",
+        y_label="r, share of cells deleted",
         y=lambda steps: steps.column("delete_ratio"),
         controller=lambda n: np.clip(1 - target / (2 * n), *config.env.action.bounds.delete_ratio),
     )
@@ -223,7 +230,7 @@ def _height_response(config: ActorCriticConfig, learned: Sequence[Steps]) -> Res
         title=f"θ changes by {slope:+.4f} rad per pixel, the controller's by {-GAIN:+.4f}",
         x_label="height of the colony's middle above the plate's, px",
         x=lambda steps: steps.y - config.env.height / 2,
-        y_label="θ, rad",
+        y_label="θ, direction of throw, rad",
         y=lambda steps: steps.column("theta"),
         controller=lambda height: np.clip(-GAIN * height, *config.env.action.bounds.theta),
     )

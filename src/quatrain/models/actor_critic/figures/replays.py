@@ -28,12 +28,13 @@ NAMES = {
     "random": "random",
 }
 SYMBOLS = {"delete_ratio": "r", "gamma": "γ", "alpha": "α", "noise": "ν", "theta": "θ"}
-UNITS = {
-    "delete_ratio": "share deleted",
-    "gamma": "px",
-    "alpha": "stiffness",
-    "noise": "px",
-    "theta": "rad",
+# What each number of an action is, with its unit.
+WORDS = {
+    "delete_ratio": "share of cells deleted",
+    "gamma": "throw where it is stiff, px",
+    "alpha": "stiffness that halves it",
+    "noise": "added throw, px",
+    "theta": "direction of throw, rad",
 }
 
 

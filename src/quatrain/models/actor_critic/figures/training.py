@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures.replays import (
-    draw_levels,
+    COLORS,
+    NAMES,
     format_number,
     format_signed,
 )
@@ -21,9 +22,11 @@ from quatrain.plots import (
     SMALL_TITLE,
     Curve,
     EndLabel,
+    Level,
     caption,
     curve,
     describe_seeds,
+    draw_levels_beside,
     draw_seeds,
     format_thousands,
     label_ends,
@@ -80,70 +83,70 @@ def draw_learning_curve(
     history: History,
     scores: Mapping[str, float],
 ) -> Figure:
-    """Draws the return during training, the held-out score, and reference policies."""
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.subplots()
+    """Draws the return during training, and beside it, since those colonies are others, the
+    return with held-out colonies among reference policies.
+    """
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=(7, 1))
     recorded = episode_curve(config, history, "return")
     x = transitions(history, recorded)
-    score = scores["return_mean"]
     draw_seeds(axes, x, recorded.values, color=ORANGE, linewidth=2)
-    _draw_score(axes, x[-1], scores)
-    _draw_validation(axes, config, history)
+    ends = _draw_validation(axes, config, history)
     last = first_and_last(recorded.values)[1]
-    ends = [EndLabel(score, f"held out {format_number(score)}", RED)]
     if np.isfinite(last):
-        ends.append(EndLabel(last, f"while training {format_number(last)}", ORANGE))
-    references = ("random", "constant", "feedback")
-    ends += draw_levels(axes, {name: scores[f"{name}_return"] for name in references})
-    title = f"Held-out return {format_number(score)}: {compare_returns(scores)}"
-    axes.set_title(title, loc="left", fontsize=11)
+        ends.append(EndLabel(last, f"while exploring {format_number(last)}", ORANGE))
+    axes.set_title("While learning, with training colonies", **SMALL_TITLE)
     axes.set(xlabel="transitions of all colonies", ylabel="return of an episode, undiscounted")
     axes.grid(alpha=0.25)
     format_thousands(axes)
+    beside.set_title("Then, held-out colonies", **SMALL_TITLE)
+    draw_levels_beside(beside, held_out_levels(scores), 2)
     label_ends(axes, ends)
+    figure.suptitle(_headline(scores), x=0.01, ha="left", fontsize=11)
     caption(
         figure,
-        "Line: episodes that ended in an iteration, with actions drawn. "
-        f"{describe_seeds(config.seeds)}\n{_describe_dots(history, scores)} "
-        "Dashed: without learning, held-out colonies.",
+        "Line: episodes that ended in an iteration, with actions drawn at random.",
+        describe_seeds(config.seeds),
+        "Dots: validation colonies, by which weights are chosen."
+        if "validation_return" in history
+        else "",
+        "Compare the learned policy with others on the right alone: there all have the same "
+        "colonies, and no action is drawn.",
+        "Bar of the learned: its 95 % interval." if _has_interval(scores) else "",
     )
     return figure
 
 
-def _describe_dots(history: History, scores: Mapping[str, float]) -> str:
-    interval = ", with the 95 % interval" if _has_interval(scores) else ""
-    validation = "; small dots: validation colonies" if "validation_return" in history else ""
-    return f"Dot: held-out colonies, no action drawn{interval}{validation}."
+def _headline(scores: Mapping[str, float]) -> str:
+    score = format_number(scores["return_mean"])
+    return f"Held-out return {score}: {compare_returns(scores)}"
 
 
-def _draw_validation(axes: Axes, config: ActorCriticConfig, history: History) -> None:
-    if "validation_return" in history:
-        validated = curve(history, "validation_return", config.seeds)
-        points = transitions(history, validated), validated.values.mean(0)
-        axes.plot(*points, "o", color=RED, markersize=3, alpha=0.6)
+def held_out_levels(scores: Mapping[str, float]) -> list[Level]:
+    """Returns the held-out return of the learned policy and of those without learning."""
+    half = 0.0
+    if _has_interval(scores):
+        half = (scores["return_mean_high"] - scores["return_mean_low"]) / 2
+    references = ("feedback", "constant", "random")
+    return [
+        Level(NAMES["learned"], scores["return_mean"], COLORS["learned"], half),
+        *(Level(NAMES[name], scores[f"{name}_return"], COLORS[name]) for name in references),
+    ]
+
+
+def _draw_validation(axes: Axes, config: ActorCriticConfig, history: History) -> list[EndLabel]:
+    """Draws the return with validation colonies, by which weights are chosen."""
+    if "validation_return" not in history:
+        return []
+    validated = curve(history, "validation_return", config.seeds)
+    mean = validated.values.mean(0)
+    axes.plot(transitions(history, validated), mean, "o", color=RED, markersize=4)
+    return [EndLabel(mean[-1], f"validated {format_number(float(mean[-1]))}", RED)]
 
 
 def _has_interval(scores: Mapping[str, float]) -> bool:
     """Returns whether the held-out return has an interval; few plates or seeds give none."""
     return "return_mean_low" in scores and not 1 < scores["seeds"] < LEAST_SEEDS
-
-
-def _draw_score(axes: Axes, x: float, scores: Mapping[str, float]) -> None:
-    score = scores["return_mean"]
-    yerr = None
-    if _has_interval(scores):
-        ends = (score - scores["return_mean_low"], scores["return_mean_high"] - score)
-        yerr = [[max(end, 0)] for end in ends]
-    axes.errorbar(
-        [x],
-        [score],
-        yerr=yerr,
-        color=RED,
-        marker="o",
-        capsize=4,
-        clip_on=False,
-        zorder=3,
-    )
 
 
 def compare_returns(scores: Mapping[str, float]) -> str:

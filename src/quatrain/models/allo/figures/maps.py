@@ -10,6 +10,10 @@ from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.learning.spectra import fit
 from quatrain.models.allo.learning.spectra.spectrum import Spectrum
 from quatrain.models.allo.learning.spectra.truth import true_table
+from quatrain.plots import RED, caption
+
+# Most vectors side by side.
+COLUMNS = 6
 
 
 def aligned(
@@ -46,9 +50,9 @@ def on_map(
 def draw_vectors(table: np.ndarray, truth: Spectrum, dataset: Dataset) -> Figure:
     """Draws true above learned vectors with the cosine of each component."""
     d = min(table.shape[1], truth.eigenvectors.shape[1])
-    columns = min(d, 11)
+    columns = min(d, COLUMNS)
     blocks = -(-d // columns)
-    figure = Figure(figsize=(1.5 * columns, 3.5 * blocks))
+    figure = Figure(figsize=(1.7 * columns, 3.9 * blocks + 0.6), layout="constrained")
     grid = figure.subplots(2 * blocks, columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
@@ -61,13 +65,16 @@ def draw_vectors(table: np.ndarray, truth: Spectrum, dataset: Dataset) -> Figure
         limit = np.abs(true[:, i]).max()
         _show_vector(upper, true[:, i], dataset, limit)
         _show_vector(lower, learned[:, i], dataset, limit)
-        upper.set_title(f"λ{i} = {max(truth.eigenvalues[i], 0):.4g}", fontsize=8)
+        upper.set_title(f"λ{i} = {max(truth.eigenvalues[i], 0):.4f}", fontsize=8, loc="center")
         lower.set_xlabel(f"cos {cosines[i]:.4f}", fontsize=8)
     for block in range(blocks):
         grid[2 * block, 0].set_ylabel("true")
         grid[2 * block + 1, 0].set_ylabel("learned")
-    figure.suptitle(
-        "Eigenvectors of the buffer's Laplacian, and what was learned (signs and groups aligned)"
+    figure.suptitle("Eigenvectors of the map's graph Laplacian, and what was learned", fontsize=12)
+    caption(
+        figure,
+        "Blue: positive, red: negative, white: 0; each pair on one scale. λ: eigenvalue. Signs and "
+        "groups of equal eigenvalues are aligned.",
     )
     return figure
 
@@ -92,15 +99,16 @@ def _show_vector(
 
 def draw_visits(truth: Spectrum, dataset: Dataset) -> Figure:
     """Draws how often each state starts a pair (1: uniform), and one-way doors as arrows."""
-    figure = Figure(figsize=(6, 5))
+    figure = Figure(figsize=(6, 5), layout="constrained")
     axes = figure.subplots()
     share = np.zeros(len(truth.visited))
     share[truth.visited] = truth.starts * truth.visited.sum()
     axes.set_facecolor("0.25")
     picture = axes.imshow(on_map(share, dataset), cmap="viridis", interpolation="nearest")
-    figure.colorbar(picture, ax=axes, label="visits relative to uniform")
+    figure.colorbar(picture, ax=axes, label="visits, relative to uniform")
     _draw_doors(axes, dataset)
-    axes.set(xticks=[], yticks=[], title="Visit distribution of the buffer")
+    axes.set(xticks=[], yticks=[], title="The map, and where its data are from")
+    caption(figure, "Dark: walls. Colour: how often a state starts a pair; 1 if all were alike.")
     return figure
 
 
@@ -116,7 +124,7 @@ def _draw_doors(axes: Axes, dataset: Dataset) -> None:
         y,
         dx,
         dy,
-        color="crimson",
+        color=RED,
         angles="xy",
         scale_units="xy",
         scale=1,

@@ -1,30 +1,27 @@
 """table, truth, scores -> figures of the end: cosines beside references, overlaps"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from quatrain.envs.host.config import HostEnv
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.evaluate import REFERENCE_NAMES
 from quatrain.models.allo.learning.spectra import fit
 from quatrain.models.allo.learning.spectra.spectrum import Spectrum
-from quatrain.plots import BLACK, GREY, RED, SMALL_TITLE, caption
+from quatrain.plots import BLUE, GREY, RED, SMALL_TITLE, Level, caption, draw_ladder
 
-# Scores of `baseline_comparison` by rule, from top to bottom.
+# Scores by the rule that gives them.
 COMPARED = {
     "Strict cosine with the true vectors of the buffer": {
-        "ceiling_truth": "true vectors",
-        "held_out_cosine": "true vectors, on held-out data",
         "cosine_mean": "learned, mean",
         "cosine_min": "learned, lowest component",
-        "floor_untrained": "untrained network",
-        "floor_random": "random numbers",
-        "floor_constant": "constant",
+        **REFERENCE_NAMES,
     },
     "Cosine with the uniform policy's, equal eigenvalues as one space (the paper's metric)": {
-        "ceiling_paper": "true vectors of the buffer",
         "cosine_paper": "learned",
+        "ceiling_paper": "true vectors of the buffer",
         "random_paper": "random numbers",
     },
     "Cosine with the uniform policy's, vector by vector": {
@@ -32,42 +29,50 @@ COMPARED = {
         "random_index": "random numbers",
     },
 }
-PREFIX_COLORS = {"floor": GREY, "random": GREY, "cosine": RED}
+PREFIX_COLORS = {"cosine": RED, "ceiling": BLUE}
 
 
 def draw_baseline_comparison(config: AlloConfig, scores: Mapping[str, float]) -> Figure:
     """Draws the cosines by each rule, beside what the truth and random numbers score by it."""
-    labels = {
-        rule: {name: label for name, label in of_rule.items() if name in scores}
-        for rule, of_rule in COMPARED.items()
+    rules = {
+        rule: [_level(name, label, scores) for name, label in named.items() if name in scores]
+        for rule, named in COMPARED.items()
     }
-    shown = {rule: of_rule for rule, of_rule in labels.items() if of_rule}
-    heights = [len(of_rule) + 1 for of_rule in shown.values()]
-    figure = Figure(figsize=(9, 0.36 * sum(heights) + 0.8), layout="constrained")
+    shown = {rule: levels for rule, levels in rules.items() if levels}
+    heights = [len(levels) + 1 for levels in shown.values()]
+    figure = Figure(figsize=(9, 0.36 * sum(heights) + 0.9), layout="constrained")
     panels = figure.subplots(len(shown), height_ratios=heights, sharex=True, squeeze=False).flat
-    for axes, (rule, of_rule) in zip(panels, shown.items(), strict=True):
-        _draw_bars(axes, {label: scores[name] for name, label in of_rule.items()}, list(of_rule))
+    for axes, (rule, levels) in zip(panels, shown.items(), strict=True):
+        draw_ladder(axes, levels, 4, (min(0.0, *(level.value for level in levels)), 1.0))
         axes.set_title(rule, **SMALL_TITLE)
-        axes.set_xlim(0, 1.12)
+    panels[-1].set_xlabel("cosine: 1 is the truth")
+    env = config.env
+    place = f"{env.name}." if isinstance(env, HostEnv) else f"Map {env.map.name}."
     caption(
         figure,
-        f"Map {config.env.map.name}. Red: learned. Grey: without learning. Dark: what limits it.",
+        f"{place} Red: learned. Blue: the truth. Grey: without learning.",
+        _held_out_sentence(scores),
     )
     return figure
 
 
-def _draw_bars(axes: Axes, values: Mapping[str, float], names: Sequence[str]) -> None:
-    """Draws a bar for each value from top to bottom, coloured by what its score is."""
-    colors = [PREFIX_COLORS.get(name.split("_")[0], BLACK) for name in names]
-    axes.barh(list(values), list(values.values()), color=colors)
-    for row, value in enumerate(values.values()):
-        axes.text(max(value, 0), row, f" {value:.4f}", va="center", fontsize=9)
-    axes.invert_yaxis()
+def _level(name: str, label: str, scores: Mapping[str, float]) -> Level:
+    return Level(label, scores[name], PREFIX_COLORS.get(name.split("_")[0], GREY))
+
+
+def _held_out_sentence(scores: Mapping[str, float]) -> str:
+    """Says how far the data decide the truth: it is no score of what was learned."""
+    if "held_out_cosine" not in scores:
+        return ""
+    cosine = f"{scores['held_out_cosine']:.4f}"
+    return (
+        f"The true vectors of other data of this size agree with those of these data by {cosine}."
+    )
 
 
 def draw_orthogonality(table: np.ndarray, truth: Spectrum) -> Figure:
     """Draws |FᵀRF − I|: bright off the diagonal are two components that overlap."""
-    figure = Figure(figsize=(5.5, 4.5))
+    figure = Figure(figsize=(6, 4.8), layout="constrained")
     axes = figure.subplots()
     error = fit.orthogonality(table, truth)
     picture = axes.imshow(
@@ -76,7 +81,8 @@ def draw_orthogonality(table: np.ndarray, truth: Spectrum) -> Figure:
         vmin=-4,
         vmax=0,
     )
-    figure.colorbar(picture, ax=axes, label="log10 |FᵀRF − I|")
+    bar = figure.colorbar(picture, ax=axes, label="overlap |FᵀRF − I|", ticks=range(-4, 1))
+    bar.ax.set_yticklabels([f"{10.0**power:g}" for power in range(-4, 1)])
     axes.set(xlabel="component", ylabel="component")
-    axes.set_title(f"Overlap of components: {error.max():.2g} off at most", **SMALL_TITLE)
+    axes.set_title(f"Overlap of components: {error.max():.2g} at most", **SMALL_TITLE)
     return figure

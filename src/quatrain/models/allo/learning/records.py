@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from jaxtyping import Float
 
-from quatrain.models.allo.collect import Dataset
+from quatrain.models.allo.collect import AnyDataset
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.learning.spectra import fit
 from quatrain.models.allo.learning.spectra.spectrum import Spectrum
@@ -72,7 +72,7 @@ def corrected_eigenvalues(
 def comparison(
     config: AlloConfig,
     state: State,
-    dataset: Dataset,
+    dataset: AnyDataset,
     truth: Truth,
 ) -> dict[str, np.ndarray]:
     """Returns the comparison with the truth: (1, seeds, ...), or (0, seeds, ...) if not due."""

@@ -12,7 +12,11 @@ from jaxtyping import Float, Int, Key
 
 from quatrain.frameworks.jax.seeds import over_devices, over_seeds
 from quatrain.models.allo import network
-from quatrain.models.allo.collect import Dataset, draw_frequencies, encoder_inputs
+from quatrain.models.allo.collect import (
+    AnyDataset,
+    dataset_inputs,
+    draw_dataset_frequencies,
+)
 from quatrain.models.allo.config import AlloConfig, Train
 from quatrain.models.allo.learning.spectra import spectrum
 from quatrain.replay.episodes.trajectories import Episodes
@@ -49,13 +53,13 @@ def schedule(config: Train) -> optax.Schedule:
     return optax.cosine_decay_schedule(config.learning_rate, config.steps, alpha=config.lr_final)
 
 
-def init_state(config: AlloConfig, dataset: Dataset, seed: int) -> State:
-    frequencies = draw_frequencies(config.env, seed)
+def init_state(config: AlloConfig, dataset: AnyDataset, seed: int) -> State:
+    frequencies = draw_dataset_frequencies(config, dataset, seed)
     return _init_learners(
         config,
         jax.random.key(seed),
         jnp.asarray(frequencies),
-        jnp.asarray(encoder_inputs(config.env, dataset.grid, frequencies)),
+        jnp.asarray(dataset_inputs(config, dataset, frequencies)),
     )
 
 
@@ -86,8 +90,10 @@ def _init_learners(
     return jax.vmap(init)(jnp.arange(config.seeds))
 
 
-def inputs_for(config: AlloConfig, state: State, dataset: Dataset) -> Float[Array, "states inputs"]:
-    return jnp.asarray(encoder_inputs(config.env, dataset.grid, np.asarray(state.frequencies[0])))
+def inputs_for(
+    config: AlloConfig, state: State, dataset: AnyDataset
+) -> Float[Array, "states inputs"]:
+    return jnp.asarray(dataset_inputs(config, dataset, np.asarray(state.frequencies[0])))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -99,14 +105,14 @@ def _tables(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
 def tables(
     config: AlloConfig,
     state: State,
-    dataset: Dataset,
+    dataset: AnyDataset,
 ) -> Float[np.ndarray, "seeds states d"]:
     """Returns the learned features of every state, for each learner."""
     program = over_devices(partial(_tables, config), config.seeds)
     return np.asarray(program(state.params, inputs_for(config, state, dataset)))
 
 
-def make_data(config: AlloConfig, state: State, dataset: Dataset) -> Data:
+def make_data(config: AlloConfig, state: State, dataset: AnyDataset) -> Data:
     inputs = inputs_for(config, state, dataset)
     episodes = jax.tree.map(jnp.asarray, dataset.train)
     if config.train.mode == "stochastic":
@@ -121,7 +127,7 @@ def make_data(config: AlloConfig, state: State, dataset: Dataset) -> Data:
     )
 
 
-def visits(dataset: Dataset, states: int) -> Float[Array, " states"]:
+def visits(dataset: AnyDataset, states: int) -> Float[Array, " states"]:
     """Returns how often each state starts a pair, as a share of all starts."""
     starts = np.asarray(dataset.train.state)[np.asarray(dataset.train.horizon) > 0]
     return jnp.asarray(np.bincount(starts, minlength=states) / len(starts), jnp.float32)

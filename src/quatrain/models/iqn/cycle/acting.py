@@ -3,11 +3,11 @@
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Int, Int8, Shaped
+from jaxtyping import Float, Int, Int8, Key, Shaped
 
 from quatrain.envs.treasurehunt.turns import Policy
 from quatrain.models.iqn import network
-from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.config import Acting, IqnConfig, LearnerConfig
 from quatrain.models.iqn.losses import greedy_action
 
 
@@ -17,7 +17,7 @@ def midpoints(count: int) -> Float[Array, "1 quantile"]:
 
 
 def greedy_actions(
-    config: IqnConfig,
+    config: LearnerConfig,
     params: network.Params,
     stack: Shaped[Array, "batch inputs"],
     taus: Float[Array, "_ quantile"],
@@ -41,23 +41,44 @@ def greedy_policy(config: IqnConfig, params: network.Params) -> Policy:
     )
 
 
+def evaluation_network(
+    acting: Acting, online: network.Params, target: network.Params
+) -> network.Params:
+    """Returns the parameters that act in evaluations.
+
+    Online networks may fall into loops for a while (into a wall, say); their average over updates,
+    the Polyak target, does not.
+    """
+    return target if acting.evaluation_network == "target" else online
+
+
+def epsilon_greedy_actions(
+    config: LearnerConfig,
+    params: network.Params,
+    key: Key[Array, ""],
+    stack: Shaped[Array, "batch inputs"],
+    epsilon: Float[Array, ""],
+) -> Int8[Array, " batch"]:
+    """Returns an agent's actions: greedy, or with probability epsilon uniform over all actions."""
+    acting = config.train.acting
+    batch = len(stack)
+    taus_key, explore_key, action_key = jax.random.split(key, 3)
+    taus = midpoints(acting.quantiles)
+    if acting.taus == "uniform":
+        taus = jax.random.uniform(taus_key, (batch, acting.quantiles))
+    explores = jax.random.uniform(explore_key, (batch,)) < epsilon
+    count = network.count_actions(params)
+    return jnp.where(
+        explores,
+        jax.random.randint(action_key, (batch,), 0, count, jnp.int8),
+        greedy_actions(config, params, stack, taus),
+    )
+
+
 def epsilon_greedy_policy(
     config: IqnConfig, params: network.Params, epsilon: Float[Array, ""]
 ) -> Policy:
-    """Returns the policy that is greedy, or with probability epsilon uniform over all actions."""
-    acting = config.train.acting
-
-    def act(key: Array, agent: Array, stack: Array, _states: object) -> Array:
-        batch = len(stack)
-        taus_key, explore_key, action_key = jax.random.split(key, 3)
-        taus = midpoints(acting.quantiles)
-        if acting.taus == "uniform":
-            taus = jax.random.uniform(taus_key, (batch, acting.quantiles))
-        explores = jax.random.uniform(explore_key, (batch,)) < epsilon
-        return jnp.where(
-            explores,
-            jax.random.randint(action_key, (batch,), 0, network.ACTIONS, jnp.int8),
-            greedy_actions(config, agent_params(params, agent), stack, taus),
-        )
-
-    return act
+    """Returns the policy of all agents that is greedy, or random with probability epsilon."""
+    return lambda key, agent, stack, _states: epsilon_greedy_actions(
+        config, agent_params(params, agent), key, stack, epsilon
+    )

@@ -6,13 +6,13 @@ from typing import Any
 
 import jax
 
-from quatrain.models.iqn.config import IqnConfig
+from quatrain.models.iqn.config import LearnerConfig
 
 # Largest number of hidden units at which vectorised agents learn faster on CPU than a loop.
 NARROW = 64
 
 
-def over_agents(config: IqnConfig, function: Callable[..., Any]) -> Callable[..., Any]:
+def over_agents(config: LearnerConfig, function: Callable[..., Any]) -> Callable[..., Any]:
     """Maps a function of one agent over the leading axis of its argument.
 
     `auto` chooses one batched program, or on a CPU, unless layers are narrow, a loop, which keeps

@@ -6,11 +6,10 @@ from contextlib import contextmanager
 import jax
 
 from quatrain.errors import DeviceFull
-from quatrain.models.iqn.config import IqnConfig
 
 
 @contextmanager
-def explain_out_of_memory(config: IqnConfig) -> Iterator[None]:
+def explain_out_of_memory(replay_bytes: int) -> Iterator[None]:
     """Replaces the device's message by one with the replay's size and the keys that determine it.
 
     Raises:
@@ -23,6 +22,6 @@ def explain_out_of_memory(config: IqnConfig) -> Iterator[None]:
             raise
         raise DeviceFull(
             "iqn: the device has no memory left; the replay alone takes "
-            f"{config.replay_bytes / 2**20:,.0f} MiB, twice that while a record is made. "
+            f"{replay_bytes / 2**20:,.0f} MiB, twice that while a record is made. "
             "Lower iqn.train.capacity, iqn.env.worlds or iqn.seeds."
         ) from None

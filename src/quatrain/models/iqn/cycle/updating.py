@@ -10,7 +10,8 @@ from jax import Array
 from jaxtyping import Float, Int, Key
 
 from quatrain.models.iqn import losses, network
-from quatrain.models.iqn.config import HardTarget, IqnConfig, Train
+from quatrain.models.iqn.config import HardTarget, LearnerConfig, Train
+from quatrain.models.iqn.cycle.axes import over_agents
 from quatrain.replay.frames.ring import FrameRing
 from quatrain.replay.frames.sampling import Batch, ValidStarts, Window, sample
 
@@ -30,7 +31,7 @@ class Experience(NamedTuple):
     starts: ValidStarts
 
 
-def window(config: IqnConfig) -> Window:
+def window(config: LearnerConfig) -> Window:
     return Window(
         config.network.frames,
         config.train.loss.n_step,
@@ -47,7 +48,7 @@ def optimizer(config: Train) -> optax.GradientTransformation:
 
 
 def targets(
-    config: IqnConfig, agent: Agent, batch: Batch, key: Key[Array, ""]
+    config: LearnerConfig, agent: Agent, batch: Batch, key: Key[Array, ""]
 ) -> Float[Array, "batch target_quantile"]:
     """Computes y, quantiles of the return after the best next action.
 
@@ -72,7 +73,7 @@ def targets(
 
 def objective(
     params: network.Params,
-    config: IqnConfig,
+    config: LearnerConfig,
     batch: Batch,
     targets_bp: Array,
     key: Key[Array, ""],
@@ -96,8 +97,37 @@ def objective(
     }
 
 
+def update_agents(
+    config: LearnerConfig,
+    agents: Agent,
+    experience: Experience,
+    key: Key[Array, ""],
+    updates: Int[Array, ""],
+) -> tuple[Agent, dict[str, Float[Array, "update agent"]]]:
+    """Updates every agent `updates_per_cycle` times, independently of the others.
+
+    agents: leaves begin with axis agent. updates: before this cycle.
+    """
+    numbers = updates + jnp.arange(config.train.updates_per_cycle)
+    count = experience.ring.data.actions.shape[1]
+
+    def update_repeatedly(
+        agent_and_index: tuple[Agent, Array],
+    ) -> tuple[Agent, dict[str, Array]]:
+        first, index = agent_and_index
+
+        def step(agent: Agent, number: Array) -> tuple[Agent, dict[str, Array]]:
+            agent_key = jax.random.fold_in(jax.random.fold_in(key, number), index)
+            return update_agent(config, experience, agent, index, agent_key)
+
+        return jax.lax.scan(step, first, numbers)
+
+    result, metrics = over_agents(config, update_repeatedly)((agents, jnp.arange(count)))
+    return result, {name: values.T for name, values in metrics.items()}
+
+
 def update_agent(
-    config: IqnConfig,
+    config: LearnerConfig,
     experience: Experience,
     agent: Agent,
     index: Int[Array, ""],

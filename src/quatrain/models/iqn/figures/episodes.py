@@ -7,17 +7,15 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from numpy.lib.stride_tricks import sliding_window_view
 
-from quatrain.models.iqn.evaluate import Outcome, returns
+from quatrain.models.iqn.evaluate import Outcome
 from quatrain.models.iqn.figures.replays import (
-    COMPARED,
     NAMES,
     Replays,
     describe_intervals,
     draw_policies,
-    samples,
+    level_of,
 )
-from quatrain.plots import BLUE, GREY, SMALL_TITLE, caption
-from quatrain.statistics import LEAST_SEEDS, half_interval
+from quatrain.plots import SMALL_TITLE, caption, draw_ladder
 
 
 def draw_within_episode(replays: Replays) -> Figure:
@@ -41,11 +39,10 @@ def draw_within_episode(replays: Replays) -> Figure:
     )
     for axes in (left, right):
         axes.set_xlabel("turn of the episode")
-    left.set_title(
-        f"Reward of an agent per turn (mean of {window} turns)",
-        **SMALL_TITLE,
-    )
-    right.set_title("Return of an agent so far", **SMALL_TITLE)
+    left.set_ylabel("reward of an agent per turn")
+    left.set_title(f"Where in the episode reward is found (mean of {window} turns)", **SMALL_TITLE)
+    right.set_ylabel("return of an agent so far, reward")
+    right.set_title("What that adds up to", **SMALL_TITLE)
     caption(
         figure,
         "The same worlds, with the same growth, under each policy.",
@@ -59,37 +56,21 @@ def _mean_rewards(outcome: Outcome) -> Float[np.ndarray, "turn env"]:
 
 
 def draw_baseline_comparison(replays: Replays, scores: Mapping[str, float]) -> Figure:
-    """Draws the policy's return between those of the reference policies."""
+    """Draws the policy's return among those of the reference policies."""
     figure = Figure(figsize=(9, 3.8), layout="constrained")
     axes = figure.subplots()
-    for place, (name, label) in enumerate(NAMES.items()):
-        value = scores["return_mean" if name == "learned" else f"{name}_return"]
-        mean_returns = samples(replays.of(name), lambda outcome: returns(outcome).mean(0))
-        few_seeds = 1 < len(replays.of(name)) < LEAST_SEEDS
-        half = 0.0 if few_seeds else float(half_interval(mean_returns))
-        axes.barh(
-            label,
-            value,
-            xerr=half,
-            color=COMPARED.get(name, BLUE if "oracle" in name else GREY),
-            ecolor="0.2",
-            capsize=3,
-        )
-        text = f"  {value:.1f}" + (f" ± {half:.1f}" if half else "")
-        axes.text(max(value + half, 0), place, text, va="center", fontsize=9)
-    axes.axvline(0, color="0.3", linewidth=0.8)
-    axes.margins(x=0.15)
-    axes.set_xlabel("return of an agent per episode")
-    share = f"{scores['share']:.1%} of the oracle with the agents' view"
-    score = f"score {scores['score']:.3f} (chance 0, that oracle 1)"
+    draw_ladder(axes, [level_of(replays, scores, name) for name in NAMES], 1)
+    axes.set_xlabel("return of an agent per episode, reward")
     axes.set_title(
-        f"Comparison with reference policies: {share}, {score}",
+        f"{scores['share']:.1%} of the oracle with the agents' view; "
+        f"score {scores['score']:.3f} (random 0, that oracle 1)",
         **SMALL_TITLE,
     )
     caption(
         figure,
+        "Red: learned. Blue: oracles, which know the rules. Grey: without learning.",
         describe_intervals(replays),
-        "All play the same worlds, so differences are more certain than these.\n"
-        "An oracle has no memory and plans no way around walls: a learned policy may surpass it.",
+        "All play the same worlds, so differences are more certain than these. An oracle has no "
+        "memory and plans no way around walls: a learned policy may surpass it.",
     )
     return figure

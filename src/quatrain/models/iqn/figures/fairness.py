@@ -11,11 +11,12 @@ from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import income, returns
 from quatrain.models.iqn.figures.replays import (
     COMPARED,
+    NAMES,
     Replays,
     describe_intervals,
     draw_policies,
 )
-from quatrain.plots import GREY, SMALL_TITLE, caption
+from quatrain.plots import SMALL_TITLE, caption
 
 
 def draw_fairness(config: IqnConfig, replays: Replays, scores: Mapping[str, float]) -> Figure:
@@ -29,7 +30,10 @@ def draw_fairness(config: IqnConfig, replays: Replays, scores: Mapping[str, floa
     caption(
         figure,
         describe_intervals(replays),
-        "Income: what items of positive value paid.",
+        "Income: what items of positive value paid. On the right, solid: over all worlds, "
+        "dotted: within a world."
+        if panels == 2
+        else "",
     )
     return figure
 
@@ -44,13 +48,13 @@ def _draw_by_agent(
     if config.env.agent_order == "fixed":
         order = "in the order in which they act"
     axes.set(
-        xlabel=f"agents, {order}",
-        ylabel="return per episode",
+        xlabel=f"agent, {order}",
+        ylabel="return of the agent per episode",
         xticks=range(config.env.agents),
     )
     draw_policies(axes, replays, returns, first=0.0, marker="o", markersize=4)
     gaps = f"learned {scores['order_gap']:.1f}, oracle {scores['oracle_view_order_gap']:.1f}"
-    axes.set_title(f"First minus last: {gaps}", **SMALL_TITLE)
+    axes.set_title(f"Return of the first agent minus the last's: {gaps}", **SMALL_TITLE)
 
 
 def _draw_lorenz(
@@ -60,13 +64,13 @@ def _draw_lorenz(
     scores: Mapping[str, float],
 ) -> None:
     share = np.linspace(0, 1, config.env.agents + 1)
-    axes.plot(share, share, color="0.7", linewidth=1)
+    axes.plot(share, share, color="0.2", linewidth=0.8, linestyle="--", label="equal shares")
     for name, color in COMPARED.items():
         incomes = [income(config.env, outcome) for outcome in replays.of(name)]
         overall = np.mean([lorenz(values.mean(1)) for values in incomes], axis=0)
         within = np.mean([lorenz(values).mean(1) for values in incomes], axis=0)
-        axes.plot(share, overall, color=color, marker="o", markersize=3)
-        axes.plot(share, within, color=color, linestyle=":")
+        axes.plot(share, overall, color=color, marker="o", markersize=3, label=NAMES[name])
+        axes.plot(share, within, color=color, linestyle=":", linewidth=1.8)
     axes.set(
         xlabel="share of agents, poorest first",
         ylabel="their share of the income",
@@ -74,20 +78,13 @@ def _draw_lorenz(
         ylim=(0, 1),
     )
     axes.set_title(
-        f"Gini {scores['gini_systematic']:.3f} over all worlds (solid), "
-        f"{scores['gini_episode']:.3f} in each (dotted)",
+        f"Inequality (Gini) of the learned: {scores['gini_systematic']:.3f} over all worlds, "
+        f"{scores['gini_episode']:.3f} in each",
         **SMALL_TITLE,
     )
-    axes.text(
-        0.5,
-        0.52,
-        "equal shares",
-        color=GREY,
-        fontsize=8,
-        rotation=45,
-        rotation_mode="anchor",
-        ha="center",
-    )
+    # The curves lie below the diagonal, so that the legend hides none.
+    axes.legend(loc="upper left")
+    axes.grid(alpha=0.25)
 
 
 def lorenz(

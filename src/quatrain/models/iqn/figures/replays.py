@@ -1,24 +1,29 @@
 """episodes of every policy -> values per env or seed, names and lines that figures share"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from quatrain.models.iqn.evaluate import Outcome
-from quatrain.plots import BLUE, GREY, RED, EndLabel, draw_seeds, label_ends, mean_with_interval
-from quatrain.statistics import LEAST_SEEDS
+from quatrain.models.iqn.evaluate import REFERENCE_NAMES, Outcome, returns
+from quatrain.plots import (
+    BLUE,
+    GREY,
+    RED,
+    EndLabel,
+    Level,
+    draw_seeds,
+    label_ends,
+    mean_with_interval,
+)
+from quatrain.statistics import LEAST_SEEDS, half_interval
 
-# Names of policies, from lower to upper references.
+# Policy -> its name in words.
 NAMES = {
-    "constant": "always up",
-    "random": "random",
-    "free_random": "random, unblocked",
     "learned": "learned",
-    "oracle_view": "oracle, own view",
-    "oracle_full": "oracle, full view",
+    **{name.removesuffix("_return"): words for name, words in REFERENCE_NAMES.items()},
 }
 # Policies that are drawn as lines.
 COMPARED = {"random": GREY, "oracle_view": BLUE, "learned": RED}
@@ -46,6 +51,19 @@ def samples(
     if len(values) == 1:
         return np.moveaxis(values[0], -1, 0)
     return np.stack([seed_values.mean(-1) for seed_values in values])
+
+
+def level_of(replays: Replays, scores: Mapping[str, float], name: str) -> Level:
+    """Returns a policy's return, with the interval of its mean where there is one."""
+    value = scores["return_mean" if name == "learned" else f"{name}_return"]
+    mean_returns = samples(replays.of(name), lambda outcome: returns(outcome).mean(0))
+    few_seeds = 1 < len(replays.of(name)) < LEAST_SEEDS
+    half = 0.0 if few_seeds else float(half_interval(mean_returns))
+    return Level(NAMES[name], value, color_of(name), half)
+
+
+def color_of(name: str) -> str:
+    return COMPARED.get(name, BLUE if "oracle" in name else GREY)
 
 
 def describe_intervals(replays: Replays) -> str:

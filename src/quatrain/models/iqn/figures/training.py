@@ -3,14 +3,18 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import matplotlib
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.figures.replays import COMPARED, NAMES, finish
+from quatrain.models.iqn.figures.replays import (
+    Replays,
+    describe_intervals,
+    finish,
+    level_of,
+)
 from quatrain.plots import (
     GREY,
     ORANGE,
@@ -21,37 +25,44 @@ from quatrain.plots import (
     caption,
     curve,
     describe_seeds,
+    draw_levels_beside,
     draw_seeds,
     format_thousands,
 )
 from quatrain.progress import History
 
-# Largest number of agents of which all lines have a label.
-MAX_LABELLED = 8
+# Colour of a single agent's line.
+SINGLE = "0.7"
+# Policies beside the curve, in the held-out worlds.
+BESIDE = ("oracle_view", "random")
 
 
-def draw_learning_curve(config: IqnConfig, history: History, scores: Mapping[str, float]) -> Figure:
-    """Draws the return over agent-steps, while training and greedy, with random and oracle."""
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.subplots()
-    ends = _draw_returns(axes, config, history)
-    for name in ("random", "oracle_view"):
-        level = scores[f"{name}_return"]
-        axes.axhline(level, color=COMPARED[name], linestyle="--", linewidth=1.2)
-        ends.append(EndLabel(level, f"{NAMES[name]} {level:.1f}", COMPARED[name]))
-    held_out = f"afterwards {scores['return_mean']:.1f} in held-out worlds"
-    axes.set_title(f"Return while learning; {held_out}", loc="left")
-    axes.set(
+def draw_learning_curve(
+    config: IqnConfig, history: History, replays: Replays, scores: Mapping[str, float]
+) -> Figure:
+    """Draws the return over agent-steps in the training worlds, and beside it, since the worlds
+    are others, the final return in the held-out ones among random and oracle.
+    """
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(7, 1))
+    ends = _draw_returns(left, config, history)
+    left.set_title("While learning, in the training worlds", **SMALL_TITLE)
+    left.set(
         xlabel="agent-steps of all agents and worlds, prefill included",
-        ylabel="return of an agent per episode",
+        ylabel="return of an agent per episode, reward",
     )
-    format_thousands(axes)
-    finish(axes, ends)
+    format_thousands(left)
+    levels = [level_of(replays, scores, name) for name in ("learned", *BESIDE)]
+    right.set_title("Then, held-out worlds", **SMALL_TITLE)
+    draw_levels_beside(right, levels, 1)
+    finish(left, ends)
     caption(
         figure,
-        "Thick: mean over agents. Thin: single agents.",
+        "Red, orange: means over agents." if config.env.agents > 1 else "",
+        "Thin grey: each agent, greedy." if config.env.agents > 1 else "",
         describe_seeds(config.seeds),
-        "Dashed: in the held-out worlds.",
+        "Compare the learned policy with others on the right alone: there all play the same worlds."
+        f" {describe_intervals(replays)}",
     )
     return figure
 
@@ -59,16 +70,17 @@ def draw_learning_curve(config: IqnConfig, history: History, scores: Mapping[str
 def _draw_returns(axes: Axes, config: IqnConfig, history: History) -> list[EndLabel]:
     steps = partial(agent_steps, history)
     styles = {
-        "episode_return": ("while training", ORANGE),
+        "episode_return": ("while exploring", ORANGE),
         "greedy_return": ("greedy", RED),
     }
     recorded = [name for name in styles if name in history]
-    ends = _draw_agents(axes, config, history, recorded[-1], steps)
+    _draw_agents(axes, config, history, recorded[-1], steps)
+    ends = []
     for name in recorded:
         text, color = styles[name]
         mean_curve = curve(history, name, config.seeds)
         line = draw_seeds(axes, steps(mean_curve), mean_curve.values, color=color, linewidth=2)
-        ends.append(EndLabel(line[-1], text, color))
+        ends.append(EndLabel(line[-1], f"{text} {line[-1]:.1f}", color))
     return ends
 
 
@@ -83,52 +95,38 @@ def _draw_agents(
     history: History,
     name: str,
     x_of: Callable[[Curve], np.ndarray],
-) -> list[EndLabel]:
-    """Draws a thin line per agent, a mean over seeds, and returns their labels."""
-    ends: list[EndLabel] = []
-    agents = config.env.agents
-    if agents == 1:
-        return ends
-    for agent in range(agents):
+) -> None:
+    """Draws a thin line per agent if there are several, a mean over seeds."""
+    for agent in range(config.env.agents if config.env.agents > 1 else 0):
         agent_curve = curve(history, f"{name}/agent/{agent}", config.seeds)
-        color = matplotlib.colormaps["viridis"](0.8 * agent / (agents - 1))
-        axes.plot(
-            x_of(agent_curve),
-            agent_curve.values.mean(0),
-            color=color,
-            linewidth=0.8,
-            alpha=0.8,
-        )
-        if agents <= MAX_LABELLED or agent in (0, agents - 1):
-            ends.append(
-                EndLabel(
-                    agent_curve.values[:, -1].mean(),
-                    f"agent {agent}",
-                    color,
-                )
-            )
-    return ends
+        axes.plot(x_of(agent_curve), agent_curve.values.mean(0), color=SINGLE, linewidth=0.8)
 
 
 def draw_learning(config: IqnConfig, history: History) -> Figure:
     """Draws loss, TD error, gradient norm and epsilon over updates: mean over agents, and each."""
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     clipped = curve(history, "clipped", config.seeds).values.mean()
-    titles = {
-        "loss": "Loss",
-        "td_error_abs": "Mean |TD error|, in rewards",
-        "grad_norm": f"Gradient norm of an agent; {clipped:.0%} were clipped",
-        "epsilon": "Epsilon: share of random actions",
+    metrics = {
+        "loss": ("Quantile loss", "loss, summed over quantiles"),
+        "td_error_abs": ("Size of the error of predicted returns", "mean |TD error|, reward"),
+        "grad_norm": (f"Gradients; {clipped:.0%} were clipped", "norm of an agent's gradient"),
+        "epsilon": ("Exploration", "epsilon, share of random actions"),
     }
-    panels = figure.subplots(2, 2, sharex=True).flat
-    for axes, (name, title) in zip(panels, titles.items(), strict=True):
+    panels = figure.subplots(2, 2, sharex=True)
+    for axes, (name, (title, label)) in zip(panels.flat, metrics.items(), strict=True):
         axes.set_title(title, **SMALL_TITLE)
+        axes.set_ylabel(label)
         _draw_metric(axes, config, history, name)
+    for axes in panels[1]:
+        axes.set_xlabel("updates of each agent")
+        format_thousands(axes)
+    several = config.env.agents > 1
     caption(
         figure,
-        "Over updates of each agent. Thick: mean over agents. Thin: single agents.",
+        "Red: mean over agents. Thin grey: single agents." if several else "",
         f"The loss is a sum over {config.train.loss.quantiles} quantiles, and its targets "
         "grow with the policy: a growing loss alone is no failure.",
+        describe_seeds(config.seeds),
     )
     return figure
 
@@ -136,13 +134,12 @@ def draw_learning(config: IqnConfig, history: History) -> Figure:
 def _draw_metric(axes: Axes, config: IqnConfig, history: History, name: str) -> None:
     ends: list[EndLabel] = []
     if name != "epsilon":
-        ends = _draw_agents(axes, config, history, name, lambda points: points.steps)
+        _draw_agents(axes, config, history, name, lambda points: points.steps)
     mean_curve = curve(history, name, config.seeds)
     draw_seeds(axes, mean_curve.steps, mean_curve.values, color=RED, linewidth=2)
     if name == "grad_norm":
         limit = config.train.max_grad_norm
         axes.axhline(limit, color=GREY, linestyle="--", linewidth=1.2)
-        ends.append(EndLabel(limit, f"clip {limit:g}", GREY))
-    low, high = axes.dataLim.intervaly
-    axes.set_yscale("log" if name != "epsilon" and high > 10 * low > 0 else "linear")
+        ends.append(EndLabel(limit, f"clipped at {limit:g}", GREY))
+    axes.set_ylim(0, 1 if name == "epsilon" else None)
     finish(axes, ends)

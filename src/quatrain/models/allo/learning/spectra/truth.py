@@ -9,7 +9,9 @@ from jaxtyping import Float, Int
 from quatrain.envs.grid.config import COUNTED_STATES
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import count_states
-from quatrain.models.allo.collect import Dataset
+from quatrain.envs.host.config import variant
+from quatrain.models.allo.collect import AnyDataset, Dataset
+from quatrain.models.allo.collect import count_states as count_dataset_states
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.learning.spectra import spectrum
 from quatrain.models.allo.learning.spectra.law import (
@@ -32,7 +34,7 @@ class Truth(NamedTuple):
 class _SameData:
     """Makes a dataset a key of a cache: equal only to a holder of the same arrays."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: AnyDataset) -> None:
         self.dataset = dataset
 
     def __hash__(self) -> int:
@@ -44,7 +46,7 @@ class _SameData:
         )
 
 
-def true_spectrum(config: AlloConfig, dataset: Dataset) -> Truth:
+def true_spectrum(config: AlloConfig, dataset: AnyDataset) -> Truth:
     """Returns the truth of the training data, or on large maps that of endless data.
 
     The last one is remembered, with its dataset.
@@ -55,14 +57,14 @@ def true_spectrum(config: AlloConfig, dataset: Dataset) -> Truth:
     return _remembered(config, _SameData(dataset))
 
 
-def held_out_spectrum(config: AlloConfig, dataset: Dataset) -> Truth:
+def held_out_spectrum(config: AlloConfig, dataset: AnyDataset) -> Truth:
     """Returns the truth of the held-out data."""
     return _count(config, dataset, dataset.held_out)
 
 
 def is_counted(config: AlloConfig) -> bool:
     """Returns whether the truth is that of the data, not of the map's law: small maps."""
-    return count_states(config.env.map) <= COUNTED_STATES
+    return variant(config) == "hosted" or count_states(config.env.map) <= COUNTED_STATES
 
 
 @lru_cache(maxsize=1)
@@ -70,24 +72,30 @@ def _remembered(config: AlloConfig, data: _SameData) -> Truth:
     return _count(config, data.dataset, data.dataset.train)
 
 
-def _count(config: AlloConfig, dataset: Dataset, episodes: Episodes) -> Truth:
+def _count(config: AlloConfig, dataset: AnyDataset, episodes: Episodes) -> Truth:
     d, tol = config.network.d, config.evaluate.degeneracy_tol
     if not is_counted(config):
+        assert isinstance(dataset, Dataset)
         next_state = np.asarray(dataset.grid.next_state)
         law = law_of(next_state, np.asarray(episodes.horizon), config.train.discounts)
         return Truth(law_operator(law), law_spectrum(law, d, tol))
-    operator = spectrum.operator(episodes, len(dataset.grid.coords), config.train.discounts)
+    operator = spectrum.operator(episodes, count_dataset_states(dataset), config.train.discounts)
     distinct = symmetries(config, dataset)
     return Truth(operator, spectrum.spectrum(operator, d, tol, distinct))
 
 
-def symmetries(config: AlloConfig, dataset: Dataset) -> Int[np.ndarray, " states"] | None:
+def symmetries(config: AlloConfig, dataset: AnyDataset) -> Int[np.ndarray, " states"] | None:
     """Numbers the different eigenvalues of the map; None if its walk is not symmetric."""
     return uniform_policy(config).group if walk_is_symmetric(config, dataset) else None
 
 
-def walk_is_symmetric(config: AlloConfig, dataset: Dataset) -> bool:
-    """Returns whether the uniform policy moves both ways alike: no one-way door and no goal."""
+def walk_is_symmetric(config: AlloConfig, dataset: AnyDataset) -> bool:
+    """Returns whether the uniform policy moves both ways alike: no one-way door and no goal.
+
+    Of a user's environment nobody knows it.
+    """
+    if not isinstance(dataset, Dataset):
+        return False
     return not config.env.map.doors and int(dataset.grid.goal) < 0
 
 

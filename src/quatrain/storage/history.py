@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
-from quatrain.progress import History, history
+from quatrain.progress import History, Row, history
 
 STEP = "step"
 
@@ -26,12 +26,15 @@ def to_csv(curves: Mapping[str, Sequence[tuple[int, float]]]) -> str:
 
 
 def from_csv(text: str) -> History:
+    return history(table(text))
+
+
+def table(text: str) -> list[Row]:
+    """Returns (name, step, value) of each cell that is not empty, row by row."""
     header, *lines = csv.reader(io.StringIO(text))
-    points = []
-    for step, *cells in lines:
-        points += [
-            (name, int(step), float(cell))
-            for name, cell in zip(header[1:], cells, strict=True)
-            if cell
-        ]
-    return history(points)
+    return [
+        (name, int(step), float(cell))
+        for step, *cells in lines
+        for name, cell in zip(header[1:], cells, strict=True)
+        if cell
+    ]

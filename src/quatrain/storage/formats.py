@@ -12,8 +12,6 @@ import safetensors.numpy
 from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError
 
-from pipeline.runtime.errors import PipelineError
-
 ARRAYS = ".safetensors"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # The first bytes of a safetensors file: the length of its JSON header.
@@ -42,10 +40,8 @@ ArrayName = Annotated[
 ]
 
 
-class FormatError(PipelineError):
+class FormatError(Exception):
     """Says why content or bytes are not of the format that a file's name announces."""
-
-    exit_code = 3
 
 
 class ArraySpec(BaseModel):
@@ -168,6 +164,13 @@ def to_json(value: Any) -> bytes:
     return (
         json.dumps(value, allow_nan=False, ensure_ascii=False, indent=2, sort_keys=True) + "\n"
     ).encode()
+
+
+def null_if_not_finite(scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Returns the scores by name with None (JSON null) for NaN and infinity, which JSON does not
+    know.
+    """
+    return {name: value if math.isfinite(value) else None for name, value in sorted(scores.items())}
 
 
 def _from_json(data: bytes, _declared: Specs) -> Any:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.runtime.errors import ConfigError
-from pipeline.storage.formats import PARSER_ERRORS
+from quatrain.errors import ConfigError
 from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
+from quatrain.storage.formats import PARSER_ERRORS
 
 MAX_BYTES = 200_000
 MAX_AXES = 8
@@ -94,6 +94,8 @@ def _read_members(path: Path) -> dict[str, bytes]:
                 with archive.open(member) as stream:
                     contents[name] = stream.read(member.file_size + 1)
             return contents
+    except ConfigError:
+        raise
     except (*PARSER_ERRORS, zipfile.BadZipFile, zlib.error):
         raise ConfigError(
             f"{path.name}: is no {ARRAYS} file, or damaged; write one with numpy.savez"

@@ -1,0 +1,117 @@
+"""params, verdicts -> the description that MLflow's UI shows above a run."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from pipeline.judging.verdicts import ModelVerdict
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.params_file import overlaid, parse
+from pipeline.tracking.origin import git
+from quatrain.judgement import PASSED
+from quatrain.params import Params
+from quatrain.registry import MODELS
+
+DESCRIPTION_TAG = "mlflow.note.content"
+# Changed params that are listed.
+MOST_CHANGES = 20
+
+
+def description(
+    root: Path, params: Params, model: str | None = None, results: Sequence[ModelVerdict] = ()
+) -> str:
+    """Returns Markdown: the verdict, the judged scores, and what params.yaml changes.
+
+    model: whose params and those that all share; None for all of them.
+    """
+    parts = [verdict_of(results), score_table(results)] if results else []
+    return "\n\n".join([*parts, changes(root, params.preset, model)])
+
+
+def verdict_of(results: Sequence[ModelVerdict]) -> str:
+    lines = [line for result in results for line in result.verdict.lines]
+    broken = [line.why for line in lines if line.status not in PASSED]
+    if not broken:
+        return f"**Passed**: all {len(lines)} judged scores hold their baselines."
+    return "\n".join(
+        [f"**Broken**: {len(broken)} of {len(lines)} judged scores.", "", *bullets(broken)]
+    )
+
+
+def score_table(results: Sequence[ModelVerdict]) -> str:
+    head = ["| model | metric | score | baseline | status |", "|---|---|---|---|---|"]
+    rows = [
+        f"| {result.model} | {line.metric} | {number(line.value)} | {number(line.baseline)} "
+        f"| {line.status} |"
+        for result in results
+        for line in result.verdict.lines
+    ]
+    return "\n".join([*head, *rows])
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def bullets(lines: Sequence[str]) -> list[str]:
+    return [f"* {line}" for line in dict.fromkeys(lines)]
+
+
+def changes(root: Path, preset: str, model: str | None) -> str:
+    """Returns a list of the params that differ from the last commit's, with its values."""
+    source = "params.yaml" if preset == "default" else f"params.yaml with presets/{preset}.yaml"
+    committed = committed_params(root, preset)
+    if committed is None:
+        return "The params cannot be compared: no commit has them."
+    old, new = (flatten(section) for section in (committed, current_params(root)))
+    others = tuple(f"{other}." for other in MODELS if model not in (None, other))
+    names = [name for name in {**old, **new} if not name.startswith(others)]
+    differing = [
+        f"`{name}`: {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
+        for name in names
+        if old.get(name) != new.get(name)
+    ]
+    if not differing:
+        return f"Params: those of the commit's {source}."
+    more = len(differing) - MOST_CHANGES
+    rest = [f"* and {more} more"] if more > 0 else []
+    title = f"Params changed from the commit's {source}:"
+    return "\n".join([title, "", *bullets(differing[:MOST_CHANGES]), *rest])
+
+
+def current_params(root: Path) -> Mapping[str, Any]:
+    try:
+        return parse(root / "params.yaml")
+    except ConfigError:
+        return {}
+
+
+def committed_params(root: Path, preset: str) -> Mapping[str, Any] | None:
+    """Returns params.yaml of the last commit with its preset; None if there is none."""
+    params = committed_yaml(root, "params.yaml")
+    if params is None or preset == "default":
+        return params
+    overlay = committed_yaml(root, f"presets/{preset}.yaml")
+    return None if overlay is None else overlaid(params, overlay)
+
+
+def committed_yaml(root: Path, path: str) -> Mapping[str, Any] | None:
+    try:
+        content = YAML(typ="safe", pure=True).load(git(root, "show", f"HEAD:{path}"))
+    except YAMLError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Returns nested params under dotted names: `train.learning_rate` -> '0.001'."""
+    flat: dict[str, str] = {}
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = str(value)
+    return flat

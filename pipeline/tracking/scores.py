@@ -1,0 +1,61 @@
+"""an evaluation -> its part of a run: judged scores as metrics, all scores as a table, plots."""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pipeline.judging.verdicts import ModelVerdict
+from pipeline.runtime.stage import Stage
+from pipeline.tracking.charts import padded
+from pipeline.tracking.description import description
+from pipeline.tracking.model_card import scores_section
+from pipeline.tracking.model_registry import registered_name
+from pipeline.tracking.run import Run
+from pipeline.tracking.trial_context import trial_context
+from quatrain.judgement import Scores
+
+TABLE = "scores.csv"
+INTERVAL_ENDS = ("_low", "_high")
+
+
+def record_scores(stage: Stage, run: Run, result: ModelVerdict) -> None:
+    """Records what an evaluation wrote below reports/MODEL; describes the run by its verdict."""
+    gated = gated_scores(result)
+    run.metrics((f"eval/{name}", stage.config.train.steps, value) for name, value in gated)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / TABLE
+        path.write_text(score_table(result.scores, dict(gated)))
+        run.artifact(path, "evaluation")
+    for plot in sorted((stage.reports / "plots").iterdir()):
+        run.artifact(plot, "plots")
+    run.artifact(stage.weights / "history.csv", "data")
+    run.describe(description(stage.root, stage.params, stage.model, [result]))
+    if trial_context() is None:
+        name = registered_name(stage.model, stage.params.preset)
+        run.journal.card(name, scores_section(result))
+
+
+def gated_scores(result: ModelVerdict) -> list[tuple[str, float]]:
+    """Returns the scores that have a rule; NaN where one was not finite."""
+    scores = {rule.metric: result.scores.get(rule.metric) for rule in result.rules}
+    return [(name, float("nan") if value is None else value) for name, value in scores.items()]
+
+
+def score_table(scores: Scores, gated: Mapping[str, float]) -> str:
+    """Returns CSV of all scores with their intervals, judged ones first; the UI shows a table."""
+    ends = {f"{name}{end}" for name in scores for end in INTERVAL_ENDS}
+    names = sorted(scores.keys() - ends, key=lambda name: (name not in gated, padded(name)))
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["score", "value", "low", "high", "judged"])
+    for name in names:
+        interval = [shown(scores.get(f"{name}{end}")) for end in INTERVAL_ENDS]
+        row = [padded(name), shown(scores[name]), *interval]
+        writer.writerow([*row, "yes" if name in gated else "no"])
+    return text.getvalue()
+
+
+def shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"

@@ -1,0 +1,1 @@
+"""The public API: what `import quatrain` offers, in a folder of its own."""

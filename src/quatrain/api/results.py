@@ -1,0 +1,286 @@
+"""a trained model with its data and scores <-> a folder; figures and answers."""
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from quatrain.animation import Animation
+from quatrain.api.configs import DEFAULTS, params_with, restore_section
+from quatrain.api.films import Film
+from quatrain.api.session import computing
+from quatrain.errors import ConfigError, DataError
+from quatrain.params import Params
+from quatrain.presets import parse
+from quatrain.progress import History
+from quatrain.registry import MODELS
+from quatrain.registry import load as load_modules
+from quatrain.seeds import derive_seed
+from quatrain.storage import folders, history, trees
+from quatrain.storage.formats import null_if_not_finite
+from quatrain.storage.gif import gif
+
+DATASET = "dataset.safetensors"
+REMEDY = "save it again with result.save(), or restore it with `dvc checkout`"
+
+
+class Result:
+    """Holds a trained model: config, data, state, history and scores.
+
+    Attributes:
+        model: its name.
+        params: the config, and the settings that all models share.
+        dataset: what it was trained and scored on, a NamedTuple of arrays.
+        state: everything that changed while it learned.
+        history: name of a metric -> steps and values, two arrays.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        params: Params,
+        dataset: Any,
+        state: Any,
+        history: History,
+        scores: Mapping[str, float] | None = None,
+    ) -> None:
+        self.model = model
+        self.params = params
+        self.dataset = dataset
+        self.state = state
+        self.history = dict(history)
+        if scores is not None:
+            self.scores = dict(scores)
+
+    @property
+    def config(self) -> Any:
+        """Returns the model's config."""
+        return getattr(self.params, self.model)
+
+    @property
+    def seed(self) -> int:
+        """Returns the seed that collection, training and evaluation derive theirs from."""
+        return self.params.seed
+
+    @cached_property
+    def scores(self) -> dict[str, float]:
+        """Returns the scores on held-out data by name, beside those of reference policies."""
+        with computing(self.params, self.model):
+            return self._modules.evaluate.evaluate(
+                self.config,
+                self.state,
+                self.dataset,
+                derive_seed(self.seed, "evaluate", self.model),
+            )
+
+    @property
+    def judged_scores(self) -> dict[str, float]:
+        """Returns the scores that the pipeline compares with a baseline."""
+        names = [gated.metric for gated in self._modules.evaluate.GATED]
+        return {name: self.scores[name] for name in names if name in self.scores}
+
+    def plots(self) -> dict[str, Figure]:
+        """Draws the figures of the report by name.
+
+        Example:
+            >>> result.plots()["vectors"].savefig("vectors.png")
+        """
+        pictures = self._pictures().items()
+        return {name: picture for name, picture in pictures if isinstance(picture, Figure)}
+
+    def films(self) -> dict[str, Film]:
+        """Returns the animations of the report by name; a model may have none.
+
+        Example:
+            >>> result.films()["episode"].save("episode.gif")
+        """
+        return {
+            name: Film(gif(picture, picture.caption), picture.caption)
+            for name, picture in self._pictures().items()
+            if isinstance(picture, Animation)
+        }
+
+    def _pictures(self) -> Mapping[str, Figure | Animation]:
+        with computing(self.params, self.model):
+            return self._modules.plots.plots(
+                self.config, self.state, self.dataset, self.history, dict(self.scores)
+            )
+
+    def predict(self, request: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Answers a request, as a served model does; the first axis of arrays counts questions.
+
+        Args:
+            request: name -> array or nested lists, of the form of `example_request()`.
+
+        Returns:
+            Name -> array with an answer to each question; the model's module `serve` tells what
+            inputs and outputs mean.
+
+        Raises:
+            ValueError: the request does not fit; one line says what would.
+
+        Example:
+            >>> result.predict(result.example_request())
+        """
+        arrays = {name: np.asarray(value) for name, value in request.items()}
+        with computing(self.params, self.model):
+            return self._modules.serve.answer(self.config, self._exported, arrays)
+
+    def example_request(self) -> dict[str, np.ndarray]:
+        """Returns a request with a few questions, which `predict` answers."""
+        with computing(self.params, self.model):
+            return self._modules.serve.request(self.config, self.dataset)
+
+    def save(self, folder: str | Path) -> Path:
+        """Writes the result to a folder that `quatrain.load` reads; returns the folder.
+
+        The files are safetensors, JSON and CSV with their hashes; nothing is pickled. They are
+        written whole or not at all. A folder that holds anything else is refused.
+
+        Raises:
+            FolderError: the folder holds other files, or an array is not finite.
+            OSError: the disk cannot be written; an older result is untouched.
+
+        Example:
+            >>> result.save("runs/allo")
+            >>> quatrain.load("runs/allo").scores == result.scores
+            True
+        """
+        with computing(self.params, self.model):
+            arrays = self._modules.train.to_arrays(self.state)
+        prefixes = self._modules.train.WEIGHTS
+        weights = {name: array for name, array in arrays.items() if name.startswith(prefixes)}
+        rest = {name: array for name, array in arrays.items() if name not in weights}
+        curves = {
+            name: list(zip(steps.tolist(), values.tolist(), strict=True))
+            for name, (steps, values) in self.history.items()
+        }
+        contents = {
+            "weights.safetensors": weights,
+            "state.safetensors": rest,
+            DATASET: trees.to_arrays(self.dataset),
+            "config.json": self.config.model_dump(mode="json"),
+            "history.csv": history.to_csv(curves),
+            "scores.json": null_if_not_finite(self.scores),
+        }
+        shared = self.params.model_dump(include={"seed", "threads"})
+        folders.save(Path(folder), contents, {"model": self.model, **shared})
+        return Path(folder)
+
+    @property
+    def _modules(self) -> Any:
+        return load_modules(self.model, self.config)
+
+    @cached_property
+    def _exported(self) -> dict[str, np.ndarray]:
+        return self._modules.serve.export(self.config, self.state, self.dataset)
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name}={value:.4g}" for name, value in self.judged_scores.items())
+        return f"<quatrain.Result of {self.model}, seed {self.seed}: {scores}>"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(name)}</td><td>{value:.4f}</td></tr>"
+            for name, value in self.judged_scores.items()
+        )
+        title = f"{escape(self.model)}, seed {self.seed}"
+        return f"<table><tr><th>{title}</th><th>score</th></tr>{rows}</table>"
+
+
+def load(path: str | Path, device: str = "auto") -> Result:
+    """Returns a result from a folder that `Result.save` or the pipeline (models/MODEL) wrote.
+
+    Files are verified against their hashes, and nothing in them is executed. A folder of the
+    pipeline needs data/MODEL beside it; its scores are computed when they are first read.
+
+    Args:
+        path: the folder.
+        device: `auto`, or a device as in params.yaml (`cpu`, `cuda`): not that of the training.
+
+    Returns:
+        The result, as `quatrain.fit` returned it.
+
+    Raises:
+        DataError: a file is missing or damaged, or is of another version; one line says which.
+        PackageMissing: the model's framework is not installed.
+
+    Example:
+        >>> quatrain.load("models/allo").plots()["cosine"]
+    """
+    folder = Path(path)
+    stored = read_folder(folder)
+    model, section = identify(folder, stored.contents, stored.info)
+    params = params_with(model, section, device=device, **shared_settings(folder, stored.info))
+    modules = load_modules(model, section)
+    arrays = stored.contents["weights.safetensors"] | stored.contents["state.safetensors"]
+    with computing(params, model):
+        dataset_arrays = stored.contents.get(DATASET) or pipeline_dataset(folder, model, stored)
+        try:
+            dataset = trees.from_arrays(modules.collect.Dataset, dataset_arrays)
+            state = modules.train.from_arrays(section, dataset, arrays)
+        except ValueError as error:
+            raise DataError(f"{folder}: {error}; {REMEDY}") from None
+    scores = stored.contents.get("scores.json")
+    if scores is not None:
+        scores = {name: math.nan if value is None else value for name, value in scores.items()}
+    curves = history.from_csv(stored.contents["history.csv"])
+    return Result(model, params, dataset, state, curves, scores)
+
+
+def read_folder(folder: Path) -> folders.Loaded:
+    """Returns the verified contents of a folder.
+
+    Raises:
+        DataError: it is missing or damaged.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; give one that result.save() wrote")
+    try:
+        return folders.load(folder)
+    except folders.FolderError as error:
+        raise DataError(f"{error}; {REMEDY}") from None
+
+
+def identify(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[str, Any]:
+    """Returns the model whose config the folder holds, and that config.
+
+    Raises:
+        DataError: it holds the config of no model.
+    """
+    model = info.get("model", folder.resolve().name)
+    if model not in MODELS or "config.json" not in contents:
+        raise DataError(f"{folder}: holds no trained model; {REMEDY}")
+    try:
+        return model, restore_section(model, contents["config.json"])
+    except ConfigError as error:
+        raise DataError(f"{folder}: was saved by another version: {error}") from None
+
+
+def shared_settings(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns seed and threads of a stored result; those of the checkout for a folder of the
+    pipeline.
+    """
+    if "model" in info:
+        return {name: info[name] for name in ("seed", "threads")}
+    file = folder.resolve().parents[1] / "params.yaml"
+    raw = parse(file if file.is_file() else DEFAULTS / "params.yaml")
+    return {name: raw[name] for name in ("seed", "threads")}
+
+
+def pipeline_dataset(folder: Path, model: str, stored: folders.Loaded) -> dict[str, np.ndarray]:
+    """Returns the arrays of data/MODEL beside models/MODEL.
+
+    Raises:
+        DataError: they are missing or damaged, or the model was trained on others.
+    """
+    data = folder.resolve().parents[1] / "data" / model
+    loaded = read_folder(data)
+    if stored.info.get("dataset") != loaded.digest:
+        raise DataError(f"{folder}: was trained on another dataset than {data} holds; {REMEDY}")
+    return loaded.contents[DATASET]

@@ -1,0 +1,81 @@
+"""settings -> a framework that computes with them for a while, in a process of the user's own."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+
+from quatrain.devices import framework_environment, on_device
+from quatrain.errors import DeviceMissing, PackageMissing
+from quatrain.params import Params
+from quatrain.registry import MODELS, Framework
+
+PACKAGES: dict[Framework, tuple[str, ...]] = {"jax": ("jax", "flax", "optax"), "torch": ("torch",)}
+
+
+def require(user: str, packages: tuple[str, ...], extra: str) -> None:
+    """Raises PackageMissing with the command that installs them, unless all packages are there."""
+    missing = [name for name in packages if find_spec(name) is None]
+    if missing:
+        raise PackageMissing(
+            f"{user} needs {' and '.join(missing)}: pip install 'quatrain[{extra}]'"
+        )
+
+
+@contextmanager
+def computing(params: Params, model: str) -> Iterator[None]:
+    """Sets up the framework of a model, and restores threads, device and variables afterwards.
+
+    jax takes its device and number of threads once per process, when it is first used; later ones
+    have no effect on it.
+
+    Raises:
+        PackageMissing: the framework is not installed.
+        DeviceMissing: there is no such device.
+    """
+    framework = MODELS[model]
+    require(model, PACKAGES[framework], framework)
+    variables = framework_environment(params, os.environ)
+    # torch would keep it as its default; on_device sets the threads of torch and BLAS.
+    del variables["OMP_NUM_THREADS"]
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
+    with ExitStack() as afterwards:
+        afterwards.callback(_restore, before)
+        try:
+            afterwards.enter_context(on_device(params, framework))
+        except DeviceMissing as error:
+            if framework == "jax":
+                # jax would go on to look for no other device.
+                import jax
+
+                jax.config.update("jax_platforms", before.get("JAX_PLATFORMS"))
+            raise DeviceMissing(str(error).removeprefix("params.yaml: ")) from None
+        if framework == "jax" and params.device == "cpu":
+            _check_jax_is_on_cpu()
+        yield
+
+
+def _check_jax_is_on_cpu() -> None:
+    import jax
+
+    backend = jax.default_backend()
+    if backend != "cpu":
+        raise DeviceMissing(
+            f"device = 'cpu', but jax already computes on {backend} in this process; "
+            "start a new one, or set JAX_PLATFORMS=cpu before jax is first used"
+        )
+
+
+def _restore(variables: dict[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def in_notebook() -> bool:
+    """Returns whether this process is the kernel of a notebook."""
+    return "ipykernel" in sys.modules and hasattr(sys.modules.get("IPython"), "get_ipython")

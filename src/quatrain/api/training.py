@@ -1,0 +1,189 @@
+"""model, config -> dataset -> trained state -> scores: what the pipeline's stages do, in one
+call.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from quatrain.api.configs import changed_section, make_params, params_with, read_defaults
+from quatrain.api.progress_display import shown
+from quatrain.api.results import Result
+from quatrain.api.session import computing
+from quatrain.errors import ConfigError, DataError
+from quatrain.params import Params
+from quatrain.progress import Row, history, rows
+from quatrain.registry import load
+from quatrain.seeds import derive_seed
+from quatrain.storage import trees
+
+
+def fit(
+    model: str,
+    preset: str | None = None,
+    *,
+    env: Mapping[str, Any] | None = None,
+    config: Any = None,
+    seed: int = 0,
+    device: str = "auto",
+    threads: int | None = None,
+    progress: bool = True,
+    dataset: Any = None,
+    **changes: Any,
+) -> Result:
+    """Collects data, trains a model and scores it on held-out data.
+
+    With the defaults of the package it gives the very scores of `make repro`, for all random
+    numbers come from `seed` and the names of the stages. jax takes device and threads once per
+    process, when it is first used; torch's are restored when the call ends.
+
+    Args:
+        model: `allo`, `iqn`, `actor_critic` or `active_dynamics`.
+        preset: a name of presets/, as in `quatrain.config`.
+        env: changes of the environment, such as `{"layout": "map.txt"}`, or an environment of the
+            user's own such as `{"kind": "gymnasium", "id": "CartPole-v1"}`.
+        config: a whole config of `quatrain.config`, in place of `env`, `preset` and `changes`.
+        seed: the seed from which those of collection, training and evaluation are derived.
+        device: `auto`, or a device as in params.yaml (`cpu`, `cuda`).
+        threads: compute threads, on which a CPU result depends; None: those of params.yaml.
+        progress: show steps and two metrics on stderr: a bar by tqdm on a terminal or in a
+            notebook, plain lines elsewhere.
+        dataset: data to train on in place of collecting it: `result.dataset` of an equal config.
+        **changes: further sections and keys of the model, such as `train={"steps": 2000}`.
+
+    Returns:
+        The result: `.scores`, `.history`, `.plots()`, `.predict()`, `.save()` and what it is made
+        of.
+
+    Raises:
+        ConfigError: a name, a key or a value cannot be used; one line says why. It is a ValueError.
+        DataError: `dataset` was collected under another config.
+        PackageMissing: jax or torch is not installed; the line has the command that installs it.
+        DeviceMissing: there is no such device.
+        TrainingDiverged: a value is not finite; the line names step, term and the key to change.
+
+    Example:
+        >>> result = quatrain.fit("allo", env={"layout": "room4"}, train={"steps": 2000})
+        >>> result.scores["cosine_mean"]
+        >>> result.plots()["vectors"]
+    """
+    if threads is None:
+        threads = read_defaults(None)["threads"]
+    shared = {"seed": seed, "device": device, "threads": threads}
+    if env is not None:
+        changes["env"] = env
+    if config is None:
+        params = make_params(model, preset, changes, **shared)
+    elif preset is not None or changes:
+        raise ConfigError(
+            f"config is complete, so that {', '.join(changes) or 'preset'} has no place beside it; "
+            "give it to quatrain.config, or leave config out"
+        )
+    else:
+        params = params_with(model, config, **shared)
+    with computing(params, model):
+        return train_and_score(params, model, dataset, progress)
+
+
+def train_and_score(params: Params, model: str, dataset: Any, is_shown: bool) -> Result:
+    """Does what the stages collect, train and evaluate do; None as dataset: collects it."""
+    config = getattr(params, model)
+    modules = load(model, config)
+    if dataset is None:
+        dataset = modules.collect.collect(config, derive_seed(params.seed, "collect", model))
+    progress = modules.train.train(config, dataset, derive_seed(params.seed, "train", model))
+    table: list[Row] = []
+    step = 0
+    state = None
+    for current in shown(progress, model, config.train.steps, modules.train.HEADLINE, is_shown):
+        table += rows(current, step)
+        step = current.step
+        state = current.state
+    seed = derive_seed(params.seed, "evaluate", model)
+    scores = modules.evaluate.evaluate(config, state, dataset, seed)
+    return Result(model, params, dataset, state, history(table), scores)
+
+
+def evaluate(
+    result: Result,
+    *,
+    seed: int | None = None,
+    dataset: Any = None,
+    env: Mapping[str, Any] | None = None,
+) -> dict[str, float]:
+    """Scores a trained model again: on its own held-out data, on other data, or elsewhere.
+
+    Args:
+        result: what `quatrain.fit` or `quatrain.load` returned; it is not changed.
+        seed: draws other held-out data of the same environment; None: those of the result.
+        dataset: data to score on, such as `.dataset` of a result of the same config.
+        env: changes of the environment; data are collected in it.
+
+    Returns:
+        The scores by name, as `result.scores`.
+
+    Raises:
+        ConfigError: `env` cannot be used.
+        DataError: the model cannot be scored on these data: they are of another form, or the
+            system itself was drawn from the seed (active_dynamics).
+
+    Example:
+        >>> quatrain.evaluate(result, seed=7)["return_mean"]
+        >>> quatrain.evaluate(result, env={"spawn_probability": 0.01})["return_mean"]
+    """
+    if dataset is not None and env is not None:
+        raise ConfigError("dataset and env exclude each other: data are collected in an env")
+    model = result.model
+    modules = load(model, result.config)
+    config = result.config if env is None else changed_section(model, result.config, {"env": env})
+    drawn = result.seed if seed is None else seed
+    with computing(result.params, model):
+        try:
+            if env is not None:
+                dataset = modules.collect.collect(config, derive_seed(drawn, "collect", model))
+            elif dataset is None:
+                dataset = held_out_again(result, seed)
+            modules.collect.check(config, dataset)
+            state = modules.train.from_arrays(
+                config, dataset, modules.train.to_arrays(result.state)
+            )
+        except DataError:
+            raise
+        except ValueError as error:
+            raise DataError(
+                f"{model} was trained in another form of environment: {error}"
+            ) from None
+        return modules.evaluate.evaluate(
+            config, state, dataset, derive_seed(drawn, "evaluate", model)
+        )
+
+
+def held_out_again(result: Result, seed: int | None) -> Any:
+    """Returns the dataset with held-out data from another seed; None: as it is.
+
+    Raises:
+        DataError: held-out data do not belong to the data that the model was trained on.
+    """
+    if seed is None:
+        return result.dataset
+    modules = load(result.model, result.config)
+    other = modules.collect.collect(result.config, derive_seed(seed, "collect", result.model))
+    if not is_of_one_system(result.dataset, other):
+        raise DataError(
+            f"{result.model} draws the system itself, or numbers its states, by the seed, so that "
+            "there are no other held-out data for this result; leave out seed, or pass dataset"
+        )
+    return result.dataset._replace(held_out=other.held_out)
+
+
+def is_of_one_system(dataset: Any, other: Any) -> bool:
+    """Returns whether two datasets have in common what their training and held-out data share."""
+    parts = [
+        trees.to_arrays(each._replace(train=np.zeros(0), held_out=np.zeros(0)))
+        for each in (dataset, other)
+    ]
+    first, second = parts
+    return first.keys() == second.keys() and all(
+        np.array_equal(array, second[name]) for name, array in first.items()
+    )

@@ -1,0 +1,134 @@
+"""map, settings -> a grid world under the Gymnasium API; its steps are lookups in tables."""
+
+from typing import Any
+
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from jaxtyping import Bool, UInt8
+
+from quatrain.envs.adapters import rendering
+from quatrain.envs.adapters.settings import configure, default_params
+from quatrain.envs.adapters.simulation import (
+    Outcome,
+    SimulationEnv,
+    SimulationVectorEnv,
+    check_discrete,
+)
+from quatrain.envs.grid.config import Env
+from quatrain.envs.grid.dynamics import fourier_frequencies, fourier_inputs, make_grid, observe
+from quatrain.envs.grid.layouts import MOVES
+from quatrain.section import InputFile
+
+NAME = "quatrain/Grid-v0"
+
+
+class GridSimulation:
+    """Moves through the free cells of a map: up, right, down, left; a blocked move stays.
+
+    Entering the goal G gives reward 1 and terminates; a map without G gives no reward.
+    `info["state"]` is the index of the cell, in row-major order of the free cells.
+    """
+
+    frames_per_second = 8
+
+    def __init__(self, env: Env, num_envs: int, observation_seed: int = 0) -> None:
+        self.num_envs = num_envs
+        self._grid = make_grid(env.map)
+        self._uniform = env.start == "uniform"
+        self._inputs = self._encode(env, observation_seed)
+        self.observation_space = Box(
+            float(self._inputs.min()), float(self._inputs.max()), self._inputs.shape[1:], np.float32
+        )
+        self.action_space = Discrete(len(MOVES))
+        self._rng = np.random.default_rng(0)
+        self._states = np.zeros(num_envs, np.int64)
+        self.observations = self._inputs[self._states]
+
+    def seed(self, seed: int) -> None:
+        self._rng = np.random.default_rng(seed)
+
+    def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
+        goal = int(self._grid.goal)
+        starts = self._rng.integers(len(self._inputs) - (goal >= 0), size=self.num_envs)
+        starts += (goal >= 0) & (starts >= goal)  # skips the goal
+        if not self._uniform and self._grid.start >= 0:
+            starts[:] = self._grid.start
+        self._states = np.where(mask, starts, self._states)
+        self.observations = self._inputs[self._states]
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        check_discrete(actions, len(MOVES))
+        self._states = np.asarray(self._grid.next_state)[self._states, actions].astype(np.int64)
+        self.observations = self._inputs[self._states]
+        terminated = self._states == int(self._grid.goal)
+        return Outcome(terminated.astype(np.float64), terminated, np.zeros_like(terminated))
+
+    def info(self) -> dict[str, np.ndarray]:
+        return {"state": self._states}
+
+    def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws walls, start, goal, one-way doors (bars that the way back is closed by), agent."""
+        walls = np.asarray(self._grid.walls)
+        colors = np.where(walls[..., None], rendering.WALL, rendering.FLOOR).astype(np.uint8)
+        marks = ((self._grid.start, rendering.START), (self._grid.goal, rendering.GOAL))
+        for state, color in marks:
+            if state >= 0:
+                x, y = self._grid.coords[state]
+                colors[y, x] = color
+        size = rendering.cell_size(*walls.shape)
+        picture = rendering.tiles(colors, size)
+        self._draw_doors(picture, size)
+        x, y = (np.asarray(self._grid.coords[self._states[env]]) + 0.5) * size
+        rendering.disc(picture, x, y, 0.34 * size, rendering.AGENTS[0])
+        return picture
+
+    def _draw_doors(self, picture: np.ndarray, size: int) -> None:
+        """Draws a bar in each cell at the side where its move is blocked by a door."""
+        coords = np.asarray(self._grid.coords)
+        free = ~np.asarray(self._grid.walls)
+        height, width = free.shape
+        for state, action in np.argwhere(
+            np.asarray(self._grid.next_state) == np.arange(len(coords))[:, None]
+        ):
+            x, y = coords[state] + MOVES[action]
+            if 0 <= x < width and 0 <= y < height and free[y, x]:
+                middle = (coords[state] + 0.5 + 0.42 * np.array(MOVES[action])) * size
+                along = 0.4 * size * np.array(MOVES[action])[::-1]
+                rendering.line(
+                    picture, tuple(middle - along), tuple(middle + along), rendering.ITEMS[2], 3.0
+                )
+
+    def _encode(self, env: Env, seed: int) -> np.ndarray:
+        if env.fourier is None:
+            return observe(self._grid, env.observation)
+        frequencies = fourier_frequencies(env.fourier.scale, env.fourier.count, seed)
+        return fourier_inputs(self._grid, frequencies)
+
+
+def make_env(render_mode: str | None = None, **settings: Any) -> SimulationEnv:
+    """Returns a grid world; settings are keys of `allo.env` in params.yaml.
+
+    `layout` is a name of the catalogue, or a map as text with several lines.
+
+    Raises:
+        DataError: a setting is not allowed.
+    """
+    return SimulationEnv(GridSimulation(_configure(settings), 1), render_mode)
+
+
+def make_vector_env(
+    num_envs: int,
+    render_mode: str | None = None,
+    max_episode_steps: int | None = None,
+    **settings: Any,
+) -> SimulationVectorEnv:
+    """Returns grid worlds with the settings of `make_env`, which step together."""
+    simulation = GridSimulation(_configure(settings), num_envs)
+    return SimulationVectorEnv(simulation, render_mode, max_episode_steps)
+
+
+def _configure(settings: dict[str, Any]) -> Env:
+    layout = settings.get("layout")
+    if isinstance(layout, str) and "\n" in layout:
+        settings = settings | {"layout": InputFile(name="layout", text=layout)}
+    return configure(NAME, Env, default_params()["allo"]["env"], settings)

@@ -1,0 +1,226 @@
+"""rules -> the treasure hunt with one agent under the Gymnasium API, in one compiled program."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+from jax import Array, lax
+from jaxtyping import Bool, Float32, Int8, Key, UInt8
+
+from quatrain.envs.adapters import rendering
+from quatrain.envs.adapters.settings import configure, default_params
+from quatrain.envs.adapters.simulation import (
+    Outcome,
+    SimulationEnv,
+    SimulationVectorEnv,
+    check_discrete,
+)
+from quatrain.envs.treasurehunt import layouts
+from quatrain.envs.treasurehunt.config import Env
+from quatrain.envs.treasurehunt.rules import Rules, channels
+from quatrain.envs.treasurehunt.turns import World, turn_order
+from quatrain.envs.treasurehunt.world import MOVES, State, make_world
+from quatrain.errors import DataError
+
+NAME = "quatrain/TreasureHunt-v0"
+# A wall on sand counts in both layers.
+GREATEST = 2
+# Number folded in for the order of agents; neither a turn nor the start cells have it.
+_ORDER = 2**32 - 2
+_MAPS = ("height", "width", "layout", "layout_file")
+
+
+class Turn(NamedTuple):
+    """Holds worlds at the start of their next turn, and what the last one gave.
+
+    In all worlds agents act one after another, on what they saw at the start of the turn.
+    """
+
+    state: State
+    observations: Int8[Array, "env agent frame"]
+    rewards: Float32[Array, "env agent"]
+    truncated: Bool[Array, " env"]
+
+
+class AgentsSimulation:
+    """Steps worlds of several agents; arrays have an axis of agents behind that of worlds."""
+
+    def __init__(self, rules: Rules, num_envs: int) -> None:
+        side = 2 * rules.vision_radius + 1
+        shape = (len(channels(rules)), side, side)
+        self.num_envs = num_envs
+        self.observation_space = Box(0, GREATEST, shape, np.int8)
+        self.action_space = Discrete(len(MOVES))
+        self.rules = rules
+        self._world = make_world(rules)
+        self._turn: Turn | None = None
+
+    def seed(self, seed: int) -> None:
+        keys = jax.random.split(jax.random.key(seed % 2**32), self.num_envs)
+        self._turn = _begin(self._world, keys)
+
+    def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
+        assert self._turn is not None
+        self._turn = _restart(self._world, self._turn, jnp.asarray(mask))
+
+    def step(self, actions: np.ndarray) -> Turn:
+        check_discrete(actions, len(MOVES))
+        assert self._turn is not None
+        self._turn = _play(self._world, self._turn.state, jnp.asarray(actions, jnp.int32))
+        return self._turn
+
+    def observe(self) -> Int8[np.ndarray, "env agent channel row column"]:
+        shape = self.observation_space.shape
+        if self._turn is None:
+            return np.zeros((self.num_envs, self.rules.agents, *shape), np.int8)
+        return np.asarray(self._turn.observations).reshape(self.num_envs, -1, *shape)
+
+    def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
+        """Draws walls, bare floor, items as diamonds, and agents as discs."""
+        assert self._turn is not None
+        walls = layouts.walls(self.rules.map)
+        grows = layouts.spawnable(self.rules.map)
+        colors = np.where(grows[..., None], rendering.FLOOR, rendering.GROUND)
+        colors = np.where(walls[..., None], rendering.WALL, colors).astype(np.uint8)
+        size = rendering.cell_size(*walls.shape)
+        picture = rendering.tiles(colors, size)
+        items = np.asarray(self._turn.state.items[env])
+        for y, x in np.argwhere(items):
+            color = rendering.ITEMS[(items[y, x] - 1) % len(rendering.ITEMS)]
+            rendering.diamond(picture, (x + 0.5) * size, (y + 0.5) * size, 0.3 * size, color)
+        for agent, (y, x) in enumerate(np.asarray(self._turn.state.positions[env])):
+            color = rendering.AGENTS[agent % len(rendering.AGENTS)]
+            rendering.disc(picture, (x + 0.5) * size, (y + 0.5) * size, 0.36 * size, color)
+        return picture
+
+
+class TreasureHuntSimulation:
+    """Steps worlds of one agent: up, down, left, right; the reward is that of the cell entered."""
+
+    frames_per_second = 8
+
+    def __init__(self, rules: Rules, num_envs: int) -> None:
+        self._agents = AgentsSimulation(rules, num_envs)
+        self.num_envs = num_envs
+        self.observation_space = self._agents.observation_space
+        self.action_space = self._agents.action_space
+        self._start_next = False
+
+    @property
+    def observations(self) -> np.ndarray:
+        return self._agents.observe()[:, 0]
+
+    def seed(self, seed: int) -> None:
+        self._agents.seed(seed)
+        self._start_next = False
+
+    def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
+        # Seeding has already started the first episode.
+        if self._start_next:
+            self._agents.begin(mask)
+        self._start_next = True
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        turn = self._agents.step(actions[:, None])
+        truncated = np.array(turn.truncated)
+        rewards = np.asarray(turn.rewards[:, 0], np.float64)
+        return Outcome(rewards, np.zeros_like(truncated), truncated)
+
+    def info(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
+        return self._agents.picture(env)
+
+
+def make_env(render_mode: str | None = None, **settings: Any) -> SimulationEnv:
+    """Returns a treasure hunt of one agent; settings are keys of `iqn.env` in params.yaml.
+
+    `layout` is a map as text; with it, height and width need not be set to None.
+
+    Raises:
+        DataError: a setting is not allowed.
+    """
+    return SimulationEnv(TreasureHuntSimulation(_single_agent(settings), 1), render_mode)
+
+
+def make_vector_env(
+    num_envs: int,
+    render_mode: str | None = None,
+    max_episode_steps: int | None = None,
+    **settings: Any,
+) -> SimulationVectorEnv:
+    """Returns treasure hunts with the settings of `make_env`, which step in one program."""
+    simulation = TreasureHuntSimulation(_single_agent(settings), num_envs)
+    return SimulationVectorEnv(simulation, render_mode, max_episode_steps)
+
+
+def configure_rules(settings: dict[str, Any]) -> Rules:
+    """Returns the rules of `iqn.env` with changes; a map replaces the map of the defaults.
+
+    Raises:
+        DataError: a setting is not allowed.
+    """
+    defaults = default_params()["iqn"]["env"]
+    if settings.keys() & {"layout", "layout_file"}:
+        defaults = defaults | dict.fromkeys(_MAPS)
+    return configure(NAME, Env, defaults, settings).rules
+
+
+def _single_agent(settings: dict[str, Any]) -> Rules:
+    rules = configure_rules({"agents": 1} | settings)
+    if rules.agents != 1:
+        raise DataError(
+            f"{NAME}: agents = {rules.agents}: a Gymnasium environment has one agent; for more use "
+            "quatrain.envs.adapters.treasurehunt_parallel.parallel_env"
+        )
+    return rules
+
+
+@partial(jax.jit, static_argnames="world")
+def _begin(world: World, keys: Key[Array, " env"]) -> Turn:
+    return _first_turn(world, keys, jnp.zeros(len(keys), jnp.int32))
+
+
+@partial(jax.jit, static_argnames="world")
+def _restart(world: World, turn: Turn, mask: Bool[Array, " env"]) -> Turn:
+    """Starts the next episode in the marked worlds."""
+    first = _first_turn(world, turn.state.key, turn.state.episode + 1)
+    return jax.tree.map(
+        lambda new, old: jnp.where(mask.reshape(-1, *[1] * (old.ndim - 1)), new, old), first, turn
+    )
+
+
+@partial(jax.jit, static_argnames="world")
+def _play(world: World, state: State, actions: Array) -> Turn:
+    state, rewards = jax.vmap(partial(_act, world))(state, actions)
+    end = jax.vmap(world.end_turn)(state)
+    state = jax.vmap(world.begin_turn)(end.state)
+    return Turn(state, _observe(world, state), rewards, end.truncated)
+
+
+def _first_turn(world: World, keys: Array, episodes: Array) -> Turn:
+    state = jax.vmap(world.begin_turn)(jax.vmap(world.reset)(keys, episodes))
+    rewards = jnp.zeros((len(episodes), world.agents), jnp.float32)
+    return Turn(state, _observe(world, state), rewards, jnp.zeros(len(episodes), bool))
+
+
+def _act(world: World, state: State, actions: Array) -> tuple[State, Array]:
+    """Moves the agents of one world, one after another."""
+    key = jax.random.fold_in(jax.random.fold_in(state.key, state.episode), _ORDER)
+    order = turn_order(world, jax.random.fold_in(key, state.turn))
+
+    def act(state: State, agent: Array) -> tuple[State, Array]:
+        result = world.act(state, agent, actions[agent])
+        return result.state, result.reward
+
+    state, rewards = lax.scan(act, state, order)
+    return state, jnp.zeros_like(rewards).at[order].set(rewards)
+
+
+def _observe(world: World, state: State) -> Int8[Array, "env agent frame"]:
+    agents = jnp.arange(world.agents)
+    return jax.vmap(jax.vmap(world.observe, (None, 0)), (0, None))(state, agents)

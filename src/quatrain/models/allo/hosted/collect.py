@@ -1,0 +1,174 @@
+"""config, seed -> walks of a random policy in a user's environment, and the states they visit"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float32, Integer, Shaped
+
+from quatrain.envs.grid.config import COUNTED_STATES
+from quatrain.envs.host.envs import HostEnvs, interface
+from quatrain.envs.host.spaces import Interface
+from quatrain.errors import DataError, DatasetMismatch
+from quatrain.models.allo.hosted.config import Env, HostedAlloConfig
+from quatrain.models.allo.hosted.dataset import HostedDataset, StateTable
+from quatrain.replay.episodes.trajectories import (
+    Episodes,
+    Walks,
+    empty_episodes,
+    from_walks,
+    smallest_type,
+)
+
+Dataset = HostedDataset
+# Purposes of random numbers.
+TRAIN, HELD_OUT = range(2)
+
+
+class Observed(NamedTuple):
+    """Holds the observations of parallel walks before and after each step, and how each ended."""
+
+    obs: Float32[np.ndarray, "env steps obs"]
+    next_obs: Float32[np.ndarray, "env steps obs"]
+    terminated: Bool[np.ndarray, "env steps"]
+    truncated: Bool[np.ndarray, "env steps"]
+
+
+def collect(config: HostedAlloConfig, seed: int) -> HostedDataset:
+    """Walks `num_envs` environments for `steps_per_env` random steps, and held-out ones beside.
+
+    The states are those that any of the walks visits.
+
+    Raises:
+        DataError: the environment fails, or the walks visit too many states, or fewer than d.
+    """
+    train = _walk(config, config.collect.num_envs, seed, TRAIN)
+    held_out = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
+    size = train.obs.shape[-1]
+    parts = (train.obs, train.next_obs, held_out.obs, held_out.next_obs)
+    rows = np.concatenate([part.reshape(-1, size) for part in parts])
+    keys, numbers = np.unique(
+        state_keys(config.env, rows, train.obs.reshape(-1, size)), axis=0, return_inverse=True
+    )
+    check_count(config, len(keys))
+    states = numbers.ravel().astype(smallest_type(len(keys) - 1))
+    ends = np.cumsum([part.size // size for part in parts])
+    obs, next_obs, held_obs, held_next_obs = np.split(states, ends[:-1])
+    return HostedDataset(
+        train=_episodes(train, obs, next_obs),
+        held_out=_episodes(held_out, held_obs, held_next_obs),
+        table=StateTable(
+            observations=_means(rows, numbers.ravel()),
+            mean=train.obs.mean((0, 1)),
+            std=train.obs.std((0, 1)),
+        ),
+    )
+
+
+def state_keys(
+    env: Env,
+    rows: Float32[np.ndarray, "row obs"],
+    train: Float32[np.ndarray, "train_row obs"],
+) -> Shaped[np.ndarray, "row obs"]:
+    """Returns a row for each observation, equal for those of one state.
+
+    With `bins` it is the cell in the box that the training walks observed, at the nearest end of
+    each axis for those outside.
+    """
+    if env.bins is None:
+        return rows
+    low = train.min(0)
+    width = np.ptp(train, axis=0)
+    place = (rows - low) / np.where(width > 0, width, 1) * env.bins
+    return np.clip(np.floor(place), 0, env.bins - 1).astype(np.int32)
+
+
+def check_count(config: HostedAlloConfig, states: int) -> None:
+    """Checks that the truth of so many states can be computed, and has d eigenvectors.
+
+    Raises:
+        DataError: names the number and the key to change.
+    """
+    if states > COUNTED_STATES:
+        remedy = "set" if config.env.bins is None else "lower"
+        raise DataError(
+            f"the walks in {config.env.name} visit {states:,} states, and the true eigenvectors "
+            f"are computed for at most {COUNTED_STATES:,}; {remedy} allo.env.bins, or collect less"
+        )
+    if states < config.network.d:
+        raise DataError(
+            f"the walks in {config.env.name} visit {states} states, fewer than the "
+            f"{config.network.d} eigenvectors of allo.network.d; lower d or raise allo.env.bins"
+        )
+
+
+def check(config: HostedAlloConfig, dataset: HostedDataset) -> None:
+    """Raises unless the dataset can be of this environment.
+
+    Raises:
+        DatasetMismatch: observations have another size.
+    """
+    size = interface(config.env).observation_size
+    if dataset.table.observations.shape[1] != size:
+        raise DatasetMismatch(
+            f"the dataset has observations of {dataset.table.observations.shape[1]} numbers, and "
+            f"{config.env.name} has {size}; run `dvc repro` to collect it again"
+        )
+
+
+def random_actions(
+    space: Interface, num_envs: int, draws: np.random.Generator
+) -> Shaped[np.ndarray, "env agent *action"]:
+    """Draws uniform actions."""
+    shape = (num_envs, len(space.agents), *space.action_shape)
+    if space.action_count:
+        return draws.integers(space.action_count, size=shape)
+    return draws.uniform(space.action_low, space.action_high, shape).astype(np.float32)
+
+
+def _walk(config: HostedAlloConfig, num_envs: int, seed: int, purpose: int) -> Observed:
+    steps = config.collect.steps_per_env
+    space = interface(config.env)
+    shape = (num_envs, steps)
+    walk = Observed(
+        obs=np.zeros((*shape, space.observation_size), np.float32),
+        next_obs=np.zeros((*shape, space.observation_size), np.float32),
+        terminated=np.zeros(shape, bool),
+        truncated=np.zeros(shape, bool),
+    )
+    if not num_envs:
+        return walk
+    env_seed, action_seed = np.random.SeedSequence((seed, purpose)).generate_state(2)
+    draws = np.random.default_rng(action_seed)
+    envs = HostEnvs(config.env, num_envs, int(env_seed))
+    for step in range(steps):
+        turn = envs.step(random_actions(space, num_envs, draws))
+        walk.obs[:, step] = turn.obs[:, 0]
+        walk.next_obs[:, step] = turn.next_obs[:, 0]
+        walk.terminated[:, step] = turn.terminated
+        walk.truncated[:, step] = turn.truncated
+    envs.close()
+    return walk
+
+
+def _episodes(
+    walk: Observed, state: Integer[np.ndarray, " row"], next_state: Integer[np.ndarray, " row"]
+) -> Episodes:
+    shape = walk.terminated.shape
+    if not walk.terminated.size:
+        return empty_episodes(slots=0)
+    return from_walks(
+        Walks(
+            state=state.reshape(shape),
+            action=np.zeros(shape, np.int8),  # learning reads no action
+            next_state=next_state.reshape(shape),
+            terminated=walk.terminated,
+            truncated=walk.truncated,
+        )
+    )
+
+
+def _means(
+    rows: Float32[np.ndarray, "row obs"], numbers: Integer[np.ndarray, " row"]
+) -> Float32[np.ndarray, "states obs"]:
+    sums = np.stack([np.bincount(numbers, column) for column in rows.T], 1)
+    return (sums / np.bincount(numbers)[:, None]).astype(np.float32)

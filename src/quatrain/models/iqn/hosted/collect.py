@@ -1,0 +1,175 @@
+"""config, seed -> transitions of a random policy in a user's environment, and held-out episodes"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, Int, Int64
+
+from quatrain.envs.host import envs as host
+from quatrain.envs.host.envs import HostEnvs
+from quatrain.envs.host.spaces import Interface
+from quatrain.errors import DataError, DatasetMismatch
+from quatrain.models.iqn.hosted.config import HostedIqnConfig
+from quatrain.replay.frames.ring import AnyArray, Transitions
+
+# Purposes of the randomness of a dataset.
+ENVS, ACTIONS, HELD_OUT = range(3)
+# Actions and turns of the replay are small integers.
+MAX_ACTIONS = np.iinfo(np.int8).max
+MAX_TURN = np.iinfo(np.int16).max
+# Smallest standard deviation by which observations are divided.
+LEAST_DEVIATION = 1e-6
+
+
+class HeldOut(NamedTuple):
+    """Holds what repeats the held-out episodes: the seed of their envs, and how they begin."""
+
+    seed: Int64[np.ndarray, "1"]
+    obs: Float32[np.ndarray, "env agent obs"]
+
+
+class Scale(NamedTuple):
+    """Holds how observations become inputs: (obs - mean) / deviation."""
+
+    mean: Float32[AnyArray, "*seed obs"]
+    deviation: Float32[AnyArray, "*seed obs"]
+
+
+class Dataset(NamedTuple):
+    """Holds the prefill of each seed's replay (leading axis seed) with its scale, and the held-out
+    episodes.
+
+    Observations of the prefill are not scaled. Its last turn counts as truncated, because training
+    begins with new episodes.
+    """
+
+    train: Transitions
+    held_out: HeldOut
+    scale: Scale
+
+
+def interface(config: HostedIqnConfig) -> Interface:
+    """Returns the sizes of the environment.
+
+    Raises:
+        DataError: it cannot be made, or its actions are not few and discrete.
+    """
+    sizes = host.interface(config.env)
+    if not 1 <= sizes.action_count <= MAX_ACTIONS:
+        actions = f"{sizes.action_count} actions" if sizes.action_count else "continuous actions"
+        raise DataError(
+            f"env {config.env.name} has {actions}; iqn needs Discrete ones, at most {MAX_ACTIONS}: "
+            "wrap the environment, or train actor_critic in it"
+        )
+    return sizes
+
+
+def collect(config: HostedIqnConfig, seed: int) -> Dataset:
+    """Plays `collect.turns` turns of a uniform random policy per env, and begins held-out
+    episodes.
+    """
+    train = prefill(config, seed)
+    held_out_seed = draw_seed(seed, HELD_OUT)
+    with closing(HostEnvs(config.env, config.collect.held_out_worlds, held_out_seed)) as envs:
+        held_out = HeldOut(np.array([held_out_seed]), envs.obs)
+    return Dataset(train, held_out, scale_of(config, train))
+
+
+def draw_seed(*entropy: int) -> int:
+    """Returns a seed that depends on all these numbers."""
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+
+
+def prefill(config: HostedIqnConfig, seed: int) -> Transitions:
+    """Returns transitions of a uniform random policy, (seed, turn, ...)."""
+    count = interface(config).action_count
+    seeds = []
+    for learner in range(config.seeds):
+        rng = np.random.default_rng((seed, ACTIONS, learner))
+        envs = HostEnvs(config.env, config.env.worlds, draw_seed(seed, ENVS, learner))
+        with closing(envs):
+            turns = [
+                step(envs, rng.integers(count, size=envs.obs.shape[:2]))
+                for _ in range(config.collect.turns)
+            ]
+        seeds.append(stack(turns))
+    transitions = stack(seeds)
+    transitions.truncated[:, -1] |= ~transitions.terminated[:, -1]
+    return transitions
+
+
+def step(envs: HostEnvs, actions: Int[np.ndarray, "env agent"]) -> Transitions:
+    """Steps all envs, in place; returns the turn in the columns that the replay stores, without
+    their first axis.
+    """
+    elapsed = envs.elapsed
+    turn = envs.step(actions)
+    return Transitions(
+        frames=turn.obs.swapaxes(0, 1),
+        actions=turn.actions.T.astype(np.int8),
+        rewards=turn.rewards.T,
+        terminated=turn.terminated,
+        truncated=turn.truncated,
+        turn=np.minimum(elapsed, MAX_TURN).astype(np.int16),
+    )
+
+
+def stack(items: Sequence[Transitions], axis: int = 0) -> Transitions:
+    return Transitions(*(np.stack(column, axis) for column in zip(*items, strict=True)))
+
+
+def scale_of(config: HostedIqnConfig, train: Transitions) -> Scale:
+    """Returns the scale of each seed, from its prefill or neutral."""
+    frames = np.asarray(train.frames, np.float64)
+    mean, deviation = frames.mean((1, 2, 3)), frames.std((1, 2, 3))
+    if config.collect.observation_norm == "none":
+        mean, deviation = np.zeros_like(mean), np.ones_like(deviation)
+    # A number that never changed stays as it is, less its mean.
+    deviation[deviation < LEAST_DEVIATION] = 1
+    return Scale(mean.astype(np.float32), deviation.astype(np.float32))
+
+
+def scaled(scale: Scale, obs: Float32[AnyArray, "*any obs"]) -> Float32[AnyArray, "*any obs"]:
+    """Returns inputs of observations; the scale is that of one seed."""
+    return (obs - scale.mean) / scale.deviation
+
+
+def check(config: HostedIqnConfig, dataset: Dataset) -> None:
+    """Raises if this config cannot have produced the dataset.
+
+    Raises:
+        DatasetMismatch: a size, or a value that is impossible in this environment.
+        DataError: the environment cannot be made, or iqn cannot act in it.
+    """
+    sizes = interface(config)
+    seeds, worlds, turns = config.seeds, config.env.worlds, config.collect.turns
+    agents, size = len(sizes.agents), sizes.observation_size
+    per_agent = (seeds, turns, agents, worlds)
+    per_env = (seeds, turns, worlds)
+    expected = {
+        "frames": (*per_agent, size),
+        "actions": per_agent,
+        "rewards": per_agent,
+        "terminated": per_env,
+        "truncated": per_env,
+        "turn": per_env,
+        "held_out/seed": (1,),
+        "held_out/obs": (config.collect.held_out_worlds, agents, size),
+        "scale/mean": (seeds, size),
+        "scale/deviation": (seeds, size),
+    }
+    arrays = (*dataset.train, *dataset.held_out, *dataset.scale)
+    problems = [
+        f"{name} have the shape {array.shape}, not {shape}"
+        for (name, shape), array in zip(expected.items(), arrays, strict=True)
+        if array.shape != shape
+    ]
+    actions = dataset.train.actions
+    if not problems and not 0 <= actions.min() <= actions.max() < sizes.action_count:
+        problems = [f"it has actions outside 0..{sizes.action_count - 1}"]
+    if problems:
+        raise DatasetMismatch(
+            f"the dataset was not collected in {config.env.name}: {problems[0]}; run `dvc repro`"
+        )

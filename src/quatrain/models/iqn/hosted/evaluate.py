@@ -1,0 +1,166 @@
+"""state, held-out episodes -> scores: returns beside those of policies that learned nothing"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from quatrain.baselines import Gated
+from quatrain.envs.host.envs import Episodes, HostEnvs, Policy
+from quatrain.models.iqn import network
+from quatrain.models.iqn.hosted.collect import Dataset, interface
+from quatrain.models.iqn.hosted.config import HostedIqnConfig
+from quatrain.models.iqn.hosted.playing import GreedyPolicy, by_seed
+from quatrain.models.iqn.hosted.train import (
+    NOT_EVALUATED,
+    State,
+    evaluation_params,
+    init_params,
+)
+from quatrain.statistics import aggregate_seeds, bootstrap_interval
+
+# Policies that learned nothing and play the same episodes.
+REFERENCE_POLICIES = ("random", "constant", "untrained")
+LOWER_REFERENCES = tuple(f"{name}_score" for name in REFERENCE_POLICIES)
+# References are compared by `score`, because the size of rewards differs between environments. The
+# goal is that of the preset's CartPole-v1: the return at which Gymnasium counts it as solved.
+GATED = (
+    Gated("score", "higher", 0.5, {}, LOWER_REFERENCES),
+    Gated("return_mean", "higher", 5.0, {"gymnasium": 475.0}),
+)
+
+
+class Outcomes(NamedTuple):
+    """Holds the held-out episodes of each learned seed, and of each reference policy."""
+
+    learned: list[Episodes]
+    references: dict[str, Episodes]
+
+
+def evaluate(
+    config: HostedIqnConfig, state: State, dataset: Dataset, seed: int
+) -> dict[str, float]:
+    """Computes the scores of iqn in a user's environment; with several seeds means, and sd and 95 %
+    interval if gated.
+
+    Returns are undiscounted sums of an episode's rewards, means over episodes and agents. `score`
+    is the return's distance from that of the random policy, in standard deviations of the latter's
+    episodes (in units of reward if these are all alike). The constant policy is that of the best
+    action in these episodes; the untrained one has the first networks of the first seed.
+    """
+    outcomes = play_held_out(config, state, dataset, seed)
+    chance = mean_returns(outcomes.references["random"])
+    seed_scores = [_scores(episodes, chance) for episodes in outcomes.learned]
+    scores = aggregate_seeds(seed_scores, [gated.metric for gated in GATED])
+    for name, episodes in outcomes.references.items():
+        returns = mean_returns(episodes)
+        scores[f"{name}_return"] = returns.mean()
+        scores[f"{name}_return_se"] = standard_error(returns)
+        scores[f"{name}_score"] = score_of(returns, chance)
+    best = float(np.mean(state.best.greedy_return))
+    if best > NOT_EVALUATED:
+        scores["selected_return"] = best
+    scores |= _confidence_interval(config, outcomes.learned, seed)
+    return {name: float(value) for name, value in scores.items()}
+
+
+def _confidence_interval(
+    config: HostedIqnConfig, learned: Sequence[Episodes], seed: int
+) -> dict[str, float]:
+    """Computes the bootstrap interval over episodes of a single seed's return."""
+    if len(learned) > 1:
+        return {}
+    returns = mean_returns(learned[0])
+    if np.ptp(returns) == 0:
+        return {"return_mean_low": returns[0], "return_mean_high": returns[0]}
+    low, high = bootstrap_interval(
+        [returns],
+        lambda values, axis: values.mean(axis),
+        np.random.default_rng(seed),
+        config.evaluate.bootstrap_samples,
+    )
+    return {"return_mean_low": low, "return_mean_high": high}
+
+
+# Playing.
+
+
+def play_held_out(config: HostedIqnConfig, state: State, dataset: Dataset, seed: int) -> Outcomes:
+    """Plays the held-out episodes by the greedy policy of each seed, and by the references."""
+    count = config.collect.held_out_worlds
+    with closing(HostEnvs(config.env, count, int(dataset.held_out.seed[0]))) as envs:
+        params = evaluation_params(config, state)
+        learned = [
+            envs.play(greedy_policy(config, dataset, params, learner))
+            for learner in range(config.seeds)
+        ]
+        untrained = init_params(config, state.base_key[0])
+        policy = GreedyPolicy(config, by_seed(dataset.scale)[0], untrained)
+        references = {
+            "random": envs.play(random_policy(interface(config).action_count, seed)),
+            "constant": best_constant(config, envs),
+            "untrained": envs.play(policy),
+        }
+    return Outcomes(learned, references)
+
+
+def greedy_policy(
+    config: HostedIqnConfig, dataset: Dataset, params: network.Params, seed: int
+) -> GreedyPolicy:
+    """Returns the policy of one seed; the parameters are those of all."""
+    seed_params = jax.tree.map(itemgetter(seed), params)
+    return GreedyPolicy(config, by_seed(dataset.scale)[seed], seed_params)
+
+
+def random_policy(actions: int, seed: int) -> Policy:
+    """Returns the policy that draws every action uniformly."""
+    rng = np.random.default_rng(seed)
+    return lambda obs, _turn: rng.integers(actions, size=obs.shape[:2])
+
+
+def best_constant(config: HostedIqnConfig, envs: HostEnvs) -> Episodes:
+    """Plays each action throughout; returns the episodes of the best one."""
+    actions = range(interface(config).action_count)
+    plays = [envs.play(partial(_act_constantly, action)) for action in actions]
+    return max(plays, key=lambda episodes: mean_returns(episodes).mean())
+
+
+def _act_constantly(action: int, obs: np.ndarray, _turn: int) -> np.ndarray:
+    return np.full(obs.shape[:2], action)
+
+
+# Numbers.
+
+
+def mean_returns(episodes: Episodes) -> Float[np.ndarray, " env"]:
+    """Returns the mean over agents, which share their episodes."""
+    return episodes.returns.mean(0)
+
+
+def standard_error(returns: Float[np.ndarray, " env"]) -> float:
+    return float(returns.std(ddof=1) / np.sqrt(len(returns)))
+
+
+def score_of(returns: Float[np.ndarray, " env"], chance: Float[np.ndarray, " env"]) -> float:
+    deviation = chance.std(ddof=1)
+    return float((returns.mean() - chance.mean()) / (deviation if deviation > 0 else 1.0))
+
+
+def _scores(episodes: Episodes, chance: Float[np.ndarray, " env"]) -> Mapping[str, float]:
+    returns = mean_returns(episodes)
+    scores = {
+        "return_mean": float(returns.mean()),
+        "return_se": standard_error(returns),
+        "return_least": float(returns.min()),
+        "score": score_of(returns, chance),
+        "episode_steps": float(episodes.lengths.mean()),
+    }
+    by_agent = episodes.returns.mean(1)
+    if len(by_agent) > 1:
+        scores |= {f"return_agent_{agent}": float(mean) for agent, mean in enumerate(by_agent)}
+    return scores

@@ -1,0 +1,220 @@
+"""named contents <-> a folder of files under a manifest: written whole or not at all, verified
+before use.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from io import BufferedReader
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from quatrain.errors import DataError
+from quatrain.storage import formats
+from quatrain.storage.atomic_write import PARTIAL, remove, write_together
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+LARGEST_JSON = 2**24
+# Bytes of one folder that are read into memory, at most.
+LARGEST = 2**34
+
+UNTOUCHED = "nothing was written"
+MOVE = "move it elsewhere and save again"
+
+
+class FolderError(DataError):
+    """Says which file or folder cannot be used, and why; a reader adds how to restore it."""
+
+
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
+
+
+class File(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    sha256: str
+    size: int = Field(ge=0)
+    arrays: dict[formats.ArrayName, formats.ArraySpec]
+
+
+class Manifest(BaseModel):
+    """Declares the files of a folder; written last. `digest` is the hash of all its other keys."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    schema_version: Literal[1]
+    digest: str
+    info: dict[str, Any]
+    files: dict[FileName, File]
+
+
+class Loaded(NamedTuple):
+    """Holds the contents of a verified folder by file name, the info given to `save`, and the
+    digest of both.
+    """
+
+    contents: dict[str, Any]
+    info: dict[str, Any]
+    digest: str
+
+
+def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> str:
+    """Makes `folder` hold exactly these files and a manifest, in bytes that depend on them alone;
+    returns its digest.
+
+    A name's ending chooses the format: .safetensors (name -> array), .json, .csv and .txt (str),
+    .png (bytes). A crash leaves the old content, the new, or a folder that `load` refuses.
+
+    Raises:
+        FolderError: a content does not fit its name, or `folder` holds what `save` never writes.
+        OSError: e.g. the disk is full; the old files are untouched and nothing partial is left.
+    """
+    if MANIFEST in contents:
+        raise _refused(
+            folder / MANIFEST, "is the name of the manifest, not of a content", UNTOUCHED
+        )
+    files: dict[str, bytes] = {}
+    entries = {}
+    for name, content in sorted(contents.items()):
+        files[name], arrays = encode_file(folder / name, content)
+        entries[name] = {
+            "sha256": sha256_of(files[name]),
+            "size": len(files[name]),
+            "arrays": arrays,
+        }
+    manifest = {"schema_version": SCHEMA, "info": dict(info), "files": entries}
+    manifest["digest"] = sha256_of(encode_file(folder / MANIFEST, manifest)[0])
+    _validated(folder / MANIFEST, manifest, UNTOUCHED)
+    files[MANIFEST], _ = encode_file(folder / MANIFEST, manifest)
+    others = _others(folder, set(files))
+    write_together(folder, files)
+    remove(others)
+    return str(manifest["digest"])
+
+
+def load(folder: Path) -> Loaded:
+    """Returns the contents of a folder after it has verified size, hash, names, dtypes, shapes and
+    finiteness.
+
+    Raises:
+        FolderError: anything in the folder is not as it was saved.
+    """
+    manifest = _read_manifest(folder)
+    present = {path.name for path in folder.iterdir() if path.suffix != PARTIAL} - {MANIFEST}
+    missing = sorted(manifest.files.keys() - present)
+    others = sorted(present - manifest.files.keys())
+    if missing or others:
+        raise _refused(
+            folder, f"files that are missing: {missing}, that do not belong to it: {others}"
+        )
+    if sum(file.size for file in manifest.files.values()) > LARGEST:
+        raise _refused(folder, f"declares more than {LARGEST:,} bytes")
+    return Loaded(
+        {name: _read_declared(folder / name, file) for name, file in manifest.files.items()},
+        manifest.info,
+        manifest.digest,
+    )
+
+
+def read_digest(folder: Path) -> str:
+    """Returns the digest of a folder from its manifest alone: the other files are not read.
+
+    Raises:
+        FolderError: the manifest is missing or not as it was saved.
+    """
+    return _read_manifest(folder).digest
+
+
+# Reading untrusted bytes.
+
+
+def sha256_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read_manifest(folder: Path) -> Manifest:
+    path = folder / MANIFEST
+    data = read_bytes(path, LARGEST_JSON)
+    value = decode_file(path, data, {})
+    version = value.get("schema_version") if isinstance(value, dict) else None
+    if version != SCHEMA:
+        raise _refused(path, f"has schema version {version!r}, but this code reads {SCHEMA}")
+    manifest = _validated(path, value)
+    body = {key: part for key, part in value.items() if key != "digest"}
+    if (
+        sha256_of(encode_file(path, body)[0]) != manifest.digest
+        or encode_file(path, value)[0] != data
+    ):
+        raise _refused(path, "does not match its own digest")
+    return manifest
+
+
+def _validated(path: Path, manifest: dict[str, Any], remedy: str = "") -> Manifest:
+    try:
+        return Manifest.model_validate(manifest)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = "/".join(map(str, first["loc"]))[:80]
+        raise _refused(path, f"{key!r}: {first['msg']}", remedy) from None
+
+
+def _read_declared(path: Path, file: File) -> Any:
+    data = read_bytes(path, file.size)
+    if len(data) != file.size:
+        raise _refused(path, f"has {len(data):,} bytes instead of {file.size:,}")
+    if sha256_of(data) != file.sha256:
+        raise _refused(path, "does not match its sha256 in the manifest")
+    return decode_file(path, data, file.arrays)
+
+
+def read_bytes(path: Path, largest: int) -> bytes:
+    with open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > largest:
+            raise _refused(path, f"has {size:,} bytes, more than the {largest:,} that are allowed")
+        return file.read(size)
+
+
+def open_file(path: Path) -> BufferedReader:
+    """Opens a regular file; does not follow a link or wait for a pipe."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        raise _refused(path, f"cannot be opened ({error.strerror})") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _refused(path, "is not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def decode_file(path: Path, data: bytes, arrays: Mapping[str, formats.ArraySpec]) -> Any:
+    try:
+        return formats.decode(path.name, data, arrays)
+    except formats.FormatError as error:
+        raise _refused(path, str(error)) from None
+
+
+# Writing.
+
+
+def encode_file(path: Path, content: Any) -> tuple[bytes, dict[str, Any]]:
+    try:
+        return formats.encode(path.name, content)
+    except formats.FormatError as error:
+        raise _refused(path, str(error), UNTOUCHED) from None
+
+
+def _others(folder: Path, keep: set[str]) -> list[Path]:
+    others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
+    allowed = {*formats.FORMATS, PARTIAL}
+    for path in others:
+        if path.is_symlink() or not path.is_file() or path.suffix not in allowed:
+            raise _refused(path, "is in the way of a folder that only the pipeline writes", MOVE)
+    return others
+
+
+def _refused(path: Path, reason: str, remedy: str = "") -> FolderError:
+    name = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return FolderError(f"{name}: {reason}; {remedy}" if remedy else f"{name}: {reason}")

@@ -1,0 +1,187 @@
+"""values of YAML, overlays -> validated sections, or one line that says what is wrong."""
+
+import difflib
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, NamedTuple, TypeVar, get_args
+
+from pydantic import BaseModel, Tag, ValidationError
+from pydantic_core import ErrorDetails
+
+from quatrain.envs.host.config import variant
+from quatrain.errors import ConfigError
+from quatrain.params import Params
+from quatrain.section import Content
+
+Valid = TypeVar("Valid", bound=BaseModel)
+
+
+def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `raw` with the values of `overlay`, section by section.
+
+    Where `kind` chooses one of several sections with different keys, another `kind` replaces the
+    whole section; `env.kind` that of the model.
+    """
+    merged = dict(raw)
+    for key, value in overlay.items():
+        old = merged.get(key)
+        if not isinstance(old, Mapping) or not isinstance(value, Mapping):
+            merged[key] = value
+            continue
+        merged[key] = value if _is_replaced(key, old, value) else overlaid(old, value)
+    return merged
+
+
+def _is_replaced(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    if isinstance(new.get("env"), Mapping) and variant(new) != variant(old):
+        return variant(new) == "hosted"
+    return new.get("kind") not in (None, old.get("kind")) and key in _keys_chosen_by_kind(Params)
+
+
+@cache
+def _keys_chosen_by_kind(section: type[BaseModel]) -> frozenset[str]:
+    keys = {key for key, field in section.model_fields.items() if field.discriminator}
+    for key in section.model_fields:
+        for inner in sections_of(section, key).values():
+            keys |= _keys_chosen_by_kind(inner)
+    return frozenset(keys)
+
+
+def validate(raw: Mapping[str, Any], read_input: Callable[[object], Content]) -> Params:
+    """Returns the Params of a mapping; `read_input` returns the content of a file that it names.
+
+    Raises:
+        ConfigError: says what is wrong first, and how many more errors there are.
+    """
+    return validate_section(Params, raw, read_input, "params.yaml")
+
+
+def validate_section(
+    section: type[Valid],
+    raw: Mapping[str, Any],
+    read_input: Callable[[object], Content],
+    name: str,
+) -> Valid:
+    """Returns a section of a mapping; `name` begins the line of an error.
+
+    Raises:
+        ConfigError: says what is wrong first, and how many more errors there are.
+    """
+    try:
+        return section.model_validate(tuples(raw), context={"read_input": read_input})
+    except ValidationError as error:
+        raise ConfigError(describe(error, raw, section, name)) from None
+
+
+def tuples(value: Any) -> Any:
+    """Returns a value of YAML with tuples in place of lists."""
+    if isinstance(value, Mapping):
+        return {key: tuples(inner) for key, inner in value.items()}
+    return tuple(tuples(inner) for inner in value) if isinstance(value, list) else value
+
+
+Keys = tuple[int | str, ...]
+
+
+class Location(NamedTuple):
+    keys: Keys
+    value: Any
+
+
+def describe(
+    error: ValidationError,
+    raw: Mapping[str, Any],
+    schema: type[BaseModel] = Params,
+    file: str = "params.yaml",
+) -> str:
+    """Returns one line about the first error of a file: which key, its value, the reason."""
+    # An unknown key comes first: if it is misspelt, the right one is missing too.
+    problems = error.errors(include_url=False)
+    problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
+    first = problems[0]
+    location = _locate(first["loc"], raw)
+    path = ".".join(map(str, location.keys)) or "(top level)"
+    others = {_locate(problem["loc"], raw).keys for problem in problems} - {location.keys}
+    more = f" (and {len(others)} more to mend)" if others else ""
+    reason = _reason(first, location, schema, file, raw)
+    return " ".join(f"{file}: {path}{reason}{more}".split())
+
+
+def _reason(
+    problem: ErrorDetails,
+    location: Location,
+    schema: type[BaseModel],
+    file: str,
+    raw: Mapping[str, Any],
+) -> str:
+    keys, value = location
+    is_section = isinstance(value, Mapping)
+    shown = "" if is_section else f" = {value!r}"[:120]
+    section = _section_of(keys, schema, raw)
+    fields = section.model_fields if section else {}
+    field = fields.get(str(keys[-1])) if keys else None
+    hint = f" ({field.description})" if field is not None and field.description else ""
+    if problem["type"] == "extra_forbidden":
+        others = [name for name in fields if name != keys[-1]]
+        return f": unknown key{nearest(str(keys[-1]), others)}; remove or correct it"
+    if problem["type"] == "missing":
+        if isinstance(problem["loc"][-1], int):
+            return f"{shown}: has too few values{hint}"
+        remedy = f"`git diff {file}` shows what was removed" if "." in file else "give it a value"
+        return f": is missing{hint}; {remedy}"
+    reason = problem["msg"].removeprefix("Value error, ")
+    return f"{shown}: {reason}{'' if is_section else hint}"
+
+
+def _locate(loc: Keys, raw: Any) -> Location:
+    """Returns the part of pydantic's location that names keys of the file; unions add names of
+    types to it.
+    """
+    keys: list[int | str] = []
+    for key in loc:
+        is_item = isinstance(raw, list) and isinstance(key, int) and key < len(raw)
+        if is_item or (isinstance(raw, Mapping) and key in raw):
+            raw = raw[key]
+        elif not isinstance(raw, Mapping):
+            break
+        elif key in (raw.get("kind"), "built_in", "hosted"):
+            # The name that `kind` chooses in a union, not a key.
+            continue
+        elif key == loc[-1]:
+            raw = None
+        else:
+            break
+        keys.append(key)
+    return Location(tuple(keys), raw)
+
+
+def sections_of(section: type[BaseModel], key: str) -> dict[str, type[BaseModel]]:
+    """Returns the schemas that a key may have: by the tag of each in a union, else by its name."""
+    field = section.model_fields.get(key)
+    if field is None:
+        return {}
+    schemas: dict[str, type[BaseModel]] = {}
+    for candidate in (field.annotation, *get_args(field.annotation)):
+        tags = [part.tag for part in get_args(candidate)[1:] if isinstance(part, Tag)]
+        schema = get_args(candidate)[0] if tags else candidate
+        if isinstance(schema, type) and issubclass(schema, BaseModel):
+            schemas[tags[0] if tags else schema.__name__] = schema
+    return schemas
+
+
+def _section_of(keys: Keys, schema: type[BaseModel], raw: Any) -> type[BaseModel] | None:
+    section: type[BaseModel] | None = schema
+    for key in keys[:-1]:
+        # A number is the place in a list of sections.
+        raw = raw[key]
+        if section and not isinstance(key, int):
+            options = sections_of(section, key)
+            first = next(iter(options.values()), None)
+            section = options.get(variant(raw), first) if isinstance(raw, Mapping) else first
+    return section
+
+
+def nearest(name: str, names: list[str]) -> str:
+    """Returns a hint at the name that was probably meant, or nothing."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,139 @@
+"""A config is the defaults of the package, a preset and changes, or a line about what is wrong."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quatrain
+from quatrain.api import configs
+from tests.conftest import ROOT, params_with
+
+MAP = "XXXXX\nX...X\nX.X.X\nX...X\nXXXXX\n"
+
+
+def test_importing_the_package_loads_no_library_and_names_what_it_offers():
+    code = (
+        "import sys; before = set(sys.modules); import quatrain; "
+        "print(sorted(name for name in set(sys.modules) - before if not name.startswith('_'))); "
+        "print(set(quatrain.__all__) - set(dir(quatrain)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/"
+    )
+    loaded, missing = done.stdout.splitlines()
+    assert not {"numpy", "pydantic", "matplotlib", "jax", "torch"} & set(eval(loaded))
+    assert missing == "set()"
+    with pytest.raises(AttributeError, match="'quatrain' has no attribute 'fitt'"):
+        quatrain.fitt  # noqa: B018
+
+
+@pytest.mark.parametrize("preset", [None, "default", "smoke"])
+def test_the_defaults_are_those_of_the_checkout(preset: str | None):
+    overlay = {} if preset != "smoke" else configs.presets.parse(ROOT / "presets" / "smoke.yaml")
+    for model in ("allo", "iqn", "actor_critic", "active_dynamics"):
+        assert quatrain.config(model, preset) == getattr(params_with(overlay), model)
+
+
+def test_changes_are_merged_as_presets_are():
+    config = quatrain.config("allo", "smoke", train={"steps": 1000}, seeds=3)
+    smoke = quatrain.config("allo", "smoke")
+    assert (config.train.steps, config.seeds) == (1000, 3)
+    assert config.network == smoke.network
+    acting = {"epsilon": {"kind": "geometric", "start": 1.0, "end": 0.1, "decay": 0.5}}
+    epsilon = quatrain.config("iqn", train={"acting": acting}).train.acting.epsilon
+    assert epsilon.model_dump() == acting["epsilon"]
+
+
+def test_a_file_is_named_by_a_path_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "ring.txt").write_text(MAP)
+    np.save(tmp_path / "plate.npy", np.linspace(1.0, 9.0, 600))
+    monkeypatch.chdir(tmp_path)
+    config = quatrain.config("allo", env={"layout": "ring.txt"}, network={"d": 4})
+    assert config.env.map.walls.shape == (5, 5)
+    plates = {"plates": "user", "plates_file": "plate.npy", "n_train": 1, "n_held_out": 1}
+    collect = quatrain.config("actor_critic", collect=plates | {"n_outside": 0}).collect
+    assert len(collect.plates_file.numbers) == 600
+
+
+REFUSALS: dict[str, Callable[[], Any]] = {
+    "unknown model 'alo'; did you mean 'allo'?; known: allo, iqn, actor_critic, active_dynamics": (
+        lambda: quatrain.config("alo")
+    ),
+    "unknown preset 'smok'; did you mean 'smoke'?; known: default, ": (
+        lambda: quatrain.config("allo", "smok")
+    ),
+    "quatrain: allo.trian: unknown key; did you mean 'train'?; remove or correct it": (
+        lambda: quatrain.fit("allo", trian={"steps": 10})
+    ),
+    "quatrain: allo.train.stepz: unknown key; did you mean 'steps'?; remove or correct it": (
+        lambda: quatrain.config("allo", train={"stepz": 10})
+    ),
+    "quatrain: allo.train.steps = -10: Input should be greater than or equal to 1 (gradient": (
+        lambda: quatrain.config("allo", train={"steps": -10})
+    ),
+    "quatrain: iqn.train.target.copy_every: is missing; give it a value": (
+        lambda: quatrain.config("iqn", train={"target": {"kind": "hard"}})
+    ),
+    "quatrain: allo.env.layout = 'no.txt': no.txt is not there (a relative path starts in ": (
+        lambda: quatrain.config("allo", env={"layout": "no.txt"})
+    ),
+    "quatrain: seed = -1: Input should be greater than or equal to 0": (
+        lambda: quatrain.fit("allo", seed=-1)
+    ),
+    "quatrain: device = 'tpu': Input should be ": lambda: quatrain.fit("allo", device="tpu"),
+    "config is of type AlloConfig, not that of iqn; make one with quatrain.config('iqn')": (
+        lambda: quatrain.fit("iqn", config=quatrain.config("allo"))
+    ),
+    "config is complete, so that seeds has no place beside it; give it to quatrain.config, ": (
+        lambda: quatrain.fit("allo", config=quatrain.config("allo"), seeds=2)
+    ),
+    "config is complete, so that preset has no place beside it; ": (
+        lambda: quatrain.fit("allo", preset="smoke", config=quatrain.config("allo"))
+    ),
+}
+
+
+@pytest.mark.parametrize("line", REFUSALS)
+def test_what_cannot_be_used_is_one_line_that_says_why(line: str):
+    with pytest.raises(quatrain.ConfigError) as error:
+        REFUSALS[line]()
+    assert str(error.value).startswith(line)
+    assert "\n" not in str(error.value)
+    assert isinstance(error.value, ValueError)
+
+
+@pytest.fixture
+def with_users_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Defaults whose preset for users' environments has an entry of its own."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "presets").mkdir()
+    text = "preset: gymnasium\nallo: {train: {steps: 700, evaluate_every: 100}}\n"
+    (tmp_path / "presets" / "gymnasium.yaml").write_text(text)
+    monkeypatch.setattr(configs, "DEFAULTS", tmp_path)
+
+
+@pytest.mark.usefixtures("with_users_preset")
+@pytest.mark.parametrize(
+    ("env", "preset", "steps"),
+    [
+        ({"kind": "gymnasium", "id": "CartPole-v1"}, None, 700),
+        ({"kind": "pettingzoo", "id": "pursuit"}, None, 700),
+        ({"kind": "gymnasium"}, "default", 20000),
+        ({"layout": "room4"}, None, 20000),
+        (None, None, 20000),
+    ],
+)
+def test_a_users_environment_starts_from_its_preset_if_none_is_named(
+    env: dict[str, Any] | None, preset: str | None, steps: int
+):
+    changes = {} if env is None else {"env": env}
+    raw = configs.read_defaults(preset or configs.preset_of(changes))
+    assert raw["allo"]["train"]["steps"] == steps

@@ -1,0 +1,158 @@
+"""One call does what the stages do, bit for bit, and leaves the process as it was."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import quatrain
+from pipeline.storage import artifacts
+from pipeline.storage.params_file import read_params
+from quatrain.api import progress_display, session
+from quatrain.api.results import Result
+from quatrain.errors import DataError, PackageMissing
+from quatrain.registry import load as load_modules
+from tests.conftest import ROOT, SMALL, small
+from tests.pipeline.small_project import Project, each_model, surround
+
+
+def arrays_of(result: Result) -> dict[str, np.ndarray]:
+    return load_modules(result.model).train.to_arrays(result.state)
+
+
+def assert_equal(result: Result, other: Result) -> None:
+    arrays, others = arrays_of(result), arrays_of(other)
+    assert arrays.keys() == others.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, others[name], strict=True)
+    assert result.scores == pytest.approx(other.scores, rel=0, abs=0, nan_ok=True)
+    assert result.config == other.config
+    assert result.history.keys() == other.history.keys()
+    for name, (steps, values) in result.history.items():
+        np.testing.assert_array_equal(steps, other.history[name][0])
+        np.testing.assert_array_equal(values, other.history[name][1])
+
+
+@pytest.mark.parametrize("model", each_model("allo", "actor_critic"))
+def test_scores_are_those_of_the_stages(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    project = Project.create(tmp_path, model)
+    surround(monkeypatch, project)
+    for verb in ("collect", "train", "evaluate"):
+        assert project.call(verb) == 0
+    params = read_params(tmp_path)
+    config = getattr(params, model)
+    result = quatrain.fit(model, config=config, seed=params.seed, progress=False)
+    stored = artifacts.read_json(project.reports / "scores.json")
+    assert artifacts.null_if_not_finite(result.scores) == stored
+    monkeypatch.chdir("/")
+    assert_equal(quatrain.load(project.weights), result)
+
+
+def test_without_changes_it_is_the_committed_run():
+    params = read_params(ROOT)
+    default = quatrain.api.configs.make_params("allo", None, {}, seed=0, device="auto", threads=2)
+    assert default == params
+
+
+def test_changes_and_a_config_are_the_same(allo: Result):
+    changed = quatrain.fit("allo", threads=1, progress=False, **SMALL["allo"])
+    assert_equal(changed, allo)
+
+
+def test_the_seed_and_the_dataset_are_used(allo: Result):
+    other = quatrain.fit(
+        "allo", config=allo.config, seed=1, threads=1, progress=False, dataset=allo.dataset
+    )
+    assert other.dataset is allo.dataset
+    assert other.scores != allo.scores
+    elsewhere = small("allo", env={"layout": "room1"})
+    with pytest.raises(DataError, match="was collected on another map"):
+        quatrain.fit("allo", config=elsewhere, threads=1, progress=False, dataset=allo.dataset)
+
+
+def test_torch_and_the_environment_are_as_before(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
+    before = (dict(os.environ), torch.get_num_threads(), torch.get_default_device())
+    config = small("active_dynamics")
+    quatrain.fit("active_dynamics", config=config, threads=1, progress=False)
+    assert (dict(os.environ), torch.get_num_threads(), torch.get_default_device()) == before
+    assert torch.get_deterministic_debug_mode() == 0
+
+
+def test_progress_is_plain_lines_where_no_terminal_is(
+    allo: Result, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    quatrain.fit("allo", config=allo.config, threads=1)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        "allo: 20/60",
+        "allo: 40/60",
+        "allo: 60/60",
+    ]
+    assert all("cosine_mean" in line for line in lines)
+    quatrain.fit("allo", config=allo.config, threads=1, progress=False)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    quatrain.fit("allo", config=allo.config, threads=1)
+    assert "100%" in capsys.readouterr().err
+    monkeypatch.setattr(progress_display, "find_spec", lambda _: None)
+    quatrain.fit("allo", config=allo.config, threads=1)
+    assert capsys.readouterr().err.splitlines()[-1].startswith("allo: 60/60")
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (
+            lambda: quatrain.fit("allo"),
+            "allo needs jax and flax and optax: pip install 'quatrain[jax]'",
+        ),
+        (
+            lambda: quatrain.fit("actor_critic"),
+            "actor_critic needs torch: pip install 'quatrain[torch]'",
+        ),
+        (
+            lambda: quatrain.make("Grid-v0"),
+            "quatrain.make needs gymnasium: pip install 'quatrain[gym]'",
+        ),
+    ],
+)
+def test_a_missing_library_is_named_with_its_extra(
+    call: Any, line: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(session, "find_spec", lambda _: None)
+    with pytest.raises(PackageMissing) as error:
+        call()
+    assert str(error.value) == line
+
+
+def test_scoring_again_gives_the_same_scores_and_other_worlds_give_others(iqn: Result):
+    assert quatrain.evaluate(iqn) == iqn.scores
+    other = quatrain.evaluate(iqn, seed=7)
+    assert other["return_mean"] != iqn.scores["return_mean"]
+    assert quatrain.evaluate(iqn, seed=7) == other
+    rich = quatrain.evaluate(iqn, env={"spawn_probability": 0.5})
+    assert rich["return_mean"] > 2 * iqn.scores["return_mean"]
+    assert quatrain.evaluate(iqn, dataset=iqn.dataset) == iqn.scores
+
+
+def test_scoring_where_the_model_does_not_fit_is_refused(iqn: Result):
+    with pytest.raises(DataError, match=r"iqn was trained in another form of environment: "):
+        quatrain.evaluate(iqn, env={"agents": 3})
+    with pytest.raises(quatrain.ConfigError, match=r"iqn\.env\.agentz: unknown key; did you mean"):
+        quatrain.evaluate(iqn, env={"agentz": 3})
+    with pytest.raises(quatrain.ConfigError, match="dataset and env exclude each other"):
+        quatrain.evaluate(iqn, env={}, dataset=iqn.dataset)
+
+
+def test_a_system_that_is_drawn_from_the_seed_has_no_other_held_out_data():
+    config = small("active_dynamics")
+    result = quatrain.fit("active_dynamics", config=config, threads=1, progress=False)
+    with pytest.raises(DataError, match="active_dynamics draws the system itself from the seed"):
+        quatrain.evaluate(result, seed=3)

@@ -1,0 +1,82 @@
+"""A saved result comes back as it was, answers and draws; a damaged one is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import quatrain
+from quatrain.api.results import Result
+from quatrain.errors import DataError
+from quatrain.storage.folders import FolderError
+from tests.api.test_fit import assert_equal
+from tests.pipeline.small_project import flip_bit
+
+FILES = {
+    "config.json",
+    "dataset.safetensors",
+    "history.csv",
+    "manifest.json",
+    "scores.json",
+    "state.safetensors",
+    "weights.safetensors",
+}
+
+
+def test_a_result_comes_back_as_it_was(allo: Result, tmp_path: Path):
+    folder = allo.save(tmp_path / "runs" / "first")
+    assert {path.name for path in folder.iterdir()} == FILES
+    restored = quatrain.load(str(folder))
+    assert_equal(restored, allo)
+    assert restored.params == allo.params
+    assert quatrain.evaluate(restored) == allo.scores
+    request = allo.example_request()
+    for name, answer in allo.predict(request).items():
+        np.testing.assert_array_equal(restored.predict(request)[name], answer)
+    assert restored.plots().keys() == allo.plots().keys()
+    again = restored.save(tmp_path / "second")
+    for name in FILES:
+        assert (folder / name).read_bytes() == (again / name).read_bytes()
+
+
+def test_nested_lists_are_answered_and_what_does_not_fit_is_refused(allo: Result):
+    answer = allo.predict({"cells": [[1, 1], [1, 2]]})
+    assert answer["eigenvectors"].shape == (2, 3)
+    with pytest.raises(ValueError, match="give exactly cells"):
+        allo.predict({"cell": [[1, 1]]})
+
+
+def test_a_result_shows_its_judged_scores(allo: Result):
+    assert repr(allo).startswith("<quatrain.Result of allo, seed 0: cosine_mean=")
+    table = allo._repr_html_()
+    assert table.count("<tr>") == 1 + len(allo.judged_scores) == 4
+
+
+def test_figures_and_films_are_apart(allo: Result, iqn: Result, tmp_path: Path):
+    assert all(isinstance(figure, Figure) for figure in iqn.plots().values())
+    assert allo.films() == {}
+    (film,) = iqn.films().values()
+    path = film.save(tmp_path / "films" / "episode.gif")
+    assert path.read_bytes().startswith(b"GIF89a")
+    assert film._repr_html_().startswith('<img src="data:image/gif;base64,R0lGODlh')
+    assert repr(film).startswith("<quatrain.Film of ")
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_a_damaged_file_is_refused(name: str, allo: Result, tmp_path: Path):
+    folder = allo.save(tmp_path / "run")
+    flip_bit(folder / name)
+    with pytest.raises(DataError, match=f"{name}.*; save it again with result.save"):
+        quatrain.load(folder)
+
+
+def test_a_folder_that_holds_something_else_is_refused(allo: Result, tmp_path: Path):
+    (tmp_path / "notes.md").write_text("mine")
+    with pytest.raises(FolderError, match=r"notes\.md: is in the way .* save again"):
+        allo.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.md"]
+    with pytest.raises(DataError, match=r"manifest\.json: cannot be opened"):
+        quatrain.load(tmp_path)
+    with pytest.raises(DataError, match="nowhere: no such folder; give one that"):
+        quatrain.load(tmp_path / "nowhere")

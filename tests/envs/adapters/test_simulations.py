@@ -1,0 +1,136 @@
+"""Steps of the adapters are those of the worlds themselves."""
+
+import math
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+import quatrain.envs.adapters.treasurehunt as adapter
+from quatrain.envs import cartpole
+from quatrain.envs.grid import dynamics
+from quatrain.envs.grid.catalogue import named_layout
+from quatrain.envs.grid.layouts import parse_layout
+from quatrain.envs.treasurehunt.rules import TREASUREHUNT, Entity
+from quatrain.envs.treasurehunt.turns import play, start
+from quatrain.envs.treasurehunt.world import make_world
+
+HALLS = "S.X...\n..X.X.\n......\nX.X..G"
+
+
+def vector(name: str, num_envs: int, **settings: Any) -> Any:
+    return gymnasium.make_vec(f"quatrain/{name}-v0", num_envs=num_envs, **settings)
+
+
+def test_a_grid_moves_as_its_tables_say_and_its_goal_pays():
+    envs = vector("Grid", 64, layout=HALLS, max_episode_steps=30)
+    grid = dynamics.make_grid(parse_layout(HALLS, "halls"))
+    inputs = dynamics.observe(grid, "centred")
+    _, info = envs.reset(seed=0)
+    states, elapsed = info["state"], np.zeros(64, int)
+    assert (states != grid.goal).all()
+    rng, pays, late = np.random.default_rng(0), 0, 0
+    step = jax.vmap(dynamics.step, (None, 0, 0, 0, None))
+    for _ in range(100):
+        actions = rng.integers(4, size=64)
+        expected = step(grid, states, elapsed, actions, 30)
+        observation, rewards, terminated, truncated, info = envs.step(actions)
+        np.testing.assert_array_equal(terminated, expected.terminated)
+        np.testing.assert_array_equal(truncated, expected.truncated)
+        np.testing.assert_array_equal(rewards, terminated.astype(float))
+        ended = terminated | truncated
+        np.testing.assert_array_equal(info["state"][~ended], expected.next_state[~ended])
+        np.testing.assert_array_equal(observation, inputs[info["state"]])
+        pays += terminated.sum()
+        late += truncated.sum()
+        states, elapsed = info["state"], np.where(ended, 0, elapsed + 1)
+    assert pays > 20
+    assert late > 20
+
+
+def test_a_grid_starts_anywhere_but_at_the_goal_or_where_the_map_says():
+    somewhere = vector("Grid", 2000, layout="obstacles").reset(seed=0)[1]["state"]
+    layout = named_layout("obstacles")
+    grid = dynamics.make_grid(layout)
+    assert set(somewhere) == set(range(len(grid.coords))) - {int(grid.goal)}
+    there = vector("Grid", 9, layout="obstacles", start="layout").reset(seed=0)[1]["state"]
+    assert set(there) == {int(grid.start)}
+
+
+def test_gymnasium_limits_the_steps_of_a_grid():
+    for settings, limit in (({}, 50), ({"max_episode_steps": 6}, 6)):
+        env = gymnasium.make("quatrain/Grid-v0", **settings)
+        env.reset(seed=0)
+        steps = next(number for number in range(1, 99) if env.step(0)[3])
+        assert steps == limit
+
+
+def test_a_hunt_of_one_agent_is_that_of_the_learner():
+    """Frames and rewards of compiled turns, also beyond the end of an episode."""
+    rules = TREASUREHUNT._replace(
+        agents=1, max_turns=7, entities=(Entity("gem", 10.0, 1.0), Entity("bone", -5.0, 2.0))
+    )
+    simulation = adapter.TreasureHuntSimulation(rules, 5)
+    simulation.seed(11)
+    world = make_world(rules)
+    keys = jax.random.split(jax.random.key(11), 5)
+
+    def clockwise(_key: Any, _agent: Any, _stack: Any, states: Any) -> Any:
+        return jnp.asarray([0, 3, 1, 2])[(states.turn + states.episode) % 4].astype(jnp.int8)
+
+    turns = play(world, start(world, keys, 1), clockwise, jax.random.key(0), jnp.int32(0), 20).turns
+    simulation.begin(np.ones(5, bool))
+    for number in range(20):
+        frames = simulation.observations.reshape(5, -1)
+        np.testing.assert_array_equal(frames, turns.frames[number, 0])
+        outcome = simulation.step(np.asarray(turns.actions[number, 0]))
+        np.testing.assert_array_equal(outcome.rewards, turns.rewards[number, 0])
+        np.testing.assert_array_equal(outcome.truncated, turns.truncated[number])
+        if outcome.truncated.any():
+            simulation.begin(outcome.truncated)
+    assert set(np.unique(turns.rewards)) >= {-1.0, 0.0}
+
+
+def test_environments_of_equal_settings_compile_once():
+    settings = {"max_turns": 4, "height": 7, "width": 8}
+    for first_of_two in (True, False):
+        before = adapter._play._cache_size()
+        envs = vector("TreasureHunt", 3, **settings)
+        envs.reset(seed=0)
+        for _ in range(6):
+            envs.step(envs.action_space.sample())
+        assert adapter._play._cache_size() - before == int(first_of_two)
+
+
+def test_a_map_replaces_the_sizes_of_the_defaults():
+    env = gymnasium.make("quatrain/TreasureHunt-v0", layout="#####\n#A.1#\n#####", vision_radius=1)
+    env.reset(seed=0)
+    rewards = [env.step(3)[1] for _ in range(3)]
+    assert rewards[1:] == [10.0, -1.0]
+
+
+def test_a_cart_moves_as_the_equations_say_until_its_pole_has_fallen():
+    envs = vector("CartPole", 3, max_episode_steps=40)
+    _, info = envs.reset(seed=0)
+    states, falls, limits = torch.tensor(info["state"]), 0, 0
+    elapsed = np.zeros(3)
+    for number in range(200):
+        actions = np.array([[1.0], [-1.0], [(-1.0) ** number]], np.float32)
+        following = cartpole.step(states, torch.tensor(actions))
+        observation, rewards, terminated, truncated, info = envs.step(actions)
+        elapsed += 1
+        np.testing.assert_array_equal(rewards, 1.0)
+        np.testing.assert_array_equal(terminated, following[:, 2].abs() > math.pi / 15)
+        np.testing.assert_array_equal(truncated, (elapsed == 40) & ~terminated)
+        ended = terminated | truncated
+        torch.testing.assert_close(torch.tensor(info["state"])[~ended], following[~ended])
+        states = torch.tensor(info["state"])
+        np.testing.assert_array_equal(observation, cartpole.observe(states, "full"))
+        falls += terminated.sum()
+        limits += truncated.sum()
+        elapsed[ended] = 0
+    assert falls > 5
+    assert limits > 2

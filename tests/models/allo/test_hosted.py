@@ -1,0 +1,207 @@
+"""allo in a user's environment: states, what is learned of them, and what is refused."""
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from pipeline.runtime.errors import ConfigError
+from quatrain.errors import DataError, DatasetMismatch
+from quatrain.models.allo.hosted.config import HostedAlloConfig
+from quatrain.models.allo.hosted.dataset import HostedDataset
+from quatrain.models.allo.learning.spectra.truth import true_spectrum
+from quatrain.progress import Progress, history, rows
+from quatrain.registry import Model, load
+from tests.conftest import params_with, shapes_unchecked
+
+SMALL: dict[str, Any] = {
+    "seeds": 1,
+    "collect": {"num_envs": 4, "steps_per_env": 250, "held_out_fraction": 0.5},
+    "network": {"d": 3, "hidden": 64, "layers": 2},
+    "train": {
+        "discount": 0.9,
+        "batch_size": 128,
+        "steps": 3000,
+        "learning_rate": 1e-3,
+        "lr_schedule": "cosine",
+        "lr_final": 0.01,
+        "graph_coef": 0.5,
+        "constraint": "two",
+        "dual_init": 0.0,
+        "dual_init_mask": "diagonal",
+        "lr_dual": 1e-3,
+        "dual_clip": 100.0,
+        "b_init": 1.0,
+        "b_min": 0.0,
+        "b_max": 1.0,
+        "lr_barrier": 0.0,
+        "barrier_update": "abs",
+        "mode": "stochastic",
+        "encoder_rows": "auto",
+        "seed_parallelism": "auto",
+        "record_every": 1000,
+        "evaluate_every": 1000,
+    },
+    "evaluate": {"degeneracy_tol": 0.02},
+}
+
+
+class Corridor(gymnasium.Env):
+    """Walks along a line; observes the place, and an axis that never changes."""
+
+    observation_space = Box(0, 10, (2,), np.float32)
+
+    def __init__(self, length: int = 7, step: float = 1.0, continuous: bool = False) -> None:
+        self.length = length
+        self.size = step
+        self.action_space = Box(-1, 1, (1,), np.float32) if continuous else Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
+        super().reset(seed=seed)
+        self.place = float(self.np_random.integers(self.length))
+        return self._observed(), {}
+
+    def step(self, action: Any) -> Any:
+        move = 2 * int(action) - 1 if isinstance(self.action_space, Discrete) else float(action[0])
+        self.place = float(np.clip(self.place + move * self.size, 0, self.length - 1))
+        return self._observed(), 0.0, False, False, {}
+
+    def _observed(self) -> np.ndarray:
+        return np.array([self.place, 5], np.float32)
+
+
+def config_with(bins: int | None = None, **kwargs: Any) -> HostedAlloConfig:
+    env = {
+        "kind": "gymnasium",
+        "id": None,
+        "import": f"{__name__}:Corridor",
+        "kwargs": kwargs,
+        "max_episode_steps": 20,
+        "bins": bins,
+    }
+    config = params_with({"allo": SMALL | {"env": env}}).allo
+    assert isinstance(config, HostedAlloConfig)
+    return config
+
+
+def train(config: HostedAlloConfig, dataset: HostedDataset, state: Any = None) -> list[Progress]:
+    with shapes_unchecked():
+        return list(modules(config).train.train(config, dataset, 5, state))
+
+
+def modules(config: HostedAlloConfig) -> Model:
+    return load("allo", config)
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[HostedAlloConfig, HostedDataset, list[Progress]]:
+    config = config_with()
+    dataset = modules(config).collect.collect(config, 1)
+    return config, dataset, train(config, dataset)
+
+
+def test_every_different_observation_is_a_state(trained):
+    config, dataset, _ = trained
+    assert dataset.table.observations[:, 0].tolist() == list(range(7))
+    slots = np.asarray(dataset.train.state)
+    moves = np.diff(slots.astype(int))[np.asarray(dataset.train.horizon)[:-1] > 0]
+    assert set(moves) == {-1, 0, 1}
+    assert len(dataset.held_out.starts) == config.collect.held_out_envs * 250
+
+
+def test_bins_make_states_of_continuous_observations():
+    config = config_with(bins=5, continuous=True, step=0.5)
+    dataset = modules(config).collect.collect(config, 1)
+    places = dataset.table.observations[:, 0]
+    assert len(places) == 5
+    assert (np.diff(places) > 0.5).all()
+    assert np.isfinite(dataset.inputs).all()
+
+
+def test_the_vectors_of_a_corridor_are_learned(trained):
+    config, dataset, progress = trained
+    scores = modules(config).evaluate.evaluate(config, progress[-1].state, dataset, 0)
+    assert scores["cosine_mean"] > 0.95 > 0.7 > scores["floor_untrained"]
+    assert scores["floor_random"] < 0.6
+    slowest = true_spectrum(config, dataset).spectrum.eigenvectors[:, 1]
+    assert (np.diff(slowest) > 0).all() or (np.diff(slowest) < 0).all()
+
+
+def test_a_resumed_training_ends_with_the_same_bytes(trained):
+    config, dataset, progress = trained
+    learning = modules(config).train
+    arrays = learning.to_arrays(progress[1].state)
+    resumed = train(config, dataset, learning.from_arrays(config, dataset, arrays))
+    expected = learning.to_arrays(progress[-1].state)
+    for name, array in learning.to_arrays(resumed[-1].state).items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
+def test_a_served_model_answers_for_observations(trained):
+    config, dataset, progress = trained
+    serve = modules(config).serve
+    exported = serve.export(config, progress[-1].state, dataset)
+    request = serve.request(config, dataset)
+    answered = serve.answer(config, exported, request)["eigenvectors"]
+    assert answered.shape == (3, 3)
+    alone = {"observations": request["observations"][1:2]}
+    np.testing.assert_allclose(
+        serve.answer(config, exported, alone)["eigenvectors"], answered[1:2], rtol=1e-5
+    )
+    with pytest.raises(ValueError, match=r"give numbers \[questions, 2\]"):
+        serve.answer(config, exported, {"observations": np.zeros((1, 3), np.float32)})
+
+
+def test_figures_show_the_axes_that_change(trained):
+    config, dataset, progress = trained
+    model = modules(config)
+    scores = model.evaluate.evaluate(config, progress[-1].state, dataset, 0)
+    table = [row for part in progress for row in rows(part, part.step - 1000)]
+    figures = model.plots.plots(config, progress[-1].state, dataset, history(table), scores)
+    assert figures["vectors"].axes[-1].get_xlabel() == "observation 0"
+
+
+def test_too_many_or_too_few_states_are_refused():
+    continuous = config_with(continuous=True, step=0.5)
+    with pytest.raises(DataError, match=r"visit .* states.*set allo\.env\.bins"):
+        modules(continuous).collect.collect(
+            continuous.model_copy(
+                update={
+                    "collect": continuous.collect.model_copy(
+                        update={"num_envs": 20, "held_out_fraction": 0.0}
+                    )
+                }
+            ),
+            0,
+        )
+    short = config_with(length=2)
+    with pytest.raises(DataError, match="2 states, fewer than the 3 eigenvectors"):
+        modules(short).collect.collect(short, 0)
+
+
+def test_a_dataset_of_another_environment_is_refused(trained):
+    config, dataset, _ = trained
+    table = dataset.table._replace(observations=np.zeros((7, 3), np.float32))
+    with pytest.raises(DatasetMismatch, match="observations of 3 numbers"):
+        modules(config).collect.check(config, dataset._replace(table=table))
+
+
+def test_several_agents_are_refused():
+    with pytest.raises(ConfigError, match=r"allo\.env.*allo walks alone"):
+        params_with(
+            {
+                "allo": SMALL
+                | {
+                    "env": {
+                        "kind": "pettingzoo",
+                        "id": None,
+                        "import": "some.where:env",
+                        "kwargs": {},
+                        "max_episode_steps": 5,
+                        "bins": None,
+                    }
+                }
+            }
+        )

@@ -1,0 +1,143 @@
+"""Environments of a user whose values are known, and the section of a small iqn in them."""
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+PAYOFFS = {
+    "always": np.array([[1, 1, 1], [1, 1, 1]]),
+    "seen": np.array([[-1, -1, -1], [1, 1, 1]]),
+    "done": np.array([[-1, 0, 1], [-1, 0, 1]]),
+    "seen and done": np.array([[1, 0, -1], [-1, 0, 1]]),
+}
+"""Rewards by what is seen, tails or heads, and by what is done."""
+
+
+class OneStep(gymnasium.Env):
+    """Shows a side of a coin, and how far it rolled; pays once for an action, and ends."""
+
+    observation_space = Box(-1, 1, (3,), np.float32)
+    action_space = Discrete(3)
+
+    def __init__(self, task: str = "seen and done") -> None:
+        self.payoffs = PAYOFFS[task]
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
+        super().reset(seed=seed)
+        self.side = int(self.np_random.integers(2))
+        self.obs = np.array([*np.eye(2)[self.side], self.np_random.uniform(-1, 1)], np.float32)
+        return self.obs, {}
+
+    def step(self, action: Any) -> Any:
+        return self.obs, float(self.payoffs[self.side, action]), True, False, {}
+
+
+class Corridor(gymnasium.Env):
+    """Pays 1 for each step to the right; ends at random, or never."""
+
+    observation_space = Box(0, np.inf, (1,), np.float32)
+    action_space = Discrete(2)
+
+    def __init__(self, ends: bool = False) -> None:
+        self.ends = ends
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
+        super().reset(seed=seed)
+        self.place = float(self.np_random.random())
+        return self._observed(), {}
+
+    def step(self, action: Any) -> Any:
+        self.place += int(action)
+        has_ended = self.ends and self.np_random.random() < 0.2
+        return self._observed(), float(action), has_ended, False, {}
+
+    def _observed(self) -> np.ndarray:
+        return np.array([self.place], np.float32)
+
+
+class Opposites:
+    """Holds two agents that see the same coin: one is paid for naming it, the other for not."""
+
+    possible_agents: ClassVar[list[str]] = ["same", "other"]
+
+    def reset(self, seed: int | None = None) -> Any:
+        if seed is not None:
+            self.random = np.random.default_rng(seed)
+        self.agents = list(self.possible_agents)
+        self.turn = 0
+        return self._observed(), {}
+
+    def step(self, actions: Any) -> Any:
+        names = {agent: int(actions[agent]) == self.side for agent in self.agents}
+        rewards = {"same": float(names["same"]), "other": float(not names["other"])}
+        self.turn += 1
+        terminated = dict.fromkeys(self.agents, self.turn == 4)
+        return self._observed(), rewards, terminated, dict.fromkeys(self.agents, False), {}
+
+    def _observed(self) -> dict[str, int]:
+        self.side = int(self.random.integers(2))
+        return dict.fromkeys(self.agents, self.side)
+
+    def observation_space(self, _agent: str) -> Any:
+        return Discrete(2)
+
+    def action_space(self, _agent: str) -> Any:
+        return Discrete(2)
+
+    def close(self) -> None: ...
+
+
+def section(name: str, kind: str = "gymnasium", **kwargs: Any) -> dict[str, Any]:
+    """Returns the section iqn of a small learner in one of these environments."""
+    return {
+        "seeds": 1,
+        "env": {
+            "kind": kind,
+            "id": None,
+            "import": f"{__name__}:{name}",
+            "kwargs": kwargs,
+            "max_episode_steps": 6,
+            "worlds": 4,
+        },
+        "collect": {"turns": 16, "held_out_worlds": 24, "observation_norm": "prefill"},
+        "network": {
+            "frames": 2,
+            "hidden": 24,
+            "cosines": 8,
+            "dueling": True,
+            "noisy": "none",
+        },
+        "train": {
+            "turns": 48,
+            "turns_per_cycle": 8,
+            "updates_per_cycle": 20,
+            "batch_size": 32,
+            "capacity": 256,
+            "learning_rate": 5e-3,
+            "adam_eps": 1e-8,
+            "max_grad_norm": 10.0,
+            "target": {"kind": "polyak", "rate": 0.1},
+            "agent_parallelism": "vmap",
+            "seed_parallelism": "auto",
+            "record_every": 20,
+            "evaluate_every": 40,
+            "evaluation_worlds": 8,
+            "loss": {
+                "quantiles": 4,
+                "target_quantiles": 4,
+                "kappa": 1.0,
+                "double_q": True,
+                "n_step": 2,
+                "discount": 0.9,
+            },
+            "acting": {
+                "quantiles": 8,
+                "taus": "midpoints",
+                "epsilon": {"kind": "linear", "start": 1.0, "end": 0.1, "over_transitions": 200},
+                "evaluation_network": "target",
+            },
+        },
+        "evaluate": {"bootstrap_samples": 200},
+    }

@@ -1,0 +1,274 @@
+"""iqn in environments of users: what it collects, plays, stores, learns, restores and refuses."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from pipeline.runtime.errors import ConfigError
+from pipeline.storage.params_file import overlaid, read_input, read_params, read_raw, validate
+from quatrain import registry
+from quatrain.errors import DataError, DatasetMismatch
+from quatrain.models.iqn.hosted.collect import check, collect, interface, scaled
+from quatrain.models.iqn.hosted.config import HostedIqnConfig
+from quatrain.models.iqn.hosted.evaluate import evaluate
+from quatrain.models.iqn.hosted.playing import by_seed
+from quatrain.models.iqn.hosted.serve import answer, export
+from quatrain.models.iqn.hosted.train import (
+    State,
+    from_arrays,
+    init_state,
+    make_player,
+    to_arrays,
+    train,
+)
+from tests.config_keys import overlay_of
+from tests.conftest import ROOT, params_with, shapes_unchecked
+from tests.models.iqn.hosted_envs import PAYOFFS, section
+
+
+def hosted(*changes: str, name: str = "OneStep", kind: str = "gymnasium", **kwargs: Any) -> Any:
+    """Returns a small config with changes such as `train.turns: 64`."""
+    config = params_with({"iqn": overlaid(section(name, kind, **kwargs), overlay_of(*changes))}).iqn
+    assert isinstance(config, HostedIqnConfig)
+    return config
+
+
+CORRIDOR = hosted("seeds: 2", name="Corridor", ends=True)
+
+
+def trained(config: HostedIqnConfig, seed: int = 3) -> State:
+    with shapes_unchecked():
+        *_, last = train(config, collect(config, seed), seed)
+    return last.state
+
+
+def test_a_section_whose_env_has_a_kind_is_that_of_a_user():
+    assert registry.load("iqn", CORRIDOR).train.train is train
+
+
+# What is collected and stored.
+
+
+def test_the_prefill_holds_what_happened_and_its_last_turn_starts_no_transition():
+    train_set = collect(CORRIDOR, 0).train
+    place, turn = train_set.frames[:, :, 0, :, 0], train_set.turn
+    ended = train_set.terminated | train_set.truncated
+    np.testing.assert_array_equal(turn[:, 1:], np.where(ended, 0, turn + 1)[:, :-1])
+    moved = (place[:, 1:] - place[:, :-1])[~ended[:, :-1]]
+    np.testing.assert_allclose(moved, train_set.actions[:, :-1, 0][~ended[:, :-1]], atol=1e-6)
+    np.testing.assert_array_equal(train_set.rewards, train_set.actions)
+    assert ended[:, -1].all()
+    assert (turn[train_set.truncated & ~train_set.terminated][:-1] <= 5).all()
+    assert train_set.terminated.any()
+    assert not (train_set.terminated & train_set.truncated).any()
+
+
+def test_observations_are_scaled_by_the_prefill_or_not_at_all():
+    dataset = collect(CORRIDOR, 0)
+    for scale, frames in zip(by_seed(dataset.scale), dataset.train.frames, strict=True):
+        inputs = scaled(scale, frames)
+        np.testing.assert_allclose([inputs.mean(), inputs.std()], [0, 1], atol=1e-5)
+    neutral = collect(hosted("collect.observation_norm: none"), 0)
+    np.testing.assert_array_equal(
+        scaled(by_seed(neutral.scale)[0], neutral.train.frames), neutral.train.frames
+    )
+
+
+def test_the_ring_holds_the_stacks_that_the_agents_saw():
+    """A stack is scaled, blank before its episode, and of one environment."""
+    dataset = collect(CORRIDOR, 0)
+    state = init_state(CORRIDOR, dataset, 1)
+    player = make_player(CORRIDOR, dataset, state)
+    stacks: list[np.ndarray] = []
+    act: Callable[..., Any] = player._act
+
+    def watched(params: Any, key: Any, turns: Any, episodes: Any, seen: np.ndarray) -> Any:
+        stacks.append(seen)
+        return act(params, key, turns, episodes, seen)
+
+    player._act = watched
+    played = player.play(state.params, state.base_key).transitions
+    seen = np.stack(stacks, 1)
+    np.testing.assert_array_equal(played.frames, seen[..., 1:])
+    is_first = (played.turn == 0)[:, :, None, :, None]
+    before = np.roll(played.frames, 1, axis=1)
+    expected = np.where(is_first, 0, before)[:, 1:]
+    np.testing.assert_array_equal(seen[:, 1:, ..., :1], expected)
+
+
+def test_returns_and_episodes_are_counted():
+    dataset = collect(CORRIDOR, 0)
+    state = init_state(CORRIDOR, dataset, 1)
+    player = make_player(CORRIDOR, dataset, state)
+    before = player.state
+    played = player.play(state.params, state.base_key).transitions
+    ended = played.terminated | played.truncated
+    assert (player.state.episodes - before.episodes).tolist() == ended.sum((1, 2)).tolist()
+    for seed in range(2):
+        returns = []
+        for env in range(4):
+            ends = np.flatnonzero(ended[seed, :, env])
+            parts = np.split(played.rewards[seed, :, 0, env], ends + 1)
+            returns += [part.sum() for part in parts[:-1]]
+            assert player.state.reward_sums[seed, 0, env] == parts[-1].sum()
+        np.testing.assert_allclose(player.state.episode_return[seed, 0], np.mean(returns))
+
+
+# What is learned.
+
+
+@lru_cache
+def values(task: str) -> np.ndarray:
+    """Z of tails and of heads after training: (side, action), means over quantiles."""
+    config = hosted("train: {turns: 160, evaluate_every: 0}", "train.loss.n_step: 1", task=task)
+    with shapes_unchecked():
+        dataset = collect(config, 0)
+        *_, last = train(config, dataset, 0)
+    observations = np.zeros((2, 2, 3), np.float32)
+    observations[:, 0] = dataset.scale.mean[0]
+    observations[:, 1, :2] = np.eye(2)
+    request = {"observations": observations, "agents": np.zeros(2, np.int32)}
+    return answer(config, export(config, last.state, dataset), request)["values"]
+
+
+@pytest.mark.parametrize("task", PAYOFFS)
+def test_the_values_of_one_step_are_its_payoffs(task: str):
+    np.testing.assert_allclose(values(task), PAYOFFS[task], atol=0.25)
+
+
+def test_a_truncated_episode_is_worth_what_would_follow_it():
+    """In a corridor without end every value of the right is that of all later rewards."""
+    endless = "train: {turns: 480, loss: {discount: 0.5}, target: {rate: 0.3}, evaluate_every: 0}"
+    config = hosted(endless, name="Corridor")
+    with shapes_unchecked():
+        dataset = collect(config, 0)
+        *_, last = train(config, dataset, 0)
+    arrays = export(config, last.state, dataset)
+    places = np.array([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5], [3.5, 4.5]], np.float32)[..., None]
+    request = {"observations": places, "agents": np.zeros(4, np.int32)}
+    np.testing.assert_allclose(answer(config, arrays, request)["values"][:, 1], 2, atol=0.3)
+
+
+def test_two_agents_learn_opposite_actions_from_the_same_observation():
+    config = hosted("train.turns: 160", name="Opposites", kind="pettingzoo")
+    dataset = collect(config, 0)
+    scores = evaluate(config, trained(config), dataset, 0)
+    assert scores["return_agent_0"] == scores["return_agent_1"] == 4
+    assert abs(scores["random_return"] - 2) < 0.5
+    assert scores["constant_return"] < 3
+
+
+def test_the_best_evaluation_is_kept_and_judged():
+    config = hosted("train: {turns: 80, record_every: 20, evaluate_every: 20}")
+    with shapes_unchecked():
+        dataset = collect(config, 0)
+        yields = list(train(config, dataset, 0))
+    greedy = [progress.metrics["greedy_return"].item() for progress in yields]
+    best = max(place for place, value in enumerate(greedy) if value == max(greedy))
+    assert yields[-1].state.best.greedy_return.item() == pytest.approx(max(greedy))
+    kept, at_best = (yields[place].state for place in (-1, best))
+    for leaf, expected in zip(
+        jax.tree.leaves(kept.best.params), jax.tree.leaves(at_best.target_params), strict=True
+    ):
+        np.testing.assert_array_equal(leaf, expected)
+
+
+# What is restored.
+
+
+def test_each_of_two_seeds_has_its_own_envs_and_networks():
+    dataset = collect(CORRIDOR, 0)
+    state = trained(CORRIDOR)
+    assert not np.array_equal(dataset.train.frames[0], dataset.train.frames[1])
+    kernels = np.asarray(state.params["hidden"]["kernel"])
+    assert not np.array_equal(kernels[0], kernels[1])
+    frames = np.asarray(state.ring.data.frames)
+    assert not np.array_equal(frames[0], frames[1])
+
+
+def test_a_resumed_run_of_two_seeds_ends_as_the_whole_one():
+    with shapes_unchecked():
+        dataset = collect(CORRIDOR, 0)
+        whole = [to_arrays(progress.state) for progress in train(CORRIDOR, dataset, 0)]
+        saved = {name: array.copy() for name, array in whole[1].items()}
+        *_, resumed = train(CORRIDOR, dataset, 0, from_arrays(CORRIDOR, dataset, saved))
+    np.testing.assert_equal(to_arrays(resumed.state), whole[-1])
+
+
+def test_counters_of_envs_keep_their_64_bits():
+    state = init_state(CORRIDOR, collect(CORRIDOR, 0), 0)
+    assert to_arrays(state)["play_state/envs/episode"].dtype == np.int64
+
+
+# What is refused.
+
+
+def test_a_dataset_of_another_environment_is_refused():
+    with pytest.raises(DatasetMismatch, match="was not collected in OneStep: frames have"):
+        check(hosted(), collect(hosted(name="Corridor"), 0))
+
+
+def test_continuous_actions_are_refused_in_a_line():
+    pendulum = "env: {id: Pendulum-v1, import: null}"
+    with pytest.raises(DataError, match="Pendulum-v1 has continuous actions; iqn needs Discrete"):
+        interface(hosted(pendulum))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("env.world: 3", "iqn.env.world: unknown key; did you mean 'worlds'?"),
+        ("env.kind: gym", "iqn.env.kind = 'gym': Input should be 'gymnasium' or 'pettingzoo'"),
+        ("env.import: null", "iqn.env: nothing makes the environment; give an id"),
+        ("env.worlds: 0", "iqn.env.worlds = 0: Input should be greater than or equal to 1"),
+        ("collect.turns: 12", "iqn: collect.turns 12 is not a multiple of train.turns_per_cycle 8"),
+        ("collect.observation_norm: running", "Input should be 'none' or 'prefill'"),
+        ("train.batch_size: 65", "train.batch_size 65 exceeds the prefill of collect.turns"),
+        ("train.learning_rat: 1.0", "learning_rat: unknown key; did you mean 'learning_rate'?"),
+    ],
+)
+def test_a_section_that_cannot_be_used_is_refused_in_a_line(change: str, message: str):
+    with pytest.raises(ConfigError) as caught:
+        hosted(change)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_learner_of_other_arrays_is_refused():
+    config = hosted()
+    dataset = collect(config, 0)
+    arrays = to_arrays(init_state(config, dataset, 0))
+    other = arrays | {"play_state/envs/elapsed": np.zeros((1, 3), np.int64)}
+    with pytest.raises(ValueError, match="not a learner of this config: play_state/envs/elapsed"):
+        from_arrays(config, dataset, other)
+
+
+# The preset.
+
+
+@pytest.mark.full
+def test_the_preset_learns_its_first_cycles():
+    brief = {"turns": 64, "record_every": 32, "evaluate_every": 64, "evaluation_worlds": 2}
+    brief |= {"acting": {"epsilon": {"over_transitions": 100}}}
+    raw = overlaid(read_raw(ROOT, "gymnasium"), {"iqn": {"seeds": 1, "train": brief}})
+    config = validate(raw, lambda name: read_input(ROOT, str(name))).iqn
+    with shapes_unchecked():
+        yields = list(train(config, collect(config, 0), 0))
+    assert [len(progress.metrics["greedy_return"]) for progress in yields] == [0, 1, 0, 1]
+    assert yields[-1].metrics["agent_steps"][-1] == 8 * (config.collect.turns + 64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_cartpole_is_solved_by_the_preset(seed: int):
+    config = read_params(ROOT, "gymnasium").iqn
+    dataset = collect(config, seed)
+    with shapes_unchecked():
+        *_, last = train(config, dataset, seed + 100)
+    scores = evaluate(config, last.state, dataset, seed)
+    assert scores["return_mean"] >= 475
+    assert max(scores[f"{name}_return"] for name in ("random", "constant", "untrained")) < 100

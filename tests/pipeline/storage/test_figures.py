@@ -1,0 +1,47 @@
+"""Stored pictures: animations that loop, and what files say of themselves."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+from pipeline.storage.figures import encode
+from pipeline.storage.stored_pictures import read_picture
+from quatrain.animation import Animation, paint_discs, palette_of, with_bar
+from quatrain.storage.gif import LAST_FRAME
+
+
+def growing() -> Animation:
+    """A disc that grows on a plate of 300 x 200 pixels, for 60 frames."""
+    frames = np.zeros((60, 200, 300), np.uint8)
+    for radius, frame in enumerate(frames):
+        paint_discs(frame, np.array([[150.0, 100.0]]), radius, 1)
+    return Animation(with_bar(frames, 0, 2), palette_of(["w", "r", "b"]), 80, "A disc: it grows.")
+
+
+def test_an_animation_loops_is_small_and_has_its_colours_and_the_same_bytes(tmp_path: Path):
+    data = encode({"disc": growing()})["disc.gif"]
+    assert len(data) < 100_000
+    assert encode({"disc": growing()}) == {"disc.gif": data}
+    path = tmp_path / "disc.gif"
+    path.write_bytes(data)
+    with Image.open(path) as image:
+        assert (image.n_frames, image.info["loop"], image.size) == (60, 0, (300, 204))
+        image.seek(40)
+        shown = image.convert("RGB")
+        assert shown.getpixel((150, 100)) == (255, 0, 0)
+        assert shown.getpixel((150, 30)) == (255, 255, 255)
+        image.seek(59)
+        assert image.info["duration"] == LAST_FRAME * 80
+    assert read_picture(path)[:2] == (0, "A disc: it grows.")
+
+
+def test_a_picture_says_its_place_and_caption_and_no_clock(tmp_path: Path):
+    figure = Figure(figsize=(1, 1))
+    figure.set_label("λ of a map: each")
+    files = encode({"a": growing(), "b": figure})
+    (tmp_path / "b.png").write_bytes(files["b.png"])
+    assert read_picture(tmp_path / "b.png")[:2] == (1, "λ of a map: each")
+    with Image.open(tmp_path / "b.png") as image:
+        assert set(image.info) == {"Comment", "dpi"}

@@ -1,0 +1,94 @@
+"""The documentation: every command is run by a test or named as not run; the site builds."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dvc.cli import parse_args
+
+from tests.conftest import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TABLE = ROOT / "tests/documented_commands.txt"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LEAD = (
+    *("make", "dvc", "python", "mlflow", "docker", "pip", "ray", "kubectl", "torchrun", "srun"),
+    *("sbatch", "git", "source", "export", "curl", "quatrain"),
+)
+INLINE = re.compile(rf"`((?:{'|'.join(LEAD)}) [^`]+)`")
+SHELL = ("", "bash", "sh", "console")
+NOT_RUN = "not run: "
+
+
+def commands() -> Iterator[str]:
+    """Yields the commands of all pages: lines of shell blocks, and code within sentences."""
+    for page in PAGES:
+        text = page.read_text()
+        for language, block in BLOCK.findall(text):
+            if language in SHELL:
+                joined = re.sub(r"\\\n\s*", " ", block)
+                lines = (line.split("  #")[0].strip() for line in joined.splitlines())
+                yield from (line for line in lines if line.split(" ")[0] in LEAD)
+        yield from (" ".join(command.split()) for command in INLINE.findall(text))
+
+
+COMMANDS = sorted(set(commands()))
+
+
+def table() -> dict[str, str]:
+    lines = [line for line in TABLE.read_text().splitlines() if not line.startswith("#")]
+    return {prefix.strip(): how.strip() for prefix, how in (line.split("|", 1) for line in lines)}
+
+
+def row_of(command: str) -> str | None:
+    """Returns the longest beginning of a command that the table holds."""
+    matching = [prefix for prefix in table() if command.startswith(prefix)]
+    return max(matching, key=len, default=None)
+
+
+def test_every_command_is_run_by_a_test_or_named_as_not_run():
+    assert [command for command in COMMANDS if row_of(command) is None] == []
+    assert set(table()) - {row_of(command) for command in COMMANDS} == set()
+    missing = [
+        how for how in table().values() if not how.startswith(NOT_RUN) and not (ROOT / how).exists()
+    ]
+    assert missing == []
+
+
+@pytest.mark.full
+def test_every_make_command_names_a_target():
+    targets = [command for command in COMMANDS if command.startswith("make ")]
+    for command in targets:
+        words = shlex.split(command.split(" && ")[0])
+        done = subprocess.run(
+            ["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+def test_every_dvc_command_is_one_of_dvc():
+    for command in COMMANDS:
+        if command.startswith("dvc ") and "..." not in command:
+            parse_args(shlex.split(command.split(" && ")[0])[1:])
+
+
+@pytest.mark.full
+def test_the_site_builds_without_warnings(tmp_path: Path):
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"NO_COLOR": "1", "DISABLE_MKDOCS_2_WARNING": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    page = (tmp_path / "learners/allo.html").read_text()
+    assert "train.batch_size" in page
+    assert "cosine_mean" in page
+    assert "quatrain.fit" in (tmp_path / "api.html").read_text()

@@ -1,0 +1,132 @@
+"""What `pip install quatrain` gives: types, defaults, a command; and what a citation names."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+import quatrain
+from pipeline.dvc.workspace import files_of_git
+from quatrain import registry
+from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CORE = {"jaxtyping", "matplotlib", "numpy", "pydantic", "ruamel.yaml", "safetensors", "scipy"}
+NEW_PROCESS = """
+import json, sys
+import quatrain, quatrain.params
+from ruamel.yaml import YAML
+from pathlib import Path
+folder = Path(quatrain.__file__).parent
+values = YAML(typ="safe").load(folder / "defaults" / "params.yaml")
+assert quatrain.params.Params.model_validate(values).preset == "default"
+print(folder, quatrain.__version__)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """The wheel of the files that git lists: no earlier build lies beside them."""
+    folder = tmp_path_factory.mktemp("project")
+    for name in sorted(files_of_git(ROOT)):
+        target = folder / "source" / name
+        if (ROOT / name).exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (ROOT / name).is_symlink():
+                target.symlink_to((ROOT / name).readlink())
+            else:
+                shutil.copyfile(ROOT / name, target)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*command, "--wheel-dir", folder, folder / "source"], check=True)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path)
+
+
+@pytest.mark.full
+def test_the_wheel_holds_code_types_and_the_defaults_of_the_checkout(
+    wheel: zipfile.ZipFile,
+) -> None:
+    names = set(wheel.namelist())
+    code = {
+        str(path.relative_to(base))
+        for base, package in ((ROOT / "src", "quatrain"), (ROOT, "pipeline"))
+        for path in (base / package).rglob("*.py")
+    }
+    assert code <= names
+    assert "quatrain/py.typed" in names
+    for path in [ROOT / "params.yaml", *(ROOT / "presets").glob("*.yaml")]:
+        inside = path.relative_to(ROOT)
+        assert wheel.read(f"quatrain/defaults/{inside}") == path.read_bytes()
+    assert {Path(name).parts[0] for name in names} == {
+        *("quatrain", "pipeline", f"quatrain-{quatrain.__version__}.dist-info")
+    }
+    assert wheel.read("pipeline/reporting/page.css")
+
+
+@pytest.mark.full
+def test_the_wheel_s_defaults_are_read_from_it(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path)
+    command = [sys.executable, "-c", NEW_PROCESS]
+    environment = {"PYTHONPATH": str(tmp_path)}
+    said = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
+    assert said == f"{tmp_path / 'quatrain'} {quatrain.__version__}\n"
+
+
+@pytest.mark.full
+def test_the_wheel_says_where_it_runs_and_what_it_needs(wheel: zipfile.ZipFile) -> None:
+    (metadata,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
+    lines = wheel.read(metadata).decode().partition("\n\n")[0].splitlines()
+    fields = [line.partition(": ")[::2] for line in lines]
+    needs = [value for name, value in fields if name == "Requires-Dist"]
+    assert {re.split(r"[<>=;]", each)[0] for each in needs if "extra ==" not in each} == CORE
+    extras = {value for name, value in fields if name == "Provides-Extra"}
+    assert extras == {"jax", "torch", "gym", "pipeline", "scale"}
+    assert ("Version", quatrain.__version__) in fields
+    assert ("Typing :: Typed") in [value for name, value in fields if name == "Classifier"]
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"), [("iqn", "jax"), ("allo", "flax"), ("actor_critic", "torch")]
+)
+def test_a_model_without_its_framework_says_which_extra_to_install(
+    name: str, missing: str, monkeypatch: Patch
+) -> None:
+    def fail(_: str) -> None:
+        raise ModuleNotFoundError(f"No module named {absent!r}", name=absent)
+
+    absent = missing
+    monkeypatch.setattr(registry, "import_module", fail)
+    extra = registry.MODELS[name]
+    expected = (
+        f"^{name} needs {missing}, which is not installed; pip install 'quatrain\\[{extra}\\]'$"
+    )
+    with pytest.raises(ModuleNotFoundError, match=expected):
+        _ = registry.load(name).train
+    absent = "another"
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'another'$"):
+        _ = registry.load(name).train
+
+
+def test_changelog_and_citation_are_of_this_version() -> None:
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    citation = YAML(typ="safe").load(ROOT / "CITATION.cff")
+    assert newest[1] == str(citation["version"]) == quatrain.__version__
+    assert {each["url"] for each in citation["references"]} == set(PROJECT["urls"].values())
+
+
+def test_every_python_is_named_everywhere() -> None:
+    named = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python ::" in each}
+    workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "ci.yml")
+    matrix = workflow["jobs"]["test"]["strategy"]["matrix"]
+    assert set(matrix["python"]) == {each["python"] for each in matrix["include"]} == named
+    assert named == {"3.11", "3.12", "3.13"}
+    assert PROJECT["requires-python"] == ">=3.11,<3.14"
+    assert "Python 3.11, 3.12 or 3.13" in (ROOT / "README.md").read_text()
