@@ -62,7 +62,8 @@ def loaded_code(root: Path, model: str) -> list[Path]:
     restart this computation.
     """
     folder = f"quatrain.models.{model}."
-    modules = {name for name in sys.modules if name.startswith(folder)} - {f"{folder}serve"}
+    loaded = {name for name in sys.modules if name.startswith(folder)}
+    modules = {name for name in loaded if not name.endswith(".serve")}
     files = {file_of(name) for name in imported_by(modules)}
     return sorted({*files, *(root / name for name in WRITERS)})
 

@@ -19,6 +19,7 @@ from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from pipeline.tracking.trial_context import trial_context
+from quatrain.envs.host.config import variant
 from quatrain.registry import Framework
 from quatrain.storage import formats
 
@@ -87,8 +88,8 @@ def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
                 "config": str(folder / "config.json"),
                 "weights": str(folder / "weights.safetensors"),
             },
-            code_paths=[str(copied_code(stage.model, folder))],
-            pip_requirements=requirements(stage.framework),
+            code_paths=[str(copied_code(stage.modules.package, folder))],
+            pip_requirements=requirements(stage.framework, variant(stage.config)),
             signature=ModelSignature(_schema(exported.request), _schema(exported.answer)),
             input_example=dict(exported.request),
             metadata={"quatrain.model": stage.model, "quatrain.preset": stage.params.preset},
@@ -103,15 +104,16 @@ def _schema(arrays: Mapping[str, np.ndarray]) -> Any:
     )
 
 
-def copied_code(model: str, folder: Path) -> Path:
-    """Copies the modules that answering imports, and no others; returns their package.
+def copied_code(package: str, folder: Path) -> Path:
+    """Copies the modules that answering imports, of a model's package, and no others; returns
+    their package.
 
     A server downloads the files one by one.
     """
     # The script that serves imports it.
     import quatrain.params  # noqa: F401
 
-    modules = imported_by({f"quatrain.models.{model}.serve", "quatrain.params"})
+    modules = imported_by({f"{package}.serve", "quatrain.params"})
     packages = {
         name.rsplit(".", depth)[0] for name in modules for depth in range(1, name.count(".") + 1)
     }
@@ -122,8 +124,8 @@ def copied_code(model: str, folder: Path) -> Path:
     return folder / "quatrain"
 
 
-def requirements(framework: Framework) -> list[str]:
+def requirements(framework: Framework, variant: str = "built_in") -> list[str]:
     """Returns the installed versions of the packages; torch without the name of its build."""
-    return [
-        f"{name}=={version(name).partition('+')[0]}" for name in (*SHARED, *REQUIREMENTS[framework])
-    ]
+    further = ("gymnasium",) if variant == "hosted" else ()
+    packages = (*SHARED, *REQUIREMENTS[framework], *further)
+    return [f"{name}=={version(name).partition('+')[0]}" for name in packages]

@@ -58,6 +58,13 @@ class Steps(Signs):
         return np.array([self.steps if self.ends else 0, 0], np.float32)
 
 
+class Unseeded(Signs):
+    """Draws signs that no seed decides."""
+
+    def reset(self, **kwargs: Any) -> Any:  # noqa: ARG002
+        return super().reset(seed=None)
+
+
 class Unbounded(Signs):
     """Has an action of which a number cannot be chosen."""
 

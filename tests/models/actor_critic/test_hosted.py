@@ -175,6 +175,11 @@ def test_an_action_that_leaves_nothing_to_choose_is_refused():
         collect(config_of("Unbounded", {}), 0)
 
 
+def test_an_environment_that_does_not_repeat_is_refused():
+    with pytest.raises(DataError, match="Unseeded: played again, the running episodes show other"):
+        trained(config_of("Unseeded", {}))
+
+
 def test_a_dataset_of_another_config_is_refused():
     config = config_of("Signs", {})
     dataset = collect(config, 0)

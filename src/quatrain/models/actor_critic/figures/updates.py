@@ -51,7 +51,7 @@ def draw_updates(config: ActorCriticConfig | HostedActorCriticConfig, history: H
             label_ends(axes, [EndLabel(limits[name], f"{limits[name]:g}", GREY)])
         format_thousands(axes)
     for axes in panels[1]:
-        axes.set_xlabel("transitions of all colonies")
+        axes.set_xlabel("transitions of all environments")
     deviation = curve(history, "ratio_first_max_dev", config.seeds).values.max()
     caption(
         figure,

@@ -19,7 +19,11 @@ from quatrain.models.actor_critic.network import seeded
 from quatrain.models.actor_critic.ppo.state import SeedState
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
-REFERENCES = ("random", "constant", "untrained")
+REFERENCES = {
+    "random": "random actions",
+    "constant": "best constant action",
+    "untrained": "untrained network",
+}
 UNTRAINED = 3  # networks; a single one may be good by luck
 GATED = (
     Gated(
@@ -28,7 +32,9 @@ GATED = (
         # Small, because rewards of users have any scale.
         0.01,
         {"gymnasium": 475.0},
-        tuple(f"{name}_return" for name in REFERENCES),
+        lower_references=tuple(f"{name}_return" for name in REFERENCES),
+        meaning="reward of a held-out episode, undiscounted, mean over episodes",
+        names={f"{name}_return": words for name, words in REFERENCES.items()},
     ),
 )
 

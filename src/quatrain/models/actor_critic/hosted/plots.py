@@ -14,7 +14,11 @@ from quatrain.models.actor_critic.figures.training import (
 from quatrain.models.actor_critic.figures.updates import draw_updates
 from quatrain.models.actor_critic.hosted.collect import Dataset
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
-from quatrain.models.actor_critic.hosted.evaluate import evaluate_policy, reference_returns
+from quatrain.models.actor_critic.hosted.evaluate import (
+    REFERENCES,
+    evaluate_policy,
+    reference_returns,
+)
 from quatrain.models.actor_critic.hosted.train import State
 from quatrain.plots import (
     BLACK,
@@ -22,11 +26,14 @@ from quatrain.plots import (
     GREY,
     ORANGE,
     RED,
+    SMALL_TITLE,
     EndLabel,
+    Level,
     Picture,
     caption,
     curve,
     describe_seeds,
+    draw_levels_beside,
     draw_seeds,
     format_thousands,
     house_style,
@@ -36,18 +43,12 @@ from quatrain.plots import (
 from quatrain.progress import History
 
 COLORS = {"learned": RED, "random": GREY, "constant": BLACK, "untrained": BLUE}
-NAMES = {
-    "learned": "learned",
-    "random": "random actions",
-    "constant": "best constant action",
-    "untrained": "untrained network",
-}
-
+NAMES = {"learned": "learned policy"} | REFERENCES
 # Picture -> what it shows, in the order of the story.
 CAPTIONS = {
-    "learning_curve": "Learning: return per episode while training, beside policies that did not "
-    "learn.",
-    "returns": "Comparison: returns of held-out episodes under each policy.",
+    "learning_curve": "Learning: return per episode while training, and afterwards in held-out "
+    "episodes, beside policies that did not learn.",
+    "returns": "The result: held-out episodes of all policies, by their return.",
     "updates": "Detail: what the updates of the networks do.",
 }
 
@@ -72,28 +73,33 @@ def plots(
 def draw_learning_curve(
     config: HostedActorCriticConfig, history: History, scores: Mapping[str, float]
 ) -> Figure:
-    """Draws the return during training beside held-out returns of policies without learning."""
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.subplots()
+    """Draws the return during training, and beside it, since those episodes are others, the
+    held-out return among those of policies without learning.
+    """
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=(7, 1))
     recorded = episode_curve(config, history, "return")
     draw_seeds(axes, transitions(history, recorded), recorded.values, color=ORANGE, linewidth=2)
-    ends = [EndLabel(first_and_last(recorded.values)[1], "while training", ORANGE)]
+    ends = [EndLabel(first_and_last(recorded.values)[1], "while exploring", ORANGE)]
     ends += _draw_validation(axes, config, history)
-    for name in ("random", "constant", "untrained"):
-        level = scores[f"{name}_return"]
-        axes.axhline(level, color=COLORS[name], linestyle="--", linewidth=1.2)
-        ends.append(EndLabel(level, f"{NAMES[name]} {level:.4g}", COLORS[name]))
-    score = scores["return_mean"]
-    axes.set_title(f"{config.env.name}: held-out return {score:.4g}", loc="left", fontsize=11)
-    axes.set(xlabel="transitions of all environments", ylabel="return of an episode")
+    axes.set_title("While learning", **SMALL_TITLE)
+    axes.set(xlabel="transitions of all environments", ylabel="return of an episode, undiscounted")
     axes.grid(alpha=0.25)
     format_thousands(axes)
+    beside.set_title("Then, held-out episodes", **SMALL_TITLE)
+    names = [("learned", "return_mean"), *((name, f"{name}_return") for name in REFERENCES)]
+    levels = [Level(NAMES[name], scores[score], COLORS[name]) for name, score in names]
+    draw_levels_beside(beside, levels, 1)
     label_ends(axes, [end for end in ends if np.isfinite(end.y)])
+    title = f"{config.env.name}: held-out return {scores['return_mean']:.4g}"
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     caption(
         figure,
-        "Line: episodes that ended in an iteration, with actions drawn at random. "
-        f"{describe_seeds(config.seeds)}\nDots: validation episodes without, by which weights are "
-        "chosen. Dashed: policies that did not learn, in held-out episodes.",
+        "Line: episodes that ended in an iteration, with actions drawn at random.",
+        describe_seeds(config.seeds),
+        "Dots: validation episodes without, by which weights are chosen."
+        if "validation_return" in history
+        else "",
     )
     return figure
 

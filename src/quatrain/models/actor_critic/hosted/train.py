@@ -20,7 +20,7 @@ from quatrain.models.actor_critic.hosted.collect import Dataset, check, checked_
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.network import ArrayNetwork
 from quatrain.models.actor_critic.hosted.rollout import run_hosted_iteration
-from quatrain.models.actor_critic.hosted.trainer import HostState, HostTrainer
+from quatrain.models.actor_critic.hosted.trainer import HostTrainer
 from quatrain.models.actor_critic.network import seeded
 from quatrain.models.actor_critic.ppo import metrics
 from quatrain.models.actor_critic.ppo.learner import score_if_due, to_seed_state
@@ -48,14 +48,8 @@ def init_state(config: HostedActorCriticConfig, dataset: Dataset, seed: int) -> 
         assert isinstance(network, ArrayNetwork)
         _set_scale(config, dataset, network)
         envs = HostEnvs(config.env, config.train.num_envs, _number(environments))
-        host = HostState(
-            seed=trainers.on_host(envs.seed),
-            **{name: trainers.on_host(column) for name, column in envs.states._asdict().items()},
-            running=torch.zeros(config.train.num_envs, 2, device="cpu"),
-            episode_means=torch.zeros(2, device="cpu"),
-            policy=generator_from_seed(policy).get_state(),
-            order=generator_from_seed(order).get_state(),
-        )
+        generators = generator_from_seed(policy), generator_from_seed(order)
+        host = trainers.first_host_state(envs, *generators)
         envs.close()
         seeds.append(first_state(network, None, (), (host,)))
     return State.from_seeds(seeds)

@@ -9,6 +9,7 @@ from jaxtyping import Float32, Int64, Shaped, UInt8
 from torch import Generator, Tensor
 
 from quatrain.envs.host.envs import EnvStates, HostEnvs
+from quatrain.errors import DataError
 from quatrain.frameworks.torch.rng import generator_from_state
 from quatrain.models.actor_critic.hosted.acting import (
     Actor,
@@ -28,14 +29,16 @@ from quatrain.replay.rollouts import buffer
 class HostState(NamedTuple):
     """Holds what changes beside the network: running episodes (`envs.EnvStates`), generators.
 
-    seed: of the environments. running: return and length of running episodes so far.
-    episode_means: of those that ended in the last rollout in which any ended.
+    seed: of the environments. obs: what they show, to see that they repeat. running: return and
+    length of running episodes so far. episode_means: of those that ended in the last rollout in
+    which any ended.
     """
 
     seed: Int64[Tensor, ""]
     episode: Int64[Tensor, " env"]
     elapsed: Int64[Tensor, " env"]
     actions: Shaped[Tensor, "env step agent *action"]
+    obs: Float32[Tensor, "env obs"]
     running: Float32[Tensor, "env 2"]
     episode_means: Float32[Tensor, "2"]
     policy: UInt8[Tensor, " state"]
@@ -69,7 +72,7 @@ def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
     network = load_network(config, space, seed.params)
     (host,) = seed.ranks
     envs = HostEnvs(config.env, config.train.num_envs, int(host.seed))
-    envs.restore(EnvStates(*map(np.asarray, (host.episode, host.elapsed, host.actions))))
+    _restore(envs, host)
     return HostTrainer(
         train=config.train,
         policy=make_policy(config, space),
@@ -93,19 +96,42 @@ def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
     )
 
 
-def to_host_state(trainer: HostTrainer) -> HostState:
-    episodes = trainer.envs.states
+def _restore(envs: HostEnvs, host: HostState) -> None:
+    envs.restore(EnvStates(*map(np.asarray, (host.episode, host.elapsed, host.actions))))
+    if not np.array_equal(envs.obs[:, 0], np.asarray(host.obs)):
+        raise DataError(
+            f"env {envs.config.name}: played again, the running episodes show other observations; "
+            "make reset(seed=...) decide all randomness of the environment"
+        )
+
+
+def first_host_state(envs: HostEnvs, policy: Generator, order: Generator) -> HostState:
+    """Returns the state of environments that have not stepped yet."""
     return HostState(
-        seed=on_host(trainer.envs.seed),
-        **{name: on_host(column) for name, column in episodes._asdict().items()},
-        running=on_host(trainer.running),
-        episode_means=on_host(trainer.episode_means),
+        **_episodes(envs),
+        running=torch.zeros(len(envs.obs), 2, device="cpu"),
+        episode_means=torch.zeros(2, device="cpu"),
+        policy=policy.get_state(),
+        order=order.get_state(),
+    )
+
+
+def to_host_state(trainer: HostTrainer) -> HostState:
+    return HostState(
+        **_episodes(trainer.envs),
+        running=_on_host(trainer.running),
+        episode_means=_on_host(trainer.episode_means),
         policy=trainer.draws.get_state(),
         order=trainer.order.get_state(),
     )
 
 
-def on_host(values: object) -> Tensor:
+def _episodes(envs: HostEnvs) -> dict[str, Tensor]:
+    columns = {"seed": envs.seed, **envs.states._asdict(), "obs": envs.obs[:, 0]}
+    return {name: _on_host(column) for name, column in columns.items()}
+
+
+def _on_host(values: object) -> Tensor:
     return torch.tensor(values, device="cpu")
 
 
