@@ -165,7 +165,7 @@ def committed() -> dict[str, Any]:
 
 def small(model: str, **sections: Any) -> Any:
     """A model's small config with sections changed: small("allo", train={"steps": 40}, seeds=3)."""
-    return getattr(params_with({model: overlaid(SMALL[model], sections)}), model)
+    return getattr(params_with(overlaid({model: SMALL[model]}, {model: sections})), model)
 
 
 @contextmanager
