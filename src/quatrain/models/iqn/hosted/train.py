@@ -143,12 +143,12 @@ def run_cycle(
     played = player.play(learner.agents.params, learner.base_key)
     learner, columns = learning_program(config)(learner, played.transitions)
     agents = played.transitions.actions.shape[2]
-    turns = config.env.worlds * (config.collect.turns + player.state.turns)
+    turns = config.env.worlds * (config.collect.turns + played.turns)
     return learner, records.Cycle(
         **columns,
         play_metrics={
             "reward_per_turn": played.transitions.rewards.mean((1, 3)),
-            "episode_return": player.state.episode_return,
+            "episode_return": played.episode_return,
         },
         epsilon=played.epsilon,
         agent_steps=agents * turns,
