@@ -86,18 +86,18 @@ def test_the_ring_holds_the_stacks_that_the_agents_saw():
     stacks: list[np.ndarray] = []
     act: Callable[..., Any] = player._act
 
-    def watched(params: Any, key: Any, turns: Any, episodes: Any, seen: np.ndarray) -> Any:
-        stacks.append(seen)
-        return act(params, key, turns, episodes, seen)
+    def watched(params: Any, key: Any, turns: Any, episodes: Any, visible: np.ndarray) -> Any:
+        stacks.append(visible)
+        return act(params, key, turns, episodes, visible)
 
     player._act = watched
     played = player.play(state.params, state.base_key).transitions
-    seen = np.stack(stacks, 1)
-    np.testing.assert_array_equal(played.frames, seen[..., 1:])
+    visible = np.stack(stacks, 1)
+    np.testing.assert_array_equal(played.frames, visible[..., 1:])
     is_first = (played.turn == 0)[:, :, None, :, None]
     before = np.roll(played.frames, 1, axis=1)
     expected = np.where(is_first, 0, before)[:, 1:]
-    np.testing.assert_array_equal(seen[:, 1:, ..., :1], expected)
+    np.testing.assert_array_equal(visible[:, 1:, ..., :1], expected)
 
 
 def test_returns_and_episodes_are_counted():

@@ -40,12 +40,14 @@ class PlayState(NamedTuple):
 
 
 class Played(NamedTuple):
-    """Holds the turns of a cycle, (seed, turn, ...) with scaled observations, and the epsilon of
-    the last one.
+    """Holds the turns of a cycle, (seed, turn, ...) with scaled observations, the epsilon of the
+    last one, and counts after it (PlayState).
     """
 
     transitions: Transitions
     epsilon: Float32[Array, " seed"]
+    turns: Int32[np.ndarray, " seed"]
+    episode_return: Float32[np.ndarray, "seed agent"]
 
 
 def init_play_state(config: HostedIqnConfig, prefill: Transitions) -> PlayState:
@@ -102,44 +104,46 @@ class Player:
         """
         self.config = config
         self.scales = by_seed(scale)
-        self.state = state
+        self._state = state
         self._act = acting_program(config)
         self._envs = [HostEnvs(config.env, config.env.worlds, seed) for seed in env_seeds]
         for envs, states in zip(self._envs, by_seed(state.envs), strict=True):
             envs.restore(states)
 
+    @property
+    def state(self) -> PlayState:
+        """Returns a copy of everything that playing changes."""
+        states = zip(*(envs.states for envs in self._envs), strict=True)
+        return self._state._replace(envs=EnvStates(*map(np.stack, states)))
+
     def play(self, params: network.Params, base_key: Key[Array, " seed"]) -> Played:
         """Plays `turns_per_cycle` turns of all environments."""
-        before = self.state
+        before = self._state
         turns = []
         returns = np.zeros_like(before.episode_return)
         for _ in range(self.config.train.turns_per_cycle):
             stacks = self._stacks()
-            counts = (self.state.turns, self.state.episodes)
+            counts = (self._state.turns, self._state.episodes)
             actions, epsilon = self._act(params, base_key, *counts, stacks)
             steps = map(step, self._envs, np.asarray(actions).swapaxes(1, 2))
-            past_inputs = self.state.history.shape[-1]
+            past_inputs = self._state.history.shape[-1]
             turn = stack(list(steps))._replace(frames=stacks[..., past_inputs:])
             returns += self._count(turn, stacks)
             turns.append(turn)
-        finished = (self.state.episodes - before.episodes)[:, None]
-        states = zip(*(envs.states for envs in self._envs), strict=True)
-        self.state = self.state._replace(
-            envs=EnvStates(*map(np.stack, states)),
-            episode_return=np.where(
-                finished > 0, returns / np.maximum(finished, 1), before.episode_return
-            ).astype(np.float32),
-        )
-        return Played(stack(turns, axis=1), epsilon)
+        finished = (self._state.episodes - before.episodes)[:, None]
+        means = (returns / np.maximum(finished, 1)).astype(np.float32)
+        mean_return = np.where(finished > 0, means, before.episode_return)
+        self._state = self._state._replace(episode_return=mean_return)
+        return Played(stack(turns, axis=1), epsilon, self._state.turns, mean_return)
 
     def _count(self, turn: Transitions, stacks: np.ndarray) -> Float32[np.ndarray, "seed agent"]:
         """Counts a turn; returns the sum of the returns of the episodes that ended with it."""
-        state = self.state
+        state = self._state
         ended = turn.terminated | turn.truncated
         ended_agents = ended[:, None]
         sums = state.reward_sums + turn.rewards
         size = stacks.shape[-1] - state.history.shape[-1]
-        self.state = state._replace(
+        self._state = state._replace(
             history=np.where(ended_agents[..., None], np.float32(0), stacks[..., size:]),
             turns=state.turns + np.int32(1),
             episodes=state.episodes + ended.sum(1, dtype=np.int32),
@@ -156,7 +160,7 @@ class Player:
             scaled(scale, envs.obs).swapaxes(0, 1)
             for scale, envs in zip(self.scales, self._envs, strict=True)
         ]
-        return np.concatenate([self.state.history, np.stack(frames)], -1)
+        return np.concatenate([self._state.history, np.stack(frames)], -1)
 
 
 def by_seed(columns: Columns) -> list[Columns]:

@@ -163,10 +163,10 @@ def replay(config: HostedIqnConfig, state: State, dataset: Dataset) -> Replay:
     actions = []
 
     def watched(obs: np.ndarray, turn: int) -> np.ndarray:
-        action = policy(obs, turn)
+        result = policy(obs, turn)
         stacks.append(policy.stacks[0, 0])
-        actions.append(action[0, 0])
-        return action
+        actions.append(result[0, 0])
+        return result
 
     with closing(HostEnvs(config.env, 1, int(dataset.held_out.seed[0]))) as envs:
         envs.play(watched)

@@ -45,7 +45,13 @@ from quatrain.models.iqn.train import (
     check_cycles,
 )
 from quatrain.progress import Progress
-from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
+from quatrain.replay.frames.ring import (
+    AnyArray,
+    FrameRing,
+    Transitions,
+    from_transitions,
+    write,
+)
 from quatrain.replay.frames.sampling import valid_starts
 
 HEADLINE = ("episode_return", "greedy_return")
@@ -137,12 +143,12 @@ def run_cycle(
     played = player.play(learner.agents.params, learner.base_key)
     learner, columns = learning_program(config)(learner, played.transitions)
     agents = played.transitions.actions.shape[2]
-    turns = config.env.worlds * (config.collect.turns + player.state.turns)
+    turns = config.env.worlds * (config.collect.turns + played.turns)
     return learner, records.Cycle(
         **columns,
         play_metrics={
             "reward_per_turn": played.transitions.rewards.mean((1, 3)),
-            "episode_return": player.state.episode_return,
+            "episode_return": played.episode_return,
         },
         epsilon=played.epsilon,
         agent_steps=agents * turns,
@@ -207,7 +213,7 @@ def better(best: Best, new: Best) -> Best:
     """Returns the better of each seed; of equals the new one, which has learned more."""
     is_better = np.asarray(new.greedy_return) >= np.asarray(best.greedy_return)
 
-    def select(new_leaf: Array, leaf: Array) -> Array:
+    def select(new_leaf: AnyArray, leaf: AnyArray) -> Array:
         return jnp.where(is_better.reshape(-1, *(1,) * (leaf.ndim - 1)), new_leaf, leaf)
 
     return jax.tree.map(select, new, best)
