@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 from tests.pipeline.small_checkout import call, git
 
 pytestmark = pytest.mark.full
-NAMES = {"jax": "rock_pool", "torch": "estuary"}
+NAMES = {"jax": "rock_pool", "torch": "longest_name_of_a_model1"}
 OF_ALL_MODELS = (
     "test_contract",
     "test_params",

@@ -53,8 +53,8 @@ def check(config: SketchConfig, dataset: Dataset) -> None:
     for name, (actual, expected) in counts.items():
         if actual != expected:
             raise DataError(
-                f"the dataset has {name} {actual}, sketch.collect.{name} is {expected}; "
-                "run `dvc repro`"
+                f"the dataset has {name} {actual}, "
+                f"sketch.collect.{name} is {expected}; run `dvc repro`"
             )
 
 

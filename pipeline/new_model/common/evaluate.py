@@ -10,7 +10,7 @@ from quatrain.models.sketch.config import SketchConfig
 from quatrain.models.sketch.train import State
 from quatrain.statistics import aggregate_seeds
 
-# `make promote MODELS=sketch` stores the score; then a score worse by more than 0.02 fails.
+# `make promote MODELS=sketch` stores the score; then one worse by 0.02 fails.
 GATED = (Gated("rmse", "lower", 0.02, {"default": 0.2}, ("constant_rmse",)),)
 
 

@@ -1,4 +1,4 @@
-"""Sizes of sketch in tests; tests/conftest.py and scored_workspace.py read them."""
+"""Sizes of sketch in tests, which tests/conftest.py reads."""
 
 # Changes to params.yaml that make a run take a second and still learn something.
 SMALL = {

@@ -127,8 +127,7 @@ def train(
         metrics = _run_steps(learner, config.train.record_every)
         if not np.isfinite(metrics["error"]).all():
             raise TrainingDiverged(
-                f"sketch: error is not finite at step {learner.step:,}; "
-                "lower sketch.train.learning_rate"
+                f"sketch: error is not finite at step {learner.step:,}; lower train.learning_rate"
             )
         yield Progress(learner.step, learner.state(), by_seed(metrics))
 
