@@ -62,7 +62,9 @@ def test_every_command_is_run_by_a_test_or_named_as_not_run():
 
 @pytest.mark.full
 def test_every_make_command_names_a_target():
-    targets = [command for command in COMMANDS if command.startswith("make ")]
+    targets = [
+        command for command in COMMANDS if command.startswith("make ") and command != "make VERB"
+    ]
     for command in targets:
         words = shlex.split(command.split(" && ")[0])
         done = subprocess.run(
