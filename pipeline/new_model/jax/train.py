@@ -65,7 +65,7 @@ def train(
         metrics = {name: np.asarray(values) for name, values in recorded.items()}
         if not np.isfinite(metrics["error"]).all():
             raise TrainingDiverged(
-                f"sketch: error is not finite at step {step:,}; lower train.learning_rate"
+                f"sketch: error not finite at step {step:,}; lower learning_rate"
             )
         yield Progress(step, state, by_seed(metrics))
 

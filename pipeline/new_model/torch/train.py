@@ -125,11 +125,12 @@ def train(
     learner = Learner(config, dataset, state)
     while learner.step < config.train.steps:
         metrics = _run_steps(learner, config.train.record_every)
+        step = learner.step
         if not np.isfinite(metrics["error"]).all():
             raise TrainingDiverged(
-                f"sketch: error is not finite at step {learner.step:,}; lower train.learning_rate"
+                f"sketch: error not finite at step {step:,}; lower learning_rate"
             )
-        yield Progress(learner.step, learner.state(), by_seed(metrics))
+        yield Progress(step, learner.state(), by_seed(metrics))
 
 
 def from_arrays(config: SketchConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
