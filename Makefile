@@ -26,7 +26,7 @@ BENCH ?=
 MODEL ?= allo
 PORT ?=
 
-.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
+.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -107,6 +107,9 @@ schema: params.schema.json  ## what editors complete and check params.yaml by; m
 
 ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
 	@exec $(BIN)/python -m pipeline.commands.ui $(if $(PORT),--port $(PORT))
+
+experiments: $(STAMP)  ## experiments of `dvc exp run` side by side: the scores and params that differ
+	@$(BIN)/dvc exp show --only-changed --drop '.*/' $(ARGS)
 
 sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases
 	@$(BIN)/python -m pipeline.commands.sync

@@ -1,5 +1,6 @@
 """The outside: disk, clock, argv, MLflow, DVC and signals."""
 
+import os
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,23 @@ def _report_interrupt(
     else:
         sys.__excepthook__(kind, error, trace)
 
+
+def _same_blas_everywhere() -> None:
+    """Makes OpenBLAS use its AVX2 kernels, as on any x86-64 processor of the last ten years: the
+    ones that it would choose itself give eigenvectors other last bits on each type.
+
+    OpenBLAS reads the variable when numpy is loaded, so this package sets it first.
+    """
+    try:
+        with Path("/proc/cpuinfo").open() as cpus:
+            has_avx2 = " avx2 " in cpus.read(4096)
+    except OSError:
+        return
+    if has_avx2:
+        os.environ.setdefault("OPENBLAS_CORETYPE", "Haswell")
+
+
+_same_blas_everywhere()
 
 # Set while `python -m pipeline.NAME` looks for NAME, but not where a program imports this package.
 if sys.argv[0] == "-m":

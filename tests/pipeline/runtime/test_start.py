@@ -103,3 +103,22 @@ def test_a_line_to_a_reader_that_has_gone_stops_nothing():
     os.close(write)
     assert done.returncode == 42
     console.info("to a reader that listens")
+
+
+def test_blas_uses_the_kernels_of_every_avx2_processor_unless_told_otherwise():
+    code = "import os, pipeline; print(os.environ.get('OPENBLAS_CORETYPE'))"
+    kernels: list[str] = []
+    for setting in ({}, {"OPENBLAS_CORETYPE": "Zen"}):
+        environment = {"PYTHONPATH": os.environ["PYTHONPATH"]} | setting
+        kernels.append(
+            subprocess.run(
+                [sys.executable, "-c", code],
+                cwd=ROOT,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.strip()
+        )
+    has_avx2 = " avx2 " in Path("/proc/cpuinfo").read_text()
+    assert kernels == ["Haswell" if has_avx2 else "None", "Zen"]
