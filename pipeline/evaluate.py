@@ -1,6 +1,8 @@
 """data/MODEL, models/MODEL, baselines/MODEL.json -> reports/MODEL: scores, verdict and plots."""
 
+import math
 import sys
+from collections.abc import Mapping
 
 from pipeline.judging import verdicts
 from pipeline.runtime import console
@@ -12,7 +14,7 @@ from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.trained_model import load_trained
 from pipeline.tracking.journal import now
 from pipeline.tracking.run import Run
-from pipeline.tracking.scores import gated_scores, record_scores
+from pipeline.tracking.scores import record_scores
 from quatrain.storage import history
 
 
@@ -33,10 +35,8 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     write_figures(stage.reports / "plots", images)
     write_curves(stage.reports / "curves", curves)
     artifacts.write_json(stage.reports / "scores.json", artifacts.null_if_not_finite(scores))
+    write_metrics(stage, scores)
     result = verdicts.write(stage.root, stage.model, stage.params)
-    # Named by the model, because DVC shows the metrics of all models in one table.
-    metrics = {stage.model: artifacts.null_if_not_finite(dict(gated_scores(result)))}
-    artifacts.write_json(stage.reports / "metrics.json", metrics)
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest, started=started) as run:
         step = stage.config.train.steps
@@ -49,6 +49,14 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     elif not result.verdict.passed:
         remedy = "`python -m pipeline.commands.gate` tells how, and ends with exit 4"
         console.info(f"{stage.name}: the baseline is broken; {remedy}")
+
+
+def write_metrics(stage: Stage, scores: Mapping[str, float]) -> None:
+    """Writes the judged scores, named by the model, because DVC shows those of all in one table."""
+    gated = [rule.metric for rule in stage.modules.evaluate.GATED]
+    judged_scores = {name: scores.get(name, math.nan) for name in gated}
+    metrics = {stage.model: artifacts.null_if_not_finite(judged_scores)}
+    artifacts.write_json(stage.reports / "metrics.json", metrics)
 
 
 if __name__ == "__main__":

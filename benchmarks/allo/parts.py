@@ -128,7 +128,7 @@ def plots_row(world: World) -> Row:
     proposed, or once for a whole run.
     """
     names = ["loss", "graph", "dual", "barrier_term", "total_error", "norm_error"]
-    names += ["manifold_distance", "grad_norm", "cosine_mean"]
+    names += ["manifold_distance", "grad_norm", "cosine_mean", "cosine_min"]
     for name in ("cosine", "eigenvalue", "eigenvalue_dual", "duals_diag"):
         names += [f"{name}/{i}" for i in range(world.config.network.d)]
     steps = np.arange(1, world.config.train.record_every + 1)

@@ -3,15 +3,17 @@
 import io
 from collections.abc import Mapping
 from pathlib import Path
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING
 
 from pipeline.storage import atomic_write
 from quatrain.animation import Animation
 from quatrain.storage.gif import gif
 
+if TYPE_CHECKING:  # loading a command must not load matplotlib
+    from matplotlib.figure import Figure
 
-def encode(pictures: Mapping[str, Figure | Animation]) -> dict[str, bytes]:
+
+def encode(pictures: "Mapping[str, Figure | Animation]") -> dict[str, bytes]:
     """Returns file name -> content of pictures; each file holds its caption and place."""
     files = {}
     for place, (name, picture) in enumerate(pictures.items()):
@@ -22,7 +24,7 @@ def encode(pictures: Mapping[str, Figure | Animation]) -> dict[str, bytes]:
     return files
 
 
-def png(figure: Figure, comment: str | None = None) -> bytes:
+def png(figure: "Figure", comment: str | None = None) -> bytes:
     """Returns the figure as PNG without the date and version that matplotlib would add."""
     data = io.BytesIO()
     metadata = {"Software": None} | ({"Comment": comment} if comment else {})

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
-from matplotlib.colors import to_rgb
 
 # Rows of the digits 0 to 9, three bits each, from the top.
 _DIGITS = (
@@ -42,6 +41,8 @@ class Animation(NamedTuple):
 
 def palette_of(colors: Sequence[str]) -> UInt8[np.ndarray, "color 3"]:
     """Returns red, green and blue of colours that matplotlib knows by these names."""
+    from matplotlib.colors import to_rgb  # loading a command must not load matplotlib
+
     return np.array([np.round(255 * np.array(to_rgb(color))) for color in colors], np.uint8)
 
 

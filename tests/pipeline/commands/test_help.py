@@ -51,5 +51,7 @@ def test_help_reads_no_file_and_loads_no_large_library(module: str, tmp_path: Pa
         [sys.executable, *path], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith(f"usage: python -m pipeline.{module} [-h]")
+    folder, _, verb = module.rpartition(".")
+    program = f"quatrain {verb}" if folder else f"python -m pipeline.{module}"
+    assert ended.stdout.startswith(f"usage: {program} [-h]")
     assert list(tmp_path.iterdir()) == []

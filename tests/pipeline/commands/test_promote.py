@@ -174,7 +174,7 @@ def test_committed_baselines_are_what_promote_writes(model: str):
     """Known presets, and rules that the code still has."""
     stored = json.loads((ROOT / "baselines" / f"{model}.json").read_text())
     for preset, entry in stored["presets"].items():
-        read_params(ROOT, preset)
-        for rule in promote.verdicts.rules_of(model, preset):
+        config = getattr(read_params(ROOT, preset), model)
+        for rule in promote.verdicts.rules_of(model, preset, config):
             stored_metric = StoredMetric.model_validate(entry["metrics"][rule.metric])
             assert stored_metric.differs_from(rule) is None

@@ -45,7 +45,7 @@ def begin(root: Path) -> Journal:
     stage = Stage("train", "allo", root, params_with({}))
     with Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as run:
         run.metrics([("train/loss", 1, 0.5)])
-        model_export.record_model(stage, run, None, None)
+        model_export.record_model(stage, run, None, None, "d" * 64)
     return Journal(run.journal.folder)
 
 
@@ -58,7 +58,7 @@ def exported(monkeypatch: Patch) -> list[str]:
         names.append(stage.model)
         (folder / "model").mkdir()
 
-    monkeypatch.setattr(model_export, "export", lambda *_: None)
+    monkeypatch.setattr(model_export, "export", lambda *_: model_export.Exported({}, {}, {}))
     monkeypatch.setattr(model_export, "save_model", save)
     return names
 
