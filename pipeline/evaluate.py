@@ -36,12 +36,13 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     write_curves(stage.reports / "curves", curves)
     artifacts.write_json(stage.reports / "scores.json", artifacts.null_if_not_finite(scores))
     write_metrics(stage, scores)
-    result = verdicts.write(stage.root, stage.model, stage.params)
+    result = judge(stage)
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest, started=started) as run:
         step = stage.config.train.steps
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
         record_scores(stage, run, result)
+    verdicts.write(stage.root, stage.model, stage.params)  # last: it vouches for all of the above
     print(verdicts.table([result]))
     if result.only_lacks_a_baseline:
         remedy = verdicts.promote_hint(stage.model, stage.params.preset)
@@ -49,6 +50,13 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     elif not result.verdict.passed:
         remedy = "`python -m pipeline.commands.gate` tells how, and ends with exit 4"
         console.info(f"{stage.name}: the baseline is broken; {remedy}")
+
+
+def judge(stage: Stage) -> verdicts.ModelVerdict:
+    preset = stage.params.preset
+    rules = verdicts.rules_of(stage.model, preset, stage.config)
+    paths = verdicts.files(stage.root, stage.model)
+    return verdicts.judge_files(paths, stage.model, preset, rules)
 
 
 def write_metrics(stage: Stage, scores: Mapping[str, float]) -> None:

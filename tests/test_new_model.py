@@ -74,7 +74,7 @@ def test_it_is_trained_refused_without_a_baseline_promoted_and_then_holds_it(
 ):
     first = call(grown, "python", "-m", "pipeline.commands.repro", model, code=4)
     assert f"gate: {model}: no baseline: preset 'default' has no baseline yet [exit 4]" in first
-    remedy = f"to make these scores its baseline: python -m pipeline.commands.promote {model}"
+    remedy = f"no baseline yet: `make promote MODELS={model}` stores these scores as the first"
     assert f"gate: {model}: {remedy}" in first
     promoted = call(grown, "python", "-m", "pipeline.commands.promote", model)
     assert f"baselines/{model}.json: preset default now holds" in promoted
@@ -82,5 +82,6 @@ def test_it_is_trained_refused_without_a_baseline_promoted_and_then_holds_it(
     assert "Running stage" not in again
     assert "gate: passed; 1 metrics hold their baselines" in again
     changed = {line[3:] for line in git(grown, "status", "--porcelain", "-uall").splitlines()}
-    expected = {f"baselines/{model}.json", f"reports/{model}/scores.json", "dvc.lock"}
+    written = {f"reports/{model}/{name}.json" for name in ("scores", "metrics")}
+    expected = {f"baselines/{model}.json", "dvc.lock", *written}
     assert expected <= changed <= expected | {"reports/report.md"}

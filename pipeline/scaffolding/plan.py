@@ -57,7 +57,7 @@ def _template(path: str, name: str) -> str:
 def _new_files(name: str, framework: str) -> dict[str, str]:
     files = {
         f"inputs/{name}/.gitkeep": "",
-        f"reports/{name}/.gitignore": "/verdict.json\n/plots\n",
+        f"reports/{name}/.gitignore": "/verdict.json\n/plots\n/curves\n",
         f"baselines/{name}.json": f'{{"schema": 1, "model": "{name}", "presets": {{}}}}\n',
         f"tests/models/{name}/sizes.py": _template("common/sizes.py", name),
     }
