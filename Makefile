@@ -26,7 +26,7 @@ BENCH ?=
 MODEL ?= allo
 PORT ?=
 
-.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash clean
+.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash campaign clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -172,6 +172,9 @@ profile: $(STAMP)  ## where a model's training spends its time: a trace, and a t
 
 crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
 	@$(BIN)/python -m pytest -m slow tests/pipeline -k 'kill or crash'
+
+campaign: $(STAMP)  ## bad inputs and faults, area by area: counts, and every failure (ARGS='-k gate')
+	@$(BIN)/python -m pytest tests/campaign $(PARALLEL) $(ARGS)
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)
 	@git clean -fdXq data models reports grids-out dvc_plots

@@ -12,8 +12,8 @@ from pipeline.reporting import speed
 from pipeline.reporting.sections import folded, plain
 from pipeline.reporting.speed import PLAIN, PROPOSED, Results, Row
 from pipeline.reporting.tables import markdown_table
-from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import png, write_figures
+from quatrain.storage.atomic_write import write_durably
 
 FOLDER = "benchmarks"
 """Of the pictures, beside the page."""

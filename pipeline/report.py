@@ -13,7 +13,6 @@ from pipeline.reporting.speed import read_results
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.command import Parser, run_guarded
 from pipeline.storage import artifacts
-from pipeline.storage.atomic_write import write_together
 from pipeline.storage.params_file import read_params
 from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.description import description
@@ -22,6 +21,7 @@ from pipeline.tracking.run import Run
 from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.judgement import SEEDS_OF_NOISE
 from quatrain.registry import MODELS
+from quatrain.storage.atomic_write import write_together
 
 
 def read_all(root: Path, preset: str) -> list[Result]:

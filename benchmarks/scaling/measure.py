@@ -28,8 +28,8 @@ from pipeline.runtime.stage import CHECKOUT
 from pipeline.scaling import cluster
 from pipeline.scaling.records import read_trials
 from pipeline.storage import artifacts
-from pipeline.storage.atomic_write import write_durably
 from quatrain.errors import DataError
+from quatrain.storage.atomic_write import write_durably
 
 RESULTS = Path("benchmarks/results/scaling.json")
 PAGE = Path("docs/cluster.md")

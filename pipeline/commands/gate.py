@@ -9,8 +9,8 @@ from pipeline.judging.gate import gate
 from pipeline.reporting import scores_page
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.storage.atomic_write import write_durably
 from quatrain.registry import MODELS
+from quatrain.storage.atomic_write import write_durably
 
 
 def add_options(parser: Parser) -> None:

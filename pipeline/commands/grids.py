@@ -17,7 +17,6 @@ from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
-from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.params_file import overlaid, read_content, read_input, read_raw, validate
 from quatrain.baselines import Rule
@@ -28,6 +27,7 @@ from quatrain.params import Params
 from quatrain.progress import TrainingDiverged
 from quatrain.registry import MODELS, load
 from quatrain.section import Content
+from quatrain.storage.atomic_write import write_durably
 
 OUT = "grids-out"
 PAPER = Path("benchmarks/reference/allo_paper.json")

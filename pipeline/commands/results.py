@@ -20,12 +20,12 @@ from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
-from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
 from quatrain.statistics import LEAST_SEEDS
+from quatrain.storage.atomic_write import write_durably
 
 # Checkpoints of what is not done.
 CACHE = Path(".state/results")

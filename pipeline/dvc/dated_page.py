@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pipeline.judging.machine import describe, machine_of
 from pipeline.storage import artifacts
-from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.run import code_tags
 from pipeline.tracking.runs_page import EXPERIMENTS_PAGE, runs_page
+from quatrain.storage.atomic_write import write_durably
 
 PAGE = "index.html"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ruamel.yaml.comments import CommentedMap
 
-from pipeline.storage.atomic_write import write_durably
+from quatrain.storage.atomic_write import write_durably
 
 NAME = "dvc.lock"
 

@@ -9,7 +9,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.runtime import console
-from pipeline.storage.atomic_write import write_durably
+from quatrain.storage.atomic_write import write_durably
 
 RWLOCK = Path(".dvc", "tmp", "rwlock")
 

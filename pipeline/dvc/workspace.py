@@ -11,9 +11,9 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from pipeline.runtime.errors import ConfigError
-from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import read_raw
 from pipeline.tracking.store import resolve_uri
+from quatrain.storage.atomic_write import write_durably
 
 # What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
 PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pipeline.judging.verdicts import first_error
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
-from pipeline.storage.atomic_write import write_durably
+from quatrain.storage.atomic_write import write_durably
 
 # Names of ratios. `seed's` is the variant that a document proposes.
 PLAIN = "before/ours"

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pipeline.storage.atomic_write import write_together
+from quatrain.storage.atomic_write import write_together
 
 FOLDER = Path(".state", "retrain")
 OUTCOME = "outcome.json"

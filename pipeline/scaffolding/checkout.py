@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.runtime.errors import ConfigError
-from pipeline.storage.atomic_write import write_durably
 from quatrain.params import Params
 from quatrain.registry import MODELS
+from quatrain.storage.atomic_write import write_durably
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 LONGEST = 24

@@ -18,8 +18,8 @@ from pipeline.scaling.result import (
     winner_of,
 )
 from pipeline.scaling.space import Space
-from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
+from quatrain.storage.atomic_write import write_durably
 
 NOTHING_BETTER = "no trial is better than the start"
 MARK = "# Written by `make sweep SWEEP=sweeps/{name}.yaml`"

@@ -34,9 +34,9 @@ from pipeline.scaling.result import (
     start_of,
     winner_of,
 )
-from pipeline.storage.atomic_write import write_together
 from pipeline.storage.figures import png, write_figures
 from quatrain.storage import formats
+from quatrain.storage.atomic_write import write_together
 
 if TYPE_CHECKING:  # matplotlib is slow to import
     from matplotlib.figure import Figure

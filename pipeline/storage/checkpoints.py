@@ -9,7 +9,7 @@ import numpy as np
 
 from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
-from pipeline.storage.atomic_write import crash_point
+from quatrain.storage.atomic_write import crash_point
 
 SLOTS = ("slot-0", "slot-1")
 ARRAYS = "learner.safetensors"

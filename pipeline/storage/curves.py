@@ -4,9 +4,9 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from pipeline.storage.atomic_write import write_together
 from quatrain.progress import History
 from quatrain.storage import history
+from quatrain.storage.atomic_write import write_together
 
 
 def write_curves(folder: Path, curves: History) -> None:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.storage import atomic_write
 from quatrain.animation import Animation
+from quatrain.storage import atomic_write
 from quatrain.storage.gif import gif
 
 if TYPE_CHECKING:  # loading a command must not load matplotlib

@@ -17,7 +17,6 @@ from pipeline.runtime.errors import ArtifactError, StoreUnavailable
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
-from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import read_params
 from pipeline.storage.trained_model import TrainedModel, load_trained
 from pipeline.tracking.charts import chart_rows
@@ -31,6 +30,7 @@ from pipeline.tracking.store import check_reachable, open_client, reason_of, res
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.storage import history
+from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.formats import to_json
 
 CACHE_HIT = "quatrain.cache_hit"

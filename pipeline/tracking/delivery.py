@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.storage.atomic_write import sweep_temporaries, write_durably
 from pipeline.tracking import experiment, model_registry, run_times
 from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line, redact
 from pipeline.tracking.run_times import PARENT_TAG
@@ -22,6 +21,7 @@ from pipeline.tracking.store import (
     is_server,
     open_client,
 )
+from quatrain.storage.atomic_write import sweep_temporaries, write_durably
 
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
 # Bytes per second that a call with a file may take in addition to PATIENCE_SECONDS.

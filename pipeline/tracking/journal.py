@@ -15,8 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.storage.atomic_write import crash_point, sweep_temporaries, write_durably
 from quatrain.errors import DataError
+from quatrain.storage.atomic_write import crash_point, sweep_temporaries, write_durably
 
 # Metrics that MLflow takes in one call.
 ROWS_PER_LINE = 1000

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from pipeline.judging import verdicts
 from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.storage import artifacts
-from pipeline.storage.atomic_write import write_durably
 from pipeline.storage.params_file import parse
 from pipeline.tracking.journal import redact
 from pipeline.tracking.store import check_reachable, open_client, resolve_uri
 from quatrain.registry import MODELS
+from quatrain.storage.atomic_write import write_durably
 
 RUN_KEY_TAG = "quatrain.run_key"
 TIME_TAG = "quatrain.trained_at"

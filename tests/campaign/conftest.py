@@ -1,0 +1,74 @@
+"""The campaign of bad inputs and faults: a sample of its cases in `make test-full`, all in `make
+campaign`, with a table of what was seen.
+
+A file `test_AREA.py` has an area's cases as parameters of its tests, one row a case. A test that
+generates its cases says how many by `record_property("generated", number)`.
+"""
+
+import re
+import signal
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tabulate import tabulate
+
+from tests.campaign.promises import KINDS, broken
+
+HERE = Path(__file__).parent
+# Of the cases of a test, every so many-th belongs to the sample.
+SAMPLE = 12
+LONGEST_SECONDS = 300.0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    seen: Counter[str] = Counter()
+    for item in items:
+        if HERE not in item.path.parents or not hasattr(item, "callspec"):
+            continue
+        test = item.nodeid.partition("[")[0]
+        item.add_marker("slow" if seen[test] % SAMPLE else "full")
+        seen[test] += 1
+
+
+@pytest.fixture(autouse=True)
+def in_time() -> Iterator[None]:
+    """Ends a case that hangs."""
+
+    def hangs(*_: Any) -> None:
+        broken("hang", f"longer than {LONGEST_SECONDS:g} s")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.setitimer(signal.ITIMER_REAL, LONGEST_SECONDS)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Prints the cases of each area, and how many broke which promise."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            path, _, _ = report.nodeid.partition("::")
+            if "tests/campaign/" not in path:
+                continue
+            area = counts[Path(path).stem.removeprefix("test_")]
+            area["cases"] += 1
+            area["generated"] += dict(report.user_properties).get("generated", 0)
+            area["as promised" if outcome == "passed" else _kind(report)] += 1
+    if not counts:
+        return
+    head = ("cases", "generated", "as promised", *KINDS, "other")
+    rows = [[name, *(count[column] for column in head)] for name, count in sorted(counts.items())]
+    rows.append(["all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True))])
+    terminalreporter.section("campaign")
+    terminalreporter.write_line(tabulate(rows, ("area", *head)))
+
+
+def _kind(report: Any) -> str:
+    """Which promise a failed case broke; `other` if it failed in another way."""
+    found = re.search(rf"Broken: ({'|'.join(KINDS)}): ", str(report.longrepr))
+    return found.group(1) if found else "other"

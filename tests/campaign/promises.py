@@ -1,0 +1,102 @@
+"""What a user is promised of bad input and faults: each check names the promise that was broken."""
+
+import re
+import subprocess
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import pytest
+
+# Ways in which a promise is broken: the columns of the table that `make campaign` prints.
+KINDS = ("silent", "traceback", "leaked", "hang", "lost", "wrong code", "unclear")
+TRACE = re.compile(r"Traceback \(most recent call last\)|^\s+File \".*\", line \d+", re.M)
+LONGEST_LINE = 2000
+
+
+class Broken(AssertionError):
+    """Says which promise is broken, and what was seen instead."""
+
+
+class Seen(NamedTuple):
+    """Holds what a user sees of a command: its exit code and all that it said."""
+
+    code: int
+    said: str
+
+
+def broken(kind: str, what: str) -> NoReturn:
+    assert kind in KINDS
+    raise Broken(f"{kind}: {what[-LONGEST_LINE:]}")
+
+
+def refused(seen: Seen, code: int, says: str = "") -> None:
+    """The command ends with `code` and one line, which has the pattern `says`."""
+    if TRACE.search(seen.said):
+        broken("traceback", seen.said)
+    if seen.code == 0:
+        broken("silent", f"accepted, where exit {code} is due: {seen.said}")
+    if seen.code != code:
+        broken("wrong code", f"exit {seen.code}, not {code}: {seen.said}")
+    lines = [line for line in seen.said.splitlines() if "[exit " in line]
+    if len(lines) != 1 or not lines[0].endswith(f"[exit {code}]"):
+        broken("unclear", f"not one line with its exit code: {seen.said}")
+    if len(lines[0]) > LONGEST_LINE or not re.search(says, lines[0]):
+        broken("unclear", f"{says!r} is not in: {lines[0]}")
+
+
+def accepted(seen: Seen) -> None:
+    """The command does its work, with nothing worse than a warning."""
+    if TRACE.search(seen.said):
+        broken("traceback", seen.said)
+    if seen.code != 0:
+        broken("wrong code", f"exit {seen.code}, not 0: {seen.said}")
+
+
+def hidden(secret: str, output: str) -> None:
+    """No part of the output has the secret."""
+    if secret in output:
+        broken("leaked", output)
+
+
+def unchanged(before: dict[str, str], after: dict[str, str]) -> None:
+    """No file was lost, altered or left half-written."""
+    differing = sorted({name for name, _ in before.items() ^ after.items()})
+    if differing:
+        broken("lost", f"changed: {', '.join(differing)}")
+
+
+def content_of(folder: Path) -> dict[str, str]:
+    """What each path in a folder holds: the digest of a file, or where a link leads."""
+    return {
+        str(path.relative_to(folder)): (
+            f"-> {path.readlink()}" if path.is_symlink() else sha256(path.read_bytes()).hexdigest()
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.is_symlink() or path.is_file()
+    }
+
+
+def see(work: Callable[[], int | None], capsys: pytest.CaptureFixture[str]) -> Seen:
+    """Do it in this process; what it does not catch is what a user sees as a traceback."""
+    capsys.readouterr()
+    try:
+        code = work() or 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else 1
+    except Exception as error:
+        broken("traceback", f"{type(error).__name__}: {error}")
+    streams = capsys.readouterr()
+    return Seen(code, streams.out + streams.err)
+
+
+def run(*command: str, seconds: float = 60, **options: Any) -> Seen:
+    """Do it in a process of its own."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds, check=False, **options
+        )
+    except subprocess.TimeoutExpired:
+        broken("hang", f"longer than {seconds:g} s: {' '.join(command)}")
+    return Seen(done.returncode, done.stdout + done.stderr)
