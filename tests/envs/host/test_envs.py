@@ -9,7 +9,9 @@ from gymnasium.spaces import Box, Discrete, Graph
 from pydantic import ValidationError
 
 from quatrain.envs.host.config import HostEnv
-from quatrain.envs.host.envs import EnvStates, HostEnvs, interface
+from quatrain.envs.host.envs import EnvStates, HostEnvs
+from quatrain.envs.host.episodes import play
+from quatrain.envs.host.parallel import interface
 from quatrain.errors import DataError
 
 HERE = __name__
@@ -163,19 +165,18 @@ def test_each_env_plays_its_first_episode_to_the_end_and_waits():
     envs.step(np.zeros((5, 1), int))
     turns: list[np.ndarray] = []
 
-    def policy(obs: np.ndarray, turn: int) -> np.ndarray:
-        assert turn == len(turns)
+    def policy(obs: np.ndarray) -> np.ndarray:
         turns.append(obs.copy())
         return np.zeros((5, 1), int)
 
-    played = envs.play(policy)
+    played = play(envs, policy)
     expected = 1 + (3 * first_obs[:, 0, 0]).astype(int)
     assert len(set(expected)) > 1
     assert played.lengths.tolist() == expected.tolist()
-    assert played.returns.tolist() == [[steps * (steps + 1) / 2 for steps in expected]]
+    assert played.returns.tolist() == [[steps * (steps + 1) / 2] for steps in expected]
     assert len(turns) == max(expected)
     np.testing.assert_array_equal(turns[0], first_obs)
-    again = envs.play(lambda _obs, _turn: np.zeros((5, 1), int))
+    again = play(envs, lambda _: np.zeros((5, 1), int))
     np.testing.assert_equal(again._asdict(), played._asdict())
 
 

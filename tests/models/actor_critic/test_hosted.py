@@ -8,7 +8,7 @@ import torch
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import overlaid, read_params
-from quatrain.envs.host.episodes import play
+from quatrain.envs.host.episodes import play_episodes
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.actor_critic.hosted import config as configs
 from quatrain.models.actor_critic.hosted import serve
@@ -135,7 +135,7 @@ def test_a_scale_moves_only_if_it_is_running(scale: str):
 
 def test_as_many_episodes_are_played_as_wanted_and_each_is_whole():
     config = config_of("Steps", {"env": {"max_episode_steps": 9}})
-    result = play(config.env, 70, 3, lambda obs: np.zeros(obs.shape[:2], np.int64))
+    result = play_episodes(config.env, 70, 3, lambda obs: np.zeros(obs.shape[:2], np.int64))
     assert result.returns.shape == (70, 1)
     assert (result.returns == 3).all()
     assert (result.lengths == 3).all()

@@ -5,24 +5,17 @@ same episode. The state therefore holds the number of each running episode, from
 follows, and the actions taken in it; restoring plays them again.
 """
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
-import gymnasium
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64, Shaped
+from jaxtyping import Bool, Float32, Int64, Shaped
 
 from quatrain.envs.host.config import HostEnv
-from quatrain.envs.host.spaces import Interface, describe, flatten, to_action
+from quatrain.envs.host.parallel import ByAgent, interface, make
+from quatrain.envs.host.spaces import flatten, to_action
 from quatrain.errors import DataError
-
-# name of an agent -> its value of one step.
-ByAgent = Mapping[str, Any]
-# The only agent of a Gymnasium environment.
-AGENT = "agent"
 
 
 class Turn(NamedTuple):
@@ -40,130 +33,12 @@ class Turn(NamedTuple):
     next_obs: Float32[np.ndarray, "env agent obs"]
 
 
-class Episodes(NamedTuple):
-    """Holds an episode of each environment: undiscounted sums of rewards, and numbers of steps."""
-
-    returns: Float64[np.ndarray, "agent env"]
-    lengths: Int64[np.ndarray, " env"]
-
-
-# (observations (env, agent, obs), steps since the episodes began) -> actions (env, agent, *action).
-Policy = Callable[[np.ndarray, int], np.ndarray]
-
-
 class EnvStates(NamedTuple):
     """Holds all that restores the environments; actions beyond `elapsed` are zeros."""
 
     episode: Int64[np.ndarray, " env"]
     elapsed: Int64[np.ndarray, " env"]
     actions: Shaped[np.ndarray, "env step agent *action"]
-
-
-@runtime_checkable
-class ParallelEnv(Protocol):
-    """Describes an environment whose agents act at once, as PettingZoo defines it."""
-
-    possible_agents: list[str]
-
-    def reset(self, seed: int | None = None) -> tuple[ByAgent, ByAgent]: ...
-
-    def step(self, actions: ByAgent) -> tuple[ByAgent, ByAgent, ByAgent, ByAgent, ByAgent]: ...
-
-    def observation_space(self, agent: str) -> Any: ...
-
-    def action_space(self, agent: str) -> Any: ...
-
-    def close(self) -> None: ...
-
-
-class SingleAgent:
-    """Shows a Gymnasium environment as one of parallel agents."""
-
-    def __init__(self, env: Any) -> None:
-        self.env = env
-        self.possible_agents = [AGENT]
-
-    def reset(self, seed: int | None = None) -> tuple[ByAgent, ByAgent]:
-        obs, info = self.env.reset(seed=seed)
-        return {AGENT: obs}, {AGENT: info}
-
-    def step(self, actions: ByAgent) -> tuple[ByAgent, ByAgent, ByAgent, ByAgent, ByAgent]:
-        obs, reward, terminated, truncated, info = self.env.step(actions[AGENT])
-        return (
-            {AGENT: obs},
-            {AGENT: reward},
-            {AGENT: terminated},
-            {AGENT: truncated},
-            {AGENT: info},
-        )
-
-    def observation_space(self, agent: str) -> Any:  # noqa: ARG002
-        return self.env.observation_space
-
-    def action_space(self, agent: str) -> Any:  # noqa: ARG002
-        return self.env.action_space
-
-    def close(self) -> None:
-        self.env.close()
-
-
-def make(config: HostEnv) -> ParallelEnv:
-    """Makes one environment.
-
-    Raises:
-        DataError: it cannot be imported or made.
-    """
-    module, _, attribute = (config.import_ or "").partition(":")
-    kwargs: dict[str, Any] = dict(config.kwargs)
-    try:
-        imported = importlib.import_module(module) if module else None
-        if attribute:
-            env = getattr(imported, attribute)(**kwargs)
-        else:
-            env = gymnasium.make(str(config.id), **kwargs)
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise DataError(
-            f"env {config.name} cannot be made: {type(error).__name__}: {reason}; mend the "
-            "keys id, import and kwargs of env in params.yaml, or install its package"
-        ) from error
-    if config.kind == "pettingzoo":
-        if not hasattr(env, "possible_agents"):
-            raise DataError(
-                f"env {config.name} is a {type(env).__name__} without possible_agents; "
-                "name a PettingZoo parallel environment, or set kind: gymnasium"
-            )
-        return env
-    if not hasattr(env, "observation_space") or hasattr(env, "possible_agents"):
-        raise DataError(
-            f"env {config.name} is a {type(env).__name__}, which is no Gymnasium environment; "
-            "return a gymnasium.Env, or set kind: pettingzoo"
-        )
-    return SingleAgent(env)
-
-
-def _interface(name: str, env: ParallelEnv) -> Interface:
-    return describe(
-        name,
-        {
-            agent: (env.observation_space(agent), env.action_space(agent))
-            for agent in env.possible_agents
-        },
-    )
-
-
-@lru_cache(maxsize=16)
-def interface(config: HostEnv) -> Interface:
-    """Returns the sizes of observations and actions, from an environment that is made once for it.
-
-    Raises:
-        DataError: it cannot be made, or has spaces that no learner here can use.
-    """
-    env = make(config)
-    try:
-        return _interface(config.name, env)
-    finally:
-        env.close()
 
 
 class HostEnvs:
@@ -230,51 +105,41 @@ class HostEnvs:
                     )
                 self.obs[index] = outcome.next_obs
 
-    def step(self, actions: Shaped[np.ndarray, "env agent *action"]) -> Turn:
-        """Steps all environments, in place; ended episodes are followed by their next ones.
-
-        Raises:
-            DataError: an environment raised, or returned what its spaces do not allow.
-        """
-        obs = self.obs.copy()
-        outcomes = [self._step_env(index, action) for index, action in enumerate(actions)]
-        for index, outcome in enumerate(outcomes):
-            if outcome.terminated or outcome.truncated:
-                self._begin(index, int(self._episode[index]) + 1)
-            else:
-                self.obs[index] = outcome.next_obs
-        return Turn(
-            obs=obs,
-            actions=np.asarray(actions),
-            rewards=np.stack([outcome.rewards for outcome in outcomes]),
-            terminated=np.array([outcome.terminated for outcome in outcomes]),
-            truncated=np.array([outcome.truncated for outcome in outcomes]),
-            next_obs=np.stack([outcome.next_obs for outcome in outcomes]),
-        )
-
-    def play(self, policy: Policy) -> Episodes:
-        """Plays the first episode of every environment, in place; one that ended waits for the
-        others.
-
-        Raises:
-            DataError: an environment raised, or returned what its spaces do not allow.
-        """
+    def restart(self) -> None:
+        """Begins the first episode of every environment, in place."""
         for index in range(len(self._envs)):
             self._begin(index, 0)
-        returns = np.zeros(self.obs.shape[1::-1])
-        lengths = np.zeros(len(self._envs), np.int64)
-        running = np.ones(len(self._envs), bool)
-        turn = 0
-        while running.any():
-            actions = policy(self.obs, turn)
-            for index in map(int, np.flatnonzero(running)):
-                outcome = self._step_env(index, actions[index])
-                self.obs[index] = outcome.next_obs
-                returns[:, index] += outcome.rewards
-                lengths[index] += 1
-                running[index] = not (outcome.terminated or outcome.truncated)
-            turn += 1
-        return Episodes(returns, lengths)
+
+    def step(
+        self,
+        actions: Shaped[np.ndarray, "env agent *action"],
+        active: Bool[np.ndarray, " env"] | None = None,
+    ) -> Turn:
+        """Steps environments, in place; ended episodes are followed by their next ones.
+
+        active: which ones, all if None; the others stay as they are, without a reward.
+
+        Raises:
+            DataError: an environment raised, or returned what its spaces do not allow.
+        """
+        count = len(self._envs)
+        turn = Turn(
+            obs=self.obs.copy(),
+            actions=np.asarray(actions),
+            rewards=np.zeros(self.obs.shape[:2], np.float32),
+            terminated=np.zeros(count, bool),
+            truncated=np.zeros(count, bool),
+            next_obs=self.obs.copy(),
+        )
+        for index in map(int, np.flatnonzero(np.ones(count) if active is None else active)):
+            outcome = self._step_env(index, actions[index])
+            turn.rewards[index] = outcome.rewards
+            turn.terminated[index] = outcome.terminated
+            turn.truncated[index] = outcome.truncated
+            turn.next_obs[index] = self.obs[index] = outcome.next_obs
+            if outcome.terminated or outcome.truncated:
+                self._begin(index, int(self._episode[index]) + 1)
+        return turn
 
     def close(self) -> None:
         for env in self._envs:

@@ -1,6 +1,7 @@
-"""a policy, environments of a seed -> the returns of whole episodes"""
+"""a policy, environments -> the returns of whole episodes"""
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -23,11 +24,8 @@ class Episodes(NamedTuple):
     terminated: Bool[np.ndarray, " episode"]
 
 
-def play(config: HostEnv, episodes: int, seed: int, act: Act) -> Episodes:
-    """Plays so many episodes; the seed decides how they begin.
-
-    Each environment plays a number of episodes that is fixed before: the first ones to end would
-    be the shortest.
+def play_episodes(config: HostEnv, episodes: int, seed: int, act: Act) -> Episodes:
+    """Plays so many episodes in environments of their own; the seed decides how they begin.
 
     Raises:
         DataError: the environment cannot be made, or raised.
@@ -35,28 +33,34 @@ def play(config: HostEnv, episodes: int, seed: int, act: Act) -> Episodes:
     num_envs = min(episodes, MOST_ENVS)
     quota = np.full(num_envs, episodes // num_envs)
     quota[: episodes % num_envs] += 1
-    envs = HostEnvs(config, num_envs, seed)
-    try:
-        return _play(envs, quota, act)
-    finally:
-        envs.close()
+    with closing(HostEnvs(config, num_envs, seed)) as envs:
+        return play(envs, act, quota)
 
 
-def _play(envs: HostEnvs, quota: Int64[np.ndarray, " env"], act: Act) -> Episodes:
-    returns = np.zeros((len(quota), len(envs.interface.agents)))
-    lengths = np.zeros(len(quota), np.int64)
-    played = np.zeros(len(quota), np.int64)
-    ended: list[tuple[int, int, np.ndarray, int, bool]] = []
-    while (played < quota).any():
-        turn = envs.step(act(envs.obs))
+def play(envs: HostEnvs, act: Act, quota: Int64[np.ndarray, " env"] | None = None) -> Episodes:
+    """Plays the first episodes of each environment, in place; returns them by environment.
+
+    quota: how many each plays, one if None. It is fixed before: the first episodes to end would be
+    the shortest. An environment that has played its own waits for the others.
+
+    Raises:
+        DataError: an environment raised, or returned what its spaces do not allow.
+    """
+    envs.restart()
+    returns = np.zeros(envs.obs.shape[:2])
+    lengths = np.zeros(len(returns), np.int64)
+    left = np.ones(len(returns), np.int64) if quota is None else quota.copy()
+    ended: list[tuple[int, np.ndarray, int, bool]] = []
+    while (left > 0).any():
+        turn = envs.step(act(envs.obs), left > 0)
         returns += turn.rewards
-        lengths += 1
+        lengths += left > 0
         for env in np.flatnonzero(turn.terminated | turn.truncated):
-            if played[env] < quota[env]:
-                end = returns[env].copy(), int(lengths[env]), bool(turn.terminated[env])
-                ended.append((int(env), int(played[env]), *end))
-            played[env] += 1
+            ended.append(
+                (int(env), returns[env].copy(), int(lengths[env]), bool(turn.terminated[env]))
+            )
+            left[env] -= 1
             returns[env] = 0
             lengths[env] = 0
-    _, _, *columns = zip(*sorted(ended, key=lambda row: row[:2]), strict=True)
+    _, *columns = zip(*sorted(ended, key=lambda row: row[0]), strict=True)
     return Episodes(*map(np.array, columns))

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64, Shaped
 
 from quatrain.envs.host.envs import HostEnvs, interface
-from quatrain.envs.host.episodes import Act, play
+from quatrain.envs.host.episodes import Act, play_episodes
 from quatrain.envs.host.spaces import Interface
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
@@ -100,7 +100,7 @@ def mean_returns(
     config: HostedActorCriticConfig, episodes: int, seed: int, act: Act
 ) -> Float64[np.ndarray, " episode"]:
     """Returns the undiscounted return of each episode that begins as the seed says."""
-    return play(config.env, episodes, seed, act).returns[:, 0]
+    return play_episodes(config.env, episodes, seed, act).returns[:, 0]
 
 
 # Policies without learning.

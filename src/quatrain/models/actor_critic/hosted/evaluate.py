@@ -8,7 +8,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from quatrain.baselines import Gated
-from quatrain.envs.host.episodes import Episodes, play
+from quatrain.envs.host.episodes import Episodes, play_episodes
 from quatrain.models.actor_critic.hosted.acting import deterministic_policy
 from quatrain.models.actor_critic.hosted.collect import Dataset, checked_interface
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
@@ -73,7 +73,7 @@ def play_held_out(
 ) -> Episodes:
     act = deterministic_policy(load_actor(config, params))
     held_out = dataset.held_out
-    return play(config.env, config.collect.held_out_episodes, int(held_out.seed), act)
+    return play_episodes(config.env, config.collect.held_out_episodes, int(held_out.seed), act)
 
 
 def reference_returns(

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from quatrain.envs.host.envs import AGENT
-from quatrain.envs.host.episodes import play
+from quatrain.envs.host.episodes import play_episodes
+from quatrain.envs.host.parallel import AGENT
 from quatrain.envs.host.spaces import Interface
 from quatrain.frameworks.torch import packing
 from quatrain.models.actor_critic.hosted import network as networks
@@ -54,7 +54,7 @@ def request(config: HostedActorCriticConfig, dataset: Dataset) -> dict[str, np.n
         first.append(obs[:, 0].copy())
         return act(obs)
 
-    play(config.env, EXAMPLES, int(dataset.held_out.seed), remember)
+    play_episodes(config.env, EXAMPLES, int(dataset.held_out.seed), remember)
     return {"observations": first[0]}
 
 

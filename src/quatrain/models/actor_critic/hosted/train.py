@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from quatrain.envs.host.envs import HostEnvs
-from quatrain.envs.host.episodes import play
+from quatrain.envs.host.episodes import play_episodes
 from quatrain.frameworks.torch import packing, threads
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic.hosted import network as networks
@@ -135,7 +135,9 @@ def validate(learner: HostTrainer, dataset: Dataset) -> float:
     config = learner.config
     seed = int(dataset.train.validation_seed)
     act = deterministic_policy(learner.actor)
-    return float(play(config.env, config.collect.validation_episodes, seed, act).returns.mean())
+    return float(
+        play_episodes(config.env, config.collect.validation_episodes, seed, act).returns.mean()
+    )
 
 
 def from_arrays(

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float32
 
-from quatrain.envs.host.envs import interface
+from quatrain.envs.host.parallel import interface
 from quatrain.frameworks.jax import packing
 from quatrain.models.allo import network
 from quatrain.models.allo.hosted.config import HostedAlloConfig

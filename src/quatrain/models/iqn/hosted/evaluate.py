@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from quatrain.baselines import Gated
-from quatrain.envs.host.envs import Episodes, HostEnvs, Policy
+from quatrain.envs.host.envs import HostEnvs
+from quatrain.envs.host.episodes import Act, Episodes, play
 from quatrain.models.iqn import network
 from quatrain.models.iqn.hosted.collect import Dataset, interface
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
@@ -96,15 +97,15 @@ def play_held_out(config: HostedIqnConfig, state: State, dataset: Dataset, seed:
     with closing(HostEnvs(config.env, count, int(dataset.held_out.seed[0]))) as envs:
         params = evaluation_params(config, state)
         learned = [
-            envs.play(greedy_policy(config, dataset, params, learner))
+            play(envs, greedy_policy(config, dataset, params, learner))
             for learner in range(config.seeds)
         ]
         untrained = init_params(config, state.base_key[0])
         policy = GreedyPolicy(config, by_seed(dataset.scale)[0], untrained)
         references = {
-            "random": envs.play(random_policy(interface(config).action_count, seed)),
+            "random": play(envs, random_policy(interface(config).action_count, seed)),
             "constant": best_constant(config, envs),
-            "untrained": envs.play(policy),
+            "untrained": play(envs, policy),
         }
     return Outcomes(learned, references)
 
@@ -117,41 +118,43 @@ def greedy_policy(
     return GreedyPolicy(config, by_seed(dataset.scale)[seed], seed_params)
 
 
-def random_policy(actions: int, seed: int) -> Policy:
+def random_policy(actions: int, seed: int) -> Act:
     """Returns the policy that draws every action uniformly."""
     rng = np.random.default_rng(seed)
-    return lambda obs, _turn: rng.integers(actions, size=obs.shape[:2])
+    return lambda obs: rng.integers(actions, size=obs.shape[:2])
 
 
 def best_constant(config: HostedIqnConfig, envs: HostEnvs) -> Episodes:
     """Plays each action throughout; returns the episodes of the best one."""
     actions = range(interface(config).action_count)
-    plays = [envs.play(partial(_act_constantly, action)) for action in actions]
+    plays = [play(envs, partial(_act_constantly, action)) for action in actions]
     return max(plays, key=lambda episodes: mean_returns(episodes).mean())
 
 
-def _act_constantly(action: int, obs: np.ndarray, _turn: int) -> np.ndarray:
+def _act_constantly(action: int, obs: np.ndarray) -> np.ndarray:
     return np.full(obs.shape[:2], action)
 
 
 # Numbers.
 
 
-def mean_returns(episodes: Episodes) -> Float[np.ndarray, " env"]:
+def mean_returns(episodes: Episodes) -> Float[np.ndarray, " episode"]:
     """Returns the mean over agents, which share their episodes."""
-    return episodes.returns.mean(0)
+    return episodes.returns.mean(1)
 
 
-def standard_error(returns: Float[np.ndarray, " env"]) -> float:
+def standard_error(returns: Float[np.ndarray, " episode"]) -> float:
     return float(returns.std(ddof=1) / np.sqrt(len(returns)))
 
 
-def score_of(returns: Float[np.ndarray, " env"], chance: Float[np.ndarray, " env"]) -> float:
+def score_of(
+    returns: Float[np.ndarray, " episode"], chance: Float[np.ndarray, " episode"]
+) -> float:
     deviation = chance.std(ddof=1)
     return float((returns.mean() - chance.mean()) / (deviation if deviation > 0 else 1.0))
 
 
-def _scores(episodes: Episodes, chance: Float[np.ndarray, " env"]) -> Mapping[str, float]:
+def _scores(episodes: Episodes, chance: Float[np.ndarray, " episode"]) -> Mapping[str, float]:
     returns = mean_returns(episodes)
     scores = {
         "return_mean": float(returns.mean()),
@@ -160,7 +163,7 @@ def _scores(episodes: Episodes, chance: Float[np.ndarray, " env"]) -> Mapping[st
         "score": score_of(returns, chance),
         "episode_steps": float(episodes.lengths.mean()),
     }
-    by_agent = episodes.returns.mean(1)
+    by_agent = episodes.returns.mean(0)
     if len(by_agent) > 1:
         scores |= {f"return_agent_{agent}": float(mean) for agent, mean in enumerate(by_agent)}
     return scores

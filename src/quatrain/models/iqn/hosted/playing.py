@@ -178,7 +178,7 @@ def greedy_program(config: HostedIqnConfig) -> Callable[[network.Params, np.ndar
 
 
 class GreedyPolicy:
-    """Acts in envs that begin an episode together (`HostEnvs.play`), with one seed's networks."""
+    """Acts along one episode of each env, from their first turn on, with one seed's networks."""
 
     def __init__(self, config: HostedIqnConfig, scale: Scale, params: network.Params) -> None:
         """Takes the scale and the parameters, which begin with axis agent, of one seed."""
@@ -187,15 +187,13 @@ class GreedyPolicy:
         self._params = params
         self._program = greedy_program(config)
         self.stacks = np.zeros(0, np.float32)
-        """Inputs of the last turn, (agent, env, inputs)."""
+        """Inputs of the last turn, (agent, env, inputs); empty before the first."""
 
-    def __call__(
-        self, obs: Float32[np.ndarray, "env agent obs"], turn: int
-    ) -> Int8[np.ndarray, "env agent"]:
+    def __call__(self, obs: Float32[np.ndarray, "env agent obs"]) -> Int8[np.ndarray, "env agent"]:
         frames = scaled(self._scale, obs).swapaxes(0, 1)
         size = frames.shape[-1]
         history = self.stacks[..., size:]
-        if turn == 0:
+        if self.stacks.size == 0:
             history = np.zeros((*frames.shape[:-1], self._past_frames * size), np.float32)
         self.stacks = np.concatenate([history, frames], -1)
         return np.asarray(self._program(self._params, self.stacks)).T

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from quatrain.envs.host.envs import HostEnvs
+from quatrain.envs.host.episodes import play
 from quatrain.models.iqn import network
 from quatrain.models.iqn.cycle.acting import midpoints
 from quatrain.models.iqn.hosted.collect import Dataset
@@ -162,14 +163,14 @@ def replay(config: HostedIqnConfig, state: State, dataset: Dataset) -> Replay:
     stacks = []
     actions = []
 
-    def watched(obs: np.ndarray, turn: int) -> np.ndarray:
-        result = policy(obs, turn)
+    def watched(obs: np.ndarray) -> np.ndarray:
+        result = policy(obs)
         stacks.append(policy.stacks[0, 0])
         actions.append(result[0, 0])
         return result
 
     with closing(HostEnvs(config.env, 1, int(dataset.held_out.seed[0]))) as envs:
-        envs.play(watched)
+        play(envs, watched)
     taus = midpoints(config.train.acting.quantiles)
     first = jax.tree.map(lambda leaf: leaf[0, 0], params)
     quantiles = network.apply(config.network, first, jnp.asarray(np.stack(stacks)), taus)

@@ -13,6 +13,7 @@ from jax import Array
 from jaxtyping import Float32, Int32, Key
 
 from quatrain.envs.host.envs import HostEnvs
+from quatrain.envs.host.episodes import play
 from quatrain.frameworks.arrays import ArraySpec, verify
 from quatrain.frameworks.jax import packing
 from quatrain.frameworks.jax.seeds import over_seeds
@@ -199,8 +200,8 @@ class Evaluator:
         returns = []
         for seed, (scale, envs) in enumerate(zip(self.scales, self.envs, strict=True)):
             seed_params = jax.tree.map(itemgetter(seed), params)
-            episodes = envs.play(GreedyPolicy(self.config, scale, seed_params))
-            returns.append(episodes.returns.mean(-1))
+            episodes = play(envs, GreedyPolicy(self.config, scale, seed_params))
+            returns.append(episodes.returns.mean(0))
         greedy = np.stack(returns).astype(np.float32)
         return state._replace(best=better(state.best, Best(params, greedy.mean(-1)))), greedy
 

@@ -1,0 +1,124 @@
+"""config -> one environment of a user, as one of parallel agents, and the sizes of its spaces"""
+
+import importlib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+import gymnasium
+
+from quatrain.envs.host.config import HostEnv
+from quatrain.envs.host.spaces import Interface, describe
+from quatrain.errors import DataError
+
+# name of an agent -> its value of one step.
+ByAgent = Mapping[str, Any]
+# The only agent of a Gymnasium environment.
+AGENT = "agent"
+
+
+@runtime_checkable
+class ParallelEnv(Protocol):
+    """Describes an environment whose agents act at once, as PettingZoo defines it."""
+
+    possible_agents: list[str]
+
+    def reset(self, seed: int | None = None) -> tuple[ByAgent, ByAgent]: ...
+
+    def step(self, actions: ByAgent) -> tuple[ByAgent, ByAgent, ByAgent, ByAgent, ByAgent]: ...
+
+    def observation_space(self, agent: str) -> Any: ...
+
+    def action_space(self, agent: str) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class SingleAgent:
+    """Shows a Gymnasium environment as one of parallel agents."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.possible_agents = [AGENT]
+
+    def reset(self, seed: int | None = None) -> tuple[ByAgent, ByAgent]:
+        obs, info = self.env.reset(seed=seed)
+        return {AGENT: obs}, {AGENT: info}
+
+    def step(self, actions: ByAgent) -> tuple[ByAgent, ByAgent, ByAgent, ByAgent, ByAgent]:
+        obs, reward, terminated, truncated, info = self.env.step(actions[AGENT])
+        return (
+            {AGENT: obs},
+            {AGENT: reward},
+            {AGENT: terminated},
+            {AGENT: truncated},
+            {AGENT: info},
+        )
+
+    def observation_space(self, agent: str) -> Any:  # noqa: ARG002
+        return self.env.observation_space
+
+    def action_space(self, agent: str) -> Any:  # noqa: ARG002
+        return self.env.action_space
+
+    def close(self) -> None:
+        self.env.close()
+
+
+def make(config: HostEnv) -> ParallelEnv:
+    """Makes one environment.
+
+    Raises:
+        DataError: it cannot be imported or made.
+    """
+    module, _, attribute = (config.import_ or "").partition(":")
+    kwargs: dict[str, Any] = dict(config.kwargs)
+    try:
+        imported = importlib.import_module(module) if module else None
+        if attribute:
+            env = getattr(imported, attribute)(**kwargs)
+        else:
+            env = gymnasium.make(str(config.id), **kwargs)
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise DataError(
+            f"env {config.name} cannot be made: {type(error).__name__}: {reason}; mend the "
+            "keys id, import and kwargs of env in params.yaml, or install its package"
+        ) from error
+    if config.kind == "pettingzoo":
+        if not hasattr(env, "possible_agents"):
+            raise DataError(
+                f"env {config.name} is a {type(env).__name__} without possible_agents; "
+                "name a PettingZoo parallel environment, or set kind: gymnasium"
+            )
+        return env
+    if not hasattr(env, "observation_space") or hasattr(env, "possible_agents"):
+        raise DataError(
+            f"env {config.name} is a {type(env).__name__}, which is no Gymnasium environment; "
+            "return a gymnasium.Env, or set kind: pettingzoo"
+        )
+    return SingleAgent(env)
+
+
+def _interface(name: str, env: ParallelEnv) -> Interface:
+    return describe(
+        name,
+        {
+            agent: (env.observation_space(agent), env.action_space(agent))
+            for agent in env.possible_agents
+        },
+    )
+
+
+@lru_cache(maxsize=16)
+def interface(config: HostEnv) -> Interface:
+    """Returns the sizes of observations and actions, from an environment that is made once for it.
+
+    Raises:
+        DataError: it cannot be made, or has spaces that no learner here can use.
+    """
+    env = make(config)
+    try:
+        return _interface(config.name, env)
+    finally:
+        env.close()
