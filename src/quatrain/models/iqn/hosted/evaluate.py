@@ -17,12 +17,8 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.hosted.collect import Dataset, interface
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.playing import GreedyPolicy, by_seed
-from quatrain.models.iqn.hosted.train import (
-    NOT_EVALUATED,
-    State,
-    evaluation_params,
-    init_params,
-)
+from quatrain.models.iqn.hosted.state import NOT_EVALUATED, State, init_params
+from quatrain.models.iqn.hosted.train import evaluation_params
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
 # Policies that learned nothing and play the same episodes.

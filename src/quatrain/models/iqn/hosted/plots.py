@@ -23,7 +23,8 @@ from quatrain.models.iqn.hosted.evaluate import (
     mean_returns,
     play_held_out,
 )
-from quatrain.models.iqn.hosted.train import State, evaluation_params
+from quatrain.models.iqn.hosted.state import State
+from quatrain.models.iqn.hosted.train import evaluation_params
 from quatrain.plots import (
     BLUE,
     GREY,

@@ -11,7 +11,8 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.hosted.collect import Dataset, Scale, scaled
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.playing import by_seed
-from quatrain.models.iqn.hosted.train import State, evaluation_params
+from quatrain.models.iqn.hosted.state import State
+from quatrain.models.iqn.hosted.train import evaluation_params
 from quatrain.models.iqn.serve import action_values
 from quatrain.requests import Input, validate_request
 
