@@ -89,7 +89,7 @@ def limits(field: FieldInfo) -> str:
 
 def scores(model: str) -> str:
     """Returns what each judged score means, and which direction is better."""
-    gated = load(model).evaluate.GATED
+    gated = load(model).rules.GATED
     return table(
         ("score", "better", "meaning"),
         [(f"`{rule.metric}`", rule.direction, rule.meaning) for rule in gated],

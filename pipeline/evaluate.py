@@ -61,7 +61,7 @@ def judge(stage: Stage) -> verdicts.ModelVerdict:
 
 def write_metrics(stage: Stage, scores: Mapping[str, float]) -> None:
     """Writes the judged scores, named by the model, because DVC shows those of all in one table."""
-    gated = [rule.metric for rule in stage.modules.evaluate.GATED]
+    gated = [rule.metric for rule in stage.modules.rules.GATED]
     judged_scores = {name: scores.get(name, math.nan) for name in gated}
     metrics = {stage.model: artifacts.null_if_not_finite(judged_scores)}
     artifacts.write_json(stage.reports / "metrics.json", metrics)

@@ -174,7 +174,7 @@ def undefined(scores: dict[str, float]) -> list[str]:
 
 
 def test_training_improves_the_gated_score(model: Small, trained: list[Progress]):
-    gated = model.model.evaluate.GATED
+    gated = model.model.rules.GATED
     before, after = (model.evaluate(progress.state) for progress in (trained[0], trained[-1]))
     assert {*undefined(before), *undefined(after)} <= {*UNDEFINED}
     gain = after[gated[0].metric] - before[gated[0].metric]
@@ -254,7 +254,7 @@ def status(rule: Rule, scores: dict[str, float], seeds: int, stored: float) -> s
 
 def rules_of(model: Small, scores: dict[str, float]) -> list[Rule]:
     """Returns the rules of scores that exist; the others are broken whatever is stored."""
-    rules = [gated.under("default") for gated in model.model.evaluate.GATED]
+    rules = [gated.under("default") for gated in model.model.rules.GATED]
     missing = [rule for rule in rules if rule.metric in undefined(scores)]
     assert {rule.metric for rule in missing} <= {*UNDEFINED}
     assert all(status(rule, scores, 1, 1.0) == "not finite" for rule in missing)

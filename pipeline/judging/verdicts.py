@@ -111,7 +111,7 @@ def rules_of(model: str, preset: str, config: BaseModel | None = None) -> tuple[
 
     config: of the model; None: one with an environment of this project.
     """
-    return tuple(gated.under(preset) for gated in load(model, config).evaluate.GATED)
+    return tuple(gated.under(preset) for gated in load(model, config).rules.GATED)
 
 
 def write(root: Path, model: str, params: Params) -> ModelVerdict:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from pipeline.judging import verdicts
 from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.records import Trial
 from pipeline.storage.params_file import (
@@ -262,7 +261,8 @@ def read_space(root: Path, path: Path) -> Space:
         raw = read_raw(root, sweep.preset)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: preset: {error}") from None
-    space = Space(name, sweep, raw, _direction(root, path.name, sweep) == "higher", root)
+    direction = _direction(path.name, sweep, raw.get(sweep.model))
+    space = Space(name, sweep, raw, direction == "higher", root)
     _check_ends(path.name, space)
     return space
 
@@ -284,27 +284,16 @@ def _has_grid(dimension: Dimension) -> bool:
     return dimension.of is not None or dimension.points is not None
 
 
-def _direction(root: Path, file: str, sweep: Sweep) -> str:
-    """Returns `higher` or `lower`, from the baseline file if it knows the metric: reading it
-    imports no framework.
-    """
-    content = verdicts.read_baseline(verdicts.files(root, sweep.model).baseline, sweep.model) or {}
-    presets = content.get("presets", {})
-    rules = {
-        name: entry["direction"]
-        for preset in presets.values()
-        for name, entry in preset["metrics"].items()
-    }
-    if sweep.judge not in rules and not rules:
-        gated = load(sweep.model).evaluate.GATED
-        rules = {rule.metric: rule.direction for rule in gated}
+def _direction(file: str, sweep: Sweep, section: Mapping[str, Any] | None) -> str:
+    """Returns `higher` or `lower`, from the rules of the model with this section."""
+    rules = {rule.metric: rule.direction for rule in load(sweep.model, section).rules.GATED}
     if sweep.judge not in rules:
         names = sorted(rules)
         raise ConfigError(
             f"{file}: judge = {sweep.judge!r}: {sweep.model} is not judged by it"
             f"{nearest(sweep.judge, names)}; judged: {', '.join(names)}"
         )
-    direction = str(rules[sweep.judge])
+    direction = rules[sweep.judge]
     if direction == "near":
         raise ConfigError(
             f"{file}: judge = {sweep.judge!r} is held near a value; name one that has a best end"

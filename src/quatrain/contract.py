@@ -106,12 +106,19 @@ class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
 
 
 @runtime_checkable
-class EvaluateModule(Protocol[ConfigIn, DatasetIn, StateIn]):
-    """Describes evaluate.py: state -> scores."""
+class RulesModule(Protocol):
+    """Describes rules.py: which scores are judged, and how; it loads no framework, because the
+    gate reads it.
+    """
 
     @property
     def GATED(self) -> "tuple[Gated, ...]":
         """Lists the scores that are compared with a baseline."""
+
+
+@runtime_checkable
+class EvaluateModule(Protocol[ConfigIn, DatasetIn, StateIn]):
+    """Describes evaluate.py: state -> scores."""
 
     def evaluate(
         self, config: ConfigIn, state: StateIn, dataset: DatasetIn, seed: int

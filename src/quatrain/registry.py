@@ -1,5 +1,6 @@
 """name of a model -> its modules, imported when first used: the one table that names the models."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, get_args
@@ -43,6 +44,10 @@ class Model:
         return self._module("train")
 
     @property
+    def rules(self) -> contract.RulesModule:
+        return self._module("rules")
+
+    @property
     def evaluate(self) -> contract.EvaluateModule[Any, Any, Any]:
         return self._module("evaluate")
 
@@ -65,7 +70,7 @@ class Model:
             raise ModuleNotFoundError(reason, name=error.name) from error
 
 
-def load(name: str, config: BaseModel | None = None) -> Model:
+def load(name: str, config: BaseModel | Mapping[str, Any] | None = None) -> Model:
     """Returns the model of this name.
 
     A model whose config has a user's environment (envs/host) has the same modules in its folder

@@ -81,7 +81,7 @@ class Result:
     @property
     def judged_scores(self) -> dict[str, float]:
         """Returns the scores that the pipeline compares with a baseline."""
-        names = [gated.metric for gated in self._modules.evaluate.GATED]
+        names = [gated.metric for gated in self._modules.rules.GATED]
         return {name: self.scores[name] for name in names if name in self.scores}
 
     def plots(self) -> dict[str, Figure]:

@@ -14,7 +14,6 @@ from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLear
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import (
-    GATED,
     HORIZONS,
     FieldEstimate,
     calibration,
@@ -23,6 +22,7 @@ from quatrain.models.active_dynamics.evaluate import (
 from quatrain.models.active_dynamics.learner import AffineAlignment, Moments
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.references import reference_errors, teleport_reference
+from quatrain.models.active_dynamics.rules import GATED
 from quatrain.models.active_dynamics.state import State, TrainingState
 from quatrain.statistics import Interval
 from tests.conftest import params_with, shapes_unchecked

@@ -5,18 +5,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pipeline.commands import sweep as command
-from pipeline.judging import verdicts
 from pipeline.runtime.errors import ConfigError
 from pipeline.scaling import cluster
-from pipeline.scaling import space as spaces
 from pipeline.scaling.space import Dimension, read_space
-from quatrain.baselines import Gated
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Failure, Patch
 from tests.pipeline.small_sweep import (
@@ -262,13 +258,9 @@ def test_the_direction_is_that_of_the_gate(tmp_path: Path):
     assert not space_of(tmp_path, judge="orthogonality").is_higher_better
 
 
-def test_a_model_without_a_baseline_is_judged_by_what_it_gates(tmp_path: Path, monkeypatch: Patch):
-    rule = Gated("orthogonality", "lower", 0.0, {})
-    model = SimpleNamespace(evaluate=SimpleNamespace(GATED=(rule,)))
-    monkeypatch.setattr(spaces, "load", lambda _: model)
-    monkeypatch.setattr(verdicts, "read_baseline", lambda *_: None)
-    assert not space_of(tmp_path, judge="orthogonality").is_higher_better
-    with pytest.raises(ConfigError, match=r"allo is not judged by it; judged: orthogonality$"):
+def test_a_sweep_is_judged_by_a_metric_of_the_model(tmp_path: Path):
+    names = "cosine_mean, cosine_min, orthogonality"
+    with pytest.raises(ConfigError, match=rf"allo is not judged by it; judged: {names}$"):
         space_of(tmp_path, judge="loss")
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from quatrain.baselines import Gated
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
@@ -20,57 +19,10 @@ from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stocha
 from quatrain.models.actor_critic.ppo.state import SeedState
 from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.models.actor_critic.ppo.validation import warn_without_success
+from quatrain.models.actor_critic.rules import GATED
 from quatrain.models.actor_critic.train import State
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
-REFERENCE_NAMES = {
-    "random_return": "random actions",
-    "constant_return": "best constant action",
-    "feedback_return": "hand-written controller",
-}
-GATED = (
-    Gated(
-        "return_mean",
-        "higher",
-        0.3,
-        {},
-        ("random_return", "constant_return"),
-        ("feedback_return",),
-        meaning="reward of an episode with a held-out colony, undiscounted, mean over colonies",
-        names=REFERENCE_NAMES,
-    ),
-    Gated(
-        "margin_over_constant",
-        "higher",
-        0.1,
-        {"default": 0.25},
-        meaning="gain of that return on the best constant action: 0 is none, 1 is twice as much",
-    ),
-    Gated(
-        "fraction_of_feedback",
-        "higher",
-        0.03,
-        {"default": 0.95},
-        meaning="that return as a share of the hand-written controller's",
-    ),
-    Gated(
-        "success_rate",
-        "higher",
-        0.02,
-        {},
-        meaning="share of held-out colonies that reach the goal",
-        least=0.0,
-        most=1.0,
-    ),
-    Gated(
-        "size_rmse",
-        "lower",
-        1.0,
-        {},
-        meaning="how many cells a colony is off its target size, root mean square",
-        least=0.0,
-    ),
-)
 # Drawn plates from which on intervals are computed: resamples of fewer vary too little.
 LEAST_PLATES = 4
 SETTLING_STEPS = 4  # steps until the size of a colony enters `size_rmse`

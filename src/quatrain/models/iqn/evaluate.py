@@ -12,7 +12,6 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, Int8, Key
 
-from quatrain.baselines import Gated
 from quatrain.envs.treasurehunt import policies, turns
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.rules import Rules
@@ -23,6 +22,7 @@ from quatrain.models.iqn.collect import Dataset, HeldOut, held_out_envs
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_policy
 from quatrain.models.iqn.cycle.playing import named_events
+from quatrain.models.iqn.rules import GATED
 from quatrain.models.iqn.train import State, evaluation_params
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
@@ -34,46 +34,6 @@ REFERENCE_POLICIES: Mapping[str, Callable[[Rules], Policy]] = {
     "oracle_view": partial(policies.oracle_policy, view="view"),
     "oracle_full": partial(policies.oracle_policy, view="full"),
 }
-LOWER_REFERENCES = (
-    "random_return",
-    "free_random_return",
-    "constant_return",
-)
-UPPER_REFERENCES = ("oracle_view_return", "oracle_full_return")
-REFERENCE_NAMES = {
-    "constant_return": "always up",
-    "random_return": "random",
-    "free_random_return": "random, unblocked",
-    "oracle_view_return": "oracle, own view",
-    "oracle_full_return": "oracle, full view",
-}
-GATED = (
-    Gated(
-        "return_mean",
-        "higher",
-        3.0,
-        {},
-        LOWER_REFERENCES,
-        UPPER_REFERENCES,
-        meaning="reward that an agent collects in an episode of a held-out world, mean over "
-        "agents and worlds",
-        names=REFERENCE_NAMES,
-    ),
-    Gated(
-        "share",
-        "higher",
-        0.03,
-        {"default": 0.95, "large": 1.0},
-        meaning="that return as a share of what an oracle with the same view collects",
-    ),
-    Gated(
-        "score",
-        "higher",
-        0.06,
-        {},
-        meaning="the return on a scale from random actions (0) to that oracle (1)",
-    ),
-)
 # Largest number of draws of a shuffled agent order over which an evaluation averages.
 MAX_TURN_ORDERS = 32
 

@@ -6,7 +6,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics.evaluate import REFERENCE_NAMES
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     DOTTED_LINE,
@@ -27,6 +26,7 @@ from quatrain.models.active_dynamics.figures.study import (
     arm_metric,
     information_at_checkpoints,
 )
+from quatrain.models.active_dynamics.rules import REFERENCE_NAMES
 from quatrain.models.active_dynamics.transition_ratio import same_error
 from quatrain.plots import EndLabel, caption
 from quatrain.progress import History

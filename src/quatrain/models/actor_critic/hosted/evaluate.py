@@ -7,36 +7,19 @@ import numpy as np
 from jaxtyping import Float64
 from torch import Tensor
 
-from quatrain.baselines import Gated
 from quatrain.envs.host.episodes import Episodes, play_episodes
 from quatrain.models.actor_critic.hosted.acting import deterministic_policy
 from quatrain.models.actor_critic.hosted.collect import Dataset, checked_interface
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.network import make
+from quatrain.models.actor_critic.hosted.rules import GATED, REFERENCES
 from quatrain.models.actor_critic.hosted.train import State
 from quatrain.models.actor_critic.hosted.trainer import load_actor
 from quatrain.models.actor_critic.network import seeded
 from quatrain.models.actor_critic.ppo.state import SeedState
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
-REFERENCES = {
-    "random": "random actions",
-    "constant": "best constant action",
-    "untrained": "untrained network",
-}
 UNTRAINED = 3  # networks; a single one may be good by luck
-GATED = (
-    Gated(
-        "return_mean",
-        "higher",
-        # Small, because rewards of users have any scale.
-        0.01,
-        {"gymnasium": 475.0},
-        lower_references=tuple(f"{name}_return" for name in REFERENCES),
-        meaning="reward of a held-out episode, undiscounted, mean over episodes",
-        names={f"{name}_return": words for name, words in REFERENCES.items()},
-    ),
-)
 
 
 def evaluate(

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from quatrain.envs.host.config import HostEnv
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.evaluate import REFERENCE_NAMES
 from quatrain.models.allo.learning.spectra import fit
 from quatrain.models.allo.learning.spectra.spectrum import Spectrum
+from quatrain.models.allo.rules import REFERENCE_NAMES
 from quatrain.plots import BLUE, GREY, RED, SMALL_TITLE, Level, caption, draw_ladder
 
 # Scores by the rule that gives them.

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from quatrain.models.iqn.evaluate import REFERENCE_NAMES, Outcome, returns
+from quatrain.models.iqn.evaluate import Outcome, returns
+from quatrain.models.iqn.rules import REFERENCE_NAMES
 from quatrain.plots import (
     BLUE,
     GREY,

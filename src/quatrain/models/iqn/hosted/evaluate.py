@@ -10,26 +10,16 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quatrain.baselines import Gated
 from quatrain.envs.host.envs import HostEnvs
 from quatrain.envs.host.episodes import Act, Episodes, play
 from quatrain.models.iqn import network
 from quatrain.models.iqn.hosted.collect import Dataset, interface
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.playing import GreedyPolicy, by_seed
+from quatrain.models.iqn.hosted.rules import GATED
 from quatrain.models.iqn.hosted.state import NOT_EVALUATED, State, init_params
 from quatrain.models.iqn.hosted.train import evaluation_params
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
-
-# Policies that learned nothing and play the same episodes.
-REFERENCE_POLICIES = ("random", "constant", "untrained")
-LOWER_REFERENCES = tuple(f"{name}_score" for name in REFERENCE_POLICIES)
-# References are compared by `score`, because the size of rewards differs between environments. The
-# goal is that of the preset's CartPole-v1: the return at which Gymnasium counts it as solved.
-GATED = (
-    Gated("score", "higher", 0.5, {}, LOWER_REFERENCES),
-    Gated("return_mean", "higher", 5.0, {"gymnasium": 475.0}),
-)
 
 
 class Outcomes(NamedTuple):

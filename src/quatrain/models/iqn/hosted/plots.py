@@ -17,12 +17,12 @@ from quatrain.models.iqn.cycle.acting import midpoints
 from quatrain.models.iqn.hosted.collect import Dataset
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.evaluate import (
-    REFERENCE_POLICIES,
     Outcomes,
     greedy_policy,
     mean_returns,
     play_held_out,
 )
+from quatrain.models.iqn.hosted.rules import REFERENCE_POLICIES
 from quatrain.models.iqn.hosted.state import State
 from quatrain.models.iqn.hosted.train import evaluation_params
 from quatrain.plots import (

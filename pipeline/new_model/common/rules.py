@@ -1,0 +1,6 @@
+"""which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
+
+from quatrain.baselines import Gated
+
+# `make promote MODELS=sketch` stores the score; then one worse by 0.02 fails.
+GATED = (Gated("rmse", "lower", 0.02, {"default": 0.2}, ("constant_rmse",)),)

@@ -1,0 +1,52 @@
+"""which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
+
+from quatrain.baselines import Gated
+
+LOWER_REFERENCES = ("zero_field", "affine_field")
+UPPER_REFERENCES = ("projection_floor", "teleport_reference")
+REFERENCE_NAMES = {
+    "zero_field": "no field",
+    "affine_field": "best affine field",
+    "projection_floor": "best of these features",
+    "teleport_reference": "data from any state",
+}
+GATED = (
+    Gated(
+        "field_nrmse.active",
+        "lower",
+        0.02,
+        {},
+        LOWER_REFERENCES,
+        UPPER_REFERENCES,
+        meaning="error of the field learned with planned actions, relative to the field's size: "
+        "0 is perfect, 1 as bad as no field",
+        names=REFERENCE_NAMES,
+        least=0.0,
+    ),
+    Gated(
+        "transition_ratio.random",
+        "higher",
+        1.5,
+        {"default": 5.0},
+        meaning="how many times as many transitions random actions need for the same error",
+        least=0.0,
+    ),
+    Gated(
+        "displacement_r2_20.active",
+        "higher",
+        0.02,
+        {},
+        meaning="share of the field's displacement over 20 transitions that is predicted "
+        "(R²): 1 is all",
+        most=1.0,
+    ),
+    Gated(
+        "coverage_90.active",
+        "near",
+        0.08,
+        {},
+        meaning="share of the field within the learner's 90 % intervals: 0.9 is well calibrated",
+        least=0.0,
+        most=1.0,
+    ),
+)

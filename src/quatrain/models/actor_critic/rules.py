@@ -1,0 +1,52 @@
+"""which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
+
+from quatrain.baselines import Gated
+
+REFERENCE_NAMES = {
+    "random_return": "random actions",
+    "constant_return": "best constant action",
+    "feedback_return": "hand-written controller",
+}
+GATED = (
+    Gated(
+        "return_mean",
+        "higher",
+        0.3,
+        {},
+        ("random_return", "constant_return"),
+        ("feedback_return",),
+        meaning="reward of an episode with a held-out colony, undiscounted, mean over colonies",
+        names=REFERENCE_NAMES,
+    ),
+    Gated(
+        "margin_over_constant",
+        "higher",
+        0.1,
+        {"default": 0.25},
+        meaning="gain of that return on the best constant action: 0 is none, 1 is twice as much",
+    ),
+    Gated(
+        "fraction_of_feedback",
+        "higher",
+        0.03,
+        {"default": 0.95},
+        meaning="that return as a share of the hand-written controller's",
+    ),
+    Gated(
+        "success_rate",
+        "higher",
+        0.02,
+        {},
+        meaning="share of held-out colonies that reach the goal",
+        least=0.0,
+        most=1.0,
+    ),
+    Gated(
+        "size_rmse",
+        "lower",
+        1.0,
+        {},
+        meaning="how many cells a colony is off its target size, root mean square",
+        least=0.0,
+    ),
+)

@@ -1,0 +1,44 @@
+"""which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
+
+from quatrain.baselines import Gated
+
+LOWER_REFERENCES = (
+    "random_return",
+    "free_random_return",
+    "constant_return",
+)
+UPPER_REFERENCES = ("oracle_view_return", "oracle_full_return")
+REFERENCE_NAMES = {
+    "constant_return": "always up",
+    "random_return": "random",
+    "free_random_return": "random, unblocked",
+    "oracle_view_return": "oracle, own view",
+    "oracle_full_return": "oracle, full view",
+}
+GATED = (
+    Gated(
+        "return_mean",
+        "higher",
+        3.0,
+        {},
+        LOWER_REFERENCES,
+        UPPER_REFERENCES,
+        meaning="reward that an agent collects in an episode of a held-out world, mean over "
+        "agents and worlds",
+        names=REFERENCE_NAMES,
+    ),
+    Gated(
+        "share",
+        "higher",
+        0.03,
+        {"default": 0.95, "large": 1.0},
+        meaning="that return as a share of what an oracle with the same view collects",
+    ),
+    Gated(
+        "score",
+        "higher",
+        0.06,
+        {},
+        meaning="the return on a scale from random actions (0) to that oracle (1)",
+    ),
+)
