@@ -15,7 +15,7 @@ from typing import NamedTuple
 from quatrain.errors import DiskError
 
 MOVE = "move it elsewhere, then run again"
-RESTORE = "restore it with `git checkout` or `dvc checkout`, or run `make repro`"
+RESTORE = "restore it (`git checkout`, `dvc checkout`) or move its folder away, then run again"
 FREE = "nothing half-written was left; free some space, then run again"
 ACCESS = "give this user the right to read and write it, then run again"
 MEND = "mend the disk or the share that it lies on, then run again"
@@ -41,7 +41,7 @@ IN_THE_WAY = {
     errno.ENOTEMPTY: ("is in the way: a folder that is not empty", MOVE),
     errno.EISDIR: ("is a folder where a file belongs", MOVE),
     errno.ENOTDIR: ("is not a folder", MOVE),
-    errno.ELOOP: ("is a link that leads in circles", MOVE),
+    errno.ELOOP: ("is a link that cannot be followed", MOVE),
     errno.ENOENT: ("is missing", RESTORE),
     errno.ENXIO: ("is a pipe or a socket", MOVE),
     errno.ENAMETOOLONG: ("has a name too long for this disk", "shorten it"),
@@ -118,7 +118,7 @@ def _in_the_way(path: str, number: int, reason: str) -> DiskFailure:
         is_folder = part != Path(path)
         mode = _mode(part)
         is_link_to_nothing = mode is None and _mode(part, follow_symlinks=False) is not None
-        if is_link_to_nothing and number != errno.ELOOP:
+        if is_link_to_nothing and (is_folder or number != errno.ELOOP):
             return DiskFailure(f"{printable(part)}: is a link that leads nowhere; {MOVE}", False)
         if is_folder and mode is not None and not stat.S_ISDIR(mode):
             return DiskFailure(f"{printable(part)}: is not a folder; {MOVE}", False)
