@@ -3,13 +3,12 @@
 Decoders with results of the same params and code in benchmarks/results are not run again.
 """
 
-import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from pipeline.reporting.speed import as_json, write_lines
+from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score
 from pipeline.reporting.tables import format_score, markdown_table
 from pipeline.runtime import console
@@ -39,7 +38,7 @@ def compare(root: Path, options: Options) -> None:
     """Trains with each decoder, stores the result of each at once, and prints the table."""
     by_decoder = {name: params_for(root, name, options.replicates) for name in options.decoders}
     path = root / RESULTS
-    done = json.loads(path.read_text())["decoders"] if path.exists() else {}
+    done = read_stored(path, "decoders")
     for number, (name, params) in enumerate(by_decoder.items(), 1):
         console.info(f"[{number}/{len(by_decoder)}] {name}")
         prepare_process(params)

@@ -3,7 +3,6 @@
 Fields with results of the same params and code in benchmarks/results are not run again.
 """
 
-import json
 import sys
 import time
 from importlib import import_module
@@ -12,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.reporting.speed import as_json, write_lines
+from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score
 from pipeline.reporting.tables import format_score, markdown_table
 from pipeline.runtime import console
@@ -61,7 +60,7 @@ def compare(root: Path, options: Options) -> None:
     params = params_for(root, options.fields[0], options)
     prepare_process(params)
     path, results = root / RESULTS, {}
-    done = json.loads(path.read_text())["fields"] if path.exists() else {}
+    done = read_stored(path, "fields")
     with on_device(params, MODELS[MODEL]):
         for number, field in enumerate(options.fields, 1):
             console.info(f"[{number}/{len(options.fields)}] {field}")

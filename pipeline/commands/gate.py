@@ -11,6 +11,7 @@ from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.folders import read_text
 
 
 def add_options(parser: Parser) -> None:
@@ -28,7 +29,7 @@ def run(args: Options) -> int:
         return gate(root, options.selected_models(args.models))
     page = root / scores_page.PAGE
     results = scores_page.judge_stored(root, list(MODELS))
-    write_durably(page, scores_page.with_table(page.read_text(), results).encode())
+    write_durably(page, scores_page.with_table(read_text(page), results).encode())
     print(f"gate: {scores_page.PAGE} has the scores of reports/")
     return 0
 

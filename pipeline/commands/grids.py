@@ -9,7 +9,7 @@ from typing import Any
 
 from pipeline.judging.verdicts import rules_of
 from pipeline.reporting.grids import MapResult, goal_lines, grids_table
-from pipeline.reporting.speed import as_json, write_lines
+from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score
 from pipeline.runtime import console, options
 from pipeline.runtime.command import Command, Options, Parser
@@ -121,8 +121,8 @@ def run_folder(
     """
     layouts = layouts_of(folder)
     out, paper = root / OUT / preset, artifacts.read_json(root / PAPER)
-    stored = artifacts.read_json(results_file) if results_file.exists() else {}
-    maps: dict[str, Any] = stored.get("maps", {}).get(preset, {})
+    by_preset = read_stored(results_file, "maps")
+    maps: dict[str, Any] = by_preset.get(preset, {})
     results = []
     for number, (name, layout) in enumerate(layouts.items(), 1):
         console.info(f"[{number}/{len(layouts)}] {name}")
@@ -133,9 +133,7 @@ def run_folder(
             file = layout.name if isinstance(layout, Path) else name
             console.info(f"grids: passed over {file}: {error}")
             continue
-        content = settings(params, MODELS["allo"]) | {
-            "maps": stored.get("maps", {}) | {preset: maps}
-        }
+        content = settings(params, MODELS["allo"]) | {"maps": by_preset | {preset: maps}}
         write_lines(results_file, as_json(content), depth=5)
     _show(results, rules_of("allo", preset), paper, out)
     if len(results) < len(layouts):

@@ -1,6 +1,10 @@
 """recorded trajectories, or a Gymnasium environment -> the field that active_dynamics learns."""
 
+import io
 import sys
+import tokenize
+import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +21,10 @@ from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamic
 from quatrain.params import Params
 from quatrain.registry import MODELS
 from quatrain.statistics import Interval
+from quatrain.storage import folders
+from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.disk_errors import printable
+from quatrain.storage.formats import PARSER_ERRORS
 
 # These load torch, which takes seconds: whoever asks for --help does not wait for it.
 if TYPE_CHECKING:
@@ -27,6 +35,8 @@ MODEL = "active_dynamics"
 ARMS = ("active", "random", "prbs")
 OUT = "identified.npz"
 SCORES = ("innovation_nll", "nis", "whiteness")
+# Bytes of a recording that are read into memory, at most.
+LARGEST = 2**32
 # Scores with an interval that holds those of a right filter.
 MISFIT = ("nis", "whiteness")
 NOISE = "active_dynamics.network.bayes_filter.process_noise"
@@ -63,6 +73,8 @@ def check_options(options: Options) -> None:
     """
     if bool(options.recording) == bool(options.system):
         raise ConfigError("give one of --recording FILE and --system NAME")
+    if npz_path(Path(options.out)).is_dir():
+        raise ConfigError(f"--out {options.out} is a folder; name a file")
     if options.recording and options.arm:
         raise ConfigError(
             f"--arm {options.arm}: {options.recording} is recorded and cannot act; leave --arm out,"
@@ -99,14 +111,34 @@ def from_recording(
     """
     from quatrain.models.active_dynamics import recorded
 
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"{path}: {reason}; write it with numpy.savez") from None
+    arrays = read_arrays(path)
     train, held_out = recorded.read_recording(config, path.name, arrays).split()
     return recorded.learn(config, train), held_out
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Returns the arrays of an .npz file; executes nothing in it.
+
+    Raises:
+        ConfigError: it is missing, no regular file, damaged, or unfolds to too much.
+    """
+    try:
+        with folders.open_file(path) as stream, zipfile.ZipFile(stream) as archive:
+            members = archive.infolist()
+            size = sum(member.file_size for member in members)
+            if size > LARGEST or len({member.filename for member in members}) < len(members):
+                reason = f"unfolds to {size:,} bytes of at most {LARGEST:,}, or holds a name twice"
+                raise ConfigError(f"{printable(path)}: {reason}; record less")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+    except folders.FolderError as error:
+        raise ConfigError(f"{error}; name a file that numpy.savez wrote") from None
+    except ConfigError:
+        raise
+    except (*PARSER_ERRORS, zipfile.BadZipFile, zlib.error, tokenize.TokenError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError(f"{printable(path)}: {reason}; write it with numpy.savez") from None
 
 
 def write(path: Path, learner: "BayesFilterLearner") -> None:
@@ -127,7 +159,14 @@ def write(path: Path, learner: "BayesFilterLearner") -> None:
         "bias": bias,
         "noise_variance": noise,
     }
-    np.savez(path, **arrays)
+    data = io.BytesIO()
+    np.savez(data, **arrays)
+    write_durably(npz_path(path), data.getvalue())
+
+
+def npz_path(path: Path) -> Path:
+    """Returns the path with the ending that numpy gives it."""
+    return path if path.suffix == ".npz" else path.with_name(f"{path.name}.npz")
 
 
 def table(scores: dict[str, float]) -> str:

@@ -26,6 +26,7 @@ from quatrain.params import Params
 from quatrain.registry import MODELS, load
 from quatrain.statistics import LEAST_SEEDS
 from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.folders import read_text
 
 # Checkpoints of what is not done.
 CACHE = Path(".state/results")
@@ -42,7 +43,7 @@ def run(args: Options) -> None:
         raise ConfigError(f"--seeds {args.seeds}: intervals need at least {LEAST_SEEDS}")
     root = Path.cwd()
     models = options.selected_models(args.models)
-    seeds.with_table((root / PAGE).read_text(), "")  # a page without a place costs no training
+    seeds.with_table(read_text(root / PAGE), "")  # a page without a place costs no training
     done = seeds.read(root)
     prepare_process(params_for(root, models[0], args.seeds))
     for number, model in enumerate([] if args.page else models, 1):
@@ -94,7 +95,7 @@ def write_page(root: Path) -> str:
     rules = {model: verdicts.rules_of(model, "default") for model in done}
     text = seeds.render(root, done, rules)
     page = root / PAGE
-    write_durably(page, seeds.with_table(page.read_text(), text).encode())
+    write_durably(page, seeds.with_table(read_text(page), text).encode())
     return text
 
 

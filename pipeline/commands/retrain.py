@@ -17,12 +17,13 @@ from pipeline.retraining import body, outcome, worktree
 from pipeline.retraining.proposal import PROPOSED, Target, baseline_changes, log, propose
 from pipeline.retraining.worktree import Worktree
 from pipeline.runtime import console, options
-from pipeline.runtime.command import DISK_EXIT_CODE, Command, Options, Parser, UsageError
+from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import (
     ArtifactError,
     BaselineBroken,
     CommandFailed,
     ConfigError,
+    described,
     exit_code_of,
 )
 from pipeline.runtime.processes import PATIENCE_SECONDS, CommandSequence
@@ -158,9 +159,7 @@ def retrain_and_record(
         try:
             result = retrain(root, request, commands)
         except (CommandFailed, ConfigError, ArtifactError, OSError) as error:
-            outcome.write(
-                folder, outcome.stopped(str(error), exit_code_of(error) or DISK_EXIT_CODE)
-            )
+            outcome.write(folder, outcome.stopped(described(error), exit_code_of(error) or 1))
             raise
         outcome.write(folder, result)
     if result.kind == "unchanged":

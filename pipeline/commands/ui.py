@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -14,9 +15,10 @@ from types import FrameType
 
 from pipeline.runtime import signals
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.runtime.errors import CommandFailed, ConfigError
+from pipeline.runtime.errors import CommandFailed, ConfigError, StoreUnavailable
+from pipeline.tracking.journal import redact
 from pipeline.tracking.runs_page import PORT, runs_page
-from pipeline.tracking.store import artifacts_of, is_server, prepare_store, resolve_uri
+from pipeline.tracking.store import artifacts_of, is_server, prepare_store, reason_of, resolve_uri
 
 SETTINGS = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -48,7 +50,15 @@ def run(args: Options) -> int:
         print(f"runs are kept by a server; open it in a browser: {runs_page(root)}")
         return 0
     check_port(args.port)
-    prepare_store(uri)
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        prepare_store(uri)
+    except (MlflowException, SQLAlchemyError, sqlite3.Error) as error:
+        raise StoreUnavailable(
+            f"the store {redact(uri)} cannot be opened: {reason_of(error, uri)}; move it elsewhere"
+        ) from None
     port = str(args.port)
     command = [
         *SERVER,
@@ -88,6 +98,7 @@ def serve(command: Sequence[str], environment: Mapping[str, str], root: Path, po
 
     log = root / LOG
     log.parent.mkdir(exist_ok=True)
+    log.unlink(missing_ok=True)  # or a link to a file elsewhere
     with signals.handle(end), log.open("wb") as output:
         server = subprocess.Popen(
             command,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from pipeline.dvc import obstacles
 from pipeline.runtime import console
 from pipeline.runtime.command import Command
 from pipeline.runtime.errors import ArtifactError, ConfigError
@@ -66,9 +67,19 @@ class Verification:
         name = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         self.damage.append(f"{name}: {reason}; {remedy}")
 
+    def check_object(self, path: Path) -> None:
+        """Compares a cache object with the hash that its name is."""
+        if path.is_file() and self.digest(path) == f"{path.parent.name}{path.stem}":
+            return
+        remedy = "remove it, then `dvc fetch` or `dvc repro`"
+        self.add_damage(path, "is not what its name says", remedy)
+
     def check_out(self, out: Out, cache: Path) -> None:
         """Compares an out with dvc.lock; an absent one is not damaged."""
-        if not out.path.exists():
+        links = [path for path in (out.path, *out.files) if is_link_to_nothing(path)]
+        for path in links:
+            self.add_damage(path, "is a link that leads nowhere", out.remedy)
+        if links or not out.path.exists():
             return
         digests = {path: self.digest(path) for path in out.files}
         is_folder = out.path.is_dir()
@@ -85,6 +96,7 @@ def verify(root: Path) -> None:
     Raises:
         ArtifactError: something is damaged, or DVC cannot read its own files.
     """
+    obstacles.check(root)
     outs = [
         out
         for lock in (root / "dvc.lock", *sorted(root.glob(".presets/*/dvc.lock")))
@@ -98,13 +110,11 @@ def verify(root: Path) -> None:
         if OBJECT.fullmatch(str(path.relative_to(cache)))
     ]
     files = [*objects, *(file for out in outs for file in out.files)]
-    verification = Verification(root, sum(path.stat().st_size for path in files))
+    size = sum(path.stat().st_size for path in files if path.is_file())
+    verification = Verification(root, size)
     with verification.bar:
         for path in objects:
-            if verification.digest(path) != f"{path.parent.name}{path.stem}":
-                verification.add_damage(
-                    path, "is not what its name says", "remove it, then `dvc fetch` or `dvc repro`"
-                )
+            verification.check_object(path)
         for out in outs:
             verification.check_out(out, cache)
     for line in verification.damage:
@@ -169,6 +179,10 @@ def files_of(repo: Any, path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(Path(name) for name in repo.dvcignore.find(repo.fs, str(path)))
     return [path] if path.exists() else []
+
+
+def is_link_to_nothing(path: Path) -> bool:
+    return path.is_symlink() and not path.exists()
 
 
 def folder_digest(out: Out, digests: dict[Path, str]) -> str:

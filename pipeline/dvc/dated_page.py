@@ -13,6 +13,7 @@ from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.run import code_tags
 from pipeline.tracking.runs_page import EXPERIMENTS_PAGE, runs_page
+from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
 
 PAGE = "index.html"
@@ -30,9 +31,10 @@ def write_dated_page(
     page = report.with_name(PAGE)
     if not report.exists():
         return report.with_suffix(".md")
-    content = report.read_bytes()
+    with folders.open_file(report) as file:
+        content = file.read()
     mark = f"<!-- {hashlib.sha256(content).hexdigest()} -->\n".encode()
-    if not (page.exists() and page.read_bytes().startswith(mark)):
+    if not (page.is_file() and page.read_bytes().startswith(mark)):
         linked = content.replace(EXPERIMENTS_PAGE.encode(), runs_page(root).encode())
         before, heading, after = linked.partition(b"</h1>\n")
         facts = html.escape(" · ".join(describe_run(root, work, models, seconds)))

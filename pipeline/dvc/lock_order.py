@@ -8,6 +8,7 @@ from pathlib import Path
 from ruamel.yaml.comments import CommentedMap
 
 from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.folders import read_text
 
 NAME = "dvc.lock"
 
@@ -34,8 +35,8 @@ def stages(work: Path) -> list[str]:
 
     path = work / NAME
     try:
-        return list(parse_yaml(path.read_text(), str(path)).get("stages", {}))
-    except (OSError, ValueError, AttributeError, TypeError, YAMLError):
+        return list(parse_yaml(read_text(path), str(path)).get("stages", {}))
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError, YAMLError):
         return []
 
 
@@ -52,7 +53,7 @@ def _sort(work: Path, before: Sequence[str], after: Sequence[str]) -> None:
         places = {name: place for place, name in enumerate((*planned, *before))}
         ordered = sorted(after, key=lambda name: (name not in before, places.get(name, 0)))
         if ordered != after:
-            content = parse_yaml_for_update(path.read_text(), NAME)
+            content = parse_yaml_for_update(read_text(path), NAME)
             entries = content["stages"]
             content["stages"] = CommentedMap((name, entries[name]) for name in ordered)
             write_durably(path, dumps_yaml(content).encode())

@@ -1,12 +1,13 @@
 """a finished run, git -> one line about what it moved, and whether that is normal."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from pipeline.judging import verdicts
 from pipeline.judging.machine import describe, is_same, machine_of
-from pipeline.judging.verdicts import ModelVerdict
+from pipeline.judging.verdicts import SCORES, ModelVerdict
 from pipeline.storage import artifacts
 from pipeline.tracking.origin import git
 
@@ -59,7 +60,10 @@ def moves(root: Path, result: ModelVerdict) -> list[tuple[float, str]]:
 
 def scores_in_git(root: Path, model: str) -> Mapping[str, float | None]:
     text = git(root, "show", f"HEAD:./reports/{model}/scores.json")
-    return json.loads(text) if text else {}
+    try:
+        return SCORES.validate_json(text)
+    except ValidationError:  # not in git, or damaged there
+        return {}
 
 
 def machines(

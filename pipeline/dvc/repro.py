@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from pipeline.dvc import lock_order, rwlock
+from pipeline.dvc import lock_order, obstacles, rwlock
 from pipeline.dvc.dated_page import write_dated_page
 from pipeline.dvc.moved import moved
 from pipeline.dvc.workspace import environment, prepare_workspace
@@ -39,7 +39,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
     started = time.monotonic()
     read_params(root, preset)
     work = prepare_workspace(root, preset)
-    rwlock.repair(work)
+    prepare_dvc(root, work)
     all_models = set(models) == set(MODELS)
     targets = [] if all_models else [f"evaluate@{model}" for model in models]
     is_parallel = min(jobs, len(models)) > 1 and is_stale(root, work, models)
@@ -53,6 +53,17 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         return code
     seconds = time.monotonic() - started
     return finish_run(root, work, models, all_models, seconds=seconds)
+
+
+def prepare_dvc(root: Path, work: Path) -> None:
+    """Repairs what a killed DVC left in its workspace.
+
+    Raises:
+        ArtifactError: something is in the way of DVC.
+    """
+    for folder in dict.fromkeys((work, root)):
+        obstacles.check(folder)
+    rwlock.repair(work)
 
 
 def is_stale(root: Path, work: Path, models: Sequence[str]) -> bool:
@@ -90,7 +101,7 @@ def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) ->
 def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: bool = True) -> int:
     """Evaluates and reports again after baselines have changed; collects and trains nothing."""
     work = prepare_workspace(root, preset)
-    rwlock.repair(work)
+    prepare_dvc(root, work)
     all_models = all(verdicts.files(work, model).verdict.exists() for model in MODELS)
     stages = [f"evaluate@{model}" for model in models]
     stages += ["report"] if all_models else []

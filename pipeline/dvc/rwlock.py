@@ -49,7 +49,7 @@ def repair(work: Path) -> None:
 def _repair(path: Path) -> None:
     try:
         table = LockTable.model_validate(json.loads(path.read_bytes()))
-    except (ValueError, ValidationError):
+    except (ValueError, ValidationError, RecursionError):
         console.info(f"repro: removed {RWLOCK}, which a killed run left half-written")
         path.unlink()
         return

@@ -2,6 +2,7 @@
 processes.
 """
 
+import io
 import os
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from ruamel.yaml import YAML
 from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import read_raw
 from pipeline.tracking.store import resolve_uri
-from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.atomic_write import PARTIAL, write_durably
 
 # What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
 PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
@@ -50,8 +51,9 @@ def prepare_workspace(root: Path, preset: str) -> Path:
     for name in sorted(names):
         copy_if_changed(root / name, work / name)
     remove_others(work, names)
-    with (work / "params.yaml").open("w") as file:
-        YAML().dump(params, file)
+    text = io.BytesIO()
+    YAML().dump(params, text)
+    write_durably(work / "params.yaml", text.getvalue())
     write_durably(
         work / ".dvc" / "config.local",
         LOCAL_CONFIG.format(cache=root.absolute() / ".dvc" / "cache").encode(),
@@ -77,7 +79,7 @@ def files_of_git(root: Path) -> set[str]:
         raise ConfigError(
             "a preset runs in a copy of what git lists; run from a git checkout, with git"
         ) from None
-    return {name for name in listing.decode().split("\0") if name}
+    return {name for name in os.fsdecode(listing).split("\0") if name}
 
 
 def copy_if_changed(source: Path, target: Path) -> None:
@@ -86,7 +88,10 @@ def copy_if_changed(source: Path, target: Path) -> None:
         target.unlink(missing_ok=True)
     elif not target.is_file() or source.read_bytes() != target.read_bytes():
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
+        # Never into a folder at its place, nor through a link to a file elsewhere.
+        partial = target.with_name(f"{target.name}{PARTIAL}")
+        shutil.copy2(source, partial)
+        partial.replace(target)
 
 
 def environment(root: Path, work: Path) -> dict[str, str]:

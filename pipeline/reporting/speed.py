@@ -192,6 +192,21 @@ def read_file(root: Path, path: Path, form: TypeAdapter[Form], command: str) -> 
         raise ArtifactError(f"{path}: {first_error(error)}; `{command}` writes it anew") from None
 
 
+def read_stored(path: Path, key: str) -> dict[str, Any]:
+    """Returns what a command stored under a key of a file, to be continued; {} without a file.
+
+    Raises:
+        ArtifactError: the file has another form.
+    """
+    if not path.exists():
+        return {}
+    content = artifacts.read_json(path)
+    stored = content.get(key) if isinstance(content, dict) else None
+    if not isinstance(stored, dict) or not all(isinstance(each, dict) for each in stored.values()):
+        raise ArtifactError(f"{path.name}: has no results under {key!r}; {artifacts.RESTORE}")
+    return stored
+
+
 def path_of(model: str) -> Path:
     return Path("benchmarks", "results", f"{model}.json")
 

@@ -61,12 +61,15 @@ def write(folder: Path, result: Outcome) -> None:
 
 def read(folder: Path) -> Outcome:
     """Returns the stored outcome; without one, the retraining was killed or could not begin."""
-    if not (folder / OUTCOME).exists():
+    if not (folder / OUTCOME).is_file():
         return stopped("it was killed, interrupted or could not begin; its log says more", 1)
-    content = json.loads((folder / OUTCOME).read_text())
-    return Outcome(
-        content["kind"],
-        content["exit"],
-        Message((folder / TITLE).read_text().strip(), (folder / BODY).read_text()),
-        content["branch"],
-    )
+    try:
+        content = json.loads((folder / OUTCOME).read_text())
+        return Outcome(
+            content["kind"],
+            content["exit"],
+            Message((folder / TITLE).read_text().strip(), (folder / BODY).read_text()),
+            content["branch"],
+        )
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return stopped(f"{OUTCOME} or its texts are damaged; its log says more", 1)

@@ -207,7 +207,11 @@ def commit_without_parent(worktree: Worktree, folder: Path, name: str, message: 
     path = worktree.path / ".state" / "pictures.index"
     path.unlink(missing_ok=True)
     index = {"GIT_INDEX_FILE": str(path)}
-    worktree.git("--work-tree", str(folder), "add", "--force", "--", str(folder / name), **index)
+    # Files may be DVC's links into its cache, which git would store as links.
+    plain = worktree.path / ".state" / "pictures"
+    shutil.rmtree(plain, ignore_errors=True)
+    shutil.copytree(folder / name, plain / name)
+    worktree.git("--work-tree", str(plain), "add", "--force", "--", str(plain / name), **index)
     tree = worktree.git("write-tree", **index)
     return worktree.git(*identity_options(worktree), "commit-tree", "-m", message, tree)
 

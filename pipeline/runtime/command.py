@@ -4,24 +4,11 @@ It needs no library, so that any Python can run commands that need none.
 """
 
 import argparse
-import errno
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pipeline.runtime import console
-from pipeline.runtime.errors import exit_code_of
-
-# Errors of a disk that is full, broken or not writable for this user.
-DISK_FAILURES = (
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EACCES,
-    errno.EPERM,
-    errno.EIO,
-)
-DISK_EXIT_CODE = 5
+from pipeline.runtime.errors import described, exit_code_of
 
 Options = argparse.Namespace
 Parser = argparse.ArgumentParser
@@ -77,22 +64,22 @@ def run_guarded(
     """Returns the exit code of `work`; prints one line to stderr for a failure that a user can
     mend.
     """
+    console.accept_any_text()
     try:
-        return work() or 0
+        code = work() or 0
+        console.flush()
+        return code
     except KeyboardInterrupt:
         return report_failure(name, interrupted, 130)
+    except BrokenPipeError as error:
+        if error.filename is None:
+            return report_failure(name, "what reads the output has left", 141)
+        raise
     except Exception as error:
-        code = exit_code_of(error)
-        if code is not None:
-            return report_failure(name, error, code)
-        if not isinstance(error, OSError) or error.errno not in DISK_FAILURES:
+        code_of_error = exit_code_of(error)
+        if code_of_error is None:
             raise
-        return report_failure(
-            name,
-            f"cannot write {error.filename or 'a file'}: {error.strerror}; "
-            "nothing half-written was left",
-            DISK_EXIT_CODE,
-        )
+        return report_failure(name, described(error), code_of_error)
 
 
 def report_failure(name: str, reason: object, code: int) -> int:

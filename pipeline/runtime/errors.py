@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from quatrain import errors
 from quatrain.errors import DataError, DeviceFull, DeviceMissing, RankLost, TrainingDiverged
+from quatrain.storage import disk_errors
 
 EXIT_CODES: dict[type[Exception], int] = {
     errors.ConfigError: 2,
@@ -83,5 +84,15 @@ def raised_as(
 
 def exit_code_of(error: BaseException) -> int | None:
     """Returns the exit code of an error that a user can mend; None for any other."""
-    codes = (code for kind, code in EXIT_CODES.items() if isinstance(error, kind))
-    return error.exit_code if isinstance(error, PipelineError) else next(codes, None)
+    if isinstance(error, PipelineError):
+        return error.exit_code
+    failure = disk_errors.describe(error) if isinstance(error, OSError) else None
+    if failure is not None:
+        return 5 if failure.is_environment else ArtifactError.exit_code
+    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), None)
+
+
+def described(error: BaseException) -> str:
+    """Returns the message of an error; of one of the disk the path, the reason and the remedy."""
+    failure = disk_errors.describe(error) if isinstance(error, OSError) else None
+    return str(error) if failure is None else failure.text

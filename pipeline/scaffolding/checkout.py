@@ -85,6 +85,8 @@ def _missing_folders(root: Path, changes: Iterable[str]) -> set[Path]:
 
 
 def _restore(path: Path, text: str | None) -> None:
+    if path.is_dir():
+        return  # it was in the way
     if text is None:
         path.unlink(missing_ok=True)
     elif path.read_text("utf-8") != text:

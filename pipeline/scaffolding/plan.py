@@ -32,7 +32,7 @@ def changes(root: Path, name: str, framework: str) -> dict[str, Change]:
         try:
             old = (root / path).read_text("utf-8")
             planned[path] = Change(old, edit(old))
-        except (OSError, PlaceMissing, SyntaxError) as error:
+        except (OSError, UnicodeError, PlaceMissing, SyntaxError) as error:
             reason = str(error) or type(error).__name__
             raise ConfigError(
                 f"{path}: {reason}; `git diff {path}` shows what was changed, mend it and run again"

@@ -20,6 +20,7 @@ from pipeline.scaling.result import (
 from pipeline.scaling.space import Space
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
 from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.folders import read_text
 
 NOTHING_BETTER = "no trial is better than the start"
 MARK = "# Written by `make sweep SWEEP=sweeps/{name}.yaml`"
@@ -28,7 +29,7 @@ MARK = "# Written by `make sweep SWEEP=sweeps/{name}.yaml`"
 def check_preset(space: Space) -> None:
     """Raises ConfigError if a preset of this name was not written by this sweep."""
     path = _path(space)
-    if path.exists() and not path.read_text().startswith(MARK.format(name=space.name)):
+    if path.exists() and not read_text(path).startswith(MARK.format(name=space.name)):
         raise ConfigError(
             f"presets/{path.name} is there, and this sweep did not write it; "
             f"rename sweeps/{path.name} or the preset"

@@ -109,7 +109,7 @@ def save(storage: Storage, name: str, folder: Path) -> None:
         StorageFailed: e.g. the storage is full; the archive before stays.
     """
     with tempfile.TemporaryFile(dir=folder) as file:
-        with tarfile.open(fileobj=file, mode="w") as archive:
+        with tarfile.open(fileobj=file, mode="w", dereference=True) as archive:
             for path in _kept(folder):
                 with suppress(FileNotFoundError):  # A slot that the stage replaces just now.
                     archive.add(path, str(path.relative_to(folder)), recursive=False)

@@ -9,6 +9,7 @@ from quatrain import errors, presets, validation
 from quatrain.params import Params
 from quatrain.section import Content
 from quatrain.storage import input_files
+from quatrain.storage.disk_errors import escaped
 from quatrain.validation import describe as describe
 from quatrain.validation import nearest as nearest
 from quatrain.validation import overlaid as overlaid
@@ -69,9 +70,14 @@ def read_input(root: Path, name: str) -> Content:
     """
     path = root / name
     folder = (root / "inputs").resolve()
-    if not path.resolve().is_relative_to(folder):
+    try:
+        is_inside = path.resolve().is_relative_to(folder)
+        is_there = path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, a loop, a null character
+        raise ValueError(f"{escaped(name)[:80]}: is no usable path ({error})") from None
+    if not is_inside:
         raise ValueError(f"{name} is outside inputs/; copy the file there and name it by that path")
-    if not path.is_file():
+    if not is_there:
         names = [
             str(path.relative_to(root)) for path in sorted(folder.rglob("*")) if path.is_file()
         ]

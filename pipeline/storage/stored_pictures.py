@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from pipeline.runtime.errors import ArtifactError
+from quatrain.storage import folders
+from quatrain.storage.disk_errors import MACHINE, escaped
+from quatrain.storage.formats import PARSER_ERRORS
 
 # Suffix -> media type of the pictures that are stored.
 MEDIA = {".png": "image/png", ".gif": "image/gif"}
@@ -28,14 +31,16 @@ def read_picture(path: Path) -> StoredPicture:
         ArtifactError: it is no picture.
     """
     try:
-        with Image.open(path) as image:
+        with folders.open_file(path) as file, Image.open(file) as image:
             comment = image.info.get("Comment") or image.info.get("comment") or b""
             width, height = image.size
-    except (UnidentifiedImageError, OSError):
-        where = f"{path.parent.parent.name}/{path.parent.name}/{path.name}"
+            text = comment.decode() if isinstance(comment, bytes) else str(comment)
+    except (*PARSER_ERRORS, OSError, Image.DecompressionBombError) as error:
+        if isinstance(error, OSError) and error.errno in MACHINE:
+            raise
+        where = f"{path.parent.parent.name}/{path.parent.name}/{escaped(path.name)}"
         raise ArtifactError(f"{where}: is no picture; run `dvc repro` to write it anew") from None
-    text = comment.decode() if isinstance(comment, bytes) else str(comment)
     place, _, caption = text.partition(" ")
-    if not place.isdigit():  # a picture from elsewhere
+    if not place.isdecimal():  # a picture from elsewhere
         place, caption = "0", ""
     return StoredPicture(int(place), caption, width, height, MEDIA[path.suffix])

@@ -22,6 +22,7 @@ from pipeline.tracking.store import (
     open_client,
 )
 from quatrain.storage.atomic_write import sweep_temporaries, write_durably
+from quatrain.storage.folders import read_text
 
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
 # Bytes per second that a call with a file may take in addition to PATIENCE_SECONDS.
@@ -292,8 +293,8 @@ def _checkout_of(folder: Path) -> Path:
 def _read_cursor(folder: Path, uri: str) -> dict[str, Any]:
     """Returns what was delivered to `uri`; a cursor at the start for another or a damaged file."""
     start = {"uri": uri, "run_id": None, "offset": 0}
-    with suppress(OSError, ValueError):
-        cursor = json.loads((folder / "cursor.json").read_bytes())
+    with suppress(OSError, ValueError, RecursionError):
+        cursor = json.loads(read_text(folder / "cursor.json"))
         if isinstance(cursor, dict) and cursor.keys() == start.keys() and cursor["uri"] == uri:
             return cursor
     return start

@@ -320,7 +320,7 @@ def _check_name(kind: str, name: str) -> None:
 
 def _parse(raw: bytes) -> Line | None:
     """Returns the line; None if a kill or a power cut left it incomplete."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         line = json.loads(raw)
         if raw.endswith(b"\n") and isinstance(line, dict):
             return line

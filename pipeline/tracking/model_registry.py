@@ -15,6 +15,7 @@ from pipeline.tracking.journal import redact
 from pipeline.tracking.store import check_reachable, open_client, resolve_uri
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.folders import read_text
 
 RUN_KEY_TAG = "quatrain.run_key"
 TIME_TAG = "quatrain.trained_at"
@@ -224,7 +225,7 @@ def _newest_version(client: Any, name: str, run_key: str) -> Any:
 
 def _read_cache(path: Path, uri: str) -> dict[str, str]:
     """Returns alias -> run key as set last in this store; nothing if the file is damaged."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        content = json.loads(path.read_bytes())
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        content = json.loads(read_text(path))
         return dict(content["aliases"]) if content["uri"] == uri else {}
     return {}

@@ -46,7 +46,12 @@ def commit(root: Path) -> str:
 def git(root: Path, *arguments: str) -> str:
     """Returns the output of a git command; empty if it fails."""
     process = subprocess.run(
-        ["git", *arguments], cwd=root, capture_output=True, text=True, check=False
+        ["git", *arguments],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
     )
     return process.stdout.strip() if process.returncode == 0 else ""
 

@@ -86,6 +86,8 @@ def prepare_store(uri: str) -> None:
     database = database_of(uri)
     if database is None:
         return
+    if database.exists() and not database.is_file():
+        raise Unreachable(f"{database} is no file; move it elsewhere")
     quieten()
     from mlflow import MlflowClient
     from mlflow.store.db import utils

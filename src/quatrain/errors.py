@@ -17,6 +17,10 @@ class DatasetMismatch(DataError):
     """Signals a dataset of another config; the remedy is to collect again."""
 
 
+class DiskError(OSError):
+    """Says which path cannot be read or written, why, and what to do."""
+
+
 class DeviceMissing(Exception):
     """Signals that params.yaml needs a device that this machine does not have."""
 

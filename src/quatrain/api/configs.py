@@ -11,6 +11,7 @@ from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS
 from quatrain.section import Content, Section
+from quatrain.storage.disk_errors import escaped
 from quatrain.storage.input_files import read_content
 from quatrain.validation import nearest, overlaid, sections_of, validate_section
 
@@ -134,6 +135,10 @@ def read_named(name: object) -> Content:
         ValueError: it is missing or damaged.
     """
     path = Path(str(name))
-    if not path.is_file():
+    try:
+        is_there = path.is_file()
+    except (OSError, ValueError) as error:  # too long, or a null character
+        raise ConfigError(f"{escaped(str(name))[:80]}: is no usable path ({error})") from None
+    if not is_there:
         raise ConfigError(f"{name} is not there (a relative path starts in {Path.cwd()})")
     return read_content(path)

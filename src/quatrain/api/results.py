@@ -22,6 +22,7 @@ from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
 from quatrain.seeds import derive_seed
 from quatrain.storage import folders, history, trees
+from quatrain.storage.disk_errors import raised_as_disk_error
 from quatrain.storage.formats import null_if_not_finite
 from quatrain.storage.gif import gif
 
@@ -144,7 +145,8 @@ class Result:
 
         Raises:
             FolderError: the folder holds other files, or an array is not finite.
-            OSError: the disk cannot be written; an older result is untouched.
+            DiskError: the folder cannot be written, or something is in its place; an older result
+                is untouched. It is an OSError.
 
         Example:
             >>> result.save("runs/allo")
@@ -169,7 +171,8 @@ class Result:
             "scores.json": null_if_not_finite(self.scores),
         }
         shared = self.params.model_dump(include={"seed", "threads"})
-        folders.save(Path(folder), contents, {"model": self.model, **shared})
+        with raised_as_disk_error():
+            folders.save(Path(folder), contents, {"model": self.model, **shared})
         return Path(folder)
 
     @property
@@ -208,6 +211,7 @@ def load(path: str | Path, device: str = "auto") -> Result:
 
     Raises:
         DataError: a file is missing or damaged, or is of another version; one line says which.
+        DiskError: this machine or user cannot read a file. It is an OSError.
         PackageMissing: the model's framework is not installed.
 
     Example:
@@ -239,12 +243,21 @@ def read_folder(folder: Path) -> folders.Loaded:
     Raises:
         DataError: it is missing or damaged.
     """
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise DataError(f"{folder}: no such folder; give one that result.save() wrote")
     try:
-        return folders.load(folder)
+        with raised_as_disk_error():
+            return folders.load(folder)
     except folders.FolderError as error:
         raise DataError(f"{error}; {REMEDY}") from None
+
+
+def is_folder(path: Path) -> bool:
+    """Returns whether there is a folder; False, too, for a path that the disk cannot have."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def identify(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[str, Any]:

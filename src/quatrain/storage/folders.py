@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from quatrain.errors import DataError
 from quatrain.storage import formats
 from quatrain.storage.atomic_write import PARTIAL, remove, write_together
+from quatrain.storage.disk_errors import MACHINE, printable
 
 SCHEMA = 1
 MANIFEST = "manifest.json"
@@ -174,14 +175,41 @@ def read_bytes(path: Path, largest: int) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > largest:
             raise _refused(path, f"has {size:,} bytes, more than the {largest:,} that are allowed")
-        return file.read(size)
+        try:
+            return file.read(size)
+        except OSError as error:
+            error.filename = os.fspath(path)
+            raise
+
+
+def read_text(path: Path) -> str:
+    """Returns the text of a file.
+
+    Raises:
+        FolderError: no regular file, too large or not UTF-8.
+    """
+    try:
+        return read_bytes(path, LARGEST_JSON).decode()
+    except UnicodeDecodeError as error:
+        remedy = "save the file as UTF-8, or restore it"
+        raise _refused(path, f"byte {error.start} is not UTF-8", remedy) from None
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Opens a regular file; does not follow a link or wait for a pipe."""
+    """Opens a regular file, or one that a link leads to, as DVC's links into its cache; does not
+    wait for a pipe or touch a device.
+
+    Raises:
+        FolderError: it is missing, or is something else.
+        OSError: this machine or user cannot read it.
+    """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise _refused(path, "is not a regular file")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
+        if error.errno in MACHINE:
+            raise
         raise _refused(path, f"cannot be opened ({error.strerror})") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -210,11 +238,11 @@ def _others(folder: Path, keep: set[str]) -> list[Path]:
     others = [path for path in sorted(folder.glob("*")) if path.name not in keep or path.is_dir()]
     allowed = {*formats.FORMATS, PARTIAL}
     for path in others:
-        if path.is_symlink() or not path.is_file() or path.suffix not in allowed:
+        if not path.is_file() or path.suffix not in allowed:
             raise _refused(path, "is in the way of a folder that only the pipeline writes", MOVE)
     return others
 
 
 def _refused(path: Path, reason: str, remedy: str = "") -> FolderError:
-    name = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    name = printable(path)
     return FolderError(f"{name}: {reason}; {remedy}" if remedy else f"{name}: {reason}")

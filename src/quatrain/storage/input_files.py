@@ -13,6 +13,7 @@ import numpy as np
 
 from quatrain.errors import ConfigError
 from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
+from quatrain.storage.disk_errors import MACHINE, escaped
 from quatrain.storage.formats import PARSER_ERRORS
 
 MAX_BYTES = 200_000
@@ -131,12 +132,18 @@ def _parse_array(name: str, data: bytes, remedy: str, axes: int | None = None) -
 
 
 def _read_bytes(path: Path) -> bytes:
-    if not path.is_file():
-        reason = "is not a file" if path.exists() else "is not there"
-        raise ConfigError(
-            f"{path.name}: {reason}; run from the repository root, or `git checkout {path.name}`"
-        )
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise ConfigError(f"{path.name}: {size:,} bytes; at most {MAX_BYTES:,} are read")
-    return path.read_bytes()
+    name = escaped(path.name)
+    try:
+        if not path.is_file():
+            reason = "is not a file" if path.exists() else "is not there"
+            raise ConfigError(
+                f"{name}: {reason}; run from the repository root, or `git checkout {name}`"
+            )
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ConfigError(f"{name}: {size:,} bytes; at most {MAX_BYTES:,} are read")
+        return path.read_bytes()
+    except OSError as error:
+        if error.errno in MACHINE:
+            raise
+        raise ConfigError(f"{name[:80]}: cannot be read ({error.strerror})") from None

@@ -53,7 +53,7 @@ def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
             2,
             "--arm active: runs.npz is recorded and cannot act; leave --arm out, or give --system",
         ),
-        (["--recording", "missing.npz"], 2, "missing.npz: [Errno 2]"),
+        (["--recording", "missing.npz"], 2, "missing.npz: cannot be opened (No such file"),
         (["--recording", "params.yaml"], 2, "params.yaml: "),
         (["--system", "NoSuchThing-v9"], 3, "NoSuchThing-v9: "),
         (["--system", "Pendulum-v1"], 3, "an action is a vector of 2; Pendulum-v1 takes 1"),

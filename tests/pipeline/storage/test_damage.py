@@ -63,9 +63,20 @@ def test_each_of_100_random_bit_flips_and_each_truncation_is_found(folder: Path,
     load(folder)
 
 
-def _link_outside(folder: Path) -> None:
+def linked(folder: Path, text: str | None = None) -> None:
+    """A link in place of a file, to another one outside."""
     (folder / "history.csv").rename(folder.parent / "history.csv")
     (folder / "history.csv").symlink_to(folder.parent / "history.csv")
+    if text is not None:
+        (folder.parent / "history.csv").write_text(text)
+
+
+def _link_to(target: str) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / "history.csv").unlink()
+        (folder / "history.csv").symlink_to(target)
+
+    return damage
 
 
 def _pipe(folder: Path) -> None:
@@ -95,7 +106,11 @@ DAMAGES: list[tuple[Callable[[Path], Any], str]] = [
     (lambda folder: (folder / "x.csv").touch(), "do not belong to it: ['x.csv']"),
     (lambda folder: (folder / "plots").mkdir(), "do not belong to it: ['plots']"),
     (lambda folder: (folder / "manifest.json").unlink(), "manifest.json: cannot be opened (No su"),
-    (_link_outside, "history.csv: cannot be opened (Too many levels of symbolic links)"),
+    (lambda folder: linked(folder, "s" * 19), "history.csv: does not match its sha256"),
+    (_link_to("history.csv"), "history.csv: cannot be opened (Too many levels of symbolic links)"),
+    (_link_to("nowhere.csv"), "history.csv: cannot be opened (No such file or directory)"),
+    (_link_to("/dev/zero"), "history.csv: is not a regular file"),
+    (_link_to("."), "history.csv: is not a regular file"),
     (_pipe, "history.csv: is not a regular file"),
     (_history("s" * 20), "has 20 bytes, more than the 19"),
     (_history("s" * 18), "has 18 bytes instead of 19"),
@@ -119,3 +134,19 @@ DAMAGES: list[tuple[Callable[[Path], Any], str]] = [
 def test_a_damaged_folder_is_refused(folder: Path, damage: Callable[[Path], Any], message: str):
     damage(folder)
     assert message in refusal(folder)
+
+
+def test_a_link_to_the_right_bytes_is_read_and_never_written_through(folder: Path):
+    """As DVC makes every file with `cache.type` symlink."""
+    before = load(folder)
+    linked(folder)
+    assert load(folder).digest == before.digest
+    artifacts.save(folder, before.contents | {"history.csv": "step,loss\n"}, before.info)
+    assert (folder.parent / "history.csv").read_text() == before.contents["history.csv"]
+    assert load(folder).contents["history.csv"] == "step,loss\n"
+    rest = {name: value for name, value in before.contents.items() if name != "history.csv"}
+    (folder / "history.csv").unlink()
+    (folder / "history.csv").symlink_to(folder.parent / "history.csv")
+    artifacts.save(folder, rest, before.info)
+    assert (folder.parent / "history.csv").exists()
+    assert not (folder / "history.csv").is_symlink()

@@ -1,0 +1,106 @@
+"""a workspace -> one line about the first thing in it that DVC would wait for or fail on.
+
+DVC opens whatever has the name of a file: a pipe stops it for ever, and anything else that is no
+file ends it with an error that names no remedy.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from pipeline.runtime.errors import ArtifactError
+from quatrain.storage.disk_errors import MOVE, printable
+
+FOLDERS = (
+    ".dvc",
+    ".dvc/tmp",
+    ".dvc/cache",
+    ".state",
+    ".state/journal",
+    "data",
+    "models",
+    "reports",
+)
+FILES = (
+    "dvc.yaml",
+    "dvc.lock",
+    ".dvc/config",
+    ".dvc/config.local",
+    ".dvc/tmp/lock",
+    ".dvc/tmp/rwlock",
+    ".dvc/tmp/rwlock.lock",
+)
+# Each file of these is read by DVC.
+DEPENDENCIES = ("inputs", "baselines", "src/quatrain")
+# DVC makes outs anew where links into its cache lead nowhere any more.
+OUTS = ("data", "models", "reports", ".dvc/cache/files")
+# Beside the modes of files: of links that lead to none.
+NOWHERE = 0
+IN_CIRCLES = -1
+
+
+def check(work: Path) -> None:
+    """Checks that what DVC reads and writes are files and folders.
+
+    Raises:
+        ArtifactError: something else is in the way; an absent path is none.
+    """
+    for names, is_kind, kind in (
+        (FOLDERS, stat.S_ISDIR, "folder"),
+        (FILES, stat.S_ISREG, "file"),
+    ):
+        for path in (work / name for name in names):
+            mode = _mode(path)
+            if mode is not None and not is_kind(max(mode, 0)):
+                raise ArtifactError(f"{printable(path)}: is no {kind}; {MOVE}")
+    for name in (*DEPENDENCIES, *OUTS):
+        for path in _entries(work / name):
+            mode = _mode(path)
+            is_mended = mode == NOWHERE and name in OUTS
+            if not (mode is None or is_mended or _is_plain(mode)):
+                raise ArtifactError(f"{printable(path)}: is no file; {MOVE}")
+
+
+def _mode(path: Path) -> int | None:
+    """Returns the mode of what is there, that of no file for a link that leads nowhere or in
+    circles, None for nothing.
+    """
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return NOWHERE if path.is_symlink() else None
+    except OSError as error:
+        return IN_CIRCLES if error.errno == errno.ELOOP else None
+
+
+def _is_plain(mode: int) -> bool:
+    return mode > 0 and (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Yields what is in a folder that is neither plain file nor folder; looks at no file itself.
+
+    Raises:
+        ArtifactError: a name is not UTF-8, which DVC cannot store.
+    """
+    for parent, _, _ in os.walk(folder):
+        with os.scandir(parent) as entries:
+            for entry in entries:
+                if not entry.name.isascii() and not _is_utf_8(entry.name):
+                    raise ArtifactError(
+                        f"{printable(entry.path)}: has a name that is not UTF-8; rename it"
+                    )
+                is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(
+                    follow_symlinks=False
+                )
+                if not is_plain:
+                    yield Path(entry.path)
+
+
+def _is_utf_8(name: str) -> bool:
+    try:
+        return bool(name.encode())
+    except UnicodeEncodeError:
+        return False
