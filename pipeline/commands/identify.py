@@ -1,8 +1,10 @@
 """recorded trajectories, or a Gymnasium environment -> the field that active_dynamics learns."""
 
 import sys
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamic
 from quatrain.params import Params
 from quatrain.registry import MODELS
 from quatrain.statistics import Interval
+from quatrain.storage.formats import PARSER_ERRORS
 
 # These load torch, which takes seconds: whoever asks for --help does not wait for it.
 if TYPE_CHECKING:
@@ -100,10 +103,12 @@ def from_recording(
     from quatrain.models.active_dynamics import recorded
 
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, AttributeError) as error:
-        reason = str(error).splitlines()[0]
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; name an .npz file") from None
+    except (*PARSER_ERRORS, BadZipFile, zlib.error):
+        reason = "is no .npz file, or damaged"
         raise ConfigError(f"{path}: {reason}; write it with numpy.savez") from None
     train, held_out = recorded.read_recording(config, path.name, arrays).split()
     return recorded.learn(config, train), held_out

@@ -53,15 +53,18 @@ def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
             2,
             "--arm active: runs.npz is recorded and cannot act; leave --arm out, or give --system",
         ),
-        (["--recording", "missing.npz"], 2, "missing.npz: [Errno 2]"),
-        (["--recording", "params.yaml"], 2, "params.yaml: "),
+        (["--recording", "missing.npz"], 2, "missing.npz: No such file or directory; name an"),
+        (["--recording", "params.yaml"], 2, "params.yaml: is no .npz file, or damaged; write it"),
+        (["--recording", "cut.npz"], 2, "cut.npz: is no .npz file, or damaged; write it with nump"),
+        (["--recording", "single.npy"], 2, "single.npy: is no .npz file, or damaged; write it"),
         (["--system", "NoSuchThing-v9"], 3, "NoSuchThing-v9: "),
         (["--system", "Pendulum-v1"], 3, "an action is a vector of 2; Pendulum-v1 takes 1"),
         (["--system", "Pendulum-v1", "--transitions", "90"], 2, "leaves nothing of"),
     ],
 )
-@pytest.mark.usefixtures("project")
-def test_what_does_not_go_together_has_one_line(options, code, message, capsys):
+def test_what_does_not_go_together_has_one_line(options, code, message, project, capsys):
+    (project / "cut.npz").write_bytes(b"PK\3\4" + bytes(40))
+    np.save(project / "single.npy", np.ones(3))
     assert identify.main(options) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("identify: ")
