@@ -34,8 +34,8 @@ NUMBER = re.compile(
     r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:e[-+]?[0-9]+)?|[-+]?\.inf|\.nan", re.I
 )
 LONGEST_NUMBER = 100
-# Tags of plain values that are no numbers.
-OTHERS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "bool", "null")}
+# Kinds of plain values that are no numbers.
+OTHERS = ("str", "bool", "null")
 
 
 def parse_mapping(name: str, text: str) -> dict[str, Any]:
@@ -46,14 +46,8 @@ def parse_mapping(name: str, text: str) -> dict[str, Any]:
     Raises:
         ConfigError: the text holds anything else.
     """
-    yaml = YAML(typ="safe", pure=True)
     try:
-        _check_text(name, text)
-        for event in _bounded(name, yaml.parse(text)):
-            _check_event(f"{name} line {event.start_mark.line + 1}", event)
-        node = yaml.compose(text)
-        _check_node(name, node)
-        raw = yaml.constructor.construct_document(node) if node else None
+        raw = _content(name, text)
     except ConfigError:
         raise
     except MarkedYAMLError as error:
@@ -70,6 +64,16 @@ def parse_mapping(name: str, text: str) -> dict[str, Any]:
             f"{name}: {content}; expected `key: value` lines; `git checkout {name}` restores it"
         )
     return raw
+
+
+def _content(name: str, text: str) -> Any:
+    yaml = YAML(typ="safe", pure=True)
+    _check_text(name, text)
+    for event in _bounded(name, yaml.parse(text)):
+        _check_event(f"{name} line {event.start_mark.line + 1}", event)
+    node = yaml.compose(text)
+    _check_node(name, node)
+    return yaml.constructor.construct_document(node) if node else None
 
 
 def _check_text(name: str, text: str) -> None:
@@ -137,15 +141,15 @@ def _check_key(line: str, key: Node) -> None:
     if key.value == MERGE:
         raise ConfigError(f"{line}: merge key {MERGE} is not allowed; write the values out")
     _check_plain(line, key)
-    if key.tag != "tag:yaml.org,2002:str":
-        kind = key.tag.rpartition(":")[-1]
+    kind = str(key.tag).rpartition(":")[-1]
+    if kind != "str":
         raise ConfigError(f"{line}: key {_quoted(key.value)!r} is of type {kind}; write a name")
 
 
 def _check_plain(line: str, node: ScalarNode) -> None:
     """Refuses a plain value that readers take for different numbers, or for a date."""
-    kind = node.tag.rpartition(":")[-1]
-    if node.tag in OTHERS:
+    kind = str(node.tag).rpartition(":")[-1]
+    if kind in OTHERS:
         return
     value = _quoted(node.value)
     if kind in ("int", "float"):
