@@ -1,9 +1,15 @@
 """params -> data/MODEL: the dataset that training and evaluation read."""
 
-import sys
+if __name__ == "__main__":  # wrong params are refused before the imports below
+    import sys
+
+    from pipeline.runtime.stage import main
+
+    sys.exit(main("collect", __doc__ or ""))
+
 
 from pipeline.runtime.signals import Signals
-from pipeline.runtime.stage import Stage, main
+from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
 
 
@@ -15,7 +21,3 @@ def collect(stage: Stage, signals: Signals) -> None:
     artifacts.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
     megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
     print(f"{stage.name}: {stage.data.relative_to(stage.root)}: {megabytes:.1f} MB")
-
-
-if __name__ == "__main__":
-    sys.exit(main("collect", __doc__ or "", collect))

@@ -1,13 +1,20 @@
 """data/MODEL, models/MODEL, baselines/MODEL.json -> reports/MODEL: scores, verdict and plots."""
 
+if __name__ == "__main__":  # wrong params are refused before the imports below
+    import sys
+
+    from pipeline.runtime.stage import main
+
+    sys.exit(main("evaluate", __doc__ or ""))
+
+
 import math
-import sys
 from collections.abc import Mapping
 
 from pipeline.judging import verdicts
 from pipeline.runtime import console
 from pipeline.runtime.signals import Signals
-from pipeline.runtime.stage import Stage, main
+from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
 from pipeline.storage.curves import write_curves
 from pipeline.storage.figures import encode, write_figures
@@ -65,7 +72,3 @@ def write_metrics(stage: Stage, scores: Mapping[str, float]) -> None:
     judged_scores = {name: scores.get(name, math.nan) for name in gated}
     metrics = {stage.model: artifacts.null_if_not_finite(judged_scores)}
     artifacts.write_json(stage.reports / "metrics.json", metrics)
-
-
-if __name__ == "__main__":
-    sys.exit(main("evaluate", __doc__ or "", evaluate))

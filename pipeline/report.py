@@ -1,6 +1,13 @@
 """scores, verdicts, plots and speed of all models -> reports/report.md and reports/report.html."""
 
-import sys
+if __name__ == "__main__":  # wrong params are refused before the imports below
+    import sys
+
+    from pipeline.runtime.stage import main_of_all
+
+    sys.exit(main_of_all("report", __doc__ or ""))
+
+
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +18,6 @@ from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import Draw, Plot, Result, model_section, plain, score_rows
 from pipeline.reporting.speed import read_results
 from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.command import Parser, run_guarded
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.storage.stored_pictures import MEDIA, read_picture
@@ -137,8 +143,3 @@ def report() -> None:
         )
         run.artifact(reports / "report.html", "report")
         run.describe(description(root, params, None, [result.model_verdict for result in results]))
-
-
-if __name__ == "__main__":
-    Parser(prog="python -m pipeline.report", description=__doc__).parse_args()
-    sys.exit(run_guarded("report", report))

@@ -1,7 +1,14 @@
 """data/MODEL -> models/MODEL: trains, records every yield, continues an interrupted training."""
 
+if __name__ == "__main__":  # wrong params are refused before the imports below
+    import sys
+
+    from pipeline.runtime.stage import main
+
+    sys.exit(main("train", __doc__ or ""))
+
+
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +18,7 @@ from pipeline.runtime import console
 from pipeline.runtime.devices import device_of, settings
 from pipeline.runtime.meeting import Meeting
 from pipeline.runtime.signals import Signals
-from pipeline.runtime.stage import Stage, main
+from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
 from pipeline.tracking.journal import HISTORY
@@ -183,7 +190,3 @@ def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -
     artifacts.save(stage.weights, contents, info)
     for name in ("weights.safetensors", "config.json"):
         run.artifact(stage.weights / name, "model")
-
-
-if __name__ == "__main__":
-    sys.exit(main("train", __doc__ or "", train))

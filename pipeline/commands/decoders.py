@@ -4,15 +4,51 @@ Decoders with results of the same params and code in benchmarks/results are not 
 """
 
 import sys
-import time
 from pathlib import Path
+
+from pipeline.runtime import options
+from pipeline.runtime.command import Command, Options, Parser
+from pipeline.storage.params_file import check_params
+
+# Decoder -> the kind of observation that it is made for.
+DECODERS = {"known": "linear", "linear": "linear", "loglinear": "loglinear", "mlp": "linear"}
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--decoders",
+        nargs="+",
+        default=tuple(DECODERS),
+        choices=tuple(DECODERS),
+        metavar="DECODER",
+        help=f"some of {', '.join(DECODERS)} (default: all)",
+    )
+    parser.add_argument(
+        "--replicates",
+        type=options.at_least(1),
+        default=6,
+        metavar="N",
+        help="of each arm; intervals from 6 on",
+    )
+
+
+main = Command(
+    name="decoders",
+    summary="Trains seq_vae with each decoder and compares planned with random actions.",
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
+import time
 from typing import Any
 
 from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score
 from pipeline.reporting.tables import format_score, markdown_table
 from pipeline.runtime import console
-from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
@@ -24,8 +60,6 @@ from quatrain.registry import MODELS
 MODEL = "active_dynamics"
 PRESET = "seq_vae"
 RESULTS = Path("benchmarks/results/active_dynamics_decoders.json")
-# Decoder -> the kind of observation that it is made for.
-DECODERS = {"known": "linear", "linear": "linear", "loglinear": "loglinear", "mlp": "linear"}
 COLUMNS = {
     "planned": "field_nrmse.active",
     "random": "field_nrmse.random",
@@ -95,26 +129,5 @@ def table(results: dict[str, dict[str, Any]]) -> str:
     return markdown_table(("decoder", "replicates, transitions", *COLUMNS, "seconds"), lines)
 
 
-def add_options(parser: Parser) -> None:
-    parser.add_argument(
-        "--decoders",
-        nargs="+",
-        default=tuple(DECODERS),
-        choices=tuple(DECODERS),
-        metavar="DECODER",
-        help=f"some of {', '.join(DECODERS)} (default: all)",
-    )
-    parser.add_argument(
-        "--replicates", type=int, default=6, metavar="N", help="of each arm; intervals from 6 on"
-    )
-
-
-main = Command(
-    name="decoders",
-    summary="Trains seq_vae with each decoder and compares planned with random actions.",
-    work=lambda args: compare(Path.cwd(), args),
-    add_options=add_options,
-)
-
-if __name__ == "__main__":
-    sys.exit(main())
+def run(args: Options) -> None:
+    compare(Path.cwd(), args)

@@ -4,9 +4,64 @@ Fields with results of the same params and code in benchmarks/results are not ru
 """
 
 import sys
+from pathlib import Path
+
+from pipeline.runtime import options
+from pipeline.runtime.command import Command, Options, Parser
+from pipeline.storage.params_file import check_params
+
+FIELDS = (
+    "limit_cycle",
+    "double_limit_cycle",
+    "van_der_pol",
+    "duffing",
+    "snowman",
+    "saddle_spiral",
+    "multi_attractor",
+)
+# Transitions of the pilot run that settings are chosen by, beside those of the training.
+PILOT = 1500
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--fields",
+        nargs="+",
+        default=FIELDS,
+        choices=FIELDS,
+        metavar="FIELD",
+        help=f"some of {', '.join(FIELDS)} (default: all)",
+    )
+    parser.add_argument(
+        "--choose",
+        action="store_true",
+        help=f"first choose features and noise on {PILOT} additional planned transitions per"
+        " replicate",
+    )
+    parser.add_argument(
+        "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"
+    )
+    parser.add_argument(
+        "--transitions",
+        type=options.at_least(1),
+        default=2000,
+        metavar="N",
+        help="of each learner, warm-up included",
+    )
+
+
+main = Command(
+    name="fields",
+    summary="Trains active_dynamics on several fields and compares its exploration policies.",
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
 import time
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +70,6 @@ from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score
 from pipeline.reporting.tables import format_score, markdown_table
 from pipeline.runtime import console
-from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
@@ -26,20 +80,9 @@ from quatrain.registry import MODELS, load
 
 MODEL = "active_dynamics"
 RESULTS = Path("benchmarks/results/active_dynamics_fields.json")
-FIELDS = (
-    "limit_cycle",
-    "double_limit_cycle",
-    "van_der_pol",
-    "duffing",
-    "snowman",
-    "saddle_spiral",
-    "multi_attractor",
-)
 ARMS = ("active", "random", "prbs")
 # The goal: transition ratio to random actions, and the number of fields that reach it.
 FASTER, ON = 5.0, 5
-# Transitions of the pilot run that settings are chosen by, beside those of the training.
-PILOT = 1500
 # Settings of a built-in field with its default parameters.
 NONE: dict[str, Any] = {"parameters": {}, "matrix": None, "table_file": None}
 COLUMNS = {
@@ -153,39 +196,5 @@ def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
     return lines
 
 
-def add_options(parser: Parser) -> None:
-    parser.add_argument(
-        "--fields",
-        nargs="+",
-        default=FIELDS,
-        choices=FIELDS,
-        metavar="FIELD",
-        help=f"some of {', '.join(FIELDS)} (default: all)",
-    )
-    parser.add_argument(
-        "--choose",
-        action="store_true",
-        help=f"first choose features and noise on {PILOT} additional planned transitions per"
-        " replicate",
-    )
-    parser.add_argument(
-        "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"
-    )
-    parser.add_argument(
-        "--transitions",
-        type=int,
-        default=2000,
-        metavar="N",
-        help="of each learner, warm-up included",
-    )
-
-
-main = Command(
-    name="fields",
-    summary="Trains active_dynamics on several fields and compares its exploration policies.",
-    work=lambda args: compare(Path.cwd(), args),
-    add_options=add_options,
-)
-
-if __name__ == "__main__":
-    sys.exit(main())
+def run(args: Options) -> None:
+    compare(Path.cwd(), args)

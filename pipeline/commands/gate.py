@@ -5,13 +5,9 @@ not; and the scores in reports/ -> the table of README.md.
 import sys
 from pathlib import Path
 
-from pipeline.judging.gate import gate
-from pipeline.reporting import scores_page
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser
-from quatrain.registry import MODELS
-from quatrain.storage.atomic_write import write_durably
-from quatrain.storage.folders import read_text
+from pipeline.storage.params_file import check_params
 
 
 def add_options(parser: Parser) -> None:
@@ -19,8 +15,25 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--page",
         action="store_true",
-        help=f"only write the scores in reports/ and their baselines into {scores_page.PAGE}",
+        help="only write the scores in reports/ and their baselines into README.md",
     )
+
+
+main = Command(
+    name="gate",
+    summary="Compares the stored verdicts with the baselines and fails if a score is worse.",
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
+from pipeline.judging.gate import gate
+from pipeline.reporting import scores_page
+from quatrain.registry import MODELS
+from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.folders import read_text
 
 
 def run(args: Options) -> int:
@@ -32,14 +45,3 @@ def run(args: Options) -> int:
     write_durably(page, scores_page.with_table(read_text(page), results).encode())
     print(f"gate: {scores_page.PAGE} has the scores of reports/")
     return 0
-
-
-main = Command(
-    name="gate",
-    summary="Compares the stored verdicts with the baselines and fails if a score is worse.",
-    work=run,
-    add_options=add_options,
-)
-
-if __name__ == "__main__":
-    sys.exit(main())

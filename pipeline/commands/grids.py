@@ -1,18 +1,60 @@
 """a folder of maps -> a table of allo's scores beside the paper's; outside DVC."""
 
-import os
 import sys
+from pathlib import Path
+
+from pipeline.runtime import options
+from pipeline.runtime.command import Command, Options, Parser
+from pipeline.storage.params_file import check_params
+
+RESULTS = Path("benchmarks/results/allo_grids.json")
+CATALOGUE_WORD = "catalogue"
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "folder",
+        type=Path,
+        help=f"maps as *.txt, in either text format; or {CATALOGUE_WORD}, the project's own maps",
+    )
+    options.add_preset(parser, default="large")
+    parser.add_argument(
+        "--steps",
+        type=options.at_least(1),
+        metavar="N",
+        help="another number of gradient steps than the preset's",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=options.at_least(1),
+        metavar="N",
+        help="another number of repetitions than allo.seeds",
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, metavar="FILE", help=f"(default: {RESULTS})"
+    )
+
+
+main = Command(
+    name="grids",
+    summary="Trains allo on every map of a folder and compares the scores with the paper's.",
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
+import os
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from pipeline.judging.verdicts import rules_of
 from pipeline.reporting.grids import MapResult, goal_lines, grids_table
 from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score
-from pipeline.runtime import console, options
-from pipeline.runtime.command import Command, Options, Parser
+from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
@@ -31,8 +73,6 @@ from quatrain.storage.atomic_write import write_durably
 
 OUT = "grids-out"
 PAPER = Path("benchmarks/reference/allo_paper.json")
-RESULTS = Path("benchmarks/results/allo_grids.json")
-CATALOGUE_WORD = "catalogue"
 # Distance of the seeds of two repetitions; each one uses a few numbers from its own on.
 STRIDE = 10
 
@@ -165,24 +205,6 @@ def _show(
     print(f"{page}\n\ntable and plots: {os.path.relpath(out)}")
 
 
-def add_options(parser: Parser) -> None:
-    parser.add_argument(
-        "folder",
-        type=Path,
-        help=f"maps as *.txt, in either text format; or {CATALOGUE_WORD}, the project's own maps",
-    )
-    options.add_preset(parser, default="large")
-    parser.add_argument(
-        "--steps", type=int, metavar="N", help="another number of gradient steps than the preset's"
-    )
-    parser.add_argument(
-        "--seeds", type=int, metavar="N", help="another number of repetitions than allo.seeds"
-    )
-    parser.add_argument(
-        "--results", type=Path, default=RESULTS, metavar="FILE", help=f"(default: {RESULTS})"
-    )
-
-
 def run(args: Options) -> None:
     root = Path.cwd()
     changes: dict[str, Any] = {}
@@ -194,14 +216,3 @@ def run(args: Options) -> None:
     prepare_process(params)
     with on_device(params, MODELS["allo"]):
         run_folder(root, args.folder, args.preset, changes, root / args.results)
-
-
-main = Command(
-    name="grids",
-    summary="Trains allo on every map of a folder and compares the scores with the paper's.",
-    work=run,
-    add_options=add_options,
-)
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,18 +1,56 @@
 """recorded trajectories, or a Gymnasium environment -> the field that active_dynamics learns."""
 
-import io
 import sys
+from pathlib import Path
+
+from pipeline.runtime import options
+from pipeline.runtime.command import Command, Options, Parser
+from pipeline.storage.params_file import check_params
+
+ARMS = ("active", "random", "prbs")
+OUT = "identified.npz"
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--recording",
+        metavar="FILE",
+        help="npz of observations [run, time + 1, channel] and actions [run, time, action]",
+    )
+    parser.add_argument(
+        "--system", metavar="NAME", help="a Gymnasium id, or module:Name of an environment's class"
+    )
+    parser.add_argument("--arm", choices=ARMS, help="of a system (default: active)")
+    parser.add_argument(
+        "--transitions",
+        type=options.at_least(1),
+        default=2000,
+        metavar="N",
+        help="of a system, warm-up included",
+    )
+    parser.add_argument("--out", default=OUT, metavar="FILE", help="npz of field and channels")
+
+
+main = Command(
+    name="identify",
+    summary="Learns the vector field of recorded trajectories, or of a Gymnasium environment.",
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
+import io
 import tokenize
 import zipfile
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console
-from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
@@ -32,8 +70,6 @@ if TYPE_CHECKING:
     from quatrain.models.active_dynamics.recorded import Recording
 
 MODEL = "active_dynamics"
-ARMS = ("active", "random", "prbs")
-OUT = "identified.npz"
 SCORES = ("innovation_nll", "nis", "whiteness")
 # Bytes of a recording that are read into memory, at most.
 LARGEST = 2**32
@@ -229,28 +265,5 @@ def channel_noise_warning(scores: dict[str, float], nis_side: int) -> str:
     )
 
 
-def add_options(parser: Parser) -> None:
-    parser.add_argument(
-        "--recording",
-        metavar="FILE",
-        help="npz of observations [run, time + 1, channel] and actions [run, time, action]",
-    )
-    parser.add_argument(
-        "--system", metavar="NAME", help="a Gymnasium id, or module:Name of an environment's class"
-    )
-    parser.add_argument("--arm", choices=ARMS, help="of a system (default: active)")
-    parser.add_argument(
-        "--transitions", type=int, default=2000, metavar="N", help="of a system, warm-up included"
-    )
-    parser.add_argument("--out", default=OUT, metavar="FILE", help="npz of field and channels")
-
-
-main = Command(
-    name="identify",
-    summary="Learns the vector field of recorded trajectories, or of a Gymnasium environment.",
-    work=lambda args: identify(Path.cwd(), args),
-    add_options=add_options,
-)
-
-if __name__ == "__main__":
-    sys.exit(main())
+def run(args: Options) -> None:
+    identify(Path.cwd(), args)

@@ -1,22 +1,49 @@
 """a model -> a trace of some yields of its training, and the operations that take most time."""
 
+import sys
+from pathlib import Path
+
+from pipeline.runtime import options
+from pipeline.runtime.command import Command, Options, Parser
+from pipeline.storage.params_file import check_params
+from quatrain.registry import MODELS
+
+
+def add_options(parser: Parser) -> None:
+    models = ", ".join(MODELS)
+    parser.add_argument("model", metavar="MODEL", help=f"one of {models}, as params.yaml has it")
+    parser.add_argument(
+        "--seconds",
+        type=options.seconds,
+        default=3.0,
+        metavar="N",
+        help="of the trace; at least one yield",
+    )
+
+
+main = Command(
+    name="profile",
+    summary="Traces some yields of a model's training and lists the operations that take longest.",
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
 import gzip
 import json
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.runtime.stage import Stage, prepare_process
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
-from quatrain.registry import MODELS
 
 OUT = Path(".bench/profile")
 # Yields before the trace: the first compiles, and what follows the first settles.
@@ -122,26 +149,3 @@ def table(spent: list[Spent]) -> str:
         for name, calls, milliseconds in spent[:SHOWN]
     ]
     return markdown_table(("operation", "calls", "self ms", "share"), lines)
-
-
-def add_options(parser: Parser) -> None:
-    models = ", ".join(MODELS)
-    parser.add_argument("model", metavar="MODEL", help=f"one of {models}, as params.yaml has it")
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=3.0,
-        metavar="N",
-        help="of the trace; at least one yield",
-    )
-
-
-main = Command(
-    name="profile",
-    summary="Traces some yields of a model's training and lists the operations that take longest.",
-    work=run,
-    add_options=add_options,
-)
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,20 +1,47 @@
 """current scores -> baselines/MODEL.json and the alias `champion`: the only writer of baselines."""
 
-import datetime
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from pipeline.runtime import options
+from pipeline.runtime.command import Command, Options, Parser, UsageError
+from pipeline.storage.params_file import check_params, read_params
+
+
+def add_options(parser: Parser) -> None:
+    options.add_models(parser)
+    options.add_preset(parser)
+    parser.add_argument(
+        "--force", action="store_true", help="store scores that are worse, too; needs --why"
+    )
+    parser.add_argument("--why", metavar="REASON", help="the reason, kept in the provenance")
+    parser.add_argument(
+        "--keep-champion",
+        action="store_true",
+        help="leave that alias to `make sync`, after a merge",
+    )
+
+
+main = Command(
+    name="promote",
+    summary="Stores the current scores as the baselines.",
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
+import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipeline.dvc import repro
 from pipeline.dvc.moved import CODE
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
-from pipeline.runtime import options
-from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import PipelineError
 from pipeline.storage import artifacts
-from pipeline.storage.params_file import read_params
 from pipeline.tracking.origin import git
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.judgement import PASSED, judge
@@ -140,36 +167,10 @@ def provenance(root: Path, work: Path, model: str, preset: str, why: str | None)
     }
 
 
-def add_options(parser: Parser) -> None:
-    options.add_models(parser)
-    options.add_preset(parser)
-    parser.add_argument(
-        "--force", action="store_true", help="store scores that are worse, too; needs --why"
-    )
-    parser.add_argument("--why", metavar="REASON", help="the reason, kept in the provenance")
-    parser.add_argument(
-        "--keep-champion",
-        action="store_true",
-        help="leave that alias to `make sync`, after a merge",
-    )
-
-
 def run(args: Options) -> int:
     if args.force != bool(args.why):
         raise UsageError("--force and --why '...' go together")
     root = Path.cwd()
     models = options.selected_models(args.models)
-    read_params(root, args.preset)
     promote(root, models, args.preset, args.why)
     return repro.judge_again(root, args.preset, models, update_aliases=not args.keep_champion)
-
-
-main = Command(
-    name="promote",
-    summary="Stores the current scores as the baselines.",
-    work=run,
-    add_options=add_options,
-)
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
-from pipeline.dvc import repro
 from pipeline.runtime import options
-from pipeline.runtime.command import Command, Parser
+from pipeline.runtime.command import Command, Options, Parser
+from pipeline.storage.params_file import check_params
 
 
 def add_options(parser: Parser) -> None:
@@ -17,12 +17,17 @@ def add_options(parser: Parser) -> None:
 main = Command(
     name="repro",
     summary="Runs the stages that are out of date, then compares the scores with the baselines.",
-    work=lambda args: repro.run(
-        Path.cwd(), args.preset, options.selected_models(args.models), args.jobs
-    ),
     add_options=add_options,
+    check=check_params,
     interrupted="interrupted; the next run continues",
 )
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
     sys.exit(main())
+
+from pipeline.dvc import repro
+
+
+def run(args: Options) -> int:
+    models = options.selected_models(args.models)
+    return repro.run(Path.cwd(), args.preset, models, args.jobs)

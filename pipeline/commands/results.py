@@ -5,8 +5,41 @@ A model with a result of the same params and code is not run again; an interrupt
 """
 
 import sys
-import time
 from pathlib import Path
+
+from pipeline.runtime import options
+from pipeline.runtime.command import Command, Options, Parser
+from pipeline.storage.params_file import check_params
+from quatrain.seeds import LEAST_SEEDS
+
+
+def add_options(parser: Parser) -> None:
+    options.add_models(parser)
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=LEAST_SEEDS,
+        metavar="N",
+        help="of each model; a model with more in params.yaml keeps those",
+    )
+    parser.add_argument(
+        "--page",
+        action="store_true",
+        help="measure nothing, write the table of the results that are there",
+    )
+
+
+main = Command(
+    name="results",
+    summary="Trains each model with several seeds and writes the table of scores.",
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
+import time
 from typing import Any
 
 from pipeline.judging import verdicts
@@ -14,8 +47,7 @@ from pipeline.reporting import seeds
 from pipeline.reporting.seeds import PAGE, RESULTS, SeedResult
 from pipeline.reporting.speed import as_json, write_lines
 from pipeline.reporting.sweeps import result_key, train_resumed
-from pipeline.runtime import console, options
-from pipeline.runtime.command import Command, Options, Parser
+from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
@@ -24,7 +56,6 @@ from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
-from quatrain.statistics import LEAST_SEEDS
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
 
@@ -97,30 +128,3 @@ def write_page(root: Path) -> str:
     page = root / PAGE
     write_durably(page, seeds.with_table(read_text(page), text).encode())
     return text
-
-
-def add_options(parser: Parser) -> None:
-    options.add_models(parser)
-    parser.add_argument(
-        "--seeds",
-        type=int,
-        default=LEAST_SEEDS,
-        metavar="N",
-        help="of each model; a model with more in params.yaml keeps those",
-    )
-    parser.add_argument(
-        "--page",
-        action="store_true",
-        help="measure nothing, write the table of the results that are there",
-    )
-
-
-main = Command(
-    name="results",
-    summary="Trains each model with several seeds and writes the table of scores.",
-    work=run,
-    add_options=add_options,
-)
-
-if __name__ == "__main__":
-    sys.exit(main())

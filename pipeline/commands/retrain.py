@@ -11,13 +11,60 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.runtime import console, options
+from pipeline.runtime.command import Command, Options, Parser, UsageError
+from pipeline.storage.params_file import check_params
+
+
+def parse_seed(text: str) -> int:
+    """Returns the seed of an option; `new` is today's date, so that an interrupted retraining
+    continues today.
+    """
+    if text == "new":
+        return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
+    if not text.isdecimal() or len(text) > 10 or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(
+            f"{options.shown(text)} is no seed; pass `new` or a whole number below 2**32"
+        )
+    return int(text)
+
+
+def add_options(parser: Parser) -> None:
+    options.add_preset(parser)
+    parser.add_argument(
+        "--seed",
+        type=parse_seed,
+        metavar="N",
+        help="in place of the seed in params.yaml; `new`: today's date",
+    )
+    options.add_jobs(parser, default=None)
+    parser.add_argument(
+        "--push", action="store_true", help="send branches and outs to the git and DVC remotes"
+    )
+    parser.add_argument(
+        "--pictures-url",
+        default=os.environ.get("QUATRAIN_PICTURES_URL", ""),
+        metavar="URL",
+        help="URL/BRANCH/FILE shows a file of a pushed branch (or QUATRAIN_PICTURES_URL)",
+    )
+
+
+main = Command(
+    name="retrain",
+    summary="Runs the pipeline again in a copy of the checkout and proposes what is better.",
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
+
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
 from pipeline.retraining import body, outcome, worktree
 from pipeline.retraining.proposal import PROPOSED, Target, baseline_changes, log, propose
 from pipeline.retraining.worktree import Worktree
-from pipeline.runtime import console, options
-from pipeline.runtime.command import Command, Options, Parser, UsageError
 from pipeline.runtime.errors import (
     ArtifactError,
     BaselineBroken,
@@ -172,39 +219,6 @@ def retrain_and_record(
     return result.code
 
 
-def parse_seed(text: str) -> int:
-    """Returns the seed of an option; `new` is today's date, so that an interrupted retraining
-    continues today.
-    """
-    if text == "new":
-        return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
-    if not text.isdecimal() or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no seed; pass `new` or a whole number below 2**32"
-        )
-    return int(text)
-
-
-def add_options(parser: Parser) -> None:
-    options.add_preset(parser)
-    parser.add_argument(
-        "--seed",
-        type=parse_seed,
-        metavar="N",
-        help="in place of the seed in params.yaml; `new`: today's date",
-    )
-    options.add_jobs(parser, default=None)
-    parser.add_argument(
-        "--push", action="store_true", help="send branches and outs to the git and DVC remotes"
-    )
-    parser.add_argument(
-        "--pictures-url",
-        default=os.environ.get("QUATRAIN_PICTURES_URL", ""),
-        metavar="URL",
-        help="URL/BRANCH/FILE shows a file of a pushed branch (or QUATRAIN_PICTURES_URL)",
-    )
-
-
 def run(args: Options) -> int:
     if args.preset != "default" and args.seed is not None:
         raise UsageError(
@@ -221,14 +235,3 @@ def run(args: Options) -> int:
             figures_url=args.pictures_url,
         ),
     )
-
-
-main = Command(
-    name="retrain",
-    summary="Runs the pipeline again in a copy of the checkout and proposes what is better.",
-    work=run,
-    add_options=add_options,
-)
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,9 +5,32 @@ exit 6 until then.
 import sys
 from pathlib import Path
 
+from pipeline.runtime import options
+from pipeline.runtime.command import Command, Options, Parser
+
+
+def add_options(parser: Parser) -> None:
+    parser.add_argument(
+        "--wait",
+        type=options.seconds,
+        default=20.0,
+        metavar="SECONDS",
+        help="how long to keep trying",
+    )
+
+
+main = Command(
+    name="sync",
+    summary="Records what a cache restored, delivers pending metrics and sets the aliases.",
+    add_options=add_options,
+    interrupted="interrupted; what arrived is noted, run `make sync` again",
+)
+
+if __name__ == "__main__":  # wrong options and params are refused before the imports below
+    sys.exit(main())
+
 from pipeline.dvc.workspace import environment
 from pipeline.runtime import console
-from pipeline.runtime.command import Command, Parser
 from pipeline.runtime.errors import ConfigError, StoreUnavailable
 from pipeline.tracking import backfill, model_registry
 from pipeline.tracking.journal import redact
@@ -91,19 +114,5 @@ def sync(root: Path, wait_seconds: float) -> int:
     return code
 
 
-def add_options(parser: Parser) -> None:
-    parser.add_argument(
-        "--wait", type=float, default=20.0, metavar="SECONDS", help="how long to keep trying"
-    )
-
-
-main = Command(
-    name="sync",
-    summary="Records what a cache restored, delivers pending metrics and sets the aliases.",
-    work=lambda options: sync(Path.cwd(), options.wait),
-    add_options=add_options,
-    interrupted="interrupted; what arrived is noted, run `make sync` again",
-)
-
-if __name__ == "__main__":
-    sys.exit(main())
+def run(args: Options) -> int:
+    return sync(Path.cwd(), args.wait)

@@ -5,10 +5,14 @@ It needs no library, so that any Python can run commands that need none.
 
 import argparse
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from pipeline.runtime import console
 from pipeline.runtime.errors import described, exit_code_of
+
+# Longest line about a failure: one that quotes a long value loses its middle.
+LONGEST_LINE = 1500
 
 Options = argparse.Namespace
 Parser = argparse.ArgumentParser
@@ -29,14 +33,18 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 class Command(NamedTuple):
     """Holds what `python -m MODULE` does: its options, and the work that they are passed to.
 
-    work: returns the exit code, or None for 0. interrupted: the line after Ctrl-C. prefix: begins
-    the line about a failure; the name if it is None.
+    work: returns the exit code, or None for 0; if it is None, `run` of `pipeline.commands.NAME`,
+    which is loaded when options and `check` have refused nothing: a module that makes its command
+    above its other imports spares them to who asks for help, or has to mend params.yaml.
+    interrupted: the line after Ctrl-C. prefix: begins the line about a failure; the name if it is
+    None.
     """
 
     name: str
     summary: str
-    work: Callable[[Options], int | None]
+    work: Callable[[Options], int | None] | None = None
     add_options: Callable[[Parser], Any] = lambda _: None
+    check: Callable[[Options], Any] = lambda _: None
     interrupted: str = "interrupted by SIGINT"
     prefix: str | None = None
 
@@ -51,11 +59,18 @@ class Command(NamedTuple):
         try:
             return run_guarded(
                 self.name if self.prefix is None else self.prefix,
-                lambda: self.work(options),
+                lambda: self._run(options),
                 self.interrupted,
             )
         except UsageError as error:
             parser.error(str(error))
+
+    def _run(self, options: Options) -> int | None:
+        if self.work is not None:
+            return self.work(options)
+        self.check(options)
+        code: int | None = import_module(f"pipeline.commands.{self.name}").run(options)
+        return code
 
 
 def run_guarded(
@@ -83,6 +98,13 @@ def run_guarded(
 
 
 def report_failure(name: str, reason: object, code: int) -> int:
-    text = " ".join(str(reason).split())
+    text = shortened(" ".join(str(reason).split()))
     console.info(f"{name}: {text} [exit {code}]" if name else f"{text} [exit {code}]")
     return code
+
+
+def shortened(text: str) -> str:
+    """Returns a text without its middle if it is too long for a line."""
+    if len(text) <= LONGEST_LINE:
+        return text
+    return f"{text[: 2 * LONGEST_LINE // 3]} ... {text[-LONGEST_LINE // 3 :]}"

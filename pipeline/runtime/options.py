@@ -3,12 +3,17 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.runtime.command import Parser
 from pipeline.runtime.errors import ConfigError
 from quatrain.registry import MODELS
+
+MOST_DIGITS = 12
+LONGEST_SECONDS = 1e6
+LONGEST_VALUE = 60
 
 
 def add_models(parser: Parser) -> None:
@@ -44,7 +49,7 @@ def selected_models(names: Sequence[str]) -> list[str]:
     """
     unknown = sorted(set(names) - set(MODELS))
     if unknown:
-        raise ConfigError(f"unknown model {unknown[0]!r}; known: {', '.join(MODELS)}")
+        raise ConfigError(f"unknown model {shown(unknown[0])}; known: {', '.join(MODELS)}")
     return list(names or MODELS)
 
 
@@ -65,6 +70,33 @@ def core_count() -> int:
 
 
 def job_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of jobs; pass 1 or more")
+    return _whole(text, "jobs", 1)
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Returns the type of an option that counts something."""
+    return lambda text: _whole(text, "them", least)
+
+
+def seconds(text: str) -> float:
+    """Returns a duration, which is finite and not negative."""
+    with suppress(ValueError):
+        if 0 <= float(text) <= LONGEST_SECONDS:
+            return float(text)
+    raise argparse.ArgumentTypeError(
+        f"{shown(text)} is no number of seconds; pass one from 0 to {LONGEST_SECONDS:g}"
+    )
+
+
+def shown(text: str) -> str:
+    """Quotes an option's value in a line of an error."""
+    return repr(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}...")
+
+
+def _whole(text: str, what: str, least: int) -> int:
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+    if not is_number or int(text) < least:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is no number of {what}; pass {least} or more"
+        )
     return int(text)

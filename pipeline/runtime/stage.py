@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,7 @@ from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.meeting import tell_refusal
 from pipeline.runtime.ranks import ALONE, Place, check_place, leave, quieten, read_place
 from pipeline.runtime.signals import Signals, die_with_parent
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
-from pipeline.storage.run_key import loaded_code, run_key
 from quatrain.devices import framework_environment
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
@@ -95,6 +94,8 @@ class Stage(NamedTuple):
             ArtifactError: it is missing, damaged or of another form.
             DataError: it was collected for another config.
         """
+        from pipeline.storage import artifacts
+
         loaded = artifacts.load(self.data)
         collecting = self.modules.collect
         dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.safetensors"])
@@ -107,6 +108,8 @@ class Stage(NamedTuple):
 
         Call it after the modules that shape the outputs are imported.
         """
+        from pipeline.storage.run_key import loaded_code, run_key
+
         params = self.params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset"})
         shared = {name: value for name, value in params.items() if name not in MODELS}
         return run_key(
@@ -135,12 +138,14 @@ Body = Callable[[Stage, Signals], None]
 def main(
     verb: str,
     about: str,
-    body: Body,
+    body: Body | None = None,
     argv: list[str] | None = None,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> int:
     """Runs a verb of one model; every way to end is an exit code and, if it is not 0, one line on
     stderr.
+
+    body: that of `pipeline.VERB` if it is None, loaded when params.yaml is known to be right.
     """
     parser = Parser(
         prog=f"python -m pipeline.{verb}", description=about, formatter_class=HelpFormatter
@@ -162,16 +167,34 @@ def main(
             if stage.framework == "jax":
                 gc.set_threshold(OBJECTS_PER_COLLECTION)
                 compile_cache.enable(stage.root, stage.params)
+            # Loaded while a signal ends the stage at once, and after the variables are set.
+            run = body or _body_of(verb)
             lock = folder_lock(stage.state / "locks" / stage.name, patience_seconds)
             with lock if place.rank == 0 else nullcontext():
                 signals.working = place.rank == 0  # another rank has nothing to save
-                run_on_device(stage, body, signals)
+                run_on_device(stage, run, signals)
                 signals.check()
 
     code = run_guarded(f"{verb}@{model}", work)
     if "RANK" in os.environ:
         leave(code)
     return code
+
+
+def main_of_all(verb: str, about: str, argv: list[str] | None = None) -> int:
+    """Runs a verb of all models, `VERB()` of `pipeline.VERB`, with one line for every failure."""
+    Parser(prog=f"python -m pipeline.{verb}", description=about).parse_args(argv)
+
+    def work() -> None:
+        read_params(Path.cwd())
+        getattr(import_module(f"pipeline.{verb}"), verb)()
+
+    return run_guarded(verb, work)
+
+
+def _body_of(verb: str) -> Body:
+    body: Body = getattr(import_module(f"pipeline.{verb}"), verb)
+    return body
 
 
 def check_ranks(stage: Stage) -> None:

@@ -32,6 +32,16 @@ def read_params(root: Path, preset: str | None = None) -> Params:
         raise ConfigError(f"with presets/{preset}.yaml: {error}") from None
 
 
+def check_params(options: Any) -> None:
+    """Refuses a wrong params.yaml of the current folder, with the preset of a command's options,
+    before the command is loaded.
+
+    Raises:
+        ConfigError: the file or a value in it cannot be used.
+    """
+    read_params(Path.cwd(), getattr(options, "preset", None))
+
+
 def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
     """Returns params.yaml with the values of a preset, not validated (`presets.read_raw`).
 

@@ -14,19 +14,16 @@ the caller has set.
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-
-from quatrain.progress import History, Progress
-
-if TYPE_CHECKING:  # loading a contract must not load matplotlib
+if TYPE_CHECKING:  # loading a contract must load neither numpy nor matplotlib
+    import numpy
     from matplotlib.figure import Figure
 
     from quatrain.animation import Animation
     from quatrain.baselines import Gated
+    from quatrain.progress import History, Progress
 
 # Name -> array, which any file format can hold; `params/...` is what gradients change.
-Arrays = dict[str, np.ndarray]
-Metrics = Mapping[str, np.ndarray]
+Arrays = dict[str, "numpy.ndarray"]
 
 ConfigIn = TypeVar("ConfigIn", contravariant=True)
 DatasetIn = TypeVar("DatasetIn", contravariant=True)
@@ -86,7 +83,7 @@ class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
 
     def train(
         self, config: ConfigIn, dataset: DatasetIn, seed: int, state: State | None = None
-    ) -> Iterator[Progress]:
+    ) -> "Iterator[Progress]":
         """Trains to the end, from `state` if given; yields once per `train.record_every` steps.
 
         Raises:
@@ -137,7 +134,7 @@ class PlotsModule(Protocol[ConfigIn, DatasetIn, StateIn]):
         config: ConfigIn,
         state: StateIn,
         dataset: DatasetIn,
-        history: History,
+        history: "History",
         scores: dict[str, float],
     ) -> "dict[str, Figure | Animation]":
         """Draws the pictures of a report, in the order that tells the story: task, learning,

@@ -6,6 +6,7 @@ generates its cases says how many by `record_property("generated", number)`.
 """
 
 import re
+import shutil
 import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from tabulate import tabulate
 
 from tests.campaign.promises import KINDS, broken
+from tests.conftest import ROOT
 
 HERE = Path(__file__).parent
 # Of the cases of a test, every so many-th belongs to the sample.
@@ -72,3 +74,13 @@ def _kind(report: Any) -> str:
     """Which promise a failed case broke; `other` if it failed in another way."""
     found = re.search(rf"Broken: ({'|'.join(KINDS)}): ", str(report.longrepr))
     return found.group(1) if found else "other"
+
+
+@pytest.fixture
+def params_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with all that reading params.yaml needs."""
+    for name in ("inputs", "presets", "baselines"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

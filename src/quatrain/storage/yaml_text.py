@@ -1,42 +1,61 @@
 """text of a YAML file -> a mapping, or one line that says where it is wrong."""
 
+import re
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     DocumentStartEvent,
+    Event,
     MappingEndEvent,
     MappingStartEvent,
+    ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
 )
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from quatrain.errors import ConfigError
 
 MAX_DEPTH = 20
+# Longest part of a text that a line of an error quotes.
+LONGEST_QUOTE = 60
+# Control characters, line ends that only YAML 1.1 has, halves of characters, and marks of order.
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+# Directives begin a line with %; a text of YAML 1.2 may say that it is one.
+DIRECTIVE = re.compile(r"(?:\A|(?<=[\r\n]))%(?!YAML +1\.2 *(?:#[^\r\n]*)?(?:[\r\n]|\Z))[^\r\n]*")
+MERGE = "<<"
+# Numbers that all versions and readers of YAML take for the same, but for 1e3, text in YAML 1.1.
+NUMBER = re.compile(
+    r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:e[-+]?[0-9]+)?|[-+]?\.inf|\.nan", re.I
+)
+LONGEST_NUMBER = 100
+# Kinds of plain values that are no numbers.
+OTHERS = ("str", "bool", "null")
 
 
 def parse_mapping(name: str, text: str) -> dict[str, Any]:
-    """Returns a YAML 1.2 mapping (as DVC reads it) without tags, aliases, duplicate keys or a
-    second document; `name` is that of the file.
+    """Returns a YAML 1.2 mapping (as DVC reads it) with names as keys, and without what versions or
+    readers of YAML take for different things: directives, tags, aliases, merge keys, duplicate
+    keys, dates, numbers such as 010 or 1_000, a second document. `name` is that of the file.
 
     Raises:
         ConfigError: the text holds anything else.
     """
-    yaml = YAML(typ="safe", pure=True)
     try:
-        _check_events(name, yaml.parse(text))
-        raw = yaml.load(text)
+        raw = _content(name, text)
     except ConfigError:
         raise
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        reason = " ".join(str(error.problem or error.context).split())
+        reason = " ".join(str(error.problem or error.context).split())[:200]
         raise ConfigError(f"{name}{place}: {reason}") from None
-    except (YAMLError, ValueError, RecursionError) as error:
+    except Exception as error:  # ruamel's parser has assertions and lookups of its own
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"{name}: not YAML: {reason}") from None
     if not isinstance(raw, dict):
@@ -47,12 +66,41 @@ def parse_mapping(name: str, text: str) -> dict[str, Any]:
     return raw
 
 
-def _check_events(name: str, events: Any) -> None:
+def _content(name: str, text: str) -> Any:
+    yaml = YAML(typ="safe", pure=True)
+    _check_text(name, text)
+    for event in _bounded(name, yaml.parse(text)):
+        _check_event(f"{name} line {event.start_mark.line + 1}", event)
+    node = yaml.compose(text)
+    _check_node(name, node)
+    return yaml.constructor.construct_document(node) if node else None
+
+
+def _check_text(name: str, text: str) -> None:
+    directive = DIRECTIVE.search(text)
+    if directive:
+        raise ConfigError(
+            f"{name} line {_line(text, directive.start())}: {_quoted(directive.group().strip())}: "
+            "directives are not allowed: the file is YAML 1.2; remove this line"
+        )
+    unseen = UNSEEN.search(text)
+    if unseen:
+        raise ConfigError(
+            f"{name} line {_line(text, unseen.start())}: character {unseen.group()!r} "
+            "cannot be seen, and readers differ on it; remove it"
+        )
+
+
+def _line(text: str, place: int) -> int:
+    return len(re.findall(r"\r\n?|\n", text[:place])) + 1
+
+
+def _bounded(name: str, events: Any) -> Any:
+    """Yields the events of one document that is nested no deeper than MAX_DEPTH."""
     depth = 0
     documents = 0
     for event in events:
         line = f"{name} line {event.start_mark.line + 1}"
-        tag = getattr(event, "tag", None)
         documents += isinstance(event, DocumentStartEvent)
         depth += isinstance(event, MappingStartEvent | SequenceStartEvent)
         depth -= isinstance(event, MappingEndEvent | SequenceEndEvent)
@@ -60,7 +108,62 @@ def _check_events(name: str, events: Any) -> None:
             raise ConfigError(f"{line}: a second document begins; keep one and remove the line ---")
         if depth > MAX_DEPTH:
             raise ConfigError(f"{line}: nested deeper than {MAX_DEPTH} levels")
-        if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
-            raise ConfigError(f"{line}: anchors and aliases are not allowed; write the value out")
-        if tag:
-            raise ConfigError(f"{line}: tag {tag} is not allowed; write a plain value")
+        yield event
+
+
+def _check_event(line: str, event: Event) -> None:
+    if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
+        raise ConfigError(f"{line}: anchors and aliases are not allowed; write the value out")
+    tag = getattr(event, "tag", None)
+    if tag:
+        raise ConfigError(f"{line}: tag {_quoted(tag)} is not allowed; write a plain value")
+    if isinstance(event, ScalarEvent) and UNSEEN.search(event.value):
+        raise ConfigError(
+            f"{line}: {_quoted(event.value)!r} holds a character that cannot be seen; remove it"
+        )
+
+
+def _check_node(name: str, node: Node | None) -> None:
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            _check_key(f"{name} line {key.start_mark.line + 1}", key)
+            _check_node(name, value)
+    elif isinstance(node, SequenceNode):
+        for item in node.value:
+            _check_node(name, item)
+    elif isinstance(node, ScalarNode):
+        _check_plain(f"{name} line {node.start_mark.line + 1}", node)
+
+
+def _check_key(line: str, key: Node) -> None:
+    if not isinstance(key, ScalarNode):
+        raise ConfigError(f"{line}: a key is a list or a section; write a name")
+    if key.value == MERGE:
+        raise ConfigError(f"{line}: merge key {MERGE} is not allowed; write the values out")
+    _check_plain(line, key)
+    kind = str(key.tag).rpartition(":")[-1]
+    if kind != "str":
+        raise ConfigError(f"{line}: key {_quoted(key.value)!r} is of type {kind}; write a name")
+
+
+def _check_plain(line: str, node: ScalarNode) -> None:
+    """Refuses a plain value that readers take for different numbers, or for a date."""
+    kind = str(node.tag).rpartition(":")[-1]
+    if kind in OTHERS:
+        return
+    value = _quoted(node.value)
+    if kind in ("int", "float"):
+        if len(node.value) > LONGEST_NUMBER:
+            raise ConfigError(
+                f"{line}: {value} has {len(node.value):,} digits; at most {LONGEST_NUMBER} are read"
+            )
+        if NUMBER.fullmatch(node.value):
+            return
+        raise ConfigError(
+            f"{line}: readers of YAML take {value} for different numbers; write decimal digits"
+        )
+    raise ConfigError(f"{line}: {value} is a YAML {kind}; quote it as text: '{value}'")
+
+
+def _quoted(text: str) -> str:
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}..."

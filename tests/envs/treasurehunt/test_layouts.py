@@ -5,15 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from quatrain.envs.treasurehunt.layouts import (
-    LayoutError,
-    items,
-    open_map,
-    parse_map,
-    spawnable,
-    starts,
-    walls,
-)
+from quatrain.envs.treasurehunt.layouts import LayoutError, open_map, parse_map
+from quatrain.envs.treasurehunt.map_arrays import items, spawnable, starts, walls
 
 
 def parsed(*rows):

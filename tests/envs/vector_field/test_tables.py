@@ -119,6 +119,14 @@ def test_arrows_of_a_multi_attractor_have_one_length_but_for_the_pull_to_the_mid
             r"widen the grid or lower active_dynamics\.env\.region_radius\.$",
         ),
         ([EVEN, np.linspace(-2, 1, 4)], (5, 4, 2), r"^wind\.npz covers \[-2, 1\]"),
+        (
+            [EVEN, np.array([-np.inf, -2.0, 0.0, 2.0])],
+            (5, 4, 2),
+            r"^wind\.npz axis_1 is -inf at node 0: give coordinates from -1e\+06 to 1e\+06\.$",
+        ),
+        ([np.array([-2.0, np.nan, 2.0]), EVEN], (3, 5, 2), r"^wind\.npz axis_0 is nan at node 1"),
+        ([EVEN, np.array([-2.0, 0.0, 2e39])], (5, 3, 2), r"^wind\.npz axis_1 is 2e\+39 at node 2"),
+        ([EVEN, np.array([-2.0, -2.0, 2.0])], (5, 3, 2), r"axis_1 is not increasing \(-2, then -2"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(axes: Any, shape: tuple[int, ...], message: str):
@@ -133,6 +141,9 @@ def test_a_table_with_a_hole_is_refused():
     vectors[3, 4, 1] = np.nan
     message = r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at each n"
     with pytest.raises(FieldError, match=message):
+        raw_field("table", table=wind([EVEN, EVEN], vectors))
+    vectors[3, 4, 1] = 1e39  # infinite as float32
+    with pytest.raises(FieldError, match=r"vectors is 1e\+39 at node \(3, 4\): give numbers from"):
         raw_field("table", table=wind([EVEN, EVEN], vectors))
 
 

@@ -144,7 +144,11 @@ def with_constant(values: np.ndarray) -> np.ndarray:
         ({"actions": np.zeros((1, 1, 1))}, "runs.npz holds actions; numpy.savez it with exactly"),
         (
             spoilt("observations", with_nan),
-            "observations is nan in run 2, time 3, channel 1;",
+            "observations is nan in run 2, time 3, channel 1, not from -1e+06 to 1e+06; leave",
+        ),
+        (
+            spoilt("actions", lambda a: a * 0 + 1e300),
+            "1e+300 in run 0, time 0, channel 0, not from",
         ),
         (spoilt("actions", lambda a: a[0]), r"actions is float64 of shape (200, 2); save floats"),
         (spoilt("actions", lambda a: a.astype(int)), "actions is int64 of shape"),

@@ -60,8 +60,9 @@ def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
         (["--system", "Pendulum-v1", "--transitions", "90"], 2, "leaves nothing of"),
     ],
 )
-@pytest.mark.usefixtures("project")
-def test_what_does_not_go_together_has_one_line(options, code, message, capsys):
+def test_what_does_not_go_together_has_one_line(options, code, message, project, capsys):
+    (project / "cut.npz").write_bytes(b"PK\3\4" + bytes(40))
+    np.save(project / "single.npy", np.ones(3))
     assert identify.main(options) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("identify: ")

@@ -18,7 +18,7 @@ from quatrain.envs.adapters.simulation import (
     SimulationVectorEnv,
     check_discrete,
 )
-from quatrain.envs.treasurehunt import layouts
+from quatrain.envs.treasurehunt import map_arrays
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.rules import Rules, channels
 from quatrain.envs.treasurehunt.turns import World, turn_order
@@ -81,8 +81,8 @@ class AgentsSimulation:
     def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
         """Draws walls, bare floor, items as diamonds, and agents as discs."""
         assert self._turn is not None
-        walls = layouts.walls(self.rules.map)
-        grows = layouts.spawnable(self.rules.map)
+        walls = map_arrays.walls(self.rules.map)
+        grows = map_arrays.spawnable(self.rules.map)
         colors = np.where(grows[..., None], rendering.FLOOR, rendering.GROUND)
         colors = np.where(walls[..., None], rendering.WALL, colors).astype(np.uint8)
         size = rendering.cell_size(*walls.shape)

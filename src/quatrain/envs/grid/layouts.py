@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
-from jaxtyping import Bool
+if TYPE_CHECKING:  # whoever only reads a config does not wait for numpy
+    import numpy
 
 # (x, y): column and row, both from 0; y grows downward.
 Cell = tuple[int, int]
+
+# [y][x]: whether a cell is a wall.
+Rows = tuple[tuple[bool, ...], ...]
 
 Components = Literal["auto", "start", "largest", "all", "error"]
 
@@ -39,14 +42,28 @@ class Door(NamedTuple):
 class Layout(NamedTuple):
     """Holds a map of at least two free cells.
 
-    start, goal: (x, y) or None. No door leads into a wall.
+    rows: whether a cell is a wall, [y][x]. start, goal: (x, y) or None. No door leads into a wall.
     """
 
     name: str
-    walls: Bool[np.ndarray, "height width"]
+    rows: Rows
     start: Cell | None
     goal: Cell | None
     doors: tuple[Door, ...]
+
+    @property
+    def walls(self) -> "numpy.ndarray":
+        """Returns the rows as an array of booleans [height, width]."""
+        import numpy
+
+        return numpy.array(self.rows, bool)
+
+
+def free_cells(layout: Layout) -> list[Cell]:
+    """Returns the cells without a wall, row-major."""
+    return [
+        (x, y) for y, row in enumerate(layout.rows) for x, is_wall in enumerate(row) if not is_wall
+    ]
 
 
 def reverse(action: int) -> int:
@@ -73,7 +90,7 @@ def parse_layout(text: str, name: str) -> Layout:
     }
     layout = Layout(
         name=name,
-        walls=np.array([[tile in ("X", "x", "#") for tile in row] for row in rows], bool),
+        rows=tuple(tuple(tile in ("X", "x", "#") for tile in row) for row in rows),
         start=_marked_cell(tiles, "S", "start", name),
         goal=_marked_cell(tiles, "G", "goal", name),
         doors=tuple(
@@ -97,9 +114,9 @@ def checked(layout: Layout) -> Layout:
     if states == 0:
         raise LayoutError(f"{layout.name}: no free cell")
     if states == 1:
-        ((y, x),) = np.argwhere(~layout.walls).tolist()
+        (cell,) = free_cells(layout)
         raise LayoutError(
-            f"{layout.name}: only one free cell, {_format((x, y))}; "
+            f"{layout.name}: only one free cell, {_format(cell)}; "
             "a walk needs two, free a neighbour of it"
         )
     return layout
@@ -107,7 +124,7 @@ def checked(layout: Layout) -> Layout:
 
 def count_states(layout: Layout) -> int:
     """Returns S, the number of free cells."""
-    return int(np.sum(~layout.walls))
+    return sum(row.count(False) for row in layout.rows)
 
 
 def keep_components(layout: Layout, mode: Components) -> Layout:
@@ -144,13 +161,17 @@ def with_random_doors(layout: Layout, doors: int, door_seed: int) -> Layout:
     Raises:
         LayoutError: the map has fewer such passages.
     """
+    if not doors:
+        return layout
+    import numpy
+
     passages = _passages_without_door(layout)
     if doors > len(passages):
         raise LayoutError(
             f"{layout.name}: doors: {doors} but only {len(passages)} passages between two cells "
             "have no door yet; lower doors"
         )
-    rng = np.random.default_rng(door_seed)
+    rng = numpy.random.default_rng(door_seed)
     selected = [passages[i] for i in rng.choice(len(passages), doors, replace=False)]
     reversed_doors = rng.integers(2, size=doors)
     return layout._replace(
@@ -212,13 +233,13 @@ def _marked_cell(
 
 
 def _check_door(door: Door, layout: Layout) -> None:
-    height, width = layout.walls.shape
+    height, width = len(layout.rows), len(layout.rows[0])
     back = _other_side(door)
     label = f"door 'D{LETTERS[door.action]}' at {_format(door[:2])}"
     where = f"{layout.name} line {door.y + 1}: {label}"
     if not (0 <= back.x < width and 0 <= back.y < height):
         raise LayoutError(f"{where} leads over the border")
-    if layout.walls[back.y, back.x]:
+    if layout.rows[back.y][back.x]:
         raise LayoutError(f"{where} leads into a wall")
     if back in layout.doors:
         raise LayoutError(
@@ -234,9 +255,10 @@ def _other_side(door: Door) -> Door:
 
 def _passages_without_door(layout: Layout) -> list[Door]:
     """Returns every passage between two free cells without a door, once: to the right or down."""
-    free = ~layout.walls
-    rightward = [Door(int(x), int(y), RIGHT) for y, x in np.argwhere(free[:, :-1] & free[:, 1:])]
-    downward = [Door(int(x), int(y), DOWN) for y, x in np.argwhere(free[:-1] & free[1:])]
+    cells = free_cells(layout)
+    free = set(cells)
+    rightward = [Door(x, y, RIGHT) for x, y in cells if (x + 1, y) in free]
+    downward = [Door(x, y, DOWN) for x, y in cells if (x, y + 1) in free]
     existing = {*layout.doors, *map(_other_side, layout.doors)}
     return [door for door in rightward + downward if door not in existing]
 
@@ -246,7 +268,7 @@ def _components(layout: Layout) -> list[list[Cell]]:
 
     The first cell of a component is its first in row-major order.
     """
-    cells = [(x, y) for y, x in np.argwhere(~layout.walls).tolist()]
+    cells = free_cells(layout)
     unvisited = set(cells)
     return sorted(
         [_flood(cell, unvisited) for cell in cells if cell in unvisited], key=len, reverse=True
@@ -267,13 +289,13 @@ def _flood(first: Cell, unvisited: set[Cell]) -> list[Cell]:
 
 
 def _restricted(layout: Layout, cells: list[Cell]) -> Layout:
-    walls = np.ones_like(layout.walls)
-    x, y = np.transpose(cells)
-    walls[y, x] = False
     free = set(cells)
+    width = len(layout.rows[0])
     return Layout(
         name=layout.name,
-        walls=walls,
+        rows=tuple(
+            tuple((x, y) not in free for x in range(width)) for y in range(len(layout.rows))
+        ),
         start=layout.start if layout.start in free else None,
         goal=layout.goal if layout.goal in free else None,
         doors=tuple(door for door in layout.doors if door[:2] in free),

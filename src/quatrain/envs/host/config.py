@@ -1,6 +1,7 @@
 """Config of an environment that a user or a library brings."""
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
@@ -12,9 +13,12 @@ MAX_EPISODE_STEPS = 100_000
 
 
 def _pairs(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        value = value.items()
-    return tuple(sorted((str(name), scalar) for name, scalar in value))
+    if not isinstance(value, Mapping):
+        raise ValueError("is no section of names and values; write {} for none")
+    for name, scalar in value.items():
+        if not isinstance(scalar, Scalar) or (isinstance(scalar, float) and not isfinite(scalar)):
+            raise ValueError(f"{name} is {scalar!r}; give a finite number, a text, true or null")
+    return tuple(sorted((str(name), scalar) for name, scalar in value.items()))
 
 
 # Keyword arguments of an environment: a mapping in params.yaml, hashable pairs in the config.

@@ -6,11 +6,13 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from quatrain.envs.treasurehunt.layouts import (
+    BARE,
+    FLOORS,
+    ITEMS,
     Map,
-    items,
+    cells_of,
     open_map,
     parse_map,
-    spawnable,
     starts,
 )
 from quatrain.envs.treasurehunt.rules import Entity, Rules
@@ -146,12 +148,12 @@ class Env(Section):
                 f"vision_radius {self.vision_radius} sees {side}x{side} cells "
                 f"of a {len(rows)}x{len(rows[0])} map. At most {largest} (= larger side - 1)."
             )
-        if items(self.rules.map).any():
+        if cells_of(self.rules.map, ITEMS):
             return self
         without_items = "and the layout has no items: no reward can be earned."
         if not self.spawn_probability:
             raise ValueError(f"spawn_probability is 0 {without_items}")
-        if not spawnable(self.rules.map).any():
+        if not cells_of(self.rules.map, FLOORS.replace(BARE, "")):
             raise ValueError(f"the layout has no cell where items grow {without_items}")
         return self
 

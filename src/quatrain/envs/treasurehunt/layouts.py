@@ -4,16 +4,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
-from jaxtyping import Bool, Int, Int8
-
 # Symbols of a map; BARE is floor that never spawns, a digit floor with that entity at reset.
 WALL, FLOOR, BARE, START = "#.-A"
 
 # Largest number of cells of a side of a map.
 LARGEST = 256
 
-_ITEMS = "123456789"
+ITEMS = "123456789"
+FLOORS = FLOOR + BARE + START + ITEMS
 _NEIGHBOURS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
 
@@ -61,31 +59,19 @@ def parse_map(text: str, name: str, entities: int) -> Map:
     return map
 
 
-def walls(map: Map) -> Bool[np.ndarray, "height width"]:
-    """Returns a mask of the walls."""
-    return _symbols(map) == WALL
+def cells_of(map: Map, symbols: str) -> list[tuple[int, int]]:
+    """Returns (y, x) of the cells that hold one of the symbols, row-major."""
+    return [
+        (y, x)
+        for y, row in enumerate(map.rows)
+        for x, symbol in enumerate(row)
+        if symbol in symbols
+    ]
 
 
-def spawnable(map: Map) -> Bool[np.ndarray, "height width"]:
-    """Returns a mask of the cells where items may spawn."""
-    return ~np.isin(_symbols(map), (WALL, BARE))
-
-
-def starts(map: Map) -> Int[np.ndarray, "start 2"]:
+def starts(map: Map) -> list[tuple[int, int]]:
     """Returns (y, x) of the start cells, row-major: those marked A, else floor without item."""
-    symbols = _symbols(map)
-    marked = symbols == START
-    return np.argwhere(marked if marked.any() else np.isin(symbols, (FLOOR, BARE)))
-
-
-def items(map: Map) -> Int8[np.ndarray, "height width"]:
-    """Returns the items at reset: 0 none, k an item of entity k (from 1)."""
-    symbols = _symbols(map)
-    return np.where(np.isin(symbols, list(_ITEMS)), symbols, "0").astype(np.int8)
-
-
-def _symbols(map: Map) -> np.ndarray:
-    return np.array([list(row) for row in map.rows])
+    return cells_of(map, START) or cells_of(map, FLOOR + BARE)
 
 
 def _check_sizes(rows: Sequence[str], name: str) -> None:
@@ -102,7 +88,7 @@ def _check_sizes(rows: Sequence[str], name: str) -> None:
 
 
 def _check_symbol(symbol: str, where: str, entities: int) -> None:
-    if symbol in _ITEMS:
+    if symbol in ITEMS:
         if int(symbol) > entities:
             raise LayoutError(
                 f"{where}: '{symbol}' names entity {symbol}, but env.entities has {entities}."
@@ -112,9 +98,11 @@ def _check_symbol(symbol: str, where: str, entities: int) -> None:
 
 
 def _check_border(map: Map) -> None:
-    floor = ~walls(map)
-    floor[1:-1, 1:-1] = False
-    for y, x in np.argwhere(floor)[:1]:
+    height, width = len(map.rows), len(map.rows[0])
+    on_border = (
+        (y, x) for y, x in cells_of(map, FLOORS) if y in (0, height - 1) or x in (0, width - 1)
+    )
+    for y, x in on_border:
         raise LayoutError(
             f"{map.name} row {y + 1}, column {x + 1}: '{map.rows[y][x]}' on the border. "
             "The outer ring must be '#'."
@@ -122,7 +110,7 @@ def _check_border(map: Map) -> None:
 
 
 def _check_connected(map: Map) -> None:
-    cells = [(y, x) for y, x in np.argwhere(~walls(map)).tolist()]
+    cells = cells_of(map, FLOORS)
     if not cells:
         raise LayoutError(f"{map.name}: no floor cell. Write floor as '.'.")
     unreached = set(cells[1:])

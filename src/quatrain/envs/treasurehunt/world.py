@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Int, Int8, Int16, Int32, Key
 
-from quatrain.envs.treasurehunt import layouts
+from quatrain.envs.treasurehunt import map_arrays
 from quatrain.envs.treasurehunt.rules import Rules, frame_size
 from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 
@@ -60,7 +60,7 @@ def spawn_items(
     Does not depend on actions. One uniform u per cell decides: an item spawns if u < p, and u/p
     selects its entity by weight.
     """
-    spawnable = layouts.spawnable(rules.map)
+    spawnable = map_arrays.spawnable(rules.map)
     noise_key = jax.random.fold_in(jax.random.fold_in(key, episode), turn)
     noise = jax.random.uniform(noise_key, spawnable[1:-1, 1:-1].shape)
     weights = np.cumsum([entity.weight for entity in rules.entities])
@@ -84,17 +84,17 @@ def events(rules: Rules, state: State, cells: Int16[Array, "*cell 2"]) -> Int8[A
     y = cells[..., 0]
     x = cells[..., 1]
     occupied = (cells[..., None, :] == state.positions).all(-1).any(-1)
-    blocked = jnp.asarray(layouts.walls(rules.map))[y, x]
+    blocked = jnp.asarray(map_arrays.walls(rules.map))[y, x]
     event = jnp.where(occupied, AGENT, state.items[y, x])
     return jnp.where(blocked, WALL, event).astype(jnp.int8)
 
 
 def _reset(rules: Rules, key: Array, episode: Array) -> State:
     start_key = jax.random.fold_in(jax.random.fold_in(key, episode), _STARTS)
-    cells = jnp.asarray(layouts.starts(rules.map), jnp.int16)
+    cells = jnp.asarray(map_arrays.starts(rules.map), jnp.int16)
     _, selected = lax.top_k(jax.random.uniform(start_key, (len(cells),)), rules.agents)
     return State(
-        items=jnp.asarray(layouts.items(rules.map)),
+        items=jnp.asarray(map_arrays.items(rules.map)),
         positions=cells[selected],
         turn=jnp.int32(0),
         episode=jnp.asarray(episode, jnp.int32),
@@ -131,7 +131,7 @@ def _static_channels(
     With `sand`, floor lies beneath everything: a wall counts in both layers, a cell outside in one.
     """
     radius = rules.vision_radius
-    walls = layouts.walls(rules.map)
+    walls = map_arrays.walls(rules.map)
     sand = rules.ground == "sand"
     wall = np.pad(walls.astype(np.int8) * (2 if sand else 1), radius)
     outside = np.pad(np.zeros(walls.shape, np.int8), radius, constant_values=1)

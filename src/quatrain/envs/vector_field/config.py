@@ -13,9 +13,9 @@ from quatrain.envs.vector_field.kinds import (
     known_kinds,
     unknown_kind,
 )
+from quatrain.envs.vector_field.table_rules import LARGEST, check_table
 from quatrain.section import ArraysOrNone, InputArrays, Section
 
-LARGEST = 1e6
 MAX_NODES = 1000
 # Bound of the first state of an episode, in each dimension.
 START_RADIUS = 1.0
@@ -177,6 +177,12 @@ class Env(Section):
     @property
     def emission(self) -> EmissionSpec:
         return EmissionSpec(**self.observation.model_dump())
+
+    @model_validator(mode="after")
+    def _table_is_a_field(self) -> "Env":
+        if self.field.table is not None:
+            check_table(self.field.table, self.region_radius)
+        return self
 
     @model_validator(mode="after")
     def _dimensions_agree(self) -> "Env":

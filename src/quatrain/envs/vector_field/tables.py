@@ -6,7 +6,6 @@ Nodes have the layout of grid_sample, [1, component, node of x2, node of x1]: it
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +13,12 @@ from jaxtyping import Float, Float64
 from torch import Generator, Tensor
 from torch.nn.functional import grid_sample
 
-from quatrain.envs.vector_field.kinds import FieldError, Table
+from quatrain.envs.vector_field.kinds import Table
+from quatrain.envs.vector_field.table_rules import check_table
 
 # Random tables cover [-BOX, BOX] in both directions.
 BOX = 2.0
 JITTER = 1e-6
-# Largest difference between two steps of an axis, relative to their mean; float32 rounds steps.
-EVENNESS = 1e-3
 SHORTEST = 1e-8
 
 Nodes = Float[Tensor, "one component x2 x1"]
@@ -71,19 +69,11 @@ def table_nodes(table: Table, region_radius: float) -> Nodes:
     """Returns a user's table in the layout of grid_sample.
 
     Raises:
-        FieldError: not two axes; an axis is not evenly spaced or does not span the region; vectors
-            have the wrong shape or are not finite.
+        FieldError: it is no field on a grid that covers the region (`check_table`).
     """
-    if len(table.axes) != 2:
-        raise FieldError(
-            f"{table.name} has {len(table.axes)} axes, expected axis_0 and axis_1: "
-            "fields have 2 dimensions."
-        )
-    for number, axis in enumerate(table.axes):
-        _check_axis(f"{table.name} axis_{number}", axis)
-    for axis in table.axes:
-        _check_span(table.name, axis, region_radius)
-    return torch.tensor(_checked_vectors(table).transpose(2, 1, 0)[None], dtype=torch.float32)
+    check_table(table, region_radius)
+    vectors = np.asarray(table.vectors, np.float64)
+    return torch.tensor(vectors.transpose(2, 1, 0)[None], dtype=torch.float32)
 
 
 def axis_ends(axes: Sequence[Sequence[float]]) -> Ends:
@@ -106,49 +96,3 @@ def interpolate(
         align_corners=True,
     )
     return velocity[0, :, 0].T.reshape(x.shape)
-
-
-def _check_axis(name: str, axis: Sequence[Any]) -> None:
-    nodes = np.asarray(axis, np.float64)
-    if nodes.ndim != 1 or len(nodes) < 2:
-        raise FieldError(
-            f"{name} has shape {nodes.shape}, expected (n,) with n at least 2: give a grid.",
-        )
-    steps = np.diff(nodes)
-    if not (steps > 0).all():
-        place = int((~(steps > 0)).argmax())
-        raise FieldError(
-            f"{name} is not increasing ({axis[place]:g}, then {axis[place + 1]:g}): sort the grid.",
-        )
-    if np.ptp(steps) > EVENNESS * steps.mean():
-        sizes = f"steps {steps.min():.4g} to {steps.max():.4g}"
-        raise FieldError(
-            f"{name} is not evenly spaced ({sizes}): resample the field on a regular grid."
-        )
-
-
-def _check_span(name: str, axis: Sequence[float], radius: float) -> None:
-    slack = 1e-6 * radius
-    if axis[0] > slack - radius or axis[-1] < radius - slack:
-        raise FieldError(
-            f"{name} covers [{axis[0]:g}, {axis[-1]:g}], "
-            f"the evaluation region needs [{-radius:g}, {radius:g}]: "
-            "widen the grid or lower active_dynamics.env.region_radius."
-        )
-
-
-def _checked_vectors(table: Table) -> np.ndarray:
-    vectors = np.asarray(table.vectors, np.float64)
-    expected = (*map(len, table.axes), 2)
-    if vectors.shape != expected:
-        raise FieldError(
-            f"{table.name} vectors has shape {vectors.shape}, expected {expected}: "
-            "one 2-vector per grid node."
-        )
-    faulty = ~np.isfinite(vectors).all(2)
-    if faulty.any():
-        node = tuple(int(place) for place in np.argwhere(faulty)[0])
-        raise FieldError(
-            f"{table.name} vectors is not finite at node {node}: give a finite vector at each node."
-        )
-    return vectors

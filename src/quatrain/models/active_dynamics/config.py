@@ -2,7 +2,6 @@
 
 from typing import Annotated, Literal, get_args
 
-import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 from quatrain.envs.vector_field.config import LARGEST, Env, Positive
@@ -27,6 +26,12 @@ Units = Annotated[int, Field(ge=1, le=4096)]
 Hold = Annotated[int, Field(ge=1, le=10**6)]
 Arm = Literal["active", "random", "step", "prbs", "chirp", "off"]
 ARMS: tuple[str, ...] = get_args(Arm)
+
+
+def _rank(matrix: tuple[tuple[float, ...], ...]) -> int:
+    import numpy  # whoever only reads a config does not wait for it
+
+    return int(numpy.linalg.matrix_rank(matrix))
 
 
 class Collect(Section):
@@ -369,7 +374,7 @@ class ActiveDynamicsConfig(Section):
                 f"tells noise by what is left of {d} channels; raise env.observation.channels",
             ),
             (
-                control is not None and np.linalg.matrix_rank(control) < d,
+                control is not None and _rank(control) < d,
                 f"needs actions that push each dimension; give env.control rank {d}, or null",
             ),
             (

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
+from quatrain.envs.vector_field.table_rules import LARGEST
 from quatrain.errors import DataError
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
@@ -106,12 +107,12 @@ def _check_numbers(name: str, values: np.ndarray) -> None:
             f"{name} is {values.dtype} of shape {values.shape}; save floats with the axes run,"
             " time, channel"
         )
-    faulty = np.argwhere(~np.isfinite(values))
+    faulty = np.argwhere(~(np.abs(values) <= LARGEST))
     if len(faulty):
         run, time, channel = faulty[0].tolist()
         raise DataError(
-            f"{name} is {values[run, time, channel]} in run {run}, time {time}, channel {channel};"
-            " leave that run out, or end it before"
+            f"{name} is {values[run, time, channel]} in run {run}, time {time}, channel {channel},"
+            f" not from {-LARGEST:g} to {LARGEST:g}; leave that run out, or end it before"
         )
 
 

@@ -10,7 +10,7 @@ from jax import Array
 from jaxtyping import Int8, Int16, Key, UInt32
 
 from quatrain.envs.treasurehunt import turns
-from quatrain.envs.treasurehunt.layouts import walls
+from quatrain.envs.treasurehunt.map_arrays import walls
 from quatrain.envs.treasurehunt.policies import random_policy
 from quatrain.envs.treasurehunt.turns import EnvStates, World
 from quatrain.envs.treasurehunt.world import make_world

@@ -11,7 +11,7 @@ from jax import Array
 from jaxtyping import Int8, Int16, UInt8
 
 from quatrain.animation import Animation, digit, paint_discs, palette_of, with_bar
-from quatrain.envs.treasurehunt import layouts, turns
+from quatrain.envs.treasurehunt import map_arrays, turns
 from quatrain.envs.treasurehunt.rules import Rules
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
@@ -76,7 +76,7 @@ def draw_world(
     positions: Int16[np.ndarray, "agent 2"],
 ) -> UInt8[np.ndarray, "row column"]:
     """Paints walls, items as diamonds by what they are worth, and agents as discs with numbers."""
-    walls = layouts.walls(rules.map)
+    walls = map_arrays.walls(rules.map)
     cell = max(WIDTH // walls.shape[1], LEAST_CELL)
     frame = np.where(walls, WALL, FLOOR).astype(np.uint8).repeat(cell, 0).repeat(cell, 1)
     floor = frame == FLOOR

@@ -1,0 +1,54 @@
+"""A YAML file is read as DVC reads it, or refused in a line that says where."""
+
+import re
+
+import pytest
+from dvc.utils.serialize import parse_yaml
+
+from quatrain.errors import ConfigError
+from quatrain.storage.yaml_text import parse_mapping
+
+REFUSED = [
+    (
+        "%YAML 1.1\n---\na: yes\n",
+        "line 1: %YAML 1.1: directives are not allowed: .* remove this line",
+    ),
+    ("# c\r%YAML 1.1\r---\ra: 1\r", "line 2: %YAML 1.1: directives"),
+    ("%YAML 1.3\n---\na: 1\n", "line 1: %YAML 1.3: directives"),
+    ("%TAG ! !x\n---\na: 1\n", "line 1: %TAG ! !x: directives"),
+    ("a: 1\nb:\n  <<: {c: 1}\n", "line 3: merge key << is not allowed; write the values out"),
+    ("a: {'<<': 1}\n", "line 1: merge key <<"),
+    ("a: 010\n", "line 1: readers of YAML take 010 for different numbers; write decimal digits"),
+    ("a: 1_000\n", "take 1_000 for different numbers"),
+    ("a: 0x1F\n", "take 0x1F for different numbers"),
+    (f"a: {'1' * 5000}\n", r"1\.\.\. has 5,000 digits; at most 100 are read"),
+    ("a: 2020-01-01\n", "line 1: 2020-01-01 is a YAML timestamp; quote it as text: '2020-01-01'"),
+    ("a: =\n", "line 1: = is a YAML value; quote"),
+    ("a:\n  1: 2\n", "line 2: key '1' is of type int; write a name"),
+    ("~: 2\n", "line 1: key '~' is of type null; write a name"),
+    ("? [a]\n: 1\n", "line 1: a key is a list or a section; write a name"),
+    ("a: 1\n\ufeffb: 2\n", r"line 2: character '\\ufeff' cannot be seen"),
+    ("a: 'x\u2028y'\n", r"line 1: character '\\u2028' cannot be seen"),
+    ('a: "\\0"\n', r"line 1: '\\x00' holds a character that cannot be seen; remove it"),
+]
+READ = [
+    ("%YAML 1.2 # c\r\n---\r\na: 1\r\n", {"a": 1}),
+    ("a: [off, yes, none, 12:30]\n", {"a": ["off", "yes", "none", "12:30"]}),
+    ("a: [1e3, 1.e-3, .5, -0, +1, 0.]\n", {"a": [1000.0, 1e-3, 0.5, 0, 1, 0.0]}),
+    ("a: [true, TRUE, ~, null, -.INF]\n", {"a": [True, True, None, None, float("-inf")]}),
+    ("? a\n: |\n  ##\n  #.\n...\n", {"a": "##\n#.\n"}),
+    ("a: '010'\n", {"a": "010"}),
+]
+
+
+@pytest.mark.parametrize(("text", "line"), REFUSED)
+def test_what_readers_take_for_different_things_is_refused(text: str, line: str):
+    with pytest.raises(ConfigError, match=line) as caught:
+        parse_mapping("my.yaml", text)
+    assert re.fullmatch(r"my\.yaml line \d+: .+", str(caught.value))
+
+
+@pytest.mark.parametrize(("text", "values"), READ)
+def test_the_rest_is_read_as_dvc_reads_it(text: str, values: dict[str, object]):
+    assert repr(parse_mapping("my.yaml", text)) == repr(values)
+    assert repr(parse_yaml(text, "my.yaml")) == repr(values)
