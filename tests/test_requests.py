@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quatrain.requests import Input, validate_request
+from quatrain.request_body import MOST_BYTES, read_body
+from quatrain.requests import MOST_QUESTIONS, Input, check_answer, validate_request
 
 INPUTS = {
     "sizes": Input(np.int32, (), 1, 3),
@@ -77,12 +78,12 @@ def test_padding_is_ignored_and_replaced_by_the_least_value():
         ({"places": shifted(0, 0.25)}, "places[0, 0, 1] is 0.25; give numbers in 0.0..0.1"),
         ({"places": shifted(np.nan, 0)}, "places[0, 0, 0] is nan; give numbers in 0.0..10.0"),
         ({"places": shifted(-np.inf, 0)}, "places[0, 0, 0] is -inf; give numbers in 0.0..10.0"),
-        ({"sizes": [1.0, 3.0]}, "sizes is float64[2]; give whole numbers [questions]"),
-        ({"sizes": [True, True]}, "sizes is bool[2]; give whole numbers [questions]"),
+        ({"sizes": [1.0, 3.0]}, "sizes[0] is 1.0; give whole numbers in 1..3"),
+        ({"sizes": [True, True]}, "sizes[0] is true; give whole numbers in 1..3"),
         ({"sizes": 3}, "sizes is int64[]; give whole numbers [questions]"),
         ({"places": PLACES[0]}, "places is float64[3, 2]; give numbers [questions, 3, 2]"),
-        ({"places": 1j * PLACES}, "places is complex128[2, 3, 2]; give numbers [questions, 3, 2]"),
-        ({"shade": [["dark", "pale"]] * 2}, "shade is <U4[2, 2]; give whole numbers [questions, "),
+        ({"places": 1j * PLACES}, "places[0, 0, 0] is 0j; give numbers in 0.0..10.0"),
+        ({"shade": [["dark", "pale"]] * 2}, 'shade[0, 0] is "dark"; give whole numbers in 0..255'),
         (
             {"sizes": [1]},
             "the request has 1 in sizes, 2 in places, 2 in before, 2 in shade; give as many "
@@ -104,3 +105,63 @@ def test_a_request_that_does_not_fit_is_refused_with_what_would_fit(
 ):
     with pytest.raises(ValueError, match=f"^{re.escape(f'things: {message}')}"):
         validated(**changes)
+
+
+LISTS: dict[str, Any] = {name: array.tolist() for name, array in FITTING.items()}
+
+
+def test_nested_lists_are_read_like_arrays():
+    result = validate_request("things", LISTS, INPUTS)
+    for name, array in validate_request("things", FITTING, INPUTS).items():
+        assert result[name].dtype == array.dtype
+        np.testing.assert_array_equal(result[name], array)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sizes": [1, 3.0]}, "sizes[1] is 3.0; give whole numbers in 1..3"),
+        ({"sizes": [1, True]}, "sizes[1] is true; give whole numbers in 1..3"),
+        ({"sizes": ["1", 3]}, 'sizes[0] is "1"; give whole numbers in 1..3'),
+        ({"sizes": [1, None]}, "sizes[1] is null; give whole numbers in 1..3"),
+        ({"sizes": [1, 10**5000]}, "sizes[1] is a whole number of some 5001 digits; give whole"),
+        ({"sizes": {"0": 1}}, "sizes is an object of 1; give whole numbers [questions]"),
+        ({"shade": [[0, 1], [2]]}, "shade[1] is a list of 1; give whole numbers [questions, 2]"),
+        ({"shade": [[0, 1], [2, [3]]]}, "shade[1, 1] is a list of 1; give whole numbers in 0..255"),
+        ({"sizes": [1] * (MOST_QUESTIONS + 1)}, "sizes has 1,001 questions; give at most 1,000"),
+    ],
+)
+def test_a_list_that_does_not_fit_is_refused_by_its_first_misfit(
+    changes: dict[str, Any], message: str
+):
+    with pytest.raises(ValueError, match=f"^{re.escape(f'things: {message}')}"):
+        validate_request("things", LISTS | changes, INPUTS)
+
+
+def test_an_answer_that_is_not_finite_names_the_question():
+    check_answer("things", {"value": np.arange(3)})
+    with pytest.raises(ValueError, match="question 2 are so large that its value is not finite"):
+        check_answer("things", {"value": np.array([[1.0], [2.0], [np.nan]])})
+
+
+def test_a_body_is_read():
+    body = b'{"inputs": {"sizes": [1, 1.5, null]}, "params": {}}'
+    assert read_body("application/json; charset=utf-8", body) == {"sizes": [1, 1.5, None]}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"x", "the body is not JSON: Expecting value: line 1 column 1 (char 0); send JSON"),
+        (b"\xff", "the body is not UTF-8 at byte 0; send JSON"),
+        (b"[" * 20_000, "the body nests lists or objects too deeply"),
+        (b" " * (MOST_BYTES + 1), f"the body has {MOST_BYTES + 1:,} bytes; send at most"),
+        (b'{"inputs": {}, "inputs": {}}', 'the body has "inputs" twice in one object'),
+        (b'{"inputs": {}, "x": 1}', 'the body has inputs, x; send {"inputs": {name: values, ...}}'),
+        (b'{"inputs": {}, "params": {"a": 1}}', "params is an object of 1; the model has none"),
+        (b"[1" + b"0" * 5000 + b"]", "the body is a list of 1; send"),
+    ],
+)
+def test_a_body_that_is_no_request_is_refused(body: bytes, message: str):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        read_body("application/json", body)

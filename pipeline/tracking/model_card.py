@@ -10,10 +10,15 @@ from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.description import score_table, verdict_of
 from pipeline.tracking.model_registry import SCORES
+from quatrain.request_body import MOST_BYTES
+from quatrain.requests import MOST_QUESTIONS
 
 # Beside the code of a model: two sections, `## What it is` and `## Limits`.
 FILE = "card.md"
 LIMITS = "## Limits"
+LARGEST_REQUEST = (
+    f"A request has 1..{MOST_QUESTIONS:,} questions, and its body at most {MOST_BYTES:,} bytes."
+)
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -26,7 +31,7 @@ def model_card(stage: Stage, request: Arrays, answer: Arrays, digest: str) -> st
     what, _, limits = text_of(stage).partition(LIMITS)
     parts = [
         what.strip(),
-        f"## How to ask\n\n{how_to_ask(stage)}",
+        f"## How to ask\n\n{how_to_ask(stage)}\n\n{LARGEST_REQUEST}",
         f"## Inputs\n\n{arrays_table(request)}",
         f"## Outputs\n\n{arrays_table(answer)}",
         f"{SCORES}\n\nNot evaluated yet.",

@@ -21,9 +21,13 @@ from pipeline.tracking.store import quieten
 from pipeline.tracking.trial_context import trial_context
 from quatrain.envs.host.config import variant
 from quatrain.registry import Framework
+from quatrain.request_body import MOST_BYTES
+from quatrain.requests import MOST_QUESTIONS
 from quatrain.storage import formats
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
+# What the script that serves imports beside the model.
+IMPORTED_BY_SCRIPT = {"quatrain.params", "quatrain.requests", "quatrain.request_body"}
 # Packages that all exported models import.
 SHARED = ("mlflow", "numpy", "pydantic", "jaxtyping", "safetensors", "scipy")
 # Further packages by framework; inferring them takes MLflow seconds for each model.
@@ -78,7 +82,6 @@ def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
         warnings.simplefilter("ignore")  # mlflow's own, about type hints and libraries
         # A part that another thread is importing is incomplete: import the whole first.
         import mlflow  # noqa: F401
-        from mlflow.models import ModelSignature
         from mlflow.pyfunc import save_model as save
 
         save(
@@ -90,10 +93,28 @@ def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
             },
             code_paths=[str(copied_code(stage.modules.package, folder))],
             pip_requirements=requirements(stage.framework, variant(stage.config)),
-            signature=ModelSignature(_schema(exported.request), _schema(exported.answer)),
+            signature=_signature(exported),
             input_example=dict(exported.request),
-            metadata={"quatrain.model": stage.model, "quatrain.preset": stage.params.preset},
+            metadata={
+                "quatrain.model": stage.model,
+                "quatrain.preset": stage.params.preset,
+                "quatrain.most_questions": MOST_QUESTIONS,
+                "quatrain.most_bytes": MOST_BYTES,
+            },
         )
+
+
+def _signature(exported: Exported) -> Any:
+    """Returns the types and shapes of inputs and outputs, which the model checks by itself.
+
+    MLflow drops inputs that it does not know and converts strings and booleans to numbers, unless
+    the signature is marked as one whose model checks its input.
+    """
+    from mlflow.models import ModelSignature
+
+    signature = ModelSignature(_schema(exported.request), _schema(exported.answer))
+    signature._is_signature_from_type_hint = True
+    return signature
 
 
 def _schema(arrays: Mapping[str, np.ndarray]) -> Any:
@@ -110,10 +131,9 @@ def copied_code(package: str, folder: Path) -> Path:
 
     A server downloads the files one by one.
     """
-    # The script that serves imports it.
     import quatrain.params  # noqa: F401
 
-    modules = imported_by({f"{package}.serve", "quatrain.params"})
+    modules = imported_by({f"{package}.serve", *IMPORTED_BY_SCRIPT})
     packages = {
         name.rsplit(".", depth)[0] for name in modules for depth in range(1, name.count(".") + 1)
     }

@@ -1,21 +1,26 @@
 """config.json, weights.safetensors -> answers: the script that MLflow runs to serve a model."""
 
 import json
+import logging
 import os
+from io import StringIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 # Set before torch is imported: its threads must not spin while they wait.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
-from mlflow.exceptions import INVALID_PARAMETER_VALUE, MlflowException
+from mlflow.exceptions import INTERNAL_ERROR, INVALID_PARAMETER_VALUE, MlflowException
 from mlflow.models import set_model
-from mlflow.pyfunc import PythonModel
+from mlflow.pyfunc import PythonModel, scoring_server
 
 
 class RequestRefused(MlflowException, ValueError):
     """Says what is wrong with a request; a server answers it with status 400 and this text."""
+
+    def __init__(self, reason: object) -> None:
+        super().__init__(" ".join(str(reason).split()), INVALID_PARAMETER_VALUE)
 
 
 class ServedModel(PythonModel):
@@ -28,27 +33,79 @@ class ServedModel(PythonModel):
         from quatrain.registry import load
 
         stored = json.loads(Path(context.artifacts["config"]).read_text())
-        self.config = read_section(stored["model"], json.dumps(stored["config"]))
+        self.name = stored["model"]
+        self.config = read_section(self.name, json.dumps(stored["config"]))
         self.arrays = load_file(context.artifacts["weights"])
-        self.serve = load(stored["model"], self.config).serve
+        self.serve = load(self.name, self.config).serve
 
     def predict(
         self,
         context: Any,  # noqa: ARG002
         model_input: np.ndarray,
-        params: Any = None,  # noqa: ARG002
+        params: Any = None,
     ) -> Any:
-        """Answers a request, a dictionary of arrays.
+        """Answers a request, a mapping of names to arrays or nested lists.
 
         The type hint of `model_input` is the only one that makes MLflow neither convert nor warn.
 
         Raises:
             RequestRefused: it does not fit; the message names the array and what is right.
         """
+        from quatrain.requests import check_answer
+
+        if params:
+            raise RequestRefused(f"{self.name}: the model has no params; leave them out")
         try:
-            return self.serve.answer(self.config, self.arrays, dict(cast(Any, model_input)))
+            request = dict(model_input) if hasattr(model_input, "keys") else model_input
+            with np.errstate(all="ignore"):  # what is not finite is said
+                answer = self.serve.answer(self.config, self.arrays, request)
+                check_answer(self.name, answer)
         except ValueError as error:
-            raise RequestRefused(str(error), INVALID_PARAMETER_VALUE) from None
+            raise RequestRefused(error) from None
+        return answer
+
+    def answer_body(self, model: Any, content_type: str | None, body: bytes) -> Any:
+        """Answers the body of a POST to /invocations.
+
+        model: MLflow's wrapper of this one.
+
+        Raises:
+            RequestRefused: it does not fit.
+            MlflowException: the model failed; the reason is in the server's log.
+        """
+        from quatrain.request_body import read_body
+
+        try:
+            answer = model.predict(read_body(content_type, body))
+        except MlflowException:
+            raise
+        except ValueError as error:
+            raise RequestRefused(f"{self.name}: {error}") from None
+        except Exception:
+            logging.getLogger(__name__).exception("%s failed to answer", self.name)
+            raise MlflowException(f"{self.name}: the model failed", INTERNAL_ERROR) from None
+        text = StringIO()
+        scoring_server.predictions_to_json(answer, text)
+        return scoring_server.InvocationsResponse(text.getvalue(), 200, "application/json")
 
 
+def check_bodies() -> None:
+    """Lets MLflow's server pass the bodies of requests to these models as they came.
+
+    It would drop what it does not know, convert what it can, and answer all else with a trace.
+    Other models that the process serves are answered as before.
+    """
+    plain = getattr(scoring_server.invocations, "plain", scoring_server.invocations)
+
+    def invocations(data: bytes, content_type: str, model: Any, input_schema: Any) -> Any:
+        served: Any = getattr(model._model_impl, "python_model", None)
+        if not hasattr(served, "answer_body"):
+            return plain(data, content_type, model, input_schema)
+        return served.answer_body(model, content_type, data)
+
+    vars(invocations)["plain"] = plain
+    scoring_server.invocations = invocations
+
+
+check_bodies()
 set_model(ServedModel())

@@ -152,8 +152,8 @@ class ServeModule(Protocol[ConfigIn, DatasetIn, StateIn]):
     def request(self, config: ConfigIn, dataset: DatasetIn) -> Arrays:
         """Returns an example request; the first axis counts questions."""
 
-    def answer(self, config: ConfigIn, arrays: Arrays, request: Arrays) -> Arrays:
-        """Answers a request.
+    def answer(self, config: ConfigIn, arrays: Arrays, request: Any) -> Arrays:
+        """Answers a request of any form: `requests.validate_request` checks and converts it.
 
         Raises:
             ValueError: the request does not fit.

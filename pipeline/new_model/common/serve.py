@@ -1,5 +1,7 @@
 """state -> arrays for serving; points -> values of the learned function."""
 
+from typing import Any
+
 import numpy as np
 
 from quatrain.frameworks.arrays import ArraySpec, verify
@@ -24,7 +26,7 @@ def request(config: SketchConfig, dataset: Dataset) -> dict[str, np.ndarray]:
 
 
 def answer(
-    config: SketchConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
+    config: SketchConfig, arrays: dict[str, np.ndarray], request: Any
 ) -> dict[str, np.ndarray]:
     """Computes `values` (n,) at `inputs` (n, 2), each in -1..1.
 

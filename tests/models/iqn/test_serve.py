@@ -122,7 +122,7 @@ IN_A_WALL[1, 1, 2, 2] = 1
     ("views", "agents", "message"),
     [
         (VIEW, [0], "views is uint8[2, 5, 5, 5]; give whole numbers [questions, 2, 5, 5, 5]"),
-        ([VIEW], [0.5], "agents is float64[1]; give whole numbers [questions]"),
+        ([VIEW], [0.5], "agents[0] is 0.5; give whole numbers in 0..1"),
         ([VIEW, VIEW], [0, 2], "agents[1] is 2; give whole numbers in 0..1"),
         (
             [VIEW, IN_A_WALL],

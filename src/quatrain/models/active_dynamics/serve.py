@@ -1,6 +1,6 @@
 """state -> arrays for inference; states -> the learned field there, and its uncertainty."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ def request(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, np.ndar
 def answer(
     config: ActiveDynamicsConfig,
     arrays: dict[str, np.ndarray],
-    request: dict[str, np.ndarray],
+    request: Any,
 ) -> dict[str, np.ndarray]:
     """Computes the learned field at some states, without actions, and its uncertainty.
 

@@ -1,6 +1,6 @@
 """state -> arrays for inference; colonies -> the policy's actions and the value of the colonies."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -50,7 +50,7 @@ def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray
 def answer(
     config: ActorCriticConfig,
     arrays: dict[str, np.ndarray],
-    request: dict[str, np.ndarray],
+    request: Any,
 ) -> dict[str, np.ndarray]:
     """Returns the actions of the deterministic policy, as it is evaluated, and the value of each
     colony.

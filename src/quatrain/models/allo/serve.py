@@ -1,7 +1,7 @@
 """state -> arrays for inference; cells of the map -> the learned eigenvectors there."""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ def request(config: AlloConfig, dataset: Dataset) -> dict[str, np.ndarray]:
 def answer(
     config: AlloConfig,
     arrays: dict[str, np.ndarray],
-    request: dict[str, np.ndarray],
+    request: Any,
 ) -> dict[str, np.ndarray]:
     """Returns the learned representation of cells.
 
@@ -96,7 +96,7 @@ def _apply(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
     return network.apply(config.network, params, inputs)
 
 
-def _states(layout: Layout, request: dict[str, np.ndarray]) -> Int32[np.ndarray, " questions"]:
+def _states(layout: Layout, request: Any) -> Int32[np.ndarray, " questions"]:
     numbers = np.full(layout.walls.shape, -1, np.int32)
     numbers[~layout.walls] = np.arange(count_states(layout))
     specs = {INPUT: Input(np.int32, (2,), 0, np.array(numbers.shape) - 1)}

@@ -1,7 +1,7 @@
 """state -> arrays that answer without it; views of agents -> action values and the greedy action"""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -97,7 +97,7 @@ def _check_places(config: IqnConfig, views: np.ndarray) -> None:
 def answer(
     config: IqnConfig,
     arrays: dict[str, np.ndarray],
-    request: dict[str, np.ndarray],
+    request: Any,
 ) -> dict[str, np.ndarray]:
     """Computes what each agent's own network expects of its four actions: up, down, left, right.
 

@@ -1,6 +1,6 @@
 """state -> arrays for inference; observations -> the policy's actions and their values"""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -61,7 +61,7 @@ def request(config: HostedActorCriticConfig, dataset: Dataset) -> dict[str, np.n
 def answer(
     config: HostedActorCriticConfig,
     arrays: dict[str, np.ndarray],
-    request: dict[str, np.ndarray],
+    request: Any,
 ) -> dict[str, np.ndarray]:
     """Returns the actions of the deterministic policy, as it is evaluated.
 

@@ -1,7 +1,7 @@
 """state -> arrays for inference; observations -> the learned eigenvectors there"""
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,7 +43,7 @@ def request(config: HostedAlloConfig, dataset: HostedDataset) -> dict[str, np.nd
 
 
 def answer(
-    config: HostedAlloConfig, arrays: dict[str, np.ndarray], request: dict[str, np.ndarray]
+    config: HostedAlloConfig, arrays: dict[str, np.ndarray], request: Any
 ) -> dict[str, np.ndarray]:
     """Returns the learned representation of observations.
 

@@ -42,7 +42,7 @@ def request(config: HostedIqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
 def answer(
     config: HostedIqnConfig,
     arrays: dict[str, np.ndarray],
-    request: dict[str, np.ndarray],
+    request: Any,
 ) -> dict[str, np.ndarray]:
     """Computes what each agent's own network expects of its actions.
 

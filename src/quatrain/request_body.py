@@ -1,0 +1,91 @@
+"""the body of a POST to a served model -> its inputs, read strictly; or one line that names the
+error.
+"""
+
+import json
+from collections import Counter
+from typing import Any
+
+from quatrain.requests import cut, shown
+
+MEDIA_TYPE = "application/json"
+KEY = "inputs"
+# Read in a fraction of a second, whatever is in it.
+MOST_BYTES = 4 * 2**20
+# Python refuses to read longer whole numbers.
+MOST_DIGITS = 4300
+
+
+class LongNumber:
+    """Stands for a whole number of too many digits, which no input allows."""
+
+    def __init__(self, digits: str) -> None:
+        self.digits = len(digits.lstrip("-"))
+
+    def __repr__(self) -> str:
+        return f"a whole number of {self.digits:,} digits"
+
+
+def read_body(content_type: str | None, body: bytes) -> Any:
+    """Returns what the body has under `inputs`, as `validate_request` expects it.
+
+    Raises:
+        ValueError: the body is too large, another format, ambiguous, or has something else in it.
+    """
+    media = (content_type or "").partition(";")[0].strip().lower()
+    if media != MEDIA_TYPE:
+        raise ValueError(f"the Content-Type is {shown(media)}; send {MEDIA_TYPE}")
+    if len(body) > MOST_BYTES:
+        raise ValueError(
+            f"the body has {len(body):,} bytes; send at most {MOST_BYTES:,}, in several requests"
+        )
+    content = _parse(body)
+    remedy = f'send {{"{KEY}": {{name: values, ...}}}}'
+    if not isinstance(content, dict):
+        raise ValueError(f"the body is {shown(content)}; {remedy}")
+    params = content.pop("params", None)
+    if params is not None and params != {}:
+        raise ValueError(f"params is {shown(params)}; the model has none: leave it out")
+    if content.keys() != {KEY}:
+        actual = cut(", ".join(content)) or "nothing"
+        raise ValueError(f"the body has {actual}; {remedy}, and nothing else")
+    return content[KEY]
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        text = body.decode("utf-8")
+        return _loads(text)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the body is not UTF-8 at byte {error.start}; send JSON") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"the body is not JSON: {error}; send JSON") from None
+    except RecursionError:
+        raise ValueError(
+            "the body nests lists or objects too deeply; send lists as deep as the input's shape"
+        ) from None
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_unique)
+    except (json.JSONDecodeError, KeyTwice):
+        raise
+    except ValueError:  # a number too long to be read: read it as one, to tell where it is
+        return json.loads(text, object_pairs_hook=_unique, parse_int=_whole_number)
+
+
+class KeyTwice(ValueError):
+    """Says which key an object has twice: readers differ in which one counts."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        raise KeyTwice(f"the body has {shown(twice)} twice in one object; send it once")
+    return content
+
+
+def _whole_number(digits: str) -> int | LongNumber:
+    return int(digits) if len(digits) <= MOST_DIGITS else LongNumber(digits)

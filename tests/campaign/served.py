@@ -1,0 +1,118 @@
+"""Small models as MLflow serves them, untrained: its own server's app, asked without a socket."""
+
+import asyncio
+import json
+import warnings
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pipeline.runtime.devices import on_device
+from pipeline.runtime.stage import Stage
+from pipeline.storage.params_file import overlaid
+from pipeline.tracking.model_export import Exported, export, save_model
+from quatrain.registry import MODELS, load
+from tests.conftest import SMALL, VARIANTS, params_with, shapes_unchecked
+from tests.models.allo import test_hosted as hosted
+
+LINE = {
+    "kind": "gymnasium",
+    "id": None,
+    "import": f"{hosted.__name__}:Corridor",
+    "kwargs": {},
+    "max_episode_steps": 20,
+    "bins": None,
+}
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{model: (model, {}) for model in MODELS},
+    **VARIANTS,
+    "allo-hosted": ("allo", hosted.SMALL | {"env": LINE}),
+}
+
+
+class Reply(NamedTuple):
+    status: int
+    text: str
+
+    @property
+    def message(self) -> str:
+        return json.loads(self.text)["message"]
+
+
+class Served(NamedTuple):
+    """Holds a saved model, what MLflow loads from it, and an example."""
+
+    folder: Path
+    loaded: Any
+    app: Any
+    exported: Exported
+
+    @property
+    def example(self) -> dict[str, Any]:
+        """Returns the example as JSON has it."""
+        return {name: array.tolist() for name, array in self.exported.request.items()}
+
+    def ask(self, body: bytes, content_type: str | None = "application/json") -> Reply:
+        return asyncio.run(post(self.app, body, content_type))
+
+
+@cache
+def served(form: str) -> Served:
+    """Returns a model of a small config with its first weights."""
+    model, changes = FORMS[form]
+    params = params_with(overlaid({model: SMALL[model]}, {model: changes}))
+    stage = Stage("train", model, Path.cwd(), params)
+    with on_device(params, MODELS[model]), shapes_unchecked():
+        modules = load(model, stage.config)
+        dataset = modules.collect.collect(stage.config, 1)
+        state = modules.train.init_state(stage.config, dataset, 2)
+        exported = export(stage, state, dataset)
+        folder = Path(mkdtemp(prefix=f"served-{form}-"))
+        save_model(stage, exported, folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # mlflow's own, about type hints
+        import mlflow
+        from mlflow.pyfunc import scoring_server
+
+        loaded = mlflow.pyfunc.load_model(str(folder / "model"))
+    return Served(folder / "model", loaded, scoring_server.init(loaded), exported)
+
+
+async def post(app: Any, body: bytes, content_type: str | None) -> Reply:
+    """Returns what the app answers to a POST to /invocations."""
+    sent: list[dict[str, Any]] = []
+    headers = [] if content_type is None else [(b"content-type", content_type.encode())]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/invocations",
+        "query_string": b"",
+        "headers": headers,
+    }
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    text = b"".join(message.get("body", b"") for message in sent).decode()
+    return Reply(sent[0]["status"], text)
+
+
+def first_number_replaced(values: Any, number: Any) -> Any:
+    """Returns nested lists with another first entry."""
+    if not isinstance(values, list):
+        return number
+    return [first_number_replaced(values[0], number), *values[1:]]
+
+
+def is_integer(array: np.ndarray) -> bool:
+    return array.dtype.kind in "iu"
