@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pipeline.dvc import repro
 from pipeline.dvc.moved import CODE
-from pipeline.dvc.workspace import workspace_of
+from pipeline.dvc.workspace import alone, workspace_of
 from pipeline.judging import verdicts
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser, UsageError
@@ -160,8 +160,9 @@ def run(args: Options) -> int:
     root = Path.cwd()
     models = options.selected_models(args.models)
     read_params(root, args.preset)
-    promote(root, models, args.preset, args.why)
-    return repro.judge_again(root, args.preset, models, update_aliases=not args.keep_champion)
+    with alone(root, args.preset):
+        promote(root, models, args.preset, args.why)
+        return repro.judge_again(root, args.preset, models, update_aliases=not args.keep_champion)
 
 
 main = Command(
