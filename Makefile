@@ -170,8 +170,8 @@ bench-gate: $(STAMP)  ## measure anew; fails where a ratio is far below its base
 profile: $(STAMP)  ## where a model's training spends its time: a trace, and a table (MODEL=)
 	@$(BIN)/python -m pipeline.commands.profile $(MODEL) $(ARGS)
 
-crash: $(STAMP)  ## kill the training at many moments; the bytes must not change
-	@$(BIN)/python -m pytest -m slow tests/pipeline -k 'kill or crash'
+crash: $(STAMP)  ## end each stage at each of its disk's operations, and fill its disk: a table (ARGS=--every, ARGS=--page)
+	@$(BIN)/python -m tests.campaign.crash $(ARGS)
 
 campaign: $(STAMP)  ## bad inputs and faults, area by area: counts, and every failure (ARGS='-k gate')
 	@$(BIN)/python -m pytest tests/campaign $(PARALLEL) $(ARGS)

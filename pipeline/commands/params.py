@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.storage.params_file import read_params, read_raw
 from quatrain.params import Params
+from quatrain.storage.atomic_write import write_durably
 
 SCHEMA_FILE = "params.schema.json"
 
@@ -27,7 +28,8 @@ def add_options(parser: Parser) -> None:
 def run(args: Options) -> None:
     root = Path.cwd()
     if args.action == "schema":
-        (root / SCHEMA_FILE).write_text(f"{json.dumps(Params.model_json_schema(), indent=1)}\n")
+        text = f"{json.dumps(Params.model_json_schema(), indent=1)}\n"
+        write_durably(root / SCHEMA_FILE, text.encode())
         return
     read_params(root, args.preset)
     if args.action == "preset":

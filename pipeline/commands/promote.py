@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 from pipeline.dvc import repro
 from pipeline.dvc.moved import CODE
-from pipeline.dvc.workspace import workspace_of
+from pipeline.dvc.workspace import alone, workspace_of
 from pipeline.judging import verdicts
 from pipeline.runtime.errors import PipelineError
 from pipeline.storage import artifacts
@@ -172,5 +172,6 @@ def run(args: Options) -> int:
         raise UsageError("--force and --why '...' go together")
     root = Path.cwd()
     models = options.selected_models(args.models)
-    promote(root, models, args.preset, args.why)
-    return repro.judge_again(root, args.preset, models, update_aliases=not args.keep_champion)
+    with alone(root, args.preset):
+        promote(root, models, args.preset, args.why)
+        return repro.judge_again(root, args.preset, models, update_aliases=not args.keep_champion)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pipeline.dvc import lock_order, obstacles, rwlock
 from pipeline.dvc.dated_page import write_dated_page
 from pipeline.dvc.moved import moved
-from pipeline.dvc.workspace import environment, prepare_workspace
+from pipeline.dvc.workspace import alone, environment, prepare_workspace
 from pipeline.judging import verdicts
 from pipeline.judging.gate import gate
 from pipeline.runtime import console
@@ -35,9 +35,16 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
 
     Raises:
         ConfigError: params.yaml or the preset cannot be used.
+        LockHeld: another process runs this preset.
     """
     started = time.monotonic()
     read_params(root, preset)
+    with alone(root, preset):
+        return run_alone(root, preset, models, jobs, started)
+
+
+def run_alone(root: Path, preset: str, models: Sequence[str], jobs: int, started: float) -> int:
+    """Runs what is out of date in the preset's workspace, then the gate; returns the exit code."""
     work = prepare_workspace(root, preset)
     prepare_dvc(root, work)
     all_models = set(models) == set(MODELS)

@@ -7,17 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ruamel.yaml import YAML
 
 from pipeline.runtime.errors import ConfigError
+from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.params_file import read_raw
 from pipeline.tracking.store import resolve_uri
 from quatrain.storage.atomic_write import PARTIAL, write_durably
 
 # What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
 PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
+# How long a command that is about to end may take.
+PATIENCE_SECONDS = 2.0
 GIT_LIST = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 LOCAL_CONFIG = """[core]
     no_scm = true
@@ -31,6 +35,18 @@ def workspace_of(root: Path, preset: str) -> Path:
     its own.
     """
     return root if preset == "default" else root / ".presets" / preset
+
+
+def alone(root: Path, preset: str) -> AbstractContextManager[None]:
+    """Locks a preset's results: one command at a time runs stages or moves baselines.
+
+    DVC's own lock would end the second one in the middle of its work, with DVC's exit code.
+
+    Raises:
+        LockHeld: another process is at work.
+    """
+    locks = workspace_of(root, preset) / ".state" / "locks"
+    return folder_lock(locks / "repro", PATIENCE_SECONDS)
 
 
 def prepare_workspace(root: Path, preset: str) -> Path:

@@ -1,12 +1,11 @@
 """a history -> reports/MODEL/curves: a CSV file per metric without blank cells, for DVC's plots."""
 
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 
 from quatrain.progress import History
 from quatrain.storage import history
-from quatrain.storage.atomic_write import write_together
+from quatrain.storage.atomic_write import write_exactly
 
 
 def write_curves(folder: Path, curves: History) -> None:
@@ -21,8 +20,7 @@ def write_curves(folder: Path, curves: History) -> None:
         texts[f"{file_name(name)}.csv"] = history.to_csv(
             {name: list(zip(steps, values, strict=True))}
         )
-    shutil.rmtree(folder, ignore_errors=True)
-    write_together(folder, {name: text.encode() for name, text in texts.items()})
+    write_exactly(folder, {name: text.encode() for name, text in texts.items()})
 
 
 def scalars(names: Collection[str]) -> list[str]:

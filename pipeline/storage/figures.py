@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quatrain.animation import Animation
-from quatrain.storage import atomic_write
+from quatrain.storage.atomic_write import write_exactly
 from quatrain.storage.gif import gif
 
 if TYPE_CHECKING:  # loading a command must not load matplotlib
@@ -36,7 +36,4 @@ def write_figures(folder: Path, figures: Mapping[str, bytes]) -> None:
     """Makes the folder hold exactly these files; it has no manifest, because DVC shows every file
     in it.
     """
-    for old in set(folder.glob("*")) - {folder / name for name in figures}:
-        old.unlink()
-    for name, data in figures.items():
-        atomic_write.write_durably(folder / name, data)
+    write_exactly(folder, figures)

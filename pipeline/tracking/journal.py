@@ -105,6 +105,8 @@ class Journal:
         for kind, names in (("param", header.params), ("tag", header.tags)):
             for name in names:
                 _check_name(kind, name)
+        for copies in self.folder.glob("artifacts/*"):
+            sweep_temporaries(copies)
         if self.header is None:
             self._append([_begin_line(header) | {"time": started or now()}])
         elif self.header.run_key != header.run_key:
@@ -265,7 +267,6 @@ class Journal:
         digest = sha256(data).hexdigest()[:16]
         copy = self.folder / "artifacts" / digest / name
         write_durably(copy, data)
-        sweep_temporaries(copy.parent)
         return f"{digest}/{name}"
 
 

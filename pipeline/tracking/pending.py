@@ -41,10 +41,11 @@ class JournalDelivery:
             # Any failure: the other journals are sent all the same.
             self.pending = reason_of(error, self._uri)
             is_reachable = not isinstance(error, Unreachable)
-        if delivery is not None:
-            self.metrics += delivery.metrics
-            self.files += delivery.artifacts
-            delivery.close()
+        finally:
+            if delivery is not None:
+                self.metrics += delivery.metrics
+                self.files += delivery.artifacts
+                delivery.close()
         return is_reachable
 
     def summary(self) -> str:

@@ -1,10 +1,12 @@
 """bytes -> files that are complete or absent, even if the process is killed or the disk is full."""
 
+import fcntl
 import itertools
 import os
 import secrets
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,37 +36,53 @@ def write_durably(path: Path, data: bytes) -> None:
 
 def write_together(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes bytes by file name: first all beside the old files, then renames each in the given
-    order.
+    order. Removes what a killed writer of these files has left.
 
     Raises:
         OSError: e.g. the disk is full; the old files are untouched and nothing partial is left.
     """
     _make_folder(folder)
+    sweep_temporaries(folder, files)
     partials = {folder / f"{name}.{secrets.token_hex(4)}{PARTIAL}": name for name in files}
-    try:
-        for partial, name in partials.items():
-            _write(partial, files[name])
-        for partial, name in partials.items():
-            crash_point(os.replace, partial, folder / name)
-    except BaseException:
-        for partial in partials:
-            partial.unlink(missing_ok=True)
-        raise
+    with ExitStack() as open_files:
+        try:
+            for partial, name in partials.items():
+                descriptor = _create(partial)
+                open_files.callback(os.close, descriptor)
+                _write(descriptor, partial, files[name])
+            for partial, name in partials.items():
+                crash_point(os.replace, partial, folder / name)
+        except BaseException:
+            for partial in partials:
+                partial.unlink(missing_ok=True)
+            raise
     sync_folder(folder)
 
 
-def sweep_temporaries(folder: Path) -> None:
-    """Removes what an interrupted write left in a folder; the caller holds the lock on writing to
-    it.
+def write_exactly(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Makes a folder hold exactly these files: writes all of them, then removes any others.
+
+    Raises:
+        OSError: e.g. the disk is full; the old files are untouched and nothing partial is left.
+    """
+    write_together(folder, files)
+    remove([path for path in sorted(folder.glob("*")) if path.name not in files])
+
+
+def sweep_temporaries(folder: Path, names: Collection[str] | None = None) -> None:
+    """Removes what killed writers have left in a folder: of these files, or of any.
+
+    A writer that is alive holds the lock on its temporary file.
     """
     for partial in sorted(folder.glob(f"*{PARTIAL}")):
-        crash_point(os.unlink, partial)
+        if names is None or partial.stem.rpartition(".")[0] in names:
+            _remove_abandoned(partial)
 
 
 def remove(paths: list[Path]) -> None:
-    """Removes files of one folder and syncs the folder to the disk."""
+    """Removes files of one folder, if they are still there, and syncs the folder to the disk."""
     for path in paths:
-        crash_point(os.unlink, path)
+        crash_point(path.unlink, True)
     if paths:
         sync_folder(paths[0].parent)
 
@@ -86,10 +104,33 @@ def _make_folder(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def _write(path: Path, data: bytes) -> None:
-    descriptor = crash_point(
-        os.open, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666
-    )
+def _create(path: Path) -> int:
+    """Returns the descriptor of a new file, which keeps the file locked until it is closed."""
+    while True:
+        descriptor = crash_point(
+            os.open, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666
+        )
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return int(descriptor)
+        os.close(descriptor)  # Another process took it for abandoned before it was locked.
+
+
+def _remove_abandoned(partial: Path) -> None:
+    try:
+        descriptor = os.open(partial, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        crash_point(os.unlink, partial)
+    except (BlockingIOError, FileNotFoundError):
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _write(descriptor: int, path: Path, data: bytes) -> None:
     try:
         remaining = memoryview(data)
         while remaining:
@@ -98,5 +139,3 @@ def _write(path: Path, data: bytes) -> None:
     except OSError as error:
         error.filename = os.fspath(path)
         raise
-    finally:
-        os.close(descriptor)

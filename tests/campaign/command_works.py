@@ -1,0 +1,159 @@
+"""What the campaign interrupts: the commands that write files, beside results of all models."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import report
+from pipeline.commands import gate, params, promote, sync
+from pipeline.dvc import repro, rwlock
+from pipeline.dvc.workspace import prepare_workspace
+from pipeline.retraining import outcome
+from pipeline.runtime.command import run_guarded
+from pipeline.storage.figures import png
+from pipeline.tracking.journal import Journal
+from quatrain.registry import MODELS
+from tests.campaign.promises import broken
+from tests.campaign.works import Work, files_in, surroundings, told
+from tests.conftest import ROOT
+from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
+from tests.pipeline.scored_workspace import make_workspace
+from tests.pipeline.small_checkout import git
+
+PROMOTIONS = {**{f"promote {model}": [model] for model in MODELS}, "promote all": list(MODELS)}
+COMMANDS = [*PROMOTIONS, "report", "gate --page", "schema", "preset", "rwlock", "outcome", "sync"]
+PRESET = "smoke"
+HALF_WRITTEN = '{"write": {"a": {"pid"'
+
+
+def commands(root: Path) -> Iterator[Work]:
+    """Yields the commands; each begins with older results of its own."""
+    scored = make_scored(root / "scored")
+    for name, models in PROMOTIONS.items():
+        yield work(name, scored, partial(run_promote, models), "baselines")
+    yield work("report", scored, run_report, "reports")
+    yield work("gate --page", scored, run_page, "README.md")
+    yield work("schema", scored, run_schema, "params.schema.json")
+    checkout = make_checkout(scored, root / "checkout")
+    yield Work("preset", checkout, run_preset, preset_of, ())
+    yield work("rwlock", checkout, run_repair, ".dvc/tmp")
+    yield work("outcome", scored, run_outcome, "outcome")
+    journals = make_journals(root / "journals")
+    yield Work("sync", journals, run_sync, delivered, (), full=6)
+
+
+def work(name: str, start: Path, run: Any, *writes: str) -> Work:
+    def results(root: Path) -> dict[str, Any]:
+        return files_in(root, *writes) | told(root)
+
+    return Work(name, start, run, results, writes)
+
+
+def make_scored(root: Path) -> Path:
+    """Returns a folder whose models are better than their baselines, with older pages."""
+    root.mkdir(parents=True)
+    for model, space in make_workspace(root).items():
+        space.train("b" * 64)
+        space.score(more=1.0)
+        plots = root / "reports" / model / "plots"
+        plots.mkdir()
+        (plots / "empty.png").write_bytes(PICTURE)
+    shutil.copy(ROOT / "README.md", root)
+    for page in ("reports/report.md", "reports/report.html", "params.schema.json"):
+        (root / page).write_text("older")
+    return root
+
+
+def make_picture() -> bytes:
+    from matplotlib.figure import Figure
+
+    return png(Figure(figsize=(1, 1)), "0 empty")
+
+
+PICTURE = make_picture()
+
+
+def make_checkout(scored: Path, root: Path) -> Path:
+    shutil.copytree(scored, root)
+    (root / ".gitignore").write_text(".presets/\n/models/\n/.dvc/tmp\n")
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "start")
+    (root / ".dvc" / "tmp").mkdir(parents=True)
+    (root / ".dvc" / "tmp" / "rwlock").write_text(HALF_WRITTEN)
+    return root
+
+
+def make_journals(root: Path) -> Path:
+    """Returns a folder with the journals of two runs, and an empty store."""
+    for number, run_key in ((1, "k1"), (2, "k2")):
+        folder = root / ".state" / "journal" / f"train@allo-{number}"
+        recorded(folder, run_key).close()
+    client_of(store_of(root))._tracking_client.store.engine.dispose()
+    return root
+
+
+def store_of(root: Path) -> str:
+    (root / ".mlflow").mkdir(exist_ok=True)
+    return f"sqlite:///{root / '.mlflow' / 'mlflow.db'}"
+
+
+def run_promote(models: Sequence[str]) -> int:
+    """Promotes; what DVC then judges again is the work of `evaluate`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(repro, "judge_again", lambda *_, **__: 0)
+        return promote.main(list(models))
+
+
+def run_page() -> int:
+    return gate.main(["--page"])
+
+
+def run_schema() -> int:
+    return params.main(["schema"])
+
+
+def run_sync() -> int:
+    return sync.main(["--wait", "0"])
+
+
+def run_report() -> int:
+    with surroundings():
+        return run_guarded("report", report.report)
+
+
+def run_preset() -> int:
+    return run_guarded("repro", lambda: prepare_workspace(Path.cwd(), PRESET) and None)
+
+
+def run_repair() -> int:
+    return run_guarded("repro", lambda: rwlock.repair(Path.cwd()))
+
+
+def run_outcome() -> int:
+    result = outcome.stopped("the disk is full", 5)
+    return run_guarded("retrain", lambda: outcome.write(Path.cwd() / "outcome", result))
+
+
+def preset_of(root: Path) -> dict[str, Any]:
+    """Returns the preset's copy of the checkout, which each run compares with the checkout."""
+    copies = files_in(root, f".presets/{PRESET}")
+    return {name: data.replace(bytes(root), b"") for name, data in copies.items()}
+
+
+def delivered(root: Path) -> dict[str, Any]:
+    """Returns what the store has of each journal's run, which is each metric once."""
+    found: dict[str, Any] = {}
+    for path in sorted(root.glob(".state/journal/*/journal.jsonl")):
+        with closing(Journal(path.parent)) as journal:
+            assert journal.header is not None
+            key = journal.header.run_key
+            found[key] = arrived(client_of(store_of(root)), key)
+            if found[key] != expected(journal):
+                broken("lost", f"the store has not each metric of {key} once")
+    return found

@@ -1,0 +1,94 @@
+"""Processes that get a signal at moments spread over their disk's operations: each ends with the
+code of the signal, and the next one with the results of an undisturbed one.
+"""
+
+import shutil
+import signal
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.campaign.command_works import commands
+from tests.campaign.faulty_disk import signals
+from tests.campaign.interrupted import folder
+from tests.campaign.lives import nobody_holds_a_lock, nothing_half_written
+from tests.campaign.processes import Body, begin, stage_body
+from tests.campaign.promises import accepted, broken
+from tests.campaign.works import LEARNERS, VERBS, Work, stages_of
+
+SIGNALS: dict[str, tuple[tuple[int, ...], set[int]]] = {
+    "SIGKILL": ((signal.SIGKILL,), {-signal.SIGKILL}),
+    "SIGTERM": ((signal.SIGTERM,), {143, -signal.SIGTERM}),
+    "SIGINT": ((signal.SIGINT,), {130}),
+    "SIGINT twice": ((signal.SIGINT, signal.SIGINT), {130}),
+}
+"""By name: what is sent, and how a process may end. A command has nothing to save at SIGTERM."""
+SHARES = {"collect": (0.5,), "train": (0.2, 0.6), "evaluate": (0.4,)}
+"""Of its operations, the share that a process has done when the signal comes."""
+STAGES = [
+    (f"{learner} {verb}", share, name)
+    for learner in LEARNERS
+    for verb in VERBS
+    for share in SHARES[verb]
+    for name in SIGNALS
+]
+OTHERS = [
+    (name, share, sent)
+    for name in ("promote all", "report", "preset", "sync")
+    for share in (0.2, 0.5, 0.8)
+    for sent in ("SIGKILL", "SIGTERM", "SIGINT")
+]
+
+
+class Whole(NamedTuple):
+    """Holds what a process does undisturbed, and in how many operations."""
+
+    work: Work
+    body: Body
+    results: dict[str, Any]
+    points: int
+
+
+@cache
+def works() -> dict[str, Work]:
+    return {work.name: work for work in commands(folder() / "commands of processes")}
+
+
+@cache
+def stages(learner: str) -> dict[str, Work]:
+    return {work.name: work for work in stages_of(learner, folder() / f"processes of {learner}")}
+
+
+@cache
+def whole(name: str) -> Whole:
+    learner, _, verb = name.partition(" ")
+    if learner in LEARNERS:
+        work = stages(learner)[name]
+        body: Body = partial(stage_body, verb, LEARNERS[learner][0])
+    else:
+        work = works()[name]
+        body = work.run
+    place = folder() / "whole" / name.replace(" ", "-")
+    shutil.copytree(work.start, place, symlinks=True)
+    running = begin(body, place, "run")
+    accepted(running.ended())
+    return Whole(work, body, work.results(place), running.points)
+
+
+@pytest.mark.parametrize(("name", "share", "sent"), STAGES + OTHERS)
+def test_a_signal_at_any_moment_loses_nothing(name: str, share: float, sent: str, tmp_path: Path):
+    reference = whole(name)
+    numbers, codes = SIGNALS[sent]
+    place = tmp_path / "project"
+    shutil.copytree(reference.work.start, place, symlinks=True)
+    at = 1 + int(share * reference.points)
+    seen = begin(reference.body, place, "signalled", partial(signals, at, numbers)).ended()
+    if seen.code not in codes or "Traceback" in seen.said:
+        broken("wrong code", f"exit {seen.code} after {sent}: {seen.said}")
+    accepted(begin(reference.body, place, "again").ended())
+    if reference.work.results(place) != reference.results:
+        broken("lost", f"{name} differs after {sent} at operation {at}")
+    nothing_half_written(place)
+    nobody_holds_a_lock(place)

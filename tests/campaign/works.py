@@ -1,0 +1,177 @@
+"""What the campaign interrupts: each stage of each model, in environments of ours and of a user."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from matplotlib.figure import Figure
+
+from pipeline.runtime.command import run_guarded
+from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.stage import Stage, run_on_device
+from pipeline.storage.params_file import overlaid, read_params
+from pipeline.tracking import run as tracking
+from pipeline.tracking.journal import Journal
+from quatrain.registry import MODELS, load
+from tests.campaign.promises import broken
+from tests.conftest import SMALL, VARIANTS
+from tests.models.allo import test_hosted as allo_hosted
+from tests.pipeline.small_project import BODIES, NOBODY, Pretended, Project
+
+VERBS = tuple(BODIES)
+# A learner's yields, at each of which a checkpoint is written.
+SHORT: dict[str, Any] = {"allo": {"train": {"steps": 60, "record_every": 20}}}
+HOSTED_ALLO = overlaid(
+    allo_hosted.SMALL,
+    {
+        "env": {
+            "kind": "gymnasium",
+            "id": None,
+            "import": f"{allo_hosted.__name__}:Corridor",
+            "kwargs": {},
+            "max_episode_steps": 50,
+            "bins": 12,
+        },
+        "train": {"steps": 60, "record_every": 20, "evaluate_every": 20},
+    },
+)
+HOSTED = ("iqn", "actor_critic")
+LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
+    **{model: (model, overlaid(SMALL[model], SHORT.get(model, {}))) for model in MODELS},
+    "allo-hosted": ("allo", HOSTED_ALLO),
+    **{f"{m}-hosted": (m, overlaid(SMALL[m], VARIANTS[f"{m}-hosted"][1])) for m in HOSTED},
+}
+"""By name: the model, and its section of params.yaml; `-hosted` learns in an environment of a
+user (`env.kind: gymnasium`)."""
+
+
+class Work(NamedTuple):
+    """Holds what is interrupted.
+
+    start: the folder that it begins in. run: does it in the current folder, and returns its exit
+    code. results: names and contents, equal however often it was interrupted. writes: folders whose
+    files are old or new at any moment. full: its exit code where the disk is full.
+    """
+
+    name: str
+    start: Path
+    run: Callable[[], int]
+    results: Callable[[Path], dict[str, Any]]
+    writes: tuple[str, ...]
+    full: int = 5
+
+
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        yield
+
+
+class Silent:
+    """Ships nothing: what a shipper writes is the campaign's work `sync`."""
+
+    def __init__(self, *_: Any, **__: Any) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def finish(self) -> bool:
+        return True
+
+
+@contextmanager
+def surroundings(model: str | None = None, config: Any = None) -> Iterator[None]:
+    """No tracking server, and one quick picture."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
+        patch.setattr(tracking, "Shipper", Silent)
+        if model is not None:
+            picture = {"empty": Figure(figsize=(1, 1))}
+            patch.setattr(load(model, config).plots, "plots", lambda *_: picture)
+        yield
+
+
+# Stages.
+
+
+def stages_of(learner: str, root: Path) -> Iterator[Work]:
+    """Yields collect, train and evaluate, each beginning with what the one before it has made, and
+    with older results of its own.
+    """
+    model, section = LEARNERS[learner]
+    project = Project.create(root / "project", model)
+    project.choose({"checkpoint_seconds": 0, "device": "cpu", "threads": 1, model: section})
+    older = project.copied(root / "older")
+    older.choose({"seed": 1})
+    for verb in VERBS:
+        with inside(older.root):
+            assert run_stage(verb, model) == 0
+        start = project.copied(root / verb).root
+        for out in outs_of(verb, model):
+            shutil.copytree(older.root / out, start / out)
+        work = Work(
+            f"{learner} {verb}",
+            start,
+            partial(run_stage, verb, model),
+            partial(stage_results, verb, model),
+            outs_of(verb, model),
+        )
+        yield work
+        with inside(project.root):
+            assert run_stage(verb, model) == 0
+
+
+def outs_of(verb: str, model: str) -> tuple[str, ...]:
+    folder = {"collect": "data", "train": "models", "evaluate": "reports"}[verb]
+    return (f"{folder}/{model}",)
+
+
+def run_stage(verb: str, model: str) -> int:
+    """Does what `python -m pipeline.VERB MODEL` does, in this process."""
+
+    def work() -> None:
+        stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()))
+        with (
+            surroundings(model, stage.config),
+            folder_lock(stage.state / "locks" / stage.name, 0),
+        ):
+            run_on_device(stage, BODIES[verb], Pretended())
+
+    return run_guarded(f"{verb}@{model}", work)
+
+
+def stage_results(verb: str, model: str, root: Path) -> dict[str, Any]:
+    return files_in(root, *outs_of(verb, model)) | told(root)
+
+
+def files_in(root: Path, *folders: str) -> dict[str, Any]:
+    """Returns path -> bytes of the files below folders."""
+    below = [path for folder in folders for path in sorted((root / folder).rglob("*"))]
+    paths = [*below, *(root / folder for folder in folders)]
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths if path.is_file()}
+
+
+def told(root: Path) -> dict[str, Any]:
+    """Returns how each journal ends and what it has of each metric, once; without times."""
+    found: dict[str, Any] = {}
+    for path in sorted(root.glob(".state/journal/*/journal.jsonl")):
+        with closing(Journal(path.parent)) as journal:
+            lines = [line for _, line in journal.lines()]
+        rows = [row for line in lines for row in line.get("rows", ())]
+        if len({(name, step) for name, step, _ in rows}) != len(rows):
+            broken("lost", f"{path.parent.name} has a metric twice")
+        name = path.parent.name
+        found[f"{name} ends"] = lines[-1].get("status")
+        found[f"{name} metrics"] = sorted(
+            (metric, step, repr(value))
+            for metric, step, value in rows
+            if not metric.startswith(("time/", "system/"))
+        )
+        found[f"{name} files"] = sorted(
+            {line["file"] for line in lines if line["kind"] == "artifact"}
+        )
+    return found
