@@ -58,9 +58,12 @@ def set_aliases(root: Path) -> str | None:
     return None
 
 
-def sync(root: Path, wait_seconds: float) -> int:
+def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
     """Records, delivers and sets aliases; each is tried even if another fails. Returns the exit
     code.
+
+    Journals that the store has, it is asked about: it may be restored from an older backup. With
+    `from_start` all are sent anew.
 
     Raises:
         StoreUnavailable: journals or aliases are pending.
@@ -68,7 +71,7 @@ def sync(root: Path, wait_seconds: float) -> int:
     uri = resolve_uri(root)
     code = record_restored(root)
     deliveries = [
-        JournalDelivery(folder, uri)
+        JournalDelivery(folder, uri, is_checked=True, from_start=from_start)
         for folder in sorted(path.parent for pattern in JOURNALS for path in root.glob(pattern))
     ]
     pending = deliver(deliveries, wait_seconds)
@@ -95,12 +98,17 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--wait", type=float, default=20.0, metavar="SECONDS", help="how long to keep trying"
     )
+    parser.add_argument(
+        "--from-start",
+        action="store_true",
+        help="send whole journals anew; what the store has already is not doubled",
+    )
 
 
 main = Command(
     name="sync",
     summary="Records what a cache restored, delivers pending metrics and sets the aliases.",
-    work=lambda options: sync(Path.cwd(), options.wait),
+    work=lambda options: sync(Path.cwd(), options.wait, options.from_start),
     add_options=add_options,
     interrupted="interrupted; what arrived is noted, run `make sync` again",
 )
