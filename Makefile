@@ -111,8 +111,8 @@ ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
 experiments: $(STAMP)  ## experiments of `dvc exp run` side by side: the scores and params that differ
 	@$(BIN)/dvc exp show --only-changed --drop '.*/' $(ARGS)
 
-sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases
-	@$(BIN)/python -m pipeline.commands.sync
+sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases (ARGS=--from-start: send all anew)
+	@$(BIN)/python -m pipeline.commands.sync $(ARGS)
 
 gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (ARGS=--page: table of README.md)
 	@$(BIN)/python -m pipeline.commands.gate $(MODELS) $(ARGS)

@@ -81,9 +81,12 @@ def set_aliases(root: Path) -> str | None:
     return None
 
 
-def sync(root: Path, wait_seconds: float) -> int:
+def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
     """Records, delivers and sets aliases; each is tried even if another fails. Returns the exit
     code.
+
+    Journals that the store has, it is asked about: it may be restored from an older backup. With
+    `from_start` all are sent anew.
 
     Raises:
         StoreUnavailable: journals or aliases are pending.
@@ -91,7 +94,7 @@ def sync(root: Path, wait_seconds: float) -> int:
     uri = resolve_uri(root)
     code = record_restored(root)
     deliveries = [
-        JournalDelivery(folder, uri)
+        JournalDelivery(folder, uri, is_checked=True, from_start=from_start)
         for folder in sorted(path.parent for pattern in JOURNALS for path in root.glob(pattern))
     ]
     pending = deliver(deliveries, wait_seconds)
@@ -115,4 +118,4 @@ def sync(root: Path, wait_seconds: float) -> int:
 
 
 def run(args: Options) -> int:
-    return sync(Path.cwd(), args.wait)
+    return sync(Path.cwd(), args.wait, args.from_start)

@@ -113,6 +113,8 @@ def catch_up(work: Path, models: Sequence[str], environment: Mapping[str, str]) 
     params = read_params(work)
     first_failure = 0
     for model in models:
+        if first_failure == StoreUnavailable.exit_code:
+            break  # The store would keep the others waiting, too.
         if missing_records(work, params, model, environment["MLFLOW_TRACKING_URI"]):
             process = subprocess.run(
                 [sys.executable, "-m", "pipeline.tracking.backfill", model],

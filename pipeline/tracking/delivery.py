@@ -1,19 +1,19 @@
 """a journal -> its run in an MLflow store: every line once, even if calls fail or processes die."""
 
-import json
 import math
 import time
-import zipfile
-from contextlib import ExitStack, suppress
-from functools import partial
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+from pipeline.runtime import console
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.tracking import experiment, model_registry, run_times
+from pipeline.tracking import model_registry, run_of_key, run_times, sending
+from pipeline.tracking.arrival import Held, check_arrived, lacks
+from pipeline.tracking.cursor import Cursor, keep_cursor, read_cursor
+from pipeline.tracking.deadline import UPLOAD_RATE
 from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line, redact
-from pipeline.tracking.run_times import PARENT_TAG
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
     artifacts_of,
@@ -21,18 +21,7 @@ from pipeline.tracking.store import (
     is_server,
     open_client,
 )
-from quatrain.storage.atomic_write import sweep_temporaries, write_durably
-from quatrain.storage.folders import read_text
-
-CHANGED_PARAMS_TAG = "quatrain.changed_params"
-# Bytes per second that a call with a file may take in addition to PATIENCE_SECONDS.
-UPLOAD_RATE = 1e6
-# Params or tags that MLflow takes in one call.
-ENTRIES_PER_CALL = 100
-# Characters of a dataset's digest that MLflow takes.
-DIGEST_LENGTH = 36
-# Error codes of a write to a deleted run; other failures have them, too.
-DELETED_RUN_CODES = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+from quatrain.storage.atomic_write import sweep_temporaries
 
 
 class Delivery:
@@ -40,9 +29,14 @@ class Delivery:
 
     Repeating a call whose reply was lost does no harm: MLflow's SQL stores drop a metric equal to a
     stored one in name, value, time and step, and a run is found by its key.
+
+    is_checked: whether the store is asked first if it still holds what it acknowledged; if not, all
+    is sent anew. from_start: whether all is sent anew in any case.
     """
 
-    def __init__(self, journal: Journal, uri: str) -> None:
+    def __init__(
+        self, journal: Journal, uri: str, is_checked: bool = False, from_start: bool = False
+    ) -> None:
         self.metrics = 0
         self.artifacts = 0
         self.patient_until = math.inf
@@ -52,7 +46,11 @@ class Delivery:
         self._lock = ExitStack()
         self._client: Any = None
         self._run_id: str | None = None
-        self._cursor = _read_cursor(journal.folder, redact(uri))
+        self._cursor = _valid(read_cursor(journal.folder, redact(uri)), journal)
+        self._is_checked = is_checked
+        self._from_start = from_start
+        if journal.has_odd_time:
+            _tell_of_clock()
 
     def step(self) -> bool:
         """Sends what fits one call; returns False if the store has everything.
@@ -67,24 +65,27 @@ class Delivery:
             offset, group = self._next()
             if group:
                 self._send(run_id, group)
+                check_arrived(self._call, run_id, group)
         except Exception as error:
             last_run_id = self._run_id
             self._run_id = None
-            may_be_deleted = getattr(error, "error_code", None) in DELETED_RUN_CODES
+            may_be_deleted = getattr(error, "error_code", None) in run_of_key.ABSENT
             if last_run_id is not None and may_be_deleted and not self._is_active(last_run_id):
                 return True  # The next step creates another run.
             raise
+        self._count(group)
         self._keep_cursor(run_id, offset)
         return bool(group)
 
+    @property
+    def is_begun(self) -> bool:
+        """Returns whether the store was checked, or the start chosen, as asked for."""
+        return not (self._is_checked or self._from_start)
+
     def pending(self) -> tuple[int, int]:
         """Returns how many metrics and files are not acknowledged."""
-        lines = [line for _, line in self._journal.lines(self._cursor["offset"])]
-        rows = [row for line in lines for row in line.get("rows", ())]
-        return (
-            sum(not name.startswith(HISTORY) for name, _, _ in rows),
-            sum(line["kind"] in ("artifact", "model") for line in lines),
-        )
+        lines = [line for _, line in self._journal.lines(self._cursor.offset)]
+        return _metrics_in(lines), _files_in(lines)
 
     def close(self) -> None:
         """Releases the lock, so that another process can deliver."""
@@ -98,25 +99,35 @@ class Delivery:
         check_reachable(self._uri)
         self.patient_until = math.inf
         self._client = open_client(self._uri)
-        run_id = self._cursor["run_id"]
+        run_id = self._cursor.run_id
         if run_id is None or not self._is_active(run_id):
-            run_id = self._find_or_create(header)
+            with folder_lock(self._journal.folder.parent):
+                run_id = run_of_key.find_or_create(self._call, header, *self._place())
             self._keep_cursor(run_id, 0)
+        elif self._from_start or (self._is_checked and self._has_lost(run_id)):
+            self._keep_cursor(run_id, 0)
+        self._from_start = self._is_checked = False
         self._run_id = run_id
         return run_id
+
+    def _has_lost(self, run_id: str) -> bool:
+        """Returns whether the store lacks something of what was delivered."""
+        end = self._cursor.offset
+        delivered = [line for offset, line in self._journal.lines() if offset <= end]
+        return lacks(self._call, run_id, Held.of(delivered)) is not None
 
     def _next(self) -> tuple[int, list[Line]]:
         """Returns the lines of the next call and the offset after them.
 
         Metrics are sent together up to MLflow's limit, any other line alone.
         """
-        offset = self._cursor["offset"]
+        offset = self._cursor.offset
         rows = 0
         group: list[Line] = []
         for next_offset, line in self._journal.lines(offset):
             rows += len(line.get("rows", ()))
             fits = not group or line["kind"] == group[0]["kind"] == "metrics"
-            if not fits or rows > ROWS_PER_LINE:
+            if not fits or (group and rows > ROWS_PER_LINE):
                 break
             offset = next_offset
             group.append(line)
@@ -126,29 +137,21 @@ class Delivery:
         line = group[0]
         match line["kind"]:
             case "begin":
-                self._send_params(run_id, line)
-                self._send_inputs(run_id, line)
+                sending.send_params(self._call, run_id, line)
+                sending.send_inputs(self._call, run_id, line)
             case "tags":
-                self._send_tags(run_id, line["tags"])
+                sending.send_tags(self._call, run_id, line["tags"])
             case "card":
                 model_registry.describe(self._call, run_id, line["name"], line["text"])
             case "metrics":
-                self._send_metrics(run_id, group)
+                sending.send_metrics(self._call, run_id, group)
             case "artifact":
-                path = self._journal.folder / "artifacts" / line["file"]
-                self._call(
-                    "log_artifact",
-                    run_id,
-                    str(path),
-                    line["path"] or None,
-                    size=path.stat().st_size,
-                )
-                self.artifacts += 1
+                sending.send_file(self._call, run_id, self._file(line), line["path"])
             case "model":
-                self._send_model(run_id, line)
+                sending.send_model(self._call, run_id, self._file(line), line)
             case "end":
                 self._end(run_id, line["status"])
-            case _:
+            case "resume":
                 self._call("update_run", run_id, "RUNNING")
 
     def _end(self, run_id: str, status: str) -> None:
@@ -157,144 +160,61 @@ class Delivery:
         end = run_times.end_run(self._call, run_id, part, seconds, status)
         header = self._journal.header
         if header and header.parent and header.parent.ends_with_child:
-            parent_id = self._find_or_create_parent(header)
+            parent_id = run_of_key.find_or_create_parent(self._call, header, *self._place())
             run_times.end_parent(self._call, parent_id, status, end)
 
-    def _send_params(self, run_id: str, line: Line) -> None:
-        """Sends params and tags; a param that has another value already goes into a tag."""
-        from mlflow.entities import Param
+    def _place(self) -> tuple[int, Path | None]:
+        """Returns when the run began, and the folder of the files of a new experiment."""
+        start = next(line["time"] for _, line in self._journal.lines())
+        return start, artifacts_of(self._uri, _checkout_of(self._journal.folder.resolve()))
 
-        existing = self._call("get_run", run_id).data.params
-        params = []
-        changed = []
-        for name, value in line["params"].items():
-            if name not in existing:
-                params.append(Param(name, value))
-            elif existing[name] != value:
-                changed.append(f"{name} = {value}")
-        for start in range(0, len(params), ENTRIES_PER_CALL):
-            chunk = params[start : start + ENTRIES_PER_CALL]
-            self._call("log_batch", run_id, synchronous=True, params=chunk)
-        tags = {CHANGED_PARAMS_TAG: ", ".join(changed)} if changed else {}
-        self._send_tags(run_id, line["tags"] | tags)
-
-    def _send_tags(self, run_id: str, tags: dict[str, str]) -> None:
-        from mlflow.entities import RunTag
-
-        entries = [RunTag(*item) for item in tags.items()]
-        for start in range(0, len(entries), ENTRIES_PER_CALL):
-            chunk = entries[start : start + ENTRIES_PER_CALL]
-            self._call("log_batch", run_id, synchronous=True, tags=chunk)
-
-    def _send_inputs(self, run_id: str, line: Line) -> None:
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        for entry in line["inputs"]:
-            dataset = Dataset(
-                name=entry["name"],
-                digest=entry["digest"][:DIGEST_LENGTH],
-                source_type="local",
-                source=json.dumps({"uri": entry["source"]}),
-            )
-            self._call(
-                "log_inputs",
-                run_id,
-                [DatasetInput(dataset, [InputTag("mlflow.data.context", entry["context"])])],
-            )
-
-    def _send_metrics(self, run_id: str, group: list[Line]) -> None:
-        from mlflow.entities import Metric
-
-        rows = [
-            Metric(name, float(value), line["time"], step)
-            for line in group
-            for name, step, value in line["rows"]
-            if not name.startswith(HISTORY)
-        ]
-        if rows:
-            self._call("log_batch", run_id, metrics=rows, synchronous=True)
-        self.metrics += len(rows)
-
-    def _send_model(self, run_id: str, line: Line) -> None:
-        path = self._journal.folder / "artifacts" / line["file"]
-        with TemporaryDirectory() as folder:
-            zipfile.ZipFile(path).extractall(folder)
-            size = path.stat().st_size + UPLOAD_RATE * len([*Path(folder).rglob("*")])
-            model_registry.register(partial(self._call, size=size), run_id, Path(folder), line)
-        self.artifacts += 1
-
-    def _find_or_create(self, header: Header) -> str:
-        with folder_lock(self._journal.folder.parent):
-            has_parent = header.parent is not None
-            tags = {PARENT_TAG: self._find_or_create_parent(header)} if has_parent else {}
-            return self._oldest_or_new(header, tags)
-
-    def _find_or_create_parent(self, header: Header) -> str:
-        parent = header.parent
-        assert parent is not None
-        of_parent = header._replace(run_key=parent.run_key, run_name=parent.run_name)
-        tags = run_times.tags_of_parent(header) | {parent.tag: "true"}
-        return self._oldest_or_new(of_parent, tags)
-
-    def _oldest_or_new(self, header: Header, tags: dict[str, str]) -> str:
-        """Returns the oldest active run of this key, or a new one.
-
-        MLflow may create duplicate runs when a reply is lost: deletes empty duplicates.
-        """
-        experiment_id = self._experiment(header.experiment)
-        runs = self._find(experiment_id, header.run_key)
-        if not runs:
-            start = next(line["time"] for _, line in self._journal.lines())
-            tags = {model_registry.RUN_KEY_TAG: header.run_key, **tags}
-            created = self._call("create_run", experiment_id, start, tags, header.run_name)
-            runs = self._find(experiment_id, header.run_key) or [created]
-        for duplicate in runs[1:]:
-            if not duplicate.data.metrics and not duplicate.data.params:
-                self._call("delete_run", duplicate.info.run_id)
-        return str(runs[0].info.run_id)
-
-    def _find(self, experiment_id: str, run_key: str) -> list[Any]:
-        query = f"tags.`{model_registry.RUN_KEY_TAG}` = '{run_key}'"
-        return sorted(
-            self._call("search_runs", [experiment_id], query),
-            key=lambda run: (run.info.start_time, run.info.run_id),
-        )
-
-    def _experiment(self, name: str) -> str:
-        folder = artifacts_of(self._uri, _checkout_of(self._journal.folder.resolve()))
-        return experiment.find_or_create(self._call, name, folder)
+    def _file(self, line: Line) -> Path:
+        return self._journal.folder / "artifacts" / line["file"]
 
     def _is_active(self, run_id: str) -> bool:
-        try:
-            return bool(self._call("get_run", run_id).info.lifecycle_stage == "active")
-        except Exception as error:
-            if getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST":
-                return False
-            raise
+        header = self._journal.header
+        return header is not None and run_of_key.is_active(self._call, run_id, header.run_key)
 
-    def _call(self, method: str, *arguments: Any, size: int = 0, **named: Any) -> Any:
+    def _call(self, method: str, *arguments: Any, size: float = 0, **named: Any) -> Any:
         """Calls a method of the client; only calls to a server limit how long a stage waits."""
         seconds = PATIENCE_SECONDS + size / UPLOAD_RATE if is_server(self._uri) else math.inf
         self.patient_until = time.monotonic() + seconds
-        return getattr(self._client, method)(*arguments, **named)
+        return self._client.call(method, *arguments, size=size, **named)
+
+    def _count(self, group: list[Line]) -> None:
+        self.metrics += _metrics_in(group)
+        self.artifacts += _files_in(group)
 
     def _keep_cursor(self, run_id: str, offset: int) -> None:
-        cursor = {"uri": redact(self._uri), "run_id": run_id, "offset": offset}
+        cursor = Cursor(redact(self._uri), run_id, offset)
         if cursor != self._cursor:
-            write_durably(self._journal.folder / "cursor.json", json.dumps(cursor).encode())
+            keep_cursor(self._journal.folder, cursor)
             self._cursor = cursor
+
+
+@cache
+def _tell_of_clock() -> None:
+    """Prints a line to stderr, once in a process."""
+    console.info(
+        "warning: tracking: the clock was before 1970 or after 9999 while metrics were recorded; "
+        "such a time is sent as the nearest one within, set the clock"
+    )
+
+
+def _metrics_in(lines: list[Line]) -> int:
+    rows = [row for line in lines for row in line.get("rows", ())]
+    return sum(not name.startswith(HISTORY) for name, _, _ in rows)
+
+
+def _files_in(lines: list[Line]) -> int:
+    return sum(line["kind"] in ("artifact", "model") for line in lines)
+
+
+def _valid(cursor: Cursor, journal: Journal) -> Cursor:
+    """Returns the cursor, at the start unless it points to the begin of a line or to the end."""
+    return cursor if journal.has_line_at(cursor.offset) else cursor._replace(offset=0)
 
 
 def _checkout_of(folder: Path) -> Path:
     """Returns the folder that holds `.state`, in which all journals are."""
     return next((each.parent for each in folder.parents if each.name == ".state"), folder)
-
-
-def _read_cursor(folder: Path, uri: str) -> dict[str, Any]:
-    """Returns what was delivered to `uri`; a cursor at the start for another or a damaged file."""
-    start = {"uri": uri, "run_id": None, "offset": 0}
-    with suppress(OSError, ValueError, RecursionError):
-        cursor = json.loads(read_text(folder / "cursor.json"))
-        if isinstance(cursor, dict) and cursor.keys() == start.keys() and cursor["uri"] == uri:
-            return cursor
-    return start

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.tracking.store import Unreachable
+from pipeline.tracking.deadline import NotKept, Unreachable
 
 # The experiment of the pipeline's runs.
 EXPERIMENT = "quatrain"
@@ -17,17 +17,22 @@ def find_or_create(call: Callable[..., Any], name: str, artifacts: Path | None) 
 
     Raises:
         Unreachable: it was deleted there.
+        NotKept: the store does not have what it says it has.
         Exception: any error of mlflow and its libraries.
     """
     experiment = call("get_experiment_by_name", name)
     if experiment is None:
+        failure: Exception = NotKept("the store acknowledged an experiment and does not have it")
         try:
-            return str(call("create_experiment", name, artifacts and str(artifacts), TAGS))
-        except Exception:
-            # Another process may have created it meanwhile.
-            experiment = call("get_experiment_by_name", name)
-            if experiment is None:
-                raise
+            call("create_experiment", name, artifacts and str(artifacts), TAGS)
+        except Exception as error:
+            failure = error
+        # Another process may have created it meanwhile.
+        experiment = call("get_experiment_by_name", name)
+        if experiment is None:
+            raise failure
+    if experiment.name != name:
+        raise NotKept(f"the store has no experiment {name!r} and says it has")
     if experiment.lifecycle_stage != "active":
         raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
     return str(experiment.experiment_id)

@@ -1,22 +1,26 @@
 """params, metrics, files and status of a run -> lines on the disk, to be delivered to MLflow."""
 
-import io
 import json
 import math
 import operator
-import os
 import posixpath
 import re
 import time
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from quatrain.errors import DataError
-from quatrain.storage.atomic_write import crash_point, sweep_temporaries, write_durably
+from pipeline.tracking.journal_file import JournalFile, zipped
+from pipeline.tracking.journal_line import (
+    STATUSES,
+    Line,
+    in_time,
+    is_name,
+    is_run_key,
+    problem_of,
+)
+from quatrain.storage.atomic_write import sweep_temporaries, write_durably
 
 # Metrics that MLflow takes in one call.
 ROWS_PER_LINE = 1000
@@ -24,14 +28,10 @@ ROWS_PER_LINE = 1000
 HISTORY = "history/"
 # Characters; MLflow cuts the rest off.
 LONGEST_PARAM = 6000
-STATUSES = ("FINISHED", "FAILED", "KILLED")
 
 # Name, step, value.
 Row = tuple[str, int, float]
-Line = dict[str, Any]
 
-_NAME = re.compile(r"[\w.\- /:]{1,250}")
-_RUN_KEY = re.compile(r"[\w.@-]{1,250}")
 # The second form is a password with a bare slash: legal in a database URI, impossible in a port.
 _USERINFO = re.compile(r"(?<=://)(?:[^\s/?#]*|[^\s/@:]*:(?!\d*[/?#])\S*)@")
 _SECRET = re.compile(r"(?i)(?<=[?&])(\w*(?:password|passwd|token|secret|key)\w*)=[^&\s]+")
@@ -73,7 +73,7 @@ class Journal:
     """Records one stage's part of a run. One process writes it; any process may read it.
 
     Raises:
-        DataError: a line other than the last one cannot be read.
+        DataError: a line other than the last one cannot be read, or a line records nothing known.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -82,15 +82,13 @@ class Journal:
         self.has_model = False
         self.last_time = 0
         """When the last line was written, in milliseconds since 1970."""
-        self._path = folder / "journal.jsonl"
-        self._descriptor: int | None = None
-        self._end = 0
-        self._may_be_torn = True
-        """Whether bytes after `_end` may be left of a write that was killed."""
+        self.has_odd_time = False
+        """Whether the clock was before 1970 or after the year 9999."""
+        self._file = JournalFile(folder / "journal.jsonl")
         self._points: dict[str, dict[int, float]] = {}
         self._files: dict[tuple[str, str], str] = {}
         self._notes: dict[str, Line] = {}
-        self._load()
+        self._file.load(self._take)
 
     def begin(self, header: Header, started: int | None = None) -> None:
         """Starts the run or continues it: the first header stays. Removes passwords from URIs.
@@ -100,7 +98,7 @@ class Journal:
         Raises:
             ValueError: MLflow refuses a name, or the folder holds another run.
         """
-        if not _RUN_KEY.fullmatch(header.run_key):
+        if not is_run_key(header.run_key):
             raise ValueError(f"run key {header.run_key!r}: use letters, digits and . _ @ - only")
         for kind, names in (("param", header.params), ("tag", header.tags)):
             for name in names:
@@ -177,35 +175,25 @@ class Journal:
 
     def lines(self, offset: int = 0) -> Iterator[tuple[int, Line]]:
         """Yields each complete line from byte `offset` on, with the offset of the next line."""
-        if offset >= self._end:
-            return
-        with self._path.open("rb") as file:
-            file.seek(offset)
-            while offset < self._end:
-                raw = file.readline()
-                offset += len(raw)
-                yield offset, json.loads(raw)
+        return self._file.lines(offset)
+
+    def has_line_at(self, offset: int) -> bool:
+        """Returns whether a line begins or the last one ends at this byte."""
+        return self._file.has_line_at(offset)
 
     def close(self) -> None:
         """Closes the file; a later write opens it again."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        self._file.close()
 
-    def _load(self) -> None:
-        if not self._path.is_file():
-            return
-        with self._path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                line = _parse(raw)
-                if line is None:
-                    if file.read(1):
-                        raise DataError(
-                            f"{self._path} line {number}: cannot be read; move its folder away"
-                        )
-                    return
-                self._end += len(raw)
-                self._apply(line)
+    def _take(self, line: Any) -> str | None:
+        """Applies a line of the file; returns what is wrong with it."""
+        problem = problem_of(line)
+        if problem is None and (line["kind"] == "begin") != (self.header is None):
+            of_this_run = self.header is not None and line["run_key"] == self.header.run_key
+            problem = None if of_this_run else "it is not of one run, which starts with `begin`"
+        if problem is None:
+            self._apply(line)
+        return problem
 
     def _apply(self, line: Line) -> None:
         if line["kind"] == "metrics":
@@ -213,44 +201,26 @@ class Journal:
                 self._points.setdefault(name, {})[step] = float(value)
         elif line["kind"] == "artifact":
             self._files[line["path"], posixpath.basename(line["file"])] = line["file"]
-        elif line["kind"] == "begin":
+        elif line["kind"] == "begin" and self.header is None:
             fields = {name: line[name] for name in Header._fields if name in line}
             fields["inputs"] = tuple(DatasetInput(**entry) for entry in line["inputs"])
-            fields["parent"] = line.get("parent") and Parent(**line["parent"])
+            fields["parent"] = Parent(**line["parent"]) if line.get("parent") else None
             self.header = Header(**fields)
         elif line["kind"] == "model":
             self.has_model = True
         elif line["kind"] in ("tags", "card"):
             self._notes[line["kind"]] = line
-        self.last_time = line.get("time", self.last_time)
+        timed = in_time(line)
+        self.last_time = timed.get("time", self.last_time)
+        self.has_odd_time |= timed != line
 
     def _append(self, lines: list[Line]) -> None:
         if not lines:
             return
         data = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode()
-        self._write(data)
+        self._file.append(data)
         for line in lines:
             self._apply(line)
-        self._end += len(data)
-
-    def _write(self, data: bytes) -> None:
-        """Appends bytes durably, after cutting off what an interrupted write may have left."""
-        if not self._path.is_file():
-            write_durably(self._path, b"")
-        if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-        if self._may_be_torn:
-            os.ftruncate(self._descriptor, self._end)
-        self._may_be_torn = True
-        try:
-            left = memoryview(data)
-            while left:
-                left = left[crash_point(os.write, self._descriptor, left) :]
-            crash_point(os.fsync, self._descriptor)
-        except OSError as error:
-            error.filename = os.fspath(self._path)
-            raise
-        self._may_be_torn = False
 
     def _keep(self, name: str, data: bytes, artifact_path: str) -> None:
         old = self._files.get((artifact_path, name))
@@ -268,15 +238,6 @@ class Journal:
         copy = self.folder / "artifacts" / digest / name
         write_durably(copy, data)
         return f"{digest}/{name}"
-
-
-def zipped(folder: Path) -> bytes:
-    """Returns a zip archive of all files of a folder, which is stored as a whole or not at all."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
-            archive.write(path, path.relative_to(folder))
-    return out.getvalue()
 
 
 def redact(text: str) -> str:
@@ -312,20 +273,10 @@ def _file_of(param: str) -> str:
 
 def _check_name(kind: str, name: str) -> None:
     """Applies MLflow's own rule when a name is recorded, not hours later on delivery."""
-    is_plain = posixpath.normpath(name) == name != "." and not name.startswith(("/", ".."))
-    if not _NAME.fullmatch(name) or not is_plain:
+    if not is_name(name):
         raise ValueError(
             f"{kind} name {name!r}: use up to 250 letters, digits, spaces, . _ - : and inner /"
         )
-
-
-def _parse(raw: bytes) -> Line | None:
-    """Returns the line; None if a kill or a power cut left it incomplete."""
-    with suppress(ValueError, RecursionError):
-        line = json.loads(raw)
-        if raw.endswith(b"\n") and isinstance(line, dict):
-            return line
-    return None
 
 
 def now() -> int:

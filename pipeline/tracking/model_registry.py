@@ -11,6 +11,7 @@ from pipeline.judging import verdicts
 from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import parse
+from pipeline.tracking.deadline import NotKept
 from pipeline.tracking.journal import redact
 from pipeline.tracking.store import check_reachable, open_client, resolve_uri
 from quatrain.registry import MODELS
@@ -44,12 +45,18 @@ def register(call: Call, run_id: str, folder: Path, line: Mapping[str, Any]) -> 
     run = call("get_run", run_id)
     logged = _logged_model(call, run, name)
     call("log_model_artifacts", logged.model_id, str(folder))
+    stored = {Path(file.path).name for file in call("list_logged_model_artifacts", logged.model_id)}
+    if not stored >= {path.name for path in folder.iterdir()}:
+        raise NotKept(f"the store acknowledged the files of model {name} and does not have them")
     call("finalize_logged_model", logged.model_id, "READY")
     versions = call("search_model_versions", f"name = '{name}' and run_id = '{run_id}'")
     version = versions[0] if versions else _new_version(call, run, logged, line)
     candidate = version_with_alias(partial(call, "get_model_version_by_alias"), name, CANDIDATE)
     if candidate is None or int(candidate.tags.get(TIME_TAG, 0)) <= line["time"]:
         call("set_registered_model_alias", name, CANDIDATE, version.version)
+        candidate = version_with_alias(partial(call, "get_model_version_by_alias"), name, CANDIDATE)
+        if candidate is None or candidate.version != version.version:
+            raise NotKept(f"the store acknowledged an alias of model {name} and does not have it")
         if line.get("card"):
             call("update_registered_model", name, line["card"])
 

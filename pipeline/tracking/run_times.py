@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from pipeline.tracking.deadline import NotKept
 from pipeline.tracking.journal import Header, Line
 
 # Calls a method of an MLflow client, given its name and arguments.
@@ -53,6 +54,8 @@ def end_parent(call: Call, parent_id: str, status: str, end: int) -> None:
     """Ends the run of a pipeline, which a killed one cannot do itself, not before its children."""
     parent = call("get_run", parent_id)
     call("set_terminated", parent_id, status, max(end, parent.info.end_time or 0))
+    if call("get_run", parent_id).info.end_time is None:
+        raise NotKept("the store acknowledged the end of the pipeline's run and does not have it")
 
 
 def worked(tags: Mapping[str, str]) -> float:

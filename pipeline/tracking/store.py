@@ -6,13 +6,15 @@ import socket
 import sqlite3
 import warnings
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pipeline.runtime.errors import PipelineError
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.tracking.deadline import BoundedClient, Late, Unreachable, limit_answers, within
 from pipeline.tracking.journal import redact
+from pipeline.tracking.tracking_uri import check_uri, is_server, server_of
 
 # Timeout for the first answer of a server, and for a call in progress when a stage ends.
 PATIENCE_SECONDS = 2.0
@@ -40,31 +42,48 @@ LOCATIONS = (
 )
 
 
-class Unreachable(PipelineError):
-    """Says why the tracking store does not answer, or cannot take a run."""
-
-    exit_code = 6
-
-
 def resolve_uri(root: Path) -> str:
     """Returns MLFLOW_TRACKING_URI, or else the sqlite store of the checkout.
 
     The checkout is DVC_ROOT if DVC started this process, else `root`: `dvc exp run --temp` removes
     its working folder afterwards. A relative sqlite path is relative to the checkout.
+
+    Raises:
+        ConfigError: it names no store, or MLFLOW_REGISTRY_URI, which mlflow reads, names none.
     """
     checkout = Path(os.environ.get("DVC_ROOT") or root)
     uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or "sqlite:///.mlflow/mlflow.db"
+    check_uri("MLFLOW_TRACKING_URI", uri)
+    registry = os.environ.get("MLFLOW_REGISTRY_URI", "").strip()
+    if registry:
+        check_uri("MLFLOW_REGISTRY_URI", registry)
     database = database_of(uri)
-    return uri if database is None else f"sqlite:///{(checkout / database).absolute()}"
+    if database is None:
+        return uri
+    absolute = f"sqlite:///{(checkout / database).absolute()}"
+    check_uri("MLFLOW_TRACKING_URI", absolute)
+    return absolute
 
 
-def open_client(uri: str) -> Any:
-    """Returns an MlflowClient with short timeouts; the first import of mlflow takes seconds."""
+def open_client(uri: str) -> BoundedClient:
+    """Returns a client whose calls end at a deadline; the first import of mlflow takes seconds.
+
+    Raises:
+        Unreachable: a database does not answer within SETUP_SECONDS.
+        Exception: any error of mlflow and its libraries.
+    """
     quieten()
     from mlflow import MlflowClient
 
-    prepare_store(uri)
-    return MlflowClient(tracking_uri=uri)
+    def connect() -> Any:
+        prepare_store(uri)
+        return MlflowClient(tracking_uri=uri)
+
+    limit_answers()
+    try:
+        return BoundedClient(within(SETUP_SECONDS, "opening the store", connect))
+    except Late as error:
+        raise Unreachable(str(error)) from None
 
 
 def quieten() -> None:
@@ -143,10 +162,6 @@ def artifacts_of(uri: str, checkout: Path) -> Path | None:
     return (checkout / ".mlflow" if database is None else database.parent) / ARTIFACTS
 
 
-def is_server(uri: str) -> bool:
-    return urlsplit(uri).scheme in ("http", "https")
-
-
 def reason_of(error: Exception, uri: str) -> str:
     """Describes a failure in one line of at most 200 characters, without the URI's password."""
     text = " ".join(str(error).split()) or type(error).__name__
@@ -163,26 +178,33 @@ def check_reachable(uri: str) -> None:
     Raises:
         Unreachable: it refuses, does not answer within PATIENCE_SECONDS, or fails.
     """
-    address = urlsplit(uri)
-    if is_server(uri):
-        _check_health(redact(uri).rstrip("/"))
-    elif address.hostname and address.port:
-        try:
-            socket.create_connection((address.hostname, address.port), PATIENCE_SECONDS).close()
-        except OSError as error:
-            raise Unreachable(f"no server answers: {error}") from None
+    try:
+        if is_server(uri):
+            import requests  # noqa: F401  the thread's time is for the server alone
+
+            ask = partial(_check_health, redact(uri).rstrip("/"))
+            within(PATIENCE_SECONDS, "health", ask)
+        elif (address := server_of(uri)).host and address.port:
+            socket.create_connection(address, PATIENCE_SECONDS).close()
+    except Late:
+        raise Unreachable(f"no answer within {PATIENCE_SECONDS:.0f} s") from None
+    except (OSError, UnicodeError, ValueError) as error:
+        raise Unreachable(f"no server answers: {error}") from None
 
 
 def _check_health(uri: str) -> None:
     import requests
 
     try:
-        status = requests.get(f"{uri}/health", timeout=PATIENCE_SECONDS).status_code
+        with requests.get(f"{uri}/health", timeout=PATIENCE_SECONDS, stream=True) as answer:
+            status = answer.status_code
     except requests.exceptions.SSLError:
         return  # There is a server; mlflow's own TLS settings decide about the rest.
     except requests.exceptions.Timeout:
         raise Unreachable(f"no answer within {PATIENCE_SECONDS:.0f} s") from None
     except requests.exceptions.ConnectionError:
         raise Unreachable("no server answers") from None
+    except requests.exceptions.RequestException as error:
+        raise Unreachable(f"it does not answer as a server does: {type(error).__name__}") from None
     if status >= 500:
         raise Unreachable(f"it answers with HTTP status {status}")

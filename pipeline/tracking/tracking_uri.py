@@ -1,0 +1,96 @@
+"""MLFLOW_TRACKING_URI -> the store that it names, or what is wrong with it."""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from pipeline.runtime.errors import ConfigError
+
+SERVERS = ("http", "https")
+DATABASES = ("postgresql", "mysql", "mssql")
+FORMS = "http(s)://HOST:PORT, sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+# As SQLAlchemy reads it: a database's password may hold any character but @.
+_AUTHORITY = re.compile(
+    r"""(?:[^:/@?\#]*(?::[^@]*)?@)?
+        (?:\[(?P<address>[0-9A-Fa-f:.]+(?:%[\w.]+)?)\]|(?P<name>[^\s/:?\#\[\]@]*))
+        (?::(?P<port>[^/?\#]*))?
+        (?:[/?\#].*)?""",
+    re.X | re.S,
+)
+
+
+class Server(NamedTuple):
+    """Holds where a server listens; empty and None where the URI leaves that to its driver."""
+
+    host: str
+    port: int | None
+
+
+def is_server(uri: str) -> bool:
+    return uri.partition("://")[0] in SERVERS
+
+
+def server_of(uri: str) -> Server:
+    """Returns the host and port in the URI of a server or of a database on one.
+
+    Raises:
+        ValueError: they cannot be read; the message has no part of the URI.
+    """
+    if is_server(uri):
+        uri = "://" + _authority_of_server(uri)
+    found = _AUTHORITY.fullmatch(uri.partition("://")[2])
+    if found is None:
+        raise ValueError("its host cannot be read")
+    port = found["port"]
+    if port is not None and not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
+        raise ValueError("its port is not a number from 1 to 65535")
+    return Server(found["address"] or found["name"], None if port is None else int(port))
+
+
+def _authority_of_server(uri: str) -> str:
+    """Returns what is before the path, as libraries for HTTP read it."""
+    try:
+        return urlsplit(uri).netloc.rpartition("@")[2]
+    except ValueError:
+        raise ValueError("its host cannot be read") from None
+
+
+def check_uri(variable: str, uri: str) -> None:
+    """Checks that an environment variable names a store of a kind that holds each metric once.
+
+    Raises:
+        ConfigError: it does not; the message has no part of a URI that may be a password.
+    """
+    problem = _problem_of(uri)
+    if problem:
+        raise ConfigError(f"{variable}: {problem}; write {FORMS}")
+
+
+def _problem_of(uri: str) -> str | None:
+    scheme, separator, rest = uri.partition("://")
+    kind = scheme.lower().partition("+")[0]
+    if not separator or kind not in (*SERVERS, *DATABASES, "sqlite"):
+        return "it names no store of a known kind"
+    if not all(character.isprintable() for character in uri):
+        return "it has characters that cannot be printed"
+    if kind == "sqlite":
+        return _problem_of_sqlite(uri)
+    try:
+        host = server_of(uri).host
+    except ValueError as error:
+        return str(error)
+    if kind in SERVERS and not is_server(uri):
+        return "its scheme is neither http nor https"
+    if kind in SERVERS and (not host or any(character.isspace() for character in rest)):
+        return "it has a space or no host"
+    return None
+
+
+def _problem_of_sqlite(uri: str) -> str | None:
+    path = uri.removeprefix("sqlite:///")
+    if path in (uri, "", ":memory:") or "?" in path:
+        return "it names no file; after sqlite:/// comes a path, without options"
+    if Path(path).is_dir():
+        return "its file is a folder"
+    return None
