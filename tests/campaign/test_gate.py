@@ -259,7 +259,7 @@ def test_a_generated_change_passes_only_if_it_changes_nothing_that_counts(
     before = meaning(place)
     count = 0
 
-    @settings(ANYTHING, max_examples=25)
+    @settings(ANYTHING, max_examples=12)
     @given(where=st.sampled_from(paths), value=JSON)
     def changed(where: tuple[Any, ...], value: Any) -> None:
         nonlocal count
