@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from benchmarks import claims
 from benchmarks.claims import COMMANDS
@@ -16,6 +16,7 @@ from pipeline.reporting.speed import PLAIN, VARIANT, Results, as_json, read_file
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
 from pipeline.tracking.origin import git
+from quatrain.baselines import whole
 
 BASELINES = Path("benchmarks/baselines.json")
 SHARE = 0.6
@@ -38,7 +39,7 @@ class Baseline(NamedTuple):
 class Baselines(NamedTuple):
     """Holds the content of the file."""
 
-    schema: Literal[3]
+    schema: Annotated[Literal[3], BeforeValidator(whole)]
     share: Annotated[float, Field(gt=0, le=1)]
     benchmarks: dict[str, Baseline]
 

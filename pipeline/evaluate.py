@@ -11,7 +11,7 @@ if __name__ == "__main__":  # wrong params are refused before the imports below
 import math
 from collections.abc import Mapping
 
-from pipeline.judging import verdicts
+from pipeline.judging import tables, verdicts
 from pipeline.runtime import console
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
@@ -32,7 +32,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     """
     started = now()
     dataset, digest = stage.load_dataset()
-    state, files = load_trained(stage.weights, stage.model, stage.config, dataset, digest)
+    state, files = load_trained(stage.weights, stage.model, stage.params, dataset, digest)
     curves = history.from_csv(files.contents["history.csv"])
     evaluate_model = stage.modules.evaluate.evaluate
     scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
@@ -50,7 +50,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
         record_scores(stage, run, result)
     verdicts.write(stage.root, stage.model, stage.params)  # last: it vouches for all of the above
-    print(verdicts.table([result]))
+    print(tables.table([result]))
     if result.only_lacks_a_baseline:
         remedy = verdicts.promote_hint(stage.model, stage.params.preset)
         console.info(f"{stage.name}: no baseline yet: {remedy}")

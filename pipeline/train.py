@@ -21,6 +21,7 @@ from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
+from pipeline.storage.trained_model import shaping
 from pipeline.tracking.journal import HISTORY
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.progress_bar import ProgressBar
@@ -87,6 +88,7 @@ def record_training(stage: Stage, signals: Signals, dataset: Any, digest: str, k
             "run_key": key,
             "dataset": digest,
             "settings": settings(stage.params, stage.framework),
+            "params": shaping(stage.params),
         }
         save(stage, run, arrays, info)
         record_model(stage, run, state, dataset, digest)

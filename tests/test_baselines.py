@@ -58,6 +58,10 @@ def altered(key: str, to: Any) -> dict[str, Any]:
     [
         ([], "the whole is []: Input should be a valid dictionary"),
         (file_with({}) | {"schema": 2}, "schema is 2: Input should be 1"),
+        (file_with({}) | {"schema": True}, "schema is True: Input should be a whole"),
+        (file_with({}) | {"schema": 1.0}, "schema is 1.0: Input should be a whole"),
+        (file_with({}) | {"schema": "1"}, "schema is '1': Input should be a whole"),
+        (file_with({}) | {"schema": None}, "schema is None: Input should be a whole"),
         (
             {"schema": 1, "presets": {"default": {"metrics": {}, "provenance": {}}}},
             "presets.default.metrics is {}: Dictionary should have at least 1 item",

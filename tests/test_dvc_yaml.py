@@ -27,6 +27,7 @@ FURTHER_WRITERS = {
     },
     "report": {
         "pipeline/judging/machine.py",
+        "pipeline/judging/tables.py",
         "pipeline/judging/verdicts.py",
         "pipeline/reporting",
         "pipeline/storage/stored_pictures.py",

@@ -39,12 +39,13 @@ from typing import Any, NamedTuple
 from pipeline.dvc import repro
 from pipeline.dvc.moved import CODE
 from pipeline.dvc.workspace import alone, workspace_of
-from pipeline.judging import verdicts
+from pipeline.judging import tables, verdicts
+from pipeline.judging.machine import machine_of
 from pipeline.runtime.errors import PipelineError
 from pipeline.storage import artifacts
 from pipeline.tracking.origin import git
 from quatrain.baselines import SCHEMA, Rule, entry_of
-from quatrain.judgement import PASSED, judge
+from quatrain.judgement import PASSED, fault_of_scores, judge
 
 
 class PromotionRefused(PipelineError):
@@ -81,7 +82,7 @@ def promote(root: Path, models: Sequence[str], preset: str, why: str | None) -> 
         ArtifactError: a file cannot be read.
     """
     promotions = [promotion(root, model, preset, why) for model in models]
-    print(verdicts.comparison_table([change.result for change in promotions]))
+    print(tables.comparison_table([change.result for change in promotions]))
     objections = [text for change in promotions for text in objections_to(change)]
     if objections and why is None:
         raise PromotionRefused(
@@ -122,7 +123,7 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
 
 def check_complete(model: str, scores: Mapping[str, float | None], rules: Sequence[Rule]) -> None:
     """Raises PromotionRefused unless each metric and reference that the model is judged by has a
-    finite score.
+    finite score, and no broken interval.
     """
     needed: set[str] = set()
     for rule in rules:
@@ -133,6 +134,13 @@ def check_complete(model: str, scores: Mapping[str, float | None], rules: Sequen
             f"{model} is not promoted: "
             f"no finite score for {', '.join(missing)}; a baseline needs one"
         )
+    for rule in rules:
+        fault = fault_of_scores(rule.metric, scores)
+        if fault is not None:
+            raise PromotionRefused(
+                f"{model} is not promoted: {rule.metric} has no interval: {fault}; "
+                "mend it in the model's evaluate.py"
+            )
 
 
 def objections_to(change: Promotion) -> list[str]:
@@ -159,9 +167,7 @@ def provenance(root: Path, work: Path, model: str, preset: str, why: str | None)
         "run_key": info["run_key"],
         "commit": commit,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "device": info["settings"]["device"],
-        "cpu": info["settings"]["cpu"],
-        "threads": info["settings"]["threads"],
+        **machine_of(info["settings"]),
         "seeds": getattr(read_params(root, preset), model).seeds,
         "why": why,
     }

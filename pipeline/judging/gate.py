@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.judging import verdicts
+from pipeline.judging import tables, verdicts
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime import console
 from pipeline.runtime.errors import ArtifactError, BaselineBroken
@@ -17,18 +17,18 @@ def gate(root: Path, models: Sequence[str]) -> int:
     Raises:
         ConfigError: params.yaml cannot be used.
     """
-    preset = read_params(root).preset
+    params = read_params(root)
     results: list[ModelVerdict] = []
     failures = []
     code = 0
     for model in models:
         try:
-            results.append(verdicts.check(root, model, preset))
+            results.append(verdicts.check(root, model, params.preset, params))
         except ArtifactError as error:
             code = error.exit_code
             failures.append(f"gate: {model}: {error} [exit {code}]")
     if results:
-        print(verdicts.table(results), flush=True)
+        print(tables.table(results), flush=True)
     broken = [line for result in results for line in broken_lines(result)]
     for line in (*failures, *broken):
         console.info(line)
@@ -62,7 +62,7 @@ def advice(result: ModelVerdict) -> list[str]:
     if (
         any(line.metric == "-" for line in result.verdict.lines)
         or not statuses
-        or statuses & {"missing", "not finite"}
+        or statuses & {"missing", "not finite", "bad interval"}
     ):
         return []
     return [

@@ -1,16 +1,17 @@
 """scores.json, baselines/MODEL.json -> verdict.json, and whether a verdict is still valid."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
-from tabulate import tabulate
 
 from pipeline.runtime.errors import ArtifactError, PipelineError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
+from pipeline.storage.trained_model import verified_origin
 from quatrain.baselines import (
     BaselineError,
     FiniteNumber,
@@ -36,7 +37,6 @@ from quatrain.registry import load
 # Keys of params.yaml that all models' scores depend on.
 SHARED = ("seed", "device", "devices", "threads", "deterministic")
 NO_BASELINE = PresetBaseline.model_construct(metrics={}, provenance={})
-HEAD = ("model", "preset", "metric", "score", "baseline", "allowed", "status")
 SCORES = TypeAdapter(dict[str, FiniteNumber | None])
 
 
@@ -107,7 +107,7 @@ def files(root: Path, model: str) -> Files:
 
 
 def rules_of(model: str, preset: str, config: BaseModel | None = None) -> tuple[Rule, ...]:
-    """Returns the rules of the model's `evaluate.GATED`; imports its framework.
+    """Returns the rules of the model's `rules.GATED`, without its framework.
 
     config: of the model; None: one with an environment of this project.
     """
@@ -147,15 +147,19 @@ def _digest_if_there(path: Path) -> str | None:
     return artifacts.file_digest(path) if path.exists() else None
 
 
-def check(root: Path, model: str, preset: str) -> ModelVerdict:
-    """Repeats the stored judgement; fails if the verdict is missing, altered or out of date.
+def check(root: Path, model: str, preset: str, params: Params | None = None) -> ModelVerdict:
+    """Repeats the stored judgement by the model's own rules; fails if the verdict is missing,
+    altered or out of date.
+
+    params: as for `stored_verdict`.
 
     Raises:
-        ArtifactError: a file cannot be read.
+        ArtifactError: a file cannot be read, or the learner is not as it was saved.
+        ConfigError: params.yaml cannot be used.
     """
     paths = files(root, model)
     try:
-        stored = stored_verdict(root, model, preset)
+        stored = stored_verdict(root, model, preset, params)
         result = judge_files(paths, model, preset, stored.rules)
         if stored.baseline_sha256 != _digest_if_there(paths.baseline):
             reason = f"baselines/{model}.json changed after the verdict"
@@ -177,12 +181,14 @@ def stored_verdict(
     params: the params that the scores must belong to; those in `root` if None.
 
     Raises:
-        StaleVerdict: it is missing, or is one of other scores, params, weights, model or preset.
-        ArtifactError: a file cannot be read.
+        StaleVerdict: it is missing, or is one of other scores, params, weights, rules, model or
+        preset; or there is no learner.
+        ArtifactError: a file cannot be read, or the learner is not as it was saved.
         ConfigError: params.yaml cannot be used.
     """
     paths = files(root, model)
     hint = repro_hint(preset)
+    params = params or read_params(root)
     if not paths.scores.exists() or not paths.verdict.exists():
         raise StaleVerdict("missing", f"{model} was not evaluated yet; {hint}")
     content = artifacts.read_json(paths.verdict)
@@ -194,16 +200,21 @@ def stored_verdict(
         raise ArtifactError(
             f"{model}/verdict.json: {first_error(error)}; run `dvc repro` to write it anew"
         ) from None
-    weights = root / "models" / model
+    learner = root / "models" / model
+    if not os.path.lexists(learner):
+        raise StaleVerdict("missing", f"models/{model}, which was evaluated, is not there; {hint}")
     if stored.preset != preset:
         reason = f"the verdict is one of preset {stored.preset!r}, not of {preset!r}"
     elif stored.scores_sha256 != artifacts.file_digest(paths.scores):
         reason = "the scores changed after the verdict"
-    elif weights.exists() and stored.learner != artifacts.folder_digest(weights):
+    elif stored.learner != artifacts.verify(learner).digest:
         reason = f"models/{model} changed after the verdict"
-    elif stored.params != params_digest(params or read_params(root), model):
+    elif stored.params != params_digest(params, model):
         reason = f"params.yaml changed after {model} was evaluated"
+    elif stored.rules != rules_of(model, preset, getattr(params, model)):
+        reason = f"the verdict is one of other rules than those of {model}"
     else:
+        verified_origin(learner, model, params)
         return stored
     raise StaleVerdict("stale", f"{reason}; {hint}")
 
@@ -275,62 +286,3 @@ def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
 
 def _restore(model: str) -> str:
     return f"`git checkout baselines/{model}.json` restores it"
-
-
-def table(verdicts: Sequence[ModelVerdict]) -> str:
-    """Returns a row per judged metric; `allowed` is the tolerance, or what noise widens it to."""
-    return _text_table(HEAD, table_rows(verdicts))
-
-
-def table_rows(verdicts: Sequence[ModelVerdict]) -> list[tuple[str, ...]]:
-    """Returns the cells of HEAD for each judged metric."""
-    return [
-        (
-            result.model,
-            result.preset,
-            line.metric,
-            format_score(line.value),
-            format_score(line.baseline),
-            f"{comparison.allowed:.3g}",
-            line.status,
-        )
-        for result in verdicts
-        for line, comparison in zip(result.verdict.lines, result.comparisons, strict=True)
-    ]
-
-
-def comparison_table(verdicts: Sequence[ModelVerdict]) -> str:
-    return _text_table(
-        ("model", "preset", "metric", "old", "new", "difference", "status"),
-        [
-            (
-                result.model,
-                result.preset,
-                comparison.metric,
-                format_score(comparison.old),
-                format_score(comparison.new),
-                format_difference(comparison),
-                comparison.status,
-            )
-            for result in verdicts
-            for comparison in result.comparisons
-        ],
-    )
-
-
-def _text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    text = tabulate(rows, head, tablefmt="simple", disable_numparse=True)
-    return "\n".join(map(str.rstrip, text.splitlines()))
-
-
-def format_score(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def format_difference(comparison: Comparison) -> str:
-    """Formats a difference and, if known, half its 95 % interval: `+0.0120 ± 0.0340`."""
-    if comparison.difference is None:
-        return "-"
-    rounded = round(comparison.difference, 4)
-    text = f"{rounded:+.4f}" if rounded else "0.0000"
-    return text if comparison.half is None else f"{text} ± {comparison.half:.4f}"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.judging import verdicts
+from pipeline.judging import tables, verdicts
 from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.reporting.tables import between_marks, markdown_table
@@ -18,7 +18,7 @@ def render(results: Sequence[ModelVerdict]) -> str:
     """Renders the gate's table, and the machine of the baselines."""
     machines = [describe(machine_of(result.baseline.provenance)) for result in results]
     line = f"Machine: {'; '.join(dict.fromkeys(machines))}."
-    return f"{markdown_table(verdicts.HEAD, verdicts.table_rows(results))}\n\n{line}"
+    return f"{markdown_table(tables.HEAD, tables.page_table(results))}\n\n{line}"
 
 
 def judge_stored(root: Path, models: Sequence[str]) -> list[ModelVerdict]:

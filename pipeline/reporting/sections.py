@@ -8,7 +8,8 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pipeline.judging.verdicts import ModelVerdict, format_difference, format_score, promote_hint
+from pipeline.judging.tables import format_difference, format_score
+from pipeline.judging.verdicts import ModelVerdict, promote_hint
 from pipeline.reporting.marks import Mark, mark_of, name_of
 from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio_of, reach
 from pipeline.reporting.tables import markdown_table

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.judging import verdicts
+from pipeline.judging import tables, verdicts
 from pipeline.reporting.tables import markdown_table
 from pipeline.retraining.outcome import ISSUE, Message
 from quatrain.judgement import PASSED
@@ -104,9 +104,9 @@ def table(results: Sequence[verdicts.ModelVerdict]) -> str:
                 (
                     result.model,
                     line.metric,
-                    verdicts.format_score(line.new),
-                    verdicts.format_score(line.old),
-                    verdicts.format_difference(line),
+                    tables.format_score(line.new),
+                    tables.format_score(line.old),
+                    tables.format_difference(line),
                     line.status if line.status == "ok" else f"**{line.status}**",
                 )
             )

@@ -8,7 +8,7 @@ from typing import Self
 
 from tqdm import tqdm
 
-from pipeline.judging.verdicts import format_score
+from pipeline.judging.tables import format_score
 from pipeline.runtime import console
 from pipeline.scaling.plan import Ledger
 from pipeline.scaling.records import Trial

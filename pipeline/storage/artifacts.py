@@ -3,7 +3,7 @@ restores it; JSON files and digests.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,14 +33,24 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
         return folders.save(folder, contents, info)
 
 
-def load(folder: Path) -> Loaded:
+def load(folder: Path, needed: Collection[str] = ()) -> Loaded:
     """Returns the verified contents of a folder (`folders.load`).
 
     Raises:
         ArtifactError: anything in the folder is not as it was saved.
     """
     with raised_as(ArtifactError, FolderError, RESTORE):
-        return folders.load(folder)
+        return folders.load(folder, needed)
+
+
+def verify(folder: Path, needed: Collection[str] = ()) -> Loaded:
+    """Returns the `needed` contents of a folder whose files are all hashed (`folders.verify`).
+
+    Raises:
+        ArtifactError: anything in the folder is not as it was saved.
+    """
+    with raised_as(ArtifactError, FolderError, RESTORE):
+        return folders.verify(folder, needed)
 
 
 def write_json(path: Path, value: Any) -> None:

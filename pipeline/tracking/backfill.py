@@ -18,7 +18,7 @@ from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
-from pipeline.storage.trained_model import TrainedModel, load_trained
+from pipeline.storage.trained_model import TrainedModel, load_trained, verified_origin
 from pipeline.tracking.charts import chart_rows
 from pipeline.tracking.experiment import EXPERIMENT
 from pipeline.tracking.journal import Journal, now, redact
@@ -51,10 +51,7 @@ def missing_records(root: Path, params: Params, model: str, uri: str) -> list[st
     """
     missing = []
     with suppress(ArtifactError, DataError, verdicts.StaleVerdict, KeyError, TypeError):
-        key = artifacts.read_json(root / "models" / model / artifacts.MANIFEST)["info"]["run_key"]
-        config = artifacts.read_json(root / "models" / model / "config.json")
-        if config != getattr(params, model).model_dump(mode="json"):
-            return []
+        key = verified_origin(root / "models" / model, model, params).info["run_key"]
         journal = journals(root) / f"train@{model}-{key[:16]}" / "journal.jsonl"
         if not journal.is_file() or FINISHED not in last_line(journal):
             missing.append("train")
@@ -84,7 +81,7 @@ def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]
         StaleVerdict: they do not.
         ArtifactError: a file cannot be read.
     """
-    rules = verdicts.stored_verdict(root, model, params.preset).rules
+    rules = verdicts.stored_verdict(root, model, params.preset, params).rules
     scores = verdicts.read_scores(verdicts.files(root, model).scores)
     return {rule.metric: scores.get(rule.metric) for rule in rules}
 
@@ -140,7 +137,7 @@ def backfill(stage: Stage, signals: Signals) -> None:
     if not missing:
         return
     dataset, digest = stage.load_dataset()
-    trained = load_trained(stage.weights, stage.model, stage.config, dataset, digest)
+    trained = load_trained(stage.weights, stage.model, stage.params, dataset, digest)
     metrics = metrics_in_store(uri, trained.files.info["run_key"])
     for verb in missing:
         signals.check()
@@ -221,7 +218,7 @@ def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest
     for name in ("evaluate", "plots"):
         getattr(stage.modules, name)  # `evaluate` has loaded both when it takes its key.
     preset = stage.params.preset
-    rules = verdicts.stored_verdict(stage.root, stage.model, preset).rules
+    rules = verdicts.stored_verdict(stage.root, stage.model, preset, stage.params).rules
     paths = verdicts.files(stage.root, stage.model)
     result = verdicts.judge_files(paths, stage.model, preset, rules)
     started = now()

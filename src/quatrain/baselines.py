@@ -1,5 +1,6 @@
 """a model's rules, scores -> what a baseline file stores, and back."""
 
+import math
 from collections.abc import Mapping
 from reprlib import repr as shortened
 from types import MappingProxyType
@@ -11,6 +12,28 @@ Direction = Literal["higher", "lower", "near"]
 FiniteNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 SCHEMA = 1
+# Relative error of a sum or mean of many numbers.
+ROUNDING = 1e-9
+
+
+def whole(value: Any) -> Any:
+    """Returns a whole number; `true` and `1.0`, which equal 1 in Python, are none.
+
+    Raises:
+        ValueError: the value is of another type.
+    """
+    if type(value) is not int:
+        raise ValueError("Input should be a whole number")
+    return value
+
+
+def _scalar(value: Any) -> Any:
+    if not (value is None or isinstance(value, bool | int | float | str)):
+        raise ValueError("Input should be a text, a number, true, false or null")
+    return value
+
+
+Scalar = Annotated[Any, BeforeValidator(_scalar)]
 
 
 class Record(BaseModel):
@@ -24,15 +47,15 @@ class Rule(Record):
 
     metric: str
     direction: Direction
-    tolerance: float
-    goal: float | None
+    tolerance: FiniteNumber = Field(ge=0)
+    goal: FiniteNumber | None
     lower_references: tuple[str, ...] = Field(alias="floors", strict=False)
     upper_references: tuple[str, ...] = Field(alias="ceilings", strict=False)
     # What follows shapes no judgement: words for a reader, and values that no score can pass.
     meaning: str = ""
     names: dict[str, str] = Field(default_factory=dict)
-    least: float | None = None
-    most: float | None = None
+    least: FiniteNumber | None = None
+    most: FiniteNumber | None = None
 
 
 class Gated(NamedTuple):
@@ -96,6 +119,14 @@ class StoredMetric(Record):
     # Learners behind the interval; None in older files.
     seeds: FiniteNumber | None = None
 
+    @property
+    def fault(self) -> str | None:
+        """Returns what is wrong with the interval; None if there is none, or nothing is wrong."""
+        if self.interval is None:
+            return None
+        seeds = 1 if self.seeds is None else self.seeds
+        return fault_of_interval(self.value, *self.interval, seeds)
+
     def differs_from(self, rule: Rule) -> str | None:
         """Returns the first key whose stored setting is not the rule's; None if all agree."""
         settings = {
@@ -112,19 +143,38 @@ class PresetBaseline(Record):
     """Holds the baseline of one preset: metric -> what is stored, and the run it comes from."""
 
     metrics: dict[str, StoredMetric] = Field(min_length=1)
-    provenance: dict[str, Any]
+    provenance: dict[str, Scalar]
 
 
 class BaselineFile(BaseModel):
     """Holds a baseline file; a preset is checked when it is used."""
 
     model_config = ConfigDict(strict=True, frozen=True)
-    schema_version: Literal[1] = Field(alias="schema")
+    schema_version: Annotated[Literal[1], BeforeValidator(whole)] = Field(alias="schema")
     presets: dict[str, Any]
 
 
 class BaselineError(ValueError):
     """Says that a baseline file does not have the form that `promote` writes."""
+
+
+def fault_of_interval(
+    value: float, low: float | None, high: float | None, seeds: float | None
+) -> str | None:
+    """Returns why this is no 95 % interval of a value over so many learners; None if it is one.
+
+    Its ends are finite, in order and hold the value, up to the rounding of its last digits.
+    """
+    if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return f"{low} to {high} is not finite"
+    if low > high:
+        return f"{low:.6g} to {high:.6g} is reversed"
+    slack = ROUNDING * max(abs(low), abs(high))
+    if not low - slack <= value <= high + slack:
+        return f"{low:.6g} to {high:.6g} does not hold {value:.6g}"
+    if seeds is None or not (math.isfinite(seeds) and seeds >= 1 and seeds == int(seeds)):
+        return f"{low:.6g} to {high:.6g} is one of {seeds} seeds"
+    return None
 
 
 def entry_of(rule: Rule, scores: Mapping[str, float]) -> dict[str, Any]:
@@ -165,4 +215,4 @@ def preset_of(baseline: Any, preset: str) -> PresetBaseline | None:
         first = error.errors()[0]
     key = ".".join(map(str, (*where, *first["loc"]))) or "the whole"
     value = "" if first["type"] == "missing" else f" is {shortened(first['input'])}"
-    raise BaselineError(f"{key}{value}: {first['msg']}")
+    raise BaselineError(f"{key}{value}: {first['msg'].removeprefix('Value error, ')}")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeGuard
 
-from quatrain.baselines import Record, Rule, StoredMetric, preset_of
+from quatrain.baselines import Record, Rule, StoredMetric, fault_of_interval, preset_of
 
 Status = Literal[
     "ok",
@@ -14,10 +14,14 @@ Status = Literal[
     "below floor",
     "missing",
     "not finite",
+    "bad interval",
     "no baseline",
+    "bad baseline",
     "stale",
 ]
 Scores = Mapping[str, float | None]
+# Ends of an interval, and the number of seeds behind it.
+Side = tuple[float | None, float | None, float | None]
 
 PASSED = ("ok", "better")
 # Seeds from which on the interval over them may widen a tolerance: of two seeds, one of which
@@ -124,26 +128,41 @@ def _judge_metric(rule: Rule, stored: StoredMetric | None, scores: Scores) -> Li
 
 
 def _status_of(rule: Rule, stored: StoredMetric | None, scores: Scores) -> tuple[Status, str]:
+    problem = _problem_of_scores(rule, scores)
+    if problem is not None:
+        return problem
+    value = scores[rule.metric]
+    assert value is not None
+    if stored is None:
+        return "no baseline", f"{value:.6g} has no entry in the baseline yet"
+    if stored.direction != rule.direction:
+        model_says = f"the model says {rule.direction!r}"
+        return "stale", f"is {stored.direction!r} in the baseline, but {model_says}"
+    if stored.fault is not None:
+        remedy = "`git checkout` restores the file in baselines/, `make promote` stores another"
+        return "bad baseline", f"has no interval in the baseline: {stored.fault}; {remedy}"
+    status, why = _compare_with(stored, rule, value, scores)
+    differing = stored.differs_from(rule)
+    if status in PASSED and differing is not None:
+        return "stale", f"has another {differing} in the baseline than in the model"
+    return status, why
+
+
+def _problem_of_scores(rule: Rule, scores: Scores) -> tuple[Status, str] | None:
+    """Returns why these scores cannot be compared; None if all that is needed is there."""
     if rule.metric not in scores:
         return "missing", "is judged, but the evaluation did not report it"
-    value = scores[rule.metric]
-    if not is_finite(value):
+    if not is_finite(scores[rule.metric]):
         return "not finite", "is NaN or infinite"
     for name in (*rule.lower_references, *rule.upper_references):
         if name not in scores:
             return "missing", f"is judged beside {name}, but the evaluation did not report that"
         if not is_finite(scores[name]):
             return "not finite", f"is judged beside {name}, which is NaN or infinite"
-    if stored is None:
-        return "no baseline", f"{value:.6g} has no entry in the baseline yet"
-    if stored.direction != rule.direction:
-        model_says = f"the model says {rule.direction!r}"
-        return "stale", f"is {stored.direction!r} in the baseline, but {model_says}"
-    status, why = _compare_with(stored, rule, value, scores)
-    differing = stored.differs_from(rule)
-    if status in PASSED and differing is not None:
-        return "stale", f"has another {differing} in the baseline than in the model"
-    return status, why
+    fault = fault_of_scores(rule.metric, scores)
+    if fault is not None:
+        return "bad interval", f"has no interval: {fault}; mend it in the model's evaluate.py"
+    return None
 
 
 def _compare_with(
@@ -187,15 +206,31 @@ def _half_width(metric: str, stored: StoredMetric, scores: Scores) -> float:
 
     Only intervals over SEEDS_OF_NOISE or more seeds count; 0 if neither side has one.
     """
-    sides = [(scores.get(f"{metric}_low"), scores.get(f"{metric}_high"), scores.get("seeds"))]
-    if stored.interval is not None:
+    sides: list[Side] = []
+    if stored.interval is not None and stored.fault is None:
         sides.append((*stored.interval, stored.seeds))
+    if fault_of_scores(metric, scores) is None:
+        sides.append(_side(metric, scores))
     halves = [
-        (high - low) / 2
+        high / 2 - low / 2  # high - low may be too large for a number
         for low, high, seeds in sides
-        if is_finite(low) and is_finite(high) and is_finite(seeds) and seeds >= SEEDS_OF_NOISE
+        if low is not None and high is not None and (seeds or 0) >= SEEDS_OF_NOISE
     ]
     return math.hypot(*halves)
+
+
+def fault_of_scores(metric: str, scores: Scores) -> str | None:
+    """Returns what is wrong with the interval `METRIC_low` to `METRIC_high` of a finite score; None
+    if there is none, or nothing is wrong.
+    """
+    value = scores[metric]
+    if value is None or scores.keys().isdisjoint((f"{metric}_low", f"{metric}_high")):
+        return None
+    return fault_of_interval(value, *_side(metric, scores))
+
+
+def _side(metric: str, scores: Scores) -> Side:
+    return scores.get(f"{metric}_low"), scores.get(f"{metric}_high"), scores.get("seeds")
 
 
 def is_finite(value: float | None) -> TypeGuard[float]:

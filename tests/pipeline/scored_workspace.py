@@ -8,6 +8,7 @@ from typing import Any
 from pipeline.judging import verdicts
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
+from pipeline.storage.trained_model import CONFIG, shaping
 from quatrain.baselines import entry_of
 from quatrain.registry import MODELS
 from tests.conftest import ROOT, SIZES
@@ -72,11 +73,16 @@ class Workspace:
 
     def train(self, run_key: str, cpu: str = "25 / 1 / AMD") -> None:
         """As if the model had been trained."""
+        params = read_params(self.root)
         info = {
             "run_key": run_key,
+            "dataset": "d" * 64,
             "settings": {"device": "cpu", "cpu": cpu, "threads": "2"},
+            "params": shaping(params),
         }
-        artifacts.save(self.root / "models" / self.model, {"history.csv": "step\n"}, info)
+        config = getattr(params, self.model).model_dump(mode="json")
+        contents = {"history.csv": "step\n", CONFIG: config}
+        artifacts.save(self.root / "models" / self.model, contents, info)
 
 
 def make_workspace(root: Path) -> dict[str, Workspace]:

@@ -11,12 +11,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from quatrain.animation import Animation
-from quatrain.api.configs import DEFAULTS, params_with, restore_section
+from quatrain.api.configs import params_with, restore_section
 from quatrain.api.films import Film
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
-from quatrain.presets import parse
 from quatrain.progress import History
 from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
@@ -276,14 +275,17 @@ def identify(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any])
 
 
 def shared_settings(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns seed and threads of a stored result; those of the checkout for a folder of the
-    pipeline.
+    """Returns seed and threads of the training of a stored result, or of a learner of the pipeline.
+
+    Raises:
+        DataError: the folder does not tell.
     """
-    if "model" in info:
-        return {name: info[name] for name in ("seed", "threads")}
-    file = folder.resolve().parents[1] / "params.yaml"
-    raw = parse(file if file.is_file() else DEFAULTS / "params.yaml")
-    return {name: raw[name] for name in ("seed", "threads")}
+    trained: Any = info if "model" in info else info.get("params")
+    try:
+        return {name: trained[name] for name in ("seed", "threads")}
+    except (KeyError, TypeError):
+        reason = "the manifest does not tell seed and threads of the training"
+        raise DataError(f"{folder}: {reason}; {REMEDY}") from None
 
 
 def pipeline_dataset(folder: Path, model: str, stored: folders.Loaded) -> dict[str, np.ndarray]:

@@ -5,10 +5,10 @@ before use.
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -45,7 +45,7 @@ class Manifest(BaseModel):
     """Declares the files of a folder; written last. `digest` is the hash of all its other keys."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-    schema_version: Literal[1]
+    schema_version: int = Field(ge=SCHEMA, le=SCHEMA)
     digest: str
     info: dict[str, Any]
     files: dict[FileName, File]
@@ -95,21 +95,14 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
     return str(manifest["digest"])
 
 
-def load(folder: Path) -> Loaded:
-    """Returns the contents of a folder after it has verified size, hash, names, dtypes, shapes and
-    finiteness.
+def load(folder: Path, needed: Collection[str] = ()) -> Loaded:
+    """Returns the contents of a folder, those `needed` among them, after it has verified size,
+    hash, names, dtypes, shapes and finiteness.
 
     Raises:
         FolderError: anything in the folder is not as it was saved.
     """
-    manifest = _read_manifest(folder)
-    present = {path.name for path in folder.iterdir() if path.suffix != PARTIAL} - {MANIFEST}
-    missing = sorted(manifest.files.keys() - present)
-    others = sorted(present - manifest.files.keys())
-    if missing or others:
-        raise _refused(
-            folder, f"files that are missing: {missing}, that do not belong to it: {others}"
-        )
+    manifest = _complete_manifest(folder, needed)
     if sum(file.size for file in manifest.files.values()) > LARGEST:
         raise _refused(folder, f"declares more than {LARGEST:,} bytes")
     return Loaded(
@@ -117,6 +110,35 @@ def load(folder: Path) -> Loaded:
         manifest.info,
         manifest.digest,
     )
+
+
+def verify(folder: Path, needed: Collection[str] = ()) -> Loaded:
+    """Returns the `needed` contents after it has verified the hash of every file; holds no other
+    file in memory.
+
+    Raises:
+        FolderError: anything in the folder is not as it was saved.
+    """
+    manifest = _complete_manifest(folder, needed)
+    for name in manifest.files.keys() - set(needed):
+        _check_hash(folder / name, manifest.files[name])
+    contents = {name: _read_declared(folder / name, manifest.files[name]) for name in needed}
+    return Loaded(contents, manifest.info, manifest.digest)
+
+
+def _complete_manifest(folder: Path, needed: Collection[str]) -> Manifest:
+    """Returns the manifest of a folder that holds exactly the files that it declares, those
+    `needed` among them.
+    """
+    manifest = _read_manifest(folder)
+    present = {path.name for path in folder.iterdir() if path.suffix != PARTIAL} - {MANIFEST}
+    missing = sorted((manifest.files.keys() | set(needed)) - present)
+    others = sorted(present - manifest.files.keys())
+    if missing or others:
+        raise _refused(
+            folder, f"files that are missing: {missing}, that do not belong to it: {others}"
+        )
+    return manifest
 
 
 def read_digest(folder: Path) -> str:
@@ -140,7 +162,7 @@ def _read_manifest(folder: Path) -> Manifest:
     data = read_bytes(path, LARGEST_JSON)
     value = decode_file(path, data, {})
     version = value.get("schema_version") if isinstance(value, dict) else None
-    if version != SCHEMA:
+    if type(version) is not int or version != SCHEMA:
         raise _refused(path, f"has schema version {version!r}, but this code reads {SCHEMA}")
     manifest = _validated(path, value)
     body = {key: part for key, part in value.items() if key != "digest"}
@@ -159,6 +181,15 @@ def _validated(path: Path, manifest: dict[str, Any], remedy: str = "") -> Manife
         first = error.errors()[0]
         key = "/".join(map(str, first["loc"]))[:80]
         raise _refused(path, f"{key!r}: {first['msg']}", remedy) from None
+
+
+def _check_hash(path: Path, file: File) -> None:
+    with open_file(path) as data:
+        size = os.fstat(data.fileno()).st_size
+        if size != file.size:
+            raise _refused(path, f"has {size:,} bytes instead of {file.size:,}")
+        if hashlib.file_digest(data, "sha256").hexdigest() != file.sha256:
+            raise _refused(path, "does not match its sha256 in the manifest")
 
 
 def _read_declared(path: Path, file: File) -> Any:

@@ -83,6 +83,7 @@ def ended(capsys: Capture, code: int) -> str:
 
 ABSENT = "missing: allo was not evaluated yet"
 OTHERS = "stale: the verdict is not one of allo"
+OTHER_RULES = "stale: the verdict is one of other rules than those of allo"
 ALTERED = "stale: the verdict is not what these scores give: altered"
 
 
@@ -95,7 +96,7 @@ ALTERED = "stale: the verdict is not what these scores give: altered"
         ("verdict", {"model": "other"}, OTHERS),
         ("verdict", {"passed": True}, ALTERED),
         ("verdict", {"lines": []}, ALTERED),
-        ("verdict", {"rules": []}, ALTERED),
+        ("verdict", {"rules": []}, OTHER_RULES),
         ("verdict", {"preset": "smoke"}, "stale: the verdict is one of preset 'smoke', not of"),
         ("verdict", {"params": "0"}, "stale: params.yaml changed after allo was evaluated"),
         ("verdict", {"learner": "0"}, "stale: models/allo changed after the verdict"),
@@ -154,7 +155,10 @@ def test_the_table_shows_what_noise_allows(space: Workspace, capsys: Capture):
     ends = {"orthogonality_low": -0.08, "orthogonality_high": 0.18, "seeds": 5.0}
     space.score(orthogonality=0.17, **ends)
     assert gate.main(["allo"]) == 0
-    assert "orthogonality  0.1700   0.0500      0.13       ok\n" in capsys.readouterr().out
+    assert (
+        "orthogonality  0.1700   0.0500      0.13 (tolerance 0.1 + noise 0.03)  ok\n"
+        in capsys.readouterr().out
+    )
 
 
 def test_the_readme_gets_the_table_of_the_stored_scores_and_their_machine(

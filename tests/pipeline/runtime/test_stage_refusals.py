@@ -40,21 +40,24 @@ def test_a_file_with_a_flipped_bit_is_never_used(
 
 
 @pytest.mark.parametrize(
-    ("uninterrupted", "network"),
-    [("allo", {"hidden": 17}), ("active_dynamics", {"rbf": {"side": 6}})],
+    ("uninterrupted", "changed", "key"),
+    [
+        ("allo", {"allo": {"network": {"hidden": 17}}}, "allo.network.hidden"),
+        ("allo", {"seed": 1}, "seed"),
+        ("active_dynamics", {"active_dynamics": {"network": {"rbf": {"side": 6}}}}, "active_dyn"),
+    ],
     indirect=["uninterrupted"],
 )
 def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
-    evaluated: Project, network: dict[str, Any], capsys: Capture
+    evaluated: Project, changed: dict[str, Any], key: str, capsys: Capture
 ):
     model, before = evaluated.model, evaluated.hashes("reports")
     params = (evaluated.root / "params.yaml").read_text()
-    evaluated.choose(overlay={model: {"network": network}})
+    evaluated.choose(overlay=changed)
     assert evaluated.call("evaluate") == 3
     line = last_line(capsys)
-    start = f"evaluate@{model}: models/{model}: not a learner of this config: "
-    assert line.startswith(start)
-    assert line.endswith(f"; run `dvc repro train@{model}` [exit 3]")
+    assert line.startswith(f"evaluate@{model}: models/{model}: was trained with {key}")
+    assert line.endswith(f"; set that back, or run `dvc repro train@{model}` [exit 3]")
 
     (evaluated.root / "params.yaml").write_text(params)
     evaluated.choose(overlay={"seed": 1})
