@@ -36,6 +36,10 @@ PATIENCE_SECONDS = 60.0
 OBJECTS_PER_COLLECTION = 100_000
 
 
+# The file of data/MODEL.
+DATASET = "dataset.safetensors"
+
+
 class Stage(NamedTuple):
     verb: str
     model: str
@@ -95,9 +99,9 @@ class Stage(NamedTuple):
             ArtifactError: it is missing, damaged or of another form.
             DataError: it was collected for another config.
         """
-        loaded = artifacts.load(self.data)
+        loaded = artifacts.load(self.data, [DATASET])
         collecting = self.modules.collect
-        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.safetensors"])
+        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents[DATASET])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest
 

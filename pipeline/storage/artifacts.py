@@ -3,7 +3,7 @@ restores it; JSON files and digests.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,14 +33,20 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
         return folders.save(folder, contents, info)
 
 
-def load(folder: Path) -> Loaded:
+def load(folder: Path, needed: Collection[str] = ()) -> Loaded:
     """Returns the verified contents of a folder (`folders.load`).
 
+    needed: names of files that it has to hold.
+
     Raises:
-        ArtifactError: anything in the folder is not as it was saved.
+        ArtifactError: anything in the folder is not as it was saved, or it is one of another kind.
     """
     with raised_as(ArtifactError, FolderError, RESTORE):
-        return folders.load(folder)
+        loaded = folders.load(folder)
+        missing = sorted(set(needed) - loaded.contents.keys())
+        if missing:
+            raise FolderError(f"{folder.parent.name}/{folder.name}: holds no {', '.join(missing)}")
+    return loaded
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -7,6 +7,9 @@ from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 from quatrain.registry import load
 
+# What a stage or a command continues with.
+FILES = ("weights.safetensors", "state.safetensors", "config.json", "history.csv")
+
 
 class TrainedModel(NamedTuple):
     state: Any
@@ -19,7 +22,7 @@ def load_trained(folder: Path, model: str, config: Any, dataset: Any, digest: st
     Raises:
         ArtifactError: the files are damaged, or belong to another config or dataset.
     """
-    files = artifacts.load(folder)
+    files = artifacts.load(folder, FILES)
     arrays = files.contents["weights.safetensors"] | files.contents["state.safetensors"]
     try:
         if files.info.get("dataset") != digest:
