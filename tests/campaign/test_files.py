@@ -225,9 +225,11 @@ def test_each_error_of_the_disk_is_one_line(
 # Commands.
 
 READ = ("folder", "loop", "pipe", "socket", "device", "not UTF-8", "deep", "empty")
+# A link that leads nowhere or in circles is as no file there: a verdict is missing, exit 4.
+READ_BY_GATE = tuple(thing for thing in READ if thing != "loop")
 OF_GATE = ("baselines/M.json", "reports/M/scores.json", "reports/M/verdict.json")
-GATE_ROWS = stage_rows(*(("gate", path, thing) for path in OF_GATE for thing in READ))
-PROMOTE_ROWS = stage_rows(*(("promote", path, thing) for path in OF_GATE for thing in READ))
+GATE_ROWS = stage_rows(*(("gate", path, thing) for path in OF_GATE for thing in READ_BY_GATE))
+PROMOTE_ROWS = stage_rows(*(("promote", path, thing) for path in OF_GATE for thing in READ_BY_GATE))
 
 
 @pytest.fixture
