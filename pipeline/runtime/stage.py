@@ -35,6 +35,10 @@ PATIENCE_SECONDS = 60.0
 OBJECTS_PER_COLLECTION = 100_000
 
 
+# The file of data/MODEL.
+DATASET = "dataset.safetensors"
+
+
 class Stage(NamedTuple):
     verb: str
     model: str
@@ -96,9 +100,9 @@ class Stage(NamedTuple):
         """
         from pipeline.storage import artifacts
 
-        loaded = artifacts.load(self.data)
+        loaded = artifacts.load(self.data, [DATASET])
         collecting = self.modules.collect
-        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents["dataset.safetensors"])
+        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents[DATASET])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest
 

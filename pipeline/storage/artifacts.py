@@ -36,8 +36,10 @@ def save(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> 
 def load(folder: Path, needed: Collection[str] = ()) -> Loaded:
     """Returns the verified contents of a folder (`folders.load`).
 
+    needed: names of files that it has to hold.
+
     Raises:
-        ArtifactError: anything in the folder is not as it was saved.
+        ArtifactError: anything in the folder is not as it was saved, or it is one of another kind.
     """
     with raised_as(ArtifactError, FolderError, RESTORE):
         return folders.load(folder, needed)

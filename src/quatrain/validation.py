@@ -71,6 +71,10 @@ def validate_section(
         return section.model_validate(tuples(raw), context={"read_input": read_input})
     except ValidationError as error:
         raise ConfigError(describe(error, raw, section, name)) from None
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"{name}: {error.object[:80]!a}: has characters that are not UTF-8; remove them"
+        ) from None
 
 
 def tuples(value: Any) -> Any:

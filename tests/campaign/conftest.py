@@ -18,6 +18,15 @@ from tabulate import tabulate
 
 from tests.campaign.promises import KINDS, broken
 from tests.conftest import ROOT
+from tests.pipeline.conftest import (  # noqa: F401 - fixtures
+    all_stages_of,
+    checkout,
+    committed,
+    folder,
+    scored,
+    stages_without_shape_checks,
+    trained_of,
+)
 
 HERE = Path(__file__).parent
 # Of the cases of a test, every so many-th belongs to the sample.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.disk_errors import raised_as_disk_error
 
 
 class Film(NamedTuple):
@@ -14,8 +15,9 @@ class Film(NamedTuple):
     caption: str
 
     def save(self, path: str | Path) -> Path:
-        """Writes the GIF file; returns its path."""
-        write_durably(Path(path), self.gif)
+        """Writes the GIF file; returns its path. Raises DiskError where it cannot be written."""
+        with raised_as_disk_error(path):
+            write_durably(Path(path), self.gif)
         return Path(path)
 
     def __repr__(self) -> str:

@@ -170,7 +170,7 @@ class Result:
             "scores.json": null_if_not_finite(self.scores),
         }
         shared = self.params.model_dump(include={"seed", "threads"})
-        with raised_as_disk_error():
+        with raised_as_disk_error(folder):
             folders.save(Path(folder), contents, {"model": self.model, **shared})
         return Path(folder)
 
@@ -245,7 +245,7 @@ def read_folder(folder: Path) -> folders.Loaded:
     if not is_folder(folder):
         raise DataError(f"{folder}: no such folder; give one that result.save() wrote")
     try:
-        with raised_as_disk_error():
+        with raised_as_disk_error(folder):
             return folders.load(folder)
     except folders.FolderError as error:
         raise DataError(f"{error}; {REMEDY}") from None
