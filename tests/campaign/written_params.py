@@ -50,17 +50,17 @@ def checked(raw: Mapping[str, Any], capsys: pytest.CaptureFixture[str]) -> tuple
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seen = see(lambda: run_guarded("check", work), capsys)
-    return seen, results[0] if results else None
+        answer = see(lambda: run_guarded("check", work), capsys)
+    return answer, results[0] if results else None
 
 
 def refused_or_taken_as_written(
     raw: Mapping[str, Any], path: Path, capsys: pytest.CaptureFixture[str]
 ) -> bool:
     """Checks a value that nothing else is wrong with; returns whether it was refused."""
-    seen, params = checked(raw, capsys)
+    answer, params = checked(raw, capsys)
     if params is None:
-        refused(seen, 2, names(path))
+        refused(answer, 2, names(path))
         return True
     written = value_at(raw, path)
     read = value_at(params.model_dump(by_alias=True), path)
@@ -149,6 +149,6 @@ def written_nothing(
     folder: pathlib.Path, work: Callable[[], int | None], capsys: pytest.CaptureFixture[str]
 ) -> Seen:
     before = content_of(folder)
-    seen = see(work, capsys)
+    answer = see(work, capsys)
     unchanged(before, content_of(folder))
-    return seen
+    return answer
