@@ -6,7 +6,6 @@ Decoders with results of the same params and code in benchmarks/results are not 
 import sys
 from pathlib import Path
 
-from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.storage.params_file import check_params
 
@@ -25,7 +24,7 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--replicates",
-        type=options.at_least(1),
+        type=int,
         default=6,
         metavar="N",
         help="of each arm; intervals from 6 on",

@@ -45,20 +45,20 @@ def test_a_preset_that_is_none_is_refused(
     module = importlib.import_module(f"pipeline.commands.{command}")
     options = {"params": ["check", preset], "grids": ["catalogue", f"--preset={preset}"]}
     argv = options.get(command, [f"--preset={preset}"])
-    seen = written_nothing(params_folder, lambda: module.main(argv), capsys)
+    answer = written_nothing(params_folder, lambda: module.main(argv), capsys)
     if command == "params" and preset == "-x":
-        misused(seen, "-x")
+        misused(answer, "-x")
     else:
-        refused(seen, 2, says)
+        refused(answer, 2, says)
 
 
-def misused(seen: Seen, says: str) -> None:
+def misused(answer: Seen, says: str) -> None:
     """argparse refuses options in its own way: the usage, then a line; and exit 2."""
-    if seen.code != 2:
-        broken("silent" if seen.code == 0 else "wrong code", f"exit {seen.code}: {seen.said}")
-    if "Traceback" in seen.said:
-        broken("traceback", seen.said)
-    last = seen.said.splitlines()[-1]
+    if answer.code != 2:
+        broken("silent" if answer.code == 0 else "wrong code", f"exit {answer.code}: {answer.said}")
+    if "Traceback" in answer.said:
+        broken("traceback", answer.said)
+    last = answer.said.splitlines()[-1]
     if ": error: " not in last or says not in last:
         broken("unclear", f"{says!r} is not in: {last}")
 
@@ -106,7 +106,6 @@ MISUSED = [
     ("fields", ["--replicates", "x"], "'x'"),
     ("fields", ["--transitions", "0"], "'0'"),
     ("decoders", ["--decoders", "none"], "invalid choice: 'none'"),
-    ("decoders", ["--replicates", "0"], "'0'"),
     ("identify", ["--arm", "none"], "invalid choice: 'none'"),
     ("identify", ["--transitions", "x"], "'x'"),
     ("identify", ["--transitions", "0"], "'0'"),
@@ -121,6 +120,7 @@ REFUSED_OPTIONS = [
     ("results", ["--seeds", "4"], "--seeds 4: intervals need at least 5"),
     ("results", ["--seeds", "-1"], "--seeds -1: intervals"),
     ("results", ["--seeds", "0"], "--seeds 0: intervals"),
+    ("decoders", ["--replicates", "0"], "--replicates 0"),
     ("fields", ["--replicates", "0"], "--replicates 0: give at least 1"),
     ("fields", ["--replicates", "-3"], "--replicates -3: give at least 1"),
     ("repro", ["allo", "alo"], "unknown model 'alo'"),
@@ -178,13 +178,13 @@ def test_a_sweep_with_a_hostile_value_is_refused_or_as_written(
     with path.open("w") as file:
         YAML(typ="safe", pure=True).dump(content, file)
     spaces: list[Any] = []
-    seen = written_nothing(
+    answer = written_nothing(
         params_folder,
         lambda: run_guarded("sweep", lambda: spaces.append(read_space(params_folder, path))),
         capsys,
     )
     if not spaces:
-        refused(seen, 2, r"tried\.yaml")
+        refused(answer, 2, r"tried\.yaml")
         return
     read = spaces[0].sweep.model_dump(by_alias=True)[key]
     if not same(content[key], read):
@@ -202,9 +202,9 @@ def test_the_text_of_a_sweep_is_refused_or_read_as_written(
     def work() -> int:
         return run_guarded("sweep", lambda: read_space(params_folder, path) and None)
 
-    seen = written_nothing(params_folder, work, capsys)
-    if seen.code or row.refused:
-        refused(seen, 2, r"tried\.yaml")
+    answer = written_nothing(params_folder, work, capsys)
+    if answer.code or row.refused:
+        refused(answer, 2, r"tried\.yaml")
 
 
 # Refusals come before anything heavy is loaded.
@@ -250,8 +250,8 @@ def test_wrong_params_are_refused_before_anything_heavy_is_loaded(
     before = content_of(params_folder)
     code = LIGHT.format(argv=[part for part in argv if part])
     path = f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'src')]}\n"
-    seen = run(sys.executable, "-c", path + code, cwd=params_folder)
+    answer = run(sys.executable, "-c", path + code, cwd=params_folder)
     unchanged(before, content_of(params_folder))
-    refused(Seen(seen.code, seen.said.replace("loaded:\n", "")), 2, r"params\.yaml")
-    if "loaded:\n" not in seen.said:
-        broken("unclear", f"heavy modules: {seen.said}")
+    refused(Seen(answer.code, answer.said.replace("loaded:\n", "")), 2, r"params\.yaml")
+    if "loaded:\n" not in answer.said:
+        broken("unclear", f"heavy modules: {answer.said}")

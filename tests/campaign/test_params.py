@@ -56,10 +56,10 @@ def test_a_value_is_refused_or_taken_as_it_is_written(
 
 @pytest.mark.parametrize(("changes", "says"), REFUSALS, ids=[says[:60] for _, says in REFUSALS])
 def test_keys_that_do_not_go_together_are_refused(changes: str, says: str, capsys: Capture):
-    seen, _ = checked(overlaid(committed(), overlay_of(changes)), capsys)
-    refused(seen, 2)
-    if says not in seen.said:
-        broken("unclear", seen.said)
+    answer, _ = checked(overlaid(committed(), overlay_of(changes)), capsys)
+    refused(answer, 2)
+    if says not in answer.said:
+        broken("unclear", answer.said)
 
 
 # The text of files.
@@ -86,9 +86,9 @@ def test_a_text_is_refused_or_read_as_dvc_reads_it(
     path.write_bytes(
         data if place == "params.yaml" or row.is_whole else b"preset: mine\n" + row.data
     )
-    seen = written_nothing(params_folder, lambda: params.main(options), capsys)
-    if seen.code:
-        refused(seen, 2, rf"{path.name}\b")
+    answer = written_nothing(params_folder, lambda: params.main(options), capsys)
+    if answer.code:
+        refused(answer, 2, rf"{path.name}\b")
         return
     if row.refused and not (place == "preset" and (row.is_whole or not row.data)):
         broken("silent", f"{row.name} is read")
@@ -187,12 +187,12 @@ def test_generated_params_are_refused_or_taken_as_dvc_reads_them(
 
     @settings(LONG, max_examples=200)
     @given(st.just(part), written(variant))
-    def taken(_: int, drawn: tuple[dict[str, Any], list[Key]]) -> None:
+    def is_as_written(_: int, drawn: tuple[dict[str, Any], list[Key]]) -> None:
         nonlocal count
         count += 1
-        seen, values = checked(drawn[0], capsys)
+        answer, values = checked(drawn[0], capsys)
         if values is None:
-            refused(seen, 2, r"params\.yaml: ")
+            refused(answer, 2, r"params\.yaml: ")
             return
         text = io.StringIO()
         YAML(typ="safe", pure=True).dump(drawn[0], text)
@@ -200,7 +200,7 @@ def test_generated_params_are_refused_or_taken_as_dvc_reads_them(
         if not same(by_dvc, values.model_dump(by_alias=True)):
             broken("silent", f"{[str(key) for key in drawn[1]]}: {by_dvc}")
 
-    taken()
+    is_as_written()
     record_property("generated", count)
 
 
@@ -211,8 +211,8 @@ def test_what_an_experiment_writes_is_read(params_folder: Path, capsys: Capture)
     with modify_yaml(str(params_folder / "params.yaml")) as content:
         content["allo"]["train"]["steps"] = 2000
         content["allo"]["train"]["learning_rate"] = 5e-4
-    seen = see(lambda: params.main(["check"]), capsys)
-    assert (seen.code, read_raw(params_folder)["allo"]["train"]["steps"]) == (0, 2000)
+    answer = see(lambda: params.main(["check"]), capsys)
+    assert (answer.code, read_raw(params_folder)["allo"]["train"]["steps"]) == (0, 2000)
     with modify_yaml(str(params_folder / "params.yaml")) as content:
         content["allo"]["<<"] = {"seeds": 2}
     refused(see(lambda: params.main(["check"]), capsys), 2, "merge key <<")

@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 from pipeline.runtime.command import run_guarded
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from tests.campaign.promises import Seen, broken, content_of, refused, see, unchanged
-from tests.config_schema import ROOT_SCHEMA, Key, Path, inside, keys, outside, with_value
+from tests.config_schema import ROOT_SCHEMA, Key, Path, inside, keys, options, outside, with_value
 from tests.conftest import ROOT, committed
 
 VARIANTS = ("built_in", "gymnasium", "pettingzoo")
@@ -50,17 +51,17 @@ def checked(raw: Mapping[str, Any], capsys: pytest.CaptureFixture[str]) -> tuple
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        seen = see(lambda: run_guarded("check", work), capsys)
-    return seen, results[0] if results else None
+        answer = see(lambda: run_guarded("check", work), capsys)
+    return answer, results[0] if results else None
 
 
 def refused_or_taken_as_written(
     raw: Mapping[str, Any], path: Path, capsys: pytest.CaptureFixture[str]
 ) -> bool:
     """Checks a value that nothing else is wrong with; returns whether it was refused."""
-    seen, params = checked(raw, capsys)
+    answer, params = checked(raw, capsys)
     if params is None:
-        refused(seen, 2, names(path))
+        refused(answer, 2, names(path))
         return True
     written = value_at(raw, path)
     read = value_at(params.model_dump(by_alias=True), path)
@@ -135,10 +136,17 @@ KINDS = ("text", "number", "structure", "outside", "at a bound")
 
 def values_of(kind: str, key: Key) -> list[Any]:
     """The values of a kind that are written at a key."""
-    if kind in ("outside", "at a bound"):
-        return outside(key.schema) if kind == "outside" else inside(key.schema)
+    if kind == "at a bound":
+        return inside(key.schema)
+    if kind == "outside":
+        return [value for value in outside(key.schema) if value != "A" or not _takes_capitals(key)]
     types = {"text": str, "number": int | float, "structure": list | dict | None}
     return [value for value in HOSTILE.values() if isinstance(value, types[kind])]
+
+
+def _takes_capitals(key: Key) -> bool:
+    patterns = [option.get("pattern") for option in options(key.schema)]
+    return any(re.search(pattern, "A") for pattern in patterns if pattern)
 
 
 def changed(key: Key, value: Any) -> Any:
@@ -149,6 +157,6 @@ def written_nothing(
     folder: pathlib.Path, work: Callable[[], int | None], capsys: pytest.CaptureFixture[str]
 ) -> Seen:
     before = content_of(folder)
-    seen = see(work, capsys)
+    answer = see(work, capsys)
     unchanged(before, content_of(folder))
-    return seen
+    return answer
