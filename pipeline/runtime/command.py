@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pipeline.runtime import console
-from pipeline.runtime.errors import exit_code_of
+from pipeline.runtime.errors import exit_code_of, is_out_of_memory
 
 # Errors of a disk that is full, broken or not writable for this user.
 DISK_FAILURES = (
@@ -22,6 +22,7 @@ DISK_FAILURES = (
     errno.EIO,
 )
 DISK_EXIT_CODE = 5
+MEMORY_EXIT_CODE = 5
 
 Options = argparse.Namespace
 Parser = argparse.ArgumentParser
@@ -85,6 +86,8 @@ def run_guarded(
         code = exit_code_of(error)
         if code is not None:
             return report_failure(name, error, code)
+        if is_out_of_memory(error):
+            return report_failure(name, out_of_memory(error), MEMORY_EXIT_CODE)
         if not isinstance(error, OSError) or error.errno not in DISK_FAILURES:
             raise
         return report_failure(
@@ -93,6 +96,15 @@ def run_guarded(
             "nothing half-written was left",
             DISK_EXIT_CODE,
         )
+
+
+def out_of_memory(error: Exception) -> str:
+    """Returns what an allocation that failed says, and the remedy."""
+    reason = next(iter(str(error).splitlines()), "") or "an allocation failed"
+    return (
+        f"out of memory: {reason}; lower the seeds, networks, batches or replay of the config, or "
+        "use a machine with more"
+    )
 
 
 def report_failure(name: str, reason: object, code: int) -> int:

@@ -19,6 +19,17 @@ EXIT_CODES: dict[type[Exception], int] = {
 }
 
 
+# What the frameworks' errors, which are RuntimeErrors, say of an allocation that failed.
+NO_MEMORY = (
+    "RESOURCE_EXHAUSTED",
+    "Out of memory",
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    "std::bad_alloc",
+)
+
+
 class PipelineError(Exception):
     """Ends a command with its message in one line and with `exit_code`."""
 
@@ -79,6 +90,13 @@ def raised_as(
         yield
     except source as error:
         raise kind(f"{error}; {remedy}" if remedy else str(error)) from None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Returns whether an allocation failed: by Python, NumPy, or a framework's own error."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
+    )
 
 
 def exit_code_of(error: BaseException) -> int | None:

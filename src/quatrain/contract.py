@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from quatrain.memory import Needs
 from quatrain.progress import History, Progress
 
 if TYPE_CHECKING:  # loading a contract must not load matplotlib
@@ -33,6 +34,14 @@ DatasetIn = TypeVar("DatasetIn", contravariant=True)
 DatasetOut = TypeVar("DatasetOut", covariant=True)
 State = TypeVar("State")
 StateIn = TypeVar("StateIn", contravariant=True)
+
+
+@runtime_checkable
+class MemoryModule(Protocol[ConfigIn]):
+    """Describes memory.py: config -> bytes; it imports config.py, and no framework."""
+
+    def needs(self, config: ConfigIn) -> Needs:
+        """Returns the least bytes that each verb needs, a sum over the largest arrays."""
 
 
 @runtime_checkable
