@@ -26,12 +26,14 @@ def needs(config: ActiveDynamicsConfig) -> Needs:
     # As tensors, or as bytes of a file, and as arrays.
     data = {"transitions": 2 * 2 * transitions * (channels + d) * FLOAT}
     features = d * config.network.rbf.side**d if config.network.uses_rbf else 0
+    bayes = config.network.family == "bayes_filter"
+    weights = features if bayes else features + _network(config)
     # A record has copies of all that changes.
     learners = 2 * config.learners * _family(config, features)
     learning = {
         "learners": learners,
         "transitions of all learners": 4 * config.learners * train.transitions * channels * FLOAT,
-        "checkpoints": 2 * config.learners * train.checkpoints * features * FLOAT,
+        "checkpoints": 2 * config.learners * train.checkpoints * weights * FLOAT,
         "planned actions": (
             config.seeds * train.planner.candidates * train.planner.horizon * d * FLOAT
             if "active" in train.arms
@@ -48,12 +50,17 @@ def _family(config: ActiveDynamicsConfig, features: int) -> int:
     """Returns the bytes of what one learner learns: a covariance, or networks with moments."""
     if config.network.family == "bayes_filter":
         return (config.env.d + features) ** 2 * DOUBLE
+    return _network(config) * (ADAM + FLOAT // 2)  # gradients are not in the copy
+
+
+def _network(config: ActiveDynamicsConfig) -> int:
+    """Returns the weights of a sequential autoencoder's recurrent layer and dynamics."""
     network = config.network.seq_vae
     channels = config.env.observation.channels
     weights = GATES * network.hidden * (channels + network.hidden)
     if network.dynamics in ("mlp", "ensemble"):
         weights += network.members * dense([config.env.d, *network.dynamics_hidden])
-    return weights * (ADAM + FLOAT // 2)  # gradients are not in the copy
+    return weights
 
 
 def _batch(config: ActiveDynamicsConfig) -> int:
