@@ -9,6 +9,7 @@ Dataset = TypeVar("Dataset")
 State = TypeVar("State")
 
 Modules = tuple[
+    contract.MemoryModule[Config],
     contract.CollectModule[Config, Dataset],
     contract.LossesModule[Config],
     contract.TrainModule[Config, Dataset, State],
@@ -20,27 +21,36 @@ Modules = tuple[
 
 
 def allo() -> None:
-    from quatrain.models.allo import collect, evaluate, losses, plots, rules, serve, train
+    from quatrain.models.allo import collect, evaluate, losses, memory, plots, rules, serve, train
     from quatrain.models.allo.config import AlloConfig as Config
 
     _modules: Modules[Config, collect.Dataset, train.State]
-    _modules = collect, losses, train, rules, evaluate, plots, serve
+    _modules = memory, collect, losses, train, rules, evaluate, plots, serve
 
 
 def iqn() -> None:
-    from quatrain.models.iqn import collect, evaluate, losses, plots, rules, serve, train
+    from quatrain.models.iqn import collect, evaluate, losses, memory, plots, rules, serve, train
     from quatrain.models.iqn.config import IqnConfig as Config
 
     _modules: Modules[Config, collect.Dataset, train.State]
-    _modules = collect, losses, train, rules, evaluate, plots, serve
+    _modules = memory, collect, losses, train, rules, evaluate, plots, serve
 
 
 def actor_critic() -> None:
-    from quatrain.models.actor_critic import collect, evaluate, losses, plots, rules, serve, train
+    from quatrain.models.actor_critic import (
+        collect,
+        evaluate,
+        losses,
+        memory,
+        plots,
+        rules,
+        serve,
+        train,
+    )
     from quatrain.models.actor_critic.config import ActorCriticConfig as Config
 
     _modules: Modules[Config, collect.Dataset, train.State]
-    _modules = collect, losses, train, rules, evaluate, plots, serve
+    _modules = memory, collect, losses, train, rules, evaluate, plots, serve
 
 
 def active_dynamics() -> None:
@@ -48,6 +58,7 @@ def active_dynamics() -> None:
         collect,
         evaluate,
         losses,
+        memory,
         plots,
         rules,
         serve,
@@ -56,4 +67,4 @@ def active_dynamics() -> None:
     from quatrain.models.active_dynamics.config import ActiveDynamicsConfig as Config
 
     _modules: Modules[Config, collect.Dataset, train.State]
-    _modules = collect, losses, train, rules, evaluate, plots, serve
+    _modules = memory, collect, losses, train, rules, evaluate, plots, serve

@@ -20,6 +20,17 @@ EXIT_CODES: dict[type[Exception], int] = {
 }
 
 
+# What the frameworks' errors, which are RuntimeErrors, say of an allocation that failed.
+NO_MEMORY = (
+    "RESOURCE_EXHAUSTED",
+    "Out of memory",
+    "out of memory",
+    "can't allocate memory",
+    "not enough memory",
+    "std::bad_alloc",
+)
+
+
 class PipelineError(Exception):
     """Ends a command with its message in one line and with `exit_code`."""
 
@@ -82,10 +93,19 @@ def raised_as(
         raise kind(f"{error}; {remedy}" if remedy else str(error)) from None
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Returns whether an allocation failed: by Python, NumPy, or a framework's own error."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
+    )
+
+
 def exit_code_of(error: BaseException) -> int | None:
     """Returns the exit code of an error that a user can mend; None for any other."""
     if isinstance(error, PipelineError):
         return error.exit_code
+    if is_out_of_memory(error):
+        return EXIT_CODES[DeviceFull]
     failure = disk_errors.describe(error) if isinstance(error, OSError) else None
     if failure is not None:
         return 5 if failure.is_environment else ArtifactError.exit_code
@@ -93,6 +113,12 @@ def exit_code_of(error: BaseException) -> int | None:
 
 
 def described(error: BaseException) -> str:
-    """Returns the message of an error; of one of the disk the path, the reason and the remedy."""
+    """Returns the message of an error; of the disk or the memory, reason and remedy."""
+    if is_out_of_memory(error):
+        reason = next(iter(str(error).splitlines()), "") or "an allocation failed"
+        return (
+            f"out of memory: {reason}; lower the seeds, networks, batches or replay of the config, "
+            "or use a machine with more"
+        )
     failure = disk_errors.describe(error) if isinstance(error, OSError) else None
     return str(error) if failure is None else failure.text

@@ -16,11 +16,13 @@ from pipeline.runtime.command import HelpFormatter, Parser, run_guarded
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.free_memory import free_memory
 from pipeline.runtime.meeting import tell_refusal
 from pipeline.runtime.ranks import ALONE, Place, check_place, leave, quieten, read_place
 from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage.params_file import read_params
 from quatrain.devices import framework_environment
+from quatrain.memory import check_memory
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
 from quatrain.seeds import named_seed
@@ -164,6 +166,7 @@ def main(
         stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()), place)
         with quieten(place):
             check_ranks(stage)
+            check_fits(stage)
             if place != ALONE:
                 # Lines of C++ about a rank that has left, which says so itself.
                 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -213,6 +216,22 @@ def check_ranks(stage: Stage) -> None:
         if stage.ranks is not None:
             tell_refusal(stage.place, error)
         raise
+
+
+def check_fits(stage: Stage) -> None:
+    """Checks that the stage's largest arrays fit into memory, before a framework is loaded.
+
+    What a GPU holds, and what several processes share, is found out when they allocate it.
+
+    Raises:
+        DeviceFull: they do not; the line has the numbers and the keys to lower.
+    """
+    on_gpu = stage.params.device in ("cuda", "mps") or (
+        stage.params.device == "auto" and Path("/dev/nvidia0").exists()
+    )
+    free = None if on_gpu or stage.place != ALONE else free_memory()
+    if free is not None:
+        check_memory(stage.model, stage.verb, stage.modules.memory.needs(stage.config), free)
 
 
 def run_on_device(stage: Stage, body: Body, signals: Signals) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # loading a contract must load neither numpy nor matplotlib
 
     from quatrain.animation import Animation
     from quatrain.baselines import Gated
+    from quatrain.memory import Needs
     from quatrain.progress import History, Progress
 
 # Name -> array, which any file format can hold; `params/...` is what gradients change.
@@ -30,6 +31,14 @@ DatasetIn = TypeVar("DatasetIn", contravariant=True)
 DatasetOut = TypeVar("DatasetOut", covariant=True)
 State = TypeVar("State")
 StateIn = TypeVar("StateIn", contravariant=True)
+
+
+@runtime_checkable
+class MemoryModule(Protocol[ConfigIn]):
+    """Describes memory.py: config -> bytes; it imports config.py, and no framework."""
+
+    def needs(self, config: ConfigIn) -> "Needs":
+        """Returns the least bytes that each verb needs, a sum over the largest arrays."""
 
 
 @runtime_checkable

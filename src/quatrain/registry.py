@@ -32,6 +32,11 @@ class Model:
     package: str
 
     @property
+    def memory(self) -> contract.MemoryModule[Any]:
+        """Returns the model's own, with any environment; it loads no framework."""
+        return import_module(f"quatrain.models.{self.name}.memory")
+
+    @property
     def collect(self) -> contract.CollectModule[Any, Any]:
         return self._module("collect")
 

@@ -1,0 +1,17 @@
+"""config -> the least bytes that each verb needs."""
+
+from quatrain.memory import ADAM, FLOAT, Needs, dense
+from quatrain.models.sketch.config import SketchConfig
+
+KEYS = ("seeds", "network.hidden", "collect.samples", "train.batch_size")
+# Of a sample: two coordinates and a target.
+SAMPLE = 3 * FLOAT
+
+
+def needs(config: SketchConfig) -> Needs:
+    """Returns the sizes of the largest arrays: of the data, and of what learns from them."""
+    data = {"samples": (config.collect.samples + config.collect.held_out_samples) * SAMPLE}
+    hidden = config.network.hidden
+    learners = {"weights and their moments": config.seeds * dense([2, hidden, 1]) * ADAM}
+    batch = {"hidden units of a batch": config.train.batch_size * hidden * FLOAT}
+    return Needs(collect=data, train=data | learners | batch, evaluate=data | learners, keys=KEYS)

@@ -1,0 +1,47 @@
+"""config -> the least bytes that each verb needs."""
+
+from quatrain.envs.treasurehunt.rules import frame_size
+from quatrain.memory import ADAM, FLOAT, Needs, dense
+from quatrain.models.iqn.config import IqnConfig, LearnerConfig
+
+KEYS = (
+    "seeds",
+    "env.worlds",
+    "train.capacity",
+    "train.batch_size",
+    "network.hidden",
+    "collect.turns",
+)
+# Of a transition beside its frame: an action and a reward.
+TRANSITION = 5
+
+
+def needs(config: LearnerConfig) -> Needs:
+    network, train = config.network, config.train
+    built_in = isinstance(config, IqnConfig)
+    # A user's environment tells the size of its observations, and its agents, only when it is made.
+    frame = frame_size(config.env.rules) if built_in else FLOAT
+    agents = config.seeds * (config.env.agents if built_in else 1)
+    inputs = network.frames * (frame if built_in else 1)
+    weights = (
+        dense([inputs, network.hidden])
+        + dense([network.cosines, network.hidden])
+        + dense([network.hidden, network.hidden, 1])
+    )
+    # What goes into a call of the compiled program stays while the same comes out of it.
+    learners = 2 * agents * weights * (ADAM + FLOAT)
+    transition = agents * config.env.worlds * (frame + TRANSITION)
+    data = {"transitions": transition * config.collect.turns}
+    learning = {
+        "networks and their moments": learners,
+        "replay": 2 * transition * config.slots,
+        "hidden units of a batch": (
+            train.batch_size * train.loss.quantiles * network.hidden * FLOAT
+        ),
+    }
+    return Needs(
+        collect=data,
+        train=data | learning,
+        evaluate=data | {"networks and their moments": learners // 2},
+        keys=KEYS,
+    )
