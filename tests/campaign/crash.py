@@ -111,9 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make crash", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--stride", type=int, default=STRIDE, help=f"one of so many ({STRIDE})")
-    parser.add_argument(
-        "--every", action="store_const", dest="stride", const=1, help="each point: an hour"
-    )
+    parser.add_argument("--every", action="store_const", dest="stride", const=1, help="each point")
     parser.add_argument(
         "--page", action="store_true", help=f"only write the table of what ran into {PAGE.name}"
     )
