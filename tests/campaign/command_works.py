@@ -19,7 +19,7 @@ from pipeline.storage.figures import png
 from pipeline.tracking.journal import Journal
 from quatrain.registry import MODELS
 from tests.campaign.promises import broken
-from tests.campaign.works import Work, files_in, surroundings, told
+from tests.campaign.works import Work, files_in, recorded_in, surroundings
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
 from tests.pipeline.scored_workspace import make_workspace
@@ -49,7 +49,7 @@ def commands(root: Path) -> Iterator[Work]:
 
 def work(name: str, start: Path, run: Any, *writes: str) -> Work:
     def results(root: Path) -> dict[str, Any]:
-        return files_in(root, *writes) | told(root)
+        return files_in(root, *writes) | recorded_in(root)
 
     return Work(name, start, run, results, writes)
 
@@ -148,12 +148,12 @@ def preset_of(root: Path) -> dict[str, Any]:
 
 def delivered(root: Path) -> dict[str, Any]:
     """Returns what the store has of each journal's run, which is each metric once."""
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for path in sorted(root.glob(".state/journal/*/journal.jsonl")):
         with closing(Journal(path.parent)) as journal:
             assert journal.header is not None
             key = journal.header.run_key
-            found[key] = arrived(client_of(store_of(root)), key)
-            if found[key] != expected(journal):
+            content[key] = arrived(client_of(store_of(root)), key)
+            if content[key] != expected(journal):
                 broken("lost", f"the store has not each metric of {key} once")
-    return found
+    return content

@@ -44,7 +44,7 @@ class Row(NamedTuple):
     survived: int
 
 
-def chosen(points: int, stride: int, least: int = 1) -> list[int]:
+def spread(points: int, stride: int, least: int = 1) -> list[int]:
     """Returns the points to try, spread evenly: one of so many, at least so many if there are."""
     tries = min(points, max(-(-points // stride), least))
     return [1 + number * points // tries for number in range(tries)]
@@ -56,7 +56,7 @@ def campaign(group: str, root: Path, stride: int) -> Iterator[Row]:
         reference = undisturbed(work, place)
         for fault in FAULTS:
             points = reference.points[fault]
-            tried = chosen(points, stride)
+            tried = spread(points, stride)
             survived = sum(survives(fault, reference, place, point) for point in tried)
             yield Row(group, work.name, fault, points, len(tried), survived)
 
@@ -90,15 +90,14 @@ def stored() -> list[Row]:
 
 
 def run(group: str, stride: int) -> list[Row]:
-    """Tries a group, and stores its rows."""
-    rows = []
+    """Tries a group, and stores its rows as they come."""
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as root, shapes_unchecked():
         for row in campaign(group, Path(root) / group, stride):
             rows.append(row)
             print(*row[1:], flush=True)
-    write_durably(
-        RESULTS / f"{group}.json", json.dumps([row._asdict() for row in rows], indent=1).encode()
-    )
+            text = json.dumps([row._asdict() for row in rows], indent=1)
+            write_durably(RESULTS / f"{group}.json", text.encode())
     return rows
 
 
@@ -112,9 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make crash", description=__doc__)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--stride", type=int, default=STRIDE, help=f"one of so many ({STRIDE})")
-    parser.add_argument(
-        "--every", action="store_const", dest="stride", const=1, help="each point: an hour"
-    )
+    parser.add_argument("--every", action="store_const", dest="stride", const=1, help="each point")
     parser.add_argument(
         "--page", action="store_true", help=f"only write the table of what ran into {PAGE.name}"
     )

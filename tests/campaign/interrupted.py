@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.campaign.command_works import COMMANDS
 from tests.campaign.crash import COMMANDS as GROUP_OF_COMMANDS
-from tests.campaign.crash import GROUPS, STRIDE, chosen
+from tests.campaign.crash import GROUPS, STRIDE, spread
 from tests.campaign.faulty_disk import Fault
 from tests.campaign.lives import Undisturbed, attempt, undisturbed
 from tests.campaign.works import LEARNERS, VERBS
@@ -43,7 +43,7 @@ def try_part(fault: Fault, name: str, part: int) -> int:
     group = name.partition(" ")[0] if name in STAGES else GROUP_OF_COMMANDS
     reference = works_of(group)[name]
     parts = PARTS if name in STAGES else 1
-    points = chosen(reference.points[fault], STRIDE, least=parts)[part::parts]
+    points = spread(reference.points[fault], STRIDE, least=parts)[part::parts]
     for point in points:
         attempt(fault, reference, folder() / name.replace(" ", "-"), point)
     return len(points)

@@ -72,9 +72,9 @@ def die(reference: Undisturbed, folder: Path, point: int) -> None:
     """Dies before an operation, then sooner, then is left alone."""
     for at in (point, max(1, point // SOONER)):
         with FaultyDisk(folder, partial(dies, at)) as disk:
-            seen = live(reference.work, folder)
-        if (seen.code == -9) != (disk.points["killed"] >= at):
-            broken("silent", f"it went on after its end: {seen}")
+            ending = live(reference.work, folder)
+        if (ending.code == -9) != (disk.points["killed"] >= at):
+            broken("silent", f"it went on after its end: {ending}")
         whole(reference, folder)
     ends_well(reference, folder)
 
@@ -82,8 +82,8 @@ def die(reference: Undisturbed, folder: Path, point: int) -> None:
 def fill_up(reference: Undisturbed, folder: Path, point: int) -> None:
     """Finds the disk full from a write on, is told so, and is done again with space."""
     with FaultyDisk(folder, partial(is_full, point)):
-        seen = live(reference.work, folder)
-    refused(seen, reference.work.full, "cannot write|No space left|pending")
+        ending = live(reference.work, folder)
+    refused(ending, reference.work.full, "cannot write|No space left|pending")
     whole(reference, folder)
     nothing_half_written(folder)
     ends_well(reference, folder)

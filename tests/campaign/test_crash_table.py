@@ -6,14 +6,14 @@ import pytest
 
 from pipeline.reporting.tables import between_marks
 from tests.campaign import crash
-from tests.campaign.crash import BEGIN, END, PAGE, Row, chosen, stored, table
+from tests.campaign.crash import BEGIN, END, PAGE, Row, spread, stored, table
 
 
 def test_points_are_spread_over_all_of_them():
-    assert chosen(10, 1) == list(range(1, 11))
-    assert chosen(10, 3) == [1, 3, 6, 8]
-    assert chosen(3, 7, least=6) == [1, 2, 3]
-    assert chosen(0, 7) == []
+    assert spread(10, 1) == list(range(1, 11))
+    assert spread(10, 3) == [1, 3, 6, 8]
+    assert spread(3, 7, least=6) == [1, 2, 3]
+    assert spread(0, 7) == []
 
 
 def test_a_work_has_one_row_with_both_faults():

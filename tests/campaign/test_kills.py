@@ -84,9 +84,9 @@ def test_a_signal_at_any_moment_loses_nothing(name: str, share: float, sent: str
     place = tmp_path / "project"
     shutil.copytree(reference.work.start, place, symlinks=True)
     at = 1 + int(share * reference.points)
-    seen = begin(reference.body, place, "signalled", partial(signals, at, numbers)).ended()
-    if seen.code not in codes or "Traceback" in seen.said:
-        broken("wrong code", f"exit {seen.code} after {sent}: {seen.said}")
+    ending = begin(reference.body, place, "signalled", partial(signals, at, numbers)).ended()
+    if ending.code not in codes or "Traceback" in ending.said:
+        broken("wrong code", f"exit {ending.code} after {sent}: {ending.said}")
     accepted(begin(reference.body, place, "again").ended())
     if reference.work.results(place) != reference.results:
         broken("lost", f"{name} differs after {sent} at operation {at}")

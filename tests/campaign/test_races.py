@@ -45,11 +45,11 @@ def at_once(first: Body, second: Body, folder: Path) -> tuple[Running, Running]:
 
 def ends(running: Running, refusals: Collection[int] = ()) -> None:
     """It does its work, or says in one line why it does not."""
-    seen = running.ended()
-    if seen.code in refusals:
-        refused(seen, seen.code)
+    ending = running.ended()
+    if ending.code in refusals:
+        refused(ending, ending.code)
     else:
-        accepted(seen)
+        accepted(ending)
 
 
 def project_of(name: str, folder: Path) -> Path:
@@ -92,9 +92,9 @@ def test_the_gate_beside_what_writes_its_files(name: str, tmp_path: Path):
     models = [LEARNERS[learner][0]] if learner in LEARNERS else []
     writing, gating = at_once(whole(name).body, partial(gate_often, models), place)
     ends(writing)
-    seen = gating.ended()
-    if "Traceback" in seen.said or seen.code not in (0, 4):
-        broken("traceback" if "Traceback" in seen.said else "wrong code", f"{seen}")
+    ending = gating.ended()
+    if "Traceback" in ending.said or ending.code not in (0, 4):
+        broken("traceback" if "Traceback" in ending.said else "wrong code", f"{ending}")
     the_results_are_right(name, place)
 
 

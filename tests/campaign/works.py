@@ -39,11 +39,10 @@ HOSTED_ALLO = overlaid(
         "train": {"steps": 60, "record_every": 20, "evaluate_every": 20},
     },
 )
-HOSTED = ("iqn", "actor_critic")
 LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
     **{model: (model, overlaid(SMALL[model], SHORT.get(model, {}))) for model in MODELS},
     "allo-hosted": ("allo", HOSTED_ALLO),
-    **{f"{m}-hosted": (m, overlaid(SMALL[m], VARIANTS[f"{m}-hosted"][1])) for m in HOSTED},
+    **{name: VARIANTS[name] for name in ("iqn-hosted", "actor_critic-hosted")},
 }
 """By name: the model, and its section of params.yaml; `-hosted` learns in an environment of a
 user (`env.kind: gymnasium`)."""
@@ -145,7 +144,7 @@ def run_stage(verb: str, model: str) -> int:
 
 
 def stage_results(verb: str, model: str, root: Path) -> dict[str, Any]:
-    return files_in(root, *outs_of(verb, model)) | told(root)
+    return files_in(root, *outs_of(verb, model)) | recorded_in(root)
 
 
 def files_in(root: Path, *folders: str) -> dict[str, Any]:
@@ -155,9 +154,9 @@ def files_in(root: Path, *folders: str) -> dict[str, Any]:
     return {str(path.relative_to(root)): path.read_bytes() for path in paths if path.is_file()}
 
 
-def told(root: Path) -> dict[str, Any]:
+def recorded_in(root: Path) -> dict[str, Any]:
     """Returns how each journal ends and what it has of each metric, once; without times."""
-    found: dict[str, Any] = {}
+    content: dict[str, Any] = {}
     for path in sorted(root.glob(".state/journal/*/journal.jsonl")):
         with closing(Journal(path.parent)) as journal:
             lines = [line for _, line in journal.lines()]
@@ -165,13 +164,13 @@ def told(root: Path) -> dict[str, Any]:
         if len({(name, step) for name, step, _ in rows}) != len(rows):
             broken("lost", f"{path.parent.name} has a metric twice")
         name = path.parent.name
-        found[f"{name} ends"] = lines[-1].get("status")
-        found[f"{name} metrics"] = sorted(
+        content[f"{name} ends"] = lines[-1].get("status")
+        content[f"{name} metrics"] = sorted(
             (metric, step, repr(value))
             for metric, step, value in rows
             if not metric.startswith(("time/", "system/"))
         )
-        found[f"{name} files"] = sorted(
+        content[f"{name} files"] = sorted(
             {line["file"] for line in lines if line["kind"] == "artifact"}
         )
-    return found
+    return content

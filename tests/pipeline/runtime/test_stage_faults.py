@@ -185,21 +185,3 @@ def test_a_device_that_is_not_there_is_refused(project: Project):
         "built without CUDA); lower devices, or set device: cpu [exit 5]"
     )
     assert project.run("train") == Ended(5, [line])
-
-
-# Campaigns.
-
-
-@pytest.mark.slow
-def test_crashes_all_over_a_training_change_no_byte(
-    project: Project, finished: Project, tmp_path: Path
-):
-    """Killed before its n-th operation on the disk, then before its n/3-th, then left alone."""
-    operation, code = 1, -signal.SIGKILL
-    while code == -signal.SIGKILL:
-        copy = project.copied(tmp_path / f"at{operation:04}" / "project")
-        code = copy.run("train", QUATRAIN_CRASH_AT=str(operation)).code
-        copy.run("train", QUATRAIN_CRASH_AT=str(max(1, operation // 3)))
-        the_rest_is_as_if_nothing_had_happened(copy, finished)
-        operation += 23
-    assert operation > 150

@@ -1,6 +1,7 @@
 """A process killed or a disk full at any moment leaves the old, the new, or what is neither."""
 
 import errno
+import fcntl
 import os
 import shutil
 import signal
@@ -19,7 +20,12 @@ from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.artifacts import load, save
 from pipeline.storage.checkpoints import Checkpoints
 from quatrain.storage import atomic_write
-from quatrain.storage.atomic_write import sweep_temporaries, write_durably
+from quatrain.storage.atomic_write import (
+    PARTIAL,
+    sweep_temporaries,
+    write_durably,
+    write_exactly,
+)
 from tests.pipeline.fixture_types import Patch
 
 OLD = {"data.safetensors": {"x": np.arange(7)}, "config.json": {"steps": 1}, "gone.csv": "step\n"}
@@ -154,6 +160,54 @@ def test_sweeping_removes_what_interrupted_writes_left_and_nothing_else(tmp_path
     sweep_temporaries(tmp_path)
     sweep_temporaries(tmp_path / "missing")
     assert files(tmp_path) == {"kept.csv": b""}
+
+
+def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path: Path):
+    for name in ("text.txt", "other.txt"):
+        (tmp_path / f"{name}.01234567{PARTIAL}").touch()
+    write_durably(tmp_path / "text.txt", b"new")
+    assert files(tmp_path).keys() == {"text.txt", f"other.txt.01234567{PARTIAL}"}
+
+
+def test_what_a_living_writer_is_writing_is_left_alone(tmp_path: Path):
+    living = tmp_path / f"text.txt.01234567{PARTIAL}"
+    with living.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        write_durably(tmp_path / "text.txt", b"new")
+        sweep_temporaries(tmp_path)
+        assert living.exists()
+    sweep_temporaries(tmp_path)
+    assert files(tmp_path) == {"text.txt": b"new"}
+
+
+def test_a_file_that_was_swept_before_it_was_locked_is_made_again(
+    tmp_path: Path, monkeypatch: Patch
+):
+    lock, removed = fcntl.flock, []
+
+    def sweep_first(descriptor: int, operation: int) -> None:
+        if not removed:
+            removed.extend(tmp_path.glob(f"*{PARTIAL}"))
+            removed[0].unlink()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", sweep_first)
+    write_durably(tmp_path / "text.txt", b"new")
+    assert removed
+    assert files(tmp_path) == {"text.txt": b"new"}
+
+
+def test_a_folder_of_exactly_these_files_keeps_the_old_ones_until_all_are_written(
+    tmp_path: Path, monkeypatch: Patch
+):
+    write_exactly(tmp_path, {"a": b"1", "b": b"2"})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(OSError, match="full"):
+            write_exactly(tmp_path, {"b": b"3"})
+    assert files(tmp_path) == {"a": b"1", "b": b"2"}
+    write_exactly(tmp_path, {"b": b"3"})
+    assert files(tmp_path) == {"b": b"3"}
 
 
 def test_writing_replaces_a_link_and_not_what_it_points_to(tmp_path: Path):

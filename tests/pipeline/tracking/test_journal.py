@@ -210,3 +210,12 @@ def test_passwords_do_not_reach_the_journal(tmp_path: Path):
 )
 def test_redact_removes_secrets_and_keeps_the_address(text: str, shown: str):
     assert redact(text) == shown
+
+
+def test_a_file_half_copied_by_a_killed_writer_goes_when_the_next_one_begins(tmp_path: Path):
+    journal = begun(tmp_path / "run")
+    half = tmp_path / "run" / "artifacts" / "0123" / "model.zip.01234567.partial"
+    half.parent.mkdir(parents=True)
+    half.touch()
+    journal.begin(HEADER)
+    assert not half.exists()
