@@ -51,6 +51,12 @@ from tests.pipeline.recorded_runs import (
 
 template, upstream, uri = stores.template, stores.upstream, stores.uri
 
+# The thread of a call that is given up leaves its socket to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
 CALL_SECONDS = 0.5
 # A call and the health before it, several times, on a busy machine.
 LONGEST_SYNC = 20.0
