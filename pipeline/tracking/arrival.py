@@ -23,7 +23,7 @@ OPEN = ("RUNNING", "SCHEDULED")
 
 
 @dataclass
-class Held:
+class Content:
     """Holds what a store must have of some lines of a journal."""
 
     params: set[str] = field(default_factory=set)
@@ -38,11 +38,11 @@ class Held:
 
     @classmethod
     def of(cls, lines: Iterable[Line]) -> Self:
-        held = cls()
+        content = cls()
         for line in lines:
-            held._add(line)
-            held.has_ended = line["kind"] == "end"
-        return held
+            content._add(line)
+            content.has_ended = line["kind"] == "end"
+        return content
 
     def _add(self, line: Line) -> None:
         match line["kind"]:
@@ -73,18 +73,18 @@ def check_arrived(call: Call, run_id: str, lines: Iterable[Line]) -> None:
         NotKept: it does not; the message says what it lacks.
         Exception: any error of mlflow and its libraries.
     """
-    held = Held.of(lines)
-    lacking = lacks(call, run_id, held)
-    if lacking is None and held.tags:
+    content = Content.of(lines)
+    lacking = lacks(call, run_id, content)
+    if lacking is None and content.tags:
         stored = call("get_run", run_id).data.tags
-        for name, text in held.tags.items():
+        for name, text in content.tags.items():
             if stored[name][:COMPARED] != text[:COMPARED]:
                 lacking = f"tag {name}"
     if lacking is not None:
         raise NotKept(f"the store acknowledged {lacking} and does not have it")
 
 
-def lacks(call: Call, run_id: str, held: Held) -> str | None:
+def lacks(call: Call, run_id: str, content: Content) -> str | None:
     """Returns something that a run does not have; None if it has the last of everything.
 
     It asks for the run, and once for each folder of files and each model.
@@ -93,32 +93,32 @@ def lacks(call: Call, run_id: str, held: Held) -> str | None:
     if run.info.run_id != run_id:
         return "the run"
     return (
-        _lacks_data(run, held)
-        or _lacks_file(call, run_id, held)
-        or _lacks_version(call, run_id, held)
-        or ("its end" if held.has_ended and run.info.status in OPEN else None)
+        _lacks_data(run, content)
+        or _lacks_file(call, run_id, content)
+        or _lacks_version(call, run_id, content)
+        or ("its end" if content.has_ended and run.info.status in OPEN else None)
     )
 
 
-def _lacks_data(run: Any, held: Held) -> str | None:
+def _lacks_data(run: Any, content: Content) -> str | None:
     stored = {entry.key: (entry.step, entry.timestamp) for entry in run.data.to_proto().metrics}
     inputs = run.inputs.dataset_inputs if run.inputs else ()
     datasets = {(entry.dataset.name, entry.dataset.digest) for entry in inputs}
-    for name, last in held.metrics.items():
+    for name, last in content.metrics.items():
         if name not in stored or stored[name] < last:
             return f"metric {name}"
     for kind, names in (
-        ("param", held.params - run.data.params.keys()),
-        ("tag", held.tags.keys() - run.data.tags.keys()),
-        ("dataset", {name for name, _ in held.datasets - datasets}),
+        ("param", content.params - run.data.params.keys()),
+        ("tag", content.tags.keys() - run.data.tags.keys()),
+        ("dataset", {name for name, _ in content.datasets - datasets}),
     ):
         if names:
             return f"{kind} {min(names)}"
     return None
 
 
-def _lacks_file(call: Call, run_id: str, held: Held) -> str | None:
-    for folder, names in held.files.items():
+def _lacks_file(call: Call, run_id: str, content: Content) -> str | None:
+    for folder, names in content.files.items():
         entries = call("list_artifacts", run_id, folder or None)
         lost = names - {PurePosixPath(entry.path).name for entry in entries}
         if lost:
@@ -126,8 +126,8 @@ def _lacks_file(call: Call, run_id: str, held: Held) -> str | None:
     return None
 
 
-def _lacks_version(call: Call, run_id: str, held: Held) -> str | None:
-    for name in held.models:
+def _lacks_version(call: Call, run_id: str, content: Content) -> str | None:
+    for name in content.models:
         versions = call("search_model_versions", f"name = '{name}' and run_id = '{run_id}'")
         if not any(version.run_id == run_id for version in versions):
             return f"a version of model {name}"

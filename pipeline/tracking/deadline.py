@@ -74,7 +74,7 @@ def _give_up(thread: threading.Thread) -> None:
 
 
 class BoundedClient:
-    """An MlflowClient each of whose methods ends within CALL_SECONDS."""
+    """Wraps an MlflowClient, so that each of its methods ends within CALL_SECONDS."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.runtime import console
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.tracking import model_registry, run_of_key, run_times, sending
-from pipeline.tracking.arrival import Held, check_arrived, lacks
+from pipeline.tracking.arrival import Content, check_arrived, lacks
 from pipeline.tracking.cursor import Cursor, keep_cursor, read_cursor
 from pipeline.tracking.deadline import UPLOAD_RATE
 from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line, redact
@@ -114,7 +114,7 @@ class Delivery:
         """Returns whether the store lacks something of what was delivered."""
         end = self._cursor.offset
         delivered = [line for offset, line in self._journal.lines() if offset <= end]
-        return lacks(self._call, run_id, Held.of(delivered)) is not None
+        return lacks(self._call, run_id, Content.of(delivered)) is not None
 
     def _next(self) -> tuple[int, list[Line]]:
         """Returns the lines of the next call and the offset after them.

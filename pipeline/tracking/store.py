@@ -18,6 +18,8 @@ from pipeline.tracking.tracking_uri import check_uri, is_server, server_of
 
 # Timeout for the first answer of a server, and for a call in progress when a stage ends.
 PATIENCE_SECONDS = 2.0
+# Deadline of that first answer as a whole: its timeout, which closes the socket, ends before.
+HEALTH_SECONDS = 2.5
 # Timeout for another process that creates the same sqlite store.
 SETUP_SECONDS = 120.0
 # Settings of mlflow: with its defaults a call to a dead server takes minutes.
@@ -183,11 +185,11 @@ def check_reachable(uri: str) -> None:
             import requests  # noqa: F401  the thread's time is for the server alone
 
             ask = partial(_check_health, redact(uri).rstrip("/"))
-            within(PATIENCE_SECONDS, "health", ask)
+            within(HEALTH_SECONDS, "health", ask)
         elif (address := server_of(uri)).host and address.port:
             socket.create_connection(address, PATIENCE_SECONDS).close()
     except Late:
-        raise Unreachable(f"no answer within {PATIENCE_SECONDS:.0f} s") from None
+        raise Unreachable(f"no complete answer within {HEALTH_SECONDS:g} s") from None
     except (OSError, UnicodeError, ValueError) as error:
         raise Unreachable(f"no server answers: {error}") from None
 

@@ -39,13 +39,13 @@ def server_of(uri: str) -> Server:
     """
     if is_server(uri):
         uri = "://" + _authority_of_server(uri)
-    found = _AUTHORITY.fullmatch(uri.partition("://")[2])
-    if found is None:
+    authority = _AUTHORITY.fullmatch(uri.partition("://")[2])
+    if authority is None:
         raise ValueError("its host cannot be read")
-    port = found["port"]
+    port = authority["port"]
     if port is not None and not (re.fullmatch(r"[0-9]{1,5}", port) and 0 < int(port) < 2**16):
         raise ValueError("its port is not a number from 1 to 65535")
-    return Server(found["address"] or found["name"], None if port is None else int(port))
+    return Server(authority["address"] or authority["name"], None if port is None else int(port))
 
 
 def _authority_of_server(uri: str) -> str:

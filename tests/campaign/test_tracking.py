@@ -51,6 +51,12 @@ from tests.pipeline.recorded_runs import (
 
 template, upstream, uri = stores.template, stores.upstream, stores.uri
 
+# The thread of a call that is given up leaves its socket to the garbage collector.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
 CALL_SECONDS = 0.5
 # A call and the health before it, several times, on a busy machine.
 LONGEST_SYNC = 20.0
@@ -88,10 +94,10 @@ def folder(tmp_path: Path, run_key: str) -> Path:
 def synced(uri: str, monkeypatch: Patch, capsys: Capture, *arguments: str) -> Seen:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     started = time.monotonic()
-    seen = see(lambda: sync.main(["--wait", "0", *arguments]), capsys)
+    answer = see(lambda: sync.main(["--wait", "0", *arguments]), capsys)
     if time.monotonic() - started > LONGEST_SYNC:
-        broken("hang", seen.said)
-    return seen
+        broken("hang", answer.said)
+    return answer
 
 
 def delivered(uri: str, run_key: str, folder: Path) -> None:
@@ -234,10 +240,10 @@ def test_a_damaged_journal_is_named_and_the_others_are_delivered(
 ):
     (folder / "journal.jsonl").write_bytes(DAMAGED[name])
     key = intact_beside(folder)
-    seen = synced(uri, monkeypatch, capsys)
-    refused(seen, 6, r"1 journals are pending: ")
-    if not re.search(r"journal\.jsonl line \d+: cannot be read; move its folder away", seen.said):
-        broken("unclear", seen.said)
+    answer = synced(uri, monkeypatch, capsys)
+    refused(answer, 6, r"1 journals are pending: ")
+    if not re.search(r"journal\.jsonl line \d+: cannot be read; move its folder away", answer.said):
+        broken("unclear", answer.said)
     assert (folder / "journal.jsonl").read_bytes() == DAMAGED[name]
     if arrived(client_of(uri), key) != expected(Journal(folder.parent / "train@iqn-2")):
         broken("lost", "the other journal")
@@ -262,8 +268,8 @@ def test_something_else_in_the_place_of_a_journal_is_named(
     change: Callable[[Path], None],
 ):
     change(folder / "journal.jsonl")
-    seen = synced(uri, monkeypatch, capsys)
-    refused(seen, 6, r"journal\.jsonl is no file; move its folder away")
+    answer = synced(uri, monkeypatch, capsys)
+    refused(answer, 6, r"journal\.jsonl is no file; move its folder away")
     with pytest.raises(DataError):
         Journal(folder)
 
@@ -281,8 +287,8 @@ def test_a_journal_that_a_kill_or_an_older_version_left_is_delivered(
     journal = Journal(folder)
     if journal.header is not None:
         points = {key: set(rows) for key, rows in arrived(client_of(uri), "k1").items()}
-        wanted = {key: set(rows) for key, rows in expected(journal).items()}
-        if points != wanted:
+        recorded_points = {key: set(rows) for key, rows in expected(journal).items()}
+        if points != recorded_points:
             broken("lost", name)
 
 
@@ -346,7 +352,7 @@ def test_any_json_is_judged(record_property: Callable[[str, object], None]):
     from hypothesis import given, settings
     from hypothesis import strategies as st
 
-    seen = []
+    answer = []
     value = st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -356,13 +362,13 @@ def test_any_json_is_judged(record_property: Callable[[str, object], None]):
     @settings(max_examples=400, deadline=None, database=None)
     @given(kinds, st.dictionaries(st.sampled_from([*BEGIN, *METRICS, *END, "file"]), value))
     def judge(line: dict[str, Any], changes: dict[str, Any]) -> None:
-        seen.append(1)
+        answer.append(1)
         text = json.dumps(line | changes).encode() + b"\n"
         problem = problem_of(decoded(text))
         assert problem is None or problem.startswith("it")
 
     judge()
-    record_property("generated", len(seen))
+    record_property("generated", len(answer))
 
 
 @pytest.mark.parametrize("name", CURSORS)
@@ -406,10 +412,10 @@ def test_whatever_the_clock_said_metrics_arrive(
         line | {"time": TIMES[name]} if kind in (line["kind"], "all") else line for line in VALID
     ]
     (folder / "journal.jsonl").write_bytes(journal_of(*lines))
-    seen = synced(uri, monkeypatch, capsys)
-    accepted(seen)
-    if seen.said.count("the clock was before 1970 or after 9999") != 1:
-        broken("silent", seen.said)
+    answer = synced(uri, monkeypatch, capsys)
+    accepted(answer)
+    if answer.said.count("the clock was before 1970 or after 9999") != 1:
+        broken("silent", answer.said)
     if arrived(client_of(uri), "k1") != expected(Journal(folder)):
         broken("lost", name)
     assert runs_of(client_of(uri), "k1")[0].info.status == "FINISHED"
@@ -505,10 +511,10 @@ def test_an_address_of_no_store_is_refused_before_any_work(
     before = sorted(folder.parents[2].rglob("*"))
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv(variable, address)
-    seen = see(lambda: sync.main([]), capsys)
-    refused(seen, 2, rf"{variable}: .*; write http\(s\)://HOST:PORT, sqlite:///FILE or")
-    if "word" in seen.said or "wo/rd" in seen.said:
-        broken("leaked", seen.said)
+    answer = see(lambda: sync.main([]), capsys)
+    refused(answer, 2, rf"{variable}: .*; write http\(s\)://HOST:PORT, sqlite:///FILE or")
+    if "word" in answer.said or "wo/rd" in answer.said:
+        broken("leaked", answer.said)
     assert sorted(folder.parents[2].rglob("*")) == before
 
 

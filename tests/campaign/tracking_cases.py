@@ -43,17 +43,17 @@ RIGHT_BY_CHANCE = {
 
 def damaged_lines() -> dict[str, bytes]:
     """Journals with a line that is JSON and cannot be delivered."""
-    found: dict[str, bytes] = {}
+    journals: dict[str, bytes] = {}
     for position, line in enumerate(VALID):
         for name in line:
             lines: list[Any] = [*VALID]
             if (line["kind"], name) != ("begin", "parent"):
                 lines[position] = without(line, name)
-                found[f"{line['kind']} without {name}"] = journal_of(*lines)
+                journals[f"{line['kind']} without {name}"] = journal_of(*lines)
             for value in WRONG:
                 if (line["kind"], name, repr(value)) not in RIGHT_BY_CHANCE:
                     lines[position] = line | {name: value}
-                    found[f"{line['kind']} {name} {value!r}"] = journal_of(*lines)
+                    journals[f"{line['kind']} {name} {value!r}"] = journal_of(*lines)
     rows: list[Any] = [
         ["x", 1],
         ["x", 1, 2, 3],
@@ -71,7 +71,7 @@ def damaged_lines() -> dict[str, bytes]:
     ]
     for row in rows:
         line = METRICS | {"rows": [row]}
-        found[f"row {str(row)[:40]}"] = journal_of(BEGIN, line, END)
+        journals[f"row {str(row)[:40]}"] = journal_of(BEGIN, line, END)
     for name, line in {
         "unknown kind": {"kind": "metric"},
         "artifact outside": {"kind": "artifact", "file": "../../secret", "path": ""},
@@ -84,17 +84,17 @@ def damaged_lines() -> dict[str, bytes]:
         "a list": [],
         "a number": 5,
     }.items():
-        found[name] = journal_of(BEGIN, line, END)
-    found["no begin"] = journal_of(METRICS, END)
-    found["two runs"] = journal_of(*VALID, BEGIN | {"run_key": "k2"}, METRICS)
-    found["NUL within"] = journal_of(BEGIN) + b"\0\0\0\n" + journal_of(END)
-    found["not UTF-8"] = journal_of(BEGIN) + b'{"kind": "\xff"}\n' + journal_of(END)
-    found["UTF-16"] = journal_of(BEGIN) + json.dumps(METRICS).encode("utf-16") + b"\n{}\n"
-    found["deep"] = journal_of(BEGIN) + b"[" * 200_000 + b"\n" + journal_of(END)
-    found["digits"] = journal_of(BEGIN) + b'{"kind": ' + b"9" * 5000 + b"}\n" + journal_of(END)
-    found["two lines in one"] = journal_of(BEGIN)[:-1] + journal_of(METRICS, END)
-    found["empty line"] = journal_of(BEGIN) + b"\n" + journal_of(END)
-    return found
+        journals[name] = journal_of(BEGIN, line, END)
+    journals["no begin"] = journal_of(METRICS, END)
+    journals["two runs"] = journal_of(*VALID, BEGIN | {"run_key": "k2"}, METRICS)
+    journals["NUL within"] = journal_of(BEGIN) + b"\0\0\0\n" + journal_of(END)
+    journals["not UTF-8"] = journal_of(BEGIN) + b'{"kind": "\xff"}\n' + journal_of(END)
+    journals["UTF-16"] = journal_of(BEGIN) + json.dumps(METRICS).encode("utf-16") + b"\n{}\n"
+    journals["deep"] = journal_of(BEGIN) + b"[" * 200_000 + b"\n" + journal_of(END)
+    journals["digits"] = journal_of(BEGIN) + b'{"kind": ' + b"9" * 5000 + b"}\n" + journal_of(END)
+    journals["two lines in one"] = journal_of(BEGIN)[:-1] + journal_of(METRICS, END)
+    journals["empty line"] = journal_of(BEGIN) + b"\n" + journal_of(END)
+    return journals
 
 
 # Journals that are delivered: what a kill leaves, and what older versions wrote.
