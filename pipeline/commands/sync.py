@@ -9,8 +9,8 @@ from pipeline.dvc.workspace import environment
 from pipeline.runtime import console
 from pipeline.runtime.command import Command, Parser
 from pipeline.runtime.errors import ConfigError, StoreUnavailable
+from pipeline.runtime.redaction import shown
 from pipeline.tracking import backfill, model_registry
-from pipeline.tracking.journal import redact
 from pipeline.tracking.pending import JournalDelivery, deliver
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
@@ -78,7 +78,7 @@ def sync(root: Path, wait_seconds: float) -> int:
     files = sum(delivery.files for delivery in deliveries)
     print(
         f"{len(deliveries) - len(pending)} of {len(deliveries)} journals are complete"
-        f" at {redact(uri)}; {metrics:,} metrics and {files} files sent"
+        f" at {shown(uri)}; {metrics:,} metrics and {files} files sent"
     )
     remedy = "run `make sync` when that is mended"
     if pending:

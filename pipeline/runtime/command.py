@@ -60,15 +60,16 @@ class Command(NamedTuple):
             formatter_class=HelpFormatter,
         )
         self.add_options(parser)
-        options = parser.parse_args(argv)
-        try:
-            return run_guarded(
-                self.name if self.prefix is None else self.prefix,
-                lambda: self.work(options),
-                self.interrupted,
-            )
-        except UsageError as error:
-            parser.error(str(error))
+        with console.redacted():
+            options = parser.parse_args(argv)
+            try:
+                return run_guarded(
+                    self.name if self.prefix is None else self.prefix,
+                    lambda: self.work(options),
+                    self.interrupted,
+                )
+            except UsageError as error:
+                parser.error(str(error))
 
 
 def run_guarded(

@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.redaction import shown
 from pipeline.tracking import experiment, model_registry, run_times
-from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line, redact
+from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line
 from pipeline.tracking.run_times import PARENT_TAG
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
@@ -51,7 +52,7 @@ class Delivery:
         self._lock = ExitStack()
         self._client: Any = None
         self._run_id: str | None = None
-        self._cursor = _read_cursor(journal.folder, redact(uri))
+        self._cursor = _read_cursor(journal.folder, shown(uri))
 
     def step(self) -> bool:
         """Sends what fits one call; returns False if the store has everything.
@@ -278,7 +279,7 @@ class Delivery:
         return getattr(self._client, method)(*arguments, **named)
 
     def _keep_cursor(self, run_id: str, offset: int) -> None:
-        cursor = {"uri": redact(self._uri), "run_id": run_id, "offset": offset}
+        cursor = {"uri": shown(self._uri), "run_id": run_id, "offset": offset}
         if cursor != self._cursor:
             write_durably(self._journal.folder / "cursor.json", json.dumps(cursor).encode())
             self._cursor = cursor

@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.runtime.redaction import redact
 from quatrain.errors import DataError
 from quatrain.storage.atomic_write import crash_point, sweep_temporaries, write_durably
 
@@ -32,9 +33,6 @@ Line = dict[str, Any]
 
 _NAME = re.compile(r"[\w.\- /:]{1,250}")
 _RUN_KEY = re.compile(r"[\w.@-]{1,250}")
-# The second form is a password with a bare slash: legal in a database URI, impossible in a port.
-_USERINFO = re.compile(r"(?<=://)(?:[^\s/?#]*|[^\s/@:]*:(?!\d*[/?#])\S*)@")
-_SECRET = re.compile(r"(?i)(?<=[?&])(\w*(?:password|passwd|token|secret|key)\w*)=[^&\s]+")
 
 
 class DatasetInput(NamedTuple):
@@ -153,12 +151,12 @@ class Journal:
         """Records a model in MLflow's format, a version of the registered model `name`; once."""
         if not self.has_model:
             file = self._copy(f"{name}.zip", zipped(folder))
-            line = {"kind": "model", "name": name, "file": file, "card": card}
+            line = {"kind": "model", "name": name, "file": file, "card": redact(card)}
             self._append([line | {"time": now()}])
 
     def card(self, name: str, text: str) -> None:
         """Records what the registered model `name` says of the version of this run."""
-        self._note({"kind": "card", "name": name, "text": text})
+        self._note({"kind": "card", "name": name, "text": redact(text)})
 
     def end(self, status: str, ended: int | None = None) -> None:
         """Records how the run ended; if it is continued, a later end counts.
@@ -276,11 +274,6 @@ def zipped(folder: Path) -> bytes:
         for path in sorted(folder.rglob("*")):
             archive.write(path, path.relative_to(folder))
     return out.getvalue()
-
-
-def redact(text: str) -> str:
-    """Returns the text without user names and passwords in URIs."""
-    return _SECRET.sub(r"\1=***", _USERINFO.sub("", text))
 
 
 def _begin_line(header: Header) -> Line:

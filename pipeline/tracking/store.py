@@ -2,17 +2,18 @@
 
 import logging
 import os
+import re
 import socket
 import sqlite3
 import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pipeline.runtime.errors import PipelineError
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.tracking.journal import redact
+from pipeline.runtime.redaction import is_readable, redact, shown
 
 # Timeout for the first answer of a server, and for a call in progress when a stage ends.
 PATIENCE_SECONDS = 2.0
@@ -142,16 +143,12 @@ def artifacts_of(uri: str, checkout: Path) -> Path | None:
 
 
 def is_server(uri: str) -> bool:
-    return urlsplit(uri).scheme in ("http", "https")
+    return uri.lower().startswith(("http://", "https://"))
 
 
 def reason_of(error: Exception, uri: str) -> str:
-    """Describes a failure in one line of at most 200 characters, without the URI's password."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    password = urlsplit(uri).password or ""
-    for secret in {password, unquote(password)} - {""}:
-        text = text.replace(secret, "***")
-    text = redact(text)
+    """Describes a failure in one line of at most 200 characters, without the URI's secrets."""
+    text = redact(" ".join(redact(str(error), uri).split()), uri) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:60]} ... {text[-135:]}"
 
 
@@ -159,11 +156,17 @@ def check_reachable(uri: str) -> None:
     """Asks a server for its health, before mlflow is imported and waits for it.
 
     Raises:
-        Unreachable: it refuses, does not answer within PATIENCE_SECONDS, or fails.
+        Unreachable: it refuses, does not answer within PATIENCE_SECONDS, or fails; or the URI can
+            be read in several ways.
     """
-    address = urlsplit(uri)
+    if not is_readable(uri):
+        raise Unreachable(
+            "the tracking URI can be read in several ways; percent-encode / ? # @ : and spaces in "
+            "its user and password, and close the brackets of an IPv6 address"
+        )
+    address = urlsplit(shown(uri))
     if is_server(uri):
-        _check_health(redact(uri).rstrip("/"))
+        _check_health(re.split(r"[?#]", shown(uri))[0].rstrip("/"))
     elif address.hostname and address.port:
         try:
             socket.create_connection((address.hostname, address.port), PATIENCE_SECONDS).close()
