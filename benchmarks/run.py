@@ -17,12 +17,13 @@ from benchmarks.harness import HEAD, cells, results_of
 from pipeline.reporting import speed
 from pipeline.reporting.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, Results
 from pipeline.reporting.tables import markdown_table
+from pipeline.runtime import redaction
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import ArtifactError, ConfigError, LockHeld
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import digest_of, file_digest
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.journal import Header, redact
+from pipeline.tracking.journal import Header
 from pipeline.tracking.origin import code_tags
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import resolve_uri
@@ -143,10 +144,10 @@ def publish(root: Path, folder: Path, names: Sequence[str] = tuple(COMMANDS)) ->
         stored = {name: each for name, each in claims.read(folder).items() if name in names}
         if stored:
             name = record(root, folder, stored, written)
-            place = f"{redact(resolve_uri(root))} (`make ui`)"
+            place = f"{redaction.shown(resolve_uri(root))} (`make ui`)"
             print(f"run {name} of the experiment `{EXPERIMENT}`: {place}")
     except (ArtifactError, DataError, LockHeld, OSError) as error:
-        why = " ".join(str(error).split())
+        why = redaction.redact(" ".join(str(error).split()))
         print(f"warning: publish: {why}; the results are kept in {folder}", file=sys.stderr)
         return 3
     return 0

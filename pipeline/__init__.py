@@ -2,6 +2,7 @@
 
 import os
 import sys
+import traceback
 from pathlib import Path
 from types import TracebackType
 
@@ -12,13 +13,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 def _report_interrupt(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Prints one line for Ctrl-C while a command's modules are imported, and a traceback for
-    anything else.
+    """Prints one line for Ctrl-C while a command's modules are imported, and a traceback without
+    secrets for anything else.
     """
     if issubclass(kind, KeyboardInterrupt):
         sys.stderr.write("interrupted by SIGINT [exit 130]\n")
     else:
-        sys.__excepthook__(kind, error, trace)
+        from pipeline.runtime.redaction import redact
+
+        sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _same_blas_everywhere() -> None:

@@ -4,6 +4,7 @@ zizmor (make check) holds that actions are pinned, that a checkout leaves no tok
 no text of a stranger gets into a shell.
 """
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -56,6 +57,17 @@ def test_no_command_pushes_and_every_action_is_githubs(path: Path):
     assert commands
     assert [command for command in commands if "git push" in command] == []
     assert [action for action in actions if not action.startswith("actions/")] == []
+
+
+def test_every_locked_package_that_users_get_is_audited_by_a_pinned_tool():
+    audit = workflow(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["audit"]
+    assert audit["permissions"] == {"contents": "read"}
+    command = audit["steps"][-1]["run"]
+    assert re.search(r"pipx install pip-audit==\d+\.\d+\.\d+\n", command)
+    audited = {"torch", *re.search(r"for part in ([\w ]+);", command)[1].split()}
+    setup = re.search(r"^SETUP := (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    assert audited >= {*setup, "docs", "cluster"}
+    assert all((ROOT / "requirements" / f"{name}.txt").is_file() for name in audited)
 
 
 def test_retraining_and_a_job_of_its_own_for_speed_run_on_a_schedule_and_by_hand():

@@ -149,7 +149,7 @@ def fetch_outs(copy: Worktree) -> bool:
     command = [*worktree.DVC, "fetch", "--quiet", "--run-cache"]
     if not has_remote:
         log("no default DVC remote is set; what the local cache lacks is computed")
-    elif copy.commands.call(command, copy.path):
+    elif copy.commands.tell(command, copy.path):
         log("the DVC remote did not give everything; what is missing is computed")
     copy.commands.succeeds([*worktree.DVC, "checkout", "--quiet", "--allow-missing"], copy.path)
     return has_remote

@@ -32,8 +32,8 @@ if __name__ == "__main__":  # wrong options and params are refused before the im
 from pipeline.dvc.workspace import environment
 from pipeline.runtime import console
 from pipeline.runtime.errors import ConfigError, StoreUnavailable
+from pipeline.runtime.redaction import shown
 from pipeline.tracking import backfill, model_registry
-from pipeline.tracking.journal import redact
 from pipeline.tracking.pending import JournalDelivery, deliver
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
@@ -104,7 +104,7 @@ def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
     files = sum(delivery.files for delivery in deliveries)
     print(
         f"{len(deliveries) - len(pending)} of {len(deliveries)} journals are complete"
-        f" at {redact(uri)}; {metrics:,} metrics and {files} files sent"
+        f" at {shown(uri)}; {metrics:,} metrics and {files} files sent"
     )
     remedy = "run `make sync` when that is mended"
     if pending:

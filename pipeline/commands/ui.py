@@ -6,17 +6,19 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
 from pipeline.runtime import signals
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.errors import CommandFailed, ConfigError, StoreUnavailable
-from pipeline.tracking.journal import redact
+from pipeline.runtime.redaction import redact, shown
 from pipeline.tracking.runs_page import PORT, runs_page
 from pipeline.tracking.store import artifacts_of, is_server, prepare_store, reason_of, resolve_uri
 
@@ -57,7 +59,7 @@ def run(args: Options) -> int:
         prepare_store(uri)
     except (MlflowException, SQLAlchemyError, sqlite3.Error) as error:
         raise StoreUnavailable(
-            f"the store {redact(uri)} cannot be opened: {reason_of(error, uri)}; move it elsewhere"
+            f"the store {shown(uri)} cannot be opened: {reason_of(error, uri)}; move it elsewhere"
         ) from None
     port = str(args.port)
     command = [
@@ -99,15 +101,19 @@ def serve(command: Sequence[str], environment: Mapping[str, str], root: Path, po
     log = root / LOG
     log.parent.mkdir(exist_ok=True)
     log.unlink(missing_ok=True)  # or a link to a file elsewhere
-    with signals.handle(end), log.open("wb") as output:
+    with signals.handle(end), log.open("w") as output:
         server = subprocess.Popen(
             command,
             env=environment,
-            stdout=output,
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
             start_new_session=True,
             preexec_fn=signals.parent_death_signal(),  # safe: there is no other thread
         )
+        logging = threading.Thread(target=write_log, args=(server.stdout, output), daemon=True)
+        logging.start()
         try:
             wait_until_it_answers(server, port)
             print(f"MLflow UI: {runs_page(root, port)} (Ctrl-C ends it)", flush=True)
@@ -117,6 +123,14 @@ def serve(command: Sequence[str], environment: Mapping[str, str], root: Path, po
             pass
         finally:
             end_group(server)
+            logging.join(PATIENCE_SECONDS)
+
+
+def write_log(lines: Iterable[str], log: TextIO) -> None:
+    """Writes what a server says, without the password of its store."""
+    for line in lines:
+        log.write(redact(line))
+        log.flush()
 
 
 def wait_until_it_answers(server: subprocess.Popen, port: int) -> None:

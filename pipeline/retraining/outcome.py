@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from pipeline.runtime.redaction import redact
 from quatrain.storage.atomic_write import write_together
 
 FOLDER = Path(".state", "retrain")
@@ -38,7 +39,7 @@ def stopped(reason: str, code: int) -> Outcome:
         code,
         Message(
             ISSUE,
-            f"The retraining stopped with exit code {code}:\n\n    {reason}\n\n"
+            f"The retraining stopped with exit code {code}:\n\n    {redact(reason)}\n\n"
             "Nothing was promoted and no branch was pushed.\n",
         ),
     )

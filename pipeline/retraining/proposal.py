@@ -123,7 +123,7 @@ def push(copy: Worktree, target: Target, commits: Mapping[str, str], with_outs: 
         CommandFailed: a remote refused them.
     """
     command = [*worktree.DVC, "push", "--quiet", "--run-cache"]
-    if with_outs and copy.commands.call(command, copy.path):
+    if with_outs and copy.commands.tell(command, copy.path):
         raise CommandFailed(
             "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
         )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.runtime import known_secrets
 from pipeline.runtime.errors import CommandFailed, ConfigError
 from pipeline.runtime.processes import CommandSequence
 from pipeline.tracking.run import journals
@@ -152,7 +153,9 @@ def share_dvc(commands: CommandSequence, root: Path, path: Path) -> None:
 
 
 def dvc_settings(commands: CommandSequence, folder: Path) -> set[str]:
-    return set(commands.read([*DVC, "config", "--list"], folder).splitlines())
+    settings = set(commands.read([*DVC, "config", "--list"], folder).splitlines())
+    known_secrets.learn_settings(settings)
+    return settings
 
 
 def has_dvc_remote(worktree: Worktree) -> bool:
@@ -164,6 +167,8 @@ def has_dvc_remote(worktree: Worktree) -> bool:
 def git_remote(commands: CommandSequence, root: Path) -> str | None:
     """Returns the remote of the current branch, else `origin`, else None."""
     remotes = git(commands, root, "remote").splitlines()
+    settings = git(commands, root, "config", "--list").splitlines()
+    known_secrets.learn_settings(line for line in settings if line.startswith("remote."))
     branch = git(commands, root, "branch", "--show-current")
     name = "origin"
     if branch:

@@ -55,15 +55,16 @@ class Command(NamedTuple):
             formatter_class=HelpFormatter,
         )
         self.add_options(parser)
-        options = parser.parse_args(argv)
-        try:
-            return run_guarded(
-                self.name if self.prefix is None else self.prefix,
-                lambda: self._run(options),
-                self.interrupted,
-            )
-        except UsageError as error:
-            parser.error(str(error))
+        with console.redacted():
+            options = parser.parse_args(argv)
+            try:
+                return run_guarded(
+                    self.name if self.prefix is None else self.prefix,
+                    lambda: self._run(options),
+                    self.interrupted,
+                )
+            except UsageError as error:
+                parser.error(str(error))
 
     def _run(self, options: Options) -> int | None:
         if self.work is not None:

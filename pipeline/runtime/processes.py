@@ -18,6 +18,7 @@ import psutil
 
 from pipeline.runtime import console, file_lock, signals
 from pipeline.runtime.errors import CommandFailed, Interrupted, LockHeld
+from pipeline.runtime.redaction import redact
 
 # How long the commands of a killed predecessor may take to save and leave.
 PATIENCE_SECONDS = 60.0
@@ -182,8 +183,22 @@ class CommandSequence:
         output = self._run(command, folder, environment, subprocess.PIPE)
         if output.code:
             lines = output.stderr.strip().splitlines() or [f"exit code {output.code}"]
-            raise CommandFailed(f"`{' '.join(command)}` failed: {lines[-1]}")
+            raise CommandFailed(redact(f"`{' '.join(command)}` failed: {lines[-1]}"))
         return output.stdout.rstrip("\n")
+
+    def tell(
+        self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+    ) -> int:
+        """Returns the exit code of a command that may print secrets; what it printed is shown
+        without them when it has ended.
+
+        Raises:
+            Interrupted: a signal was received.
+        """
+        output = self._run(command, folder, environment, subprocess.PIPE)
+        for line in (output.stdout + output.stderr).splitlines():
+            console.info(line)
+        return output.code
 
     def succeeds(
         self, command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None

@@ -157,7 +157,8 @@ def main(
         prog=f"python -m pipeline.{verb}", description=about, formatter_class=HelpFormatter
     )
     parser.add_argument("model", choices=MODELS, help="the model that the stage works on")
-    model = parser.parse_args(argv).model
+    with console.redacted():
+        model = parser.parse_args(argv).model
 
     def work() -> None:
         signals = Signals()
@@ -182,7 +183,8 @@ def main(
                 run_on_device(stage, run, signals)
                 signals.check()
 
-    code = run_guarded(f"{verb}@{model}", work)
+    with console.redacted():
+        code = run_guarded(f"{verb}@{model}", work)
     if "RANK" in os.environ:
         leave(code)
     return code

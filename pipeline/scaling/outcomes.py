@@ -11,11 +11,12 @@ from pathlib import Path
 from queue import Queue
 
 from pipeline.runtime import console
+from pipeline.runtime.redaction import shown
 from pipeline.scaling import snapshots, work
 from pipeline.scaling.records import Trial
 from pipeline.scaling.snapshots import Storage
 from pipeline.tracking.experiment import EXPERIMENT
-from pipeline.tracking.journal import Header, Journal, redact
+from pipeline.tracking.journal import Header, Journal
 from pipeline.tracking.pending import JournalDelivery
 from pipeline.tracking.trial_context import TrialContext
 
@@ -97,7 +98,7 @@ class SweepRecord:
             first = self._pending[0]
             console.info(
                 f"warning: tracking: {len(self._pending)} runs of the sweep are not yet at "
-                f"{redact(self._uri)} ({first.pending}); `make sync` sends them"
+                f"{shown(self._uri)} ({first.pending}); `make sync` sends them"
             )
 
     def _collect(self, trial: Trial) -> None:

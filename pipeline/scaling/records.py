@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from pipeline.runtime.errors import ArtifactError
+from pipeline.runtime.redaction import redact
 from pipeline.storage import artifacts
 from quatrain.baselines import FiniteNumber, Record
 
@@ -54,7 +55,8 @@ class Trial(Record):
 
 
 def write_trial(folder: Path, trial: Trial) -> None:
-    artifacts.write_json(folder / f"{trial.name}.json", trial.model_dump(mode="json"))
+    content = trial.model_dump(mode="json") | {"reason": redact(trial.reason)}
+    artifacts.write_json(folder / f"{trial.name}.json", content)
 
 
 def read_trials(folder: Path) -> list[Trial]:

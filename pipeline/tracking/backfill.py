@@ -14,6 +14,7 @@ from typing import Any
 from pipeline.judging import verdicts
 from pipeline.runtime import console, stage
 from pipeline.runtime.errors import ArtifactError, StoreUnavailable
+from pipeline.runtime.redaction import shown
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
@@ -21,7 +22,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.storage.trained_model import TrainedModel, load_trained, verified_origin
 from pipeline.tracking.charts import chart_rows
 from pipeline.tracking.experiment import EXPERIMENT
-from pipeline.tracking.journal import Journal, now, redact
+from pipeline.tracking.journal import Journal, now
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.model_registry import RUN_KEY_TAG
 from pipeline.tracking.run import Run, journals, last_line
@@ -97,7 +98,7 @@ def read_cache(root: Path, uri: str) -> set[str]:
     """Returns the results whose run this store had before."""
     with suppress(ArtifactError, KeyError, TypeError):
         content = artifacts.read_json(root / ".state" / CACHE)
-        if content["uri"] == redact(uri):
+        if content["uri"] == shown(uri):
             return set(content["results"])
     return set()
 
@@ -143,7 +144,7 @@ def backfill(stage: Stage, signals: Signals) -> None:
         signals.check()
         if is_in_store(stage, verb, trained, metrics):
             result = result_name(stage.root, verb, stage.model)
-            cached = {"uri": redact(uri), "results": sorted({*read_cache(stage.root, uri), result})}
+            cached = {"uri": shown(uri), "results": sorted({*read_cache(stage.root, uri), result})}
             write_durably(stage.root / ".state" / CACHE, to_json(cached))
             continue
         console.info(

@@ -9,11 +9,12 @@ from typing import Any
 
 from pipeline.runtime import console
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.redaction import shown
 from pipeline.tracking import model_registry, run_of_key, run_times, sending
 from pipeline.tracking.arrival import Content, check_arrived, lacks
 from pipeline.tracking.cursor import Cursor, keep_cursor, read_cursor
 from pipeline.tracking.deadline import UPLOAD_RATE
-from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line, redact
+from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
     artifacts_of,
@@ -46,7 +47,7 @@ class Delivery:
         self._lock = ExitStack()
         self._client: Any = None
         self._run_id: str | None = None
-        self._cursor = _valid(read_cursor(journal.folder, redact(uri)), journal)
+        self._cursor = _valid(read_cursor(journal.folder, shown(uri)), journal)
         self._is_checked = is_checked
         self._from_start = from_start
         if journal.has_odd_time:
@@ -186,7 +187,7 @@ class Delivery:
         self.artifacts += _files_in(group)
 
     def _keep_cursor(self, run_id: str, offset: int) -> None:
-        cursor = Cursor(redact(self._uri), run_id, offset)
+        cursor = Cursor(shown(self._uri), run_id, offset)
         if cursor != self._cursor:
             keep_cursor(self._journal.folder, cursor)
             self._cursor = cursor

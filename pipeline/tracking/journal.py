@@ -4,13 +4,13 @@ import json
 import math
 import operator
 import posixpath
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.runtime.redaction import redact
 from pipeline.tracking.journal_file import JournalFile, zipped
 from pipeline.tracking.journal_line import (
     STATUSES,
@@ -31,10 +31,6 @@ LONGEST_PARAM = 6000
 
 # Name, step, value.
 Row = tuple[str, int, float]
-
-# The second form is a password with a bare slash: legal in a database URI, impossible in a port.
-_USERINFO = re.compile(r"(?<=://)(?:[^\s/?#]*|[^\s/@:]*:(?!\d*[/?#])\S*)@")
-_SECRET = re.compile(r"(?i)(?<=[?&])(\w*(?:password|passwd|token|secret|key)\w*)=[^&\s]+")
 
 
 class DatasetInput(NamedTuple):
@@ -153,12 +149,12 @@ class Journal:
         """Records a model in MLflow's format, a version of the registered model `name`; once."""
         if not self.has_model:
             file = self._copy(f"{name}.zip", zipped(folder))
-            line = {"kind": "model", "name": name, "file": file, "card": card}
+            line = {"kind": "model", "name": name, "file": file, "card": redact(card)}
             self._append([line | {"time": now()}])
 
     def card(self, name: str, text: str) -> None:
         """Records what the registered model `name` says of the version of this run."""
-        self._note({"kind": "card", "name": name, "text": text})
+        self._note({"kind": "card", "name": name, "text": redact(text)})
 
     def end(self, status: str, ended: int | None = None) -> None:
         """Records how the run ended; if it is continued, a later end counts.
@@ -238,11 +234,6 @@ class Journal:
         copy = self.folder / "artifacts" / digest / name
         write_durably(copy, data)
         return f"{digest}/{name}"
-
-
-def redact(text: str) -> str:
-    """Returns the text without user names and passwords in URIs."""
-    return _SECRET.sub(r"\1=***", _USERINFO.sub("", text))
 
 
 def _begin_line(header: Header) -> Line:

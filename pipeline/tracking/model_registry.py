@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from pipeline.judging import verdicts
 from pipeline.runtime.errors import ArtifactError, ConfigError
+from pipeline.runtime.redaction import shown
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import parse
 from pipeline.tracking.deadline import NotKept
-from pipeline.tracking.journal import redact
 from pipeline.tracking.store import check_reachable, open_client, resolve_uri
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
@@ -186,7 +186,7 @@ def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -
     """
     uri = resolve_uri(root)
     cache = root / ".state" / CACHE
-    settled = {} if refresh else _read_cache(cache, redact(uri))
+    settled = {} if refresh else _read_cache(cache, shown(uri))
     pending = [alias for alias in aliases if settled.get(alias.label) != alias.run_key]
     if not pending:
         return []
@@ -199,7 +199,7 @@ def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -
             settled[alias.label] = alias.run_key
         if message is not None:
             messages.append(f"{alias.label}: {message}")
-    write_durably(cache, json.dumps({"uri": redact(uri), "aliases": settled}).encode())
+    write_durably(cache, json.dumps({"uri": shown(uri), "aliases": settled}).encode())
     return messages
 
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from pipeline.tracking.journal import redact
+from pipeline.runtime.redaction import shown
 
 # Tracked files that the pipeline itself writes: they make no checkout dirty.
 WRITTEN = ("dvc.lock", "reports")
@@ -20,7 +20,7 @@ def code_tags(root: Path) -> dict[str, str]:
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": "" if revision == "none" else revision,
         "mlflow.source.git.branch": git(root, "branch", "--show-current"),
-        "mlflow.source.git.repoURL": redact(git(root, "config", "remote.origin.url")),
+        "mlflow.source.git.repoURL": shown(git(root, "config", "remote.origin.url")),
         "mlflow.user": user(),
     }
     return {name: text for name, text in tags.items() if text}

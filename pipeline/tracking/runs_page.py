@@ -4,8 +4,8 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
+from pipeline.runtime.redaction import shown
 from pipeline.tracking.experiment import EXPERIMENT, find_or_create
-from pipeline.tracking.journal import redact
 from pipeline.tracking.origin import checkout_of
 from pipeline.tracking.store import (
     artifacts_of,
@@ -30,7 +30,7 @@ def runs_page(root: Path, port: int = PORT, create: bool = False) -> str:
     It is the list of experiments if the store has no run yet, unless `create`, or does not answer.
     """
     uri = resolve_uri(root)
-    server = redact(uri).rstrip("/") if is_server(uri) else f"http://127.0.0.1:{port}"
+    server = shown(uri).rstrip("/") if is_server(uri) else f"http://127.0.0.1:{port}"
     number = None
     with suppress(Exception):  # a page is not worth a failure of what links to it
         number = experiment_id(uri)

@@ -4,8 +4,9 @@ import threading
 import time
 
 from pipeline.runtime import console
+from pipeline.runtime.redaction import shown
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.journal import Journal, redact
+from pipeline.tracking.journal import Journal
 from pipeline.tracking.store import PATIENCE_SECONDS, reason_of
 
 POLL_SECONDS = 0.5
@@ -60,7 +61,7 @@ class Shipper:
         metrics, files = self._delivery.pending()
         console.info(
             f"warning: tracking: {metrics:,} metrics and {files} files of "
-            f"{self._journal.folder.name} are not yet at {redact(self._uri)} ({self._reason}); "
+            f"{self._journal.folder.name} are not yet at {shown(self._uri)} ({self._reason}); "
             "they are kept: `make sync` sends them"
         )
         return False

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 import sqlite3
 import warnings
@@ -9,11 +10,10 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.redaction import is_readable, redact, shown
 from pipeline.tracking.deadline import BoundedClient, Late, Unreachable, limit_answers, within
-from pipeline.tracking.journal import redact
 from pipeline.tracking.tracking_uri import check_uri, is_server, server_of
 
 # Timeout for the first answer of a server, and for a call in progress when a stage ends.
@@ -165,12 +165,8 @@ def artifacts_of(uri: str, checkout: Path) -> Path | None:
 
 
 def reason_of(error: Exception, uri: str) -> str:
-    """Describes a failure in one line of at most 200 characters, without the URI's password."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    password = urlsplit(uri).password or ""
-    for secret in {password, unquote(password)} - {""}:
-        text = text.replace(secret, "***")
-    text = redact(text)
+    """Describes a failure in one line of at most 200 characters, without the URI's secrets."""
+    text = redact(" ".join(redact(str(error), uri).split()), uri) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:60]} ... {text[-135:]}"
 
 
@@ -178,13 +174,19 @@ def check_reachable(uri: str) -> None:
     """Asks a server for its health, before mlflow is imported and waits for it.
 
     Raises:
-        Unreachable: it refuses, does not answer within PATIENCE_SECONDS, or fails.
+        Unreachable: it refuses, does not answer within PATIENCE_SECONDS, or fails; or the URI can
+            be read in several ways.
     """
+    if not is_readable(uri):
+        raise Unreachable(
+            "the tracking URI can be read in several ways; percent-encode / ? # @ : and spaces in "
+            "its user and password, and close the brackets of an IPv6 address"
+        )
     try:
         if is_server(uri):
             import requests  # noqa: F401  the thread's time is for the server alone
 
-            ask = partial(_check_health, redact(uri).rstrip("/"))
+            ask = partial(_check_health, re.split(r"[?#]", shown(uri))[0].rstrip("/"))
             within(HEALTH_SECONDS, "health", ask)
         elif (address := server_of(uri)).host and address.port:
             socket.create_connection(address, PATIENCE_SECONDS).close()

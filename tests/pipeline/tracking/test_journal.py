@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.tracking.journal import DatasetInput, Header, Journal, redact
+from pipeline.tracking.journal import DatasetInput, Header, Journal
 from quatrain.errors import DataError
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Disk
@@ -191,25 +191,6 @@ def test_passwords_do_not_reach_the_journal(tmp_path: Path):
     written = [path.read_text() for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) == 2
     assert not any("hunter2" in text for text in written)
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("http://u:p@ss@host:5000", "http://host:5000"),
-        ("http://token@host", "http://host"),
-        ("postgresql://u:a/b?c@host:5432/db", "postgresql://host:5432/db"),
-        (
-            "postgresql://host/db?user=u&password=p&a=b",
-            "postgresql://host/db?user=u&password=***&a=b",
-        ),
-        ("cannot reach http://u:p@host/x, giving up", "cannot reach http://host/x, giving up"),
-        ("http://host:5000/path@2/x", "http://host:5000/path@2/x"),
-        ("sqlite:////tmp/a@b/mlflow.db", "sqlite:////tmp/a@b/mlflow.db"),
-    ],
-)
-def test_redact_removes_secrets_and_keeps_the_address(text: str, shown: str):
-    assert redact(text) == shown
 
 
 def test_a_file_half_copied_by_a_killed_writer_goes_when_the_next_one_begins(tmp_path: Path):

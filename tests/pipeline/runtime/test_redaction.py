@@ -1,0 +1,173 @@
+"""Secrets are hidden in any text, and what is no secret stays readable."""
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr
+
+import pytest
+
+import pipeline
+from pipeline.runtime import console, known_secrets
+from pipeline.runtime.redaction import NOT_SHOWN, has_secret, is_readable, redact, shown
+from tests.pipeline.fixture_types import Patch
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_learnt() -> Iterator[None]:
+    yield
+    known_secrets.forget()
+
+
+@pytest.mark.parametrize(
+    ("uri", "visible"),
+    [
+        ("http://u:p@ss@host:5000", "http://host:5000"),
+        ("http://token@host", "http://host"),
+        ("http://u:pa ss@host/x", "http://host/x"),
+        ("http://[::1]:5000/x", "http://[::1]:5000/x"),
+        ("http://[::1:5000/x", "http://***"),
+        ("http://u:a/b@host:5000", "http://***"),
+        ("http://host:5000/path@2/x", "http://***"),
+        ("http://u:word/", "http://***"),
+        ("postgresql://u:a/b?c@host:5432/db", "postgresql://host:5432/db"),
+        ("postgresql+psycopg://u:a#b@host/db", "postgresql+psycopg://host/db"),
+        (
+            "postgresql://host/db?user=u&sslpassword=p",
+            "postgresql://host/db?***&sslpassword=***",
+        ),
+        ("postgresql://host/db?password=a@b", "postgresql://***"),
+        ("postgresql://host/db?sslmode=require", "postgresql://host/db?sslmode=require"),
+        ("http://host/x?token", "http://host/x?***"),
+        ("http://host/#access_token=abc", "http://host/#access_token=***"),
+        ("sqlite:////tmp/a@b/mlflow.db", "sqlite:////tmp/a@b/mlflow.db"),
+        ("sqlite:///u:word@host/db", "sqlite://***"),
+        ("s3://bucket/folder", "s3://bucket/folder"),
+        ("s3://key:word@bucket/folder", "s3://bucket/folder"),
+        ("git@github.com:org/x.git", "git@github.com:org/x.git"),
+        ("user:word@host:5000", "***@host:5000"),
+        ("user:word", NOT_SHOWN),
+        ("host=h password=word", NOT_SHOWN),
+        ("host:5000", "host:5000"),
+        ("/srv/git/a@b.git", "/srv/git/a@b.git"),
+        ("", ""),
+    ],
+)
+def test_a_uri_is_shown_without_what_may_be_secret(uri: str, visible: str):
+    assert shown(uri) == visible
+    assert redact(visible) == visible
+
+
+@pytest.mark.parametrize(
+    ("text", "visible"),
+    [
+        ("cannot reach http://u:p@host/x, giving up", "cannot reach http://host/x, giving up"),
+        ("'http://u:pa ss@host/x': refused", "'http://host/x': refused"),
+        ("is at user:word@host:5000 now", "is at *** now"),
+        ("connect host=h password='my word' user=u", "connect host=h password=*** user=u"),
+        ("connect password=my word user=u; end", "connect password=***; end"),
+        ("{'token': 'word', 'a': 1}", "{'token': \"***\", 'a': 1}"),
+        ("Authorization: Basic dTpwYXNzd29yZA==", "Authorization: Basic ***"),
+        ("http%3A%2F%2Fu%3Aword%40host/x", "***"),
+        ("AKIAABCDEFGHIJKLMNOP is unknown", "*** is unknown"),
+    ],
+)
+def test_what_looks_like_a_secret_is_hidden_in_a_text(text: str, visible: str):
+    assert redact(text) == visible
+    assert redact(visible) == visible
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MLflow UI: http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning (x)",
+        "dvc.yaml:train@allo: changed",
+        "[train@allo] /tmp/train@allo/x:y 10:20:30 a=1, seed=3, keys=5; basic training",
+        "sync: the tracking URI can be read in several ways; percent-encode / ? # @ : and spaces",
+        "pip install 'quatrain[pipeline]' (https://sqlalche.me/e/20/e3q8)",
+        "see https://docs.jax.dev/en/latest/errors.html#jax.errors.Error.",
+        "no baseline yet: `make promote`; s3://bucket/folder; sqlite:////tmp/a@b/mlflow.db",
+    ],
+)
+def test_what_is_no_secret_stays(text: str):
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("MLFLOW_TRACKING_PASSWORD", "wo/rd+1", "sent wo%2Frd%2B1 and wo/rd+1"),
+        ("AWS_SECRET_ACCESS_KEY", "abc/def", "key abc/def"),
+        ("GH_TOKEN", "some-token", "with SOME-TOKEN"),
+        ("MLFLOW_TRACKING_URI", "postgresql://u:wo/rdy%20z@host/db", "port 'wo' or 'rdy z'"),
+        ("https_proxy", "u:word@proxy:3128", "proxy said word"),
+        ("MLFLOW_TRACKING_URI", "http://u:p@sswd@host", "cannot resolve sswd@host"),
+        ("PIP_INDEX_URL", "http://u:word@host", "dTp3b3Jk"),
+    ],
+)
+def test_secrets_of_the_environment_are_hidden_wherever_they_are_quoted(
+    monkeypatch: Patch, name: str, value: str, said: str
+):
+    assert redact(said) == said
+    monkeypatch.setenv(name, value)
+    hidden = redact(said)
+    assert "***" in hidden
+    assert not any(word in hidden.lower() for word in ("rd", "def", "some-", "sswd", "dtp3"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TOKENIZERS_PARALLELISM", "false"),
+        ("PWD", "/work/quatrain"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", "/work/key.json"),
+        ("no_proxy", "localhost,::1"),
+        ("MLFLOW_TRACKING_URI", "sqlite:////work/false/mlflow.db"),
+    ],
+)
+def test_variables_without_secrets_hide_nothing(monkeypatch: Patch, name: str, value: str):
+    monkeypatch.setenv(name, value)
+    text = "false /work/quatrain/key.json localhost mlflow.db"
+    assert redact(text) == text
+
+
+def test_settings_of_dvc_and_git_are_learnt():
+    lines = {"remote.a.url=s3://bucket/x", "remote.b.secret_access_key=wordy", "core.remote=store"}
+    known_secrets.learn_settings({*lines, "remote.origin.url=https://tok/en@host/x"})
+    assert redact("s3://bucket/x store wordy tok/en") == "s3://bucket/x store *** ***"
+
+
+@pytest.mark.parametrize(
+    ("uri", "readable", "secret"),
+    [
+        ("http://u:word@host:5000", True, True),
+        ("postgresql://u:a/b@host/db", True, True),
+        ("postgresql://host/db?password=word", True, True),
+        ("s3://bucket/x?endpoint_override=localhost%3A9000&scheme=http", True, False),
+        ("/tmp/folder", True, False),
+        ("u:word@host", False, True),
+        ("http://u:a/b@host", False, True),
+    ],
+)
+def test_a_uri_is_readable_if_its_host_is_certain(uri: str, readable: bool, secret: bool):
+    assert (is_readable(uri), has_secret(uri)) == (readable, secret)
+
+
+def test_all_that_is_printed_passes_here(capsys: pytest.CaptureFixture[str]):
+    streams = sys.stdout, sys.stderr
+    with console.redacted():
+        sys.stdout.write("at http://u:word@host/x\n")
+        sys.stderr.writelines(["token=word\n"])
+        assert sys.stdout.encoding == streams[0].encoding
+    assert (sys.stdout, sys.stderr) == streams
+    console.info("password=word")
+    captured = capsys.readouterr()
+    assert captured.out == "at http://host/x\n"
+    assert captured.err == "token=***\npassword=***\n"
+
+
+def test_a_traceback_is_printed_without_secrets():
+    with redirect_stderr(io.StringIO()) as said:
+        error = ValueError("no http://u:word@host")
+        pipeline._report_interrupt(ValueError, error, None)
+    assert said.getvalue() == "ValueError: no http://host\n"
