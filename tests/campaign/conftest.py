@@ -35,13 +35,13 @@ LONGEST_SECONDS = 300.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    seen: Counter[str] = Counter()
+    ranks: Counter[str] = Counter()
     for item in items:
         if HERE not in item.path.parents or not hasattr(item, "callspec"):
             continue
         test = item.nodeid.partition("[")[0]
-        item.add_marker("slow" if seen[test] % SAMPLE else "full")
-        seen[test] += 1
+        item.add_marker("slow" if ranks[test] % SAMPLE else "full")
+        ranks[test] += 1
 
 
 @pytest.fixture(autouse=True)
@@ -81,8 +81,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 def _kind(report: Any) -> str:
     """Which promise a failed case broke; `other` if it failed in another way."""
-    found = re.search(rf"Broken: ({'|'.join(KINDS)}): ", str(report.longrepr))
-    return found.group(1) if found else "other"
+    named = re.search(rf"Broken: ({'|'.join(KINDS)}): ", str(report.longrepr))
+    return named.group(1) if named else "other"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from quatrain.storage.atomic_write import PARTIAL
 from tests.campaign.faulty_disk import Fault, FaultyDisk, Killed, Points, dies, is_full
-from tests.campaign.promises import Seen, accepted, broken, refused
+from tests.campaign.promises import Outcome, accepted, broken, refused
 from tests.campaign.works import Work, files_in, inside
 
 # Of the life after a death at n: it ends before the n/3-th.
@@ -50,7 +50,7 @@ def copied(work: Work, folder: Path) -> Path:
     return folder
 
 
-def live(work: Work, folder: Path) -> Seen:
+def live(work: Work, folder: Path) -> Outcome:
     """Does the work in a folder; exit code -9 if it died."""
     said = StringIO()
     with inside(folder), redirect_stdout(said), redirect_stderr(said):
@@ -58,7 +58,7 @@ def live(work: Work, folder: Path) -> Seen:
             code = work.run()
         except Killed:
             code = -9
-    return Seen(code, said.getvalue())
+    return Outcome(code, said.getvalue())
 
 
 def attempt(fault: Fault, reference: Undisturbed, root: Path, point: int) -> None:

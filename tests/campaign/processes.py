@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pipeline.runtime import stage
 from pipeline.storage.params_file import read_params
 from tests.campaign.faulty_disk import FaultyDisk, Happens, nothing
-from tests.campaign.promises import Seen, broken
+from tests.campaign.promises import Outcome, broken
 from tests.campaign.works import surroundings
 from tests.pipeline.small_project import BODIES
 
@@ -28,7 +28,7 @@ class Running(NamedTuple):
     process: BaseProcess
     output: Path
 
-    def ended(self) -> Seen:
+    def ended(self) -> Outcome:
         """Waits for it; below 0 is the signal that ended it."""
         self.process.join(LONGEST_SECONDS)
         if self.process.is_alive():
@@ -36,7 +36,7 @@ class Running(NamedTuple):
             self.process.join()
             broken("hang", self.output.read_text())
         assert self.process.exitcode is not None
-        return Seen(self.process.exitcode, self.output.read_text())
+        return Outcome(self.process.exitcode, self.output.read_text())
 
     @property
     def points(self) -> int:

@@ -16,10 +16,10 @@ LONGEST_LINE = 2000
 
 
 class Broken(AssertionError):
-    """Says which promise is broken, and what was seen instead."""
+    """Says which promise is broken, and what happened instead."""
 
 
-class Seen(NamedTuple):
+class Outcome(NamedTuple):
     """Holds what a user sees of a command: its exit code and all that it said."""
 
     code: int
@@ -31,27 +31,27 @@ def broken(kind: str, what: str) -> NoReturn:
     raise Broken(f"{kind}: {what[-LONGEST_LINE:]}")
 
 
-def refused(seen: Seen, code: int, says: str = "") -> None:
+def refused(outcome: Outcome, code: int, says: str = "") -> None:
     """The command ends with `code` and one line, which has the pattern `says`."""
-    if TRACE.search(seen.said):
-        broken("traceback", seen.said)
-    if seen.code == 0:
-        broken("silent", f"accepted, where exit {code} is due: {seen.said}")
-    if seen.code != code:
-        broken("wrong code", f"exit {seen.code}, not {code}: {seen.said}")
-    lines = [line for line in seen.said.splitlines() if "[exit " in line]
+    if TRACE.search(outcome.said):
+        broken("traceback", outcome.said)
+    if outcome.code == 0:
+        broken("silent", f"accepted, where exit {code} is due: {outcome.said}")
+    if outcome.code != code:
+        broken("wrong code", f"exit {outcome.code}, not {code}: {outcome.said}")
+    lines = [line for line in outcome.said.splitlines() if "[exit " in line]
     if len(lines) != 1 or not lines[0].endswith(f"[exit {code}]"):
-        broken("unclear", f"not one line with its exit code: {seen.said}")
+        broken("unclear", f"not one line with its exit code: {outcome.said}")
     if len(lines[0]) > LONGEST_LINE or not re.search(says, lines[0]):
         broken("unclear", f"{says!r} is not in: {lines[0]}")
 
 
-def accepted(seen: Seen) -> None:
+def accepted(outcome: Outcome) -> None:
     """The command does its work, with nothing worse than a warning."""
-    if TRACE.search(seen.said):
-        broken("traceback", seen.said)
-    if seen.code != 0:
-        broken("wrong code", f"exit {seen.code}, not 0: {seen.said}")
+    if TRACE.search(outcome.said):
+        broken("traceback", outcome.said)
+    if outcome.code != 0:
+        broken("wrong code", f"exit {outcome.code}, not 0: {outcome.said}")
 
 
 def hidden(secret: str, output: str) -> None:
@@ -78,7 +78,7 @@ def content_of(folder: Path) -> dict[str, str]:
     }
 
 
-def see(work: Callable[[], int | None], capsys: pytest.CaptureFixture[str]) -> Seen:
+def see(work: Callable[[], int | None], capsys: pytest.CaptureFixture[str]) -> Outcome:
     """Do it in this process; what it does not catch is what a user sees as a traceback."""
     capsys.readouterr()
     try:
@@ -88,10 +88,10 @@ def see(work: Callable[[], int | None], capsys: pytest.CaptureFixture[str]) -> S
     except Exception as error:
         broken("traceback", f"{type(error).__name__}: {error}")
     streams = capsys.readouterr()
-    return Seen(code, streams.out + streams.err)
+    return Outcome(code, streams.out + streams.err)
 
 
-def run(*command: str, seconds: float = 60, **options: Any) -> Seen:
+def run(*command: str, seconds: float = 60, **options: Any) -> Outcome:
     """Do it in a process of its own."""
     try:
         done = subprocess.run(
@@ -99,4 +99,4 @@ def run(*command: str, seconds: float = 60, **options: Any) -> Seen:
         )
     except subprocess.TimeoutExpired:
         broken("hang", f"longer than {seconds:g} s: {' '.join(command)}")
-    return Seen(done.returncode, done.stdout + done.stderr)
+    return Outcome(done.returncode, done.stdout + done.stderr)

@@ -2,7 +2,7 @@
 
 from pipeline import collect, evaluate, train
 from pipeline.runtime import stage
-from tests.campaign.promises import Seen, see
+from tests.campaign.promises import Outcome, see
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import Pretended
 
@@ -17,7 +17,7 @@ def stay_in_process(patch: Patch) -> None:
     patch.setattr(stage.compile_cache, "enable", lambda *_: None)
 
 
-def see_stage(verb: str, model: str, capsys: Capture) -> Seen:
+def see_stage(verb: str, model: str, capsys: Capture) -> Outcome:
     module = MODULES[verb]
     body = getattr(module, verb)
     return see(lambda: stage.main(verb, "", body, [model], patience_seconds=0.1), capsys)

@@ -20,7 +20,7 @@ from quatrain.baselines import BaselineError, Rule, entry_of
 from quatrain.judgement import Verdict, judge
 from tests.campaign.gate_faults import FAULTS
 from tests.campaign.gate_workspace import DATASET, SUBJECTS, Place, better, good_scores, make_place
-from tests.campaign.promises import Seen, accepted, broken, content_of, refused, see, unchanged
+from tests.campaign.promises import Outcome, accepted, broken, content_of, refused, see, unchanged
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
 
@@ -49,7 +49,7 @@ def place(
     return template._replace(root=root)
 
 
-def run_gate(place: Place, capsys: Capture) -> Seen:
+def run_gate(place: Place, capsys: Capture) -> Outcome:
     return see(lambda: gate.main([place.model]), capsys)
 
 

@@ -16,7 +16,7 @@ from pipeline.storage.params_file import overlaid, read_input, validate
 from quatrain.memory import GIB
 from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
-from tests.campaign.promises import Seen, accepted, refused, run, see
+from tests.campaign.promises import Outcome, accepted, refused, run, see
 from tests.campaign.served import FORMS
 from tests.conftest import ROOT, SMALL, params_with, shapes_unchecked
 from tests.pipeline.small_project import Project
@@ -193,7 +193,9 @@ def stage_of(verb: str, form: str, changes: dict[str, Any]) -> Stage:
     return Stage(verb, model, Path.cwd(), params_with(section | {"device": "cpu"}))
 
 
-def checked(stage: Stage, free: float | None, capsys: Capture, patch: pytest.MonkeyPatch) -> Seen:
+def checked(
+    stage: Stage, free: float | None, capsys: Capture, patch: pytest.MonkeyPatch
+) -> Outcome:
     """What a stage says that has so many GiB, before it loads anything."""
     patch.setattr(stages, "free_memory", lambda: None if free is None else int(free * GIB))
     return see(lambda: run_guarded(stage.name, lambda: check_fits(stage)), capsys)

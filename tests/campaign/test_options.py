@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from pipeline.runtime.command import run_guarded
 from pipeline.scaling.space import read_space
 from tests.campaign import yaml_texts
-from tests.campaign.promises import Seen, broken, content_of, refused, run, unchanged
+from tests.campaign.promises import Outcome, broken, content_of, refused, run, unchanged
 from tests.campaign.written_params import HOSTILE, same, written_nothing
 from tests.conftest import ROOT
 from tests.pipeline.small_sweep import SWEEP
@@ -52,7 +52,7 @@ def test_a_preset_that_is_none_is_refused(
         refused(answer, 2, says)
 
 
-def misused(answer: Seen, says: str) -> None:
+def misused(answer: Outcome, says: str) -> None:
     """argparse refuses options in its own way: the usage, then a line; and exit 2."""
     if answer.code != 2:
         broken("silent" if answer.code == 0 else "wrong code", f"exit {answer.code}: {answer.said}")
@@ -252,6 +252,6 @@ def test_wrong_params_are_refused_before_anything_heavy_is_loaded(
     path = f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'src')]}\n"
     answer = run(sys.executable, "-c", path + code, cwd=params_folder)
     unchanged(before, content_of(params_folder))
-    refused(Seen(answer.code, answer.said.replace("loaded:\n", "")), 2, r"params\.yaml")
+    refused(Outcome(answer.code, answer.said.replace("loaded:\n", "")), 2, r"params\.yaml")
     if "loaded:\n" not in answer.said:
         broken("unclear", f"heavy modules: {answer.said}")

@@ -22,7 +22,7 @@ from pipeline.tracking.journal import Journal
 from pipeline.tracking.journal_line import decoded, problem_of
 from pipeline.tracking.shipper import Shipper
 from quatrain.errors import DataError
-from tests.campaign.promises import Seen, accepted, broken, refused, see
+from tests.campaign.promises import Outcome, accepted, broken, refused, see
 from tests.campaign.tracking_cases import (
     BAD_URIS,
     BEGIN,
@@ -91,7 +91,7 @@ def folder(tmp_path: Path, run_key: str) -> Path:
     return folder
 
 
-def synced(uri: str, monkeypatch: Patch, capsys: Capture, *arguments: str) -> Seen:
+def synced(uri: str, monkeypatch: Patch, capsys: Capture, *arguments: str) -> Outcome:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     started = time.monotonic()
     answer = see(lambda: sync.main(["--wait", "0", *arguments]), capsys)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pipeline.runtime.command import run_guarded
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
-from tests.campaign.promises import Seen, broken, content_of, refused, see, unchanged
+from tests.campaign.promises import Outcome, broken, content_of, refused, see, unchanged
 from tests.config_schema import ROOT_SCHEMA, Key, Path, inside, keys, options, outside, with_value
 from tests.conftest import ROOT, committed
 
@@ -42,7 +42,7 @@ def keys_of(variant: str) -> Iterator[Key]:
         yield from keys(params_of(variant), ROOT_SCHEMA["$defs"][HOSTED[model]], (model,))
 
 
-def checked(raw: Mapping[str, Any], capsys: pytest.CaptureFixture[str]) -> tuple[Seen, Any]:
+def checked(raw: Mapping[str, Any], capsys: pytest.CaptureFixture[str]) -> tuple[Outcome, Any]:
     """What a command says of these values, and the params that it would work with."""
     results: list[BaseModel] = []
 
@@ -155,7 +155,7 @@ def changed(key: Key, value: Any) -> Any:
 
 def written_nothing(
     folder: pathlib.Path, work: Callable[[], int | None], capsys: pytest.CaptureFixture[str]
-) -> Seen:
+) -> Outcome:
     before = content_of(folder)
     answer = see(work, capsys)
     unchanged(before, content_of(folder))
