@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -20,6 +20,17 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from quatrain.errors import ConfigError
 
 MAX_DEPTH = 20
+# What ruamel raises for odd texts; an interruption, which is raised anywhere, is none of these.
+PARSER_FAULTS = (
+    YAMLError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    RuntimeError,
+    ArithmeticError,
+)
 # Longest part of a text that a line of an error quotes.
 LONGEST_QUOTE = 60
 # Control characters, line ends that only YAML 1.1 has, halves of characters, and marks of order.
@@ -55,7 +66,7 @@ def parse_mapping(name: str, text: str) -> dict[str, Any]:
         place = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         reason = " ".join(str(error.problem or error.context).split())[:200]
         raise ConfigError(f"{name}{place}: {reason}") from None
-    except Exception as error:  # ruamel's parser has assertions and lookups of its own
+    except PARSER_FAULTS as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"{name}: not YAML: {reason}") from None
     if not isinstance(raw, dict):

@@ -63,7 +63,8 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project):
         "import os, signal, time; signal.signal(2, signal.default_int_handler)\n"
         "os.kill(os.getpid(), 2); time.sleep(60)\n"
     )
-    assert project.run("train") == Ended(-signal.SIGINT, ["interrupted by SIGINT [exit 130]"])
+    line = f"{project.name('train')}: interrupted by SIGINT [exit 130]"
+    assert project.run("train") == Ended(130, [line])
 
 
 @pytest.mark.parametrize("finished", MODELS, indirect=True)

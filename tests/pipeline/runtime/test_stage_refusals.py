@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.runtime.errors import ConfigError
 from pipeline.storage import artifacts
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import Disk, Project, flip_bit, last_line, surround
@@ -70,18 +71,15 @@ def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
     assert evaluated.hashes("reports") == before
 
 
-def test_a_table_that_is_no_field_is_refused_in_one_line(
-    tmp_path: Path, monkeypatch: Patch, capsys: Capture
-):
+def test_a_table_that_is_no_field_is_refused_in_one_line(tmp_path: Path, monkeypatch: Patch):
     project = Project.create(tmp_path, "active_dynamics")
     surround(monkeypatch, project)
     table = {"kind": "table", "table_file": "inputs/active_dynamics/mine.npz"}
     project.choose(overlay={"active_dynamics": {"env": {"field": table}}})
     axis, path = np.linspace(-2, 2, 5), tmp_path / "inputs" / "active_dynamics" / "mine.npz"
     np.savez(path, axis_0=axis, axis_1=axis / 2, vectors=np.ones((5, 5, 2)))
-    assert project.call("collect") == 3
-    line = last_line(capsys)
-    assert line.startswith("collect@active_dynamics: mine.npz covers [-1, 1], the evaluation ")
+    with pytest.raises(ConfigError, match=r"env: mine\.npz covers \[-1, 1\], the evaluation "):
+        project.call("collect")
     assert not project.data.exists()
 
 
