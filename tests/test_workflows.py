@@ -79,6 +79,17 @@ def test_retraining_and_a_job_of_its_own_for_speed_run_on_a_schedule_and_by_hand
     assert "needs" not in speed
 
 
+def test_the_whole_campaign_runs_each_night_and_by_hand_alone():
+    content = workflow(ROOT / ".github" / "workflows" / "ci.yml")
+    assert content["on"]["schedule"]
+    campaign = content["jobs"]["campaign"]
+    assert campaign["if"] == (
+        "github.event_name == 'schedule' || github.event_name == 'workflow_dispatch'"
+    )
+    commands = [step.get("run") for step in campaign["steps"]]
+    assert commands[-2:] == ["make campaign", "make crash"]
+
+
 def test_the_timer_and_the_crontab_retrain_at_the_same_hour_with_what_was_pulled():
     names = ("quatrain-retrain.timer", "quatrain-retrain.service", "crontab")
     timer, service, crontab = ((SCHEDULE / name).read_text() for name in names)

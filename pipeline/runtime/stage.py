@@ -198,7 +198,8 @@ def main_of_all(verb: str, about: str, argv: list[str] | None = None) -> int:
         read_params(Path.cwd())
         getattr(import_module(f"pipeline.{verb}"), verb)()
 
-    return run_guarded(verb, work)
+    with console.redacted():
+        return run_guarded(verb, work)
 
 
 def _body_of(verb: str) -> Body:
