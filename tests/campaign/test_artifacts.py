@@ -202,7 +202,6 @@ FOLDER_ROWS = [
     for model in MODELS
     for verb, folder in (("train", "data/M"), ("evaluate", "models/M"))
     for damage in FOLDER_DAMAGES
-    if verb == "evaluate" or not damage.startswith("other ")
 ]
 
 

@@ -1,9 +1,10 @@
 """nested NamedTuples of arrays <-> arrays by name."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
+from jaxtyping import AbstractArray, jaxtyped
 
 from quatrain.storage.folders import FolderError
 from quatrain.storage.formats import Arrays
@@ -26,7 +27,8 @@ def from_arrays(cls: type[Tree], arrays: Mapping[str, np.ndarray]) -> Tree:
     """Inverts `to_arrays`; the annotations of `cls` say which fields are NamedTuples themselves.
 
     Raises:
-        FolderError: a field has no array, or an array has no field.
+        FolderError: a field has no array, an array has no field, or not the dtype and axes of its
+            annotation.
     """
     names = _leaves(cls, "")
     missing = sorted(names - arrays.keys())
@@ -47,10 +49,32 @@ def _leaves(cls: type[tuple], prefix: str) -> set[str]:
 
 
 def _build(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tree:
-    fields: dict[str, Any] = {
-        name: _build(hint, arrays, f"{prefix}{name}/")
-        if hasattr(hint, "_fields")
-        else arrays[prefix + name]
-        for name, hint in get_type_hints(cls).items()
-    }
+    fields: dict[str, Any] = {}
+    with jaxtyped("context"):  # an axis that two fields name has one length
+        for name, hint in get_type_hints(cls).items():
+            if hasattr(hint, "_fields"):
+                continue
+            fields[name] = array = arrays[prefix + name]
+            if not _fits(array, hint):
+                raise FolderError(
+                    f"not a {cls.__name__}: {prefix}{name} is {array.dtype} of shape "
+                    f"{array.shape}, where {_shown(hint)} belongs"
+                )
+    for name, hint in get_type_hints(cls).items():
+        if hasattr(hint, "_fields"):
+            fields[name] = _build(hint, arrays, f"{prefix}{name}/")
     return cls(**fields)
+
+
+def _fits(array: np.ndarray, hint: Any) -> bool:
+    kinds = [kind for kind in get_args(hint) or (hint,) if _is_array_type(kind)]
+    return not kinds or any(isinstance(array, kind) for kind in kinds)
+
+
+def _is_array_type(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, AbstractArray)
+
+
+def _shown(hint: Any) -> str:
+    kind = next(filter(_is_array_type, get_args(hint) or (hint,)))
+    return f"{kind.__name__.partition('[')[0]} [{kind.dim_str}]"

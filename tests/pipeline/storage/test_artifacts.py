@@ -126,6 +126,34 @@ def test_a_tree_of_arrays_survives_the_disk_and_names_what_is_missing(tmp_path: 
         from_arrays(Dataset, flat)
 
 
+class Walk(NamedTuple):
+    state: Int32[np.ndarray, " step"]
+    weight: Float32[np.ndarray, " step"] | None
+    goal: Int32[np.ndarray, ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("state", np.zeros((3, 1), np.int32), r"state is int32 of shape \(3, 1\), where Int32"),
+        (
+            "state",
+            np.zeros(3, np.int64),
+            r"state is int64 of shape \(3,\), where Int32 \[step\] be",
+        ),
+        ("weight", np.zeros(4, np.float32), r"weight is float32 of shape \(4,\), where Float32"),
+        ("goal", np.zeros(1, np.int32), r"goal is int32 of shape \(1,\), where Int32 \[\] belongs"),
+    ],
+)
+def test_arrays_have_the_dtypes_and_axes_of_their_annotations(
+    name: str, array: np.ndarray, message: str
+):
+    flat = to_arrays(Walk(np.zeros(3, np.int32), np.zeros(3, np.float32), np.array(1, np.int32)))
+    assert from_arrays(Walk, flat).goal == 1
+    with pytest.raises(ArtifactError, match=message):
+        from_arrays(Walk, flat | {name: array})
+
+
 def test_a_digest_depends_on_the_value_and_not_on_the_order_of_keys(folder: Path):
     assert artifacts.digest_of({"a": 1, "b": [2]}) == artifacts.digest_of({"b": [2], "a": 1})
     assert artifacts.digest_of({"a": 1, "b": [2]}) != artifacts.digest_of({"a": 1, "b": [3]})

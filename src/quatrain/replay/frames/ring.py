@@ -18,14 +18,17 @@ AnyArray = np.ndarray | Array
 
 
 class Transitions(NamedTuple):
-    """Holds turns in time order, as NumPy or JAX arrays; the last three columns are per env."""
+    """Holds turns in time order, as NumPy or JAX arrays; the last three columns are per env.
 
-    frames: Shaped[AnyArray, "turn agent env frame"]  # observed before the action
-    actions: Int8[AnyArray, "turn agent env"]
-    rewards: Float32[AnyArray, "turn agent env"]
-    terminated: Bool[AnyArray, "turn env"]  # at the end of the turn, like truncated
-    truncated: Bool[AnyArray, "turn env"]
-    turn: Int16[AnyArray, "turn env"]  # within the episode, from 0
+    Axis seed is there where several learners have a column each.
+    """
+
+    frames: Shaped[AnyArray, "*seed turn agent env frame"]  # observed before the action
+    actions: Int8[AnyArray, "*seed turn agent env"]
+    rewards: Float32[AnyArray, "*seed turn agent env"]
+    terminated: Bool[AnyArray, "*seed turn env"]  # at the end of the turn, like truncated
+    truncated: Bool[AnyArray, "*seed turn env"]
+    turn: Int16[AnyArray, "*seed turn env"]  # within the episode, from 0
 
 
 class Candidates(NamedTuple):
