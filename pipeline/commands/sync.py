@@ -17,6 +17,11 @@ def add_options(parser: Parser) -> None:
         metavar="SECONDS",
         help="how long to keep trying",
     )
+    parser.add_argument(
+        "--from-start",
+        action="store_true",
+        help="send whole journals anew; what the store has already is not doubled",
+    )
 
 
 main = Command(

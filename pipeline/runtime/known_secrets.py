@@ -16,8 +16,8 @@ SHORTEST = 4
 SHORTEST_TOKEN = 16
 # Names whose value is a secret, in any text, and in a query or a setting alone.
 SECRET_WORD = (
-    r"[\w.\-]*(?:password|passwd|passphrase|pwd|token|secret|credential|signature|api[_\-]?key"
-    r"|access[_\-]?key|account[_\-]?key|connection[_\-]?string|sslkey|x-amz-)[\w.\-]*"
+    r"[\w.\-]{0,60}(?:password|passwd|passphrase|pwd|token|secret|credential|signature|api[_\-]?key"
+    r"|access[_\-]?key|account[_\-]?key|connection[_\-]?string|sslkey|x-amz-)[\w.\-]{0,60}"
 )
 SECRET_KEY = rf"{SECRET_WORD}|sig|auth|key"
 # Keys of a query that are worth showing.

@@ -19,16 +19,18 @@ from pipeline.runtime.known_secrets import (
 HIDDEN = "***"
 NOT_SHOWN = "(an address that is not shown)"
 
+# Repetitions before a mark that may be missing are bounded, for a text of any length.
 # Of a password with spaces: from a colon that no port follows to the last @ of the line.
 _SPACED = re.compile(
-    r"\b[A-Za-z][\w+.\-]*://[^\s/@:\[]*:(?!\d*(?:[/?#\s,;.)'\"]|$))[^\n]*@\S*", re.MULTILINE
+    r"\b[A-Za-z][\w+.\-]{0,30}://[^\s/@:\[]*:(?!\d*(?:[/?#\s,;.)'\"]|$))[^\n]*@\S*", re.MULTILINE
 )
-_WORD = re.compile(r"\b[A-Za-z][\w+.\-]*://\S+")
+_WORD = re.compile(r"\b[A-Za-z][\w+.\-]{0,30}://\S+")
 _CLOSING = "'\"`)]}>,.;:!\\"
-_QUOTED = re.compile(r"(?i)\b[\w+.\-]+%3A(?:%2F|/){2}\S+")
+_QUOTED = re.compile(r"(?i)\b[\w+.\-]{1,30}%3A(?:%2F|/){2}\S+")
 # USER:PASSWORD@HOST; `dvc.yaml:train@allo` is a stage of DVC.
 _BARE = re.compile(
-    r"(?<![\w:@.\-])[^\s:@'\"`(]*:(?!(?:collect|train|evaluate)@|//|[\s*])[^\s@]+@(?=[\w.\[])\S*"
+    r"(?<![\w:@.\-])[^\s:@'\"`(]{0,200}:(?!(?:collect|train|evaluate)@|//|[\s*])[^\s@]{1,500}@"
+    r"(?=[\w.\[])\S*"
 )
 _MEMBER = re.compile(
     rf"(?i)(['\"](?:{SECRET_KEY})['\"]\s*:\s*)('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")"

@@ -17,6 +17,8 @@ WRITERS = (
     "src/quatrain/storage/history.py",
     "src/quatrain/storage/trees.py",
 )
+# Modules of a model that shape no output: some processes load them, others do not.
+BESIDE = ("serve", "memory", "rules")
 
 
 def run_key(
@@ -58,12 +60,11 @@ def loaded_code(root: Path, model: str) -> list[Path]:
     """Returns the files that shape a model's outputs: its imported modules, what they import, and
     `root`'s writers.
 
-    Modules of other models and the module that serves this one are left out: editing them must not
-    restart this computation.
+    Modules of other models and BESIDE are left out: editing them must not restart this computation.
     """
     folder = f"quatrain.models.{model}."
     loaded = {name for name in sys.modules if name.startswith(folder)}
-    modules = {name for name in loaded if not name.endswith(".serve")}
+    modules = {name for name in loaded if name.rpartition(".")[2] not in BESIDE}
     files = {file_of(name) for name in imported_by(modules)}
     return sorted({*files, *(root / name for name in WRITERS)})
 

@@ -9,7 +9,14 @@ import pytest
 
 import pipeline
 from pipeline.runtime import console, known_secrets
-from pipeline.runtime.redaction import NOT_SHOWN, has_secret, is_readable, redact, shown
+from pipeline.runtime.redaction import (
+    NOT_SHOWN,
+    has_secret,
+    hide_by_form,
+    is_readable,
+    redact,
+    shown,
+)
 from tests.pipeline.fixture_types import Patch
 
 
@@ -171,3 +178,10 @@ def test_a_traceback_is_printed_without_secrets():
         error = ValueError("no http://u:word@host")
         pipeline._report_interrupt(ValueError, error, None)
     assert said.getvalue() == "ValueError: no http://host\n"
+
+
+@pytest.mark.parametrize("part", ["[", "a.", "=", "\\", "password", "a:", "a@", "a://", "%3A", "'"])
+def test_a_long_text_without_an_end_of_anything_is_read_once(part: str):
+    """A pattern that begins anew at each character would take minutes."""
+    text = part * (400_000 // len(part))
+    assert "hunter22" not in hide_by_form(f"{text} http://user:hunter22@host")
