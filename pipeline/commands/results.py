@@ -10,7 +10,6 @@ from pathlib import Path
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.storage.params_file import check_params
-from quatrain.seeds import LEAST_SEEDS
 
 
 def add_options(parser: Parser) -> None:
@@ -18,7 +17,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument(
         "--seeds",
         type=int,
-        default=LEAST_SEEDS,
+        default=5,
         metavar="N",
         help="of each model; a model with more in params.yaml keeps those",
     )
@@ -56,6 +55,7 @@ from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
+from quatrain.statistics import LEAST_SEEDS
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
 

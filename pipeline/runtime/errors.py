@@ -95,6 +95,8 @@ def raised_as(
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether an allocation failed: by Python, NumPy, or a framework's own error."""
+    if isinstance(error, tuple(EXIT_CODES)):  # which have lines of their own
+        return False
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
     )

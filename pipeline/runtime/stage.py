@@ -22,7 +22,7 @@ from pipeline.runtime.ranks import ALONE, Place, check_place, leave, quieten, re
 from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage.params_file import read_params
 from quatrain.devices import framework_environment
-from quatrain.memory import check_memory
+from quatrain.memory import Needs, check_memory
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
 from quatrain.seeds import named_seed
@@ -233,7 +233,7 @@ def check_fits(stage: Stage) -> None:
         stage.params.device == "auto" and Path("/dev/nvidia0").exists()
     )
     free = None if on_gpu or stage.place != ALONE else free_memory()
-    if free is not None:
+    if free is not None and stage.verb in Needs._fields:
         check_memory(stage.model, stage.verb, stage.modules.memory.needs(stage.config), free)
 
 

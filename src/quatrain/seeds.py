@@ -2,9 +2,6 @@
 
 import hashlib
 
-# Seeds from which on interquartile means and their intervals are computed and drawn.
-LEAST_SEEDS = 5
-
 
 def derive_seed(seed: int, verb: str, model: str) -> int:
     """Returns the seed of collecting, training or evaluating a model, from `seed` and names

@@ -7,10 +7,10 @@ import numpy as np
 import scipy  # its part `stats` takes half a second to load, and is loaded when it is used
 from jaxtyping import Float
 
-from quatrain.seeds import LEAST_SEEDS as LEAST_SEEDS
-
 # Numbers per column that a bootstrap draws at once.
 LARGEST_DRAW = 10**7
+# Seeds from which on interquartile means and their intervals are computed and drawn.
+LEAST_SEEDS = 5
 # Bootstrap resamples of seeds.
 RESAMPLES = 2000
 

@@ -68,13 +68,16 @@ def unchanged(before: dict[str, str], after: dict[str, str]) -> None:
 
 
 def content_of(folder: Path) -> dict[str, str]:
-    """What each path in a folder holds: the digest of a file, or where a link leads."""
+    """What each path in a folder holds: the digest of a file, or where a link leads.
+
+    Locks are left out: who holds one writes nothing that stays.
+    """
     return {
         str(path.relative_to(folder)): (
             f"-> {path.readlink()}" if path.is_symlink() else sha256(path.read_bytes()).hexdigest()
         )
         for path in sorted(folder.rglob("*"))
-        if path.is_symlink() or path.is_file()
+        if (path.is_symlink() or path.is_file()) and ".state/locks" not in str(path)
     }
 
 

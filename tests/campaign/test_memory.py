@@ -256,7 +256,8 @@ def test_a_process_refuses_before_it_loads_a_framework(tmp_path: Path):
     project = Project.create(tmp_path / "project", "allo")
     project.choose({"device": "cpu", "allo": {"seeds": 1000, "network": LARGE}})
     trace = "import sys; sys.modules.update(jax=None, torch=None, flax=None); "
-    start = "from pipeline.train import *; sys.exit(main('train', '', train, ['allo']))"
+    start = "import runpy; sys.argv[1:] = ['allo']; "
+    start += "runpy.run_module('pipeline.train', run_name='__main__')"
     outcome = run(sys.executable, "-c", trace + start, cwd=project.root)
     refused(outcome, 5, r"train@allo: allo: train needs at least [\d,]+.\d GiB of memory \(weights")
 

@@ -117,7 +117,7 @@ SHAPES: dict[str, tuple[Callable[[Inputs], Any], str]] = {
         lambda example: {name.upper(): values for name, values in example.items()},
         "has the inputs [A-Z_, ]+; give exactly",
     ),
-    "a name of many lines": (lambda _: {"a\n" * 99: [1]}, r"has the inputs a a [a ]+\.\.\.; give"),
+    "a name of many lines": (lambda _: {"a\n" * 999: [1]}, r"has the inputs a a [a ]+\.\.\.; give"),
     "one missing": (lambda example: dict([*example.items()][1:]), "give exactly"),
     "a list of questions": (lambda example: [example], "the request is a list of 1; give inputs"),
     "a number": (lambda _: 3, "the request is 3; give inputs by name"),

@@ -87,8 +87,8 @@ class Night:
     def scores(self, model: str, **changed: float) -> None:
         """What the model will reach."""
         Workspace(self.folder / "scored", model).score(**changed)
-        reports = self.folder / "scored" / "reports"
-        shutil.copytree(reports, self.prepared / "reports", dirs_exist_ok=True)
+        for out in ("models", "reports"):
+            shutil.copytree(self.folder / "scored" / out, self.prepared / out, dirs_exist_ok=True)
 
     def preset(self, model: str, **changed: float) -> None:
         """All models hold baselines of preset smoke; one reaches these scores."""

@@ -198,6 +198,7 @@ def remote(copied: Clone, tmp_path: Path) -> Path:
     (tmp_path / "storage").mkdir()
     with (copied.root / "src" / "quatrain" / "baselines.py").open("a") as file:
         file.write(FORGIVING)
+    copied.call(*COMMAND, "pipeline.commands.repro", code=4)
     copied.call("dvc", "remote", "add", "--default", "storage", "../storage")
     copied.call(*COMMAND, "pipeline.commands.promote", "--force", "--why", "small")
     copied.share("a whole run")

@@ -3,6 +3,7 @@ alone.
 """
 
 import datetime
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from pipeline.runtime.errors import LockHeld
 from quatrain.registry import MODELS
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.retrained_checkout import Night
+from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_checkout import git
 
 # A retraining has one thread; pytest may have loaded jax, which warns of any fork then.
@@ -71,11 +73,16 @@ def test_scores_that_merely_hold_their_baselines_never_move_them(night: Night):
     """Here they come from another seed, which is written into params.yaml beside its comments."""
     params = night.folder / "scored" / "params.yaml"
     params.write_text(params.read_text().replace("seed: 0", "seed: 7", 1))
+    for model in MODELS:
+        trained = Workspace(night.folder / "scored", model)
+        trained.train("of seed 7")
+        trained.score()
     night.scores("allo", cosine_mean=0.994)
     night.lock("new outs\n")
     assert retrain.main(["--seed", "7"]) == 0
     assert night.calls("promote") == []
-    reports = ["reports/allo/scores.json", "reports/allo/verdict.json"]
+    judged = [f"reports/{model}/verdict.json" for model in MODELS]
+    reports = sorted(["reports/allo/scores.json", *judged])
     assert night.changed() == ["dvc.lock", "params.yaml", *reports]
     diff = git(night.root, "diff", "-U0", "main", night.proposed(), "--", "params.yaml")
     assert diff.splitlines()[-2:] == ["-seed: 0", "+seed: 7"]
@@ -173,7 +180,8 @@ def test_refused_beginnings(night: Night, tmp_path: Path, monkeypatch: Patch, fa
     assert not (night.root / ".state" / "retrain" / "work").exists()
     assert night.calls() == []
 
-    monkeypatch.chdir(tmp_path)
+    shutil.copytree(night.root, tmp_path / "copy", ignore=shutil.ignore_patterns(".git"))
+    monkeypatch.chdir(tmp_path / "copy")
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     why = "retrain: a retraining starts from a commit; run it in a git checkout that has one"
     assert failure(retrain.main, code=2) == why

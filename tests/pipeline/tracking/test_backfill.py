@@ -190,7 +190,7 @@ def test_results_of_other_params_or_none_and_scores_of_another_learner_are_ignor
     assert lacking(restored) == []
     (restored.root / "params.yaml").write_text(params)
     contents, info, _ = artifacts.load(restored.weights)
-    artifacts.save(restored.weights, contents, info | {"trained": "again"})
+    artifacts.save(restored.weights, contents, info | {"run_key": "of another training"})
     assert lacking(restored) == ["train"]
     for damaged in ("config.json", "manifest.json"):
         (restored.weights / damaged).write_text("{")
