@@ -81,8 +81,8 @@ def test_scores_that_merely_hold_their_baselines_never_move_them(night: Night):
     night.lock("new outs\n")
     assert retrain.main(["--seed", "7"]) == 0
     assert night.calls("promote") == []
-    judged = [f"reports/{model}/verdict.json" for model in MODELS]
-    reports = sorted(["reports/allo/scores.json", *judged])
+    verdict_files = [f"reports/{model}/verdict.json" for model in MODELS]
+    reports = sorted(["reports/allo/scores.json", *verdict_files])
     assert night.changed() == ["dvc.lock", "params.yaml", *reports]
     diff = git(night.root, "diff", "-U0", "main", night.proposed(), "--", "params.yaml")
     assert diff.splitlines()[-2:] == ["-seed: 0", "+seed: 7"]
