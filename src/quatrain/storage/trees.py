@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import numpy as np
-from jaxtyping import AbstractArray, jaxtyped
+from jaxtyping import AbstractArray
 
 from quatrain.storage.folders import FolderError
 from quatrain.storage.formats import Arrays
@@ -50,25 +50,43 @@ def _leaves(cls: type[tuple], prefix: str) -> set[str]:
 
 def _build(cls: type[Tree], arrays: Mapping[str, np.ndarray], prefix: str) -> Tree:
     fields: dict[str, Any] = {}
-    with jaxtyped("context"):  # an axis that two fields name has one length
-        for name, hint in get_type_hints(cls).items():
-            if hasattr(hint, "_fields"):
-                continue
-            fields[name] = array = arrays[prefix + name]
-            if not _fits(array, hint):
-                raise FolderError(
-                    f"not a {cls.__name__}: {prefix}{name} is {array.dtype} of shape "
-                    f"{array.shape}, where {_shown(hint)} belongs"
-                )
+    lengths: dict[str, Any] = {}  # an axis that two fields name has one length
+    for name, hint in get_type_hints(cls).items():
+        if hasattr(hint, "_fields"):
+            continue
+        fields[name] = array = arrays[prefix + name]
+        if not _fits(array, hint, lengths):
+            raise FolderError(
+                f"not a {cls.__name__}: {prefix}{name} is {array.dtype} of shape {array.shape}, "
+                f"where {_shown(hint)} belongs"
+            )
     for name, hint in get_type_hints(cls).items():
         if hasattr(hint, "_fields"):
             fields[name] = _build(hint, arrays, f"{prefix}{name}/")
     return cls(**fields)
 
 
-def _fits(array: np.ndarray, hint: Any) -> bool:
-    kinds = [kind for kind in get_args(hint) or (hint,) if _is_array_type(kind)]
-    return not kinds or any(isinstance(array, kind) for kind in kinds)
+def _fits(array: np.ndarray, hint: Any, lengths: dict[str, Any]) -> bool:
+    """Returns whether dtype and axes are those of an annotation; notes the lengths of its axes.
+
+    jaxtyping's own check would load jax.
+    """
+    kind = next(filter(_is_array_type, get_args(hint) or (hint,)), None)
+    if kind is None:
+        return True
+    axes = kind.dim_str.split()
+    at = next((place for place, axis in enumerate(axes) if axis[0] in "*."), None)
+    spare = array.ndim - len(axes) + 1
+    if (at is None and spare != 1) or spare < 0:
+        return False
+    shape: list[Any] = list(array.shape)
+    if at is not None:
+        shape[at : at + spare] = [tuple(shape[at : at + spare])]
+    is_other = isinstance(kind.dtypes, list | tuple) and array.dtype.name not in kind.dtypes
+    return not is_other and all(
+        length == (int(axis) if axis.isdecimal() else lengths.setdefault(axis, length))
+        for axis, length in zip(axes, shape, strict=True)
+    )
 
 
 def _is_array_type(kind: Any) -> bool:
