@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.runtime.devices import settings
-from pipeline.runtime.stage import CHECKOUT
+from pipeline.runtime.stage import CHECKOUT, COMPUTING
 from pipeline.storage.checkpoints import Checkpoints
-from pipeline.storage.run_key import loaded_code, run_key
+from pipeline.storage.run_key import code_of, run_key
 from pipeline.tracking.progress_bar import ProgressBar
 from quatrain.params import Params
 from quatrain.progress import History, Row, history, rows
@@ -20,9 +20,7 @@ CPU_SECONDS = "cpu_seconds"
 
 def result_key(sweep: str, params: Params, model: str) -> str:
     """Returns the key of a result: config, seed, code, device and versions."""
-    # Modules that shape the result must be imported before the key is computed.
-    for name in ("collect", "train", "evaluate", "plots"):
-        getattr(load(model), name)
+    package = load(model, getattr(params, model)).package
     return run_key(
         stage=sweep,
         params={
@@ -30,7 +28,7 @@ def result_key(sweep: str, params: Params, model: str) -> str:
             "seed": params.seed,
         },
         root=CHECKOUT,
-        code=loaded_code(CHECKOUT, model),
+        code=code_of(CHECKOUT, [f"{package}.{name}" for name in COMPUTING["evaluate"]]),
         inputs=[],
         settings=settings(params, MODELS[model]),
     )

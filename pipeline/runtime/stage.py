@@ -35,10 +35,14 @@ PATIENCE_SECONDS = 60.0
 # Tracing makes many objects and hardly a cycle: looking for cycles every 700 was a tenth of a
 # start.
 OBJECTS_PER_COLLECTION = 100_000
-
-
 # The file of data/MODEL.
 DATASET = "dataset.safetensors"
+# The modules of a model that shape a stage's outputs, with those that they import.
+COMPUTING = {
+    "collect": ("collect",),
+    "train": ("collect", "train"),
+    "evaluate": ("collect", "train", "evaluate", "plots"),
+}
 
 
 class Stage(NamedTuple):
@@ -109,20 +113,19 @@ class Stage(NamedTuple):
         return dataset, loaded.digest
 
     def key(self, inputs: list[str]) -> str:
-        """Returns the key of this computation: its inputs, its loaded code, device, threads and
+        """Returns the key of this computation: its inputs, its code, device, threads and
         versions.
-
-        Call it after the modules that shape the outputs are imported.
         """
-        from pipeline.storage.run_key import loaded_code, run_key
+        from pipeline.storage.run_key import code_of, run_key
 
         params = self.params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset"})
         shared = {name: value for name, value in params.items() if name not in MODELS}
+        modules = [f"{self.modules.package}.{name}" for name in COMPUTING[self.verb]]
         return run_key(
             stage=self.name,
             params=shared | {"seed": self.seed(self.verb), self.model: params[self.model]},
             root=CHECKOUT,
-            code=[*loaded_code(CHECKOUT, self.model), CHECKOUT / "pipeline" / f"{self.verb}.py"],
+            code=[*code_of(CHECKOUT, modules), CHECKOUT / "pipeline" / f"{self.verb}.py"],
             inputs=inputs,
             settings=settings(self.params, self.framework),
         )

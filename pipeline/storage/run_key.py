@@ -2,7 +2,6 @@
 
 import ast
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ WRITERS = (
     "src/quatrain/storage/history.py",
     "src/quatrain/storage/trees.py",
 )
-# Modules of a model that shape no output: some processes load them, others do not.
-BESIDE = ("serve", "memory", "rules")
 
 
 def run_key(
@@ -56,40 +53,41 @@ def _input_digest(item: Path | str) -> str:
     return folder_digest(item) if item.is_dir() else file_digest(item)
 
 
-def loaded_code(root: Path, model: str) -> list[Path]:
-    """Returns the files that shape a model's outputs: its imported modules, what they import, and
-    `root`'s writers.
-
-    Modules of other models and BESIDE are left out: editing them must not restart this computation.
+def code_of(root: Path, modules: Iterable[str]) -> list[Path]:
+    """Returns the files that shape what these modules of quatrain compute: theirs, those of the
+    modules that they import, and `root`'s writers.
     """
-    folder = f"quatrain.models.{model}."
-    loaded = {name for name in sys.modules if name.startswith(folder)}
-    modules = {name for name in loaded if name.rpartition(".")[2] not in BESIDE}
-    files = {file_of(name) for name in imported_by(modules)}
+    files = {file_of(root, name) for name in imported_by(root, modules)}
     return sorted({*files, *(root / name for name in WRITERS)})
 
 
-def imported_by(modules: set[str]) -> set[str]:
-    """Returns these loaded modules of quatrain and those that they import, directly or through
-    others.
+def imported_by(root: Path, modules: Iterable[str]) -> set[str]:
+    """Returns these modules of quatrain and those that their sources import, directly or through
+    others, whether or not this process has loaded them.
     """
     visited: set[str] = set()
-    pending = modules
+    pending = set(modules)
     while pending:
         visited |= pending
-        pending = set().union(*(_imports(name) for name in pending)) - visited
+        pending = set().union(*(_imports(root, name) for name in pending)) - visited
     return visited
 
 
-def _imports(module: str) -> set[str]:
+def _imports(root: Path, module: str) -> set[str]:
     names = set()
-    for node in ast.walk(ast.parse(file_of(module).read_bytes())):
+    for node in ast.walk(ast.parse(file_of(root, module).read_bytes())):
         if isinstance(node, ast.ImportFrom):
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return {name for name in names if name in sys.modules and name.startswith("quatrain.")}
+    return {name for name in names if name.startswith("quatrain.") and _is_module(root, name)}
 
 
-def file_of(module: str) -> Path:
-    return Path(str(sys.modules[module].__file__)).resolve()
+def _is_module(root: Path, name: str) -> bool:
+    return file_of(root, name).is_file()
+
+
+def file_of(root: Path, module: str) -> Path:
+    """Returns the source of a module, or of a package: its __init__.py."""
+    path = (root / "src").joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")

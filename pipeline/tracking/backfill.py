@@ -216,8 +216,6 @@ def record_training(stage: Stage, trained: TrainedModel, dataset: Any, digest: s
 
 def record_evaluation(stage: Stage, trained: TrainedModel, _dataset: Any, digest: str) -> None:
     """Records what `evaluate` would have recorded, under the key that it would have."""
-    for name in ("evaluate", "plots"):
-        getattr(stage.modules, name)  # `evaluate` has loaded both when it takes its key.
     preset = stage.params.preset
     rules = verdicts.stored_verdict(stage.root, stage.model, preset, stage.params).rules
     paths = verdicts.files(stage.root, stage.model)

@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-import sys
 import warnings
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -131,13 +130,11 @@ def copied_code(package: str, folder: Path) -> Path:
 
     A server downloads the files one by one.
     """
-    import quatrain.params  # noqa: F401
-
-    modules = imported_by({f"{package}.serve", *IMPORTED_BY_SCRIPT})
+    modules = imported_by(CHECKOUT, {f"{package}.serve", *IMPORTED_BY_SCRIPT})
     packages = {
         name.rsplit(".", depth)[0] for name in modules for depth in range(1, name.count(".") + 1)
     }
-    for source in {file_of(name) for name in (modules | packages) & sys.modules.keys()}:
+    for source in {file_of(CHECKOUT, name) for name in modules | packages}:
         target = folder / source.relative_to(CHECKOUT / "src")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)

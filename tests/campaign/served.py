@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import warnings
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,7 @@ from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import Stage
@@ -77,7 +79,10 @@ def served(form: str) -> Served:
         import mlflow
         from mlflow.pyfunc import scoring_server
 
-        loaded = mlflow.pyfunc.load_model(str(folder / "model"))
+        with pytest.MonkeyPatch.context() as patch:
+            # Where mlflow adds the model's copy of the code, which other processes would then find.
+            patch.setattr(sys, "path", [*sys.path])
+            loaded = mlflow.pyfunc.load_model(str(folder / "model"))
     return Served(folder / "model", loaded, scoring_server.init(loaded), exported)
 
 

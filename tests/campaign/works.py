@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 from pipeline.runtime.command import run_guarded
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.stage import Stage, run_on_device
-from pipeline.storage import run_key
 from pipeline.storage.params_file import overlaid, read_params
 from pipeline.tracking import run as tracking
 from pipeline.tracking.journal import Journal
@@ -85,11 +84,8 @@ class Silent:
 
 @contextmanager
 def surroundings(model: str | None = None, config: Any = None) -> Iterator[None]:
-    """No tracking server, one quick picture, and keys that are the same whatever else this process
-    has loaded.
-    """
+    """No tracking server, and one quick picture."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_key, "loaded_code", lambda root, _: [root / "pipeline" / "train.py"])
         patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
         patch.setattr(tracking, "Shipper", Silent)
         if model is not None:

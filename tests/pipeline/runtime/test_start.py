@@ -9,10 +9,8 @@ import pytest
 
 from pipeline.runtime import console
 from pipeline.runtime.compile_cache import FOLDER
-from pipeline.storage.run_key import loaded_code
-from quatrain.registry import MODELS, load
+from quatrain.registry import MODELS
 from tests.conftest import ROOT
-from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_checkout import call
 from tests.pipeline.small_project import Ended, Project, each_model
 
@@ -59,22 +57,6 @@ def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_p
     for verb in ("collect", "train"):
         assert not result[verb] & (HEAVY | DRAWING | OTHERS[framework]), verb
     assert not result["evaluate"] & (HEAVY | OTHERS[framework])
-
-
-def test_a_key_names_the_code_wherever_it_lies(tmp_path: Path, monkeypatch: Patch):
-    assert load("allo").train
-    assert load("allo").serve
-    monkeypatch.chdir(tmp_path)
-    names = {str(path.relative_to(ROOT)) for path in loaded_code(ROOT, "allo")}
-    writer, errors = "src/quatrain/storage/formats.py", "src/quatrain/errors.py"
-    assert {"src/quatrain/models/allo/losses.py", errors, writer} <= names
-    assert not {
-        name for name in names if name.startswith(("tests/", ".venv/", "pipeline/runtime/stage.py"))
-    }
-    of_models = {name for name in names if "/models/" in name}
-    assert of_models == {name for name in names if "/models/allo/" in name}
-    assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
-    assert "src/quatrain/models/allo/serve.py" not in names
 
 
 def test_a_warning_is_a_plain_line():

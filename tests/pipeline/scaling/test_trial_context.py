@@ -17,7 +17,6 @@ from pipeline.tracking.journal import Journal, Parent
 from pipeline.tracking.pending import JournalDelivery, deliver
 from pipeline.tracking.run import Run
 from pipeline.tracking.trial_context import TrialContext, trial_context
-from quatrain.registry import load
 from tests.conftest import ROOT, params_with
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import client_of, header, recorded, runs_of
@@ -158,7 +157,6 @@ def test_a_journal_that_is_not_delivered_says_why_and_leaves_the_others_alone(tm
 
 
 def test_the_key_of_a_stage_does_not_depend_on_its_folder(tmp_path: Path, monkeypatch: Patch):
-    assert load("allo").train
     keys = []
     for name in ("a", "b/deep", "c"):
         root = tmp_path / name
