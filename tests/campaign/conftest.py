@@ -9,7 +9,7 @@ import re
 import shutil
 import signal
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from tabulate import tabulate
 
 from tests.campaign.promises import KINDS, broken
+from tests.campaign.stages import stay_in_process
 from tests.conftest import ROOT
 from tests.pipeline.conftest import (  # noqa: F401 - fixtures
     all_stages_of,
@@ -27,6 +28,8 @@ from tests.pipeline.conftest import (  # noqa: F401 - fixtures
     stages_without_shape_checks,
     trained_of,
 )
+from tests.pipeline.fixture_types import Patch
+from tests.pipeline.small_project import Project, surround
 
 HERE = Path(__file__).parent
 # Of the cases of a test, every so many-th belongs to the sample.
@@ -93,3 +96,20 @@ def params_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copy(ROOT / "params.yaml", tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def finished(
+    all_stages_of: Callable[[str], Project],  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: Patch,
+) -> Callable[[str], Project]:
+    """A model's project with all that its stages made, which is the current folder."""
+
+    def copied(model: str) -> Project:
+        project = all_stages_of(model).copied(tmp_path / "project")
+        surround(monkeypatch, project)
+        stay_in_process(monkeypatch)
+        return project
+
+    return copied

@@ -21,10 +21,10 @@ from pipeline.storage.params_file import read_content
 from quatrain.registry import MODELS
 from tests.campaign.obstacles import put
 from tests.campaign.promises import content_of, refused, see, unchanged
-from tests.campaign.stages import see_stage, stay_in_process
+from tests.campaign.stages import see_stage
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.small_project import Project, surround
+from tests.pipeline.small_project import Project
 from tests.pipeline.storage.test_damage import forged
 
 Damage = Callable[[Path], object]
@@ -97,19 +97,6 @@ FILE_ROWS = [
     for number, damage in enumerate(FILE_DAMAGES)
     for place in (list(MODELS).index(model),)
 ]
-
-
-@pytest.fixture
-def finished(
-    all_stages_of: Callable[[str], Project], tmp_path: Path, monkeypatch: Patch
-) -> Callable[[str], Project]:
-    def copied(model: str) -> Project:
-        project = all_stages_of(model).copied(tmp_path / "project")
-        surround(monkeypatch, project)
-        stay_in_process(monkeypatch)
-        return project
-
-    return copied
 
 
 def refuses(project: Project, verb: str, says: str, capsys: Capture) -> None:

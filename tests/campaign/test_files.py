@@ -29,11 +29,11 @@ from tests.campaign.promises import (
     see,
     unchanged,
 )
-from tests.campaign.stages import see_stage, stay_in_process
+from tests.campaign.stages import see_stage
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.scored_workspace import Workspace
-from tests.pipeline.small_project import Project, surround
+from tests.pipeline.small_project import Project
 
 # What cannot be a folder, what cannot be replaced by a file, what cannot be read as one.
 NO_FOLDER = ("file", "link to nothing", "loop", "pipe", "socket", "device")
@@ -125,21 +125,6 @@ ACCEPTED = stage_rows(
         for thing in REPLACED
     )
 )
-
-
-@pytest.fixture
-def finished(
-    all_stages_of: Callable[[str], Project], tmp_path: Path, monkeypatch: Patch
-) -> Callable[[str], Project]:
-    """A model's project with all that its stages made, which is the current folder."""
-
-    def copied(model: str) -> Project:
-        project = all_stages_of(model).copied(tmp_path / "project")
-        surround(monkeypatch, project)
-        stay_in_process(monkeypatch)
-        return project
-
-    return copied
 
 
 def place_of(project: Project, path: str) -> Path:
