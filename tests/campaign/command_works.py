@@ -12,7 +12,7 @@ import pytest
 from pipeline import report
 from pipeline.commands import gate, params, promote, sync
 from pipeline.dvc import repro, rwlock
-from pipeline.dvc.workspace import prepare_workspace
+from pipeline.dvc.workspace import alone, prepare_workspace
 from pipeline.retraining import outcome
 from pipeline.runtime.command import run_guarded
 from pipeline.storage.figures import png
@@ -128,7 +128,11 @@ def run_report() -> int:
 
 
 def run_preset() -> int:
-    return run_guarded("repro", lambda: prepare_workspace(Path.cwd(), PRESET) and None)
+    def prepare() -> None:
+        with alone(Path.cwd(), PRESET):
+            prepare_workspace(Path.cwd(), PRESET)
+
+    return run_guarded("repro", prepare)
 
 
 def run_repair() -> int:
@@ -142,7 +146,8 @@ def run_outcome() -> int:
 
 def preset_of(root: Path) -> dict[str, Any]:
     """Returns the preset's copy of the checkout, which each run compares with the checkout."""
-    copies = files_in(root, f".presets/{PRESET}")
+    files = files_in(root, f".presets/{PRESET}")
+    copies = {name: data for name, data in files.items() if "/.state/" not in name}
     return {name: data.replace(bytes(root), b"") for name, data in copies.items()}
 
 
