@@ -69,13 +69,14 @@ def imported_by(root: Path, modules: Iterable[str]) -> set[str]:
     pending = set(modules)
     while pending:
         visited |= pending
-        pending = set().union(*(_imports(root, name) for name in pending)) - visited
+        pending = set().union(*(imports(root, file_of(root, name)) for name in pending)) - visited
     return visited
 
 
-def _imports(root: Path, module: str) -> set[str]:
+def imports(root: Path, file: Path) -> set[str]:
+    """Returns the modules of quatrain that a source imports, wherever it does."""
     names = set()
-    for node in ast.walk(ast.parse(file_of(root, module).read_bytes())):
+    for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.ImportFrom):
             names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):

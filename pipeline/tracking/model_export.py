@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.runtime.stage import CHECKOUT, Stage
-from pipeline.storage.run_key import file_of, imported_by
+from pipeline.storage.run_key import file_of, imported_by, imports
 from pipeline.tracking.model_card import model_card
 from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run
@@ -25,8 +25,6 @@ from quatrain.requests import MOST_QUESTIONS
 from quatrain.storage import formats
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
-# What the script that serves imports beside the model.
-IMPORTED_BY_SCRIPT = {"quatrain.params", "quatrain.requests", "quatrain.request_body"}
 # Packages that all exported models import.
 SHARED = ("mlflow", "numpy", "pydantic", "jaxtyping", "safetensors", "scipy")
 # Further packages by framework; inferring them takes MLflow seconds for each model.
@@ -125,12 +123,12 @@ def _schema(arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def copied_code(package: str, folder: Path) -> Path:
-    """Copies the modules that answering imports, of a model's package, and no others; returns
-    their package.
+    """Copies the modules that the script and a model's package import to answer, and no others;
+    returns their package.
 
     A server downloads the files one by one.
     """
-    modules = imported_by(CHECKOUT, {f"{package}.serve", *IMPORTED_BY_SCRIPT})
+    modules = imported_by(CHECKOUT, {f"{package}.serve", *imports(CHECKOUT, SCRIPT)})
     packages = {
         name.rsplit(".", depth)[0] for name in modules for depth in range(1, name.count(".") + 1)
     }

@@ -28,8 +28,10 @@ model = mlflow.pyfunc.load_model(sys.argv[1])
 answer = model.predict(model.input_example)
 content = {name: [str(array.dtype), array.tolist()] for name, array in answer.items()}
 json.dump(content, open(sys.argv[2], "w"))
-import quatrain
-assert quatrain.__path__[0].startswith(sys.argv[1]), quatrain.__path__
+files = {name: module.__file__ for name, module in sys.modules.items() if "quatrain" in name}
+elsewhere = {name: file for name, file in files.items() if not file.startswith(sys.argv[1])}
+assert files.pop("quatrain.registry")
+assert not {name for name in elsewhere if "__editable__" not in name}, elsewhere
 """
 
 
