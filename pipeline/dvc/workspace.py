@@ -106,8 +106,11 @@ def copy_if_changed(source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         # Never into a folder at its place, nor through a link to a file elsewhere.
         partial = target.with_name(f"{target.name}{PARTIAL}")
-        shutil.copy2(source, partial)
-        partial.replace(target)
+        try:
+            shutil.copy2(source, partial)
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def environment(root: Path, work: Path) -> dict[str, str]:

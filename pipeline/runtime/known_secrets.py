@@ -134,12 +134,14 @@ def _in_query(rest: str) -> Iterator[str]:
 
 
 def _forms(secrets: Iterable[str]) -> set[str]:
-    """Returns secrets raw, percent-encoded, decoded, escaped, and with single spaces."""
+    """Returns secrets raw, encoded for URIs and hosts, decoded, escaped, and with single spaces."""
     forms: set[str] = set()
     for secret in secrets:
         for text in {secret, unquote(secret), unquote_plus(secret)}:
             forms |= {text, " ".join(text.split()), repr(text)[1:-1], json.dumps(text)[1:-1]}
             for safe in ("", "/", "/:@!$&'()*+,;=", "!#$%&'()*+,/:;=?@[]~"):
                 forms |= {quote(text, safe=safe), quote_plus(text, safe=safe)}
+            if not text.isascii():  # as the name of a host
+                forms.add(f"xn--{text.lower().encode('punycode').decode()}")
     forms |= {form.replace("\\", "\\\\") for form in forms}
     return {form for form in forms if len(form.strip()) >= SHORTEST}
