@@ -105,8 +105,9 @@ def shaping_changes(place: Place) -> Iterator[dict[str, Any]]:
     for path, value in leaves(raw[place.model]):
         if type(value) is bool or not isinstance(value, int | float):
             continue
-        for other in (value + 1, value * 2, value / 2):
-            change: Any = type(value)(other)
+        others = {type(value)(other) for other in (value + 1, value * 2, value / 2, value + 0.5)}
+        for other in sorted(others - {value}, reverse=True):
+            change: Any = other
             for key in reversed(path):
                 change = {key: change}
             try:
