@@ -43,10 +43,11 @@ from pipeline.tracking.pending import JournalDelivery, deliver
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
 
+# A pattern finds a link that leads nowhere, a name does not.
 JOURNALS = (
-    ".state/journal/*/journal.jsonl",
-    ".presets/*/.state/journal/*/journal.jsonl",
-    ".state/sweeps/*/journal/*/journal.jsonl",
+    ".state/journal/*/journal.json[l]",
+    ".presets/*/.state/journal/*/journal.json[l]",
+    ".state/sweeps/*/journal/*/journal.json[l]",
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pipeline.tracking.journal_line import Line, decoded, in_time
 from quatrain.errors import DataError
 from quatrain.storage.atomic_write import crash_point, write_durably
+from quatrain.storage.disk_errors import printable
 
 
 class JournalFile:
@@ -31,7 +32,7 @@ class JournalFile:
         if not os.path.lexists(self._path):
             return
         if not self._path.is_file():
-            raise DataError(f"{self._path} is no file; move its folder away")
+            raise DataError(f"{printable(self._path)} is no file; move its folder away")
         try:
             with self._path.open("rb") as file:
                 for number, raw in enumerate(file, 1):
@@ -41,13 +42,14 @@ class JournalFile:
                     problem = "it is not JSON" if line is None else take(line)
                     if problem is not None:
                         raise DataError(
-                            f"{self._path} line {number}: cannot be read; move its folder away, "
-                            f"or restore or remove the line ({problem})"
+                            f"{printable(self._path)} line {number}: cannot be read; "
+                            f"move its folder away, or restore or remove the line ({problem})"
                         )
                     self._end += len(raw)
         except OSError as error:
             raise DataError(
-                f"{self._path} cannot be read: {error.strerror}; mend that or move its folder away"
+                f"{printable(self._path)} cannot be read: {error.strerror}; "
+                "mend that or move its folder away"
             ) from None
 
     def lines(self, offset: int = 0) -> Iterator[tuple[int, Line]]:
