@@ -76,12 +76,14 @@ def open_client(uri: str) -> BoundedClient:
     """
     quieten()
     from mlflow import MlflowClient
+    from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
     def connect() -> Any:
         prepare_store(uri)
         return MlflowClient(tracking_uri=uri)
 
     limit_answers()
+    _artifact_repos_cache.clear()  # places of files that a broken server may have told
     try:
         return BoundedClient(within(SETUP_SECONDS, "opening the store", connect))
     except Late as error:

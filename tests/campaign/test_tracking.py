@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from mlflow.exceptions import MlflowException
+from mlflow.tracking._tracking_service.client import TrackingServiceClient
 
 from pipeline.commands import sync
 from pipeline.tracking import deadline, delivery, model_registry, pending, store
@@ -197,6 +198,23 @@ def test_a_model_is_registered_once_whatever_a_server_answers_meanwhile(
         versions = client_of(server.uri).search_model_versions(query)
         if len(versions) != 1:
             broken("lost", f"{len(versions)} versions")
+
+
+def test_a_wrong_place_for_files_is_not_kept(
+    uri: str, tmp_path: Path, run_key: str, monkeypatch: Patch, capsys: Capture
+):
+    recorded_model(tmp_path / ".state" / "journal" / "train@allo-1", run_key).close()
+    plain, answers = TrackingServiceClient.get_logged_model, []
+
+    def nowhere_at_first(client: Any, model_id: str) -> Any:
+        answers.append(plain(client, model_id))
+        if len(answers) == 1:
+            answers[0]._artifact_location = ""
+        return answers[-1]
+
+    monkeypatch.setattr(TrackingServiceClient, "get_logged_model", nowhere_at_first)
+    refused(synced(uri, monkeypatch, capsys), 6, "1 journals are pending: ")
+    accepted(synced(uri, monkeypatch, capsys))
 
 
 @pytest.mark.parametrize("fault", ["drip headers", "drip body", "drip continue", "flood", "hang"])
