@@ -47,8 +47,10 @@ def compare(root: Path, options: Options) -> None:
     """Runs all fields, stores the result of each at once, and prints the table."""
     params = params_for(root, options.fields[0], options)
     prepare_process(params)
-    path, results, pilot = root / RESULTS, {}, options.pilot_transitions
+    pilot = options.pilot_transitions
+    path = root / RESULTS
     done = read_stored(path, "fields")
+    results = {}
     with on_device(params, MODELS[MODEL]):
         for number, field in enumerate(options.fields, 1):
             console.info(f"[{number}/{len(options.fields)}] {field}")
