@@ -1,23 +1,8 @@
 """params -> data/MODEL: the dataset that training and evaluation read."""
 
-if __name__ == "__main__":  # wrong params are refused before the imports below
-    import sys
+import sys
 
-    from pipeline.runtime.stage import main
+from pipeline.runtime.stage import main
 
+if __name__ == "__main__":
     sys.exit(main("collect", __doc__ or ""))
-
-
-from pipeline.runtime.signals import Signals
-from pipeline.runtime.stage import Stage
-from pipeline.storage import artifacts
-
-
-def collect(stage: Stage, signals: Signals) -> None:
-    """Collects the dataset, and saves it with its manifest."""
-    dataset = stage.modules.collect.collect(stage.config, stage.seed("collect"))
-    signals.check()
-    arrays = artifacts.to_arrays(dataset)
-    artifacts.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
-    megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
-    print(f"{stage.name}: {stage.data.relative_to(stage.root)}: {megabytes:.1f} MB")

@@ -85,7 +85,7 @@ def file_of(module: str) -> str:
 
 def stage_modules(stage: Declared) -> set[str]:
     """Returns the modules that a stage loads by the registry; grimp cannot see these imports."""
-    source = (ROOT / "pipeline" / f"{stage.verb}.py").read_text()
+    source = (ROOT / "pipeline" / "stages" / f"{stage.verb}.py").read_text()
     named = set(re.findall(r"stage\.modules\.(\w+)", source))
     named |= {"collect"} if "load_dataset" in source else set()
     named |= {"train"} if "load_trained" in source else set()
@@ -97,7 +97,7 @@ def needed(stage: Declared) -> set[str]:
     """Files of the inside that shape a stage's outs."""
     writers = [dep[:-3].replace("/", ".") for dep in stage.deps if dep.startswith("pipeline/")]
     direct: set[str] = set()
-    for module in (f"pipeline.{stage.verb}", *writers):
+    for module in (f"pipeline.stages.{stage.verb}", *writers):
         direct |= GRAPH.find_modules_directly_imported_by(module)
     inside = {module for module in direct if module.startswith("quatrain.")}
     start = inside - WIRING | stage_modules(stage)
@@ -117,7 +117,7 @@ def test_dependencies_are_what_shapes_an_out_and_no_others(stage: Declared):
     inside = [dep for dep in modules if not dep.endswith("/__init__.py")]
     assert [dep for dep in inside if not any(covers(dep, file) for file in files)] == []
     assert len(stage.deps) == len(set(stage.deps))
-    writers = {f"pipeline/{stage.verb}.py", *WRITERS, *FURTHER_WRITERS[stage.verb]}
+    writers = {f"pipeline/stages/{stage.verb}.py", *WRITERS, *FURTHER_WRITERS[stage.verb]}
     assert {dep for dep in stage.deps if dep.startswith("pipeline/")} == writers
     created = {out for other in STAGES for out in other.outs}
     baselines = {f"baselines/{model}.json" for model in MODELS}

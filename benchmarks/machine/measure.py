@@ -29,8 +29,8 @@ NEARER: dict[str, dict[str, Any]] = {
 """Model -> what brings its first yield near, at the shapes of params.yaml."""
 TO_THE_FIRST_YIELD = """
 import os, sys
-from pipeline import train
 from pipeline.runtime import stage
+from pipeline.stages import train
 train.ProgressBar.show = lambda *_: os._exit(0)
 sys.exit(stage.main("train", "", train.train, [sys.argv[1]]))
 """

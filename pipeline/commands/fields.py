@@ -1,7 +1,4 @@
-"""each field -> a table of errors by arm and transitions, and of transition ratios.
-
-Fields with results of the same params and code in benchmarks/results are not run again.
-"""
+"""argv -> `pipeline.studies.fields.compare`."""
 
 import sys
 from pathlib import Path
@@ -34,167 +31,34 @@ def add_options(parser: Parser) -> None:
     )
     parser.add_argument(
         "--choose",
-        action="store_true",
+        dest="pilot_transitions",
+        action="store_const",
+        const=PILOT,
+        default=0,
         help=f"first choose features and noise on {PILOT} additional planned transitions per"
         " replicate",
     )
     parser.add_argument(
         "--replicates", type=int, default=10, metavar="N", help="of each arm; intervals from 6 on"
     )
-    parser.add_argument(
-        "--transitions",
-        type=options.at_least(1),
-        default=2000,
-        metavar="N",
-        help="of each learner, warm-up included",
+    options.add_count(
+        parser, "--transitions", help="of each learner, warm-up included", default=2000
     )
+
+
+def run(args: Options) -> None:
+    from pipeline.studies.fields import compare
+
+    compare(Path.cwd(), args)
 
 
 main = Command(
     name="fields",
     summary="Trains active_dynamics on several fields and compares its exploration policies.",
+    work=run,
     add_options=add_options,
     check=check_params,
 )
 
-if __name__ == "__main__":  # wrong options and params are refused before the imports below
+if __name__ == "__main__":
     sys.exit(main())
-
-import time
-from importlib import import_module
-from typing import Any
-
-import numpy as np
-
-from pipeline.reporting.speed import as_json, read_stored, write_lines
-from pipeline.reporting.sweeps import result_key, train_and_score
-from pipeline.reporting.tables import format_score, markdown_table
-from pipeline.runtime import console
-from pipeline.runtime.devices import on_device, settings
-from pipeline.runtime.errors import ConfigError
-from pipeline.runtime.stage import prepare_process
-from pipeline.storage.artifacts import null_if_not_finite
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
-from quatrain.params import Params
-from quatrain.registry import MODELS, load
-
-MODEL = "active_dynamics"
-RESULTS = Path("benchmarks/results/active_dynamics_fields.json")
-ARMS = ("active", "random", "prbs")
-# The goal: transition ratio to random actions, and the number of fields that reach it.
-FASTER, ON = 5.0, 5
-# Settings of a built-in field with its default parameters.
-NONE: dict[str, Any] = {"parameters": {}, "matrix": None, "table_file": None}
-COLUMNS = {
-    "affine": "affine_field",
-    "floor": "projection_floor",
-    "teleport": "teleport_reference",
-    "random": "field_nrmse.random",
-    "prbs": "field_nrmse.prbs",
-    "active": "field_nrmse.active",
-    "coverage": "coverage_90.active",
-    "ratio to random": "transition_ratio.random",
-    "ratio to prbs": "transition_ratio.prbs",
-}
-
-
-def compare(root: Path, options: Options) -> None:
-    """Runs all fields, stores the result of each at once, and prints the table."""
-    params = params_for(root, options.fields[0], options)
-    prepare_process(params)
-    path, results = root / RESULTS, {}
-    done = read_stored(path, "fields")
-    with on_device(params, MODELS[MODEL]):
-        for number, field in enumerate(options.fields, 1):
-            console.info(f"[{number}/{len(options.fields)}] {field}")
-            field_params = params_for(root, field, options)
-            name, work = field, run_field
-            if options.choose:
-                name, work = f"{field}, chosen by {PILOT} more transitions", run_with_choice
-            key = result_key(f"bench-active {work.__name__}", field_params, MODEL)
-            if done.get(name, {}).get("key") != key:
-                done[name] = {"key": key, **work(field_params, field)}
-                content = {**settings(field_params, MODELS[MODEL]), "fields": done}
-                write_lines(root / RESULTS, as_json(content), depth=3)
-            results[name] = done[name]
-    runs = f"{options.replicates} replicates [interval], after {options.transitions} transitions"
-    print(f"relative error of the field, median of {runs}\n")
-    print(table(results), "", *verdicts(results), sep="\n")
-
-
-def params_for(root: Path, field: str, options: Options) -> Params:
-    """Returns params.yaml with this field.
-
-    Raises:
-        ConfigError: params.yaml cannot be used, or not with so few transitions or replicates.
-    """
-    if options.replicates < 1:
-        raise ConfigError(
-            f"--replicates {options.replicates}: give at least 1, and 6 for intervals"
-        )
-    raw = read_raw(root, None)
-    changes = {
-        "seeds": options.replicates,
-        "env": {"field": raw[MODEL]["env"]["field"] | NONE | {"kind": field}},
-        "train": {"arms": list(ARMS), "transitions": options.transitions},
-    }
-    return validate(overlaid(raw, {MODEL: changes}), lambda name: read_input(root, str(name)))
-
-
-def run_field(params: Params, field: str) -> dict[str, Any]:
-    """Trains on a field; returns scores and the errors by arm, checkpoint and replicate."""
-    config, began = params.active_dynamics, time.monotonic()
-    dataset, state, _, scores = train_and_score(params, MODEL, field)
-    states = import_module(f"quatrain.models.{MODEL}.state")
-    learner = states.TrainingState.from_state(config, dataset, state).learner
-    estimate_field = import_module(f"quatrain.models.{MODEL}.evaluate").estimate_field
-    errors = estimate_field(config, learner, state, dataset).nrmse.round(6)
-    by_arm = zip(ARMS, np.split(errors, len(ARMS), axis=1), strict=True)
-    return {
-        "scores": null_if_not_finite(scores),
-        "transitions": list(states.checkpoint_steps(config)),
-        "field_nrmse": {arm: nrmse.tolist() for arm, nrmse in by_arm},
-        "seconds": time.monotonic() - began,
-    }
-
-
-def run_with_choice(params: Params, field: str) -> dict[str, Any]:
-    """Chooses features and noise by the evidence of a pilot run, then trains; see `selection`.
-
-    The result names the settings, and the transitions of each replicate that they cost.
-    """
-    config, began = params.active_dynamics, time.monotonic()
-    dataset = load(MODEL).collect.collect(config, params.seed)
-    selection = import_module(f"quatrain.models.{MODEL}.selection")
-    scored = selection.choose(config, dataset, params.seed + 1, PILOT)
-    for candidate in scored:
-        console.info(f"{field}: {candidate.nats:.3f} nats per transition with {candidate.changes}")
-    best = selection.changed(config, scored[-1].changes)
-    result = run_field(params.model_copy(update={MODEL: best}), field)
-    cost = {"pilot_transitions": PILOT, "seconds": time.monotonic() - began}
-    return result | {"settings": scored[-1].changes} | cost
-
-
-def table(results: dict[str, dict[str, Any]]) -> str:
-    """Formats the scores of each field, with intervals if there are any."""
-    lines = []
-    for field, result in results.items():
-        scores = result["scores"]
-        line = [field, *(format_score(scores, name) for name in COLUMNS.values())]
-        lines.append([*line, f"{result['seconds']:.0f}"])
-    return markdown_table(("field", *COLUMNS, "seconds"), lines)
-
-
-def verdicts(results: dict[str, dict[str, Any]]) -> list[str]:
-    """Returns lines about the goal and about the stronger rival."""
-    lines = []
-    for arm, least, goal in (("random", FASTER, f" (goal: {ON})"), ("prbs", 1, "")):
-        name = f"transition_ratio.{arm}"
-        scores = [result["scores"][name] for result in results.values()]
-        reached = sum(score is not None and score >= least for score in scores)
-        lines.append(f"{name} is at least {least:g} on {reached} of {len(results)} fields{goal}")
-    return lines
-
-
-def run(args: Options) -> None:
-    compare(Path.cwd(), args)

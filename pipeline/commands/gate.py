@@ -8,6 +8,7 @@ from pathlib import Path
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.storage.params_file import check_params
+from quatrain.registry import MODELS
 
 
 def add_options(parser: Parser) -> None:
@@ -19,29 +20,32 @@ def add_options(parser: Parser) -> None:
     )
 
 
-main = Command(
-    name="gate",
-    summary="Compares the stored verdicts with the baselines and fails if a score is worse.",
-    add_options=add_options,
-    check=check_params,
-)
-
-if __name__ == "__main__":  # wrong options and params are refused before the imports below
-    sys.exit(main())
-
-from pipeline.judging.gate import gate
-from pipeline.reporting import scores_page
-from quatrain.registry import MODELS
-from quatrain.storage.atomic_write import write_durably
-from quatrain.storage.folders import read_text
-
-
 def run(args: Options) -> int:
+    from pipeline.judging.gate import gate
+
     root = Path.cwd()
-    if not args.page:
-        return gate(root, options.selected_models(args.models))
+    return write_page(root) if args.page else gate(root, options.selected_models(args.models))
+
+
+def write_page(root: Path) -> int:
+    from pipeline.reporting import scores_page
+    from quatrain.storage.atomic_write import write_durably
+    from quatrain.storage.folders import read_text
+
     page = root / scores_page.PAGE
     results = scores_page.judge_stored(root, list(MODELS))
     write_durably(page, scores_page.with_table(read_text(page), results).encode())
     print(f"gate: {scores_page.PAGE} has the scores of reports/")
     return 0
+
+
+main = Command(
+    name="gate",
+    summary="Compares the stored verdicts with the baselines and fails if a score is worse.",
+    work=run,
+    add_options=add_options,
+    check=check_params,
+)
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -27,20 +27,21 @@ def add_options(parser: Parser) -> None:
     )
 
 
+def run(args: Options) -> int:
+    from pipeline.scaling import driver
+
+    place = driver.Options(args.address, args.storage, args.cpus)
+    return driver.run(Path.cwd(), args.sweep, place)
+
+
 main = Command(
     name="sweep",
     summary="Searches parameters by trials on a Ray cluster, and writes the best as a preset.",
+    work=run,
     add_options=add_options,
     check=check_params,
     interrupted="interrupted; the same command continues",
 )
 
-if __name__ == "__main__":  # wrong options and params are refused before the imports below
+if __name__ == "__main__":
     sys.exit(main())
-
-from pipeline.scaling import driver
-
-
-def run(args: Options) -> int:
-    place = driver.Options(args.address, args.storage, args.cpus)
-    return driver.run(Path.cwd(), args.sweep, place)

@@ -1,1 +1,1 @@
-"""What DVC leaves to the pipeline: stale locks and the order of dvc.lock."""
+"""What is done around `dvc repro`: its workspace and locks before, baselines and records after."""

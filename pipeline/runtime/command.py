@@ -5,7 +5,6 @@ It needs no library, so that any Python can run commands that need none.
 
 import argparse
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from pipeline.runtime import console
@@ -33,16 +32,15 @@ class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
 class Command(NamedTuple):
     """Holds what `python -m MODULE` does: its options, and the work that they are passed to.
 
-    work: returns the exit code, or None for 0; if it is None, `run` of `pipeline.commands.NAME`,
-    which is loaded when options and `check` have refused nothing: a module that makes its command
-    above its other imports spares them to who asks for help, or has to mend params.yaml.
+    work: returns the exit code, or None for 0. It imports what takes long to load, so that no one
+    waits for that who asks for help, or whose options or params.yaml `check` refuses.
     interrupted: the line after Ctrl-C. prefix: begins the line about a failure; the name if it is
     None.
     """
 
     name: str
     summary: str
-    work: Callable[[Options], int | None] | None = None
+    work: Callable[[Options], int | None]
     add_options: Callable[[Parser], Any] = lambda _: None
     check: Callable[[Options], Any] = lambda _: None
     interrupted: str = "interrupted by SIGINT"
@@ -67,11 +65,8 @@ class Command(NamedTuple):
                 parser.error(str(error))
 
     def _run(self, options: Options) -> int | None:
-        if self.work is not None:
-            return self.work(options)
         self.check(options)
-        code: int | None = import_module(f"pipeline.commands.{self.name}").run(options)
-        return code
+        return self.work(options)
 
 
 def run_guarded(

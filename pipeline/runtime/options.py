@@ -41,6 +41,14 @@ def add_jobs(parser: Parser, default: str | None) -> None:
     )
 
 
+def add_count(parser: Parser, name: str, help: str, default: int | None = None) -> None:
+    parser.add_argument(name, type=at_least(1), default=default, metavar="N", help=help)
+
+
+def add_seconds(parser: Parser, name: str, help: str, default: float, metavar: str = "N") -> None:
+    parser.add_argument(name, type=seconds, default=default, metavar=metavar, help=help)
+
+
 def selected_models(names: Sequence[str]) -> list[str]:
     """Returns the models that a command line names; all of them if it names none.
 

@@ -125,7 +125,7 @@ class Stage(NamedTuple):
             stage=self.name,
             params=shared | {"seed": self.seed(self.verb), self.model: params[self.model]},
             root=CHECKOUT,
-            code=[*code_of(CHECKOUT, modules), CHECKOUT / "pipeline" / f"{self.verb}.py"],
+            code=[*code_of(CHECKOUT, modules), CHECKOUT / "pipeline/stages" / f"{self.verb}.py"],
             inputs=inputs,
             settings=settings(self.params, self.framework),
         )
@@ -154,7 +154,8 @@ def main(
     """Runs a verb of one model; every way to end is an exit code and, if it is not 0, one line on
     stderr.
 
-    body: that of `pipeline.VERB` if it is None, loaded when params.yaml is known to be right.
+    body: `VERB` of `pipeline.stages.VERB` if it is None, loaded when params.yaml is known to be
+    right.
     """
     parser = Parser(
         prog=f"python -m pipeline.{verb}", description=about, formatter_class=HelpFormatter
@@ -194,19 +195,19 @@ def main(
 
 
 def main_of_all(verb: str, about: str, argv: list[str] | None = None) -> int:
-    """Runs a verb of all models, `VERB()` of `pipeline.VERB`, with one line for every failure."""
+    """Runs a verb of all models, `VERB()` of `pipeline.stages.VERB`; every failure is one line."""
     Parser(prog=f"python -m pipeline.{verb}", description=about).parse_args(argv)
 
     def work() -> None:
         read_params(Path.cwd())
-        getattr(import_module(f"pipeline.{verb}"), verb)()
+        _body_of(verb)()
 
     with console.redacted():
         return run_guarded(verb, work)
 
 
-def _body_of(verb: str) -> Body:
-    body: Body = getattr(import_module(f"pipeline.{verb}"), verb)
+def _body_of(verb: str) -> Callable[..., None]:
+    body: Callable[..., None] = getattr(import_module(f"pipeline.stages.{verb}"), verb)
     return body
 
 

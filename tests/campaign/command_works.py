@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pipeline import report
 from pipeline.commands import gate, params, promote, sync
 from pipeline.dvc import repro, rwlock
 from pipeline.dvc.workspace import alone, prepare_workspace
 from pipeline.retraining import outcome
 from pipeline.runtime.command import run_guarded
+from pipeline.stages import report
 from pipeline.storage.figures import png
 from pipeline.tracking.journal import Journal
 from quatrain.registry import MODELS

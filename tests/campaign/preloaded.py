@@ -2,8 +2,12 @@
 forked.
 """
 
+from pipeline.dvc import promotion, sync
+from pipeline.judging import gate
+from pipeline.reporting import scores_page
 from quatrain.registry import MODELS, load
 from tests.campaign import command_works, works
 
-LOADED = (command_works, works, *(load(model).evaluate for model in MODELS))
+LOADED = (command_works, works, promotion, sync, gate, scores_page)
+LOADED += tuple(load(model).evaluate for model in MODELS)
 LOADED += tuple(load(model).plots for model in MODELS)

@@ -1,7 +1,7 @@
 """A stage in this process, as `python -m pipeline.VERB MODEL` runs it."""
 
-from pipeline import collect, evaluate, train
 from pipeline.runtime import stage
+from pipeline.stages import collect, evaluate, train
 from tests.campaign.promises import Outcome, see
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import Pretended

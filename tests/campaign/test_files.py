@@ -17,6 +17,7 @@ import quatrain
 from pipeline.commands import gate, grids, promote, results
 from pipeline.dvc import repro
 from pipeline.runtime.command import run_guarded
+from pipeline.studies.grids import PAPER
 from quatrain.errors import DataError, DiskError
 from quatrain.registry import MODELS
 from quatrain.storage.disk_errors import MACHINE
@@ -327,8 +328,8 @@ def test_a_preset_never_writes_through_a_link(
 @pytest.mark.parametrize("thing", ["file", "folder", "pipe", "loop", "link to nothing", "empty"])
 def test_grids_names_a_folder_that_holds_no_map(thing: str, workspace: Path, capsys: Capture):
     put(thing, workspace / "maps" / "m.txt" if thing != "file" else workspace / "maps")
-    (workspace / grids.PAPER.parent).mkdir(parents=True)
-    shutil.copy(ROOT / grids.PAPER, workspace / grids.PAPER)
+    (workspace / PAPER.parent).mkdir(parents=True)
+    shutil.copy(ROOT / PAPER, workspace / PAPER)
     refused(see(lambda: grids.main(["maps", "--preset", "smoke"]), capsys), 2, "maps?")
 
 

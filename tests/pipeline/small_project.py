@@ -17,15 +17,15 @@ import pytest
 from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
-from pipeline.collect import collect
-from pipeline.evaluate import evaluate
 from pipeline.runtime.command import run_guarded
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage, run_on_device
+from pipeline.stages.collect import collect
+from pipeline.stages.evaluate import evaluate
+from pipeline.stages.train import train
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import overlaid, parse, read_params
 from pipeline.tracking.journal import Journal
-from pipeline.train import train
 from quatrain.registry import MODELS, load
 from tests.conftest import QUICK, ROOT, SMALL
 from tests.pipeline.fixture_types import Capture, Patch

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from pipeline import report
 from pipeline.judging import verdicts
 from pipeline.reporting import sections
 from pipeline.reporting.marks import as_text
 from pipeline.reporting.sections import Result, plain
 from pipeline.runtime.errors import ArtifactError
+from pipeline.stages import report
 from pipeline.storage.figures import encode, png
 from quatrain.animation import Animation
 from quatrain.registry import MODELS

@@ -11,6 +11,7 @@ import pytest
 from pipeline.commands import retrain
 from pipeline.retraining import outcome
 from pipeline.retraining.outcome import ISSUE
+from pipeline.retraining.retrain import Request, retrain_and_record
 from pipeline.runtime import processes
 from pipeline.runtime.errors import LockHeld
 from quatrain.registry import MODELS
@@ -188,10 +189,10 @@ def test_refused_beginnings(night: Night, tmp_path: Path, monkeypatch: Patch, fa
 
 
 def test_a_second_retraining_at_the_same_time_is_refused(night: Night):
-    request = retrain.Request("default", None, None, push=False, figures_url="")
+    request = Request("default", None, None, push=False, figures_url="")
     why = "another retraining is at work in this checkout; wait for it or end it"
     with (
         processes.CommandSequence(night.root / outcome.FOLDER / "lock", "retraining", 0.0),
         pytest.raises(LockHeld, match=why),
     ):
-        retrain.retrain_and_record(night.root, request, patience_seconds=0.0)
+        retrain_and_record(night.root, request, patience_seconds=0.0)

@@ -148,7 +148,7 @@ def test_changed_code_starts_afresh(project: Project):
 
 def test_a_second_stage_of_one_name_waits_and_then_names_the_first(project: Project):
     code = (
-        "import sys; from pipeline import train; from pipeline.runtime.stage import main\n"
+        "import sys; from pipeline.stages import train; from pipeline.runtime.stage import main\n"
         "sys.exit(main('train', '', train.train, ['allo'], patience_seconds=float(sys.argv[1])))"
     )
     pid = os.getpid()

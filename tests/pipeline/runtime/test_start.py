@@ -19,8 +19,8 @@ DRAWING = {"matplotlib", "PIL"}
 OTHERS: dict[str, set[str]] = {"jax": {"torch"}, "torch": {"jax", "jaxlib", "flax", "optax"}}
 VERBS = """
 import os, sys
-from pipeline import collect, train
 from pipeline.runtime import stage
+from pipeline.stages import collect, train
 from pipeline.tracking import run
 run.LATEST_SECONDS = 1e6
 def loaded(verb):
@@ -30,7 +30,7 @@ assert stage.main("collect", "", collect.collect, [model]) == 0
 loaded("collect")
 def first_yield(*_):
     loaded("train")
-    from pipeline import evaluate
+    from pipeline.stages import evaluate
     from quatrain.registry import load
     load(model).evaluate
     load(model).plots

@@ -99,7 +99,7 @@ def test_code_that_changed_meanwhile_ends_the_sweep(tmp_path: Path) -> None:
             ),
             150,
         )
-        with (project.root / "pipeline" / "report.py").open("a") as file:
+        with (project.root / "pipeline" / "stages" / "report.py").open("a") as file:
             file.write("# another line\n")
         ended = driver.wait(300)
     finally:

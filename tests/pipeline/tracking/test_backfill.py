@@ -222,7 +222,7 @@ def test_sync_records_delivers_and_registers_restored_results(
     restored: Project, uri: str, monkeypatch: Patch, capfd: Capture
 ):
     environment = os.environ | {"PYTHONPATH": CODE}
-    monkeypatch.setattr("pipeline.commands.sync.environment", lambda *_: environment)
+    monkeypatch.setattr("pipeline.dvc.sync.environment", lambda *_: environment)
     assert sync.main([]) == 0
     output = capfd.readouterr()
     for verb in ("train", "evaluate"):

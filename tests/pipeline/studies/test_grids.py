@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import grids
+from pipeline.commands.grids import main
 from pipeline.runtime.errors import ConfigError
+from pipeline.studies import grids
+from pipeline.studies.grids import Request
 from quatrain.progress import TrainingDiverged
 from tests.conftest import ROOT, SMALL
 from tests.pipeline.fixture_types import Capture, Patch
@@ -29,7 +31,7 @@ def maps(tmp_path: Path, monkeypatch: Patch) -> Path:
 
 
 def run(folder: Path) -> None:
-    grids.run_folder(ROOT, folder, "large", TINY, folder.with_name("results.json"))
+    grids.run_maps(ROOT, Request(folder, "large", TINY, folder.with_name("results.json")))
 
 
 @pytest.mark.full
@@ -67,8 +69,14 @@ def test_as_many_components_as_states_that_start_pairs(maps: Path):
     assert grids.params_for(ROOT, "large", maps / "goal.txt", changes).allo.network.d == 5
 
 
-def test_the_catalogue_is_a_folder_of_maps_too():
-    layouts = grids.layouts_of(Path("catalogue"))
+def test_the_catalogue_is_a_folder_of_maps_too(monkeypatch: Patch):
+    compared: list[Request] = []
+    monkeypatch.setattr(grids, "compare", lambda _, request: compared.append(request))
+    monkeypatch.chdir(ROOT)
+    assert main(["catalogue"]) == main(["maps", "--seeds", "2", "--steps", "9"]) == 0
+    assert [request.folder for request in compared] == [None, Path("maps")]
+    assert [request.changes for request in compared] == [{}, {"seeds": 2, "train": {"steps": 9}}]
+    layouts = grids.layouts_of(None)
     assert {"room4", "maze9", "room64"} <= set(layouts)
     assert grids.params_for(ROOT, "large", layouts["maze9"], TINY).allo.env.map.name == "maze9"
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.commands import profile
-from pipeline.commands.profile import Spent, operations, self_times
+from pipeline.commands.profile import main
 from pipeline.storage.params_file import overlaid, parse
+from pipeline.studies import profile
+from pipeline.studies.profile import Spent, operations, self_times
 from tests.conftest import ROOT, SMALL
 
 
@@ -33,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_profile_names_the_operations_and_keeps_the_trace(
     project: Path, model: str, operation: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert profile.main([model, "--seconds", "0"]) == 0
+    assert main([model, "--seconds", "0"]) == 0
     out = capsys.readouterr().out
     folder = project / ".bench" / "profile" / model
     (file,) = [path for path in folder.rglob("*trace.json*") if path.is_file()]
@@ -65,10 +66,10 @@ def test_operations_are_kept_and_time_within_another_is_counted_once(tmp_path: P
 def test_an_unknown_model_or_a_wrong_params_yaml_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert profile.main(["alo"]) == 2
+    assert main(["alo"]) == 2
     message = "profile: alo: there is no such model; there are allo, "
     assert capsys.readouterr().err.startswith(message)
     Path("params.yaml").write_text("seed: -1\n")
-    assert profile.main(["allo"]) == 2
+    assert main(["allo"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("profile: params.yaml: ")

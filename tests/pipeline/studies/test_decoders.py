@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import decoders
+from pipeline.commands.decoders import DECODERS, main
+from pipeline.studies import decoders
 from tests.conftest import ROOT, shapes_unchecked
 
 
@@ -24,8 +25,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_decoder_is_trained_on_what_it_can_decode():
     kinds = {
-        name: decoders.params_for(ROOT, name, 1).active_dynamics.env.observation.kind
-        for name in decoders.DECODERS
+        name: decoders.params_for(ROOT, name, kind, 1).active_dynamics.env.observation.kind
+        for name, kind in DECODERS.items()
     }
     assert kinds == {
         "known": "linear",
@@ -41,17 +42,17 @@ def test_what_is_done_is_shown_and_not_done_again(
 ):
     options = ["--decoders", "known", "--replicates", "1"]
     with shapes_unchecked():
-        assert decoders.main(options) == 0
+        assert main(options) == 0
     row = capsys.readouterr().out.splitlines()[-1]
     scores = json.loads((project / decoders.RESULTS).read_text())["decoders"]["known"]["scores"]
     assert scores["planned.active"] == 1
     assert f"| known | 1, 60 | {scores['field_nrmse.active']:.3g} |" in row
     monkeypatch.setattr(decoders, "run_decoder", None)
-    assert decoders.main(options) == 0
+    assert main(options) == 0
     assert capsys.readouterr().out.splitlines()[-1] == row
 
 
 def test_no_replicates_are_refused(project: Path, capsys: pytest.CaptureFixture[str]):
-    assert decoders.main(["--replicates", "0"]) == 2
+    assert main(["--replicates", "0"]) == 2
     assert "--replicates 0: give at least 1" in capsys.readouterr().err
     assert not (project / decoders.RESULTS).exists()

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pipeline.commands import identify
+from pipeline.commands.identify import OUT, main
+from pipeline.studies.identify import misfit_warnings
 from tests.conftest import ROOT, shapes_unchecked
 from tests.models.active_dynamics.test_recorded import HERE, arrays
 
@@ -19,12 +20,12 @@ def project(tmp_path, monkeypatch):
 def test_a_recording_gives_a_table_and_a_file_of_the_field(project, capsys):
     np.savez(project / "runs.npz", **arrays())
     with shapes_unchecked():
-        assert identify.main(["--recording", "runs.npz"]) == 0
+        assert main(["--recording", "runs.npz"]) == 0
     rows = capsys.readouterr().out.splitlines()
     (line,) = (line for line in rows if line.startswith("| innovation_nll"))
     learned, still = (float(cell) for cell in line.split("|")[2:4])
     assert learned < still
-    with np.load(project / identify.OUT) as file:
+    with np.load(project / OUT) as file:
         shapes = {name: file[name].shape for name in file.files}
     assert shapes == {
         "grid": (709, 2),
@@ -39,7 +40,7 @@ def test_a_recording_gives_a_table_and_a_file_of_the_field(project, capsys):
 def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
     options = ["--system", f"{HERE}:Cycle", "--arm", "prbs", "--transitions", "1300"]
     with shapes_unchecked():
-        assert identify.main([*options, "--out", "mine.npz"]) == 0
+        assert main([*options, "--out", "mine.npz"]) == 0
     assert (project / "mine.npz").exists()
 
 
@@ -63,7 +64,7 @@ def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
 def test_what_does_not_go_together_has_one_line(options, code, message, project, capsys):
     (project / "cut.npz").write_bytes(b"PK\3\4" + bytes(40))
     np.save(project / "single.npy", np.ones(3))
-    assert identify.main(options) == code
+    assert main(options) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("identify: ")
     assert message in line
@@ -82,23 +83,23 @@ GOOD = {
 
 
 def test_signs_of_misfit_have_a_line_each_on_either_side():
-    assert identify.misfit_warnings(GOOD) == []
+    assert misfit_warnings(GOOD) == []
     bad = GOOD | {"innovation_nll": 0.2, "nis": 1.5, "whiteness": 0.2}
-    warned_of = [line.split()[0] for line in identify.misfit_warnings(bad)]
+    warned_of = [line.split()[0] for line in misfit_warnings(bad)]
     assert warned_of == ["the", "nis", "whiteness"]
     noise = "lower active_dynamics.network.bayes_filter.process_noise"
-    assert identify.misfit_warnings(GOOD | {"nis": 0.8, "whiteness": -0.1}) == [
+    assert misfit_warnings(GOOD | {"nis": 0.8, "whiteness": -0.1}) == [
         f"nis 0.8 is below 0.97: {noise}",
         f"whiteness -0.1 is below -0.03: {noise}",
     ]
-    (line,) = identify.misfit_warnings(GOOD | {"whiteness": -0.1})
+    (line,) = misfit_warnings(GOOD | {"whiteness": -0.1})
     assert line == f"whiteness -0.1 is below -0.03: {noise}"
 
 
 @pytest.mark.parametrize(("nis", "whiteness", "size"), [(1.5, -0.1, "small"), (0.8, 0.2, "large")])
 def test_signs_on_opposite_sides_are_those_of_wrong_channel_noise(nis, whiteness, size):
     """Process noise would have to be raised for one and lowered for the other."""
-    (line,) = identify.misfit_warnings(GOOD | {"nis": nis, "whiteness": whiteness})
+    (line,) = misfit_warnings(GOOD | {"nis": nis, "whiteness": whiteness})
     assert line == (
         f"nis {nis} and whiteness {whiteness} lie on opposite sides of their intervals: the"
         f" identified noise of channels is too {size}; scale channels to equal noise"

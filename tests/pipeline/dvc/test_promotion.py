@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from pipeline.commands import promote
 from pipeline.dvc import repro, workspace
+from pipeline.judging import verdicts
 from pipeline.storage.params_file import read_params, read_raw
 from quatrain.baselines import StoredMetric
 from quatrain.registry import MODELS
@@ -175,6 +176,6 @@ def test_committed_baselines_are_what_promote_writes(model: str):
     stored = json.loads((ROOT / "baselines" / f"{model}.json").read_text())
     for preset, entry in stored["presets"].items():
         config = getattr(read_params(ROOT, preset), model)
-        for rule in promote.verdicts.rules_of(model, preset, config):
+        for rule in verdicts.rules_of(model, preset, config):
             stored_metric = StoredMetric.model_validate(entry["metrics"][rule.metric])
             assert stored_metric.differs_from(rule) is None

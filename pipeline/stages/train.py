@@ -1,0 +1,186 @@
+"""data/MODEL -> models/MODEL: trains, records every yield, continues an interrupted training."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipeline.runtime import console
+from pipeline.runtime.devices import device_of, settings
+from pipeline.runtime.meeting import Meeting
+from pipeline.runtime.signals import Signals
+from pipeline.runtime.stage import Stage
+from pipeline.storage import artifacts
+from pipeline.storage.checkpoints import Checkpoint, Checkpoints
+from pipeline.storage.trained_model import shaping
+from pipeline.tracking.journal import HISTORY
+from pipeline.tracking.model_export import record_model
+from pipeline.tracking.progress_bar import ProgressBar
+from pipeline.tracking.run import Run, params_digest
+from pipeline.tracking.system_metrics import SystemMetrics
+from quatrain.errors import RankLost
+from quatrain.progress import Progress, TrainingDiverged, rows
+from quatrain.storage import history
+
+# Other computations (a default run, experiments) whose checkpoints stay on the disk.
+OLD_CHECKPOINT_FOLDERS = 3
+
+
+def train(stage: Stage, signals: Signals) -> None:
+    """Trains to the end, from the newest valid checkpoint of this computation if there is one.
+
+    Where several processes were started as ranks, the first does that, and the others follow it.
+    """
+    with Meeting(stage.place, signals) as meeting:
+        dataset, digest = stage.load_dataset()
+        module = stage.modules.train
+        key = stage.key([digest])
+        meeting.join(identity(stage, digest, key))
+        if meeting.is_first:
+            record_training(stage, signals, dataset, digest, key)
+        else:
+            for _ in module.train(stage.config, dataset, stage.seed("train")):
+                pass
+
+
+def identity(stage: Stage, digest: str, key: str) -> dict[str, str]:
+    """Returns what all ranks need to have in common, by name; where all but the run key is equal,
+    code differs.
+    """
+    return {
+        "params.yaml": params_digest(stage.params),
+        f"data/{stage.model}": digest,
+        **settings(stage.params, stage.framework),
+        "code": key,
+    }
+
+
+def record_training(stage: Stage, signals: Signals, dataset: Any, digest: str, key: str) -> None:
+    """Trains, records, and saves checkpoints and the model."""
+    module = stage.modules.train
+    checkpoints = Checkpoints(stage.state / stage.name / key)
+    remove_old_checkpoints(checkpoints.folder)
+    with Run.of_stage(stage, key, key, digest) as run:
+        state = None
+        start = 0
+        checkpoint = usable_checkpoint(stage, checkpoints, run)
+        if checkpoint is not None:
+            state = module.from_arrays(stage.config, dataset, checkpoint.arrays)
+            start = checkpoint.step
+        progress = module.train(stage.config, dataset, stage.seed("train"), state)
+        recorder = Recorder(stage, run, checkpoints, start)
+        with ProgressBar(stage.name, stage.config.train.steps, start, module.HEADLINE) as bar:
+            recorder.record_all(progress, bar, signals)
+        if recorder.state is not None:
+            state = recorder.state
+        arrays = module.to_arrays(state)
+        checkpoints.save(stage.config.train.steps, arrays)
+        info = {
+            "run_key": key,
+            "dataset": digest,
+            "settings": settings(stage.params, stage.framework),
+            "params": shaping(stage.params),
+        }
+        save(stage, run, arrays, info)
+        record_model(stage, run, state, dataset, digest)
+
+
+def remove_old_checkpoints(folder: Path) -> None:
+    """Removes checkpoints, except those of this and of the last few computations.
+
+    Those of a finished training stay: DVC may be killed before it notes that the stage is done.
+    """
+    others = [other for other in folder.parent.glob("*") if other.is_dir() and other != folder]
+    others.sort(key=lambda other: other.stat().st_mtime)
+    for old in others[:-OLD_CHECKPOINT_FOLDERS]:
+        shutil.rmtree(old)
+
+
+def usable_checkpoint(stage: Stage, checkpoints: Checkpoints, run: Run) -> Checkpoint | None:
+    """Returns the newest valid checkpoint whose metrics are recorded.
+
+    Without the metrics before it, a continued training would write another history.csv.
+    """
+    checkpoint = checkpoints.latest()
+    for reason in checkpoints.skipped:
+        console.info(f"{stage.name}: passed over a checkpoint: {reason}")
+    if checkpoint is not None and checkpoint.step > run.last_step(HISTORY):
+        checkpoints.clear()
+        return None
+    return checkpoint
+
+
+class Recorder:
+    """Records the yields of a training, and saves checkpoints of it."""
+
+    def __init__(self, stage: Stage, run: Run, checkpoints: Checkpoints, start: int) -> None:
+        self.stage = stage
+        self.run = run
+        self.checkpoints = checkpoints
+        uses_cuda = device_of(stage.params, stage.framework) == "cuda"
+        self.system_metrics = SystemMetrics(uses_cuda, run.last_step("system/"))
+        self.state: Any = None
+        """State of the last yield; None before the first one."""
+        self.step = start
+        self.saved_step = start
+        self.saved_at = time.monotonic()
+
+    def record_all(self, progress: Iterator[Progress], bar: ProgressBar, signals: Signals) -> None:
+        """Records each yield, and saves a checkpoint every `checkpoint_seconds`.
+
+        Raises:
+            Interrupted: a signal was received; the last yield is saved.
+            TrainingDiverged, RankLost: the message names the last good checkpoint.
+        """
+        try:
+            for current in progress:
+                self.record(current)
+                bar.show(current)
+                if signals.received is not None:
+                    self.save_checkpoint()
+                    signals.check()
+                elif time.monotonic() - self.saved_at >= self.stage.params.checkpoint_seconds:
+                    self.save_checkpoint()
+        except (TrainingDiverged, RankLost) as error:
+            raise type(error)(f"{error}; {self.save_last_good()}") from None
+        times = bar.times()
+        self.run.metrics([(f"time/{name}", self.step, value) for name, value in times.items()])
+
+    def record(self, progress: Progress) -> None:
+        """Records the metrics of one yield and of the machine."""
+        metrics = rows(progress, self.step)
+        self.run.curves(metrics, self.stage.modules.train.HEADLINE)
+        self.run.metrics(self.system_metrics.rows())
+        self.step = progress.step
+        self.state = progress.state
+
+    def save_checkpoint(self) -> None:
+        """Saves the state of the last yield."""
+        arrays = self.stage.modules.train.to_arrays(self.state)
+        self.checkpoints.save(self.step, arrays)
+        self.saved_step = self.step
+        self.saved_at = time.monotonic()
+
+    def save_last_good(self) -> str:
+        """Saves the state before a failure unless it is saved, and says where it is."""
+        if self.state is not None and self.saved_step != self.step:
+            self.save_checkpoint()
+        if not self.step:
+            return "no step before was good"
+        return f"last good checkpoint: step {self.step:,}, in {self.checkpoints.folder}"
+
+
+def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -> None:
+    """Writes models/MODEL: weights, the rest of the state, config, and history without times."""
+    prefixes = stage.modules.train.WEIGHTS
+    weights = {name: array for name, array in arrays.items() if name.startswith(prefixes)}
+    contents = {
+        "weights.safetensors": weights,
+        "state.safetensors": {name: array for name, array in arrays.items() if name not in weights},
+        "config.json": stage.config.model_dump(mode="json"),
+        "history.csv": history.to_csv(run.history(HISTORY)),
+    }
+    artifacts.save(stage.weights, contents, info)
+    for name in ("weights.safetensors", "config.json"):
+        run.artifact(stage.weights / name, "model")
