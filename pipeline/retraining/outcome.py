@@ -62,7 +62,7 @@ def write(folder: Path, result: Outcome) -> None:
 
 def read(folder: Path) -> Outcome:
     """Returns the stored outcome; without one, the retraining was killed or could not begin."""
-    if not (folder / OUTCOME).is_file():
+    if not all((folder / name).is_file() for name in (OUTCOME, TITLE, BODY)):
         return stopped("it was killed, interrupted or could not begin; its log says more", 1)
     try:
         content = json.loads((folder / OUTCOME).read_text())

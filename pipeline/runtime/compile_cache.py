@@ -10,7 +10,6 @@ time of its use, and then jax cannot write any other: `tidy` removes it. And nob
 folders of other machines.
 """
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -22,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pipeline.runtime import file_lock
 from pipeline.runtime.devices import cpu_name, device_of
 from quatrain.params import Params
 
@@ -63,9 +63,12 @@ def enable(root: Path, params: Params) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # If another process has jax's lock, the folder is tidied already.
-        with (folder / LOCK).open("a") as file, suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            tidy(folder)
+        lock = file_lock.acquire(folder / LOCK, patience_seconds=0.0)
+        if lock is not None:
+            try:
+                tidy(folder)
+            finally:
+                os.close(lock)
     except OSError as error:
         os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
         warnings.warn(

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from quatrain.errors import DataError
 from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.folders import LARGEST_JSON, read_bytes
 
 FILE = "cursor.json"
 
@@ -21,8 +22,8 @@ class Cursor(NamedTuple):
 
 def read_cursor(folder: Path, uri: str) -> Cursor:
     """Returns what was delivered to `uri`; the start for another store or a damaged file."""
-    with suppress(OSError, ValueError, TypeError, RecursionError):
-        cursor = Cursor(**json.loads((folder / FILE).read_bytes()))
+    with suppress(DataError, OSError, ValueError, TypeError, RecursionError):
+        cursor = Cursor(**json.loads(read_bytes(folder / FILE, LARGEST_JSON)))
         is_run = cursor.run_id is None or (isinstance(cursor.run_id, str) and cursor.run_id)
         if cursor.uri == uri and is_run and type(cursor.offset) is int:
             return cursor

@@ -22,7 +22,9 @@ from pipeline.tracking.store import (
     is_server,
     open_client,
 )
+from quatrain.errors import DataError
 from quatrain.storage.atomic_write import sweep_temporaries
+from quatrain.storage.folders import open_file
 
 
 class Delivery:
@@ -170,7 +172,13 @@ class Delivery:
         return start, artifacts_of(self._uri, _checkout_of(self._journal.folder.resolve()))
 
     def _file(self, line: Line) -> Path:
-        return self._journal.folder / "artifacts" / line["file"]
+        """Returns the copy of a file; raises DataError if it was lost."""
+        path = self._journal.folder / "artifacts" / line["file"]
+        try:
+            open_file(path).close()
+        except DataError as error:
+            raise DataError(f"{error}; restore it, or move its journal's folder away") from None
+        return path
 
     def _is_active(self, run_id: str) -> bool:
         header = self._journal.header

@@ -6,6 +6,7 @@ import operator
 import posixpath
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +21,9 @@ from pipeline.tracking.journal_line import (
     is_run_key,
     problem_of,
 )
+from quatrain.errors import DataError
 from quatrain.storage.atomic_write import sweep_temporaries, write_durably
+from quatrain.storage.folders import read_bytes
 
 # Metrics that MLflow takes in one call.
 ROWS_PER_LINE = 1000
@@ -220,9 +223,15 @@ class Journal:
 
     def _keep(self, name: str, data: bytes, artifact_path: str) -> None:
         old = self._files.get((artifact_path, name))
-        if old is None or (self.folder / "artifacts" / old).read_bytes() != data:
+        if old is None or not self._holds(old, data):
             copy = self._copy(name, data)
             self._append([{"kind": "artifact", "file": copy, "path": artifact_path}])
+
+    def _holds(self, file: str, data: bytes) -> bool:
+        """Returns whether a copy is still there and unchanged."""
+        with suppress(DataError):
+            return read_bytes(self.folder / "artifacts" / file, len(data)) == data
+        return False
 
     def _note(self, line: Line) -> None:
         if self._notes.get(line["kind"]) != line:

@@ -7,6 +7,7 @@ from pipeline.tracking.deadline import Late, Unreachable
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.store import reason_of
+from quatrain.storage.disk_errors import escaped
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
@@ -42,7 +43,7 @@ class JournalDelivery:
             journal = Journal(self.folder)
             if journal.header is not None:
                 run = f"{journal.header.run_name}, key {journal.header.run_key[:12]}"
-                self.name = f"{self.folder.name} ({run})"
+                self.name = escaped(f"{self.folder.name} ({run})")
             delivery = Delivery(journal, self._uri, **self._modes)
             while delivery.step():
                 pass

@@ -10,11 +10,14 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+from pipeline.runtime.errors import described
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.redaction import is_readable, redact, shown
 from pipeline.tracking.deadline import BoundedClient, Late, Unreachable, limit_answers, within
 from pipeline.tracking.tracking_uri import check_uri, is_server, server_of
+from quatrain.storage.disk_errors import escaped
 
 # Timeout for the first answer of a server, and for a call in progress when a stage ends.
 PATIENCE_SECONDS = 2.0
@@ -43,6 +46,9 @@ LOCATIONS = (
     ("model_versions", "storage_location"),
 )
 
+# What mlflow raises of an answer or a row that it did not expect.
+MEANINGLESS = (TypeError, AttributeError, LookupError, UnicodeError, RecursionError)
+
 
 def resolve_uri(root: Path) -> str:
     """Returns MLFLOW_TRACKING_URI, or else the sqlite store of the checkout.
@@ -62,7 +68,7 @@ def resolve_uri(root: Path) -> str:
     database = database_of(uri)
     if database is None:
         return uri
-    absolute = f"sqlite:///{(checkout / database).absolute()}"
+    absolute = f"sqlite:///{encoded((checkout / database).absolute())}"
     check_uri("MLFLOW_TRACKING_URI", absolute)
     return absolute
 
@@ -95,7 +101,7 @@ def quieten() -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"
-    for name in ("mlflow.store.db.utils", "urllib3.connectionpool"):
+    for name in ("mlflow.store.db.utils", "mlflow.exceptions", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     # A warning about mlflow's own code when it is imported.
     warnings.filterwarnings("ignore", message="The ``noload`` loader strategy")
@@ -112,6 +118,7 @@ def prepare_store(uri: str) -> None:
     if database.exists() and not database.is_file():
         raise Unreachable(f"{database} is no file; move it elsewhere")
     quieten()
+    from alembic.util import CommandError
     from mlflow import MlflowClient
     from mlflow.store.db import utils
 
@@ -119,12 +126,17 @@ def prepare_store(uri: str) -> None:
         engine = utils.create_sqlalchemy_engine_with_retry(uri)
         current = utils._get_schema_version(engine)
         if current is not None and current != utils._get_latest_schema_revision():
-            utils._upgrade_db(engine)
+            try:
+                utils._upgrade_db(engine)
+            except CommandError as error:
+                raise Unreachable(
+                    f"{database} is of another mlflow ({error}); use that one, or move it elsewhere"
+                ) from None
         engine.dispose()
         MlflowClient(tracking_uri=uri).get_experiment("0")
         with closing(sqlite3.connect(database)) as connection, connection:
             connection.execute("PRAGMA journal_mode=WAL")
-            _follow_artifacts(connection, database.parent / ARTIFACTS)
+            _follow_artifacts(connection, Path(encoded(database.parent / ARTIFACTS)))
 
 
 def _follow_artifacts(connection: sqlite3.Connection, folder: Path) -> None:
@@ -152,24 +164,48 @@ def _follow_artifacts(connection: sqlite3.Connection, folder: Path) -> None:
 
 
 def database_of(uri: str) -> Path | None:
-    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+    """Returns the file of an sqlite store, with what is percent-encoded as SQLAlchemy reads it."""
+    path = uri.removeprefix("sqlite:///")
+    return None if path == uri else Path(unquote(path))
 
 
 def artifacts_of(uri: str, checkout: Path) -> Path | None:
-    """Returns the folder of the runs' files: beside an sqlite store, else in the checkout.
+    """Returns the folder of the runs' files as mlflow reads it, percent-encoded: beside an sqlite
+    store, else in the checkout.
 
     None for a server, which has a folder of its own.
     """
     if is_server(uri):
         return None
     database = database_of(uri)
-    return (checkout / ".mlflow" if database is None else database.parent) / ARTIFACTS
+    folder = checkout / ".mlflow" if database is None else database.parent
+    return Path(encoded(folder / ARTIFACTS))
+
+
+def encoded(path: Path) -> str:
+    """Returns a path whose percent signs stay when SQLAlchemy or mlflow decodes it."""
+    return str(path).replace("%", "%25")
 
 
 def reason_of(error: Exception, uri: str) -> str:
-    """Describes a failure in one line of at most 200 characters, without the URI's secrets."""
-    text = redact(" ".join(redact(str(error), uri).split()), uri) or type(error).__name__
+    """Describes a failure in one line of at most 200 characters, without the URI's secrets and
+    without what a server may have sent to control a terminal.
+    """
+    words = redact(" ".join(redact(_words_of(error), uri).split()), uri)
+    text = escaped(words) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:60]} ... {text[-135:]}"
+
+
+def _words_of(error: Exception) -> str:
+    """Returns what a user can mend, of an error of mlflow or of what is below it."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(driver := getattr(cause, "orig", None), Exception):
+            return f"the database: {driver}"
+        cause = cause.__cause__
+    if isinstance(error, MEANINGLESS):
+        return f"what it holds or answers cannot be read ({type(error).__name__}: {error})"
+    return described(error)
 
 
 def check_reachable(uri: str) -> None:
@@ -190,12 +226,20 @@ def check_reachable(uri: str) -> None:
 
             ask = partial(_check_health, re.split(r"[?#]", shown(uri))[0].rstrip("/"))
             within(HEALTH_SECONDS, "health", ask)
-        elif (address := server_of(uri)).host and address.port:
-            socket.create_connection(address, PATIENCE_SECONDS).close()
+        elif (address := server_of(uri)).host:
+            within(HEALTH_SECONDS, "connection", partial(_connect, *address))
     except Late:
         raise Unreachable(f"no complete answer within {HEALTH_SECONDS:g} s") from None
     except (OSError, UnicodeError, ValueError) as error:
         raise Unreachable(f"no server answers: {error}") from None
+
+
+def _connect(host: str, port: int | None) -> None:
+    """Connects to a database, or looks up its host: its driver knows the port that is left out."""
+    if port is None:
+        socket.getaddrinfo(host, None)
+    else:
+        socket.create_connection((host, port), PATIENCE_SECONDS).close()
 
 
 def _check_health(uri: str) -> None:

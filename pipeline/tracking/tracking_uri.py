@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pipeline.runtime.errors import ConfigError
 
@@ -91,6 +91,6 @@ def _problem_of_sqlite(uri: str) -> str | None:
     path = uri.removeprefix("sqlite:///")
     if path in (uri, "", ":memory:") or "?" in path:
         return "it names no file; after sqlite:/// comes a path, without options"
-    if Path(path).is_dir():
+    if Path(unquote(path)).is_dir():
         return "its file is a folder"
     return None

@@ -73,6 +73,26 @@ HUGE: dict[str, tuple[str, str, dict[str, Any], float, str]] = {
         "networks",
     ),
     "iqn replay": ("iqn", "train", {"train": {"capacity": 4 * 10**6}}, 0.25, "replay"),
+    "iqn evaluation worlds": (
+        "iqn",
+        "train",
+        {
+            "network": {"hidden": 512},
+            "train": {"evaluation_worlds": 20_000, "acting": {"quantiles": 32}},
+        },
+        2.4,
+        "hidden units of acting",
+    ),
+    "iqn-hosted worlds": (
+        "iqn-hosted",
+        "train",
+        {
+            "network": {"hidden": 1024},
+            "train": {"evaluation_worlds": 4096, "acting": {"quantiles": 32}},
+        },
+        0.9,
+        "hidden units of acting",
+    ),
     "iqn judged": ("iqn", "evaluate", {"seeds": 64, "network": {"hidden": 4096}}, 16, "networks"),
     "iqn-hosted units": ("iqn-hosted", "train", {"network": {"hidden": 4096}}, 0.25, "networks"),
     "actor_critic units": (
@@ -246,7 +266,7 @@ def test_what_a_learner_is_said_to_need_is_what_its_arrays_take(form: str):
         state = model.train.to_arrays(model.train.init_state(config, dataset, 2))
     state_bytes = sum(array.nbytes for array in state.values())
     said = model.memory.needs(config).train
-    passing = ("batch", "sample", "rollout", "pairs", "transitions", "colonies", "plates")
+    passing = ("batch", "acting", "sample", "rollout", "pairs", "transitions", "colonies", "plates")
     lasting = sum(size for name, size in said.items() if not any(word in name for word in passing))
     replays = said.get("transitions of all learners", 0)
     assert state_bytes / 3 < lasting + replays < 2.5 * state_bytes

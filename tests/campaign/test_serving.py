@@ -1,5 +1,6 @@
 """Requests that do not fit: each is a 400 with its reason in one line; none a trace or a 500."""
 
+import gc
 import http.client
 import json
 import os
@@ -15,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from quatrain.request_body import MOST_BYTES
+from quatrain.request_body import MOST_BYTES, read_body
 from quatrain.requests import MOST_QUESTIONS
 from tests.campaign.promises import TRACE, broken
 from tests.campaign.served import FORMS, Reply, Served, first_number_replaced, is_integer, served
@@ -225,6 +226,25 @@ def test_a_body_that_is_no_request_is_refused(form: str, case: str):
     model = served(form)
     change, says = BODIES[case]
     refused(model.ask(change(model.example)), says)
+
+
+@pytest.mark.parametrize("piece", [b"[]", b"[[]]", b"[1]", b"{}", b'{"":0}'])
+def test_reading_a_body_never_looks_for_garbage_in_the_frameworks(piece: bytes):
+    """As often as it makes lists, else: seconds for a body of lists."""
+    collections: list[dict[str, int]] = []
+
+    def count(_phase: str, info: dict[str, int]) -> None:
+        collections.append(info)
+
+    body = b"[%s]" % b",".join([piece] * 100_000)
+    gc.callbacks.append(count)
+    try:
+        with pytest.raises(ValueError, match="the body is a list of 100000; send"):
+            read_body("application/json", body)
+    finally:
+        gc.callbacks.remove(count)
+    assert len(collections) < 5
+    assert gc.isenabled()
 
 
 TYPES = ["text/csv", "text/plain", "application/vnd.apache.parquet", "application/jsonx", "", None]

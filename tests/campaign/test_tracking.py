@@ -24,6 +24,7 @@ from pipeline.tracking.journal import Journal
 from pipeline.tracking.journal_line import decoded, problem_of
 from pipeline.tracking.shipper import Shipper
 from quatrain.errors import DataError
+from tests.campaign.obstacles import put
 from tests.campaign.promises import Outcome, accepted, broken, refused, see
 from tests.campaign.tracking_cases import (
     BAD_URIS,
@@ -63,6 +64,7 @@ CALL_SECONDS = 0.5
 # A call and the health before it, several times, on a busy machine.
 LONGEST_SYNC = 20.0
 FAULTS = (*ENDLESS, "hang", "redirect", "half body", "bomb", "bad gzip", "reset", "500", "503")
+REFUSALS = ("429", "control")
 DAMAGED = damaged_lines()
 
 
@@ -118,7 +120,7 @@ def delivered(uri: str, run_key: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("calls", [0, 1, 2, 4, 7, 10, 14])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS, *REFUSALS])
 def test_a_broken_server_ends_each_call_in_time_and_loses_nothing(
     upstream: int,
     folder: Path,
@@ -137,7 +139,7 @@ def test_a_broken_server_ends_each_call_in_time_and_loses_nothing(
         delivered(server.uri, run_key, folder)
 
 
-@pytest.mark.parametrize("fault", [*FAULTS, *NONSENSE])
+@pytest.mark.parametrize("fault", [*FAULTS, *REFUSALS, *NONSENSE])
 def test_an_ill_server_is_left_in_time(
     folder: Path, monkeypatch: Patch, capsys: Capture, fault: str
 ):
@@ -408,6 +410,45 @@ def test_a_wrong_cursor_loses_and_doubles_nothing(
     delivered(uri, run_key, folder)
 
 
+@pytest.mark.parametrize("thing", ["pipe", "socket", "device", "loop", "link to nothing"])
+def test_what_is_no_cursor_is_replaced_and_never_waited_for(
+    uri: str,
+    folder: Path,
+    run_key: str,
+    monkeypatch: Patch,
+    capsys: Capture,
+    thing: str,
+):
+    accepted(synced(uri, monkeypatch, capsys))
+    put(thing, folder / "cursor.json")
+    accepted(synced(uri, monkeypatch, capsys))
+    delivered(uri, run_key, folder)
+
+
+@pytest.mark.parametrize("thing", ["folder", "pipe", "socket", "device", "loop", "missing"])
+def test_a_lost_copy_of_a_file_is_named_and_recorded_again(
+    uri: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    capsys: Capture,
+    thing: str,
+):
+    (copy,) = folder.glob("artifacts/*/curve.png")
+    copy.unlink()
+    if thing != "missing":
+        put(thing, copy)
+    says = r"curve\.png: .*; restore it, or move its journal's folder away"
+    refused(synced(uri, monkeypatch, capsys), 6, says)
+    if thing == "folder":
+        return
+    journal = Journal(folder)
+    journal.artifact(tmp_path / "curve.png", "plots")
+    journal.close()
+    if copy.read_bytes() != b"picture":
+        broken("lost", thing)
+
+
 def test_a_folder_in_the_place_of_the_cursor_is_named(
     uri: str,
     folder: Path,
@@ -522,6 +563,79 @@ def test_what_a_complete_store_has_is_sent_again_only_if_asked(
     ]
     assert counts == [2, 0, 2]
     delivered(uri, run_key, folder)
+
+
+def garbage(database: Path) -> None:
+    database.write_bytes(b"no database" * 999)
+
+
+def cut(database: Path) -> None:
+    database.write_bytes(database.read_bytes()[:50_000])
+
+
+def of_a_newer_mlflow(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+
+
+def without_a_table(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("DROP TABLE metrics")
+
+
+STORES: list[tuple[Callable[[Path], None], str]] = [
+    (garbage, "pending: the database: file is not a database;"),
+    (cut, "pending: the database: database disk image is malformed;"),
+    (of_a_newer_mlflow, r"mlflow\.db is of another mlflow .*; use that one, or move it elsewhere"),
+    (without_a_table, "pending: the database: .*metrics"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), STORES)
+def test_a_damaged_store_is_told_in_words(
+    template: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    capsys: Capture,
+    change: Callable[[Path], None],
+    says: str,
+):
+    assert folder.is_dir()
+    damaged = tmp_path / "mlflow.db"
+    shutil.copy(template, damaged)
+    change(damaged)
+    refused(synced(f"sqlite:///{damaged}", monkeypatch, capsys), 6, says)
+
+
+@pytest.mark.parametrize("name", ["a%2Fb", "100%", "a%20b", "%252F", "a b+c#d@e:f"])
+def test_a_checkout_whose_path_has_signs_of_addresses_has_its_store(
+    name: str, folder: Path, run_key: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
+):
+    checkout = tmp_path / name
+    shutil.move(tmp_path / ".state", checkout / ".state")
+    monkeypatch.chdir(checkout)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for _ in range(2):
+        accepted(see(lambda: sync.main(["--wait", "0"]), capsys))
+    address = store.resolve_uri(checkout)
+    delivered(address, run_key, checkout / folder.relative_to(tmp_path))
+    (picture,) = (checkout / ".mlflow").rglob("curve.png")
+    assert picture.read_bytes() == b"picture"
+    others = set(tmp_path.rglob("*")) - {checkout, *checkout.rglob("*"), tmp_path / "curve.png"}
+    assert not any(path.is_file() for path in others)
+    client_of(address)._tracking_client.store.engine.dispose()
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://me:word@host.invalid/db", "postgresql://me:word@host.invalid:1/db"]
+)
+def test_a_database_whose_host_nobody_knows_is_left_at_once(
+    folder: Path, monkeypatch: Patch, capsys: Capture, address: str
+):
+    assert folder.is_dir()
+    monkeypatch.setattr(store, "open_client", lambda _: broken("hang", "the driver was started"))
+    refused(synced(address, monkeypatch, capsys), 6, "pending: no server answers: ")
 
 
 @pytest.mark.parametrize("variable", ["MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"])

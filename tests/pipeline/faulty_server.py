@@ -49,6 +49,8 @@ ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "half body": (200, {"Content-Length": "1000", "Connection": "close"}, b"{"),
     "bad gzip": (200, JSON | {"Content-Encoding": "gzip"}, b"{}"),
     "bomb": (200, JSON | {"Content-Encoding": "gzip"}, gzip.compress(b" " * 2**20) * 128),
+    "control": (400, JSON, b'{"error_code": "\\u001b[2J", "message": "\\u001b]0;x\\u0007 y"}'),
+    "429": (429, {"Retry-After": "1000000000"}, b""),
     "500": (500, {"Retry-After": "3600"}, b""),
     "503": (503, {"Retry-After": "3600"}, b""),
 }

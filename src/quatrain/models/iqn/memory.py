@@ -9,6 +9,7 @@ KEYS = (
     "env.worlds",
     "train.capacity",
     "train.batch_size",
+    "train.evaluation_worlds",
     "network.hidden",
     "collect.turns",
 )
@@ -17,7 +18,7 @@ TRANSITION = 5
 
 
 def needs(config: LearnerConfig) -> Needs:
-    network, train = config.network, config.train
+    network = config.network
     built_in = isinstance(config, IqnConfig)
     # A user's environment tells the size of its observations, and its agents, only when it is made.
     frame = frame_size(config.env.rules) if built_in else FLOAT
@@ -35,9 +36,7 @@ def needs(config: LearnerConfig) -> Needs:
     learning = {
         "networks and their moments": learners,
         "replay": 2 * transition * config.slots,
-        "hidden units of a batch": (
-            train.batch_size * train.loss.quantiles * network.hidden * FLOAT
-        ),
+        **_hidden_units(config),
     }
     return Needs(
         collect=data,
@@ -45,3 +44,17 @@ def needs(config: LearnerConfig) -> Needs:
         evaluate=data | {"networks and their moments": learners // 2},
         keys=KEYS,
     )
+
+
+def _hidden_units(config: LearnerConfig) -> dict[str, int]:
+    """Returns the larger of what a batch needs, and what goes into and out of the hidden layer when
+    one agent acts in all worlds: they take turns.
+    """
+    train = config.train
+    worlds = max(config.env.worlds, train.evaluation_worlds if train.evaluate_every else 0)
+    rows = {
+        "hidden units of a batch": train.batch_size * train.loss.quantiles,
+        "hidden units of acting": 2 * worlds * train.acting.quantiles,
+    }
+    name = max(rows, key=lambda name: rows[name])
+    return {name: rows[name] * config.network.hidden * FLOAT}
