@@ -10,6 +10,8 @@ FLOAT, DOUBLE = 4, 8
 # A weight of a learner has two moments of Adam beside it.
 ADAM = 3 * FLOAT
 GIB = 2**30
+# What a stage of the smallest config takes.
+PROCESS = 3 * GIB // 8
 # Shares of the whole that are worth a word.
 NAMED_SHARE = 0.01
 
@@ -35,7 +37,7 @@ def check_memory(model: str, verb: str, needs: Needs, free: int) -> None:
     Raises:
         DeviceFull: they do not; the line has the numbers, and the keys to lower.
     """
-    parts = getattr(needs, verb)
+    parts = {"Python and its libraries": PROCESS, **getattr(needs, verb)}
     total = sum(parts.values())
     if total <= free:
         return
