@@ -29,6 +29,9 @@ REFUSED = [
     ("? [a]\n: 1\n", "line 1: a key is a list or a section; write a name"),
     ("a: 1\n\ufeffb: 2\n", r"line 2: character '\\ufeff' cannot be seen"),
     ("a: 'x\u2028y'\n", r"line 1: character '\\u2028' cannot be seen"),
+    ("# \u202e\nse\u200bed: 1\n", r"line 2: 'se\\u200bed' holds a character that cannot be seen"),
+    ("a: 'x\u2060'\n", r"line 1: 'x\\u2060' holds a character that cannot be seen"),
+    ("a: -0.01e-400\n", "line 1: -0.01e-400 is too small for a number; write 0"),
     ('a: "\\0"\n', r"line 1: '\\x00' holds a character that cannot be seen; remove it"),
 ]
 READ = [

@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.retraining import outcome
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.errors import PipelineError
+from pipeline.runtime.redaction import shown
 
 
 class GitHubError(PipelineError):
@@ -30,7 +31,7 @@ def announce(folder: Path, base: str, link: str) -> str:
     """
     result = outcome.read(folder)
     text = folder / "announced.md"
-    text.write_text(result.message.body + (f"\n{link}\n" if link else ""))
+    text.write_text(result.message.body + (f"\n{shown(link)}\n" if link else ""))
     if result.kind in ("broken", "stopped"):
         return open_issue(text)
     title = result.message.title

@@ -19,8 +19,16 @@ from pipeline.runtime import signals
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.errors import CommandFailed, ConfigError, StoreUnavailable
 from pipeline.runtime.redaction import redact, shown
+from pipeline.tracking.deadline import Unreachable
 from pipeline.tracking.runs_page import PORT, runs_page
-from pipeline.tracking.store import artifacts_of, is_server, prepare_store, reason_of, resolve_uri
+from pipeline.tracking.store import (
+    artifacts_of,
+    check_reachable,
+    is_server,
+    prepare_store,
+    reason_of,
+    resolve_uri,
+)
 
 SETTINGS = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -56,8 +64,9 @@ def run(args: Options) -> int:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
+        check_reachable(uri)
         prepare_store(uri)
-    except (MlflowException, SQLAlchemyError, sqlite3.Error) as error:
+    except (MlflowException, SQLAlchemyError, sqlite3.Error, Unreachable) as error:
         raise StoreUnavailable(
             f"the store {shown(uri)} cannot be opened: {reason_of(error, uri)}; move it elsewhere"
         ) from None

@@ -10,6 +10,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from configobj import ConfigObj, ConfigObjError
+
 from pipeline.runtime.errors import ArtifactError
 from quatrain.storage.disk_errors import MOVE, printable
 
@@ -23,11 +25,11 @@ FOLDERS = (
     "models",
     "reports",
 )
+CONFIGS = (".dvc/config", ".dvc/config.local")
 FILES = (
     "dvc.yaml",
     "dvc.lock",
-    ".dvc/config",
-    ".dvc/config.local",
+    *CONFIGS,
     ".dvc/tmp/lock",
     ".dvc/tmp/rwlock",
     ".dvc/tmp/rwlock.lock",
@@ -36,13 +38,15 @@ FILES = (
 DEPENDENCIES = ("inputs", "baselines", "src/quatrain")
 # DVC makes outs anew where links into its cache lead nowhere any more.
 OUTS = ("data", "models", "reports", ".dvc/cache/files")
+# Of a section in DVC's config: its parser takes cubic time.
+LONGEST_NAME = 200
 # Beside the modes of files: of links that lead to none.
 NOWHERE = 0
 IN_CIRCLES = -1
 
 
 def check(work: Path) -> None:
-    """Checks that what DVC reads and writes are files and folders.
+    """Checks that what DVC reads and writes are files and folders, and that it can read its config.
 
     Raises:
         ArtifactError: something else is in the way; an absent path is none.
@@ -55,12 +59,33 @@ def check(work: Path) -> None:
             mode = _mode(path)
             if mode is not None and not is_kind(max(mode, 0)):
                 raise ArtifactError(f"{printable(path)}: is no {kind}; {MOVE}")
+    for name in CONFIGS:
+        _check_config(work / name)
     for name in (*DEPENDENCIES, *OUTS):
         for path in _entries(work / name):
             mode = _mode(path)
             is_mended = mode == NOWHERE and name in OUTS
             if not (mode is None or is_mended or _is_plain(mode)):
                 raise ArtifactError(f"{printable(path)}: is no file; {MOVE}")
+
+
+def _check_config(path: Path) -> None:
+    """Raises ArtifactError if DVC would end with a traceback, or read a line for ever; the line,
+    which may hold a password, is not quoted.
+    """
+    try:
+        lines = path.read_text().splitlines(keepends=True) if path.is_file() else []
+        if not any(len(line) > LONGEST_NAME and line.lstrip().startswith("[") for line in lines):
+            ConfigObj(lines)
+            return
+        place = ", a section's name"
+    except UnicodeDecodeError:
+        place = ""
+    except ConfigObjError as error:
+        place = f" line {next(iter(error.errors), error).line_number}"
+    raise ArtifactError(
+        f"{printable(path)}{place}: dvc cannot read it; mend or remove what is wrong"
+    )
 
 
 def _mode(path: Path) -> int | None:

@@ -10,6 +10,7 @@ from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import tables, verdicts
 from pipeline.judging.machine import machine_of
 from pipeline.runtime.errors import PipelineError
+from pipeline.runtime.redaction import redact
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.origin import git
@@ -138,5 +139,5 @@ def provenance(root: Path, work: Path, model: str, preset: str, why: str | None)
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         **machine_of(info["settings"]),
         "seeds": getattr(read_params(root, preset), model).seeds,
-        "why": why,
+        "why": why and redact(why),
     }

@@ -176,13 +176,14 @@ def check(root: Path, model: str, preset: str, params: Params | None = None) -> 
 def stored_verdict(
     root: Path, model: str, preset: str, params: Params | None = None
 ) -> StoredVerdict:
-    """Returns the verdict of the current scores, whatever baseline it was judged by.
+    """Returns the verdict of the current scores, whatever baseline it was judged by. A dataset may
+    be missing, but not be another one.
 
     params: the params that the scores must belong to; those in `root` if None.
 
     Raises:
-        StaleVerdict: it is missing, or is one of other scores, params, weights, rules, model or
-        preset; or there is no learner.
+        StaleVerdict: it is missing, or is one of other scores, params, weights, data, rules, model
+        or preset; or there is no learner.
         ArtifactError: a file cannot be read, or the learner is not as it was saved.
         ConfigError: params.yaml cannot be used.
     """
@@ -214,9 +215,15 @@ def stored_verdict(
     elif stored.rules != rules_of(model, preset, getattr(params, model)):
         reason = f"the verdict is one of other rules than those of {model}"
     else:
-        verified_origin(learner, model, params)
+        _check_data(root, model, verified_origin(learner, model, params), hint)
         return stored
     raise StaleVerdict("stale", f"{reason}; {hint}")
+
+
+def _check_data(root: Path, model: str, learner: artifacts.Loaded, hint: str) -> None:
+    data = root / "data" / model
+    if os.path.lexists(data) and artifacts.folder_digest(data) != learner.info["dataset"]:
+        raise StaleVerdict("stale", f"data/{model} is not what {model} was trained on; {hint}")
 
 
 def first_error(error: ValidationError) -> str:

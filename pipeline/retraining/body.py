@@ -7,6 +7,7 @@ from typing import NamedTuple
 from pipeline.judging import tables, verdicts
 from pipeline.reporting.tables import markdown_table
 from pipeline.retraining.outcome import ISSUE, Message
+from pipeline.runtime.redaction import shown
 from quatrain.judgement import PASSED
 
 # Characters of `dvc metrics diff` that are shown: GitHub takes 65,536 in all.
@@ -134,7 +135,7 @@ def figures(reports: Path, branch: str, url: str) -> str:
     """
     if not url:
         return f"Report and pictures: branch `{branch}`, `reports/report.md`."
-    base = f"{url.rstrip('/')}/{branch}/reports"
+    base = f"{shown(url).rstrip('/')}/{branch}/reports"
     parts = [f"[The whole report]({base}/report.md)"]
     for model in sorted({path.parent.parent.name for path in reports.glob("*/plots/*.png")}):
         links = [

@@ -19,7 +19,8 @@ SECRET_WORD = (
     r"[\w.\-]{0,60}(?:password|passwd|passphrase|pwd|token|secret|credential|signature|api[_\-]?key"
     r"|access[_\-]?key|account[_\-]?key|connection[_\-]?string|sslkey|x-amz-)[\w.\-]{0,60}"
 )
-SECRET_KEY = rf"{SECRET_WORD}|sig|auth|key"
+SHORT_KEY = "sig|auth|key|pass|pw"
+SECRET_KEY = rf"{SECRET_WORD}|{SHORT_KEY}"
 # Keys of a query that are worth showing.
 SHOWN_KEYS = ("workflowtype", "sslmode", "charset", "driver", "region", "mode")
 # Schemes of files on this machine: what follows three slashes is a path.
@@ -27,8 +28,9 @@ LOCAL = ("sqlite", "file")
 SCHEME = re.compile(r"([A-Za-z][\w+.\-]*)://(.*)", re.DOTALL)
 
 _SECRET_NAME = re.compile(
-    r"(?i)(?:^|_)(?:password|passwd|passphrase|token|secret|sas|(?:api|access|account|secret"
-    r"|private)_?key(?:_id)?)$|_pwd$|_connection_string$"
+    r"(?i)(?:password|passwd|passphrase|token|secret|(?:^|_)(?:sas|pass|pat|auth"
+    r"|webhook(?:_ur[il])?|(?:api|access|account|secret|private|application|encryption)_?key(?:_id)?)"
+    r"|_pwd|_connection_string)$"
 )
 _URI_NAME = re.compile(r"(?i)(?:_|^)(?:ur[il]s?|(?<!no_)proxy|dsn)$")
 _URI_VALUE = re.compile(r"\s*[\w+.\-]+://")

@@ -12,6 +12,7 @@ from pipeline.runtime.known_secrets import (
     SCHEME,
     SECRET_KEY,
     SECRET_WORD,
+    SHORT_KEY,
     SHOWN_KEYS,
     is_local,
 )
@@ -22,7 +23,7 @@ NOT_SHOWN = "(an address that is not shown)"
 # Repetitions before a mark that may be missing are bounded, for a text of any length.
 # Of a password with spaces: from a colon that no port follows to the last @ of the line.
 _SPACED = re.compile(
-    r"\b[A-Za-z][\w+.\-]{0,30}://[^\s/@:\[]*:(?!\d*(?:[/?#\s,;.)'\"]|$))[^\n]*@\S*", re.MULTILINE
+    r"\b[A-Za-z][\w+.\-]{0,30}://[^\s/:\[]*:(?!\d*(?:[/?#\s,;.)'\"]|$))[^\n]*@\S*", re.MULTILINE
 )
 _WORD = re.compile(r"\b[A-Za-z][\w+.\-]{0,30}://\S+")
 _CLOSING = "'\"`)]}>,.;:!\\"
@@ -30,27 +31,29 @@ _QUOTED = re.compile(r"(?i)\b[\w+.\-]{1,30}%3A(?:%2F|/){2}\S+")
 # USER:PASSWORD@HOST; `dvc.yaml:train@allo` is a stage of DVC.
 _BARE = re.compile(
     r"(?<![\w:@.\-])[^\s:@'\"`(]{0,200}:(?!(?:collect|train|evaluate)@|//|[\s*])[^\s@]{1,500}@"
-    r"(?=[\w.\[])\S*"
+    r"(?=\S{0,500}[\w\]])\S*"
 )
 _MEMBER = re.compile(
     rf"(?i)(['\"](?:{SECRET_KEY})['\"]\s*:\s*)('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")"
 )
 _ASSIGNED = re.compile(
-    rf"(?im)(?<![\w.\-])({SECRET_WORD}|(?<=[?&])(?:sig|auth|key))(\s*(?:=|%3D)\s*)(?!\*\*\*)"
-    r"('(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"|[^&;\n]+)"
+    rf"(?im)(?<![\w.\-])({SECRET_WORD}|(?<=[?&])(?:{SHORT_KEY}))(\s*(?:=|%3D)\s*)(?!\*\*\*)"
+    r"((?:'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\")(?![^\s&;,.)\]}'\"])"
+    r"|(?:[^&;\n]|[&;](?!\s|$|[\w.\-]{1,60}(?:=|%3D)))+)"
 )
 _HEADER = re.compile(
     r"(?i)\b(authorization['\"]?\s*[:=]\s*['\"]?(?:basic |bearer )?|bearer (?=\S{16})"
     r"|basic (?=\S*[\d=]))(?!\*\*\*)[\w\-.~+/=]{8,}"
 )
 _TOKEN = re.compile(
-    r"\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w\-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16})\b"
+    r"(?<=/services/)T\w+/B\w+/\w+|(?<=/webhooks/)\d+/[\w\-]+|(?<=/bot)\d+:[\w\-]+"
+    r"|\b(?:gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w\-]{16,}|(?:AKIA|ASIA)[A-Z0-9]{16})\b"
 )
 # HOST:PORT/PATH, of which each part may be missing.
 _ADDRESS = re.compile(
     r"(?:[\w.\-]*|\[[0-9A-Fa-f:.]+\](?=[:/]|$))(?::\d{0,5})?(?:/[^?#@]*)?", re.DOTALL
 )
-_QUERY = re.compile(r"(#[\w/.\-]*)?(?:([?#])(.*))?", re.DOTALL)
+_QUERY = re.compile(r"(#[\w/.\-]*)?(?:([?#;])(.*))?", re.DOTALL)
 _SHOWN_VALUE = re.compile(r"[\w .\-]{1,40}")
 # Databases take a password up to an @, whatever it holds, and have no @ in a path.
 _DATABASES = ("postgresql", "postgres", "mysql", "mariadb", "mssql", "oracle")
@@ -117,7 +120,7 @@ def _shown_with_scheme(scheme: str, rest: str) -> str:
         path, mark, query = rest.partition("?")
         return f"{scheme}://{path}{_shown_query(mark + query)}"
     address = rest.rpartition("@")[2]
-    end = re.search(r"[?#]", address)
+    end = re.search(r"[?#;]", address)
     before, query = (address[: end.start()], address[end.start() :]) if end else (address, "")
     if not _has_one_reading(scheme, rest) or not _ADDRESS.fullmatch(before):
         return f"{scheme}://{HIDDEN}"
@@ -127,11 +130,11 @@ def _shown_with_scheme(scheme: str, rest: str) -> str:
 def _has_one_reading(scheme: str, rest: str) -> bool:
     """Returns whether all parsers take what follows the last @ for the host."""
     users, _, _ = rest.rpartition("@")
+    if re.search(rf"(?i)[?&;#](?:{SECRET_KEY})=", users):
+        return False
     authority = re.split(r"[/?#\\]", rest)[0]
-    if rest.count("@") == authority.count("@"):
-        return True
-    is_assigned = re.search(rf"(?i)[?&;#](?:{SECRET_KEY})=", users)
-    return scheme.lower().partition("+")[0] in _DATABASES and not is_assigned
+    is_database = scheme.lower().partition("+")[0] in _DATABASES
+    return is_database or rest.count("@") == authority.count("@")
 
 
 def _shown_query(query: str) -> str:

@@ -6,10 +6,15 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pipeline.runtime.errors import ConfigError
+from pipeline.runtime.known_secrets import is_local
 
 SERVERS = ("http", "https")
 DATABASES = ("postgresql", "mysql", "mssql")
-FORMS = "http(s)://HOST:PORT, sqlite:///FILE or postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+# As redaction leaves it.
+FORMS = (
+    "http(s)://HOST:PORT, sqlite:///FILE or postgresql://HOST/DATABASE, with USER:PASSWORD@ before "
+    "HOST and :PORT after it"
+)
 # As SQLAlchemy reads it: a database's password may hold any character but @.
 _AUTHORITY = re.compile(
     r"""(?:[^:/@?\#]*(?::[^@]*)?@)?
@@ -91,6 +96,8 @@ def _problem_of_sqlite(uri: str) -> str | None:
     path = uri.removeprefix("sqlite:///")
     if path in (uri, "", ":memory:") or "?" in path:
         return "it names no file; after sqlite:/// comes a path, without options"
+    if not is_local("sqlite", f"/{path}"):
+        return "it names a user and host, where sqlite has a path"
     if Path(unquote(path)).is_dir():
         return "its file is a folder"
     return None

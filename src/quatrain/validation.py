@@ -104,7 +104,8 @@ def describe(
     problems.sort(key=lambda problem: problem["type"] != "extra_forbidden")
     first = problems[0]
     location = _locate(first["loc"], raw)
-    path = ".".join(map(str, location.keys)) or "(top level)"
+    # Keys are in ASCII: a letter of another alphabet may look like one of theirs.
+    path = ascii(".".join(map(str, location.keys)))[1:-1] or "(top level)"
     others = {_locate(problem["loc"], raw).keys for problem in problems} - {location.keys}
     more = f" (and {len(others)} more to mend)" if others else ""
     reason = _reason(first, location, schema, file, raw)
@@ -120,7 +121,8 @@ def _reason(
 ) -> str:
     keys, value = location
     is_section = isinstance(value, Mapping)
-    shown = "" if is_section else f" = {value!r}"[:120]
+    is_name = problem["type"] == "literal_error"
+    shown = "" if is_section else f" = {ascii(value) if is_name else repr(value)}"[:120]
     section = _section_of(keys, schema, raw)
     fields = section.model_fields if section else {}
     field = fields.get(str(keys[-1])) if keys else None

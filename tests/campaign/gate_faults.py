@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging import verdicts
@@ -327,6 +328,19 @@ def with_info(place: Place, **changed: Any) -> None:
     place.vouch()
 
 
+def other_data(place: Place) -> Path:
+    """A dataset that the learner was not trained on."""
+    folder = place.root / "data" / place.model
+    artifacts.save(folder, {"x.json": {"a": 1}}, {})
+    return folder
+
+
+def data_a_file(place: Place) -> None:
+    folder = other_data(place)
+    shutil.rmtree(folder)
+    folder.write_text("x")
+
+
 LEARNER_FILES = (
     "config.json",
     "history.csv",
@@ -342,6 +356,9 @@ LEARNER = {
     "a further file": Fault(3, "belong", lambda p: (p.weights / "more.txt").write_text("x")),
     "no origin": Fault(3, "does not tell how", lambda p: with_info(p, params=None)),
     "origin a list": Fault(3, "does not tell how", lambda p: with_info(p, params=["seed"])),
+    "of other data": Fault(4, "is not what .* was trained on", other_data),
+    "data damaged": Fault(3, "restore", lambda p: flip_bit(other_data(p) / folders.MANIFEST)),
+    "data a file": Fault(3, "data", data_a_file),
     "no run key": Fault(3, "does not tell how", lambda p: with_info(p, run_key=None)),
     "settings a list": Fault(3, "does not tell how", lambda p: with_info(p, settings=[])),
     "settings nested": Fault(3, "does not tell how", lambda p: with_info(p, settings={"cpu": {}})),

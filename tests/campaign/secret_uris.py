@@ -55,6 +55,9 @@ FORMS = {
     "one slash": "{scheme}:/{user}:{secret}@{host}/db",
     "no colon": "{scheme}//{user}:{secret}@{host}/db",
     "sqlite by mistake": "sqlite:///{user}:{secret}@{host}/db",
+    "parameter of a path": "{scheme}://{host}/db;{key}={secret}",
+    "parameters of JDBC": "jdbc:sqlserver://127.0.0.1:1;user={user};password={secret};",
+    "source name in braces": "Driver={{x y}};Server=127.0.0.1;UID={user};PWD={{{secret}}};",
     "source name": "host=127.0.0.1 user={user} password={secret} dbname=db",
     "source name of ODBC": "Driver=x;Server=127.0.0.1;UID={user};PWD={secret};",
 }

@@ -293,6 +293,7 @@ DVC_ROWS = [
             NO_FOLDER,
         ),
         (("dvc.lock", "dvc.yaml", ".dvc/config", ".dvc/tmp/rwlock", ".dvc/tmp/lock"), NO_LOCK),
+        ((".dvc/config", ".dvc/config.local"), ("file", "not UTF-8", "deep")),
         (("inputs/mine.txt", "baselines/mine.json"), NO_LOCK[1:]),
         (("data/allo/mine", "models/iqn/mine", "reports/allo/plots/mine.png"), NO_LOCK[2:]),
         (("inputs/\udcff.txt", "data/allo/\udcfe", "models/allo/\udcfd.csv"), ("file", "folder")),

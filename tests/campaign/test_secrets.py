@@ -213,6 +213,7 @@ ADDRESSES = {
     "open bracket": f"http://u:{PASSWORD}@[::1/",
     "no scheme": f"u:{PASSWORD}@127.0.0.1:1",
     "unknown": f"foo://u:{PASSWORD}@127.0.0.1/x",
+    "a file by mistake": f"sqlite:///u:{PASSWORD}@127.0.0.1/db",
 }
 
 

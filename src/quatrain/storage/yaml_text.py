@@ -39,6 +39,8 @@ UNSEEN = re.compile(
 )
 # Directives begin a line with %; a text of YAML 1.2 may say that it is one.
 DIRECTIVE = re.compile(r"(?:\A|(?<=[\r\n]))%(?!YAML +1\.2 *(?:#[^\r\n]*)?(?:[\r\n]|\Z))[^\r\n]*")
+# Marks without width, which make two texts look alike; a comment may have them.
+WITHOUT_WIDTH = re.compile("[\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f]")
 MERGE = "<<"
 # Numbers that all versions and readers of YAML take for the same, but for 1e3, text in YAML 1.1.
 NUMBER = re.compile(
@@ -128,9 +130,11 @@ def _check_event(line: str, event: Event) -> None:
     tag = getattr(event, "tag", None)
     if tag:
         raise ConfigError(f"{line}: tag {_quoted(tag)} is not allowed; write a plain value")
-    if isinstance(event, ScalarEvent) and UNSEEN.search(event.value):
+    if isinstance(event, ScalarEvent) and (
+        UNSEEN.search(event.value) or WITHOUT_WIDTH.search(event.value)
+    ):
         raise ConfigError(
-            f"{line}: {_quoted(event.value)!r} holds a character that cannot be seen; remove it"
+            f"{line}: {_quoted(event.value)!a} holds a character that cannot be seen; remove it"
         )
 
 
@@ -168,6 +172,8 @@ def _check_plain(line: str, node: ScalarNode) -> None:
             raise ConfigError(
                 f"{line}: {value} has {len(node.value):,} digits; at most {LONGEST_NUMBER} are read"
             )
+        if re.match(r"[-+.0]*[1-9]", node.value) and float(node.value) == 0:
+            raise ConfigError(f"{line}: {value} is too small for a number; write 0")
         if NUMBER.fullmatch(node.value):
             return
         raise ConfigError(

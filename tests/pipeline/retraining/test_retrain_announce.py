@@ -49,7 +49,7 @@ class GitHub:
         (self.state / "calls").write_text("")
         if ended is not None:
             outcome.write(self.folder, ended)
-        options = ["--base", "trunk", "--link", "https://example.org/log"]
+        options = ["--base", "trunk", "--link", "https://me:word@example.org/log"]
         assert announce.main(["--folder", str(self.folder), *options]) == 0
         calls = [json.loads(line) for line in (self.state / "calls").read_text().splitlines()]
         return [call for call in calls if call[1] != "list"]
