@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pipeline.runtime import console
 from pipeline.runtime.errors import described, exit_code_of
+from quatrain.storage.disk_errors import escaped
 
 # Longest line about a failure: one that quotes a long value loses its middle.
 LONGEST_LINE = 1500
@@ -94,7 +95,7 @@ def run_guarded(
 
 
 def report_failure(name: str, reason: object, code: int) -> int:
-    text = shortened(" ".join(str(reason).split()))
+    text = shortened(escaped(" ".join(str(reason).split())))
     console.info(f"{name}: {text} [exit {code}]" if name else f"{text} [exit {code}]")
     return code
 

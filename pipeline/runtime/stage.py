@@ -164,34 +164,38 @@ def main(
     with console.redacted():
         model = parser.parse_args(argv).model
 
-    def work() -> None:
-        signals = Signals()
-        die_with_parent()
-        place = read_place(os.environ)
-        stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()), place)
-        with quieten(place):
-            check_ranks(stage)
-            check_fits(stage)
-            if place != ALONE:
-                # Lines of C++ about a rank that has left, which says so itself.
-                os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-            prepare_process(stage.params)
-            if stage.framework == "jax":
-                gc.set_threshold(OBJECTS_PER_COLLECTION)
-                compile_cache.enable(stage.root, stage.params)
-            # Loaded while a signal ends the stage at once, and after the variables are set.
-            run = body or _body_of(verb)
-            lock = folder_lock(stage.state / "locks" / stage.name, patience_seconds)
-            with lock if place.rank == 0 else nullcontext():
-                signals.working = place.rank == 0  # another rank has nothing to save
-                run_on_device(stage, run, signals)
-                signals.check()
-
     with console.redacted():
-        code = run_guarded(f"{verb}@{model}", work)
+        code = run_guarded(
+            f"{verb}@{model}", lambda: run_stage(verb, model, body, patience_seconds)
+        )
     if "RANK" in os.environ:
         leave(code)
     return code
+
+
+def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float) -> None:
+    """Runs a verb of one model in the current folder, if its params, ranks and memory are right."""
+    signals = Signals()
+    die_with_parent()
+    root, place = Path.cwd(), read_place(os.environ)
+    stage = Stage(verb, model, root, read_params(root), place)
+    with quieten(place):
+        check_ranks(stage)
+        check_fits(stage)
+        if place != ALONE:
+            # Lines of C++ about a rank that has left, which says so itself.
+            os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+        prepare_process(stage.params)
+        if stage.framework == "jax":
+            gc.set_threshold(OBJECTS_PER_COLLECTION)
+            compile_cache.enable(root, stage.params)
+        # Loaded while a signal ends the stage at once, and after the variables are set.
+        run = body or _body_of(verb)
+        lock = folder_lock(stage.state / "locks" / stage.name, patience_seconds)
+        with lock if place.rank == 0 else nullcontext():
+            signals.working = place.rank == 0  # another rank has nothing to save
+            run_on_device(stage, run, signals)
+            signals.check()
 
 
 def main_of_all(verb: str, about: str, argv: list[str] | None = None) -> int:

@@ -2,8 +2,9 @@
 
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,8 +108,7 @@ def stages_of(learner: str, root: Path) -> Iterator[Work]:
     older = project.copied(root / "older")
     older.choose({"seed": 1})
     for verb in VERBS:
-        with inside(older.root):
-            assert run_stage(verb, model) == 0
+        prepare(older, verb)
         start = project.copied(root / verb).root
         for out in outs_of(verb, model):
             shutil.copytree(older.root / out, start / out)
@@ -120,8 +120,13 @@ def stages_of(learner: str, root: Path) -> Iterator[Work]:
             outs_of(verb, model),
         )
         yield work
-        with inside(project.root):
-            assert run_stage(verb, model) == 0
+        prepare(project, verb)
+
+
+def prepare(project: Project, verb: str) -> None:
+    said = StringIO()
+    with inside(project.root), redirect_stdout(said), redirect_stderr(said):
+        assert run_stage(verb, project.model) == 0, said.getvalue()
 
 
 def outs_of(verb: str, model: str) -> tuple[str, ...]:

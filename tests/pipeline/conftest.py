@@ -107,7 +107,7 @@ def committed(scored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(scored, root)
     for name in CODE:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(f"{name} as committed\n")
+        (root / name).write_text(f"# {name} as committed\n")
     (root / ".gitignore").write_text(".presets/\n/models/\n__pycache__/\n")
     git(root, "init", "-q")
     git(root, "add", ".")
