@@ -80,7 +80,8 @@ def test_aliases_that_cannot_move_are_told(tmp_path: Path, monkeypatch: Patch, c
     printed = capsys.readouterr()
     assert "2 of 2 journals are complete at " in printed.out
     assert printed.err == (
-        "sync: the registry's aliases are pending: list index out of range; "
+        "sync: the registry's aliases are pending: what it holds or answers cannot be read "
+        "(IndexError: list index out of range); "
         "run `make sync` when that is mended [exit 6]\n"
     )
 
