@@ -50,7 +50,7 @@ def add_seconds(parser: Parser, name: str, help: str, default: float, metavar: s
 
 
 def selected_models(names: Sequence[str]) -> list[str]:
-    """Returns the models that a command line names; all of them if it names none.
+    """Returns the models that a command line names, each once; all of them if it names none.
 
     Raises:
         ConfigError: there is no such model.
@@ -58,7 +58,7 @@ def selected_models(names: Sequence[str]) -> list[str]:
     unknown = sorted(set(names) - set(MODELS))
     if unknown:
         raise ConfigError(f"unknown model {shown(unknown[0])}; known: {', '.join(MODELS)}")
-    return list(names or MODELS)
+    return list(dict.fromkeys(names or MODELS))
 
 
 def jobs(text: str) -> int:
