@@ -2,6 +2,7 @@
 
 import copy
 import json
+import operator
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -271,7 +272,8 @@ def test_a_generated_change_passes_only_if_it_changes_nothing_that_counts(
             place.vouch()
         outcome = run_gate(place, capsys)
         if outcome.code == 0:
-            if meaning(place) != before:
+            means, allowed = meaning(place)
+            if means != before[0] or any(map(operator.gt, allowed, before[1])):
                 broken("silent", f"{where} = {value!r} passes")
         elif outcome.code not in (3, 4):
             broken("wrong code", f"exit {outcome.code}: {where} = {value!r}: {outcome.said}")
@@ -280,12 +282,17 @@ def test_a_generated_change_passes_only_if_it_changes_nothing_that_counts(
     record_property("generated", count)
 
 
-def meaning(place: Place) -> Any:
-    """What a verdict, and the scores and baseline behind it, say of the judged metrics."""
+def meaning(place: Place) -> tuple[Any, list[float]]:
+    """What a verdict, and the scores and baseline behind it, say of the judged metrics; and how far
+    each may be off: without its interval, which older baselines lack, less than with it.
+    """
     stored = verdicts.stored_verdict(place.root, place.model, place.preset)
     result = verdicts.judge_files(place.paths, place.model, place.preset, place.rules)
     scores = [result.scores[rule.metric] for rule in place.rules]
-    return stored.passed, stored.rules, stored.lines, scores, result.baseline.metrics
+    values = {metric: entry.value for metric, entry in result.baseline.metrics.items()}
+    lines = [line.metric for line in stored.lines]
+    allowed = [comparison.allowed for comparison in result.comparisons]
+    return (stored.passed, stored.rules, lines, scores, values), allowed
 
 
 def all_paths(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
