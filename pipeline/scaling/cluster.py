@@ -7,11 +7,13 @@ starts itself listens on 127.0.0.1 alone.
 import gc
 import logging
 import os
+import platform
 import secrets
 import socket
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +29,10 @@ from pipeline.scaling import work
 from pipeline.scaling.work import StageLost, StageProcess
 
 MISSING = "sweep needs Ray: make cluster"
+OLD_PYTHON = (
+    f"sweep needs Python 3.11.4 to unpack archives safely, not {platform.python_version()}; "
+    "remove .venv, then `make setup cluster PYTHON=...` with a newer one"
+)
 DEFAULT_TOKEN = Path("~/.ray/auth_token")
 CONNECT_SECONDS = 3.0
 PROBE_SECONDS = 25.0
@@ -54,7 +60,11 @@ PROBE = (
 
 
 def check_installed() -> None:
-    """Raises CommandFailed unless Ray and Optuna are installed; imports neither."""
+    """Raises CommandFailed unless Ray and Optuna are installed, and Python unpacks archives safely;
+    imports none of them.
+    """
+    if not hasattr(tarfile, "data_filter"):
+        raise CommandFailed(OLD_PYTHON)
     if find_spec("ray") is None or find_spec("optuna") is None:
         raise CommandFailed(MISSING)
 

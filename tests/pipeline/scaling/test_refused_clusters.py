@@ -11,6 +11,7 @@ import pytest
 from pyarrow import fs
 
 from pipeline.commands import sweep
+from pipeline.runtime.errors import CommandFailed
 from pipeline.scaling import cluster, snapshots
 from pipeline.scaling.snapshots import Storage, StorageFailed
 from pipeline.tracking.experiment import EXPERIMENT
@@ -115,3 +116,10 @@ def test_a_stage_beside_a_sweep_ends_none_of_its_journals(project: SweepProject)
 
 def statuses(folder: Path) -> list[str]:
     return [line["status"] for _, line in Journal(folder).lines() if line["kind"] == "end"]
+
+
+def test_a_python_that_unpacks_without_a_filter_is_refused(monkeypatch: Patch):
+    cluster.check_installed()
+    monkeypatch.delattr("tarfile.data_filter")
+    with pytest.raises(CommandFailed, match=r"sweep needs Python 3\.11\.4 .*; remove \.venv"):
+        cluster.check_installed()
