@@ -33,15 +33,6 @@ def result(**scores: float | None) -> dict[str, Any]:
     return {"scores": SCORES | scores, "transitions": steps, "field_nrmse": nrmse, "seconds": 12.3}
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """Returns a folder with the committed params, for results."""
-    for name in ("params.yaml", "presets"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_the_table_shows_scores_and_intervals_and_the_verdict_counts_fields():
     line = fields.table({"duffing": result()}).splitlines()[-1]
     cells = [cell.strip() for cell in line.strip("|").split("|")]

@@ -5,16 +5,8 @@ import pytest
 
 from pipeline.commands.identify import OUT, main
 from pipeline.studies.identify import misfit_warnings
-from tests.conftest import ROOT, shapes_unchecked
+from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.test_recorded import HERE, arrays
-
-
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    for name in ("params.yaml", "presets"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def test_a_recording_gives_a_table_and_a_file_of_the_field(project, capsys):
