@@ -22,6 +22,7 @@ from pipeline.runtime.ranks import ALONE, Place, check_place, leave, quieten, re
 from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage.params_file import read_params
 from quatrain.devices import framework_environment
+from quatrain.errors import DataError
 from quatrain.memory import Needs, check_memory
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
@@ -250,6 +251,12 @@ def run_on_device(stage: Stage, body: Body, signals: Signals) -> None:
 
     Raises:
         DeviceMissing: there is no such device.
+        Interrupted: a signal came before data or an environment failed, for it may be why they did:
+            a terminal sends Ctrl-C to the processes of an environment, too.
     """
     with on_device(stage.params, stage.framework):
-        body(stage, signals)
+        try:
+            body(stage, signals)
+        except DataError:
+            signals.check()
+            raise

@@ -1,10 +1,15 @@
 """Environments of users: steps, ends of episodes, restored states, and what is refused."""
 
+import signal
+import sys
+from contextlib import closing
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium.spaces import Box, Discrete, Graph
 from pydantic import ValidationError
 
@@ -53,6 +58,49 @@ class GraphObservations(Counter):
     observation_space: ClassVar[Any] = Graph(Box(0, 1, (2,)), None)
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+ERRORS = {"exit": SystemExit(0), "mute": Mute(), "stop": KeyboardInterrupt()}
+
+
+class Faulty(Counter):
+    """Raises one of ERRORS in one of its methods."""
+
+    def __init__(self, method: str, error: str) -> None:
+        super().__init__()
+
+        def fail(*_: Any, **__: Any) -> Any:
+            raise ERRORS[error]
+
+        setattr(self, method, fail)
+        if method == "__init__":
+            fail()
+
+
+class Graceless(Counter):
+    """Leaves torch without gradients, with another default device and dtype."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.set_default_device("meta")
+
+    def reset(self, **kwargs: Any) -> Any:
+        torch.set_grad_enabled(False)
+        torch.set_default_dtype(torch.float64)
+        return super().reset(**kwargs)
+
+
+class NoSpace(Counter):
+    observation_space: ClassVar[Any] = None
+
+
+def returns_class() -> Any:
+    return Counter
+
+
 class Unseeded(Counter):
     """Ends after another number of steps each time."""
 
@@ -91,6 +139,22 @@ class Pair:
         return Discrete(3)
 
     def close(self) -> None: ...
+
+
+class NoAgents(Pair):
+    possible_agents: ClassVar[list[str]] = []
+
+
+class Silent(Pair):
+    """Ends for all agents together, without their observations."""
+
+    def step(self, actions: Any) -> Any:
+        _, rewards, _, truncated, infos = super().step(actions)
+        return {}, rewards, dict.fromkeys(self.agents, True), truncated, infos
+
+
+class InTurns(Pair):
+    def agent_iter(self) -> Any: ...
 
 
 def host_env(name: str, kind: str = "gymnasium", steps: int = 7, **kwargs: Any) -> HostEnv:
@@ -202,6 +266,7 @@ def test_agents_act_at_once_and_discrete_observations_are_one_hot():
     [
         (host_env("Counter", bad_step=2), "step 2.*not finite"),
         (host_env("Pair", kind="pettingzoo", leaves=1), "ended for b but not for all agents"),
+        (host_env("Silent", kind="pettingzoo"), "ends the episode for all agents, but a has no"),
     ],
 )
 def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: str):
@@ -218,11 +283,90 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
         (host_env("Counter", kind="pettingzoo"), "without possible_agents"),
         (host_env("Missing"), "cannot be made: AttributeError"),
         (host_env("Counter", wrong=1), "cannot be made: TypeError"),
+        (host_env("returns_class"), r"returned the class Counter; return Counter\(\)"),
+        (host_env("NoSpace"), "observation_space is None; set it to a gymnasium.Space"),
+        (host_env("NoAgents", kind="pettingzoo"), "possible_agents is empty"),
+        (host_env("InTurns", kind="pettingzoo"), "whose agents act in turns; name the parallel"),
     ],
 )
 def test_an_environment_that_cannot_be_used_is_refused(config: HostEnv, message: str):
     with pytest.raises(DataError, match=message):
         interface(config)
+
+
+def live(config: HostEnv) -> None:
+    with closing(HostEnvs(config, num_envs=1, seed=0)) as envs:
+        step_twice(envs)
+
+
+@pytest.mark.parametrize(
+    ("method", "where"),
+    [
+        ("__init__", "env Faulty cannot be made: "),
+        ("reset", "env Faulty (number 0, episode 0, step 0): "),
+        ("step", "env Faulty (number 0, episode 0, step 1): "),
+        ("close", "env Faulty: "),
+    ],
+)
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        ("exit", "SystemExit: 0"),
+        ("mute", "Mute: it has no text, for its __str__ raises"),
+        ("stop", "KeyboardInterrupt: "),
+    ],
+)
+def test_whatever_user_code_raises_is_one_line(method: str, where: str, error: str, reason: str):
+    # A stage has a handler of its own: no Ctrl-C is a KeyboardInterrupt there.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(DataError) as caught:
+            live(host_env("Faulty", method=method, error=error))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert str(caught.value).startswith(where + reason)
+
+
+def test_ctrl_c_in_user_code_stays_a_ctrl_c():
+    with pytest.raises(KeyboardInterrupt):
+        live(host_env("Faulty", method="step", error="stop"))
+
+
+def test_an_error_of_close_does_not_hide_the_one_that_came_before():
+    envs = HostEnvs(host_env("Counter", bad_step=1), num_envs=2, seed=0)
+    closed = []
+    for env in envs._envs:
+        env.close = lambda: closed.append(1) or sys.exit(0)  # type: ignore[method-assign]
+    with pytest.raises(DataError, match="not finite"), closing(envs):
+        envs.step(np.zeros((2, 1), int))
+    with pytest.raises(DataError, match="close: SystemExit: 0"):
+        envs.close()
+    assert len(closed) == 4
+
+
+def test_user_code_leaves_the_modes_of_torch_as_they_were():
+    try:
+        live(host_env("Graceless"))
+        assert torch.is_grad_enabled()
+        assert torch.get_default_dtype() == torch.float32
+        assert torch.get_default_device() == torch.device("cpu")
+    finally:
+        torch.set_default_device(None)
+        torch.set_grad_enabled(True)
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_module_that_parses_arguments_finds_none_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "parsing_module.py").write_text(
+        f"import argparse\nfrom {HERE} import Counter\nargparse.ArgumentParser().parse_args()\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["collect", "iqn"])
+    config = host_env("Counter").model_dump() | {"import": "parsing_module:Counter"}
+    live(HostEnv.model_validate(config))
+    assert sys.argv == ["collect", "iqn"]
 
 
 @pytest.mark.parametrize(
@@ -232,6 +376,7 @@ def test_an_environment_that_cannot_be_used_is_refused(config: HostEnv, message:
         ({"import": "some.module"}, "nothing makes the environment"),
         ({"kind": "pettingzoo", "id": "x-v0", "import": None}, "PettingZoo has no ids"),
         ({"kind": "gym"}, "'gymnasium' or 'pettingzoo'"),
+        ({"id": "some.module:Env-v0", "import": None}, "set import: some.module and id: Env-v0"),
     ],
 )
 def test_a_config_that_names_no_environment_is_refused(changes: dict[str, Any], message: str):

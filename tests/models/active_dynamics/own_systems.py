@@ -47,3 +47,12 @@ class Choices(Cycle):
 class Broken(Cycle):
     def observe(self) -> np.ndarray:
         return np.full(10, np.nan, np.float32)
+
+
+class Faulty(Cycle):
+    def __init__(self) -> None:
+        raise SystemExit(0)
+
+
+def faulty_class() -> type:
+    return Faulty

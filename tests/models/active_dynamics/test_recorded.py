@@ -181,6 +181,9 @@ def test_actions_that_do_not_push_each_dimension_are_refused():
         ("no.such.module:Name", "No module named 'no'"),
         (f"{HERE}:Missing", "has no attribute 'Missing'"),
         (f"{HERE}:velocity", "missing 1 required positional argument"),
+        (f"{HERE}:Faulty", "SystemExit: 0; name an installed id"),
+        (f"{HERE}:faulty_class", "returned the class Faulty; return Faulty()"),
+        ("tests.no_such_module:Thing-v0", "No module named"),
         (f"{HERE}:Choices", "action_space is Discrete(3); it must be a Box with one axis"),
     ],
 )
@@ -200,5 +203,7 @@ def test_a_registered_id_is_a_system_and_its_actions_must_be_those_of_the_config
 
 
 def test_an_observation_that_is_not_finite_is_refused():
-    with pytest.raises(DataError, match=r"Broken: observation .* is not finite"):
+    with pytest.raises(
+        DataError, match=r"Broken \(episode 0, step 0\): observation .* is not finite"
+    ):
         make_system(f"{HERE}:Broken").reset(0)

@@ -1,8 +1,10 @@
 """Damaged data, learners of something else, full disks: refused, with nothing half-written."""
 
 import errno
+import json
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ import pytest
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.storage import artifacts
+from pipeline.storage.params_file import parse
+from tests.models.iqn.hosted_envs import Corridor, section
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.small_project import Disk, Project, flip_bit, last_line, surround
+from tests.pipeline.small_project import Disk, Pretended, Project, flip_bit, last_line, surround
 
 # Data and learners that cannot be trained.
 
@@ -81,6 +85,41 @@ def test_a_table_that_is_no_field_is_refused_in_one_line(tmp_path: Path, monkeyp
     with pytest.raises(ConfigError, match=r"env: mine\.npz covers \[-1, 1\], the evaluation "):
         project.call("collect")
     assert not project.data.exists()
+
+
+# Environments of users.
+
+
+class Leaving(Corridor):
+    def step(self, _action: int) -> Any:
+        raise SystemExit(0)
+
+
+@pytest.fixture
+def leaving(tmp_path: Path, monkeypatch: Patch) -> Project:
+    """Collects in an environment that ends the process at its first step."""
+    project = Project.create(tmp_path, "iqn")
+    surround(monkeypatch, project)
+    params = parse(tmp_path / "params.yaml") | {"iqn": section("Corridor")}
+    params["iqn"]["env"]["import"] = f"{__name__}:Leaving"
+    (tmp_path / "params.yaml").write_text(json.dumps(params))
+    return project
+
+
+def test_an_environment_that_ends_the_process_is_one_line_and_no_success(
+    leaving: Project, capsys: Capture
+):
+    assert leaving.call("collect") == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("collect@iqn: env Leaving (number 0, episode 0, step 1): SystemExit: 0")
+    assert not leaving.data.exists()
+
+
+def test_what_fails_after_a_signal_is_an_interruption(leaving: Project, capsys: Capture):
+    assert leaving.call("collect", Pretended(signal.SIGINT)) == 130
+    assert last_line(capsys) == (
+        "collect@iqn: interrupted by SIGINT; the next run continues [exit 130]"
+    )
 
 
 # A disk that takes no more.

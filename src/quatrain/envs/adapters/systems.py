@@ -1,12 +1,12 @@
 """a name -> a Gymnasium environment whose field can be learned: Box spaces with one axis each."""
 
-import importlib
+from contextlib import AbstractContextManager
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium.spaces import Box
 
+from quatrain.envs.host.user_code import make_env, user_code
 from quatrain.errors import DataError
 
 
@@ -19,29 +19,50 @@ class System:
     def __init__(self, name: str, env: Any) -> None:
         self.name = name
         self._env = env
-        for kind in ("observation", "action"):
-            space = getattr(env, f"{kind}_space", None)
-            if not isinstance(space, Box) or len(space.shape) != 1:
-                raise DataError(f"{name}: {kind}_space is {space}; it must be a Box with one axis")
-        self.actions = int(env.action_space.shape[0])
-        self.channels = int(env.observation_space.shape[0])
+        self._run = -1
+        self._step = 0
+        with user_code(lambda reason: f"{name}: {reason}"):
+            for kind in ("observation", "action"):
+                space = getattr(env, f"{kind}_space", None)
+                if not isinstance(space, Box) or len(space.shape) != 1:
+                    raise DataError(f"{kind}_space is {space}; it must be a Box with one axis")
+            self.actions = int(env.action_space.shape[0])
+            self.channels = int(env.observation_space.shape[0])
 
     def reset(self, seed: int | None) -> np.ndarray:
-        """Starts a run; returns its first observation."""
-        return self._vector(self._env.reset(seed=seed)[0])
+        """Starts a run; returns its first observation.
+
+        Raises:
+            DataError: the environment raised, or returned what its space does not allow.
+        """
+        self._run += 1
+        self._step = 0
+        with self._named_errors():
+            return self._vector(self._env.reset(seed=seed)[0])
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, bool]:
-        """Returns the next observation, and whether the run ended with it."""
-        space = self._env.action_space
-        bounded = np.clip(action, space.low, space.high).astype(space.dtype)
-        observation, _, terminated, truncated, _ = self._env.step(bounded)
-        return self._vector(observation), bool(terminated or truncated)
+        """Returns the next observation, and whether the run ended with it.
+
+        Raises:
+            DataError: the environment raised, or returned what its space does not allow.
+        """
+        self._step += 1
+        with self._named_errors():
+            space = self._env.action_space
+            bounded = np.clip(action, space.low, space.high).astype(space.dtype)
+            observation, _, terminated, truncated, _ = self._env.step(bounded)
+            return self._vector(observation), bool(terminated or truncated)
+
+    def _named_errors(self) -> AbstractContextManager[None]:
+        return user_code(
+            lambda reason: f"{self.name} (episode {self._run}, step {self._step}): {reason}"
+        )
 
     def _vector(self, observation: Any) -> np.ndarray:
         vector = np.array(observation, np.float32)
         if vector.shape != (self.channels,) or not np.isfinite(vector).all():
             raise DataError(
-                f"{self.name}: observation {vector.tolist()} is not finite, or has not the"
+                f"observation {vector.tolist()} is not finite, or has not the"
                 f" {self.channels} channels of its space; mend the environment"
             )
         return vector
@@ -54,14 +75,14 @@ def make_system(name: str) -> System:
         DataError: there is no such class or id, or its spaces are no Boxes with one axis.
     """
     module, _, attribute = name.partition(":")
-    try:
-        if attribute:
-            env = getattr(importlib.import_module(module), attribute)()
-        else:
-            env = gymnasium.make(name).unwrapped
-    except (ImportError, AttributeError, TypeError, gymnasium.error.Error) as error:
-        raise DataError(
-            f"{name}: {str(error).splitlines()[0]}; name an installed id of Gymnasium, or"
-            " module:Name of a class without arguments"
-        ) from None
+    if not attribute.isidentifier():  # an id, which Gymnasium lets begin with a module, too
+        module = attribute = ""
+    with user_code(
+        lambda reason: (
+            f"{name}: {reason}; name an installed id of Gymnasium, or module:Name of a class "
+            "without arguments"
+        )
+    ):
+        env = make_env(module, attribute, name, {})
+        env = env if attribute else env.unwrapped
     return System(name, env)

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    field_validator,
+    model_validator,
+)
 
 from quatrain.section import Section
 
@@ -55,6 +62,17 @@ class HostEnv(Section):
         le=MAX_EPISODE_STEPS,
         description="steps after which an episode is truncated, if it has not ended before",
     )
+
+    @field_validator("id", mode="before")
+    @classmethod
+    def _without_module(cls, value: Any) -> Any:
+        module, colon, name = value.partition(":") if isinstance(value, str) else ("", "", "")
+        if colon:
+            raise ValueError(
+                f"id {value!r} names the module that registers it; set import: {module} and "
+                f"id: {name}"
+            )
+        return value
 
     @property
     def name(self) -> str:

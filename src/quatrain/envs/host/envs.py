@@ -5,8 +5,8 @@ same episode. The state therefore holds the number of each running episode, from
 follows, and the actions taken in it; restoring plays them again.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float32, Int64, Shaped
 from quatrain.envs.host.config import HostEnv
 from quatrain.envs.host.parallel import ByAgent, interface, make
 from quatrain.envs.host.spaces import flatten, to_action
+from quatrain.envs.host.user_code import user_code
 from quatrain.errors import DataError
 
 
@@ -60,11 +61,12 @@ class HostEnvs:
         self._envs = [make(config) for _ in range(num_envs)]
         env = self._envs[0]
         agents = self.interface.agents
-        self._observation_spaces = {agent: env.observation_space(agent) for agent in agents}
-        self._action_spaces = {agent: env.action_space(agent) for agent in agents}
-        shape = (num_envs, config.max_episode_steps, len(agents), *self.interface.action_shape)
         self._episode = np.zeros(num_envs, np.int64)
         self._elapsed = np.zeros(num_envs, np.int64)
+        with self._named_errors(0):
+            self._observation_spaces = {agent: env.observation_space(agent) for agent in agents}
+            self._action_spaces = {agent: env.action_space(agent) for agent in agents}
+        shape = (num_envs, config.max_episode_steps, len(agents), *self.interface.action_shape)
         self._actions: np.ndarray = np.zeros(shape, self.interface.action_dtype)
         self.obs = np.stack([self._reset(index) for index in range(num_envs)])
 
@@ -142,8 +144,20 @@ class HostEnvs:
         return turn
 
     def close(self) -> None:
-        for env in self._envs:
-            env.close()
+        """Closes all environments, also where some raise.
+
+        Raises:
+            DataError: an environment raised, and no other error is on its way.
+        """
+        errors = []
+        for index, env in enumerate(self._envs):
+            try:
+                with self._named_errors(index, "close: "):
+                    env.close()
+            except DataError as error:
+                errors.append(error)
+        if errors and sys.exc_info()[0] is None:
+            raise errors[0]
 
     def _begin(self, index: int, episode: int) -> None:
         self._episode[index] = episode
@@ -171,12 +185,12 @@ class HostEnvs:
                     for place, agent in enumerate(agents)
                 }
             )
-            next_obs = self._observations(observed)
+            has_ended = _for_all({agent: terminated[agent] or truncated[agent] for agent in agents})
+            next_obs = self._observations(observed, has_ended)
             rewards = np.array([float(reward[agent]) for agent in agents], np.float32)
             if not np.isfinite(rewards).all():
                 raise DataError(f"reward {rewards.tolist()} is not finite")
-            has_ended = _for_all({agent: terminated[agent] or truncated[agent] for agent in agents})
-        has_terminated = all(terminated[agent] for agent in agents)
+            has_terminated = all(terminated[agent] for agent in agents)
         is_last = bool(self._elapsed[index] >= self.config.max_episode_steps)
         return _Outcome(
             rewards=rewards,
@@ -185,8 +199,15 @@ class HostEnvs:
             next_obs=next_obs,
         )
 
-    def _observations(self, observed: ByAgent) -> Float32[np.ndarray, "agent obs"]:
+    def _observations(
+        self, observed: ByAgent, has_ended: bool = False
+    ) -> Float32[np.ndarray, "agent obs"]:
         missing = [agent for agent in self.interface.agents if agent not in observed]
+        if missing and has_ended:
+            raise DataError(
+                f"the step ends the episode for all agents, but {missing[0]} has no observation; "
+                "return the last ones too: they value an episode that time cuts off"
+            )
         if missing:
             raise DataError(
                 f"agent {missing[0]} has no observation: an agent that leaves before the others is "
@@ -204,17 +225,14 @@ class HostEnvs:
                 )
         return np.stack(rows)
 
-    @contextmanager
-    def _named_errors(self, index: int) -> Iterator[None]:
+    def _named_errors(self, index: int, call: str = "") -> AbstractContextManager[None]:
         """Names the environment, its episode and step in whatever it raises."""
-        try:
-            yield
-        except Exception as error:
-            what = "" if isinstance(error, DataError) else f"{type(error).__name__}: "
-            raise DataError(
+        return user_code(
+            lambda reason: (
                 f"env {self.config.name} (number {index}, episode {self._episode[index]}, step "
-                f"{self._elapsed[index]}): {what}{' '.join(str(error).split())[:300]}"
-            ) from error
+                f"{self._elapsed[index]}): {call}{reason}"
+            )
+        )
 
 
 class _Outcome(NamedTuple):

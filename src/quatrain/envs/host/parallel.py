@@ -1,14 +1,13 @@
 """config -> one environment of a user, as one of parallel agents, and the sizes of its spaces"""
 
-import importlib
 from collections.abc import Mapping
+from contextlib import closing
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
-import gymnasium
-
 from quatrain.envs.host.config import HostEnv
 from quatrain.envs.host.spaces import Interface, describe
+from quatrain.envs.host.user_code import make_env, user_code
 from quatrain.errors import DataError
 
 # name of an agent -> its value of one step.
@@ -72,42 +71,35 @@ def make(config: HostEnv) -> ParallelEnv:
         DataError: it cannot be imported or made.
     """
     module, _, attribute = (config.import_ or "").partition(":")
-    kwargs: dict[str, Any] = dict(config.kwargs)
-    try:
-        imported = importlib.import_module(module) if module else None
-        if attribute:
-            env = getattr(imported, attribute)(**kwargs)
-        else:
-            env = gymnasium.make(str(config.id), **kwargs)
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300]
+    with user_code(
+        lambda reason: (
+            f"env {config.name} cannot be made: {reason}; mend the keys id, import and kwargs of "
+            "env in params.yaml, or install its package"
+        )
+    ):
+        env = make_env(module, attribute, str(config.id), dict(config.kwargs))
+        is_parallel = hasattr(env, "possible_agents")
+        is_aec = hasattr(env, "agent_iter")
+        is_single = hasattr(env, "observation_space") and not is_parallel
+    kind = f"env {config.name} is a {type(env).__name__}"
+    if is_aec:
         raise DataError(
-            f"env {config.name} cannot be made: {type(error).__name__}: {reason}; mend the "
-            "keys id, import and kwargs of env in params.yaml, or install its package"
-        ) from error
+            f"{kind}, whose agents act in turns; name the parallel_env of its module, or wrap it "
+            "(pettingzoo.utils.aec_to_parallel)"
+        )
     if config.kind == "pettingzoo":
-        if not hasattr(env, "possible_agents"):
+        if not is_parallel:
             raise DataError(
-                f"env {config.name} is a {type(env).__name__} without possible_agents; "
+                f"{kind} without possible_agents; "
                 "name a PettingZoo parallel environment, or set kind: gymnasium"
             )
         return env
-    if not hasattr(env, "observation_space") or hasattr(env, "possible_agents"):
+    if not is_single:
         raise DataError(
-            f"env {config.name} is a {type(env).__name__}, which is no Gymnasium environment; "
+            f"{kind}, which is no Gymnasium environment; "
             "return a gymnasium.Env, or set kind: pettingzoo"
         )
     return SingleAgent(env)
-
-
-def _interface(name: str, env: ParallelEnv) -> Interface:
-    return describe(
-        name,
-        {
-            agent: (env.observation_space(agent), env.action_space(agent))
-            for agent in env.possible_agents
-        },
-    )
 
 
 @lru_cache(maxsize=16)
@@ -115,10 +107,13 @@ def interface(config: HostEnv) -> Interface:
     """Returns the sizes of observations and actions, from an environment that is made once for it.
 
     Raises:
-        DataError: it cannot be made, or has spaces that no learner here can use.
+        DataError: it cannot be made or closed, or has spaces that no learner here can use.
     """
     env = make(config)
-    try:
-        return _interface(config.name, env)
-    finally:
-        env.close()
+    with user_code(lambda reason: f"env {config.name}: {reason}"), closing(env):
+        return describe(
+            {
+                agent: (env.observation_space(agent), env.action_space(agent))
+                for agent in env.possible_agents
+            }
+        )

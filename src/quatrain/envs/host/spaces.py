@@ -35,29 +35,36 @@ class Interface(NamedTuple):
         return np.int64 if self.action_count else np.float32
 
 
-def describe(name: str, agents: dict[str, tuple[Any, Any]]) -> Interface:
+def describe(agents: dict[str, tuple[Any, Any]]) -> Interface:
     """Returns the interface of an environment, from the observation and action space of each agent.
 
     Raises:
         DataError: agents have different spaces, or spaces that no learner here can use.
     """
-    interfaces = {agent: _describe_agent(name, *spaces) for agent, spaces in agents.items()}
+    interfaces = {agent: _describe_agent(*spaces) for agent, spaces in agents.items()}
+    if not interfaces:
+        raise DataError("possible_agents is empty; list the agents that ever act")
     first = next(iter(interfaces.values()))
     for agent, other in interfaces.items():
         if other != first:
             raise DataError(
-                f"{name}: agent {agent} has other spaces than {next(iter(interfaces))}; "
+                f"agent {agent} has other spaces than {next(iter(interfaces))}; "
                 "wrap the environment so that all agents have equal ones (SuperSuit pads them)"
             )
     return first._replace(agents=tuple(interfaces))
 
 
-def _describe_agent(name: str, observation: Any, action: Any) -> Interface:
+def _describe_agent(observation: Any, action: Any) -> Interface:
+    for kind, space in (("observation", observation), ("action", action)):
+        if not isinstance(space, gymnasium.Space):
+            raise DataError(
+                f"{kind}_space is {space!r}; set it to a gymnasium.Space in the constructor"
+            )
     try:
         size = int(flatdim(observation))
     except (NotImplementedError, ValueError):
         raise DataError(
-            f"{name}: observations are {observation}, which is no array of a fixed size; "
+            f"observations are {observation}, which is no array of a fixed size; "
             "wrap the environment so that it returns a Box"
         ) from None
     if isinstance(action, Discrete):
@@ -66,7 +73,7 @@ def _describe_agent(name: str, observation: Any, action: Any) -> Interface:
         low, high = (tuple(map(float, bound)) for bound in (action.low, action.high))
         return Interface((), size, 0, low, high)
     raise DataError(
-        f"{name}: actions are {action}; a learner needs Discrete, or a Box with one axis and "
+        f"actions are {action}; a learner needs Discrete, or a Box with one axis and "
         "finite bounds; wrap the environment (gymnasium.wrappers.TransformAction)"
     )
 
