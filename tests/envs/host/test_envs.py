@@ -157,7 +157,7 @@ class InTurns(Pair):
     def agent_iter(self) -> Any: ...
 
 
-def host_env(name: str, kind: str = "gymnasium", steps: int = 7, **kwargs: Any) -> HostEnv:
+def host_env(name: str, kind: str = "gymnasium", steps: int | None = 7, **kwargs: Any) -> HostEnv:
     return HostEnv.model_validate(
         {
             "kind": kind,
@@ -191,10 +191,34 @@ def test_an_episode_ends_with_its_own_last_observation_and_the_next_one_begins()
     assert first != second != envs.obs[1, 0, 0]
 
 
-def test_max_episode_steps_truncates():
-    envs = HostEnvs(host_env("Counter", steps=2, limit=9), num_envs=1, seed=0)
-    turns = [envs.step(np.zeros((1, 1), int)) for _ in range(2)]
-    assert [turn.truncated.item() for turn in turns] == [False, True]
+gymnasium.register("quatrain-tests/Capped-v0", f"{HERE}:Counter", max_episode_steps=4)
+gymnasium.register("quatrain-tests/Endless-v0", f"{HERE}:Counter")
+gymnasium.register("quatrain-tests/Long-v0", f"{HERE}:Counter", max_episode_steps=10**6)
+
+
+def registered(name: str, steps: int | None) -> HostEnv:
+    config = host_env("Counter", steps=steps, limit=99).model_dump()
+    return HostEnv.model_validate(config | {"id": f"quatrain-tests/{name}-v0", "import": None})
+
+
+@pytest.mark.parametrize(
+    ("config", "steps"),
+    [
+        (host_env("Counter", steps=2, limit=9), 2),
+        (registered("Capped", None), 4),
+        (registered("Capped", 6), 6),
+        (registered("Capped", 3), 3),
+        (registered("Endless", 7), 7),
+        (registered("Long", 7), 7),
+    ],
+)
+def test_an_episode_is_truncated_after_max_episode_steps_or_the_registered_limit(
+    config: HostEnv, steps: int
+):
+    envs = HostEnvs(config, num_envs=1, seed=0)
+    assert envs.interface.max_episode_steps == steps
+    turns = [envs.step(np.zeros((1, 1), int)) for _ in range(steps)]
+    assert [turn.truncated.item() for turn in turns] == [False] * (steps - 1) + [True]
     assert not turns[-1].terminated.item()
 
 
@@ -287,6 +311,13 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
         (host_env("NoSpace"), "observation_space is None; set it to a gymnasium.Space"),
         (host_env("NoAgents", kind="pettingzoo"), "possible_agents is empty"),
         (host_env("InTurns", kind="pettingzoo"), "whose agents act in turns; name the parallel"),
+        (host_env("Counter", steps=None), "registered with no limit of steps.*give a number"),
+        (host_env("Pair", kind="pettingzoo", steps=None), "registered with no limit of steps"),
+        (registered("Endless", None), "registered with no limit of steps"),
+        (
+            registered("Long", None),
+            "of 1000000 steps, and at most 100000.*set max_episode_steps",
+        ),
     ],
 )
 def test_an_environment_that_cannot_be_used_is_refused(config: HostEnv, message: str):

@@ -149,8 +149,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"train": {"world_size": 2}}, "train.world_size: unknown key"),
     ({"train": {"minibatch_size": 113}}, "minibatch_size 113 exceeds num_envs * horizon 112"),
     (
-        {"env": {"max_episode_steps": 100_000}, "collect": {"held_out_episodes": 10**6}},
-        "the actions of 1000000 running episodes",
+        {"env": {"max_episode_steps": None}, "train": {"num_envs": 10**5}},
+        "the actions of 100000 running episodes of up to 100000 steps",
     ),
 ]
 
@@ -203,7 +203,9 @@ def test_answers_have_the_actions_of_the_environment():
 
 
 def test_every_key_is_read_by_what_runs():
-    config = config_of("Pointer", {"train": {"transitions": 7 * 16 * 4}})
+    # Another environment than those of other tests, so that its interface is read here.
+    changes = {"train": {"transitions": 7 * 16 * 4}, "env": {"max_episode_steps": 6}}
+    config = config_of("Pointer", changes)
     with shapes_unchecked(), unread_keys(configs) as unread:
         dataset = collect(config, 0)
         *_, progress = train(config, dataset, 0)

@@ -57,10 +57,11 @@ class HostEnv(Section):
         "environment; null: none",
     )
     kwargs: Options = Field(description="keyword arguments of the environment")
-    max_episode_steps: int = Field(
+    max_episode_steps: int | None = Field(
         ge=1,
         le=MAX_EPISODE_STEPS,
-        description="steps after which an episode is truncated, if it has not ended before",
+        description="steps after which an episode is truncated, if it has not ended before; null: "
+        "the environment's own limit, which it has if it is registered with one",
     )
 
     @field_validator("id", mode="before")

@@ -66,7 +66,8 @@ class HostEnvs:
         with self._named_errors(0):
             self._observation_spaces = {agent: env.observation_space(agent) for agent in agents}
             self._action_spaces = {agent: env.action_space(agent) for agent in agents}
-        shape = (num_envs, config.max_episode_steps, len(agents), *self.interface.action_shape)
+        steps = self.interface.max_episode_steps
+        shape = (num_envs, steps, len(agents), *self.interface.action_shape)
         self._actions: np.ndarray = np.zeros(shape, self.interface.action_dtype)
         self.obs = np.stack([self._reset(index) for index in range(num_envs)])
 
@@ -191,7 +192,7 @@ class HostEnvs:
             if not np.isfinite(rewards).all():
                 raise DataError(f"reward {rewards.tolist()} is not finite")
             has_terminated = all(terminated[agent] for agent in agents)
-        is_last = bool(self._elapsed[index] >= self.config.max_episode_steps)
+        is_last = bool(self._elapsed[index] >= self.interface.max_episode_steps)
         return _Outcome(
             rewards=rewards,
             terminated=has_terminated,

@@ -5,7 +5,7 @@ from contextlib import closing
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
-from quatrain.envs.host.config import HostEnv
+from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
 from quatrain.envs.host.spaces import Interface, describe
 from quatrain.envs.host.user_code import make_env, user_code
 from quatrain.errors import DataError
@@ -71,13 +71,17 @@ def make(config: HostEnv) -> ParallelEnv:
         DataError: it cannot be imported or made.
     """
     module, _, attribute = (config.import_ or "").partition(":")
+    kwargs = dict(config.kwargs)
+    if not attribute:
+        # None leaves the registered limit; a number takes its place, also where it is larger.
+        kwargs.setdefault("max_episode_steps", config.max_episode_steps)
     with user_code(
         lambda reason: (
             f"env {config.name} cannot be made: {reason}; mend the keys id, import and kwargs of "
             "env in params.yaml, or install its package"
         )
     ):
-        env = make_env(module, attribute, str(config.id), dict(config.kwargs))
+        env = make_env(module, attribute, str(config.id), kwargs)
         is_parallel = hasattr(env, "possible_agents")
         is_aec = hasattr(env, "agent_iter")
         is_single = hasattr(env, "observation_space") and not is_parallel
@@ -102,6 +106,29 @@ def make(config: HostEnv) -> ParallelEnv:
     return SingleAgent(env)
 
 
+def _limit(config: HostEnv, env: ParallelEnv) -> int:
+    """Returns the steps after which an episode is truncated.
+
+    Raises:
+        DataError: the environment has no limit of its own, and the config wants it.
+    """
+    if config.max_episode_steps is not None:
+        return config.max_episode_steps
+    spec = getattr(env.env, "spec", None) if isinstance(env, SingleAgent) else None
+    limit = getattr(spec, "max_episode_steps", None)
+    if limit is None:
+        raise DataError(
+            "it is registered with no limit of steps, as max_episode_steps: null requires; give a "
+            "number, which changes nothing if its episodes end before"
+        )
+    if not 1 <= limit <= MAX_EPISODE_STEPS:
+        raise DataError(
+            f"it is registered with a limit of {limit} steps, and at most {MAX_EPISODE_STEPS} are "
+            "kept; set max_episode_steps"
+        )
+    return int(limit)
+
+
 @lru_cache(maxsize=16)
 def interface(config: HostEnv) -> Interface:
     """Returns the sizes of observations and actions, from an environment that is made once for it.
@@ -111,9 +138,8 @@ def interface(config: HostEnv) -> Interface:
     """
     env = make(config)
     with user_code(lambda reason: f"env {config.name}: {reason}"), closing(env):
-        return describe(
-            {
-                agent: (env.observation_space(agent), env.action_space(agent))
-                for agent in env.possible_agents
-            }
-        )
+        spaces = {
+            agent: (env.observation_space(agent), env.action_space(agent))
+            for agent in env.possible_agents
+        }
+        return describe(spaces, _limit(config, env))

@@ -16,7 +16,8 @@ class Interface(NamedTuple):
 
     agents: their names; one for Gymnasium. observation_size: of one agent, flattened (Discrete
     spaces as one-hot vectors). action_count: of a Discrete action space, else 0. action_low,
-    action_high: bounds of a Box, else empty.
+    action_high: bounds of a Box, else empty. max_episode_steps: after which an episode is
+    truncated.
     """
 
     agents: tuple[str, ...]
@@ -24,6 +25,7 @@ class Interface(NamedTuple):
     action_count: int
     action_low: tuple[float, ...]
     action_high: tuple[float, ...]
+    max_episode_steps: int
 
     @property
     def action_shape(self) -> tuple[int, ...]:
@@ -35,7 +37,7 @@ class Interface(NamedTuple):
         return np.int64 if self.action_count else np.float32
 
 
-def describe(agents: dict[str, tuple[Any, Any]]) -> Interface:
+def describe(agents: dict[str, tuple[Any, Any]], max_episode_steps: int) -> Interface:
     """Returns the interface of an environment, from the observation and action space of each agent.
 
     Raises:
@@ -51,7 +53,7 @@ def describe(agents: dict[str, tuple[Any, Any]]) -> Interface:
                 f"agent {agent} has other spaces than {next(iter(interfaces))}; "
                 "wrap the environment so that all agents have equal ones (SuperSuit pads them)"
             )
-    return first._replace(agents=tuple(interfaces))
+    return first._replace(agents=tuple(interfaces), max_episode_steps=max_episode_steps)
 
 
 def _describe_agent(observation: Any, action: Any) -> Interface:
@@ -68,10 +70,10 @@ def _describe_agent(observation: Any, action: Any) -> Interface:
             "wrap the environment so that it returns a Box"
         ) from None
     if isinstance(action, Discrete):
-        return Interface((), size, int(action.n), (), ())
+        return Interface((), size, int(action.n), (), (), 0)
     if isinstance(action, Box) and len(action.shape) == 1 and action.is_bounded():
         low, high = (tuple(map(float, bound)) for bound in (action.low, action.high))
-        return Interface((), size, 0, low, high)
+        return Interface((), size, 0, low, high, 0)
     raise DataError(
         f"actions are {action}; a learner needs Discrete, or a Box with one axis and "
         "finite bounds; wrap the environment (gymnasium.wrappers.TransformAction)"

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from quatrain.envs.host.config import HostEnv
+from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
 from quatrain.models.actor_critic.config import Ppo
 from quatrain.section import Section
 
@@ -62,17 +62,13 @@ class HostedActorCriticConfig(Section):
 
     @model_validator(mode="after")
     def _check_memory(self) -> "HostedActorCriticConfig":
-        most = max(
-            self.train.num_envs,
-            self.collect.held_out_episodes,
-            self.collect.validation_episodes,
-            self.collect.search_episodes,
-        )
-        size = most * self.env.max_episode_steps * 8
+        # An environment tells its own limit only when it is made.
+        steps = self.env.max_episode_steps or MAX_EPISODE_STEPS
+        size = self.train.num_envs * steps * 8
         if size > MAX_BYTES:
             raise ValueError(
-                f"the actions of {most} running episodes of env.max_episode_steps take about "
-                f"{size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30}; lower train.num_envs, "
-                "the episodes of collect, or env.max_episode_steps"
+                f"the actions of {self.train.num_envs} running episodes of up to {steps} steps "
+                f"take about {size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30}; lower "
+                "train.num_envs or env.max_episode_steps"
             )
         return self

@@ -105,6 +105,7 @@ def _interface(config: HostedActorCriticConfig, arrays: dict[str, np.ndarray]) -
         action_count=0 if low or high else raw,
         action_low=low or high,
         action_high=high or low,
+        max_episode_steps=0,
     )
 
 

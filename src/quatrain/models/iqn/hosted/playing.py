@@ -55,7 +55,7 @@ def init_play_state(config: HostedIqnConfig, prefill: Transitions) -> PlayState:
     sizes = interface(config)
     per_env = (config.seeds, config.env.worlds)
     per_agent = (config.seeds, len(sizes.agents), config.env.worlds)
-    actions = (*per_env, config.env.max_episode_steps, len(sizes.agents))
+    actions = (*per_env, sizes.max_episode_steps, len(sizes.agents))
     past_inputs = (config.network.frames - 1) * sizes.observation_size
     finished = np.asarray(prefill.terminated | prefill.truncated).sum((1, 2), np.int32)
     return PlayState(
