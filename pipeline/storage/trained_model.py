@@ -104,9 +104,11 @@ def differences(old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def leaves(value: Any, key: str = "") -> dict[str, str]:
-    """Returns the values of nested mappings as JSON, by keys that are joined by dots."""
+    """Returns the values of nested mappings as JSON whose keys are sorted, as those of a stored
+    config are, by keys that are joined by dots.
+    """
     if not isinstance(value, Mapping) or not value:
-        return {key: json.dumps(value)}
+        return {key: json.dumps(value, sort_keys=True)}
     nested = (leaves(part, f"{key}.{name}" if key else name) for name, part in value.items())
     return {name: text for part in nested for name, text in part.items()}
 
