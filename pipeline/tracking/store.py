@@ -6,7 +6,8 @@ import re
 import socket
 import sqlite3
 import warnings
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.redaction import is_readable, redact, shown
 from pipeline.tracking.deadline import BoundedClient, Late, Unreachable, limit_answers, within
 from pipeline.tracking.tracking_uri import check_uri, is_server, server_of
+from quatrain.storage.atomic_write import PARTIAL, crash_point, sync_folder
 from quatrain.storage.disk_errors import escaped
 
 # Timeout for the first answer of a server, and for a call in progress when a stage ends.
@@ -45,6 +47,12 @@ LOCATIONS = (
     ("model_versions", "source"),
     ("model_versions", "storage_location"),
 )
+
+# Codes of sqlite for a file that it cannot read, or whose tables are not as expected; the bits that
+# hold them.
+DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+PRIMARY = 0xFF
+ANEW = "move it elsewhere, and `make sync` sends all runs to a new one"
 
 # What mlflow raises of an answer or a row that it did not expect.
 MEANINGLESS = (TypeError, AttributeError, LookupError, UnicodeError, RecursionError)
@@ -111,6 +119,9 @@ def prepare_store(uri: str) -> None:
     """Creates or upgrades an sqlite store, and lets readers work beside a writer.
 
     A lock admits one process at a time: of six that open a new store at once, five fail.
+
+    Raises:
+        Unreachable: the store is damaged, in use while it must be upgraded, or of a newer mlflow.
     """
     database = database_of(uri)
     if database is None:
@@ -118,25 +129,66 @@ def prepare_store(uri: str) -> None:
     if database.exists() and not database.is_file():
         raise Unreachable(f"{database} is no file; move it elsewhere")
     quieten()
-    from alembic.util import CommandError
     from mlflow import MlflowClient
     from mlflow.store.db import utils
 
-    with folder_lock(database.parent, SETUP_SECONDS):
+    with folder_lock(database.parent, SETUP_SECONDS), _remedies(database):
         engine = utils.create_sqlalchemy_engine_with_retry(uri)
-        current = utils._get_schema_version(engine)
-        if current is not None and current != utils._get_latest_schema_revision():
-            try:
-                utils._upgrade_db(engine)
-            except CommandError as error:
-                raise Unreachable(
-                    f"{database} is of another mlflow ({error}); use that one, or move it elsewhere"
-                ) from None
+        version, is_complete = utils._get_schema_version(engine), utils._all_tables_exist(engine)
         engine.dispose()
+        if version != utils._get_latest_schema_revision():
+            _replace(database, uri, utils._upgrade_db if version else utils._initialize_tables)
+        elif not is_complete:
+            raise Unreachable(f"{database} lacks tables; {ANEW}")
         MlflowClient(tracking_uri=uri).get_experiment("0")
         with closing(sqlite3.connect(database)) as connection, connection:
             connection.execute("PRAGMA journal_mode=WAL")
             _follow_artifacts(connection, Path(encoded(database.parent / ARTIFACTS)))
+
+
+def _replace(database: Path, uri: str, migrate: Callable[[Any], None]) -> None:
+    """Migrates a copy of a store and renames it: what a stop leaves of a migration, no other can
+    continue.
+    """
+    from mlflow.store.db import utils
+
+    copy = Path(f"{database}{PARTIAL}")
+    for left in (copy, Path(f"{copy}-journal")):
+        left.unlink(missing_ok=True)
+    with closing(sqlite3.connect(database)) as old, closing(sqlite3.connect(copy)) as new:
+        old.execute("PRAGMA journal_mode=DELETE")  # only where nobody else has it open
+        old.backup(new)
+    engine = utils.create_sqlalchemy_engine_with_retry(f"{uri}{PARTIAL}")
+    try:
+        migrate(engine)
+    finally:
+        engine.dispose()
+    crash_point(os.replace, copy, database)
+    sync_folder(database.parent)
+
+
+@contextmanager
+def _remedies(database: Path) -> Iterator[None]:
+    """Raises Unreachable, with a remedy, of what is wrong with a store."""
+    from alembic.util import CommandError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except CommandError as error:
+        reason = f"is of another mlflow ({error}); use that one, or move it elsewhere"
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        cause = getattr(error, "orig", None) or error
+        code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & PRIMARY
+        if code == sqlite3.SQLITE_BUSY:
+            reason = "is in use by another program; end that"
+        elif code in DAMAGED:
+            reason = f"is damaged ({described(cause)}); {ANEW}"
+        else:
+            raise
+    else:
+        return
+    raise Unreachable(f"{database} {reason}")
 
 
 def _follow_artifacts(connection: sqlite3.Connection, folder: Path) -> None:

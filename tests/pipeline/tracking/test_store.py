@@ -37,7 +37,53 @@ sys.exit(sum(os.wait()[1] != 0 for _ in range(5)))
         assert database.execute("SELECT count(*) FROM experiments").fetchone() == (1,)
 
 
-def test_a_store_of_an_older_mlflow_is_upgraded(tmp_path: Path, monkeypatch: Patch):
+STOPPED = """
+import os, signal, sys
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+from pipeline.tracking import store
+uri = sys.argv[1]
+store.quieten()
+import mlflow.store.tracking.sqlalchemy_store
+
+def stop_at(statement):
+    if os.fork():
+        return os.WTERMSIG(os.wait()[1])
+    ran = []
+    @event.listens_for(Engine, "before_cursor_execute")
+    def count(*_):
+        ran.append(1)
+        if len(ran) == statement:
+            os.kill(os.getpid(), signal.SIGKILL)
+    store.prepare_store(uri)
+    os._exit(0)
+
+for statement in map(int, sys.argv[2:]):
+    print(stop_at(statement), flush=True)
+os.environ["QUATRAIN_CRASH_AT"] = "1"
+print(stop_at(0), flush=True)
+del os.environ["QUATRAIN_CRASH_AT"]
+print(store.open_client(uri).get_experiment("0").name)
+"""
+
+
+def test_a_store_whose_making_was_stopped_is_made_again(tmp_path: Path):
+    """At its first statements, within migrations, and before it is whole."""
+    command = ("python", "-W", "ignore::DeprecationWarning", "-c", STOPPED)
+    stops = ("5", "60", "300", "900")
+    said = call(ROOT, *command, f"sqlite:///{tmp_path}/mlflow.db", *stops)
+    assert said.split() == ["9"] * (len(stops) + 1) + ["Default"]
+    assert {path.name for path in tmp_path.iterdir()} >= {"lock", "mlflow.db"}
+    assert not list(tmp_path.glob("*.partial*"))
+
+
+def revision_of(database: Path) -> Any:
+    with closing(sqlite3.connect(database)) as connection:
+        (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    return revision
+
+
+def test_a_store_of_an_older_mlflow_is_upgraded_on_a_copy(tmp_path: Path, monkeypatch: Patch):
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     prepare_store(f"sqlite:///{tmp_path}/other.db")  # imports mlflow without its own warnings
     from alembic import command
@@ -57,12 +103,21 @@ def test_a_store_of_an_older_mlflow_is_upgraded(tmp_path: Path, monkeypatch: Pat
     # mlflow upgrades a store that lacks a table, and refuses to open one that lacks a column.
     monkeypatch.setattr(utils, "_all_tables_exist", lambda _: True)
 
+    def stopped(engine: Any) -> None:
+        upgrade(engine)
+        raise KeyboardInterrupt
+
+    upgrade = utils._upgrade_db
+    with monkeypatch.context() as patch:
+        patch.setattr(utils, "_upgrade_db", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            prepare_store(uri)
+    assert revision_of(tmp_path / "mlflow.db") == newest.down_revision
+
     client = open_client(uri)
 
     assert client.get_experiment("0").name == "Default"
-    with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
-        (revision,) = database.execute("SELECT version_num FROM alembic_version").fetchone()
-    assert revision == newest.revision
+    assert revision_of(tmp_path / "mlflow.db") == newest.revision
     client._tracking_client.store.engine.dispose()
 
 
