@@ -17,6 +17,7 @@ from quatrain.envs.host.config import HostEnv
 from quatrain.envs.host.envs import EnvStates, HostEnvs
 from quatrain.envs.host.episodes import play
 from quatrain.envs.host.parallel import interface
+from quatrain.envs.host.spaces import describe, draw_actions, to_action
 from quatrain.errors import DataError
 
 HERE = __name__
@@ -52,6 +53,12 @@ class Counter(gymnasium.Env):
 
 class VectorActions(Counter):
     action_space = Box(np.array([-1, 0], np.float32), np.array([1, 4], np.float32))
+
+
+class Unbounded(Counter):
+    def __init__(self, low: float = -np.inf, high: float = np.inf, dtype: str = "float32") -> None:
+        super().__init__()
+        self.action_space = Box(low, high, (1,), np.dtype(dtype).type)
 
 
 class GraphObservations(Counter):
@@ -202,6 +209,23 @@ def registered(name: str, steps: int | None) -> HostEnv:
 
 
 @pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [(0, 3, np.int64), (-2, 2, np.int8), (254, 255, np.uint8), (0, 1, np.bool_)],
+)
+def test_uniform_actions_are_each_integer_of_a_box_equally_often(low: int, high: int, dtype: Any):
+    box = Box(low, high, (1,), dtype)
+    interface = describe({"agent": (Discrete(2), box)}, 1)
+    drawn = draw_actions(interface, np.random.default_rng(0), (20_000, 1))
+    played = np.array([to_action(box, action) for action in drawn[:, 0]])
+    assert played.dtype == box.dtype
+    numbers, counts = np.unique(played, return_counts=True)
+    assert numbers.tolist() == list(map(dtype, range(low, high + 1)))
+    np.testing.assert_allclose(counts / len(played), 1 / len(numbers), atol=0.02)
+    ends = [to_action(box, np.float32([end])) for end in np.ravel(interface.action_range)]
+    assert np.ravel(ends).tolist() == [low, high]
+
+
+@pytest.mark.parametrize(
     ("config", "steps"),
     [
         (host_env("Counter", steps=2, limit=9), 2),
@@ -311,6 +335,10 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
         (host_env("NoSpace"), "observation_space is None; set it to a gymnasium.Space"),
         (host_env("NoAgents", kind="pettingzoo"), "possible_agents is empty"),
         (host_env("InTurns", kind="pettingzoo"), "whose agents act in turns; name the parallel"),
+        (host_env("Unbounded", low=-1e38, high=3e38), "32 bits cannot choose each of them"),
+        (host_env("Unbounded", low=0, high=2**23, dtype="int64"), "32 bits cannot choose each"),
+        (host_env("Unbounded"), "Box with one axis and finite bounds; wrap"),
+        (host_env("Unbounded", low=0), "Box with one axis and finite bounds; wrap"),
         (host_env("Counter", steps=None), "registered with no limit of steps.*give a number"),
         (host_env("Pair", kind="pettingzoo", steps=None), "registered with no limit of steps"),
         (registered("Endless", None), "registered with no limit of steps"),

@@ -39,6 +39,17 @@ class Pointer(Signs):
         return float(-np.abs((action - goal) / (1, 2)).sum())
 
 
+class Dial(Signs):
+    """Pays for the lowest integers of a vector, or the highest, as the sign says."""
+
+    action_space = Box(np.array([0, -2], np.int8), np.array([3, 2], np.int8), dtype=np.int8)
+
+    def paid(self, action: Any) -> float:
+        assert self.action_space.contains(action)
+        goal = self.action_space.low if self.sign < 0 else self.action_space.high
+        return float((action == goal).mean())
+
+
 class Steps(Signs):
     """Pays 1 in each step, and ends after the third, or never."""
 

@@ -97,6 +97,12 @@ def test_a_vector_is_learned_within_its_bounds(policy: str):
     assert result["return_mean"] > -1
 
 
+def test_the_integers_at_the_ends_of_a_box_are_learned():
+    result = scores(config_of("Dial", {"train": {"transitions": 7 * 16 * 16}}))
+    assert result["random_return"] == pytest.approx(5 * (1 / 4 + 1 / 5) / 2, abs=0.3)
+    assert result["return_mean"] > 4
+
+
 @pytest.mark.slow
 def test_cartpole_is_solved():
     config = read_params(ROOT, "gymnasium").actor_critic
@@ -193,13 +199,18 @@ def test_a_dataset_of_another_config_is_refused():
 
 
 def test_answers_have_the_actions_of_the_environment():
-    for name, shape, further in (("Signs", (3,), {"probabilities"}), ("Pointer", (3, 2), set())):
+    for name, shape, further, dtype in (
+        ("Signs", (3,), {"probabilities"}, np.int32),
+        ("Pointer", (3, 2), set(), np.float32),
+        ("Dial", (3, 2), set(), np.int32),
+    ):
         config = config_of(name, {"train": {"transitions": 112, "record_every": 1}})
         dataset, state = collect(config, 0), trained(config).state
         arrays = serve.export(config, state, dataset)
         answered = serve.answer(config, arrays, serve.request(config, dataset))
         assert answered.keys() == {"action", "value"} | further
         assert answered["action"].shape == shape
+        assert answered["action"].dtype == dtype
 
 
 def test_every_key_is_read_by_what_runs():
@@ -210,4 +221,4 @@ def test_every_key_is_read_by_what_runs():
         dataset = collect(config, 0)
         *_, progress = train(config, dataset, 0)
         evaluate(config, progress.state, dataset, 0)
-    assert unread == {"HostEnv.id"}
+    assert not unread

@@ -6,9 +6,13 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from gymnasium.spaces.utils import flatdim
-from jaxtyping import Float32
+from jaxtyping import Float32, Shaped
 
 from quatrain.errors import DataError
+
+# Largest bounds of actions: float32 tells half integers apart, and has a finite width between.
+MOST_INTEGER = 2.0**22
+MOST_FLOAT = float(np.finfo(np.float32).max) / 2
 
 
 class Interface(NamedTuple):
@@ -16,8 +20,8 @@ class Interface(NamedTuple):
 
     agents: their names; one for Gymnasium. observation_size: of one agent, flattened (Discrete
     spaces as one-hot vectors). action_count: of a Discrete action space, else 0. action_low,
-    action_high: bounds of a Box, else empty. max_episode_steps: after which an episode is
-    truncated.
+    action_high: bounds of a Box, else empty. has_integers: whether that Box holds integers.
+    max_episode_steps: after which an episode is truncated.
     """
 
     agents: tuple[str, ...]
@@ -25,6 +29,7 @@ class Interface(NamedTuple):
     action_count: int
     action_low: tuple[float, ...]
     action_high: tuple[float, ...]
+    has_integers: bool
     max_episode_steps: int
 
     @property
@@ -35,6 +40,16 @@ class Interface(NamedTuple):
     @property
     def action_dtype(self) -> type:
         return np.int64 if self.action_count else np.float32
+
+    @property
+    def action_range(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Returns the bounds between which a learner chooses; those of a Box of integers lie half
+        beyond it, so that rounding gives each integer an equal share.
+        """
+        half = 0.5 if self.has_integers else 0.0
+        return tuple(low - half for low in self.action_low), tuple(
+            high + half for high in self.action_high
+        )
 
 
 def describe(agents: dict[str, tuple[Any, Any]], max_episode_steps: int) -> Interface:
@@ -70,10 +85,17 @@ def _describe_agent(observation: Any, action: Any) -> Interface:
             "wrap the environment so that it returns a Box"
         ) from None
     if isinstance(action, Discrete):
-        return Interface((), size, int(action.n), (), (), 0)
+        return Interface((), size, int(action.n), (), (), False, 0)
     if isinstance(action, Box) and len(action.shape) == 1 and action.is_bounded():
         low, high = (tuple(map(float, bound)) for bound in (action.low, action.high))
-        return Interface((), size, 0, low, high, 0)
+        has_integers = action.dtype.kind != "f"
+        most = MOST_INTEGER if has_integers else MOST_FLOAT
+        if max(map(abs, low + high), default=0) > most:
+            raise DataError(
+                f"actions are {action}; beyond {most:g} a learner's 32 bits cannot choose each of "
+                "them; wrap the environment (gymnasium.wrappers.RescaleAction)"
+            )
+        return Interface((), size, 0, low, high, has_integers, 0)
     raise DataError(
         f"actions are {action}; a learner needs Discrete, or a Box with one axis and "
         "finite bounds; wrap the environment (gymnasium.wrappers.TransformAction)"
@@ -89,4 +111,24 @@ def to_action(space: Any, action: Any) -> Any:
     """Returns an index or a vector as a value of the action space."""
     if isinstance(space, Discrete):
         return int(action) + int(space.start)
-    return np.clip(action, space.low, space.high).astype(space.dtype)
+    return to_box(action, space.low, space.high)
+
+
+def to_box(
+    action: Shaped[np.ndarray, "*any size"],
+    low: Shaped[np.ndarray, " size"],
+    high: Shaped[np.ndarray, " size"],
+) -> Shaped[np.ndarray, "*any size"]:
+    """Returns vectors within these bounds and of their dtype; where they are integers, rounded."""
+    nearest = action if low.dtype.kind == "f" else np.rint(action)
+    return np.clip(nearest, low, high).astype(low.dtype)
+
+
+def draw_actions(
+    space: Interface, draws: np.random.Generator, shape: tuple[int, ...]
+) -> Shaped[np.ndarray, "..."]:
+    """Draws actions of a learner uniformly."""
+    if space.action_count:
+        return draws.integers(space.action_count, size=shape)
+    low, high = space.action_range
+    return draws.uniform(low, high, (*shape, len(low))).astype(space.action_dtype)

@@ -26,7 +26,7 @@ class Actor(NamedTuple):
 def make_policy(config: HostedActorCriticConfig, space: Interface) -> Policy:
     if space.action_count:
         return make_categorical()
-    return make_box_policy(config.network.policy, space.action_low, space.action_high)
+    return make_box_policy(config.network.policy, *space.action_range)
 
 
 def rollout_sizes(config: HostedActorCriticConfig, space: Interface) -> Sizes:

@@ -7,7 +7,7 @@ from jaxtyping import Float, Float64, Int64, Shaped
 
 from quatrain.envs.host.envs import HostEnvs, interface
 from quatrain.envs.host.episodes import Act, play_episodes
-from quatrain.envs.host.spaces import Interface
+from quatrain.envs.host.spaces import Interface, draw_actions
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 
@@ -120,16 +120,6 @@ def constant_policy(action: Shaped[np.ndarray, "*action"]) -> Act:
         return np.broadcast_to(action, obs.shape[:2] + action.shape)
 
     return act
-
-
-def draw_actions(
-    space: Interface, rng: np.random.Generator, shape: tuple[int, ...]
-) -> Shaped[np.ndarray, "..."]:
-    """Draws actions uniformly."""
-    if space.action_count:
-        return rng.integers(space.action_count, size=shape)
-    low, high = np.array(space.action_low), np.array(space.action_high)
-    return rng.uniform(low, high, (*shape, len(low))).astype(space.action_dtype)
 
 
 def constant_candidates(

@@ -4,12 +4,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float32
+from jaxtyping import Num
 from torch import Tensor
 
 from quatrain.envs.host.episodes import play_episodes
 from quatrain.envs.host.parallel import AGENT
-from quatrain.envs.host.spaces import Interface
+from quatrain.envs.host.spaces import Interface, to_box
 from quatrain.frameworks.torch import packing
 from quatrain.models.actor_critic.hosted import network as networks
 from quatrain.models.actor_critic.hosted.acting import make_policy, to_graphs
@@ -32,8 +32,8 @@ class Weights(NamedTuple):
     """
 
     params: dict[str, Tensor]
-    action_low: Float32[Tensor, " size"]
-    action_high: Float32[Tensor, " size"]
+    action_low: Num[Tensor, " size"]
+    action_high: Num[Tensor, " size"]
 
 
 def export(
@@ -41,8 +41,12 @@ def export(
 ) -> dict[str, np.ndarray]:
     """Returns the best network of the first seed, and the bounds of its actions."""
     space = checked_interface(config)
-    low, high = torch.tensor(space.action_low), torch.tensor(space.action_high)
-    return packing.to_arrays(Weights(state.best[0].params, low, high))
+    return packing.to_arrays(Weights(state.best[0].params, *_bounds(space)))
+
+
+def _bounds(space: Interface) -> tuple[Num[Tensor, " size"], Num[Tensor, " size"]]:
+    dtype = torch.int32 if space.has_integers else torch.float32
+    return torch.tensor(space.action_low, dtype=dtype), torch.tensor(space.action_high, dtype=dtype)
 
 
 def request(config: HostedActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -67,8 +71,9 @@ def answer(
 
     Inputs: `observations` (n, size), flattened as the environment returns them; Discrete parts are
     one-hot vectors. Outputs: `action` (n,), the index of a Discrete action space from 0, or
-    (n, size), a vector within its bounds; `value` (n,), the expected discounted return; and for
-    indices `probabilities` (n, actions), of the policy that explores.
+    (n, size), a vector within its bounds, of integers if the space holds such; `value` (n,), the
+    expected discounted return; and for indices `probabilities` (n, actions), of the policy that
+    explores.
 
     Raises:
         ValueError: inputs, shapes or numbers differ from these; the arrays belong to another
@@ -76,8 +81,8 @@ def answer(
     """
     space = _interface(config, arrays)
     network = seeded(lambda: networks.make(config, space), 0)
-    bounds = torch.tensor(space.action_low)
-    weights = packing.from_arrays(Weights(dict(network.state_dict()), bounds, bounds), arrays)
+    template = Weights(dict(network.state_dict()), *_bounds(space))
+    weights = packing.from_arrays(template, arrays)
     question = validate_request("actor_critic", request, inputs(space.observation_size))
     network = loaded(lambda: networks.make(config, space), weights.params)
     policy = make_policy(config, space)
@@ -89,6 +94,8 @@ def answer(
     if space.action_count:
         answers["action"] = action.astype(np.int32)
         answers["probabilities"] = params[0].exp().numpy(force=True)
+    else:
+        answers["action"] = to_box(action, arrays["action_low"], arrays["action_high"])
     return answers
 
 
@@ -105,6 +112,7 @@ def _interface(config: HostedActorCriticConfig, arrays: dict[str, np.ndarray]) -
         action_count=0 if low or high else raw,
         action_low=low or high,
         action_high=high or low,
+        has_integers="action_low" in arrays and arrays["action_low"].dtype.kind == "i",
         max_episode_steps=0,
     )
 

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float32, Integer, Shaped
 
 from quatrain.envs.grid.config import COUNTED_STATES
 from quatrain.envs.host.envs import HostEnvs, interface
-from quatrain.envs.host.spaces import Interface
+from quatrain.envs.host.spaces import draw_actions
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.allo.hosted.config import Env, HostedAlloConfig
 from quatrain.models.allo.hosted.dataset import HostedDataset, StateTable
@@ -115,16 +115,6 @@ def check(config: HostedAlloConfig, dataset: HostedDataset) -> None:
         )
 
 
-def random_actions(
-    space: Interface, num_envs: int, draws: np.random.Generator
-) -> Shaped[np.ndarray, "env agent *action"]:
-    """Draws uniform actions."""
-    shape = (num_envs, len(space.agents), *space.action_shape)
-    if space.action_count:
-        return draws.integers(space.action_count, size=shape)
-    return draws.uniform(space.action_low, space.action_high, shape).astype(np.float32)
-
-
 def _walk(config: HostedAlloConfig, num_envs: int, seed: int, purpose: int) -> Observed:
     steps = config.collect.steps_per_env
     space = interface(config.env)
@@ -141,7 +131,7 @@ def _walk(config: HostedAlloConfig, num_envs: int, seed: int, purpose: int) -> O
     draws = np.random.default_rng(action_seed)
     envs = HostEnvs(config.env, num_envs, int(env_seed))
     for step in range(steps):
-        turn = envs.step(random_actions(space, num_envs, draws))
+        turn = envs.step(draw_actions(space, draws, (num_envs, len(space.agents))))
         walk.obs[:, step] = turn.obs[:, 0]
         walk.next_obs[:, step] = turn.next_obs[:, 0]
         walk.terminated[:, step] = turn.terminated
