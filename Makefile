@@ -114,8 +114,8 @@ experiments: $(STAMP)  ## experiments of `dvc exp run` side by side: the scores 
 sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases (ARGS=--from-start: send all anew)
 	@$(BIN)/python -m pipeline.commands.sync $(ARGS)
 
-gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (ARGS=--page: table of README.md)
-	@$(BIN)/python -m pipeline.commands.gate $(MODELS) $(ARGS)
+gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (PRESET=, MODELS=, ARGS=--page: table of README.md)
+	@$(BIN)/python -m pipeline.commands.gate --preset $(PRESET) $(MODELS) $(ARGS)
 
 promote: $(STAMP)  ## store the current scores as the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline.commands.promote --preset $(PRESET) $(MODELS) $(ARGS)

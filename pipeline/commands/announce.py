@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.retraining import outcome
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.runtime.errors import PipelineError
+from pipeline.runtime.errors import PipelineError, reason_in
 from pipeline.runtime.redaction import shown
 
 
@@ -90,8 +90,8 @@ def run_gh(*arguments: str) -> str:
             "there is no `gh`; install it (https://cli.github.com) and set GH_TOKEN"
         ) from None
     if result.returncode:
-        lines = result.stderr.strip().splitlines() or [f"exit code {result.returncode}"]
-        raise GitHubError(f"`gh {' '.join(arguments[:2])}` failed: {lines[-1]}")
+        reason = reason_in(result.stderr, result.returncode)
+        raise GitHubError(f"`gh {' '.join(arguments[:2])}` failed: {reason}")
     return result.stdout.strip()
 
 

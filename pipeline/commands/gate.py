@@ -13,6 +13,7 @@ from quatrain.registry import MODELS
 
 def add_options(parser: Parser) -> None:
     options.add_models(parser)
+    options.add_preset(parser)
     parser.add_argument(
         "--page",
         action="store_true",
@@ -21,10 +22,14 @@ def add_options(parser: Parser) -> None:
 
 
 def run(args: Options) -> int:
+    from pipeline.dvc.workspace import workspace_of
     from pipeline.judging.gate import gate
 
     root = Path.cwd()
-    return write_page(root) if args.page else gate(root, options.selected_models(args.models))
+    if args.page:
+        return write_page(root)
+    models = options.selected_models(args.models)
+    return gate(root, workspace_of(root, args.preset), models, args.preset)
 
 
 def write_page(root: Path) -> int:

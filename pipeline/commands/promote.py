@@ -23,7 +23,7 @@ def add_options(parser: Parser) -> None:
 
 
 def run(args: Options) -> int:
-    if args.force != bool(args.why):
+    if args.force != bool((args.why or "").strip()):
         raise UsageError("--force and --why '...' go together")
     from pipeline.dvc import repro
     from pipeline.dvc.promotion import promote

@@ -138,7 +138,7 @@ def finish_run(
             "the line above says why, `make sync` tries again"
         )
     print()
-    code = gate(work, models)
+    code = gate(work, work, models)
     text = moved(root, models) if work == root else None
     if text:
         console.info(f"repro: {text}")

@@ -10,20 +10,22 @@ from pipeline.runtime.errors import ArtifactError, BaselineBroken
 from pipeline.storage.params_file import read_params
 
 
-def gate(root: Path, models: Sequence[str]) -> int:
+def gate(root: Path, work: Path, models: Sequence[str], preset: str | None = None) -> int:
     """Prints the score table and what is broken; returns 3 if a file cannot be read, 4 if a
     baseline is broken, or 0.
+
+    root: the checkout, with params and baselines. work: the folder of the preset's results.
 
     Raises:
         ConfigError: params.yaml cannot be used.
     """
-    params = read_params(root)
+    params = read_params(root, preset)
     results: list[ModelVerdict] = []
     failures = []
     code = 0
     for model in models:
         try:
-            results.append(verdicts.check(root, model, params.preset, params))
+            results.append(verdicts.check(work, model, params.preset, params, root))
         except ArtifactError as error:
             code = error.exit_code
             failures.append(f"gate: {model}: {error} [exit {code}]")

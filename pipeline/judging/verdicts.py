@@ -66,6 +66,12 @@ class ModelVerdict(NamedTuple):
     def comparisons(self) -> tuple[Comparison, ...]:
         return compare(self.verdict, self.baseline.metrics, self.scores)
 
+    @property
+    def baseline_digest(self) -> str | None:
+        """Returns the digest of this preset's entry in the baseline file; None if there is none."""
+        is_stored = bool(self.baseline.metrics)
+        return artifacts.digest_of(self.baseline.model_dump(mode="json")) if is_stored else None
+
 
 class StoredVerdict(Record):
     """Holds verdict.json: the judgement, and digests of everything that it depends on."""
@@ -130,7 +136,7 @@ def write(root: Path, model: str, params: Params) -> ModelVerdict:
         learner=artifacts.folder_digest(root / "models" / model),
         params=params_digest(params, model),
         scores_sha256=artifacts.file_digest(paths.scores),
-        baseline_sha256=_digest_if_there(paths.baseline),
+        baseline_sha256=result.baseline_digest,
         rules=rules,
         lines=result.verdict.lines,
     )
@@ -143,25 +149,28 @@ def params_digest(params: Params, model: str) -> str:
     return artifacts.digest_of(params.model_dump(mode="json", include={*SHARED, model}))
 
 
-def _digest_if_there(path: Path) -> str | None:
-    return artifacts.file_digest(path) if path.exists() else None
-
-
-def check(root: Path, model: str, preset: str, params: Params | None = None) -> ModelVerdict:
+def check(
+    root: Path,
+    model: str,
+    preset: str,
+    params: Params | None = None,
+    checkout: Path | None = None,
+) -> ModelVerdict:
     """Repeats the stored judgement by the model's own rules; fails if the verdict is missing,
     altered or out of date.
 
-    params: as for `stored_verdict`.
+    params: as for `stored_verdict`. checkout: the folder of the baselines; `root` if None.
 
     Raises:
         ArtifactError: a file cannot be read, or the learner is not as it was saved.
         ConfigError: params.yaml cannot be used.
     """
-    paths = files(root, model)
+    baseline = files(checkout or root, model).baseline
+    paths = files(root, model)._replace(baseline=baseline)
     try:
         stored = stored_verdict(root, model, preset, params)
         result = judge_files(paths, model, preset, stored.rules)
-        if stored.baseline_sha256 != _digest_if_there(paths.baseline):
+        if stored.baseline_sha256 != result.baseline_digest:
             reason = f"baselines/{model}.json changed after the verdict"
         elif Verdict(stored.passed, stored.lines) != result.verdict:
             reason = "the verdict is not what these scores give: altered"

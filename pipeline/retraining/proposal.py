@@ -132,6 +132,7 @@ def push(copy: Worktree, target: Target, commits: Mapping[str, str], with_outs: 
         "--quiet",
         "--atomic",
         "--force",
+        "--no-signed",
         str(target.remote),
         *(f"{commit}:refs/heads/{branch}" for branch, commit in commits.items()),
     )

@@ -2,7 +2,6 @@
 is broken.
 """
 
-import re
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from pipeline.runtime.errors import (
     exit_code_of,
 )
 from pipeline.runtime.processes import PATIENCE_SECONDS, CommandSequence
-from pipeline.storage.params_file import read_params
+from pipeline.storage.params_file import read_params, write_value
 from quatrain.registry import MODELS
 
 REPORT = outcome.FOLDER / "report"
@@ -104,19 +103,18 @@ def fetch_outs(copy: Worktree) -> bool:
 
 
 def choose_seed(copy: Worktree, commit: str, request: Request) -> body.Origin:
-    """Writes the requested seed into params.yaml, whose comments stay."""
-    path = copy.path / "params.yaml"
+    """Writes the requested seed into params.yaml, whose comments stay.
+
+    Raises:
+        ConfigError: params.yaml cannot be used, or has another seed afterwards.
+    """
     old = read_params(copy.path).seed
     if request.seed is not None:
-        path.write_text(
-            re.sub(r"(?m)^seed:[ ]*\d+", f"seed: {request.seed}", path.read_text(), count=1)
-        )
-    return body.Origin(
-        commit,
-        request.preset,
-        read_params(copy.path, request.preset).seed,
-        is_new_seed=request.seed not in (None, old),
-    )
+        write_value(copy.path / "params.yaml", "seed", request.seed)
+    seed = read_params(copy.path, request.preset).seed
+    if request.seed not in (None, seed):
+        raise ConfigError(f"params.yaml: seed is {seed} after {request.seed} was written; set it")
+    return body.Origin(commit, request.preset, seed, is_new_seed=request.seed not in (None, old))
 
 
 def conclude(copy: Worktree, target: Target, origin: body.Origin, passed: bool) -> outcome.Outcome:

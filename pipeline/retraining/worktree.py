@@ -83,9 +83,9 @@ def clean_commit(commands: CommandSequence, root: Path) -> str:
     try:
         commit = git(commands, root, "rev-parse", "--verify", "HEAD^{commit}")
         status = git(commands, root, "status", "--porcelain")
-    except (CommandFailed, FileNotFoundError):
+    except (CommandFailed, FileNotFoundError) as error:
         raise ConfigError(
-            "a retraining starts from a commit; run it in a git checkout that has one"
+            f"a retraining starts from a commit; run it in a git checkout that has one ({error})"
         ) from None
     changed = [line[3:] for line in status.splitlines()]
     if changed:
@@ -202,7 +202,7 @@ def commit_of(worktree: Worktree, remote: str | None, branch: str) -> str | None
 def commit(worktree: Worktree, paths: Sequence[str], message: str) -> str:
     """Commits what changed below these paths; returns the commit."""
     worktree.git("add", "--", *paths)
-    options = ("commit", "--quiet", "--no-verify", "--message", message)
+    options = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--message", message)
     worktree.git(*identity_options(worktree), *options)
     return worktree.git("rev-parse", "HEAD")
 
@@ -218,7 +218,8 @@ def commit_without_parent(worktree: Worktree, folder: Path, name: str, message: 
     shutil.copytree(folder / name, plain / name)
     worktree.git("--work-tree", str(plain), "add", "--force", "--", str(plain / name), **index)
     tree = worktree.git("write-tree", **index)
-    return worktree.git(*identity_options(worktree), "commit-tree", "-m", message, tree)
+    command = ("commit-tree", "--no-gpg-sign", "-m", message, tree)
+    return worktree.git(*identity_options(worktree), *command)
 
 
 def identity_options(worktree: Worktree) -> list[str]:

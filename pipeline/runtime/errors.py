@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from pipeline.runtime.redaction import redact
 from quatrain import errors
 from quatrain.errors import DataError, DeviceFull, DeviceMissing, RankLost, TrainingDiverged
 from quatrain.storage import disk_errors
@@ -73,6 +74,15 @@ class CommandFailed(PipelineError):
     def __init__(self, reason: str, exit_code: int = 5) -> None:
         super().__init__(reason)
         self.exit_code = exit_code
+
+
+def reason_in(stderr: str, code: int) -> str:
+    """Returns what a command says of its failure in one line: the reason may be on any of its
+    lines, as git's.
+    """
+    lines = filter(None, map(str.strip, stderr.splitlines()))
+    said = "; ".join(redact(line) for line in lines if not line.startswith("hint:"))
+    return said or f"exit code {code}"
 
 
 class Interrupted(PipelineError):

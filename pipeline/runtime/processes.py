@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 import psutil
 
 from pipeline.runtime import console, file_lock, signals
-from pipeline.runtime.errors import CommandFailed, Interrupted, LockHeld
+from pipeline.runtime.errors import CommandFailed, Interrupted, LockHeld, reason_in
 from pipeline.runtime.redaction import redact
 
 # How long the commands of a killed predecessor may take to save and leave.
@@ -182,8 +182,8 @@ class CommandSequence:
         """
         output = self._run(command, folder, environment, subprocess.PIPE)
         if output.code:
-            lines = output.stderr.strip().splitlines() or [f"exit code {output.code}"]
-            raise CommandFailed(redact(f"`{' '.join(command)}` failed: {lines[-1]}"))
+            reason = reason_in(output.stderr, output.code)
+            raise CommandFailed(f"`{redact(' '.join(command))}` failed: {reason}")
         return output.stdout.rstrip("\n")
 
     def tell(
@@ -226,6 +226,7 @@ class CommandSequence:
             stdout=pipe,
             stderr=pipe,
             text=True,
+            errors="replace",
             pass_fds=(self._descriptor,),
             preexec_fn=signals.parent_death_signal(),  # safe: there is no other thread
         )

@@ -4,11 +4,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ruamel.yaml import YAML
+
 from pipeline.runtime.errors import ConfigError, raised_as
 from quatrain import errors, presets, validation
 from quatrain.params import Params
 from quatrain.section import Content
 from quatrain.storage import input_files
+from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import escaped
 from quatrain.validation import describe as describe
 from quatrain.validation import nearest as nearest
@@ -60,6 +63,21 @@ def parse(path: Path) -> dict[str, Any]:
     """
     with raised_as(ConfigError, errors.ConfigError):
         return presets.parse(path)
+
+
+def write_value(path: Path, key: str, value: int) -> None:
+    """Sets a number at the top of a YAML file; every other character stays, comments among them.
+
+    Raises:
+        ConfigError: the file cannot be read, or has no such key.
+    """
+    parse(path)
+    text = path.read_bytes().decode()
+    nodes = {name.value: node for name, node in YAML().compose(text).value}
+    if key not in nodes:
+        raise ConfigError(f"{path.name}: {key} is missing")
+    start, end = nodes[key].start_mark.index, nodes[key].end_mark.index
+    write_durably(path, f"{text[:start]}{value}{text[end:]}".encode())
 
 
 def read_content(path: Path) -> Content:

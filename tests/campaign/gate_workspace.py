@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from pipeline.judging import verdicts
+from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import overlaid, parse, read_params, read_raw
 from pipeline.storage.trained_model import CONFIG, shaping
@@ -115,10 +117,17 @@ class Place(NamedTuple):
         params = read_params(self.root)
         self.edit_verdict(
             scores_sha256=artifacts.file_digest(self.paths.scores),
-            baseline_sha256=artifacts.file_digest(self.paths.baseline),
+            baseline_sha256=self.baseline_digest(),
             learner=artifacts.folder_digest(self.weights),
             params=verdicts.params_digest(params, self.model),
         )
+
+    def baseline_digest(self) -> str | None:
+        """None, too, where no file can be judged."""
+        with suppress(ArtifactError):
+            judged = verdicts.judge_files(self.paths, self.model, self.preset, self.rules)
+            return judged.baseline_digest
+        return None
 
     def verdict(self) -> Any:
         return json.loads(self.paths.verdict.read_text())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.commands import promote
+from pipeline.commands import gate, promote
 from pipeline.dvc import repro, workspace
 from pipeline.judging import verdicts
 from pipeline.storage.params_file import read_params, read_raw
@@ -112,7 +112,8 @@ def test_a_reason_is_stored_without_passwords(space: Workspace):
 
 
 def test_force_and_why_go_together(capsys: Capture):
-    for arguments in (["--force"], ["--why", "because"], ["--force", "--why", ""]):
+    no_reason = (["--force"], ["--force", "--why", ""], ["--force", "--why", "  "])
+    for arguments in (["--why", "because"], *no_reason):
         with pytest.raises(SystemExit, match="2"):
             promote.main(arguments)
         assert "--force and --why '...' go together" in capsys.readouterr().err
@@ -154,7 +155,16 @@ def test_what_is_never_stored(space: Workspace, refused: Refused):
     assert "unknown preset '../..'" in refused("--preset", "../..", code=2)
 
 
-def test_a_preset_is_promoted_from_its_own_workspace(space: Workspace, refused: Refused):
+def judge_again(space: Workspace, other: Workspace, **scores: float) -> None:
+    """As if the preset had run in its workspace again, with these scores."""
+    other.files.baseline.parent.mkdir(exist_ok=True)
+    shutil.copy(space.files.baseline, other.files.baseline)
+    other.score("smoke", **scores)
+
+
+def test_a_preset_is_promoted_from_its_own_workspace_and_judged_there(
+    space: Workspace, refused: Refused, capsys: Capture
+):
     work = workspace.workspace_of(space.root, "smoke")
     shutil.copytree(ROOT / "inputs", work / "inputs")
     with (work / "params.yaml").open("w") as file:
@@ -163,6 +173,8 @@ def test_a_preset_is_promoted_from_its_own_workspace(space: Workspace, refused: 
     other.train("c" * 64)
     other.score("smoke", cosine_mean=0.7)
     before = space.baseline()["presets"]["default"]
+    assert gate.main(["allo", "--preset", "smoke"]) == 4
+    assert "preset 'smoke' has no baseline yet" in capsys.readouterr().err
     assert promote.main(["allo", "--preset", "smoke"]) == 0
     stored = space.baseline()["presets"]
     assert stored["default"] == before
@@ -170,6 +182,15 @@ def test_a_preset_is_promoted_from_its_own_workspace(space: Workspace, refused: 
     assert stored["smoke"]["metrics"]["cosine_mean"]["goal"] is None
     assert stored["smoke"]["provenance"]["run_key"] == "c" * 64
     assert not other.files.baseline.exists()
+    assert gate.main(["allo"]) == 0  # as before: the verdict of another preset is not concerned
+    assert gate.main(["allo", "--preset", "smoke"]) == 4
+    assert "baselines/allo.json changed after the verdict; " in capsys.readouterr().err
+    judge_again(space, other, cosine_mean=0.7)
+    assert gate.main(["allo", "--preset", "smoke"]) == 0
+    assert "allo     smoke     cosine_mean    0.7000   0.7000 " in capsys.readouterr().out
+    judge_again(space, other, cosine_mean=0.5)
+    assert gate.main(["allo"]) == 0
+    assert gate.main(["allo", "--preset", "smoke"]) == 4
     params = space.root / "params.yaml"
     params.write_text(params.read_text().replace("seed: 0", "seed: 1", 1))
     why = "params.yaml changed after allo was evaluated; run `make repro PRESET=smoke`"

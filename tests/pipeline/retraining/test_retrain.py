@@ -3,6 +3,7 @@ alone.
 """
 
 import datetime
+import re
 import shutil
 from pathlib import Path
 
@@ -11,10 +12,13 @@ import pytest
 from pipeline.commands import retrain
 from pipeline.retraining import outcome
 from pipeline.retraining.outcome import ISSUE
-from pipeline.retraining.retrain import Request, retrain_and_record
+from pipeline.retraining.retrain import Request, choose_seed, retrain_and_record
+from pipeline.retraining.worktree import Worktree
 from pipeline.runtime import processes
 from pipeline.runtime.errors import LockHeld
+from pipeline.storage.params_file import read_params
 from quatrain.registry import MODELS
+from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.retrained_checkout import Night
 from tests.pipeline.scored_workspace import Workspace
@@ -22,6 +26,7 @@ from tests.pipeline.small_checkout import git
 
 # A retraining has one thread; pytest may have loaded jax, which warns of any fork then.
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+REQUEST = Request("default", None, None, push=False, figures_url="")
 
 
 def test_a_clearly_better_model_is_promoted_on_a_branch_alone(night: Night, capsys: Capture):
@@ -147,6 +152,39 @@ def test_after_a_stopped_run_the_next_one_works(night: Night, failure: Failure, 
     assert night.state() == night.before
 
 
+SIGNED = ("commit.gpgSign", "push.gpgSign", "tag.gpgSign")
+
+
+def test_a_checkout_whose_commits_are_signed_is_retrained_without_a_key(night: Night, remote: Path):
+    for name in SIGNED:
+        git(night.root, "config", name, "true")
+    git(night.root, "config", "gpg.program", "false")
+    night.lock("new outs\n")
+    assert retrain.main(["--push"]) == 0
+    assert night.branches(remote) == night.branches()
+    assert len(night.branches()) == 2
+
+
+@pytest.mark.parametrize("line", ["seed : 0  # drawn once", "'seed': 0", "? seed\n: 0"])
+def test_a_seed_is_written_whatever_its_line_looks_like(tmp_path: Path, line: str):
+    before, after = re.split("(?m)^seed:.*$", (ROOT / "params.yaml").read_text())
+    path = tmp_path / "params.yaml"
+    path.write_text(before + line + after)
+    shutil.copytree(ROOT / "inputs", tmp_path / "inputs")
+    origin = choose_seed(Worktree(tmp_path, tmp_path, None), "c" * 40, REQUEST._replace(seed=7))
+    assert (origin.seed, origin.is_new_seed, read_params(tmp_path).seed) == (7, True, 7)
+    assert path.read_text() == before + line.replace("0", "7") + after
+
+
+def test_a_seed_that_is_not_the_one_that_was_written_is_no_new_seed(
+    night: Night, monkeypatch: Patch, failure: Failure
+):
+    monkeypatch.setattr("pipeline.retraining.retrain.write_value", lambda *_: None)
+    why = "retrain: params.yaml: seed is 0 after 7 was written; set it"
+    assert failure(retrain.main, "--seed", "7", code=2) == why
+    assert night.branches() == []
+
+
 def today() -> int:
     return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
 
@@ -184,15 +222,16 @@ def test_refused_beginnings(night: Night, tmp_path: Path, monkeypatch: Patch, fa
     shutil.copytree(night.root, tmp_path / "copy", ignore=shutil.ignore_patterns(".git"))
     monkeypatch.chdir(tmp_path / "copy")
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    why = "retrain: a retraining starts from a commit; run it in a git checkout that has one"
-    assert failure(retrain.main, code=2) == why
+    why = "retrain: a retraining starts from a commit; run it in a git checkout that has one (`git"
+    said = failure(retrain.main, code=2)
+    assert said.startswith(why)
+    assert "` failed: fatal: not a git repository" in said
 
 
 def test_a_second_retraining_at_the_same_time_is_refused(night: Night):
-    request = Request("default", None, None, push=False, figures_url="")
     why = "another retraining is at work in this checkout; wait for it or end it"
     with (
         processes.CommandSequence(night.root / outcome.FOLDER / "lock", "retraining", 0.0),
         pytest.raises(LockHeld, match=why),
     ):
-        retrain_and_record(night.root, request, patience_seconds=0.0)
+        retrain_and_record(night.root, REQUEST, patience_seconds=0.0)
