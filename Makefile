@@ -26,6 +26,12 @@ BENCH ?=
 MODEL ?= allo
 PORT ?=
 
+# Refuses a variable of the command line that none of its targets reads.
+read_by = $(if $(and $(MAKECMDGOALS),$(filter command,$(origin $(1)))),$(if $(filter $(2),$(MAKECMDGOALS)),,$(error make $(MAKECMDGOALS) has no $(1); these have: $(2))))
+$(call read_by,PRESET,repro gate promote retrain grids)
+$(call read_by,MODELS,repro gate promote results)
+$(call read_by,JOBS,repro retrain)
+
 .PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash campaign clean
 
 help:  ## this menu

@@ -73,6 +73,21 @@ def test_every_make_command_names_a_target():
         assert done.returncode == 0, f"{command}: {done.stderr}"
 
 
+@pytest.mark.parametrize("command", ["verify PRESET=wind", "retrain MODELS=allo", "gate JOBS=2"])
+def test_make_refuses_a_variable_that_the_target_does_not_read(command: str):
+    words = ["make", "-n", *command.split()]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    target, name = command.partition("=")[0].split()
+    assert done.returncode == 2
+    assert f"make {target} has no {name}; these have: repro " in done.stderr
+
+
+def test_make_gate_judges_the_preset_that_is_named():
+    command = ["make", "-n", "gate", "PRESET=wind", "MODELS=allo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "pipeline.commands.gate --preset wind allo" in done.stdout
+
+
 def test_every_dvc_command_is_one_of_dvc():
     for command in COMMANDS:
         if command.startswith("dvc ") and "..." not in command:

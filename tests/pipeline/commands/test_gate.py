@@ -12,7 +12,7 @@ from pipeline.reporting.scores_page import BEGIN, END
 from pipeline.storage import artifacts
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
-from tests.pipeline.fixture_types import Capture
+from tests.pipeline.fixture_types import Capture, Failure
 from tests.pipeline.scored_workspace import SCORES, Workspace
 
 
@@ -149,6 +149,12 @@ def test_a_file_that_cannot_be_read_ends_with_3(
 def test_unreadable_params_end_with_2(space: Workspace, capsys: Capture):
     (space.root / "params.yaml").unlink()
     assert ended(capsys, 2).startswith("gate: params.yaml: ")
+
+
+@pytest.mark.usefixtures("space")
+def test_a_preset_that_is_not_there_ends_with_2(failure: Failure):
+    said = failure(gate.main, "--preset", "smok", code=2)
+    assert said.startswith("gate: unknown preset 'smok'; did you mean 'smoke'?; known: ")
 
 
 def test_the_table_shows_what_noise_allows(space: Workspace, capsys: Capture):
