@@ -16,7 +16,6 @@ from pydantic import ValidationError
 from quatrain.envs.host.config import HostEnv
 from quatrain.envs.host.envs import EnvStates, HostEnvs
 from quatrain.envs.host.episodes import play
-from quatrain.envs.host.parallel import interface
 from quatrain.envs.host.spaces import describe, draw_actions, to_action
 from quatrain.errors import DataError
 
@@ -350,7 +349,7 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
 )
 def test_an_environment_that_cannot_be_used_is_refused(config: HostEnv, message: str):
     with pytest.raises(DataError, match=message):
-        interface(config)
+        HostEnvs(config, num_envs=1, seed=0)
 
 
 def live(config: HostEnv) -> None:

@@ -58,7 +58,8 @@ def test_the_section_chooses_the_modules_and_comes_back_from_its_json():
 
 
 def values(config: HostedActorCriticConfig, end: Progress, obs: list[list[float]]) -> np.ndarray:
-    actor = trainers.load_actor(config, end.state.params[0])
+    space = collect(config, 0).interface.restored
+    actor = trainers.load_actor(config, space, end.state.params[0])
     with torch.no_grad():
         return actor.network(to_graphs(np.array(obs, np.float32))).value.numpy()
 
@@ -191,7 +192,7 @@ def test_a_dataset_of_another_config_is_refused():
     dataset = collect(config, 0)
     with pytest.raises(DatasetMismatch, match=r"random returns has the shape \(40,\), not \(41,\)"):
         check(config_of("Signs", {"collect": {"held_out_episodes": 41}}), dataset)
-    with pytest.raises(DatasetMismatch, match="constant_action has the shape"):
+    with pytest.raises(DatasetMismatch, match="its action_count is 0, and was 6"):
         check(config_of("Pointer", {}), dataset)
     bad = dataset._replace(train=dataset.train._replace(obs_mean=np.full(2, np.nan)))
     with pytest.raises(DatasetMismatch, match="obs_mean is not finite"):

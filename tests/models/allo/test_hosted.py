@@ -9,6 +9,7 @@ from gymnasium.spaces import Box, Discrete
 
 from pipeline.runtime.errors import ConfigError
 from quatrain.errors import DataError, DatasetMismatch
+from quatrain.models.allo.collect import dataset_inputs, input_constants
 from quatrain.models.allo.hosted.config import HostedAlloConfig
 from quatrain.models.allo.hosted.dataset import HostedDataset
 from quatrain.models.allo.learning.spectra.truth import true_spectrum
@@ -117,7 +118,7 @@ def test_bins_make_states_of_continuous_observations():
     places = dataset.table.observations[:, 0]
     assert len(places) == 5
     assert (np.diff(places) > 0.5).all()
-    assert np.isfinite(dataset.inputs).all()
+    assert np.isfinite(dataset_inputs(config, dataset, input_constants(config, dataset, 0))).all()
 
 
 def test_the_vectors_of_a_corridor_are_learned(trained):
@@ -183,9 +184,8 @@ def test_too_many_or_too_few_states_are_refused():
 
 def test_a_dataset_of_another_environment_is_refused(trained):
     config, dataset, _ = trained
-    table = dataset.table._replace(observations=np.zeros((7, 3), np.float32))
-    with pytest.raises(DatasetMismatch, match="observations of 3 numbers"):
-        modules(config).collect.check(config, dataset._replace(table=table))
+    with pytest.raises(DatasetMismatch, match="as it is now: its action_count is 0, and was 2"):
+        modules(config).collect.check(config_with(continuous=True), dataset)
 
 
 def test_several_agents_are_refused():

@@ -81,7 +81,7 @@ def program(config: AlloConfig) -> str:
     arguments = (config, jax.random.key(0), frequencies, inputs)
     seeds = np.zeros((config.seeds, *frequencies.shape), np.float32)
     with shapes_unchecked():
-        data = states.make_data(config, State(*[None] * 7, frequencies=seeds), walked)
+        data = states.make_data(config, State(*[None] * 7, input_constants=seeds), walked)
         state = jax.eval_shape(partial(states._init_learners, config), *arguments[1:])
         lowered = (
             states._init_learners.lower(*arguments),

@@ -243,7 +243,7 @@ def test_fourier_inputs_depend_on_the_seed_and_are_saved_with_the_learner():
     config = allo(env={"observation": "fourier", "fourier": {"scale": 6.0, "count": 7}})
     first, second = (init_state(config, dataset(), seed) for seed in (1, 2))
     assert inputs_for(config, first, dataset()).shape == (104, 16)
-    assert not np.array_equal(first.frequencies, second.frequencies)
+    assert not np.array_equal(first.input_constants, second.input_constants)
     restored = from_arrays(config, dataset(), to_arrays(first))
     np.testing.assert_array_equal(
         tables(config, restored, dataset()), tables(config, first, dataset())

@@ -12,7 +12,7 @@ from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import overlaid, read_input, read_params, read_raw, validate
 from quatrain import registry
 from quatrain.errors import DataError, DatasetMismatch
-from quatrain.models.iqn.hosted.collect import check, collect, interface, scaled
+from quatrain.models.iqn.hosted.collect import check, collect, scale_of, scaled
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.evaluate import evaluate
 from quatrain.models.iqn.hosted.playing import by_seed
@@ -69,12 +69,13 @@ def test_the_prefill_holds_what_happened_and_its_last_turn_starts_no_transition(
 
 def test_observations_are_scaled_by_the_prefill_or_not_at_all():
     dataset = collect(CORRIDOR, 0)
-    for scale, frames in zip(by_seed(dataset.scale), dataset.train.frames, strict=True):
+    scales = by_seed(scale_of(CORRIDOR, dataset.train))
+    for scale, frames in zip(scales, dataset.train.frames, strict=True):
         inputs = scaled(scale, frames)
         np.testing.assert_allclose([inputs.mean(), inputs.std()], [0, 1], atol=1e-5)
-    neutral = collect(hosted("collect.observation_norm: none"), 0)
+    neutral = scale_of(hosted("collect.observation_norm: none"), dataset.train)
     np.testing.assert_array_equal(
-        scaled(by_seed(neutral.scale)[0], neutral.train.frames), neutral.train.frames
+        scaled(by_seed(neutral)[0], dataset.train.frames), dataset.train.frames
     )
 
 
@@ -82,7 +83,7 @@ def test_the_ring_holds_the_stacks_that_the_agents_saw():
     """A stack is scaled, blank before its episode, and of one environment."""
     dataset = collect(CORRIDOR, 0)
     state = init_state(CORRIDOR, dataset, 1)
-    player = make_player(CORRIDOR, dataset, state)
+    player = make_player(CORRIDOR, state)
     stacks: list[np.ndarray] = []
     act: Callable[..., Any] = player._act
 
@@ -103,7 +104,7 @@ def test_the_ring_holds_the_stacks_that_the_agents_saw():
 def test_returns_and_episodes_are_counted():
     dataset = collect(CORRIDOR, 0)
     state = init_state(CORRIDOR, dataset, 1)
-    player = make_player(CORRIDOR, dataset, state)
+    player = make_player(CORRIDOR, state)
     before = player.state
     played = player.play(state.params, state.base_key).transitions
     ended = played.terminated | played.truncated
@@ -129,7 +130,7 @@ def values(task: str) -> np.ndarray:
         dataset = collect(config, 0)
         *_, last = train(config, dataset, 0)
     observations = np.zeros((2, 2, 3), np.float32)
-    observations[:, 0] = dataset.scale.mean[0]
+    observations[:, 0] = last.state.scale.mean[0]
     observations[:, 1, :2] = np.eye(2)
     request = {"observations": observations, "agents": np.zeros(2, np.int32)}
     return answer(config, export(config, last.state, dataset), request)["values"]
@@ -208,14 +209,17 @@ def test_counters_of_envs_keep_their_64_bits():
 
 
 def test_a_dataset_of_another_environment_is_refused():
-    with pytest.raises(DatasetMismatch, match="was not collected in OneStep: frames have"):
+    with pytest.raises(
+        DatasetMismatch,
+        match="was not collected in OneStep as it is now: its observation_size is 3, and was 1",
+    ):
         check(hosted(), collect(hosted(name="Corridor"), 0))
 
 
 def test_continuous_actions_are_refused_in_a_line():
     pendulum = "env: {id: Pendulum-v1, import: null}"
     with pytest.raises(DataError, match="Pendulum-v1 has continuous actions; iqn needs Discrete"):
-        interface(hosted(pendulum))
+        collect(hosted(pendulum), 0)
 
 
 @pytest.mark.parametrize(

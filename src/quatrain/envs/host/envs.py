@@ -6,17 +6,17 @@ follows, and the actions taken in it; restoring plays them again.
 """
 
 import sys
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, Shaped
 
 from quatrain.envs.host.config import HostEnv
-from quatrain.envs.host.parallel import ByAgent, interface, make
-from quatrain.envs.host.spaces import flatten, to_action
+from quatrain.envs.host.parallel import ByAgent, interface_of, make
+from quatrain.envs.host.spaces import Interface, SavedInterface, flatten, to_action
 from quatrain.envs.host.user_code import user_code
-from quatrain.errors import DataError
+from quatrain.errors import DataError, DatasetMismatch
 
 
 class Turn(NamedTuple):
@@ -42,6 +42,17 @@ class EnvStates(NamedTuple):
     actions: Shaped[np.ndarray, "env step agent *action"]
 
 
+def empty_states(interface: Interface, num_envs: int) -> EnvStates:
+    """Returns the states of environments that begin their first episodes."""
+    steps = interface.max_episode_steps
+    shape = (num_envs, steps, len(interface.agents), *interface.action_shape)
+    return EnvStates(
+        episode=np.zeros(num_envs, np.int64),
+        elapsed=np.zeros(num_envs, np.int64),
+        actions=np.zeros(shape, interface.action_dtype),
+    )
+
+
 class HostEnvs:
     """Steps environments together; one whose episode ended is reset in the same step.
 
@@ -55,20 +66,17 @@ class HostEnvs:
         Raises:
             DataError: the environment cannot be made or reset.
         """
-        self.interface = interface(config)
         self.config = config
         self.seed = seed
         self._envs = [make(config) for _ in range(num_envs)]
         env = self._envs[0]
+        self.interface = interface_of(config, env)
         agents = self.interface.agents
-        self._episode = np.zeros(num_envs, np.int64)
-        self._elapsed = np.zeros(num_envs, np.int64)
+        states = empty_states(self.interface, num_envs)
+        self._episode, self._elapsed, self._actions = states
         with self._named_errors(0):
             self._observation_spaces = {agent: env.observation_space(agent) for agent in agents}
             self._action_spaces = {agent: env.action_space(agent) for agent in agents}
-        steps = self.interface.max_episode_steps
-        shape = (num_envs, steps, len(agents), *self.interface.action_shape)
-        self._actions: np.ndarray = np.zeros(shape, self.interface.action_dtype)
         self.obs = np.stack([self._reset(index) for index in range(num_envs)])
 
     @property
@@ -256,3 +264,20 @@ def _for_all(flags: ByAgent) -> bool:
             "the others is not supported (SuperSuit black_death_v3 keeps it)"
         )
     return bool(ended)
+
+
+def check_interface(config: HostEnv, known: SavedInterface) -> None:
+    """Makes the environment, and checks that it still is as a dataset knows it.
+
+    Raises:
+        DatasetMismatch: its agents, spaces or limit of steps are others.
+        DataError: it cannot be made, or has spaces that no learner here can use.
+    """
+    with closing(HostEnvs(config, 1, seed=0)) as envs:
+        actual = envs.interface
+    for name, value, before in zip(Interface._fields, actual, known.restored, strict=True):
+        if value != before:
+            raise DatasetMismatch(
+                f"the dataset was not collected in {config.name} as it is now: its {name} is "
+                f"{value}, and was {before}; collect again (`dvc repro`)"
+            )

@@ -1,8 +1,6 @@
 """config -> one environment of a user, as one of parallel agents, and the sizes of its spaces"""
 
 from collections.abc import Mapping
-from contextlib import closing
-from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
 from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
@@ -129,15 +127,13 @@ def _limit(config: HostEnv, env: ParallelEnv) -> int:
     return int(limit)
 
 
-@lru_cache(maxsize=16)
-def interface(config: HostEnv) -> Interface:
-    """Returns the sizes of observations and actions, from an environment that is made once for it.
+def interface_of(config: HostEnv, env: ParallelEnv) -> Interface:
+    """Returns the sizes of observations and actions.
 
     Raises:
-        DataError: it cannot be made or closed, or has spaces that no learner here can use.
+        DataError: it raises, or has spaces that no learner here can use.
     """
-    env = make(config)
-    with user_code(lambda reason: f"env {config.name}: {reason}"), closing(env):
+    with user_code(lambda reason: f"env {config.name}: {reason}"):
         spaces = {
             agent: (env.observation_space(agent), env.action_space(agent))
             for agent in env.possible_agents

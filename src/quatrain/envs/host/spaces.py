@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from gymnasium.spaces.utils import flatdim
-from jaxtyping import Float32, Shaped
+from jaxtyping import Bool, Float32, Float64, Int64, Shaped, UInt8
 
 from quatrain.errors import DataError
 
@@ -50,6 +50,38 @@ class Interface(NamedTuple):
         return tuple(low - half for low in self.action_low), tuple(
             high + half for high in self.action_high
         )
+
+    @property
+    def saved(self) -> "SavedInterface":
+        """Returns the same as arrays, which a dataset holds."""
+        names = "\n".join(self.agents).encode()
+        return SavedInterface(np.frombuffer(names, np.uint8), *map(np.array, self[1:]))
+
+
+class SavedInterface(NamedTuple):
+    """Holds an Interface as arrays: whoever has a dataset needs no environment to know its sizes.
+
+    agents: their names in UTF-8, one a line.
+    """
+
+    agents: UInt8[np.ndarray, " byte"]
+    observation_size: Int64[np.ndarray, ""]
+    action_count: Int64[np.ndarray, ""]
+    action_low: Float64[np.ndarray, " action"]
+    action_high: Float64[np.ndarray, " action"]
+    has_integers: Bool[np.ndarray, ""]
+    max_episode_steps: Int64[np.ndarray, ""]
+
+    @property
+    def restored(self) -> Interface:
+        """Returns what was saved.
+
+        Raises:
+            ValueError: the names of the agents are no UTF-8.
+        """
+        numbers = (array.tolist() for array in self[1:])
+        fields = (tuple(value) if isinstance(value, list) else value for value in numbers)
+        return Interface(tuple(self.agents.tobytes().decode().split("\n")), *fields)
 
 
 def describe(agents: dict[str, tuple[Any, Any]], max_episode_steps: int) -> Interface:

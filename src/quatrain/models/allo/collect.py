@@ -15,7 +15,7 @@ from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import Grid, Transition
 from quatrain.errors import DatasetMismatch
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.hosted.dataset import HostedDataset
+from quatrain.models.allo.hosted.dataset import HostedDataset, standardise
 from quatrain.replay.episodes.trajectories import (
     Episodes,
     Walks,
@@ -165,12 +165,12 @@ def encoder_inputs(
 
 
 def dataset_inputs(
-    config: AlloConfig, dataset: AnyDataset, frequencies: Float[np.ndarray, "count 2"]
+    config: AlloConfig, dataset: AnyDataset, constants: Float[np.ndarray, "row column"]
 ) -> Float[np.ndarray, "states inputs"]:
-    """Returns the encoder's input for each state of the dataset."""
+    """Returns the encoder's input for each state of the dataset; see `input_constants`."""
     if isinstance(dataset, HostedDataset):
-        return dataset.inputs
-    return encoder_inputs(config.env, dataset.grid, frequencies)
+        return standardise(dataset.table.observations, *constants)
+    return encoder_inputs(config.env, dataset.grid, constants)
 
 
 def count_states(dataset: AnyDataset) -> int:
@@ -179,10 +179,12 @@ def count_states(dataset: AnyDataset) -> int:
     return len(dataset.grid.coords)
 
 
-def draw_dataset_frequencies(
+def input_constants(
     config: AlloConfig, dataset: AnyDataset, seed: int
-) -> Float[np.ndarray, "count 2"]:
-    """Draws the Fourier frequencies; there are none in a user's environment."""
+) -> Float[np.ndarray, "row column"]:
+    """Returns what turns states into inputs: drawn Fourier frequencies, or in a user's environment
+    mean and deviation of observations.
+    """
     if isinstance(dataset, HostedDataset):
-        return np.zeros((0, 2), np.float32)
+        return np.stack([dataset.table.mean, dataset.table.std])
     return draw_frequencies(config.env, seed)

@@ -31,7 +31,7 @@ class Weights(NamedTuple):
 def export(config: AlloConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the encoder of the first learner and its Fourier frequencies (may be empty)."""
     return packing.to_arrays(
-        jax.tree.map(lambda leaf: leaf[0], Weights(state.params, state.frequencies))
+        jax.tree.map(lambda leaf: leaf[0], Weights(state.params, state.input_constants))
     )
 
 

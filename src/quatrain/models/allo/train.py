@@ -17,7 +17,7 @@ from quatrain.models.allo.learning.step import run_chunk
 from quatrain.progress import Progress, by_seed
 
 HEADLINE = ("cosine_mean", "total_error")
-WEIGHTS = ("params/", "frequencies")
+WEIGHTS = ("params/", "input_constants")
 
 
 def update(

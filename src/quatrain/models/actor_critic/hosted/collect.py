@@ -1,18 +1,21 @@
 """config, seed -> the scale of observations, and the returns of policies without learning"""
 
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float64, Int64, Shaped
+from jaxtyping import Float, Float32, Float64, Int64, Shaped
 
-from quatrain.envs.host.envs import HostEnvs, interface
+from quatrain.envs.host.envs import HostEnvs, check_interface
 from quatrain.envs.host.episodes import Act, play_episodes
-from quatrain.envs.host.spaces import Interface, draw_actions
+from quatrain.envs.host.spaces import Interface, SavedInterface, draw_actions
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 
 # Environments that step together to collect.
 NUM_ENVS = 8
+# Questions of an example request.
+EXAMPLES = 3
 
 
 class Search(NamedTuple):
@@ -34,17 +37,23 @@ class Training(NamedTuple):
 
 
 class HeldOut(NamedTuple):
-    """Holds the seed of episodes that are never trained on, and returns of reference policies."""
+    """Holds the seed of episodes that are never trained on, what the first of them begin with, and
+    returns of reference policies.
+    """
 
     seed: Int64[np.ndarray, ""]
     random: Float64[np.ndarray, " episode"]
     constant: Float64[np.ndarray, " episode"]
     constant_action: Shaped[np.ndarray, "*action"]
+    first_obs: Float32[np.ndarray, "example obs"]
 
 
 class Dataset(NamedTuple):
+    """Holds what training and evaluation read, and the sizes of the environment."""
+
     train: Training
     held_out: HeldOut
+    interface: SavedInterface
 
 
 def collect(config: HostedActorCriticConfig, seed: int) -> Dataset:
@@ -58,13 +67,16 @@ def collect(config: HostedActorCriticConfig, seed: int) -> Dataset:
     purposes = np.random.SeedSequence(seed).spawn(6)
     seeds = [int(purpose.generate_state(1)[0]) for purpose in purposes]
     rng, search_rng, reference_rng = map(np.random.default_rng, purposes[:3])
-    space = checked_interface(config)
-    mean, variance = _measure(config, seeds[3], random_policy(space, rng))
+    with closing(HostEnvs(config.env, NUM_ENVS, seeds[3])) as envs:
+        space = checked(config, envs.interface)
+        mean, variance = _measure(config, envs, random_policy(space, rng))
     search = _search(config, seeds[4], constant_candidates(config, space, search_rng))
     best = np.asarray(search.actions[search.returns.argmax()])
     # Held-out episodes differ from those of the search by their own entropy.
     held_out_seed = seeds[5]
     validation_seed = int(purposes[5].spawn(1)[0].generate_state(1)[0])
+    with closing(HostEnvs(config.env, EXAMPLES, held_out_seed)) as envs:
+        first_obs = envs.obs[:, 0]
 
     def held_out(act: Act) -> Float64[np.ndarray, " episode"]:
         return mean_returns(config, config.collect.held_out_episodes, held_out_seed, act)
@@ -76,17 +88,18 @@ def collect(config: HostedActorCriticConfig, seed: int) -> Dataset:
             random=held_out(random_policy(space, reference_rng)),
             constant=held_out(constant_policy(best)),
             constant_action=best,
+            first_obs=first_obs,
         ),
+        interface=space.saved,
     )
 
 
-def checked_interface(config: HostedActorCriticConfig) -> Interface:
+def checked(config: HostedActorCriticConfig, space: Interface) -> Interface:
     """Returns the sizes of observations and actions.
 
     Raises:
         DataError: names what cannot be learnt.
     """
-    space = interface(config.env)
     for place, (low, high) in enumerate(zip(space.action_low, space.action_high, strict=True)):
         if not low < high:
             raise DataError(
@@ -137,14 +150,10 @@ def constant_candidates(
 
 
 def _measure(
-    config: HostedActorCriticConfig, seed: int, act: Act
+    config: HostedActorCriticConfig, envs: HostEnvs, act: Act
 ) -> tuple[Float[np.ndarray, " obs"], Float[np.ndarray, " obs"]]:
-    envs = HostEnvs(config.env, NUM_ENVS, seed)
-    try:
-        steps = -(-config.collect.transitions // NUM_ENVS)
-        observed = np.concatenate([envs.step(act(envs.obs)).obs[:, 0] for _ in range(steps)])
-    finally:
-        envs.close()
+    steps = -(-config.collect.transitions // NUM_ENVS)
+    observed = np.concatenate([envs.step(act(envs.obs)).obs[:, 0] for _ in range(steps)])
     wide = observed.astype(np.float64)
     return wide.mean(0), wide.var(0)
 
@@ -162,13 +171,14 @@ def _search(
 
 
 def check(config: HostedActorCriticConfig, dataset: Dataset) -> None:
-    """Checks sizes, and that numbers are finite.
+    """Makes the environment, and checks sizes, and that numbers are finite.
 
     Raises:
         DatasetMismatch: this config cannot have collected the dataset.
         DataError: the environment cannot be made.
     """
-    space = checked_interface(config)
+    check_interface(config.env, dataset.interface)
+    space = checked(config, dataset.interface.restored)
     episodes = (config.collect.held_out_episodes,)
     expected: dict[str, tuple[Any, tuple[int, ...]]] = {
         "obs_mean": (dataset.train.obs_mean, (space.observation_size,)),

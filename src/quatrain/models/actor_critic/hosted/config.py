@@ -32,8 +32,8 @@ class Network(Section):
         description="of actions that are vectors; indices are drawn from a categorical distribution"
     )
     observation_scale: Literal["running", "dataset", "none"] = Field(
-        description="mean and deviation of observations: of all met in training; of those "
-        "collected; 0 and 1"
+        description="mean and deviation of observations, which are clipped 10 deviations away: of "
+        "all met in training; of those collected; none: observations as they are"
     )
     d: int = Field(ge=4, le=4096, description="units per layer")
     layers: int = Field(ge=1, le=64, description="hidden layers")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from quatrain.envs.host.episodes import Episodes, play_episodes
 from quatrain.models.actor_critic.hosted.acting import deterministic_policy
-from quatrain.models.actor_critic.hosted.collect import Dataset, checked_interface
+from quatrain.models.actor_critic.hosted.collect import Dataset, check
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.network import make
 from quatrain.models.actor_critic.hosted.rules import GATED, REFERENCES
@@ -31,6 +31,7 @@ def evaluate(
     episodes, whose returns are undiscounted. `untrained` are such policies with new weights. For
     a single seed the interval is bootstrapped over episodes.
     """
+    check(config, dataset)
     outcomes = evaluate_policy(config, state, dataset)
     of_seeds = [
         _scores(config, outcome, seed_state)
@@ -54,7 +55,7 @@ def evaluate_policy(
 def play_held_out(
     config: HostedActorCriticConfig, params: dict[str, Tensor], dataset: Dataset
 ) -> Episodes:
-    act = deterministic_policy(load_actor(config, params))
+    act = deterministic_policy(load_actor(config, dataset.interface.restored, params))
     held_out = dataset.held_out
     return play_episodes(config.env, config.collect.held_out_episodes, int(held_out.seed), act)
 
@@ -63,7 +64,7 @@ def reference_returns(
     config: HostedActorCriticConfig, dataset: Dataset
 ) -> dict[str, Float64[np.ndarray, " returns"]]:
     """Returns the returns of each policy without learning in the held-out episodes."""
-    space = checked_interface(config)
+    space = dataset.interface.restored
     untrained = []
     for seed in range(UNTRAINED):
         network = seeded(lambda: make(config, space), seed)

@@ -1,5 +1,7 @@
 """observations -> raw parameters of a distribution over actions, and values"""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -22,15 +24,16 @@ class ArrayNetwork(GraphNetwork):
     obs_variance: Tensor
     obs_count: Tensor
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, clip: float = CLIP) -> None:
         super().__init__(shape)
+        self.clip = clip
         self.register_buffer("obs_mean", torch.zeros(shape.inputs))
         self.register_buffer("obs_variance", torch.ones(shape.inputs))
         self.register_buffer("obs_count", torch.zeros(()))
 
     def encode(self, graphs: Graphs) -> Float[Tensor, "batch obs"]:
         deviation = (self.obs_variance + SMALLEST_VARIANCE).sqrt()
-        return ((graphs.graph - self.obs_mean) / deviation).clamp(-CLIP, CLIP)
+        return ((graphs.graph - self.obs_mean) / deviation).clamp(-self.clip, self.clip)
 
     @torch.no_grad()
     def measure(self, obs: Float[Tensor, "transitions obs"]) -> None:
@@ -57,5 +60,6 @@ def make(config: HostedActorCriticConfig, space: Interface) -> ArrayNetwork:
             layers=config.network.layers,
             raw=space.action_count or 2 * len(space.action_low),
             values=(),
-        )
+        ),
+        math.inf if config.network.observation_scale == "none" else CLIP,
     )

@@ -7,23 +7,16 @@ import torch
 from jaxtyping import Num
 from torch import Tensor
 
-from quatrain.envs.host.episodes import play_episodes
 from quatrain.envs.host.parallel import AGENT
 from quatrain.envs.host.spaces import Interface, to_box
 from quatrain.frameworks.torch import packing
 from quatrain.models.actor_critic.hosted import network as networks
 from quatrain.models.actor_critic.hosted.acting import make_policy, to_graphs
-from quatrain.models.actor_critic.hosted.collect import (
-    Dataset,
-    checked_interface,
-    constant_policy,
-)
+from quatrain.models.actor_critic.hosted.collect import Dataset
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.train import State
 from quatrain.models.actor_critic.network import loaded, seeded
 from quatrain.requests import Input, validate_request
-
-EXAMPLES = 3
 
 
 class Weights(NamedTuple):
@@ -40,8 +33,8 @@ def export(
     config: HostedActorCriticConfig, state: State, dataset: Dataset
 ) -> dict[str, np.ndarray]:
     """Returns the best network of the first seed, and the bounds of its actions."""
-    space = checked_interface(config)
-    return packing.to_arrays(Weights(state.best[0].params, *_bounds(space)))
+    bounds = _bounds(dataset.interface.restored)
+    return packing.to_arrays(Weights(state.best[0].params, *bounds))
 
 
 def _bounds(space: Interface) -> tuple[Num[Tensor, " size"], Num[Tensor, " size"]]:
@@ -51,15 +44,7 @@ def _bounds(space: Interface) -> tuple[Num[Tensor, " size"], Num[Tensor, " size"
 
 def request(config: HostedActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the observations in which the first held-out episodes begin."""
-    first = []
-    act = constant_policy(dataset.held_out.constant_action)
-
-    def remember(obs: np.ndarray) -> np.ndarray:
-        first.append(obs[:, 0].copy())
-        return act(obs)
-
-    play_episodes(config.env, EXAMPLES, int(dataset.held_out.seed), remember)
-    return {"observations": first[0]}
+    return {"observations": dataset.held_out.first_obs.copy()}
 
 
 def answer(

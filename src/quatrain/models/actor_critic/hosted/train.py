@@ -3,24 +3,24 @@
 One process trains all seeds: `train.world_size` has no meaning where Python steps the environments.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
 
-from quatrain.envs.host.envs import HostEnvs
 from quatrain.envs.host.episodes import play_episodes
+from quatrain.envs.host.spaces import Interface
 from quatrain.frameworks.torch import packing, threads
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic.hosted import network as networks
 from quatrain.models.actor_critic.hosted import trainer as trainers
 from quatrain.models.actor_critic.hosted.acting import deterministic_policy
-from quatrain.models.actor_critic.hosted.collect import Dataset, check, checked_interface
+from quatrain.models.actor_critic.hosted.collect import Dataset, check
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.network import ArrayNetwork
 from quatrain.models.actor_critic.hosted.rollout import run_hosted_iteration
-from quatrain.models.actor_critic.hosted.trainer import HostTrainer
+from quatrain.models.actor_critic.hosted.trainer import Begun, HostTrainer
 from quatrain.models.actor_critic.network import seeded
 from quatrain.models.actor_critic.ppo import metrics
 from quatrain.models.actor_critic.ppo.learner import score_if_due, to_seed_state
@@ -40,17 +40,25 @@ def init_state(config: HostedActorCriticConfig, dataset: Dataset, seed: int) -> 
     Raises:
         DataError: the environment cannot be made.
     """
-    space = checked_interface(config)
+    return _first_state(config, dataset, seed, trainers.begin)
+
+
+def _first_state(
+    config: HostedActorCriticConfig,
+    dataset: Dataset,
+    seed: int,
+    begin: Callable[[HostedActorCriticConfig, Interface, int], Begun],
+) -> State:
+    space = dataset.interface.restored
     seeds = []
     for sequence in np.random.SeedSequence(seed).spawn(config.seeds):
         weights, environments, policy, order = sequence.spawn(4)
         network = seeded(lambda: networks.make(config, space), _number(weights))
         assert isinstance(network, ArrayNetwork)
         _set_scale(config, dataset, network)
-        envs = HostEnvs(config.env, config.train.num_envs, _number(environments))
+        envs = begin(config, space, _number(environments))
         generators = generator_from_seed(policy), generator_from_seed(order)
         host = trainers.first_host_state(envs, *generators)
-        envs.close()
         seeds.append(first_state(network, None, (), (host,)))
     return State.from_seeds(seeds)
 
@@ -143,9 +151,9 @@ def validate(learner: HostTrainer, dataset: Dataset) -> float:
 def from_arrays(
     config: HostedActorCriticConfig, dataset: Dataset, arrays: dict[str, np.ndarray]
 ) -> State:
-    """Returns the state that these arrays hold; the inverse of `to_arrays`.
+    """Returns the state that these arrays hold, without an environment; the inverse of `to_arrays`.
 
     Raises:
         ValueError: names, shapes or dtypes are not those of a state of this config.
     """
-    return packing.from_arrays(init_state(config, dataset, 0), arrays)
+    return packing.from_arrays(_first_state(config, dataset, 0, trainers.unmade), arrays)

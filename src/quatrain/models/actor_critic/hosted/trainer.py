@@ -1,5 +1,6 @@
 """saved state of one seed <-> the learner and the environments that train it"""
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,7 +9,8 @@ import torch
 from jaxtyping import Float32, Int64, Shaped, UInt8
 from torch import Generator, Tensor
 
-from quatrain.envs.host.envs import EnvStates, HostEnvs
+from quatrain.envs.host.envs import EnvStates, HostEnvs, empty_states
+from quatrain.envs.host.spaces import Interface
 from quatrain.errors import DataError
 from quatrain.frameworks.torch.rng import generator_from_state
 from quatrain.models.actor_critic.hosted.acting import (
@@ -17,7 +19,6 @@ from quatrain.models.actor_critic.hosted.acting import (
     make_policy,
     rollout_sizes,
 )
-from quatrain.models.actor_critic.hosted.collect import checked_interface
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.network import ArrayNetwork
 from quatrain.models.actor_critic.ppo.learner import Learner, make_optimizer
@@ -61,6 +62,31 @@ class HostTrainer(Learner):
         return Actor(self.policy, self.network)
 
 
+class Begun(NamedTuple):
+    """Holds what a state keeps of environments, made or not."""
+
+    seed: int
+    states: EnvStates
+    obs: Float32[np.ndarray, "env agent obs"]
+
+
+def begin(config: HostedActorCriticConfig, space: Interface, seed: int) -> Begun:
+    """Makes the environments, and starts their first episodes.
+
+    Raises:
+        DataError: they cannot be made or reset.
+    """
+    with closing(HostEnvs(config.env, config.train.num_envs, seed)) as envs:
+        return Begun(seed, envs.states, envs.obs)
+
+
+def unmade(config: HostedActorCriticConfig, space: Interface, seed: int) -> Begun:
+    """Returns zeros in place of environments, which are not made."""
+    count = config.train.num_envs
+    obs = np.zeros((count, 1, space.observation_size), np.float32)
+    return Begun(seed, empty_states(space, count), obs)
+
+
 def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
     """Returns a trainer that continues from the state, which stays unchanged; its environments are
     to be closed.
@@ -68,11 +94,11 @@ def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
     Raises:
         DataError: the environment cannot be made, or does not repeat its running episodes.
     """
-    space = checked_interface(config)
-    network = load_network(config, space, seed.params)
     (host,) = seed.ranks
     envs = HostEnvs(config.env, config.train.num_envs, int(host.seed))
     _restore(envs, host)
+    space = envs.interface
+    network = load_network(config, space, seed.params)
     return HostTrainer(
         train=config.train,
         policy=make_policy(config, space),
@@ -105,7 +131,7 @@ def _restore(envs: HostEnvs, host: HostState) -> None:
         )
 
 
-def first_host_state(envs: HostEnvs, policy: Generator, order: Generator) -> HostState:
+def first_host_state(envs: Begun, policy: Generator, order: Generator) -> HostState:
     """Returns the state of environments that have not stepped yet."""
     return HostState(
         **_episodes(envs),
@@ -126,7 +152,7 @@ def to_host_state(trainer: HostTrainer) -> HostState:
     )
 
 
-def _episodes(envs: HostEnvs) -> dict[str, Tensor]:
+def _episodes(envs: HostEnvs | Begun) -> dict[str, Tensor]:
     columns = {"seed": envs.seed, **envs.states._asdict(), "obs": envs.obs[:, 0]}
     return {name: _on_host(column) for name, column in columns.items()}
 
@@ -135,7 +161,8 @@ def _on_host(values: object) -> Tensor:
     return torch.tensor(values, device="cpu")
 
 
-def load_actor(config: HostedActorCriticConfig, params: dict[str, Tensor]) -> Actor:
+def load_actor(
+    config: HostedActorCriticConfig, space: Interface, params: dict[str, Tensor]
+) -> Actor:
     """Returns the policy with these weights."""
-    space = checked_interface(config)
     return Actor(make_policy(config, space), load_network(config, space, params))

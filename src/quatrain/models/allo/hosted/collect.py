@@ -1,14 +1,15 @@
 """config, seed -> walks of a random policy in a user's environment, and the states they visit"""
 
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float32, Integer, Shaped
 
 from quatrain.envs.grid.config import COUNTED_STATES
-from quatrain.envs.host.envs import HostEnvs, interface
-from quatrain.envs.host.spaces import draw_actions
-from quatrain.errors import DataError, DatasetMismatch
+from quatrain.envs.host.envs import HostEnvs, check_interface
+from quatrain.envs.host.spaces import Interface, draw_actions
+from quatrain.errors import DataError
 from quatrain.models.allo.hosted.config import Env, HostedAlloConfig
 from quatrain.models.allo.hosted.dataset import HostedDataset, StateTable
 from quatrain.replay.episodes.trajectories import (
@@ -25,8 +26,11 @@ TRAIN, HELD_OUT = range(2)
 
 
 class Observed(NamedTuple):
-    """Holds the observations of parallel walks before and after each step, and how each ended."""
+    """Holds the observations of parallel walks before and after each step, how each ended, and the
+    sizes of the environment.
+    """
 
+    interface: Interface
     obs: Float32[np.ndarray, "env steps obs"]
     next_obs: Float32[np.ndarray, "env steps obs"]
     terminated: Bool[np.ndarray, "env steps"]
@@ -42,7 +46,9 @@ def collect(config: HostedAlloConfig, seed: int) -> HostedDataset:
         DataError: the environment fails, or the walks visit too many states, or fewer than d.
     """
     train = _walk(config, config.collect.num_envs, seed, TRAIN)
-    held_out = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
+    held_out = Observed(train.interface, *(column[:0] for column in train[1:]))
+    if config.collect.held_out_envs:
+        held_out = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
     size = train.obs.shape[-1]
     parts = (train.obs, train.next_obs, held_out.obs, held_out.next_obs)
     rows = np.concatenate([part.reshape(-1, size) for part in parts])
@@ -61,6 +67,7 @@ def collect(config: HostedAlloConfig, seed: int) -> HostedDataset:
             mean=train.obs.mean((0, 1)),
             std=train.obs.std((0, 1)),
         ),
+        interface=train.interface.saved,
     )
 
 
@@ -102,42 +109,31 @@ def check_count(config: HostedAlloConfig, states: int) -> None:
 
 
 def check(config: HostedAlloConfig, dataset: HostedDataset) -> None:
-    """Raises unless the dataset can be of this environment.
+    """Makes the environment, and raises unless the dataset can be of it.
 
     Raises:
-        DatasetMismatch: observations have another size.
+        DatasetMismatch: its spaces are others than when the dataset was collected.
+        DataError: it cannot be made.
     """
-    size = interface(config.env).observation_size
-    if dataset.table.observations.shape[1] != size:
-        raise DatasetMismatch(
-            f"the dataset has observations of {dataset.table.observations.shape[1]} numbers, and "
-            f"{config.env.name} has {size}; run `dvc repro` to collect it again"
-        )
+    check_interface(config.env, dataset.interface)
 
 
 def _walk(config: HostedAlloConfig, num_envs: int, seed: int, purpose: int) -> Observed:
-    steps = config.collect.steps_per_env
-    space = interface(config.env)
-    shape = (num_envs, steps)
-    walk = Observed(
-        obs=np.zeros((*shape, space.observation_size), np.float32),
-        next_obs=np.zeros((*shape, space.observation_size), np.float32),
-        terminated=np.zeros(shape, bool),
-        truncated=np.zeros(shape, bool),
-    )
-    if not num_envs:
-        return walk
     env_seed, action_seed = np.random.SeedSequence((seed, purpose)).generate_state(2)
     draws = np.random.default_rng(action_seed)
-    envs = HostEnvs(config.env, num_envs, int(env_seed))
-    for step in range(steps):
-        turn = envs.step(draw_actions(space, draws, (num_envs, len(space.agents))))
-        walk.obs[:, step] = turn.obs[:, 0]
-        walk.next_obs[:, step] = turn.next_obs[:, 0]
-        walk.terminated[:, step] = turn.terminated
-        walk.truncated[:, step] = turn.truncated
-    envs.close()
-    return walk
+    with closing(HostEnvs(config.env, num_envs, int(env_seed))) as envs:
+        space = envs.interface
+        turns = [
+            envs.step(draw_actions(space, draws, (num_envs, len(space.agents))))
+            for _ in range(config.collect.steps_per_env)
+        ]
+    return Observed(
+        interface=space,
+        obs=np.stack([turn.obs[:, 0] for turn in turns], 1),
+        next_obs=np.stack([turn.next_obs[:, 0] for turn in turns], 1),
+        terminated=np.stack([turn.terminated for turn in turns], 1),
+        truncated=np.stack([turn.truncated for turn in turns], 1),
+    )
 
 
 def _episodes(

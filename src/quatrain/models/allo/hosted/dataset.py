@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32
 
+from quatrain.envs.host.spaces import SavedInterface
 from quatrain.replay.episodes.trajectories import Episodes
 
 
@@ -17,16 +18,14 @@ class StateTable(NamedTuple):
 
 
 class HostedDataset(NamedTuple):
-    """Holds walks for training, independent held-out walks (may be empty), and their states."""
+    """Holds walks for training, independent held-out walks (may be empty), their states, and the
+    sizes of the environment.
+    """
 
     train: Episodes
     held_out: Episodes
     table: StateTable
-
-    @property
-    def inputs(self) -> Float32[np.ndarray, "states obs"]:
-        """Returns the encoder's input for each state."""
-        return standardise(self.table.observations, self.table.mean, self.table.std)
+    interface: SavedInterface
 
 
 def standardise(

@@ -9,7 +9,6 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float32
 
-from quatrain.envs.host.parallel import interface
 from quatrain.frameworks.jax import packing
 from quatrain.models.allo import network
 from quatrain.models.allo.hosted.config import HostedAlloConfig
@@ -32,8 +31,7 @@ class Weights(NamedTuple):
 def export(config: HostedAlloConfig, state: State, dataset: HostedDataset) -> dict[str, np.ndarray]:
     """Returns the encoder of the first learner and the scale of its observations."""
     params = jax.tree.map(lambda leaf: leaf[0], state.params)
-    mean, std = dataset.table.mean, dataset.table.std
-    return packing.to_arrays(Weights(params, jnp.asarray(mean), jnp.asarray(std)))
+    return packing.to_arrays(Weights(params, *state.input_constants[0]))
 
 
 def request(config: HostedAlloConfig, dataset: HostedDataset) -> dict[str, np.ndarray]:
@@ -55,7 +53,7 @@ def answer(
         ValueError: wrong input names or shapes, numbers that are not finite, or arrays of another
             config.
     """
-    size = interface(config.env).observation_size
+    size = arrays["mean"].size if "mean" in arrays else 0  # without, `from_arrays` refuses them
     specs = {INPUT: Input(np.float32, (size,), -LARGEST, LARGEST)}
     observations = validate_request("allo", request, specs)[INPUT]
     weights = packing.from_arrays(jax.eval_shape(partial(_init_weights, config, size)), arrays)

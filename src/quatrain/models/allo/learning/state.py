@@ -15,7 +15,7 @@ from quatrain.models.allo import network
 from quatrain.models.allo.collect import (
     AnyDataset,
     dataset_inputs,
-    draw_dataset_frequencies,
+    input_constants,
 )
 from quatrain.models.allo.config import AlloConfig, Train
 from quatrain.models.allo.learning.spectra import spectrum
@@ -26,7 +26,9 @@ INIT = np.uint32(2**32 - 1)
 
 
 class State(NamedTuple):
-    """Holds everything that changes while learning, and the Fourier frequencies of the weights."""
+    """Holds everything that changes while learning, and the `input_constants` that the weights were
+    trained with.
+    """
 
     params: network.Params
     optimizer: Any
@@ -35,7 +37,7 @@ class State(NamedTuple):
     quadratic_average: Float[Array, "*seeds d d"]
     base_key: Key[Array, "*seeds"]
     step: Int[Array, "*seeds"]
-    frequencies: Float[Array, "*seeds count 2"]
+    input_constants: Float[Array, "*seeds row column"]
 
 
 class Data(NamedTuple):
@@ -54,12 +56,12 @@ def schedule(config: Train) -> optax.Schedule:
 
 
 def init_state(config: AlloConfig, dataset: AnyDataset, seed: int) -> State:
-    frequencies = draw_dataset_frequencies(config, dataset, seed)
+    constants = input_constants(config, dataset, seed)
     return _init_learners(
         config,
         jax.random.key(seed),
-        jnp.asarray(frequencies),
-        jnp.asarray(dataset_inputs(config, dataset, frequencies)),
+        jnp.asarray(constants),
+        jnp.asarray(dataset_inputs(config, dataset, constants)),
     )
 
 
@@ -67,7 +69,7 @@ def init_state(config: AlloConfig, dataset: AnyDataset, seed: int) -> State:
 def _init_learners(
     config: AlloConfig,
     key: Array,
-    frequencies: Array,
+    constants: Array,
     inputs: Array,
 ) -> State:
     d = config.network.d
@@ -84,7 +86,7 @@ def _init_learners(
             quadratic_average=jnp.zeros((d, d)),
             base_key=base_key,
             step=jnp.int32(0),
-            frequencies=frequencies,
+            input_constants=constants,
         )
 
     return jax.vmap(init)(jnp.arange(config.seeds))
@@ -93,7 +95,7 @@ def _init_learners(
 def inputs_for(
     config: AlloConfig, state: State, dataset: AnyDataset
 ) -> Float[Array, "states inputs"]:
-    return jnp.asarray(dataset_inputs(config, dataset, np.asarray(state.frequencies[0])))
+    return jnp.asarray(dataset_inputs(config, dataset, np.asarray(state.input_constants[0])))
 
 
 @partial(jax.jit, static_argnums=0)

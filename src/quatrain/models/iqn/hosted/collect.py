@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float32, Int, Int64
 
-from quatrain.envs.host import envs as host
-from quatrain.envs.host.envs import HostEnvs
-from quatrain.envs.host.spaces import Interface
+from quatrain.envs.host.envs import HostEnvs, check_interface
+from quatrain.envs.host.spaces import Interface, SavedInterface
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.replay.frames.ring import AnyArray, Transitions
@@ -38,25 +37,24 @@ class Scale(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Holds the prefill of each seed's replay (leading axis seed) with its scale, and the held-out
-    episodes.
+    """Holds the prefill of each seed's replay (leading axis seed), the held-out episodes, and the
+    sizes of the environment.
 
-    Observations of the prefill are not scaled. Its last turn counts as truncated, because training
+    Observations are not scaled. The last turn of the prefill counts as truncated, because training
     begins with new episodes.
     """
 
     train: Transitions
     held_out: HeldOut
-    scale: Scale
+    interface: SavedInterface
 
 
-def interface(config: HostedIqnConfig) -> Interface:
+def checked(config: HostedIqnConfig, sizes: Interface) -> Interface:
     """Returns the sizes of the environment.
 
     Raises:
-        DataError: it cannot be made, or its actions are not few and discrete.
+        DataError: its actions are not few and discrete.
     """
-    sizes = host.interface(config.env)
     if not 1 <= sizes.action_count <= MAX_ACTIONS:
         actions = f"{sizes.action_count} actions" if sizes.action_count else "continuous actions"
         raise DataError(
@@ -74,7 +72,7 @@ def collect(config: HostedIqnConfig, seed: int) -> Dataset:
     held_out_seed = draw_seed(seed, HELD_OUT)
     with closing(HostEnvs(config.env, config.collect.held_out_worlds, held_out_seed)) as envs:
         held_out = HeldOut(np.array([held_out_seed]), envs.obs)
-    return Dataset(train, held_out, scale_of(config, train))
+        return Dataset(train, held_out, envs.interface.saved)
 
 
 def draw_seed(*entropy: int) -> int:
@@ -84,12 +82,12 @@ def draw_seed(*entropy: int) -> int:
 
 def prefill(config: HostedIqnConfig, seed: int) -> Transitions:
     """Returns transitions of a uniform random policy, (seed, turn, ...)."""
-    count = interface(config).action_count
     seeds = []
     for learner in range(config.seeds):
         rng = np.random.default_rng((seed, ACTIONS, learner))
         envs = HostEnvs(config.env, config.env.worlds, draw_seed(seed, ENVS, learner))
         with closing(envs):
+            count = checked(config, envs.interface).action_count
             turns = [
                 step(envs, rng.integers(count, size=envs.obs.shape[:2]))
                 for _ in range(config.collect.turns)
@@ -137,13 +135,14 @@ def scaled(scale: Scale, obs: Float32[AnyArray, "*any obs"]) -> Float32[AnyArray
 
 
 def check(config: HostedIqnConfig, dataset: Dataset) -> None:
-    """Raises if this config cannot have produced the dataset.
+    """Makes the environment, and raises if this config cannot have produced the dataset.
 
     Raises:
         DatasetMismatch: a size, or a value that is impossible in this environment.
         DataError: the environment cannot be made, or iqn cannot act in it.
     """
-    sizes = interface(config)
+    check_interface(config.env, dataset.interface)
+    sizes = checked(config, dataset.interface.restored)
     seeds, worlds, turns = config.seeds, config.env.worlds, config.collect.turns
     agents, size = len(sizes.agents), sizes.observation_size
     per_agent = (seeds, turns, agents, worlds)
@@ -157,10 +156,8 @@ def check(config: HostedIqnConfig, dataset: Dataset) -> None:
         "turn": per_env,
         "held_out/seed": (1,),
         "held_out/obs": (config.collect.held_out_worlds, agents, size),
-        "scale/mean": (seeds, size),
-        "scale/deviation": (seeds, size),
     }
-    arrays = (*dataset.train, *dataset.held_out, *dataset.scale)
+    arrays = (*dataset.train, *dataset.held_out)
     problems = [
         f"{name} have the shape {array.shape}, not {shape}"
         for (name, shape), array in zip(expected.items(), arrays, strict=True)

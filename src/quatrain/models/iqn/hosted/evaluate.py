@@ -12,8 +12,7 @@ from jaxtyping import Float
 
 from quatrain.envs.host.envs import HostEnvs
 from quatrain.envs.host.episodes import Act, Episodes, play
-from quatrain.models.iqn import network
-from quatrain.models.iqn.hosted.collect import Dataset, interface
+from quatrain.models.iqn.hosted.collect import Dataset, check
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.playing import GreedyPolicy, by_seed
 from quatrain.models.iqn.hosted.rules import GATED
@@ -79,29 +78,26 @@ def _confidence_interval(
 
 def play_held_out(config: HostedIqnConfig, state: State, dataset: Dataset, seed: int) -> Outcomes:
     """Plays the held-out episodes by the greedy policy of each seed, and by the references."""
+    check(config, dataset)
     count = config.collect.held_out_worlds
     with closing(HostEnvs(config.env, count, int(dataset.held_out.seed[0]))) as envs:
-        params = evaluation_params(config, state)
         learned = [
-            play(envs, greedy_policy(config, dataset, params, learner))
-            for learner in range(config.seeds)
+            play(envs, greedy_policy(config, state, learner)) for learner in range(config.seeds)
         ]
-        untrained = init_params(config, state.base_key[0])
-        policy = GreedyPolicy(config, by_seed(dataset.scale)[0], untrained)
+        untrained = init_params(config, envs.interface, state.base_key[0])
+        policy = GreedyPolicy(config, by_seed(state.scale)[0], untrained)
         references = {
-            "random": play(envs, random_policy(interface(config).action_count, seed)),
-            "constant": best_constant(config, envs),
+            "random": play(envs, random_policy(envs.interface.action_count, seed)),
+            "constant": best_constant(envs),
             "untrained": play(envs, policy),
         }
     return Outcomes(learned, references)
 
 
-def greedy_policy(
-    config: HostedIqnConfig, dataset: Dataset, params: network.Params, seed: int
-) -> GreedyPolicy:
-    """Returns the policy of one seed; the parameters are those of all."""
-    seed_params = jax.tree.map(itemgetter(seed), params)
-    return GreedyPolicy(config, by_seed(dataset.scale)[seed], seed_params)
+def greedy_policy(config: HostedIqnConfig, state: State, seed: int) -> GreedyPolicy:
+    """Returns the judged policy of one seed."""
+    params = jax.tree.map(itemgetter(seed), evaluation_params(config, state))
+    return GreedyPolicy(config, by_seed(state.scale)[seed], params)
 
 
 def random_policy(actions: int, seed: int) -> Act:
@@ -110,9 +106,9 @@ def random_policy(actions: int, seed: int) -> Act:
     return lambda obs: rng.integers(actions, size=obs.shape[:2])
 
 
-def best_constant(config: HostedIqnConfig, envs: HostEnvs) -> Episodes:
+def best_constant(envs: HostEnvs) -> Episodes:
     """Plays each action throughout; returns the episodes of the best one."""
-    actions = range(interface(config).action_count)
+    actions = range(envs.interface.action_count)
     plays = [play(envs, partial(_act_constantly, action)) for action in actions]
     return max(plays, key=lambda episodes: mean_returns(episodes).mean())
 

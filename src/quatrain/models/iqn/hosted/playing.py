@@ -14,7 +14,7 @@ from quatrain.frameworks.jax.seeds import over_seeds
 from quatrain.models.iqn import network
 from quatrain.models.iqn.cycle.acting import epsilon_greedy_actions, greedy_actions, midpoints
 from quatrain.models.iqn.cycle.playing import epsilon_at
-from quatrain.models.iqn.hosted.collect import Scale, interface, scaled, stack, step
+from quatrain.models.iqn.hosted.collect import Dataset, Scale, scaled, stack, step
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.train import PLAY
 from quatrain.replay.frames.ring import Transitions
@@ -50,9 +50,9 @@ class Played(NamedTuple):
     episode_return: Float32[np.ndarray, "seed agent"]
 
 
-def init_play_state(config: HostedIqnConfig, prefill: Transitions) -> PlayState:
+def init_play_state(config: HostedIqnConfig, dataset: Dataset) -> PlayState:
     """Returns the state before the first turn, with the number of the prefill's episodes."""
-    sizes = interface(config)
+    sizes, prefill = dataset.interface.restored, dataset.train
     per_env = (config.seeds, config.env.worlds)
     per_agent = (config.seeds, len(sizes.agents), config.env.worlds)
     actions = (*per_env, sizes.max_episode_steps, len(sizes.agents))
@@ -165,7 +165,7 @@ class Player:
 
 def by_seed(columns: Columns) -> list[Columns]:
     """Returns a NamedTuple of each seed, from one whose columns begin with axis seed."""
-    return [type(columns)(*rows) for rows in zip(*columns, strict=True)]
+    return [type(columns)(*rows) for rows in zip(*map(np.asarray, columns), strict=True)]
 
 
 @lru_cache(maxsize=4)

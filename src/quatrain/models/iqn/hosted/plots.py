@@ -14,7 +14,7 @@ from quatrain.envs.host.envs import HostEnvs
 from quatrain.envs.host.episodes import play
 from quatrain.models.iqn import network
 from quatrain.models.iqn.cycle.acting import midpoints
-from quatrain.models.iqn.hosted.collect import Dataset
+from quatrain.models.iqn.hosted.collect import Dataset, check
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.evaluate import (
     Outcomes,
@@ -159,8 +159,9 @@ def replay(config: HostedIqnConfig, state: State, dataset: Dataset) -> Replay:
     """Plays a held-out episode by the greedy policy of the first seed; returns that of the first
     agent.
     """
+    check(config, dataset)
     params = evaluation_params(config, state)
-    policy = greedy_policy(config, dataset, params, 0)
+    policy = greedy_policy(config, state, 0)
     stacks = []
     actions = []
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from quatrain.frameworks.jax import packing
 from quatrain.models.iqn import network
-from quatrain.models.iqn.hosted.collect import Dataset, Scale, scaled
+from quatrain.models.iqn.hosted.collect import Dataset, Scale, scale_of, scaled
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.playing import by_seed
 from quatrain.models.iqn.hosted.state import State
@@ -27,14 +27,14 @@ def export(config: HostedIqnConfig, state: State, dataset: Dataset) -> dict[str,
     observations.
     """
     params = jax.tree.map(lambda leaf: leaf[0], evaluation_params(config, state))
-    return packing.to_arrays({"params": params, "scale": by_seed(dataset.scale)[0]})
+    return packing.to_arrays({"params": params, "scale": by_seed(state.scale)[0]})
 
 
 def request(config: HostedIqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns what the first and the last agent see at the start of two held-out episodes."""
     obs = dataset.held_out.obs[:EXAMPLES]
     agents = np.array([0, obs.shape[1] - 1], np.int32)
-    stacks = np.tile(dataset.scale.mean[0], (EXAMPLES, config.network.frames, 1))
+    stacks = np.tile(scale_of(config, dataset.train).mean[0], (EXAMPLES, config.network.frames, 1))
     stacks[:, -1] = obs[np.arange(EXAMPLES), agents]
     return {"observations": stacks, "agents": agents}
 

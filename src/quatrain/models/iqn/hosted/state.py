@@ -9,12 +9,13 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float32, Int32, Key
 
+from quatrain.envs.host.spaces import Interface
 from quatrain.frameworks.arrays import ArraySpec, verify
 from quatrain.frameworks.jax import packing
 from quatrain.frameworks.jax.seeds import over_seeds
 from quatrain.models.iqn import network
 from quatrain.models.iqn.cycle.updating import Agent, optimizer
-from quatrain.models.iqn.hosted.collect import Dataset, interface, scaled
+from quatrain.models.iqn.hosted.collect import Dataset, Scale, scale_of, scaled
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.playing import PlayState, by_seed, init_play_state
 from quatrain.models.iqn.train import INIT, base_keys
@@ -43,11 +44,14 @@ class Learner(NamedTuple):
 
 
 class State(NamedTuple):
-    """Holds everything that changes while learning; leaves begin with seed, then agent if any."""
+    """Holds everything that changes while learning, and the scale of observations that the networks
+    expect; leaves begin with seed, then agent if any.
+    """
 
     params: network.Params
     target_params: network.Params
     best: Best
+    scale: Scale
     optimizer: Any
     play_state: PlayState
     ring: FrameRing
@@ -72,41 +76,50 @@ class State(NamedTuple):
 
 def init_state(config: HostedIqnConfig, dataset: Dataset, seed: int) -> State:
     """Returns untrained agents, envs before their first episode, and replays with the prefill."""
+    scale = scale_of(config, dataset.train)
     frames = [
-        scaled(scale, frames)
-        for scale, frames in zip(by_seed(dataset.scale), dataset.train.frames, strict=True)
+        scaled(of_seed, frames)
+        for of_seed, frames in zip(by_seed(scale), dataset.train.frames, strict=True)
     ]
     learner = _init_learner(
-        config, base_keys(config, seed), dataset.train._replace(frames=np.stack(frames))
+        config,
+        dataset.interface.restored,
+        base_keys(config, seed),
+        dataset.train._replace(frames=np.stack(frames)),
     )
     params = learner.agents.params
     return State(
         params=params,
         target_params=learner.agents.target_params,
         best=Best(params, jnp.full(config.seeds, NOT_EVALUATED, jnp.float32)),
+        scale=scale,
         optimizer=learner.agents.optimizer,
-        play_state=init_play_state(config, dataset.train),
+        play_state=init_play_state(config, dataset),
         ring=learner.ring,
         base_key=learner.base_key,
         updates=learner.updates,
     )
 
 
-def init_params(config: HostedIqnConfig, base_key: Key[Array, ""]) -> network.Params:
+def init_params(
+    config: HostedIqnConfig, sizes: Interface, base_key: Key[Array, ""]
+) -> network.Params:
     """Draws the first parameters of all agents of a seed."""
-    sizes = interface(config)
     keys = jax.random.split(jax.random.fold_in(base_key, INIT), len(sizes.agents))
     inputs = config.network.frames * sizes.observation_size
     return network.init_agents(config.network, keys, inputs, sizes.action_count)
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(jax.jit, static_argnums=(0, 1))
 def _init_learner(
-    config: HostedIqnConfig, base_key: Key[Array, " seed"], prefill: Transitions
+    config: HostedIqnConfig,
+    sizes: Interface,
+    base_key: Key[Array, " seed"],
+    prefill: Transitions,
 ) -> Learner:
     def init_seed(seed: tuple[Array, Transitions]) -> Learner:
         key, transitions = seed
-        params = init_params(config, key)
+        params = init_params(config, sizes, key)
         return Learner(
             agents=Agent(params, params, jax.vmap(optimizer(config.train).init)(params)),
             ring=from_transitions(config.slots, transitions),
@@ -123,7 +136,7 @@ def from_arrays(config: HostedIqnConfig, dataset: Dataset, arrays: dict[str, np.
     Raises:
         ValueError: names, shapes or dtypes are not those of a state of this config.
     """
-    empty = init_play_state(config, dataset.train)
+    empty = init_play_state(config, dataset)
     on_host = packing.to_arrays({"play_state": empty})
     verify(
         {name: array for name, array in arrays.items() if name.startswith("play_state/")},

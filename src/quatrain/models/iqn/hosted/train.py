@@ -14,6 +14,7 @@ from jaxtyping import Float32, Key
 
 from quatrain.envs.host.envs import HostEnvs
 from quatrain.envs.host.episodes import play
+from quatrain.envs.host.spaces import Interface
 from quatrain.frameworks.jax import packing
 from quatrain.frameworks.jax.seeds import over_seeds
 from quatrain.models.iqn import network
@@ -25,7 +26,7 @@ from quatrain.models.iqn.cycle.updating import (
     update_agents,
     window,
 )
-from quatrain.models.iqn.hosted.collect import Dataset, check, interface
+from quatrain.models.iqn.hosted.collect import Dataset, check
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.playing import (
     GreedyPolicy,
@@ -50,7 +51,7 @@ from quatrain.replay.frames.ring import (
 from quatrain.replay.frames.sampling import valid_starts
 
 HEADLINE = ("episode_return", "greedy_return")
-WEIGHTS = ("params/", "target_params/", "best/")
+WEIGHTS = ("params/", "target_params/", "best/", "scale/")
 to_arrays = packing.to_arrays
 
 
@@ -115,9 +116,9 @@ def run_cycles(
     return state.after(learner, player.state), record
 
 
-def make_player(config: HostedIqnConfig, dataset: Dataset, state: State) -> Player:
+def make_player(config: HostedIqnConfig, state: State) -> Player:
     seeds = _env_seeds(state.base_key, WORLDS)
-    return Player(config, dataset.scale, seeds, state.play_state)
+    return Player(config, state.scale, seeds, state.play_state)
 
 
 def _env_seeds(base_key: Key[Array, " seed"], purpose: int) -> list[int]:
@@ -131,9 +132,9 @@ def _env_seeds(base_key: Key[Array, " seed"], purpose: int) -> list[int]:
 class Evaluator:
     """Plays greedy episodes that are always the same, and keeps the best parameters."""
 
-    def __init__(self, config: HostedIqnConfig, dataset: Dataset, state: State) -> None:
+    def __init__(self, config: HostedIqnConfig, state: State) -> None:
         self.config = config
-        self.scales = by_seed(dataset.scale)
+        self.scales = by_seed(state.scale)
         count = config.train.evaluation_worlds
         seeds = _env_seeds(state.base_key, EVALUATION_WORLDS)
         self.envs = [HostEnvs(config.env, count, seed) for seed in seeds]
@@ -186,7 +187,7 @@ def update(
     Returns:
         The next state, and the metrics of the cycle, named as those of `train`.
     """
-    with closing(make_player(config, dataset, state)) as player:
+    with closing(make_player(config, state)) as player:
         state, record = run_cycles(config, player, state, 1)
     return state, records.metrics(record, greedy=None)
 
@@ -210,24 +211,25 @@ def train(
         ValueError: the state was trained with other cycles.
     """
     check(config, dataset)
-    with explain_out_of_memory(replay_bytes(config)):
+    memory = replay_bytes(config, dataset.interface.restored)
+    with explain_out_of_memory(memory):
         if state is None:
             state = init_state(config, dataset, seed)
     check_cycles(config.train, int(state.play_state.turns[0]), int(state.updates[0]))
     with (
-        closing(make_player(config, dataset, state)) as player,
-        closing(Evaluator(config, dataset, state)) as evaluator,
+        closing(make_player(config, state)) as player,
+        closing(Evaluator(config, state)) as evaluator,
     ):
-        yield from _train(config, player, evaluator, state)
+        yield from _train(config, player, evaluator, state, memory)
 
 
 def _train(
-    config: HostedIqnConfig, player: Player, evaluator: Evaluator, state: State
+    config: HostedIqnConfig, player: Player, evaluator: Evaluator, state: State, memory: int
 ) -> Iterator[Progress]:
     updates = int(state.updates[0])
     evaluate_every = config.train.evaluate_every
     while updates < config.train.steps:
-        with explain_out_of_memory(replay_bytes(config)):
+        with explain_out_of_memory(memory):
             state, record = run_cycles(config, player, state, config.train.cycles_per_record)
         records.raise_if_diverged(record, updates)
         updates += config.train.record_every
@@ -238,8 +240,7 @@ def _train(
         yield Progress(updates, state, records.metrics(record, greedy))
 
 
-def replay_bytes(config: HostedIqnConfig) -> int:
+def replay_bytes(config: HostedIqnConfig, sizes: Interface) -> int:
     """Returns the size of all replays: an observation, an action and a reward per transition."""
-    sizes = interface(config)
     transitions = config.seeds * len(sizes.agents) * config.env.worlds * config.slots
     return transitions * (4 * sizes.observation_size + 5)
