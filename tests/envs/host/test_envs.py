@@ -363,7 +363,7 @@ def live(config: HostEnv) -> None:
         ("__init__", "env Faulty cannot be made: "),
         ("reset", "env Faulty (number 0, episode 0, step 0): "),
         ("step", "env Faulty (number 0, episode 0, step 1): "),
-        ("close", "env Faulty: "),
+        ("close", "env Faulty (number 0, episode 0, step 2): close: "),
     ],
 )
 @pytest.mark.parametrize(
