@@ -1,28 +1,53 @@
 """device, threads and determinism of params.yaml -> a record of what a result depends on."""
 
+import os
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
+from quatrain.devices import DETERMINISTIC_XLA, framework_environment
 from quatrain.devices import device_of as device_of
 from quatrain.devices import on_device as on_device
 from quatrain.params import Params
 from quatrain.registry import Framework
 
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy", "scipy")
+# Beginnings of variables by which users change what libraries compute, and of those among them that
+# change no number.
+SHAPING = ("ATEN_", "DNNL_", "JAX_", "MKL_", "NVIDIA_TF32", "ONEDNN_", "OPENBLAS_", "XLA_")
+SHAPING += ("TORCH_ALLOW_TF32",)
+HARMLESS = ("JAX_CHECK_", "JAX_COMPILATION_CACHE_", "JAX_DEBUG_", "JAX_DUMP_", "JAX_ENABLE_CHECKS")
+HARMLESS += ("JAX_EXPLAIN_", "JAX_LOG", "JAX_PERSISTENT_CACHE_", "JAX_TRACEBACK_", "XLA_PYTHON_")
 
 
 def settings(params: Params, framework: Framework) -> dict[str, str]:
     """Returns what a result depends on beside code, params and data; recorded in manifests and
     tags.
+
+    `flags` is there only where variables of the user may change what is computed.
     """
+    flags = flags_of(params, os.environ)
     return {
         "device": device_of(params, framework),
         "threads": str(params.threads),
         "python": platform.python_version(),
         "cpu": cpu_name(),
         **{name: version(name) for name in LIBRARIES},
+        **({"flags": flags} if flags else {}),
     }
+
+
+def flags_of(params: Params, environment: Mapping[str, str]) -> str:
+    """Returns the variables that may change numbers, without those that params.yaml decides."""
+    ours = framework_environment(params, {}).keys() - {"XLA_FLAGS"}
+    flags = {
+        name: " ".join(word for word in text.split() if word != DETERMINISTIC_XLA)
+        for name, text in sorted(environment.items())
+        if name.startswith(SHAPING) and not name.startswith(HARMLESS)
+        if name not in ours and not name.endswith("_NUM_THREADS")
+    }
+    return " ".join(f"{name}={text}" for name, text in flags.items() if text)
 
 
 def cpu_name() -> str:

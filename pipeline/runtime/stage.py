@@ -23,6 +23,7 @@ from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage.params_file import read_params
 from quatrain.devices import framework_environment
 from quatrain.errors import DataError
+from quatrain.frameworks.jax.flags import DEFAULTS
 from quatrain.memory import Needs, check_memory
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
@@ -134,8 +135,10 @@ class Stage(NamedTuple):
 
 def prepare_process(params: Params) -> None:
     """Sets threads, devices and determinism in the variables that jax and torch read when they are
-    imported.
+    imported. Variables of jax that change numbers have no effect.
     """
+    for name in DEFAULTS:
+        os.environ.pop(f"JAX_{name.upper()}", None)
     os.environ |= framework_environment(params, os.environ) | {"MPLBACKEND": "Agg"}
     warnings.showwarning = lambda message, *_, **__: console.info(
         f"warning: {' '.join(str(message).split())}"

@@ -10,6 +10,8 @@ from quatrain.errors import DeviceMissing
 from quatrain.params import Params
 from quatrain.registry import Framework
 
+DETERMINISTIC_XLA = "--xla_gpu_deterministic_ops=true"
+
 
 def framework_environment(params: Params, environment: Mapping[str, str]) -> dict[str, str]:
     """Returns the variables that jax and torch read when they are loaded, for these settings.
@@ -26,8 +28,9 @@ def framework_environment(params: Params, environment: Mapping[str, str]) -> dic
     if params.device != "auto":
         variables["JAX_PLATFORMS"] = params.device
     if params.deterministic:
-        flags = environment.get("XLA_FLAGS", "")
-        variables["XLA_FLAGS"] = f"{flags} --xla_gpu_deterministic_ops=true".strip()
+        flags = environment.get("XLA_FLAGS", "").split()
+        ours = [] if DETERMINISTIC_XLA in flags else [DETERMINISTIC_XLA]
+        variables["XLA_FLAGS"] = " ".join(flags + ours)
         variables["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     return variables
 
@@ -59,13 +62,16 @@ def _torch_reaches_cuda() -> bool:
 @contextmanager
 def on_device(params: Params, framework: Framework) -> Iterator[None]:
     """Sets up a framework, NumPy and SciPy as params.yaml says, and restores them afterwards; loads
-    no other framework.
+    no other framework. Flags that change what is computed have the framework's defaults.
 
     Raises:
         DeviceMissing: `device: cuda` or `mps`, but there is no such device, no driver, or the build
             cannot use it; or the device cannot compute what the model needs.
     """
-    with ON_DEVICE[framework](params), _blas_threads(params.threads):
+    import numpy as np
+
+    errors = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
+    with ON_DEVICE[framework](params), _blas_threads(params.threads), errors:
         yield
 
 
@@ -104,7 +110,10 @@ def _jax_on_device(params: Params) -> Iterator[None]:
                 jax.devices("cuda")
         except (RuntimeError, AssertionError):  # AssertionError: jax 0.10 without any CUDA plug-in
             raise _missing("jax") if params.devices == 1 else _too_few(params.devices) from None
-    yield
+    from quatrain.frameworks.jax.flags import default_flags
+
+    with default_flags():
+        yield
 
 
 @contextmanager
@@ -116,6 +125,8 @@ def _torch_on_device(params: Params) -> Iterator[None]:
     of torch a little.
     """
     import torch
+
+    from quatrain.frameworks.torch.flags import default_flags
 
     device = device_of(params, "torch")
     memory = cast(Any, torch.utils.deterministic)
@@ -148,7 +159,7 @@ def _torch_on_device(params: Params) -> Iterator[None]:
         else:
             # As use_deterministic_algorithms, without loading the compiler for a second.
             torch.set_deterministic_debug_mode("error")
-        with _double_precision_on(device):
+        with default_flags(), _double_precision_on(device):
             yield
 
 

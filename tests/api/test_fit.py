@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -83,6 +84,41 @@ def test_torch_and_the_environment_are_as_before(monkeypatch: pytest.MonkeyPatch
     quatrain.fit("active_dynamics", config=config, threads=1, progress=False)
     assert (dict(os.environ), torch.get_num_threads(), torch.get_default_device()) == before
     assert torch.get_deterministic_debug_mode() == 0
+
+
+def test_the_flags_of_the_caller_change_no_number_of_jax(allo: Result):
+    with (
+        jax.default_prng_impl("rbg"),
+        jax.enable_x64(True),
+        jax.numpy_dtype_promotion("strict"),
+        jax.threefry_partitionable(False),
+        np.errstate(all="raise"),
+    ):
+        other = quatrain.fit("allo", config=allo.config, threads=1, progress=False)
+        assert quatrain.evaluate(other) == allo.scores
+        assert other.plots()
+    assert_equal(other, allo)
+
+
+@pytest.mark.parametrize(
+    "model", ["actor_critic", pytest.param("active_dynamics", marks=pytest.mark.full)]
+)
+def test_the_flags_of_the_caller_change_no_number_of_torch(model: str):
+    config = small(model)
+    expected = quatrain.fit(model, config=config, threads=1, progress=False)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.autocast("cpu"), torch.inference_mode():
+            result = quatrain.fit(model, config=config, threads=1, progress=False)
+            answer = result.predict(result.example_request())
+            assert quatrain.evaluate(result) == pytest.approx(expected.scores, abs=0, nan_ok=True)
+            assert torch.zeros(1).dtype == torch.float64
+            assert torch.is_autocast_enabled("cpu")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert_equal(result, expected)
+    for name, array in result.predict(result.example_request()).items():
+        np.testing.assert_array_equal(answer[name], array, strict=True)
 
 
 def test_progress_is_plain_lines_where_no_terminal_is(

@@ -1,5 +1,6 @@
 """Threads, device and determinism of params.yaml reach the framework of a stage's model."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 import torch
 
 from pipeline.runtime.devices import on_device, settings
-from pipeline.runtime.stage import Stage, run_on_device
+from pipeline.runtime.stage import Stage, prepare_process, run_on_device
 from quatrain import devices
 from quatrain.errors import DeviceMissing
+from quatrain.frameworks.jax.flags import DEFAULTS
+from quatrain.frameworks.torch import flags
 from quatrain.registry import MODELS
 from tests.conftest import params_with
 from tests.pipeline.fixture_types import Patch
@@ -23,6 +26,7 @@ from tests.pipeline.small_project import Pretended
 def fake(monkeypatch: Patch) -> Mock:
     """In place of torch, in a machine with a device."""
     fake = Mock()
+    assert flags.torch is torch  # its modes are those of the real one
     fake.cuda.is_available.return_value = True
     fake.get_num_threads.return_value = 7
     fake.get_num_interop_threads.return_value = 2
@@ -159,6 +163,38 @@ def test_auto_is_what_the_framework_can_reach_and_a_named_device_stays(
     fake.cuda.is_available.return_value = False
     assert settings(automatic, "torch")["device"] == "cpu"
     assert settings(cuda, "torch")["device"] == settings(cuda, "jax")["device"] == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "recorded"),
+    [
+        ("XLA_FLAGS", "--xla_cpu_enable_fast_math=true", "--xla_cpu_enable_fast_math=true"),
+        ("XLA_FLAGS", devices.DETERMINISTIC_XLA, None),
+        ("JAX_DISABLE_MOST_OPTIMIZATIONS", "1", "1"),
+        ("JAX_RANDOM_SEED_OFFSET", "1", "1"),
+        ("ONEDNN_MAX_CPU_ISA", "AVX2", "AVX2"),
+        ("OPENBLAS_CORETYPE", "Haswell", "Haswell"),
+        ("OPENBLAS_NUM_THREADS", "3", None),  # on_device decides it
+        ("JAX_NUM_CPU_DEVICES", "3", None),  # params.yaml decides it
+        ("JAX_DEFAULT_PRNG_IMPL", "rbg", None),  # a stage has jax's default
+        ("JAX_ENABLE_X64", "1", None),
+        ("JAX_NUMPY_DTYPE_PROMOTION", "strict", None),
+        ("JAX_DEBUG_NANS", "1", None),
+        ("JAX_COMPILATION_CACHE_DIR", "/tmp", None),
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.5", None),
+    ],
+)
+def test_variables_that_change_numbers_are_without_effect_in_a_stage_or_part_of_its_key(
+    variable: str, value: str, recorded: str | None, monkeypatch: Patch
+):
+    monkeypatch.setattr(os, "environ", {variable: value})
+    params = params_with({"device": "auto"})
+    prepare_process(params)
+    expected = None if recorded is None else f"{variable}={recorded}"
+    assert settings(params, "jax").get("flags") == expected
+    assert not {f"JAX_{name.upper()}" for name in DEFAULTS} & os.environ.keys()
+    prepare_process(params)  # as a stage that another one starts
+    assert settings(params, "jax").get("flags") == expected
 
 
 def test_a_stage_works_on_the_device_of_its_model(fake: Mock, monkeypatch: Patch, tmp_path: Path):

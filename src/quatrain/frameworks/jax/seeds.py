@@ -9,6 +9,8 @@ import jax
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from quatrain.frameworks.jax.flags import default_flags
+
 Tree = TypeVar("Tree")
 BY_SEED = PartitionSpec("seed")
 WHOLE = PartitionSpec()
@@ -56,7 +58,8 @@ def over_devices(program: Callable[..., Any], seeds: int) -> Callable[..., Any]:
         arguments = (lay_out(state, seeds, BY_SEED), *lay_out(shared, seeds, WHOLE))
 
         def run_share(device: jax.Device) -> Any:
-            return program(*jax.tree.map(partial(_part, device), arguments))
+            with default_flags():  # a thread begins with those of the process
+                return program(*jax.tree.map(partial(_part, device), arguments))
 
         # Threads, because each device compiles, too.
         with ThreadPoolExecutor(len(devices)) as pool:

@@ -1,0 +1,71 @@
+"""the flags of torch that shape numbers -> their defaults, for a while."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from threading import Lock
+from typing import Any
+
+import torch
+
+# Of the precision of products of 32-bit floats, those that others inherit come first.
+DEFAULTS: tuple[tuple[Any, str, Any], ...] = (
+    (torch.backends.cudnn, "benchmark", False),
+    (torch.backends, "fp32_precision", "none"),
+    (torch.backends.mkldnn, "fp32_precision", "none"),
+    (torch.backends.cudnn, "fp32_precision", "none"),
+    (torch.backends.cuda.matmul, "fp32_precision", "none"),
+    (torch.backends.mkldnn.matmul, "fp32_precision", "none"),
+    (torch.backends.mkldnn.conv, "fp32_precision", "none"),
+    (torch.backends.mkldnn.rnn, "fp32_precision", "none"),
+    (torch.backends.cudnn.conv, "fp32_precision", "tf32"),
+    (torch.backends.cudnn.rnn, "fp32_precision", "tf32"),
+)
+AUTOCAST = ("cpu", "cuda", "mps")
+
+
+@contextmanager
+def default_flags() -> Iterator[None]:
+    """Sets the flags that change what is computed to torch's defaults, and restores them.
+
+    Modes of gradients and autocast are the calling thread's; type and precision of floats are the
+    process's, and threads that compute at once share them.
+    """
+    with ExitStack() as afterwards:
+        afterwards.enter_context(_of_process)
+        afterwards.enter_context(torch.inference_mode(False))
+        afterwards.enter_context(torch.enable_grad())
+        for device in filter(torch.is_autocast_enabled, AUTOCAST):
+            afterwards.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+class _FlagsOfProcess:
+    """Sets the flags that all threads have in common for the first thread that enters, and restores
+    them after the last one.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._afterwards = ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                self._afterwards.callback(torch.set_default_dtype, torch.get_default_dtype())
+                torch.set_default_dtype(torch.float32)
+                for holder, name, default in DEFAULTS:
+                    before = getattr(holder, name)
+                    if before != default:
+                        self._afterwards.callback(setattr, holder, name, before)
+                        setattr(holder, name, default)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._afterwards.close()
+
+
+_of_process = _FlagsOfProcess()
