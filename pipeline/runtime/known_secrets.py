@@ -1,5 +1,5 @@
-"""variables of the environment, URIs -> what this process knows to be secret, in each form that a
-library may quote.
+"""variables of the environment, URIs -> what this process knows to be secret: the values of
+variables, and the passwords of URIs in each form that a library may quote.
 """
 
 import base64
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-# Shorter parts are no secret: they are in every other word.
-SHORTEST = 4
+# Shorter values are not hidden: they are in words and numbers that are no secret.
+SHORTEST = 8
 # A user name that is as long may be a token.
 SHORTEST_TOKEN = 16
 # Names whose value is a secret, in any text, and in a query or a setting alone.
@@ -34,7 +34,6 @@ _SECRET_NAME = re.compile(
 )
 _URI_NAME = re.compile(r"(?i)(?:_|^)(?:ur[il]s?|(?<!no_)proxy|dsn)$")
 _URI_VALUE = re.compile(r"\s*[\w+.\-]+://")
-_NO_SECRETS = ("true", "false", "none", "null", "enabled", "disabled")
 # Where a parser that takes a password for something else would cut it.
 _CUTS = re.compile(r"[^\w.\-~%$]+")
 # What follows the password in a query or a data source name.
@@ -57,7 +56,7 @@ def learn_settings(lines: Iterable[str]) -> None:
     for line in lines:
         name, _, value = line.partition("=")
         if re.search(rf"(?i)(?:^|\.)(?:{SECRET_KEY})$", name):
-            _learnt.update(_forms([value]))
+            _learnt.add(value)
         elif name.endswith("url") or "://" in value:
             learn(value)
 
@@ -84,12 +83,16 @@ def pattern(*further: str) -> re.Pattern[str] | None:
 def _pattern(
     named: tuple[str, ...], uris: tuple[str, ...], learnt: frozenset[str]
 ) -> re.Pattern[str] | None:
-    forms = _forms(value.strip() for value in named).union(learnt, *map(secrets_in, uris))
-    secrets = {secret for secret in forms if secret.lower() not in _NO_SECRETS}
-    if not secrets:
-        return None
-    longest_first = sorted(secrets, key=lambda secret: (-len(secret), secret))
-    return re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)
+    exact = _alternatives(value.strip() for value in named)
+    quoted = _alternatives(learnt.union(*map(secrets_in, uris)))
+    parts = [*exact, *(f"(?i:{secret})" for secret in quoted)]
+    return re.compile("|".join(parts)) if parts else None
+
+
+def _alternatives(secrets: Iterable[str]) -> list[str]:
+    """Returns patterns of secrets that are long enough, the longest first."""
+    long = {secret for secret in secrets if len(secret) >= SHORTEST}
+    return [re.escape(secret) for secret in sorted(long, key=lambda each: (-len(each), each))]
 
 
 def is_local(scheme: str, rest: str) -> bool:
@@ -110,7 +113,7 @@ def secrets_in(uri: str) -> set[str]:
     users, at, _ = rest.rpartition("@")
     headers = [users, unquote(users), f"{users}:"] if at else []
     encoded = {base64.b64encode(text.encode()).decode() for text in headers}
-    return _forms(readings | pieces) | {text for text in encoded if len(text) >= SHORTEST}
+    return _forms(readings | pieces) | encoded
 
 
 def _before_at(rest: str) -> Iterator[str]:
@@ -145,5 +148,4 @@ def _forms(secrets: Iterable[str]) -> set[str]:
                 forms |= {quote(text, safe=safe), quote_plus(text, safe=safe)}
             if not text.isascii():  # as the name of a host
                 forms.add(f"xn--{text.lower().encode('punycode').decode()}")
-    forms |= {form.replace("\\", "\\\\") for form in forms}
-    return {form for form in forms if len(form.strip()) >= SHORTEST}
+    return forms | {form.replace("\\", "\\\\") for form in forms}

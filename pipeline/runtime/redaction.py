@@ -1,4 +1,4 @@
-"""any text -> the text without passwords and tokens, to be said or stored.
+"""a message -> the message without passwords and tokens; params, metrics and data never come here.
 
 First goes whatever this process knows to be secret (`known_secrets`), then whatever looks like the
 address or the assignment of one. What cannot be parsed for certain is hidden whole.
@@ -60,7 +60,7 @@ _DATABASES = ("postgresql", "postgres", "mysql", "mariadb", "mssql", "oracle")
 
 
 def redact(text: str, *uris: str) -> str:
-    """Returns a text of any origin without secrets; redacting it again changes nothing.
+    """Returns a message without secrets; redacting it again changes nothing.
 
     uris: whose secrets it may quote, if they are in no variable of the environment.
     """

@@ -115,7 +115,7 @@ class Journal:
             self._append([{"kind": "resume", "time": started or now()}])
         for name, value in header.params.items():
             if len(value) > LONGEST_PARAM:
-                self._keep(_file_of(name), redact(value).encode(), "params")
+                self._keep(_file_of(name), value.encode(), "params")
 
     def metrics(self, rows: Iterable[Row]) -> None:
         """Records metrics with the current time, unless their (name, step) is recorded already.
@@ -253,16 +253,14 @@ def _begin_line(header: Header) -> Line:
         **header._asdict(),
         "params": {name: _short(name, value) for name, value in header.params.items()},
         "tags": {name: redact(value) for name, value in header.tags.items()},
-        "inputs": [
-            entry._replace(source=redact(entry.source))._asdict() for entry in header.inputs
-        ],
+        "inputs": [entry._asdict() for entry in header.inputs],
         "parent": header.parent and header.parent._asdict(),
     }
 
 
 def _short(name: str, value: str) -> str:
     if len(value) <= LONGEST_PARAM:
-        return redact(value)
+        return value
     digest = sha256(value.encode()).hexdigest()
     return f"{len(value)} characters, sha256 {digest}: whole in artifact params/{_file_of(name)}"
 

@@ -24,7 +24,7 @@ from pipeline.runtime.redaction import redact, shown
 from pipeline.scaling.snapshots import Storage
 from pipeline.tracking import origin
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.journal import DatasetInput, Header, Journal
+from pipeline.tracking.journal import Header, Journal
 from pipeline.tracking.store import check_reachable, reason_of
 from tests.campaign.promises import TRACE, broken, run
 from tests.campaign.secret_uris import Secretive, generated, nothing_of, table
@@ -119,14 +119,11 @@ def tagged(uri: str, monkeypatch: Patch) -> str:
 
 
 def stored(uri: str, folder: Path) -> str:
-    """Returns all that a journal and the cursor of its delivery hold of a URI."""
-    header = HEADER._replace(
-        params={"uri": uri, "long": f"{uri} " * 400},
-        tags={"uri": uri},
-        inputs=(DatasetInput("d", "1", "training", uri),),
-    )
+    """Returns all that a journal and the cursor of its delivery hold of a URI that a message
+    quotes.
+    """
     journal = Journal(folder)
-    journal.begin(header)
+    journal.begin(HEADER._replace(tags={"uri": uri}))
     journal.tags({"note": f"at {uri}"})
     journal.card("quatrain-allo", f"trained at {uri}")
     journal.close()
