@@ -15,7 +15,7 @@ from benchmarks.run import parsed
 from pipeline.reporting.speed import PLAIN, VARIANT, Results, as_json, read_file, write_lines
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import ArtifactError
-from pipeline.tracking.origin import git
+from pipeline.runtime.git import revision
 from quatrain.baselines import whole
 
 BASELINES = Path("benchmarks/baselines.json")
@@ -117,8 +117,7 @@ def other_machines(stored: Mapping[str, Results], baselines: Baselines) -> list[
 
 def promoted(root: Path, stored: Mapping[str, Results], baselines: Baselines) -> Baselines:
     """Returns baselines with these results; other benchmarks are kept."""
-    commit = git(root, "rev-parse", "--short=12", "HEAD") or "none"
-    changed = "+changes" if git(root, "status", "--porcelain", "--", *CODE) else ""
+    commit = revision(root, CODE)
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     benchmarks = dict(baselines.benchmarks)
     for benchmark, results in stored.items():
@@ -126,7 +125,7 @@ def promoted(root: Path, stored: Mapping[str, Results], baselines: Baselines) ->
             name: float(f"{ratio:.4g}") for name, ratio in ratios_of(benchmark, results).items()
         }
         machine = {name: getattr(results.machine, name) for name in MACHINE}
-        benchmarks[benchmark] = Baseline(machine, commit + changed, date, ratios)
+        benchmarks[benchmark] = Baseline(machine, commit, date, ratios)
     return baselines._replace(benchmarks=benchmarks)
 
 

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from pipeline.judging import verdicts
 from pipeline.judging.machine import describe, is_same, machine_of
 from pipeline.judging.verdicts import SCORES, ModelVerdict
+from pipeline.runtime.git import git, has_changes
 from pipeline.storage import artifacts
-from pipeline.tracking.origin import git
 
 # What a person changes, and what a run writes.
 CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
@@ -22,7 +22,7 @@ def moved(root: Path, models: Sequence[str]) -> str | None:
 
     None, too, if code or params are not those of the commit: then a change is no surprise.
     """
-    if not is_changed(root, WRITTEN) or is_changed(root, CODE):
+    if not has_changes(root, WRITTEN) or has_changes(root, CODE):
         return None
     results = [verdicts.check(root, model, "default") for model in models]
     shares = [share for result in results for share in moves(root, result)]
@@ -37,10 +37,6 @@ def moved(root: Path, models: Sequence[str]) -> str | None:
         return text + "the machine is of the same type: code, params or versions have changed since"
     normal = "normal on another machine" if share <= 1 else "more than another machine explains"
     return f"{text}{normal}: here {describe(here)}, in git {describe(there)}"
-
-
-def is_changed(root: Path, paths: Sequence[str]) -> bool:
-    return bool(git(root, "status", "--porcelain", "--untracked-files=no", "--", *paths))
 
 
 def moves(root: Path, result: ModelVerdict) -> list[tuple[float, str]]:

@@ -10,10 +10,10 @@ from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import tables, verdicts
 from pipeline.judging.machine import machine_of
 from pipeline.runtime.errors import PipelineError
+from pipeline.runtime.git import revision
 from pipeline.runtime.redaction import redact
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.origin import git
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.judgement import PASSED, fault_of_scores, judge
 
@@ -130,12 +130,9 @@ def objections_to(change: Promotion) -> list[str]:
 def provenance(root: Path, work: Path, model: str, preset: str, why: str | None) -> dict[str, Any]:
     """Returns the run of the scores, date, code and machine, and the reason if they were worse."""
     info = artifacts.load(work / "models" / model).info
-    commit = git(root, "rev-parse", "--short=12", "HEAD") or "none"
-    if git(root, "status", "--porcelain", "--", *CODE):
-        commit += "+changes"
     return {
         "run_key": info["run_key"],
-        "commit": commit,
+        "commit": revision(root, CODE),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         **machine_of(info["settings"]),
         "seeds": getattr(read_params(root, preset), model).seeds,

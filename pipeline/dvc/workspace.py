@@ -5,14 +5,14 @@ processes.
 import io
 import os
 import shutil
-import subprocess
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from pipeline.runtime.errors import ConfigError
+from pipeline.runtime import git
+from pipeline.runtime.errors import CommandFailed, ConfigError
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.params_file import read_raw
 from pipeline.tracking.store import resolve_uri
@@ -22,7 +22,7 @@ from quatrain.storage.atomic_write import PARTIAL, write_durably
 PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
 # How long a command that is about to end may take.
 PATIENCE_SECONDS = 2.0
-GIT_LIST = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+GIT_LIST = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 LOCAL_CONFIG = """[core]
     no_scm = true
 [cache]
@@ -90,10 +90,11 @@ def remove_others(work: Path, names: set[str]) -> None:
 def files_of_git(root: Path) -> set[str]:
     """Returns files that are committed, or that `git add .` would add."""
     try:
-        listing = subprocess.run(GIT_LIST, cwd=root, capture_output=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
+        listing = git.output(root, *GIT_LIST)
+    except CommandFailed as error:
         raise ConfigError(
-            "a preset runs in a copy of what git lists; run from a git checkout, with git"
+            "a preset runs in a copy of what git lists; run from a git checkout, with git "
+            f"({error})"
         ) from None
     return {name for name in os.fsdecode(listing).split("\0") if name}
 
@@ -117,7 +118,7 @@ def environment(root: Path, work: Path) -> dict[str, str]:
     """Returns the variables of dvc's processes: this interpreter, the workspace's code, the
     checkout's tracking.
     """
-    return os.environ | {
+    return git.git_environment() | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "MLFLOW_TRACKING_URI": resolve_uri(root.absolute()),
         "PYTHONPATH": str(work.absolute() / "src"),

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from pipeline.runtime import known_secrets
 from pipeline.runtime.errors import CommandFailed, ConfigError
+from pipeline.runtime.git import git_environment
 from pipeline.runtime.processes import CommandSequence
 from pipeline.tracking.run import journals
 from pipeline.tracking.store import resolve_uri
@@ -19,8 +20,6 @@ from pipeline.tracking.store import resolve_uri
 GIT = ("git", "-c", "core.hooksPath=/dev/null")
 DVC = (sys.executable, "-m", "dvc")
 IDENTITY = {"name": "quatrain retraining", "email": "retraining@localhost"}
-# Variables of a calling git hook that would point our git at another repository.
-REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 SHOWN_CHANGES = 5
 
 
@@ -47,18 +46,6 @@ class Worktree(NamedTuple):
         }
         environment.pop("DVC_ROOT", None)
         return self.commands.call([sys.executable, "-m", *arguments], self.path, environment)
-
-
-def git_environment(folder: Path | None = None) -> dict[str, str]:
-    """Returns the variables of a git command that never asks for a password.
-
-    folder: git looks for no repository above it, because a worktree lies inside the checkout.
-    """
-    variables = {name: value for name, value in os.environ.items() if name not in REPOSITORY}
-    variables["GIT_TERMINAL_PROMPT"] = "0"
-    if folder is not None:
-        variables["GIT_CEILING_DIRECTORIES"] = str(folder.absolute().parent)
-    return variables
 
 
 def git(commands: CommandSequence, folder: Path, *arguments: str, **variables: str) -> str:

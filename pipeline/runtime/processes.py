@@ -18,6 +18,7 @@ import psutil
 
 from pipeline.runtime import console, file_lock, signals
 from pipeline.runtime.errors import CommandFailed, Interrupted, LockHeld, reason_in
+from pipeline.runtime.git import git_environment
 from pipeline.runtime.redaction import redact
 
 # How long the commands of a killed predecessor may take to save and leave.
@@ -221,7 +222,7 @@ class CommandSequence:
         self._process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment,
+            env=git_environment() if environment is None else environment,
             stdin=subprocess.DEVNULL,
             stdout=pipe,
             stderr=pipe,

@@ -9,8 +9,8 @@ from ruamel.yaml.error import YAMLError
 
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime.errors import ConfigError
+from pipeline.runtime.git import UNKNOWN, commit, git
 from pipeline.storage.params_file import overlaid, parse
-from pipeline.tracking.origin import git
 from quatrain.judgement import PASSED
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -65,7 +65,8 @@ def changes(root: Path, preset: str, model: str | None) -> str:
     source = "params.yaml" if preset == "default" else f"params.yaml with presets/{preset}.yaml"
     committed = committed_params(root, preset)
     if committed is None:
-        return "The params cannot be compared: no commit has them."
+        reason = "git does not tell it" if commit(root) == UNKNOWN else "no commit has them"
+        return f"The params cannot be compared: {reason}."
     old, new = (flatten(section) for section in (committed, current_params(root)))
     others = tuple(f"{other}." for other in MODELS if model not in (None, other))
     names = [name for name in {**old, **new} if not name.startswith(others)]

@@ -2,9 +2,9 @@
 
 import getpass
 import os
-import subprocess
 from pathlib import Path
 
+from pipeline.runtime.git import NONE, UNKNOWN, commit, git, has_changes
 from pipeline.runtime.redaction import shown
 
 # Tracked files that the pipeline itself writes: they make no checkout dirty.
@@ -12,13 +12,17 @@ WRITTEN = ("dvc.lock", "reports")
 
 
 def code_tags(root: Path) -> dict[str, str]:
-    """Returns commit, branch, repository and user, under the names that MLflow's UI shows too."""
+    """Returns commit, branch, repository and user, under the names that MLflow's UI shows too.
+
+    What git refuses to tell is `unknown`, and its reason is said.
+    """
     revision = commit(root)
+    dirty = is_dirty(root)
     tags = {
         "git.commit": revision,
-        "git.dirty": str(is_dirty(root)).lower(),
+        "git.dirty": UNKNOWN if dirty is None else str(dirty).lower(),
         "mlflow.source.type": "LOCAL",
-        "mlflow.source.git.commit": "" if revision == "none" else revision,
+        "mlflow.source.git.commit": "" if revision in (NONE, UNKNOWN) else revision,
         "mlflow.source.git.branch": git(root, "branch", "--show-current"),
         "mlflow.source.git.repoURL": shown(git(root, "config", "remote.origin.url")),
         "mlflow.user": user(),
@@ -26,10 +30,11 @@ def code_tags(root: Path) -> dict[str, str]:
     return {name: text for name, text in tags.items() if text}
 
 
-def is_dirty(root: Path) -> bool:
-    """Returns whether tracked files changed, those aside that the pipeline itself writes."""
-    ours = [f":(top,exclude){path}" for path in WRITTEN]
-    return bool(git(root, "status", "--porcelain", "--untracked-files=no", "--", ":/", *ours))
+def is_dirty(root: Path) -> bool | None:
+    """Returns whether tracked files changed, those aside that the pipeline itself writes; None
+    where git does not tell.
+    """
+    return has_changes(root, [":/", *(f":(top,exclude){path}" for path in WRITTEN)])
 
 
 def user() -> str:
@@ -37,23 +42,6 @@ def user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
         return str(os.getuid())
-
-
-def commit(root: Path) -> str:
-    return git(root, "rev-parse", "HEAD") or "none"
-
-
-def git(root: Path, *arguments: str) -> str:
-    """Returns the output of a git command; empty if it fails."""
-    process = subprocess.run(
-        ["git", *arguments],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    return process.stdout.strip() if process.returncode == 0 else ""
 
 
 def checkout_of(root: Path) -> Path:

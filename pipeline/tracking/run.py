@@ -11,13 +11,14 @@ from typing import Self
 from pipeline.runtime.devices import settings
 from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.git import commit
 from pipeline.runtime.stage import Stage
 from pipeline.storage.artifacts import digest_of
 from pipeline.tracking.charts import chart_rows
 from pipeline.tracking.description import DESCRIPTION_TAG, description, flatten
 from pipeline.tracking.experiment import EXPERIMENT
 from pipeline.tracking.journal import HISTORY, DatasetInput, Header, Journal, Parent, Row
-from pipeline.tracking.origin import checkout_of, code_tags, commit
+from pipeline.tracking.origin import checkout_of, code_tags
 from pipeline.tracking.shipper import LATEST_SECONDS, Shipper
 from pipeline.tracking.store import resolve_uri
 from pipeline.tracking.trial_context import trial_context

@@ -57,6 +57,6 @@ def test_edits_new_and_removed_files_travel_and_what_was_made_stays(checkout: Pa
 
 def test_a_preset_outside_a_git_checkout_is_refused(checkout: Path):
     (checkout / ".git").rename(checkout / "not-git")
-    why = "a preset runs in a copy of what git lists; run from a git checkout, with git"
+    why = r"a preset runs in a copy of what git lists; run from a git checkout, with git \(fatal"
     with pytest.raises(ConfigError, match=why):
         workspace.prepare_workspace(checkout, "smoke")

@@ -1,0 +1,116 @@
+"""a git command -> what it prints, in the repository of its folder, or why git refuses it."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from pipeline.runtime import console
+from pipeline.runtime.errors import CommandFailed, reason_in
+
+# Variables of a calling git (a hook, an alias) that would point ours at another repository.
+REPOSITORY = (
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_GRAFT_FILE",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+)
+# How git says that there is no repository or no commit; that it refuses to tell is another matter.
+ABSENT = ("not a git repository (or any", "ambiguous argument 'HEAD'")
+# A commit where there is no repository, or none in it; and where git refuses to tell.
+NONE, UNKNOWN = "none", "unknown"
+
+
+def git_environment(folder: Path | None = None) -> dict[str, str]:
+    """Returns the variables of a command that works in the repository of its folder, and never asks
+    for a password.
+
+    folder: git looks for no repository above it, because a worktree lies inside the checkout.
+    """
+    variables = {name: value for name, value in os.environ.items() if name not in REPOSITORY}
+    variables["GIT_TERMINAL_PROMPT"] = "0"
+    if folder is not None:
+        variables["GIT_CEILING_DIRECTORIES"] = str(folder.absolute().parent)
+    return variables
+
+
+def output(root: Path, *arguments: str) -> bytes:
+    """Returns what a git command prints.
+
+    Raises:
+        CommandFailed: its exit code is not 0, or there is no git; the message is git's reason.
+    """
+    try:
+        process = subprocess.run(
+            ["git", *arguments],
+            cwd=root,
+            env=git_environment() | {"LC_ALL": "C"},
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise CommandFailed(f"git cannot be run: {error.strerror}") from None
+    if process.returncode:
+        raise CommandFailed(reason_in(process.stderr.decode(errors="replace"), process.returncode))
+    return process.stdout
+
+
+def git(root: Path, *arguments: str) -> str:
+    """Returns what a git command prints, as stripped text; empty if it fails."""
+    try:
+        return output(root, *arguments).decode(errors="replace").strip()
+    except CommandFailed:
+        return ""
+
+
+def commit(root: Path) -> str:
+    """Returns the commit that is checked out, NONE or UNKNOWN."""
+    try:
+        return output(root, "rev-parse", "HEAD").decode().strip()
+    except CommandFailed as error:
+        return UNKNOWN if _is_refused(root, error) else NONE
+
+
+def has_changes(root: Path, paths: Sequence[str], untracked: str = "no") -> bool | None:
+    """Returns whether files of these paths differ from the commit; None where git does not tell.
+
+    untracked: as `git status` has it.
+    """
+    status = ("status", "--porcelain", f"--untracked-files={untracked}")
+    try:
+        return bool(output(root, *status, "--", *paths))
+    except CommandFailed as error:
+        _is_refused(root, error)
+        return None
+
+
+def revision(root: Path, code: Sequence[str]) -> str:
+    """Returns the first 12 digits of the commit, and whether files of `code` differ from it."""
+    full = commit(root)
+    if full in (NONE, UNKNOWN):
+        return full
+    suffix = {True: "+changes", False: "", None: "+unknown"}
+    return full[:12] + suffix[has_changes(root, code, untracked="normal")]
+
+
+def _is_refused(root: Path, error: CommandFailed) -> bool:
+    """Returns whether there may be a commit that git does not tell; its reason is said then."""
+    reason = str(error)
+    if any(words in reason for words in ABSENT):
+        return False
+    _tell(root, reason)
+    return True
+
+
+@cache
+def _tell(root: Path, reason: str) -> None:
+    """Says git's reason, once in a process."""
+    console.info(f"git does not tell commit and changes of {root}, which are unknown: {reason}")
