@@ -1,5 +1,6 @@
 """Environments of users: steps, ends of episodes, restored states, and what is refused."""
 
+import random
 import signal
 import sys
 from contextlib import closing
@@ -116,6 +117,29 @@ class Unseeded(Counter):
         Unseeded.episodes += 1
         self.limit = 2 + 3 * (Unseeded.episodes % 2)
         return super().reset(**kwargs)
+
+
+class Global(Counter):
+    """Steps by numbers of Python's global generator."""
+
+    def _observed(self, action: float) -> np.ndarray:
+        return super()._observed(action) + (random.random() if self.steps else 0)
+
+
+class GlobalStart(Counter):
+    def _observed(self, action: float) -> np.ndarray:
+        return super()._observed(action) + random.random()
+
+
+class GlobalReset(Counter):
+    """Begins its later episodes by numbers of Python's global generator."""
+
+    begun = 0
+
+    def reset(self, **kwargs: Any) -> Any:
+        obs, info = super().reset(**kwargs)
+        self.begun += 1
+        return obs + (random.random() if self.begun > 2 else 0), info
 
 
 class Pair:
@@ -291,13 +315,30 @@ def test_each_env_plays_its_first_episode_to_the_end_and_waits():
     np.testing.assert_equal(again._asdict(), played._asdict())
 
 
-def test_an_environment_that_does_not_repeat_is_refused():
-    envs = HostEnvs(host_env("Unseeded"), num_envs=1, seed=0)
-    for _ in range(4):
+@pytest.mark.parametrize(
+    ("name", "steps", "message"),
+    [
+        ("Unseeded", 4, "a saved episode of . steps ends after 2"),
+        (
+            "Global",
+            8,
+            r"\(number 0, episode 1, step 3\): played again, it shows other observations",
+        ),
+        ("GlobalReset", 5, r"\(number 0, episode 1, step 0\): played again, it shows other obs"),
+    ],
+)
+def test_an_environment_that_does_not_repeat_is_not_continued(name: str, steps: int, message: str):
+    envs = HostEnvs(host_env(name), num_envs=1, seed=0)
+    for _ in range(steps):
         envs.step(np.zeros((1, 1), int))
     states = envs.states
-    with pytest.raises(DataError, match=r"make reset\(seed=\.\.\.\) decide"):
+    with pytest.raises(DataError, match=message + r".*; make reset\(seed=\.\.\.\) decide"):
         restore_twice(envs, states)
+
+
+def test_an_environment_that_begins_otherwise_with_the_same_seed_is_refused_at_once():
+    with pytest.raises(DataError, match=r"step 0\): played again, it shows other observations"):
+        HostEnvs(host_env("GlobalStart"), num_envs=1, seed=0)
 
 
 def test_agents_act_at_once_and_discrete_observations_are_one_hot():

@@ -183,7 +183,7 @@ def test_an_action_that_leaves_nothing_to_choose_is_refused():
 
 
 def test_an_environment_that_does_not_repeat_is_refused():
-    with pytest.raises(DataError, match="Unseeded: played again, the running episodes show other"):
+    with pytest.raises(DataError, match="played again, it shows other observations"):
         trained(config_of("Unseeded", {}))
 
 

@@ -216,6 +216,17 @@ def test_a_dataset_of_another_environment_is_refused():
         check(hosted(), collect(hosted(name="Corridor"), 0))
 
 
+def test_an_environment_that_does_not_repeat_is_not_continued():
+    config = hosted(name="Global")
+    dataset = collect(config, 0)
+    state = init_state(config, dataset, 0)
+    player = make_player(config, dataset, state)
+    player._envs[0].step(np.zeros((4, 1), int))
+    saved = to_arrays(state._replace(play_state=player.state))
+    with pytest.raises(DataError, match="played again, it shows other observations"):
+        make_player(config, dataset, from_arrays(config, dataset, saved))
+
+
 def test_continuous_actions_are_refused_in_a_line():
     pendulum = "env: {id: Pendulum-v1, import: null}"
     with pytest.raises(DataError, match="Pendulum-v1 has continuous actions; iqn needs Discrete"):

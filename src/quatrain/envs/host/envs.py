@@ -2,7 +2,7 @@
 
 An environment cannot be copied, but it repeats: `reset(seed=...)` and the same actions give the
 same episode. The state therefore holds the number of each running episode, from which its seed
-follows, and the actions taken in it; restoring plays them again.
+follows, and the actions taken in it; restoring plays them again, and compares what it observes.
 """
 
 import sys
@@ -34,12 +34,23 @@ class Turn(NamedTuple):
     next_obs: Float32[np.ndarray, "env agent obs"]
 
 
+MUST_REPEAT = (
+    "make reset(seed=...) decide all randomness of the environment: seed a generator of its own "
+    "there (super().reset(seed=seed) seeds self.np_random), and draw from no other"
+)
+
+
 class EnvStates(NamedTuple):
-    """Holds all that restores the environments; actions beyond `elapsed` are zeros."""
+    """Holds all that restores the environments; actions beyond `elapsed` are zeros.
+
+    obs: what the environments show, to see that they repeat; of no meaning before the first step
+    of the first episode.
+    """
 
     episode: Int64[np.ndarray, " env"]
     elapsed: Int64[np.ndarray, " env"]
     actions: Shaped[np.ndarray, "env step agent *action"]
+    obs: Float32[np.ndarray, "env agent obs"]
 
 
 def empty_states(interface: Interface, num_envs: int) -> EnvStates:
@@ -50,6 +61,7 @@ def empty_states(interface: Interface, num_envs: int) -> EnvStates:
         episode=np.zeros(num_envs, np.int64),
         elapsed=np.zeros(num_envs, np.int64),
         actions=np.zeros(shape, interface.action_dtype),
+        obs=np.zeros((num_envs, len(interface.agents), interface.observation_size), np.float32),
     )
 
 
@@ -64,7 +76,8 @@ class HostEnvs:
         """Makes the environments and starts the first episode of each.
 
         Raises:
-            DataError: the environment cannot be made or reset.
+            DataError: the environment cannot be made or reset, or begins otherwise when it is reset
+                with the same seed.
         """
         self.config = config
         self.seed = seed
@@ -73,11 +86,13 @@ class HostEnvs:
         self.interface = interface_of(config, env)
         agents = self.interface.agents
         states = empty_states(self.interface, num_envs)
-        self._episode, self._elapsed, self._actions = states
+        self._episode, self._elapsed, self._actions, self.obs = states
         with self._named_errors(0):
             self._observation_spaces = {agent: env.observation_space(agent) for agent in agents}
             self._action_spaces = {agent: env.action_space(agent) for agent in agents}
-        self.obs = np.stack([self._reset(index) for index in range(num_envs)])
+        for index in range(num_envs):
+            self.obs[index] = self._reset(index)
+        self._check_repeats(0, self._reset(0))
 
     @property
     def elapsed(self) -> Int64[np.ndarray, " env"]:
@@ -87,14 +102,15 @@ class HostEnvs:
     @property
     def states(self) -> EnvStates:
         """Returns a copy of all that `restore` needs."""
-        return EnvStates(self._episode.copy(), self._elapsed.copy(), self._actions.copy())
+        parts = (self._episode, self._elapsed, self._actions, self.obs)
+        return EnvStates(*(part.copy() for part in parts))
 
     def restore(self, states: EnvStates) -> None:
         """Plays the running episodes of these states again, in place.
 
         Raises:
-            DataError: the states are of other environments, or an episode ends before its time:
-                the environment does not repeat.
+            DataError: the states are of other environments, or an episode shows other observations
+                or ends before its time: the environment does not repeat.
         """
         if states.actions.shape != self._actions.shape:
             raise DataError(
@@ -108,13 +124,19 @@ class HostEnvs:
             self.obs[index] = self._reset(index)
             for step in range(int(steps)):
                 outcome = self._step_env(index, states.actions[index, step])
+                self.obs[index] = outcome.next_obs
                 if outcome.terminated or outcome.truncated:
                     raise DataError(
                         f"env {self.config.name}: a saved episode of {steps} steps ends after "
-                        f"{step + 1} when it is played again; make reset(seed=...) decide all "
-                        "randomness of the environment"
+                        f"{step + 1} when it is played again; {MUST_REPEAT}"
                     )
-                self.obs[index] = outcome.next_obs
+            if steps or self._episode[index]:
+                self._check_repeats(index, states.obs[index])
+
+    def _check_repeats(self, index: int, obs: Float32[np.ndarray, "agent obs"]) -> None:
+        if not np.array_equal(self.obs[index], obs):
+            with self._named_errors(index):
+                raise DataError(f"played again, it shows other observations; {MUST_REPEAT}")
 
     def restart(self) -> None:
         """Begins the first episode of every environment, in place."""

@@ -11,7 +11,6 @@ from torch import Generator, Tensor
 
 from quatrain.envs.host.envs import EnvStates, HostEnvs, empty_states
 from quatrain.envs.host.spaces import Interface
-from quatrain.errors import DataError
 from quatrain.frameworks.torch.rng import generator_from_state
 from quatrain.models.actor_critic.hosted.acting import (
     Actor,
@@ -30,16 +29,15 @@ from quatrain.replay.rollouts import buffer
 class HostState(NamedTuple):
     """Holds what changes beside the network: running episodes (`envs.EnvStates`), generators.
 
-    seed: of the environments. obs: what they show, to see that they repeat. running: return and
-    length of running episodes so far. episode_means: of those that ended in the last rollout in
-    which any ended.
+    seed: of the environments. running: return and length of running episodes so far.
+    episode_means: of those that ended in the last rollout in which any ended.
     """
 
     seed: Int64[Tensor, ""]
     episode: Int64[Tensor, " env"]
     elapsed: Int64[Tensor, " env"]
     actions: Shaped[Tensor, "env step agent *action"]
-    obs: Float32[Tensor, "env obs"]
+    obs: Float32[Tensor, "env agent obs"]
     running: Float32[Tensor, "env 2"]
     episode_means: Float32[Tensor, "2"]
     policy: UInt8[Tensor, " state"]
@@ -67,7 +65,6 @@ class Begun(NamedTuple):
 
     seed: int
     states: EnvStates
-    obs: Float32[np.ndarray, "env agent obs"]
 
 
 def begin(config: HostedActorCriticConfig, space: Interface, seed: int) -> Begun:
@@ -77,14 +74,12 @@ def begin(config: HostedActorCriticConfig, space: Interface, seed: int) -> Begun
         DataError: they cannot be made or reset.
     """
     with closing(HostEnvs(config.env, config.train.num_envs, seed)) as envs:
-        return Begun(seed, envs.states, envs.obs)
+        return Begun(seed, envs.states)
 
 
 def unmade(config: HostedActorCriticConfig, space: Interface, seed: int) -> Begun:
     """Returns zeros in place of environments, which are not made."""
-    count = config.train.num_envs
-    obs = np.zeros((count, 1, space.observation_size), np.float32)
-    return Begun(seed, empty_states(space, count), obs)
+    return Begun(seed, empty_states(space, config.train.num_envs))
 
 
 def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
@@ -96,7 +91,8 @@ def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
     """
     (host,) = seed.ranks
     envs = HostEnvs(config.env, config.train.num_envs, int(host.seed))
-    _restore(envs, host)
+    episodes = (getattr(host, name) for name in EnvStates._fields)
+    envs.restore(EnvStates(*map(np.asarray, episodes)))
     space = envs.interface
     network = load_network(config, space, seed.params)
     return HostTrainer(
@@ -122,20 +118,11 @@ def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
     )
 
 
-def _restore(envs: HostEnvs, host: HostState) -> None:
-    envs.restore(EnvStates(*map(np.asarray, (host.episode, host.elapsed, host.actions))))
-    if not np.array_equal(envs.obs[:, 0], np.asarray(host.obs)):
-        raise DataError(
-            f"env {envs.config.name}: played again, the running episodes show other observations; "
-            "make reset(seed=...) decide all randomness of the environment"
-        )
-
-
 def first_host_state(envs: Begun, policy: Generator, order: Generator) -> HostState:
     """Returns the state of environments that have not stepped yet."""
     return HostState(
         **_episodes(envs),
-        running=torch.zeros(len(envs.obs), 2, device="cpu"),
+        running=torch.zeros(len(envs.states.obs), 2, device="cpu"),
         episode_means=torch.zeros(2, device="cpu"),
         policy=policy.get_state(),
         order=order.get_state(),
@@ -153,7 +140,7 @@ def to_host_state(trainer: HostTrainer) -> HostState:
 
 
 def _episodes(envs: HostEnvs | Begun) -> dict[str, Tensor]:
-    columns = {"seed": envs.seed, **envs.states._asdict(), "obs": envs.obs[:, 0]}
+    columns = {"seed": envs.seed, **envs.states._asdict()}
     return {name: _on_host(column) for name, column in columns.items()}
 
 

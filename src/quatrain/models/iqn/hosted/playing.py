@@ -63,6 +63,7 @@ def init_play_state(config: HostedIqnConfig, dataset: Dataset) -> PlayState:
             episode=np.zeros(per_env, np.int64),
             elapsed=np.zeros(per_env, np.int64),
             actions=np.zeros(actions, np.int64),
+            obs=np.zeros((*per_env, len(sizes.agents), sizes.observation_size), np.float32),
         ),
         history=np.zeros((*per_agent, past_inputs), np.float32),
         turns=np.zeros(config.seeds, np.int32),
