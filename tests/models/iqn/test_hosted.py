@@ -220,11 +220,11 @@ def test_an_environment_that_does_not_repeat_is_not_continued():
     config = hosted(name="Global")
     dataset = collect(config, 0)
     state = init_state(config, dataset, 0)
-    player = make_player(config, dataset, state)
+    player = make_player(config, state)
     player._envs[0].step(np.zeros((4, 1), int))
     saved = to_arrays(state._replace(play_state=player.state))
     with pytest.raises(DataError, match="played again, it shows other observations"):
-        make_player(config, dataset, from_arrays(config, dataset, saved))
+        make_player(config, from_arrays(config, dataset, saved))
 
 
 def test_continuous_actions_are_refused_in_a_line():
