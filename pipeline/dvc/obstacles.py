@@ -59,14 +59,23 @@ def check(work: Path) -> None:
             mode = _mode(path)
             if mode is not None and not is_kind(max(mode, 0)):
                 raise ArtifactError(f"{printable(path)}: is no {kind}; {MOVE}")
-    for name in CONFIGS:
-        _check_config(work / name)
+    check_configs(work)
     for name in (*DEPENDENCIES, *OUTS):
         for path in _entries(work / name):
             mode = _mode(path)
             is_mended = mode == NOWHERE and name in OUTS
             if not (mode is None or is_mended or _is_plain(mode)):
                 raise ArtifactError(f"{printable(path)}: is no file; {MOVE}")
+
+
+def check_configs(work: Path) -> None:
+    """Checks that DVC can read its config.
+
+    Raises:
+        ArtifactError: it cannot.
+    """
+    for name in CONFIGS:
+        _check_config(work / name)
 
 
 def _check_config(path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from pipeline.dvc.local_config import share_settings
 from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed, ConfigError
 from pipeline.runtime.file_lock import folder_lock
@@ -23,11 +24,6 @@ PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "param
 # How long a command that is about to end may take.
 PATIENCE_SECONDS = 2.0
 GIT_LIST = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-LOCAL_CONFIG = """[core]
-    no_scm = true
-[cache]
-    dir = "{cache}"
-"""
 
 
 def workspace_of(root: Path, preset: str) -> Path:
@@ -53,10 +49,11 @@ def prepare_workspace(root: Path, preset: str) -> Path:
     """Updates the preset's copy: the files that git lists, and params.yaml with the preset's
     values.
 
-    The copy has its own dvc.lock, outs and .state, and shares the cache; the next run continues one
-    that was killed.
+    The copy has its own dvc.lock, outs and .state, and shares DVC's settings and cache; the next
+    run continues one that was killed.
 
     Raises:
+        ArtifactError: DVC cannot read its settings.
         ConfigError: there is no such preset, or git cannot list the files.
     """
     work = workspace_of(root, preset)
@@ -70,10 +67,7 @@ def prepare_workspace(root: Path, preset: str) -> Path:
     text = io.BytesIO()
     YAML().dump(params, text)
     write_durably(work / "params.yaml", text.getvalue())
-    write_durably(
-        work / ".dvc" / "config.local",
-        LOCAL_CONFIG.format(cache=root.absolute() / ".dvc" / "cache").encode(),
-    )
+    share_settings(root, work)
     return work
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from pipeline.dvc.local_config import LOCAL
 from pipeline.runtime import known_secrets
 from pipeline.runtime.errors import CommandFailed, ConfigError
 from pipeline.runtime.git import git_environment
@@ -100,6 +101,7 @@ def prepare(commands: CommandSequence, root: Path, commit: str) -> Worktree:
         lock.unlink(missing_ok=True)
         git(commands, path, "checkout", "--quiet", "--force", "--detach", commit)
         git(commands, path, "clean", "--quiet", "--force", "-d")
+        share_dvc(commands, root, path)
     else:
         remove(commands, root, path)
         git(commands, root, "worktree", "add", "--quiet", "--detach", str(path), commit)
@@ -127,11 +129,13 @@ def remove(commands: CommandSequence, root: Path, path: Path) -> None:
 
 def share_dvc(commands: CommandSequence, root: Path, path: Path) -> None:
     """Gives DVC in the worktree the checkout's cache, remotes and local settings."""
-    local_config = root / ".dvc" / "config.local"
+    local_config = root / LOCAL
+    (path / LOCAL).unlink(missing_ok=True)
     if local_config.exists():
-        shutil.copy(local_config, path / ".dvc" / "config.local")
+        shutil.copy(local_config, path / LOCAL)
     cache = root / commands.read([*DVC, "cache", "dir"], root)
     cache.mkdir(parents=True, exist_ok=True)
+    (path / ".dvc" / "cache").unlink(missing_ok=True)
     (path / ".dvc" / "cache").symlink_to(cache.absolute())
     # Settings differ where they are paths relative to the config file.
     for line in sorted(dvc_settings(commands, root) - dvc_settings(commands, path)):

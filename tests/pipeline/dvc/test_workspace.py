@@ -2,12 +2,15 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from configobj import ConfigObj
+from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from pipeline.dvc import workspace
-from pipeline.runtime.errors import ConfigError
+from pipeline.runtime.errors import ArtifactError, ConfigError
 from tests.pipeline.small_checkout import contents, git
 
 COPIED = ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", "baselines/allo.json")
@@ -28,10 +31,53 @@ def test_a_preset_gets_a_copy_with_its_own_params_and_the_checkouts_cache(checko
     assert params["allo"]["train"]["learning_rate"] == 1e-3
     assert "dvc.lock" not in copied
     assert not [name for name in copied if name.startswith(("models/", "reports/"))]
-    assert (work / ".dvc" / "config.local").read_text() == (
-        f'[core]\n    no_scm = true\n[cache]\n    dir = "{checkout}/.dvc/cache"\n'
-    )
+    assert settings(work) == {
+        "core": {"no_scm": "true"},
+        "cache": {"dir": f"{checkout}/.dvc/cache"},
+    }
     assert not (work / ".git").exists()
+
+
+def settings(work: Path) -> dict[str, Any]:
+    return ConfigObj(str(work / ".dvc" / "config.local")).dict()
+
+
+def test_a_preset_has_the_checkouts_cache_remotes_and_credentials(checkout: Path):
+    (checkout / ".dvc" / "config").write_text(
+        "['remote \"disk\"']\nurl = ../../store\n['remote \"store\"']\nurl = https://host/store\n"
+    )
+    local = checkout / ".dvc" / "config.local"
+    local.write_text(
+        "[core]\nremote = store\n[cache]\ndir = ../../cache\ntype = copy\n"
+        "['remote \"store\"']\npassword = 'a, \"b\"#c'\n"
+    )
+    local.chmod(0o600)
+    for _ in range(2):  # a second run keeps what the first wrote
+        work = workspace.prepare_workspace(checkout, "smoke")
+        assert settings(work) == {
+            "core": {"remote": "store", "no_scm": "true"},
+            "cache": {"dir": f"{checkout.parent}/cache", "type": "copy"},
+            'remote "disk"': {"url": f"{checkout.parent}/store"},
+            'remote "store"': {"url": "https://host/store", "password": 'a, "b"#c'},
+        }
+        assert (work / ".dvc" / "config.local").stat().st_mode & 0o777 == 0o600
+    with Repo(str(work)) as repo:
+        assert repo.cache.local.path.startswith(f"{checkout.parent}/cache/")
+        assert repo.config["remote"]["store"]["password"] == 'a, "b"#c'
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("cache = folder\n", r"\.dvc/config: dvc cannot read it \(.*\); mend or remove"),
+        ("[cache\n", r"config.local line 1: dvc cannot read it; mend or remove"),
+    ],
+)
+def test_settings_that_dvc_cannot_read_are_refused(text: str, why: str, checkout: Path):
+    (checkout / ".dvc").mkdir(exist_ok=True)
+    (checkout / ".dvc" / "config.local").write_text(text)
+    with pytest.raises(ArtifactError, match=why):
+        workspace.prepare_workspace(checkout, "smoke")
 
 
 def test_edits_new_and_removed_files_travel_and_what_was_made_stays(checkout: Path):

@@ -99,6 +99,9 @@ def test_cache_journals_and_settings_are_the_checkouts_and_stay(night: Night):
     assert retrain.main(["--preset", "smoke"]) == 255
     assert [(work / name / "kept").read_text() for name in kept] == ["kept"] * 2
     assert (work / ".dvc" / "config.local").read_text() == "secrets\n"
+    (night.root / ".dvc" / "config.local").write_text("renewed\n")
+    assert retrain.main(["--preset", "smoke"]) == 255  # in the same copy
+    assert (work / ".dvc" / "config.local").read_text() == "renewed\n"
     journals = work / ".presets" / "smoke" / ".state" / "journal"
     assert journals.resolve() == night.root / ".state" / "journal"
     night.set("exit", "0")
