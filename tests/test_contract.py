@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save
@@ -202,7 +203,8 @@ def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Pr
     )
     state = trained[-1].state
     scores = model.evaluate(state)
-    pictures = model.model.plots.plots(model.config, state, model.dataset, recorded, scores)
+    with rc_context({"text.usetex": True}):  # a user's setting, which no text of a figure follows
+        pictures = model.model.plots.plots(model.config, state, model.dataset, recorded, scores)
     assert pictures
     for name, picture in pictures.items():
         if isinstance(picture, Animation):

@@ -26,9 +26,12 @@ def encode(pictures: "Mapping[str, Figure | Animation]") -> dict[str, bytes]:
 
 def png(figure: "Figure", comment: str | None = None) -> bytes:
     """Returns the figure as PNG without the date and version that matplotlib would add."""
+    from quatrain.plots import matplotlib_defaults
+
     data = io.BytesIO()
     metadata = {"Software": None} | ({"Comment": comment} if comment else {})
-    figure.savefig(data, format="png", dpi=110, metadata=metadata, bbox_inches="tight")
+    with matplotlib_defaults({}):
+        figure.savefig(data, format="png", dpi=110, metadata=metadata, bbox_inches="tight")
     return data.getvalue()
 
 

@@ -2,13 +2,14 @@
 enough, labelled at their ends; policies beside each other; the style of all figures.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
-from matplotlib import rc_context
+from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
@@ -30,8 +31,21 @@ RED = "#C8102E"
 ORANGE = "#D17A00"
 BLUE = "#0072B2"
 GREEN = "#009E73"
-# Decorates what makes figures: one look for all, and nothing of the caller's settings changes.
-house_style = rc_context(
+
+
+@contextmanager
+def matplotlib_defaults(changes: Mapping[str, Any]) -> Iterator[None]:
+    """Sets matplotlib's own defaults with changes, whatever a matplotlibrc or a style of the caller
+    says; restores the caller's at the end.
+    """
+    with rc_context():
+        rcdefaults()
+        rcParams.update(changes)
+        yield
+
+
+# Decorates what makes figures: one look for all.
+house_style = matplotlib_defaults(
     {
         "axes.spines.top": False,
         "axes.spines.right": False,

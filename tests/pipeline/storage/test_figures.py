@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
@@ -9,6 +10,7 @@ from PIL import Image
 from pipeline.storage.figures import encode
 from pipeline.storage.stored_pictures import read_picture
 from quatrain.animation import Animation, paint_discs, palette_of, with_bar
+from quatrain.plots import house_style
 from quatrain.storage.gif import LAST_FRAME
 
 
@@ -45,3 +47,21 @@ def test_a_picture_says_its_place_and_caption_and_no_clock(tmp_path: Path):
     assert read_picture(tmp_path / "b.png")[:2] == (1, "λ of a map: each")
     with Image.open(tmp_path / "b.png") as image:
         assert set(image.info) == {"Comment", "dpi"}
+
+
+@house_style
+def drawn() -> dict[str, Figure]:
+    figure = Figure(figsize=(2, 2))
+    figure.subplots().set_title("a title")
+    return {"a": figure}
+
+
+def test_pictures_are_the_same_whatever_a_matplotlibrc_says():
+    """Of a user whose figures are dark, coarse and set by a LaTeX that need not be there."""
+    plain = encode(drawn())
+    settings = {"text.usetex": True, "text.color": "white", "axes.titlecolor": "white"}
+    settings |= {"savefig.facecolor": "black", "figure.facecolor": "black", "font.size": 20}
+    with matplotlib.rc_context(settings):
+        before = dict(matplotlib.rcParams)
+        assert encode(drawn()) == plain
+        assert dict(matplotlib.rcParams) == before
