@@ -84,6 +84,13 @@ class Result:
         names = [gated.metric for gated in self._modules.rules.GATED]
         return {name: self.scores[name] for name in names if name in self.scores}
 
+    @property
+    def _shown_scores(self) -> dict[str, float]:
+        """Returns the judged scores, or none where they are not computed: showing computes nothing,
+        as scoring makes the environment that a loaded folder names.
+        """
+        return self.judged_scores if "scores" in vars(self) else {}
+
     def plots(self) -> dict[str, Figure]:
         """Draws the figures of the report by name.
 
@@ -183,13 +190,13 @@ class Result:
         return self._modules.serve.export(self.config, self.state, self.dataset)
 
     def __repr__(self) -> str:
-        scores = ", ".join(f"{name}={value:.4g}" for name, value in self.judged_scores.items())
+        scores = ", ".join(f"{name}={value:.4g}" for name, value in self._shown_scores.items())
         return f"<quatrain.Result of {self.model}, seed {self.seed}: {scores}>"
 
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><td>{escape(name)}</td><td>{value:.4f}</td></tr>"
-            for name, value in self.judged_scores.items()
+            for name, value in self._shown_scores.items()
         )
         title = f"{escape(self.model)}, seed {self.seed}"
         return f"<table><tr><th>{title}</th><th>score</th></tr>{rows}</table>"
@@ -198,8 +205,11 @@ class Result:
 def load(path: str | Path, device: str = "auto") -> Result:
     """Returns a result from a folder that `Result.save` or the pipeline (models/MODEL) wrote.
 
-    Files are verified against their hashes, and nothing in them is executed. A folder of the
-    pipeline needs data/MODEL beside it; its scores are computed when they are first read.
+    Files are verified against their hashes, and nothing in them is executed: an environment of the
+    user's own, which the config names, is not imported by this function, nor by `predict`,
+    `example_request` and `repr` of the result. What plays episodes makes it: `quatrain.evaluate`,
+    `plots`, and `scores` where the folder holds none. A folder of the pipeline needs data/MODEL
+    beside it; its scores are computed when they are first read.
 
     Args:
         path: the folder.

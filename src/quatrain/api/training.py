@@ -11,6 +11,7 @@ from quatrain.api.configs import changed_section, make_params, params_with, read
 from quatrain.api.progress_display import shown
 from quatrain.api.results import Result
 from quatrain.api.session import computing
+from quatrain.envs.host.config import variant
 from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
 from quatrain.progress import Row, history, rows
@@ -114,6 +115,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Scores a trained model again: on its own held-out data, on other data, or elsewhere.
 
+    Observations are scaled as in the training. An environment of the user's own is made.
+
     Args:
         result: what `quatrain.fit` or `quatrain.load` returned; it is not changed.
         seed: draws other held-out data of the same environment; None: those of the result.
@@ -125,8 +128,9 @@ def evaluate(
 
     Raises:
         ConfigError: `env` cannot be used.
-        DataError: the model cannot be scored on these data: they are of another form, or the
-            system itself was drawn from the seed (active_dynamics).
+        DataError: the model cannot be scored on these data: they are of another form; or `seed`
+            is given, and the seed drew the system itself (active_dynamics), or numbered the states
+            that walks visit (allo in an environment of the user's own).
 
     Example:
         >>> quatrain.evaluate(result, seed=7)["return_mean"]
@@ -145,9 +149,7 @@ def evaluate(
             elif dataset is None:
                 dataset = held_out_again(result, seed)
             modules.collect.check(config, dataset)
-            state = modules.train.from_arrays(
-                config, dataset, modules.train.to_arrays(result.state)
-            )
+            state = state_for(result, config, dataset)
         except DataError:
             raise
         except ValueError as error:
@@ -157,6 +159,22 @@ def evaluate(
         return modules.evaluate.evaluate(
             config, state, dataset, derive_seed(drawn, "evaluate", model)
         )
+
+
+def state_for(result: Result, config: Any, dataset: Any) -> Any:
+    """Returns the trained state, for the data of an environment where its weights fit.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    if variant(config) == "built_in":
+        train = load(result.model, config).train
+        return train.from_arrays(config, dataset, train.to_arrays(result.state))
+    # Running episodes do not matter; a learner fits wherever observations and actions are alike.
+    trained, actual = (each.interface.restored for each in (result.dataset, dataset))
+    if trained._replace(max_episode_steps=actual.max_episode_steps) != actual:
+        raise ValueError(f"{trained}, not {actual}")
+    return result.state
 
 
 def held_out_again(result: Result, seed: int | None) -> Any:

@@ -1,0 +1,154 @@
+"""Results in environments of users: saved, loaded, served and scored again."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import quatrain
+from quatrain.api.results import Result
+from quatrain.errors import DataError
+from quatrain.registry import load as load_modules
+from quatrain.storage import folders, formats
+from tests.conftest import params_with, shapes_unchecked
+from tests.models.actor_critic import hosted_envs as of_actor_critic
+from tests.models.allo import test_hosted as of_allo
+from tests.models.iqn import hosted_envs as of_iqn
+
+LEARNERS = ("actor_critic", "allo", "iqn")
+FITTED: dict[str, Result] = {}
+
+
+def config_of(model: str) -> Any:
+    """Returns the config of a learner that takes seconds."""
+    if model == "allo":
+        config = of_allo.config_with()
+        brief = {"steps": 20, "record_every": 10, "evaluate_every": 10}
+        return config.model_copy(update={"train": config.train.model_copy(update=brief)})
+    section = of_iqn.section("Corridor")
+    if model == "actor_critic":
+        section = of_actor_critic.section("Signs")
+        section["train"] |= {"transitions": 7 * 16, "record_every": 1, "evaluate_every": 0}
+    return getattr(params_with({model: section}), model)
+
+
+@pytest.fixture(params=LEARNERS)
+def result(request: pytest.FixtureRequest) -> Result:
+    """A trained learner of each model; tests do not change it."""
+    model = request.param
+    if model not in FITTED:
+        with shapes_unchecked():
+            config = config_of(model)
+            FITTED[model] = quatrain.fit(model, config=config, threads=1, progress=False)
+    return FITTED[model]
+
+
+@pytest.fixture
+def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that the import of the module `leaves_a_mark` writes."""
+    path = tmp_path / "mark"
+    source = f"from pathlib import Path\nPath({str(path)!r}).touch()\n"
+    (tmp_path / "leaves_a_mark.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "leaves_a_mark", raising=False)
+    return path
+
+
+def hostile(config: dict[str, Any]) -> dict[str, Any]:
+    return config | {"env": config["env"] | {"import": "leaves_a_mark:Env", "id": None}}
+
+
+def test_a_result_comes_back_as_it_was(result: Result, tmp_path: Path):
+    restored = quatrain.load(result.save(tmp_path / "run"))
+    np.testing.assert_equal(arrays_of(restored), arrays_of(result))
+    assert (restored.config, restored.scores) == (result.config, result.scores)
+    assert quatrain.evaluate(restored) == result.scores
+    assert restored.plots().keys() == result.plots().keys()
+
+
+def arrays_of(result: Result) -> dict[str, np.ndarray]:
+    return load_modules(result.model, result.config).train.to_arrays(result.state)
+
+
+def test_what_a_loaded_folder_names_is_not_imported(result: Result, tmp_path: Path, mark: Path):
+    stored = folders.load(result.save(tmp_path / "run"))
+    contents = stored.contents | {"config.json": hostile(stored.contents["config.json"])}
+    del contents["scores.json"]
+    folders.save(tmp_path / "run", contents, stored.info)
+    loaded = quatrain.load(tmp_path / "run")
+    request = loaded.example_request()
+    np.testing.assert_equal(request, result.example_request())
+    np.testing.assert_equal(loaded.predict(request), result.predict(request))
+    assert result.model in repr(loaded) + loaded._repr_html_()
+    assert not mark.exists()
+    with pytest.raises(DataError, match="cannot be made"):
+        quatrain.evaluate(loaded)
+    assert mark.exists()
+
+
+def test_a_served_model_needs_no_environment(result: Result, tmp_path: Path, mark: Path):
+    config = hostile(result.config.model_dump(mode="json"))
+    stored = {"model": result.model, "config": config}
+    (tmp_path / "config.json").write_text(json.dumps(stored))
+    weights = formats.encode("weights.safetensors", result._exported)[0]
+    (tmp_path / "weights.safetensors").write_bytes(weights)
+    artifacts = {name: tmp_path / name for name in ("config.json", "weights.safetensors")}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # MLflow's own
+        from pipeline.tracking.pyfunc_model import ServedModel
+    served = ServedModel()
+    served.load_context(
+        SimpleNamespace(artifacts={path.stem: str(path) for path in artifacts.values()})
+    )
+    request = result.example_request()
+    np.testing.assert_equal(served.predict(None, request), result.predict(request))
+    assert not mark.exists()
+
+
+# Scored elsewhere.
+
+
+def test_other_data_do_not_change_the_scale_of_observations(result: Result):
+    """The scores are those of the same held-out data, whatever the training data are."""
+    dataset = result.dataset
+    if result.model == "allo":
+        table = dataset.table._replace(mean=dataset.table.mean + 3, std=dataset.table.std * 9)
+        other = dataset._replace(table=table)
+    elif result.model == "iqn":
+        train = dataset.train._replace(frames=dataset.train.frames * 9 + 3)
+        other = dataset._replace(train=train)
+    else:
+        train = dataset.train._replace(obs_mean=dataset.train.obs_mean + 3)
+        other = dataset._replace(train=train)
+    scores = quatrain.evaluate(result, dataset=other)
+    untrained = {name for name in scores if "untrained" in name}
+    assert {name: scores[name] for name in scores.keys() - untrained} == {
+        name: result.scores[name] for name in scores.keys() - untrained
+    }
+
+
+def test_a_seed_draws_other_held_out_data(result: Result):
+    if result.model == "allo":
+        with pytest.raises(DataError, match="numbers its states, by the seed"):
+            quatrain.evaluate(result, seed=7)
+        return
+    again = quatrain.evaluate(result, seed=7)
+    assert again.keys() == result.scores.keys()
+    assert again["random_return"] != result.scores["random_return"]
+    assert quatrain.evaluate(result, seed=result.seed) == result.scores
+
+
+def test_another_limit_of_steps_is_taken_and_other_spaces_are_refused(result: Result):
+    shorter = quatrain.evaluate(result, env={"max_episode_steps": 3})
+    assert shorter.keys() == result.scores.keys()
+    steps = {"actor_critic": "length_mean", "iqn": "episode_steps"}.get(result.model)
+    if steps is not None:
+        assert shorter[steps] == 3 < result.scores[steps]
+    elsewhere = {"import": "tests.models.iqn.hosted_envs:OneStep"}
+    with pytest.raises(DataError, match="was trained in another form of environment: "):
+        quatrain.evaluate(result, env=elsewhere)
