@@ -1,5 +1,6 @@
 """Results in environments of users: saved, loaded, served and scored again."""
 
+import importlib
 import json
 import sys
 import warnings
@@ -12,7 +13,7 @@ import pytest
 
 import quatrain
 from quatrain.api.results import Result
-from quatrain.errors import DataError
+from quatrain.errors import DataError, DatasetMismatch
 from quatrain.registry import load as load_modules
 from quatrain.storage import folders, formats
 from tests.conftest import params_with, shapes_unchecked
@@ -152,3 +153,62 @@ def test_another_limit_of_steps_is_taken_and_other_spaces_are_refused(result: Re
     elsewhere = {"import": "tests.models.iqn.hosted_envs:OneStep"}
     with pytest.raises(DataError, match="was trained in another form of environment: "):
         quatrain.evaluate(result, env=elsewhere)
+
+
+# Defined again.
+
+MODULE = """
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+class Mine(gymnasium.Env):
+    observation_space = Box(0, 1, ({size},), np.float32)
+    action_space = Discrete({size})
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.np_random.random({size}, np.float32), {{}}
+
+    def step(self, action):
+        return self.np_random.random({size}, np.float32), 0.0, False, False, {{}}
+
+gymnasium.registry.pop("quatrain-tests/Mine-v0", None)
+gymnasium.register("quatrain-tests/Mine-v0", Mine)
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        {"id": None, "import_": "defined_again:Mine"},
+        {"id": "quatrain-tests/Mine-v0", "import_": "defined_again"},
+    ],
+    ids=["callable", "id"],
+)
+@pytest.mark.parametrize("model", LEARNERS)
+def test_an_environment_that_is_defined_again_is_learned_as_it_is(
+    model: str, name: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "defined_again", raising=False)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    config = config_of(model)
+    config = config.model_copy(update={"env": config.env.model_copy(update=name)})
+    modules = load_modules(model, config)
+    for size in (4, 6, 3):
+        (tmp_path / "defined_again.py").write_text(MODULE.format(size=size))
+        if "defined_again" in sys.modules:
+            importlib.reload(sys.modules["defined_again"])
+        dataset = modules.collect.collect(config, 0)
+        assert (dataset.interface.observation_size, dataset.interface.action_count) == (size, size)
+        state = modules.train.init_state(config, dataset, 0)
+        request = modules.serve.request(config, dataset)
+        answer = modules.serve.answer(config, modules.serve.export(config, state, dataset), request)
+        assert request["observations"].shape[-1] == size
+        for values in answer.keys() & {"probabilities", "values"}:
+            assert answer[values].shape[-1] == size
+    (tmp_path / "defined_again.py").write_text(MODULE.format(size=5))
+    importlib.reload(sys.modules["defined_again"])
+    with pytest.raises(DatasetMismatch, match="its observation_size is 5, and was 3; collect"):
+        next(modules.train.train(config, dataset, 0))

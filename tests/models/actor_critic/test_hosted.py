@@ -11,6 +11,7 @@ from pipeline.storage.params_file import overlaid, read_params
 from quatrain.envs.host.episodes import play_episodes
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.actor_critic.hosted import config as configs
+from quatrain.models.actor_critic.hosted import network as networks
 from quatrain.models.actor_critic.hosted import serve
 from quatrain.models.actor_critic.hosted import trainer as trainers
 from quatrain.models.actor_critic.hosted.acting import to_graphs
@@ -135,6 +136,14 @@ def test_a_scale_moves_only_if_it_is_running(scale: str):
     (params,) = trained(config).state.params
     measured = np.allclose(params["obs_mean"], dataset.train.obs_mean.astype(np.float32))
     assert (bool(params["obs_mean"].any()), measured) == (scale != "none", scale == "dataset")
+
+
+def test_observations_without_a_scale_are_what_the_network_reads():
+    obs = np.array([[12.0, -7e8]], np.float32)
+    for scale, expected in (("none", obs), ("dataset", [[10.0, -10.0]])):
+        config = config_of("Signs", {"network": {"observation_scale": scale}})
+        network = networks.make(config, collect(config, 0).interface.restored)
+        np.testing.assert_array_equal(network.encode(to_graphs(obs)), expected)
 
 
 # Episodes.
