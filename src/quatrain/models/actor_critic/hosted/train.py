@@ -3,14 +3,13 @@
 One process trains all seeds: `train.world_size` has no meaning where Python steps the environments.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import torch
 
 from quatrain.envs.host.episodes import play_episodes
-from quatrain.envs.host.spaces import Interface
 from quatrain.frameworks.torch import packing, threads
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic.hosted import network as networks
@@ -20,7 +19,7 @@ from quatrain.models.actor_critic.hosted.collect import Dataset, check
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.network import ArrayNetwork
 from quatrain.models.actor_critic.hosted.rollout import run_hosted_iteration
-from quatrain.models.actor_critic.hosted.trainer import Begun, HostTrainer
+from quatrain.models.actor_critic.hosted.trainer import HostTrainer
 from quatrain.models.actor_critic.network import seeded
 from quatrain.models.actor_critic.ppo import metrics
 from quatrain.models.actor_critic.ppo.learner import score_if_due, to_seed_state
@@ -35,20 +34,9 @@ to_arrays = packing.to_arrays
 
 
 def init_state(config: HostedActorCriticConfig, dataset: Dataset, seed: int) -> State:
-    """Returns new networks and environments; each seed draws from a random sequence of its own.
-
-    Raises:
-        DataError: the environment cannot be made.
+    """Returns new networks, and environments before their first step, which are not made; each seed
+    draws from a random sequence of its own.
     """
-    return _first_state(config, dataset, seed, trainers.begin)
-
-
-def _first_state(
-    config: HostedActorCriticConfig,
-    dataset: Dataset,
-    seed: int,
-    begin: Callable[[HostedActorCriticConfig, Interface, int], Begun],
-) -> State:
     space = dataset.interface.restored
     seeds = []
     for sequence in np.random.SeedSequence(seed).spawn(config.seeds):
@@ -56,9 +44,8 @@ def _first_state(
         network = seeded(lambda: networks.make(config, space), _number(weights))
         assert isinstance(network, ArrayNetwork)
         _set_scale(config, dataset, network)
-        envs = begin(config, space, _number(environments))
         generators = generator_from_seed(policy), generator_from_seed(order)
-        host = trainers.first_host_state(envs, *generators)
+        host = trainers.first_host_state(config, space, _number(environments), generators)
         seeds.append(first_state(network, None, (), (host,)))
     return State.from_seeds(seeds)
 
@@ -156,4 +143,4 @@ def from_arrays(
     Raises:
         ValueError: names, shapes or dtypes are not those of a state of this config.
     """
-    return packing.from_arrays(_first_state(config, dataset, 0, trainers.unmade), arrays)
+    return packing.from_arrays(init_state(config, dataset, 0), arrays)

@@ -1,6 +1,5 @@
 """saved state of one seed <-> the learner and the environments that train it"""
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,28 +59,6 @@ class HostTrainer(Learner):
         return Actor(self.policy, self.network)
 
 
-class Begun(NamedTuple):
-    """Holds what a state keeps of environments, made or not."""
-
-    seed: int
-    states: EnvStates
-
-
-def begin(config: HostedActorCriticConfig, space: Interface, seed: int) -> Begun:
-    """Makes the environments, and starts their first episodes.
-
-    Raises:
-        DataError: they cannot be made or reset.
-    """
-    with closing(HostEnvs(config.env, config.train.num_envs, seed)) as envs:
-        return Begun(seed, envs.states)
-
-
-def unmade(config: HostedActorCriticConfig, space: Interface, seed: int) -> Begun:
-    """Returns zeros in place of environments, which are not made."""
-    return Begun(seed, empty_states(space, config.train.num_envs))
-
-
 def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
     """Returns a trainer that continues from the state, which stays unchanged; its environments are
     to be closed.
@@ -118,20 +95,27 @@ def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
     )
 
 
-def first_host_state(envs: Begun, policy: Generator, order: Generator) -> HostState:
-    """Returns the state of environments that have not stepped yet."""
+def first_host_state(
+    config: HostedActorCriticConfig, space: Interface, seed: int, generators: tuple[Generator, ...]
+) -> HostState:
+    """Returns the state before the first step of environments, which are not made.
+
+    generators: of actions, and of the order of minibatches.
+    """
+    count = config.train.num_envs
+    policy, order = (generator.get_state() for generator in generators)
     return HostState(
-        **_episodes(envs),
-        running=torch.zeros(len(envs.states.obs), 2, device="cpu"),
+        **_episodes(seed, empty_states(space, count)),
+        running=torch.zeros(count, 2, device="cpu"),
         episode_means=torch.zeros(2, device="cpu"),
-        policy=policy.get_state(),
-        order=order.get_state(),
+        policy=policy,
+        order=order,
     )
 
 
 def to_host_state(trainer: HostTrainer) -> HostState:
     return HostState(
-        **_episodes(trainer.envs),
+        **_episodes(trainer.envs.seed, trainer.envs.states),
         running=_on_host(trainer.running),
         episode_means=_on_host(trainer.episode_means),
         policy=trainer.draws.get_state(),
@@ -139,8 +123,8 @@ def to_host_state(trainer: HostTrainer) -> HostState:
     )
 
 
-def _episodes(envs: HostEnvs | Begun) -> dict[str, Tensor]:
-    columns = {"seed": envs.seed, **envs.states._asdict()}
+def _episodes(seed: int, states: EnvStates) -> dict[str, Tensor]:
+    columns = {"seed": seed, **states._asdict()}
     return {name: _on_host(column) for name, column in columns.items()}
 
 
