@@ -54,7 +54,7 @@ def experiment_id(uri: str) -> str | None:
     if database is not None and not database.exists():
         return None
     if database is not None:
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
             row = connection.execute(QUERY, (EXPERIMENT,)).fetchone()
         return None if row is None else str(row[0])
     check_reachable(uri)

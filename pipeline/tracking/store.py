@@ -68,7 +68,8 @@ def resolve_uri(root: Path) -> str:
         ConfigError: it names no store, or MLFLOW_REGISTRY_URI, which mlflow reads, names none.
     """
     checkout = Path(os.environ.get("DVC_ROOT") or root)
-    uri = os.environ.get("MLFLOW_TRACKING_URI", "").strip() or "sqlite:///.mlflow/mlflow.db"
+    named = os.environ.get("MLFLOW_TRACKING_URI", "").strip()
+    uri = named or "sqlite:///.mlflow/mlflow.db"
     check_uri("MLFLOW_TRACKING_URI", uri)
     registry = os.environ.get("MLFLOW_REGISTRY_URI", "").strip()
     if registry:
@@ -77,7 +78,11 @@ def resolve_uri(root: Path) -> str:
     if database is None:
         return uri
     absolute = f"sqlite:///{encoded((checkout / database).absolute())}"
-    check_uri("MLFLOW_TRACKING_URI", absolute)
+    if named:
+        check_uri("MLFLOW_TRACKING_URI", absolute)
+    else:
+        remedy = "rename a folder above it, or set MLFLOW_TRACKING_URI"
+        check_uri(f"{database_of(absolute)}, where runs are recorded", absolute, remedy)
     return absolute
 
 
@@ -132,6 +137,8 @@ def prepare_store(uri: str) -> None:
     from mlflow import MlflowClient
     from mlflow.store.db import utils
 
+    # mlflow would make folders of the address as it is written, with what is percent-encoded.
+    utils._make_parent_dirs_if_sqlite = lambda _: None
     with folder_lock(database.parent, SETUP_SECONDS), _remedies(database):
         engine = utils.create_sqlalchemy_engine_with_retry(uri)
         version, is_complete = utils._get_schema_version(engine), utils._all_tables_exist(engine)
@@ -235,8 +242,8 @@ def artifacts_of(uri: str, checkout: Path) -> Path | None:
 
 
 def encoded(path: Path) -> str:
-    """Returns a path whose percent signs stay when SQLAlchemy or mlflow decodes it."""
-    return str(path).replace("%", "%25")
+    """Returns a path as SQLAlchemy and mlflow decode it, for which ? and # would end it."""
+    return re.sub("[%?#]", lambda match: f"%{ord(match[0]):X}", str(path))
 
 
 def reason_of(error: Exception, uri: str) -> str:

@@ -61,7 +61,7 @@ def _authority_of_server(uri: str) -> str:
         raise ValueError("its host cannot be read") from None
 
 
-def check_uri(variable: str, uri: str) -> None:
+def check_uri(variable: str, uri: str, remedy: str = f"write {FORMS}") -> None:
     """Checks that an environment variable names a store of a kind that holds each metric once.
 
     Raises:
@@ -69,7 +69,7 @@ def check_uri(variable: str, uri: str) -> None:
     """
     problem = _problem_of(uri)
     if problem:
-        raise ConfigError(f"{variable}: {problem}; write {FORMS}")
+        raise ConfigError(f"{variable}: {problem}; {remedy}")
 
 
 def _problem_of(uri: str) -> str | None:

@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
+from pipeline.runtime.errors import ConfigError
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.store import open_client, prepare_store
+from pipeline.tracking.experiment import EXPERIMENT
+from pipeline.tracking.runs_page import experiment_id
+from pipeline.tracking.store import (
+    artifacts_of,
+    database_of,
+    open_client,
+    prepare_store,
+    resolve_uri,
+)
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import recorded_model
@@ -160,3 +169,37 @@ def test_a_copied_checkout_writes_into_itself_and_reads_its_own_copies(tmp_path:
         )
     assert first.exists()
     assert runs_of(open_client(f"sqlite:///{first}/.mlflow/mlflow.db")).keys() == {"allo-before"}
+
+
+@pytest.mark.parametrize("name", ["a#b", "a%20b", "a?b", "a#b%20c?d&e=%3F"])
+def test_a_store_below_a_name_with_signs_of_addresses_is_there_and_nothing_is_beside(
+    name: str, tmp_path: Path, monkeypatch: Patch
+):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    checkout = tmp_path / name
+    checkout.mkdir()
+    monkeypatch.chdir(checkout)
+    uri = resolve_uri(checkout)
+    assert database_of(uri) == checkout / ".mlflow" / "mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # as the processes of dvc get it
+    assert resolve_uri(checkout) == uri
+    assert experiment_id(uri) is None
+    client = open_client(uri)
+    folder = artifacts_of(uri, checkout)
+    number = client.create_experiment(EXPERIMENT, artifact_location=str(folder))
+    assert experiment_id(uri) == number
+    run = client.create_run(number).info.run_id
+    client.log_text(run, "text", "words.txt")
+    (words,) = checkout.rglob("words.txt")
+    assert (words.read_text(), words.is_relative_to(checkout / ".mlflow")) == ("text", True)
+    assert list(tmp_path.iterdir()) == [checkout]
+    client._tracking_client.store.engine.dispose()
+
+
+def test_a_folder_that_can_hold_no_store_is_named_and_no_variable(
+    tmp_path: Path, monkeypatch: Patch
+):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    why = r"a:b@c/.mlflow/mlflow.db, where runs are recorded: it names a user .*; rename a folder"
+    with pytest.raises(ConfigError, match=why):
+        resolve_uri(tmp_path / "a:b@c")
