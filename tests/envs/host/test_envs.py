@@ -51,6 +51,20 @@ class Counter(gymnasium.Env):
         return np.array([self.steps + self.offset, action], np.float32)
 
 
+class Untyped(Counter):
+    """Returns what is no reward, or no bool."""
+
+    def __init__(self, **returned: Any) -> None:
+        super().__init__()
+        self.returned = returned
+
+    def step(self, action: Any) -> Any:
+        obs, *values, info = super().step(action)
+        names = ("reward", "terminated", "truncated")
+        ends = (self.returned.get(name, v) for name, v in zip(names, values, strict=True))
+        return obs, *ends, info
+
+
 class VectorActions(Counter):
     action_space = Box(np.array([-1, 0], np.float32), np.array([1, 4], np.float32))
 
@@ -181,6 +195,14 @@ class Silent(Pair):
     def step(self, actions: Any) -> Any:
         _, rewards, _, truncated, infos = super().step(actions)
         return {}, rewards, dict.fromkeys(self.agents, True), truncated, infos
+
+
+class Apart(Pair):
+    """Terminates for a in the step that truncates b."""
+
+    def step(self, actions: Any) -> Any:
+        observed, rewards, _, _, infos = super().step(actions)
+        return observed, rewards, {"a": True, "b": False}, {"a": False, "b": True}, infos
 
 
 class InTurns(Pair):
@@ -349,10 +371,19 @@ def test_agents_act_at_once_and_discrete_observations_are_one_hot():
     assert envs.interface.agents == ("a", "b")
 
 
+def test_an_episode_that_terminates_for_some_agents_and_is_cut_for_others_is_truncated():
+    envs = HostEnvs(host_env("Apart", kind="pettingzoo"), num_envs=1, seed=0)
+    turn = envs.step(np.array([[2, 0]]))
+    assert (turn.terminated.item(), turn.truncated.item()) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (host_env("Counter", bad_step=2), "step 2.*not finite"),
+        (host_env("Counter", bad_step=2), "step 2.*the observation of agent holds nan: not finite"),
+        (host_env("Untyped", reward="1"), "step 1.*reward '1' is not a real number"),
+        (host_env("Untyped", terminated="False"), "terminated is 'False', not a bool"),
+        (host_env("Untyped", truncated=0), "truncated is 0, not a bool"),
         (host_env("Pair", kind="pettingzoo", leaves=1), "ended for b but not for all agents"),
         (host_env("Silent", kind="pettingzoo"), "ends the episode for all agents, but a has no"),
     ],

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.envs.adapters.systems import make_system
+from quatrain.envs.adapters.systems import System, make_system
 from quatrain.errors import DataError
 from quatrain.models.active_dynamics import exploration, recorded
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
@@ -185,6 +185,7 @@ def test_actions_that_do_not_push_each_dimension_are_refused():
         (f"{HERE}:faulty_class", "returned the class Faulty; return Faulty()"),
         ("tests.no_such_module:Thing-v0", "No module named"),
         (f"{HERE}:Choices", "action_space is Discrete(3); it must be a Box with one axis"),
+        (f"{HERE}:Dials", "action_space is Box(-1, 1, (2,), int8); it must hold floats"),
     ],
 )
 def test_a_system_that_cannot_be_used_has_one_line(name: str, message: str):
@@ -195,6 +196,11 @@ def test_a_system_that_cannot_be_used_has_one_line(name: str, message: str):
     assert "\n" not in str(caught.value)
 
 
+def run_one_step(system: System) -> None:
+    system.reset(0)
+    system.step(np.zeros(2))
+
+
 def test_a_registered_id_is_a_system_and_its_actions_must_be_those_of_the_config():
     system = make_system("Pendulum-v1")
     assert (system.channels, system.actions) == (3, 1)
@@ -202,8 +208,15 @@ def test_a_registered_id_is_a_system_and_its_actions_must_be_those_of_the_config
         exploration.explore(config_with(), system, "random", 0)
 
 
-def test_an_observation_that_is_not_finite_is_refused():
-    with pytest.raises(
-        DataError, match=r"Broken \(episode 0, step 0\): observation .* is not finite"
-    ):
-        make_system(f"{HERE}:Broken").reset(0)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Broken", r"\(episode 0, step 0\): the observation holds nan: not finite"),
+        ("Short", r"\(episode 0, step 0\): the observation has the shape \(9,\), not \(10,\)"),
+        ("Endless", r"\(episode 0, step 1\): terminated is 'False', not a bool"),
+    ],
+)
+def test_what_a_system_must_not_return_is_named(name: str, message: str):
+    system = make_system(f"{HERE}:{name}")
+    with pytest.raises(DataError, match=f"{name} {message}"):
+        run_one_step(system)

@@ -69,6 +69,23 @@ class Steps(Signs):
         return np.array([self.steps if self.ends else 0, 0], np.float32)
 
 
+class Stopwatch(Signs):
+    """Shows a number of the episode plus its steps, and truncates after two to four."""
+
+    observation_space = Box(0, 10_000, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
+        gymnasium.Env.reset(self, seed=seed)
+        self.shown = 10 * int(self.np_random.integers(1000))
+        self.left = int(self.np_random.integers(2, 5))
+        return np.float32([self.shown]), {}
+
+    def step(self, action: Any) -> Any:  # noqa: ARG002
+        self.shown += 1
+        self.left -= 1
+        return np.float32([self.shown]), 0.0, False, self.left == 0, {}
+
+
 class Unseeded(Signs):
     """Draws signs that no seed decides."""
 

@@ -1,5 +1,6 @@
 """PPO in environments of users: known values, actions of every kind, refusals, CartPole."""
 
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from quatrain.envs.host.episodes import play_episodes
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.actor_critic.hosted import config as configs
 from quatrain.models.actor_critic.hosted import network as networks
+from quatrain.models.actor_critic.hosted import rollout as rollouts
 from quatrain.models.actor_critic.hosted import serve
 from quatrain.models.actor_critic.hosted import trainer as trainers
 from quatrain.models.actor_critic.hosted.acting import to_graphs
@@ -19,8 +21,8 @@ from quatrain.models.actor_critic.hosted.collect import check, collect
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.evaluate import evaluate
 from quatrain.models.actor_critic.hosted.network import ArrayNetwork
-from quatrain.models.actor_critic.hosted.train import train
-from quatrain.models.actor_critic.network import Shape
+from quatrain.models.actor_critic.hosted.train import init_state, train
+from quatrain.models.actor_critic.network import Output, Shape
 from quatrain.params import read_section
 from quatrain.progress import Progress
 from quatrain.registry import load
@@ -79,6 +81,22 @@ def test_a_clock_that_runs_out_ends_nothing():
     """1 / (1 - 1/2), though each episode is cut after five steps."""
     config = config_of("Steps", BRIEF, ends=False)
     np.testing.assert_allclose(values(config, trained(config), [[0, 0]]), [2.0], atol=0.1)
+
+
+def test_the_next_value_of_a_truncated_step_is_that_of_its_own_last_observation():
+    """The value is the number shown, which is one more after each step of an episode."""
+    config = config_of("Stopwatch", {})
+    state = init_state(config, collect(config, 0), 0)
+    trainer = trainers.from_state(config, state.seeds[0])
+    raw = torch.zeros(6)
+    trainer.forward = lambda graphs: Output(raw.expand(len(graphs.graph), -1), graphs.graph[:, 0])
+    with closing(trainer.envs):
+        rollouts.collect(trainer)
+    rollout = trainer.rollout
+    assert not rollout.terminated.any()
+    assert 0 < rollout.truncated[:-1].sum() < rollout.truncated[:-1].numel()
+    assert 0 < rollout.truncated[-1].sum() < rollout.truncated[-1].numel()
+    torch.testing.assert_close(rollout.next_value, rollout.graph[..., 0] + 1, rtol=0, atol=0)
 
 
 def test_an_action_depends_on_what_is_seen():

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box
 
+from quatrain.envs.host.returned import reader, to_flag
 from quatrain.envs.host.user_code import make_env, user_code
 from quatrain.errors import DataError
 
@@ -26,6 +27,9 @@ class System:
                 space = getattr(env, f"{kind}_space", None)
                 if not isinstance(space, Box) or len(space.shape) != 1:
                     raise DataError(f"{kind}_space is {space}; it must be a Box with one axis")
+            if env.action_space.dtype.kind != "f":
+                raise DataError(f"action_space is {env.action_space}; it must hold floats")
+            self._read = reader("the observation", env.observation_space)
             self.actions = int(env.action_space.shape[0])
             self.channels = int(env.observation_space.shape[0])
 
@@ -38,7 +42,7 @@ class System:
         self._run += 1
         self._step = 0
         with self._named_errors():
-            return self._vector(self._env.reset(seed=seed)[0])
+            return self._read(self._env.reset(seed=seed)[0])
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, bool]:
         """Returns the next observation, and whether the run ended with it.
@@ -51,21 +55,13 @@ class System:
             space = self._env.action_space
             bounded = np.clip(action, space.low, space.high).astype(space.dtype)
             observation, _, terminated, truncated, _ = self._env.step(bounded)
-            return self._vector(observation), bool(terminated or truncated)
+            ended = to_flag("terminated", terminated) | to_flag("truncated", truncated)
+            return self._read(observation), ended
 
     def _named_errors(self) -> AbstractContextManager[None]:
         return user_code(
             lambda reason: f"{self.name} (episode {self._run}, step {self._step}): {reason}"
         )
-
-    def _vector(self, observation: Any) -> np.ndarray:
-        vector = np.array(observation, np.float32)
-        if vector.shape != (self.channels,) or not np.isfinite(vector).all():
-            raise DataError(
-                f"observation {vector.tolist()} is not finite, or has not the"
-                f" {self.channels} channels of its space; mend the environment"
-            )
-        return vector
 
 
 def make_system(name: str) -> System:

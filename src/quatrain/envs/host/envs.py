@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float32, Int64, Shaped
 
 from quatrain.envs.host.config import HostEnv
 from quatrain.envs.host.parallel import ByAgent, interface_of, make
-from quatrain.envs.host.spaces import Interface, SavedInterface, flatten, to_action
+from quatrain.envs.host.returned import reader, to_flag, to_reward
+from quatrain.envs.host.spaces import Interface, SavedInterface, to_action
 from quatrain.envs.host.user_code import user_code
 from quatrain.errors import DataError, DatasetMismatch
 
@@ -88,7 +89,10 @@ class HostEnvs:
         states = empty_states(self.interface, num_envs)
         self._episode, self._elapsed, self._actions, self.obs = states
         with self._named_errors(0):
-            self._observation_spaces = {agent: env.observation_space(agent) for agent in agents}
+            self._read = {
+                agent: reader(f"the observation of {agent}", env.observation_space(agent))
+                for agent in agents
+            }
             self._action_spaces = {agent: env.action_space(agent) for agent in agents}
         for index in range(num_envs):
             self.obs[index] = self._reset(index)
@@ -216,12 +220,12 @@ class HostEnvs:
                     for place, agent in enumerate(agents)
                 }
             )
-            has_ended = _for_all({agent: terminated[agent] or truncated[agent] for agent in agents})
+            terminal = {agent: to_flag("terminated", terminated[agent]) for agent in agents}
+            cut = {agent: to_flag("truncated", truncated[agent]) for agent in agents}
+            has_ended = _for_all({agent: terminal[agent] or cut[agent] for agent in agents})
+            has_terminated = all(terminal.values())
             next_obs = self._observations(observed, has_ended)
-            rewards = np.array([float(reward[agent]) for agent in agents], np.float32)
-            if not np.isfinite(rewards).all():
-                raise DataError(f"reward {rewards.tolist()} is not finite")
-            has_terminated = all(terminated[agent] for agent in agents)
+            rewards = np.array([to_reward(reward[agent]) for agent in agents], np.float32)
         is_last = bool(self._elapsed[index] >= self.interface.max_episode_steps)
         return _Outcome(
             rewards=rewards,
@@ -244,17 +248,7 @@ class HostEnvs:
                 f"agent {missing[0]} has no observation: an agent that leaves before the others is "
                 "not supported; wrap the environment so that it stays (SuperSuit black_death_v3)"
             )
-        rows = [
-            flatten(self._observation_spaces[agent], observed[agent])
-            for agent in self.interface.agents
-        ]
-        for agent, row in zip(self.interface.agents, rows, strict=True):
-            if len(row) != self.interface.observation_size or not np.isfinite(row).all():
-                raise DataError(
-                    f"the observation of {agent} is not finite, or has {len(row)} numbers in "
-                    f"place of {self.interface.observation_size}"
-                )
-        return np.stack(rows)
+        return np.stack([self._read[agent](observed[agent]) for agent in self.interface.agents])
 
     def _named_errors(self, index: int, call: str = "") -> AbstractContextManager[None]:
         """Names the environment, its episode and step in whatever it raises."""

@@ -6,7 +6,7 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 from gymnasium.spaces.utils import flatdim
-from jaxtyping import Bool, Float32, Float64, Int64, Shaped, UInt8
+from jaxtyping import Bool, Float64, Int64, Shaped, UInt8
 
 from quatrain.errors import DataError
 
@@ -132,11 +132,6 @@ def _describe_agent(observation: Any, action: Any) -> Interface:
         f"actions are {action}; a learner needs Discrete, or a Box with one axis and "
         "finite bounds; wrap the environment (gymnasium.wrappers.TransformAction)"
     )
-
-
-def flatten(space: gymnasium.Space, observation: Any) -> Float32[np.ndarray, " obs"]:
-    """Returns an observation as a vector; a copy, because environments may reuse their arrays."""
-    return np.array(gymnasium.spaces.utils.flatten(space, observation), np.float32).reshape(-1)
 
 
 def to_action(space: Any, action: Any) -> Any:
