@@ -163,6 +163,18 @@ def test_two_agents_learn_opposite_actions_from_the_same_observation():
     assert scores["constant_return"] < 3
 
 
+def test_a_learner_is_scored_with_the_scale_that_it_was_trained_with():
+    """The prefill of other data changes no score; another scale does."""
+    config = hosted("train.turns: 96")
+    dataset, state = collect(config, 0), trained(config)
+    train_set = dataset.train._replace(frames=9 * dataset.train.frames + 3)
+    with shapes_unchecked():
+        scores = evaluate(config, state, dataset, 0)
+        assert evaluate(config, state, dataset._replace(train=train_set), 0) == scores
+        other = state._replace(scale=scale_of(config, train_set))
+        assert evaluate(config, other, dataset, 0)["return_mean"] < scores["return_mean"] - 0.5
+
+
 def test_the_best_evaluation_is_kept_and_judged():
     config = hosted("train: {turns: 80, record_every: 20, evaluate_every: 20}")
     with shapes_unchecked():
