@@ -73,11 +73,30 @@ class Corridor(gymnasium.Env):
         return np.array([self.place, 5], np.float32)
 
 
-def config_with(bins: int | None = None, **kwargs: Any) -> HostedAlloConfig:
+class Rooms(Corridor):
+    """Observes beside the place which of so many layouts this episode has."""
+
+    observation_space = Box(0, np.inf, (2,), np.float32)
+    walls = 0
+
+    def __init__(self, layouts: int) -> None:
+        super().__init__()
+        self.layouts = layouts
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed, options=options)
+        self.walls = int(self.np_random.integers(self.layouts))
+        return self._observed(), {}
+
+    def _observed(self) -> np.ndarray:
+        return np.array([self.place, self.walls], np.float32)
+
+
+def config_with(bins: int | None = None, name: str = "Corridor", **kwargs: Any) -> HostedAlloConfig:
     env = {
         "kind": "gymnasium",
         "id": None,
-        "import": f"{__name__}:Corridor",
+        "import": f"{__name__}:{name}",
         "kwargs": kwargs,
         "max_episode_steps": 20,
         "bins": bins,
@@ -180,6 +199,29 @@ def test_too_many_or_too_few_states_are_refused():
     short = config_with(length=2)
     with pytest.raises(DataError, match="2 states, fewer than the 3 eigenvectors"):
         modules(short).collect.collect(short, 0)
+
+
+@pytest.mark.parametrize(("layouts", "parts"), [(2, "2"), (10**6, r"\d\d+")])
+def test_walks_that_nothing_connects_are_neither_learned_nor_scored(layouts: int, parts: str):
+    """A constant scored 1 with a new layout in each episode: all eigenvalues were 0."""
+    config = config_with(name="Rooms", layouts=layouts)
+    model = modules(config)
+    dataset = model.collect.collect(config, 1)
+    said = rf"no walk connects {parts} parts of .*Rooms.*give every episode the same layout"
+    with pytest.raises(DataError, match=said):
+        train(config, dataset)
+    with pytest.raises(DataError, match=said):
+        model.evaluate.evaluate(config, model.train.init_state(config, dataset, 5), dataset, 0)
+
+
+def test_one_layout_is_learned_and_what_learned_nothing_does_not_score_as_the_truth():
+    config = config_with(name="Rooms", layouts=1)
+    model = modules(config)
+    dataset = model.collect.collect(config, 1)
+    untrained = model.train.init_state(config, dataset, 5)
+    scores = model.evaluate.evaluate(config, untrained, dataset, 0)
+    assert scores["ceiling_truth"] == pytest.approx(1)
+    assert max(scores["cosine_mean"], scores["floor_constant"], scores["floor_random"]) < 0.7
 
 
 def test_a_dataset_of_another_environment_is_refused(trained):

@@ -66,6 +66,37 @@ def test_encoding_of_a_table_or_of_samples_depends_on_their_sizes_and_learns_the
     alike(*(end.state for end in ends), atol=1e-5)
 
 
+APART = "....X....\n....X....\n....X....\n"
+PLUS = "XX.XX\nXX.XX\n.....\nXX.XX\nXX.XX\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "d", "said"),
+    [
+        (APART, 3, r"no walk connects 2 parts of map\.txt, .*layout_components: largest$"),
+        (PLUS, 2, r"3 eigenvectors of map\.txt .* only 2 are learned.*network\.d: 4 or more"),
+        (PLUS, 4, None),
+    ],
+)
+def test_a_map_whose_truth_leaves_open_what_to_learn_is_refused(text: str, d: int, said: str):
+    layout = {"name": "map.txt", "text": text}
+    env = {"layout": layout, "layout_components": "all", "start": "uniform"}
+    config = allo(
+        env=env,
+        network={"d": d},
+        collect={"num_envs": 64, "steps_per_env": 400},
+        evaluate={"degeneracy_tol": 0.2},
+    )
+    walks = collect(config, 11)
+    if said is None:
+        assert true_spectrum(config, walks).spectrum.group[d - 1] == 1
+        return
+    with pytest.raises(DataError, match=said):
+        next(train(config, walks, 5))
+    with pytest.raises(DataError, match=said):
+        evaluate(config, init_state(config, walks, 5), walks, 0)
+
+
 def test_dual_and_barrier_hold_the_eigenvalue_together_where_the_gradient_is_0():
     """Of true vectors of length s, the gradient is s R v (4 κ λ + β + 2 b (s² − 1))."""
     barrier, coefficient = 0.8, CONFIG.train.graph_coef

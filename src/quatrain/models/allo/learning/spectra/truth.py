@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 from quatrain.envs.grid.config import COUNTED_STATES
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import count_states
-from quatrain.envs.host.config import variant
+from quatrain.envs.host.config import HostEnv, variant
+from quatrain.errors import DataError
 from quatrain.models.allo.collect import AnyDataset, Dataset
 from quatrain.models.allo.collect import count_states as count_dataset_states
 from quatrain.models.allo.config import AlloConfig
@@ -22,6 +23,9 @@ from quatrain.models.allo.learning.spectra.law import (
 )
 from quatrain.models.allo.learning.spectra.spectrum import Operator, Spectrum
 from quatrain.replay.episodes.trajectories import Episodes
+
+# Largest eigenvalue of a function that is constant on a part of the graph; as in `group_of`.
+ZERO = 1e-9
 
 
 class Truth(NamedTuple):
@@ -53,6 +57,7 @@ def true_spectrum(config: AlloConfig, dataset: AnyDataset) -> Truth:
 
     Raises:
         ReplayError: the buffer is empty.
+        DataError: the truth leaves open what is to be learned.
     """
     return _remembered(config, _SameData(dataset))
 
@@ -69,7 +74,41 @@ def is_counted(config: AlloConfig) -> bool:
 
 @lru_cache(maxsize=1)
 def _remembered(config: AlloConfig, data: _SameData) -> Truth:
-    return _count(config, data.dataset, data.dataset.train)
+    truth = _count(config, data.dataset, data.dataset.train)
+    _check_what_is_to_be_learned(config, truth.spectrum)
+    return truth
+
+
+def _check_what_is_to_be_learned(config: AlloConfig, truth: Spectrum) -> None:
+    """Checks that not every function of a large space would score as the truth.
+
+    Raises:
+        DataError: the graph of the walks has several parts, whose eigenvalue is 0; or a group of
+            equal eigenvalues has more vectors than are learned.
+    """
+    name, remedy = _name_and_remedy(config)
+    parts = int((truth.eigenvalues < ZERO).sum())
+    if parts > 1:
+        raise DataError(
+            f"allo: no walk connects {parts} parts of {name}, so that whatever is constant on each "
+            f"counts as true: there is nothing to learn or to score; {remedy}"
+        )
+    d = config.network.d
+    largest = int(np.bincount(truth.group)[truth.group[:d]].max())
+    if largest > d:
+        raise DataError(
+            f"allo: {largest} eigenvectors of {name} have (nearly) equal eigenvalues, and only {d} "
+            "are learned, so that any mixture counts as true: nothing can be scored; set "
+            f"allo.network.d: {largest + 1} or more, or lower allo.evaluate.degeneracy_tol"
+        )
+
+
+def _name_and_remedy(config: AlloConfig) -> tuple[str, str]:
+    """Returns the name of the environment, and how its parts become one."""
+    if isinstance(config.env, HostEnv):
+        layout = "give every episode the same layout (allo.env.kwargs or a wrapper)"
+        return config.env.name, f"{layout}, or set or lower allo.env.bins"
+    return config.env.map.name, "set allo.env.layout_components: largest"
 
 
 def _count(config: AlloConfig, dataset: AnyDataset, episodes: Episodes) -> Truth:
