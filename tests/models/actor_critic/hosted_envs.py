@@ -13,12 +13,15 @@ class Signs(gymnasium.Env):
     observation_space = Box(-3, 3, (2,), np.float32)
     action_space: gymnasium.Space = Discrete(6, start=1)
 
+    def __init__(self, pays: float = 1.0) -> None:
+        self.pays = pays
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
         super().reset(seed=seed)
         return self._observed(), {}
 
     def step(self, action: Any) -> Any:
-        paid = self.paid(action)
+        paid = self.pays * self.paid(action)
         return self._observed(), paid, False, False, {}
 
     def paid(self, action: Any) -> float:

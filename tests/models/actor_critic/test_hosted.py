@@ -9,8 +9,10 @@ import torch
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import overlaid, read_params
+from quatrain.baselines import entry_of
 from quatrain.envs.host.episodes import play_episodes
 from quatrain.errors import DataError, DatasetMismatch
+from quatrain.judgement import judge
 from quatrain.models.actor_critic.hosted import config as configs
 from quatrain.models.actor_critic.hosted import network as networks
 from quatrain.models.actor_critic.hosted import rollout as rollouts
@@ -21,6 +23,7 @@ from quatrain.models.actor_critic.hosted.collect import check, collect
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.evaluate import evaluate
 from quatrain.models.actor_critic.hosted.network import ArrayNetwork
+from quatrain.models.actor_critic.hosted.rules import GATED
 from quatrain.models.actor_critic.hosted.train import init_state, train
 from quatrain.models.actor_critic.network import Output, Shape
 from quatrain.params import read_section
@@ -55,6 +58,36 @@ def test_the_section_chooses_the_modules_and_comes_back_from_its_json():
     config = config_of("Signs", {})
     assert load("actor_critic", config).train.train is train
     assert read_section("actor_critic", config.model_dump_json()) == config
+
+
+# How it is judged.
+
+
+def status(scores: dict[str, float], stored: dict[str, float]) -> str:
+    (rule,) = (gated.under("mine") for gated in GATED)
+    entry = {"metrics": {rule.metric: entry_of(rule, stored)}, "provenance": {}}
+    (line,) = judge(scores, {"schema": 1, "presets": {"mine": entry}}, [rule], "mine").lines
+    return line.status
+
+
+def test_the_size_of_rewards_does_not_change_the_score_and_another_seed_holds_it():
+    config = config_of("Signs", {})
+    with shapes_unchecked():
+        dataset = collect(config, 0)
+        first, other = (list(train(config, dataset, seed))[-1].state for seed in (0, 1))
+        stored = evaluate(config, first, dataset, 0)
+        again = evaluate(config, other, dataset, 0)
+        # Networks without learning that are not good by luck.
+        untrained = [evaluate(config, init_state(config, dataset, s), dataset, 0) for s in (1, 3)]
+        rich = config_of("Signs", {}, pays=1e4)
+        scaled = evaluate(rich, first, collect(rich, 0), 0)
+    assert scaled["return_mean"] == pytest.approx(1e4 * stored["return_mean"])
+    for name in ("score", "random_score", "constant_score", "untrained_score"):
+        assert scaled[name] == pytest.approx(stored[name])
+    assert stored["constant_score"] == 0 > stored["random_score"]
+    assert status(again, stored) == "ok"
+    assert {status(scores, scores) for scores in untrained} == {"below floor"}
+    assert status(stored | {"score": stored["constant_score"]}, stored) == "worse"
 
 
 # What is learned.

@@ -8,6 +8,7 @@ from jaxtyping import Float64
 from torch import Tensor
 
 from quatrain.envs.host.episodes import Episodes, play_episodes
+from quatrain.envs.host.scoring import score_of
 from quatrain.models.actor_critic.hosted.acting import deterministic_policy
 from quatrain.models.actor_critic.hosted.collect import Dataset, check
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
@@ -20,26 +21,33 @@ from quatrain.models.actor_critic.ppo.state import SeedState
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 
 UNTRAINED = 3  # networks; a single one may be good by luck
+# Scores with their spread over seeds.
+SPREAD = (*(gated.metric for gated in GATED), "return_mean")
 
 
 def evaluate(
     config: HostedActorCriticConfig, state: State, dataset: Dataset, seed: int
 ) -> dict[str, float]:
-    """Returns the scores; of several seeds means, with sd and 95 % interval of gated scores.
+    """Returns the scores; of several seeds means and the spread of SPREAD (`aggregate_seeds`).
 
     The deterministic policy of the weights of highest return in training plays the held-out
-    episodes, whose returns are undiscounted. `untrained` are such policies with new weights. For
-    a single seed the interval is bootstrapped over episodes.
+    episodes, whose returns are undiscounted. `score` is the return's distance from that of the
+    best policy without learning, on a logarithmic scale (`score_of`). `untrained` are such policies
+    with new weights. For a single seed `return_mean_held_out_low` and `_high` are bootstrapped over
+    episodes.
     """
     check(config, dataset)
     outcomes = evaluate_policy(config, state, dataset)
+    references = reference_returns(config, dataset)
     of_seeds = [
-        _scores(config, outcome, seed_state)
+        {"score": score_of(outcome.returns[:, 0], references)}
+        | _scores(config, outcome, seed_state)
         for outcome, seed_state in zip(outcomes, state.seeds, strict=True)
     ]
-    scores = aggregate_seeds(of_seeds, [gated.metric for gated in GATED])
-    for name, returns in reference_returns(config, dataset).items():
+    scores = aggregate_seeds(of_seeds, SPREAD)
+    for name, returns in references.items():
         scores[f"{name}_return"] = returns.mean()
+        scores[f"{name}_score"] = score_of(returns, references)
     if config.seeds == 1:
         scores |= _interval(config, outcomes[0].returns[:, 0], seed)
     return {name: float(value) for name, value in scores.items()}
@@ -97,4 +105,4 @@ def _interval(
     """Bootstraps the mean over episodes; the interval says nothing about other learners."""
     rng = np.random.default_rng(seed)
     low, high = bootstrap_interval([returns], np.mean, rng, config.evaluate.bootstrap_samples)
-    return {"return_mean_low": low, "return_mean_high": high}
+    return {"return_mean_held_out_low": low, "return_mean_held_out_high": high}

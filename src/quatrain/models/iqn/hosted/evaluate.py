@@ -1,6 +1,6 @@
 """state, held-out episodes -> scores: returns beside those of policies that learned nothing"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from operator import itemgetter
@@ -12,6 +12,8 @@ from jaxtyping import Float
 
 from quatrain.envs.host.envs import HostEnvs
 from quatrain.envs.host.episodes import Act, Episodes, play
+from quatrain.envs.host.scoring import score_of
+from quatrain.models.iqn import network
 from quatrain.models.iqn.hosted.collect import Dataset, check
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.playing import GreedyPolicy, by_seed
@@ -19,6 +21,9 @@ from quatrain.models.iqn.hosted.rules import GATED
 from quatrain.models.iqn.hosted.state import NOT_EVALUATED, State, init_params
 from quatrain.models.iqn.hosted.train import evaluation_params
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
+
+# Scores with their spread over seeds.
+SPREAD = (*(gated.metric for gated in GATED), "return_mean")
 
 
 class Outcomes(NamedTuple):
@@ -31,23 +36,25 @@ class Outcomes(NamedTuple):
 def evaluate(
     config: HostedIqnConfig, state: State, dataset: Dataset, seed: int
 ) -> dict[str, float]:
-    """Computes the scores of iqn in a user's environment; with several seeds means, and sd and 95 %
-    interval if gated.
+    """Computes the scores of iqn in a user's environment; with several seeds means, and the spread
+    of SPREAD (`aggregate_seeds`).
 
     Returns are undiscounted sums of an episode's rewards, means over episodes and agents. `score`
-    is the return's distance from that of the random policy, in standard deviations of the latter's
-    episodes (in units of reward if these are all alike). The constant policy is that of the best
-    action in these episodes; the untrained one has the first networks of the first seed.
+    is the return's distance from that of the best policy without learning, on a logarithmic scale
+    (`score_of`). The constant policy is that of the best action in these episodes; the untrained
+    one has the first networks of the first seed.
     """
     outcomes = play_held_out(config, state, dataset, seed)
-    chance = mean_returns(outcomes.references["random"])
-    seed_scores = [_scores(episodes, chance) for episodes in outcomes.learned]
-    scores = aggregate_seeds(seed_scores, [gated.metric for gated in GATED])
-    for name, episodes in outcomes.references.items():
-        returns = mean_returns(episodes)
+    references = {name: mean_returns(each) for name, each in outcomes.references.items()}
+    seed_scores = [
+        {"score": score_of(mean_returns(episodes), references)} | _scores(episodes)
+        for episodes in outcomes.learned
+    ]
+    scores = aggregate_seeds(seed_scores, SPREAD)
+    for name, returns in references.items():
         scores[f"{name}_return"] = returns.mean()
         scores[f"{name}_return_se"] = standard_error(returns)
-        scores[f"{name}_score"] = score_of(returns, chance)
+        scores[f"{name}_score"] = score_of(returns, references)
     best = float(np.mean(state.best.greedy_return))
     if best > NOT_EVALUATED:
         scores["selected_return"] = best
@@ -58,19 +65,21 @@ def evaluate(
 def _confidence_interval(
     config: HostedIqnConfig, learned: Sequence[Episodes], seed: int
 ) -> dict[str, float]:
-    """Computes the bootstrap interval over episodes of a single seed's return."""
+    """Computes the bootstrap interval of a single seed's return over held-out episodes, which says
+    nothing about other seeds.
+    """
     if len(learned) > 1:
         return {}
     returns = mean_returns(learned[0])
-    if np.ptp(returns) == 0:
-        return {"return_mean_low": returns[0], "return_mean_high": returns[0]}
-    low, high = bootstrap_interval(
-        [returns],
-        lambda values, axis: values.mean(axis),
-        np.random.default_rng(seed),
-        config.evaluate.bootstrap_samples,
-    )
-    return {"return_mean_low": low, "return_mean_high": high}
+    low = high = returns[0]
+    if np.ptp(returns) > 0:
+        low, high = bootstrap_interval(
+            [returns],
+            lambda values, axis: values.mean(axis),
+            np.random.default_rng(seed),
+            config.evaluate.bootstrap_samples,
+        )
+    return {"return_mean_held_out_low": low, "return_mean_held_out_high": high}
 
 
 # Playing.
@@ -129,20 +138,12 @@ def standard_error(returns: Float[np.ndarray, " episode"]) -> float:
     return float(returns.std(ddof=1) / np.sqrt(len(returns)))
 
 
-def score_of(
-    returns: Float[np.ndarray, " episode"], chance: Float[np.ndarray, " episode"]
-) -> float:
-    deviation = chance.std(ddof=1)
-    return float((returns.mean() - chance.mean()) / (deviation if deviation > 0 else 1.0))
-
-
-def _scores(episodes: Episodes, chance: Float[np.ndarray, " episode"]) -> Mapping[str, float]:
+def _scores(episodes: Episodes) -> dict[str, float]:
     returns = mean_returns(episodes)
     scores = {
         "return_mean": float(returns.mean()),
         "return_se": standard_error(returns),
         "return_least": float(returns.min()),
-        "score": score_of(returns, chance),
         "episode_steps": float(episodes.lengths.mean()),
     }
     by_agent = episodes.returns.mean(0)
