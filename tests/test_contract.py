@@ -18,6 +18,7 @@ from quatrain.judgement import judge
 from quatrain.params import Params
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import MODELS, load
+from quatrain.seeds import SEEDS_OF_INTERVAL
 from tests.conftest import VARIANTS, params_with, shapes_unchecked, small
 
 Named = dict[str, np.ndarray]
@@ -268,6 +269,9 @@ SEEDS = (1, 2, 3, 4, 5)
 
 def test_scores_tell_of_how_many_learners_they_are(model: Small, untrained: dict[str, float]):
     assert untrained["seeds"] == model.config.seeds
+    if model.config.seeds < SEEDS_OF_INTERVAL:
+        ends = {f"{gated.metric}_low" for gated in model.model.rules.GATED}
+        assert not ends & untrained.keys()
 
 
 @pytest.mark.full

@@ -9,26 +9,40 @@ import pytest
 from quatrain.statistics import (
     aggregate_seeds,
     bootstrap_interval,
+    format_mean,
     half_interval,
     interquartile_interval,
     interquartile_mean,
     median_interval,
 )
 
+LEARNERS = [
+    {"share": 0.9, "bumps": 1.0},
+    {"share": 0.8, "bumps": 2.0},
+    {"share": 1.0, "bumps": 6.0},
+    {"share": 0.9, "bumps": 3.0},
+]
 
-def test_scores_are_averaged_and_gated_ones_of_several_learners_get_an_interval() -> None:
-    learners = [
-        {"share": 0.9, "bumps": 1.0},
-        {"share": 0.8, "bumps": 2.0},
-        {"share": 1.0, "bumps": 6.0},
-    ]
-    half = 4.302653 * 0.1 / np.sqrt(3)
-    spread = {"share_sd": 0.1, "share_low": 0.9 - half, "share_high": 0.9 + half}
+
+def test_scores_are_averaged_and_gated_ones_of_four_learners_get_an_interval() -> None:
+    deviation = np.sqrt(0.02 / 3)
+    half = 3.182446 * deviation / 2
+    spread = {"share_sd": deviation, "share_low": 0.9 - half, "share_high": 0.9 + half}
     spread |= {"share_least": 0.8, "share_greatest": 1.0}
-    expected = {"share": 0.9, "bumps": 3.0, "seeds": 3} | spread
-    assert aggregate_seeds(learners, ["share"]) == pytest.approx(expected)
-    assert aggregate_seeds(learners[:1], ["share"]) == {**learners[0], "seeds": 1.0}
+    expected = {"share": 0.9, "bumps": 3.0, "seeds": 4} | spread
+    assert aggregate_seeds(LEARNERS, ["share"]) == pytest.approx(expected)
     assert half_interval(np.array([[4.0, 5.0]])).tolist() == [0, 0]
+    shares = np.array([each["share"] for each in LEARNERS])
+    assert format_mean(shares, 2) == "0.90 ± 0.13"
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_fewer_than_four_learners_have_no_interval(seeds: int) -> None:
+    few = LEARNERS[:seeds]
+    scores = aggregate_seeds(few, ["share"])
+    extra = set() if seeds == 1 else {"share_sd", "share_least", "share_greatest"}
+    assert scores.keys() == {"share", "bumps", "seeds"} | extra
+    assert format_mean(np.array([each["share"] for each in few]), 2) == f"{scores['share']:.2f}"
 
 
 def test_five_learners_have_an_interquartile_mean_and_a_failed_one_shows_in_the_mean() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.reporting.tables import markdown_table
-from quatrain.statistics import half_interval
+from quatrain.statistics import format_mean
 
 OURS = ("iqn", "actor_critic")
 THEIRS = ("sb3_dqn", "sb3_ppo")
@@ -69,13 +69,13 @@ def trained(learner: str, seed: int, peers: Path) -> dict[str, Any]:
 
 
 def row(learner: str, runs: list[dict[str, Any]]) -> list[str]:
-    """Returns the cells of a learner: means over seeds with their 95 % intervals."""
+    """Returns the cells of a learner: means over seeds, with 95 % intervals of enough."""
     returns = np.array([run["return_mean"] for run in runs])
     listed = ", ".join(f"{value:.1f}" for value in returns)
     solved = [run["solved_seconds"] for run in runs]
     return [
         learner,
-        f"{returns.mean():.1f} ± {float(half_interval(returns)):.1f} ({listed})",
+        f"{format_mean(returns, 1)} ({listed})",
         ", ".join("never" if value is None else f"{value:.1f}" for value in solved),
         f"{np.mean([run['seconds'] for run in runs]):.1f}",
         f"{np.mean([run['transitions'] / run['seconds'] for run in runs]):,.0f}",

@@ -7,7 +7,7 @@ import numpy as np
 
 from pipeline.reporting.tables import markdown_table
 from quatrain.baselines import Rule
-from quatrain.statistics import half_interval
+from quatrain.statistics import format_mean
 
 # Vectors of equal eigenvalues count as one space, as in the paper's code.
 PAPER_METRIC = "cosine_paper"
@@ -85,9 +85,7 @@ def _mean(result: MapResult, metric: str, decimals: int = 4) -> str:
 
 def _with_interval(result: MapResult, metric: str) -> str:
     values = result.values(metric)
-    if len(values) < 2:
-        return _mean(result, metric)
-    return f"{values.mean():.4f} ± {float(half_interval(values)):.4f}"
+    return format_mean(values, 4) if len(values) else "-"
 
 
 def goal_lines(

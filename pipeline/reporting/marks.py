@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeGuard
 
 from quatrain.baselines import Rule
-from quatrain.judgement import Comparison, Scores, allowance, is_finite
+from quatrain.judgement import Comparison, Scores, allowance, interval_over_seeds, is_finite
 
 # Characters of a line of text.
 CELLS = 21
@@ -53,8 +53,7 @@ def mark_of(rule: Rule | None, comparison: Comparison, scores: Scores) -> Mark |
         return None
     score = span.position(comparison.new)
     assert score is not None  # there is a score
-    low = span.position(scores.get(f"{rule.metric}_low"))
-    high = span.position(scores.get(f"{rule.metric}_high"))
+    low, high = map(span.position, interval_over_seeds(rule.metric, scores) or (None, None))
     interval = None if low is None or high is None else (min(low, high), max(low, high))
     return Mark(span, score, span.position(old), span.position(rule.goal), interval)
 

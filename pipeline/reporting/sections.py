@@ -15,7 +15,7 @@ from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio
 from pipeline.reporting.tables import markdown_table
 from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
-from quatrain.judgement import PASSED, Line, Scores
+from quatrain.judgement import PASSED, Line, Scores, interval_over_seeds
 
 Draw = Callable[[Mark], str]
 
@@ -89,7 +89,7 @@ def score_rows(result: Result, draw: Draw) -> list[list[str]]:
     rows = []
     for line, comparison in zip(result.lines, result.model_verdict.comparisons, strict=True):
         stored = result.model_verdict.baseline.metrics.get(line.metric)
-        interval = "" if stored is None else format_interval(stored.interval)
+        interval = "" if stored is None else format_interval(stored.interval_over_seeds)
         mark = mark_of(rules.get(line.metric), comparison, scores)
         rows.append(
             [
@@ -105,14 +105,12 @@ def score_rows(result: Result, draw: Draw) -> list[list[str]]:
 
 
 def score_with_interval(metric: str, scores: Scores) -> str:
-    return format_score(scores.get(metric)) + format_interval(
-        (scores.get(f"{metric}_low"), scores.get(f"{metric}_high"))
-    )
+    return format_score(scores.get(metric)) + format_interval(interval_over_seeds(metric, scores))
 
 
-def format_interval(interval: tuple[float | None, float | None] | None) -> str:
-    """Returns ` (0.1 to 0.2)`; an empty text if an end is missing."""
-    if interval is None or None in interval:
+def format_interval(interval: tuple[float, float] | None) -> str:
+    """Returns ` (0.1 to 0.2)`; an empty text without an interval."""
+    if interval is None:
         return ""
     return f" ({format_score(interval[0])} to {format_score(interval[1])})"
 

@@ -17,7 +17,7 @@ from pipeline.scaling.result import (
     start_of,
     winner_of,
 )
-from pipeline.scaling.space import Space
+from pipeline.scaling.space import Space, json_text
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
@@ -96,7 +96,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     changed = {}
     for key, value in new.items():
         before = old.get(key)
-        if value == before and key in old:
+        if key in old and json_text(value) == json_text(before):
             continue
         if (
             isinstance(value, Mapping)

@@ -30,6 +30,7 @@ from pipeline.tracking.journal import Parent
 from pipeline.tracking.origin import code_tags
 from pipeline.tracking.store import resolve_uri
 from pipeline.tracking.trial_context import TrialContext
+from quatrain.seeds import SEEDS_OF_INTERVAL
 
 if TYPE_CHECKING:  # loads Ray
     from pipeline.scaling.trial import Common
@@ -58,6 +59,7 @@ def run(root: Path, path: Path, options: Options) -> int:
     cluster.check_installed()
     adoption.check_preset(space)
     check_room(space, options)
+    warn_of_few_seeds(space)
     if options.address is not None:
         cluster.check_token()
     key = sweep_key(space)
@@ -77,6 +79,18 @@ def check_room(space: Space, options: Options) -> None:
         raise CommandFailed(
             f"a trial needs {space.sweep.cpus} CPUs, and this machine offers {cores}; "
             "lower `cpus`, or name a cluster by --address"
+        )
+
+
+def warn_of_few_seeds(space: Space) -> None:
+    """Says before hours are spent that so few learners decide nothing."""
+    confirm = space.sweep.confirm
+    seeds = space.sweep.seeds if confirm is None else confirm.seeds
+    if seeds < SEEDS_OF_INTERVAL:
+        key = "seeds" if confirm is None else "confirm.seeds"
+        console.info(
+            f"sweeps/{space.name}.yaml: {key} = {seeds}: fewer than {SEEDS_OF_INTERVAL} seeds give "
+            f"no interval, so the result cannot be told from chance; raise {key}"
         )
 
 

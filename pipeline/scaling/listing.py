@@ -17,6 +17,7 @@ from pipeline.scaling.result import (
     first_runs,
     gain_of,
     has_score,
+    interval_of,
     ranked,
     start_of,
     winner_of,
@@ -113,9 +114,10 @@ def score_text(trial: Trial | None) -> str:
     """Formats `0.93 (0.91 to 0.95)`, without an interval if there is none; `-` without a score."""
     if trial is None or not has_score(trial):
         return "-"
-    if trial.low is None or trial.high is None:
+    interval = interval_of(trial)
+    if interval is None:
         return number(trial.score)
-    return f"{number(trial.score)} ({number(trial.low)} to {number(trial.high)})"
+    return f"{number(trial.score)} ({number(interval[0])} to {number(interval[1])})"
 
 
 def reason_lines(result: SweepResult) -> list[str]:
@@ -158,7 +160,12 @@ def difference_line(result: SweepResult, trial: Trial) -> str:
     gain = gain_of(result, trial)
     if gain is None:
         return "difference: none, because the start has no score"
-    notes = {None: "no interval is known", True: "more than chance", False: "may be chance"}
+    seeds = "one seed" if gain.seeds == 1 else f"{gain.seeds} seeds"
+    notes = {
+        None: f"{seeds}: no interval; cannot tell from chance",
+        True: "more than chance",
+        False: "may be chance",
+    }
     where = "when confirmed" if gain.is_confirmed else "in the search, where the best is also lucky"
     return f"difference: {gain_text(gain)} {where}; {notes[gain.is_clear]}"
 

@@ -35,6 +35,7 @@ from pipeline.scaling.result import (
     winner_of,
 )
 from pipeline.storage.figures import png, write_figures
+from quatrain.seeds import SEEDS_OF_INTERVAL
 from quatrain.storage import formats
 from quatrain.storage.atomic_write import write_together
 
@@ -150,11 +151,12 @@ def comparison(result: SweepResult) -> str:
     rows = [_comparison_row(result, trial) for trial in trials]
     better = "higher" if result.higher_is_better else "lower"
     note = (
-        f"Scores are {plain(result.judge)} ({better} is better), with 95 % intervals where they "
-        "are known. The best of many trials is partly lucky, so the search overrates it: "
-        "confirming repeats the values with another seed and more seeds. *Lost*: how much worse "
-        "the score became. *Gain*: how much better than the start. Of several confirmed trials "
-        "the best is still a little lucky."
+        f"Scores are {plain(result.judge)} ({better} is better), with 95 % intervals over seeds "
+        f"from {SEEDS_OF_INTERVAL} on; fewer cannot tell a difference from chance. The best of "
+        "many trials is partly lucky, so the search overrates it: confirming repeats the values "
+        "with another seed and more seeds. *Lost*: how much worse the "
+        "score became. *Gain*: how much better than the start. Of several confirmed trials the "
+        "best is still a little lucky."
     )
     return f"{markdown_table(('trial', 'search', 'confirmed', 'lost', 'gain'), rows)}\n\n{note}"
 

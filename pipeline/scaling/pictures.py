@@ -18,12 +18,14 @@ from pipeline.scaling.result import (
     finite_score,
     first_runs,
     has_score,
+    interval_of,
     ranked,
     start_of,
     winner_of,
 )
 from pipeline.scaling.scales import fences
 from quatrain.plots import BLACK, BLUE, GREY, RED, SMALL_TITLE, house_style
+from quatrain.seeds import SEEDS_OF_INTERVAL
 
 # Most panels of a row of slices.
 COLUMNS = 4
@@ -169,7 +171,7 @@ def _draw_confirmations(panel: Axes, result: SweepResult) -> None:
     label = "the same confirmed"
     for trial in repeats:
         score = finite_score(trial)
-        low, high = (score if end is None else end for end in (trial.low, trial.high))
+        low, high = interval_of(trial) or (score, score)
         panel.errorbar(
             trial.repeats or 0,
             score,
@@ -267,9 +269,10 @@ def _slices_caption(result: SweepResult) -> str:
 def _history_caption(result: SweepResult) -> str:
     return (
         "Top: scores in the order of the trials, and the same values confirmed with another seed "
-        "(diamonds, with 95 % intervals where known): a diamond below its dot shows how much of "
-        f"the score was luck. Bottom, if drawn: the last train/{result.watch} that each trial "
-        "recorded, at whatever step it ended, so it is no score." + _clipped_note(result)
+        f"(diamonds, with 95 % intervals from {SEEDS_OF_INTERVAL} seeds on): a diamond below its "
+        "dot shows how much of the score was luck. Bottom, if drawn: the last "
+        f"train/{result.watch} that each trial recorded, at whatever step it ended, so it is no "
+        "score." + _clipped_note(result)
     )
 
 

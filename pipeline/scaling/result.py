@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pipeline.scaling.records import State, Trial
+from quatrain.seeds import SEEDS_OF_INTERVAL
 
 # States of trials without a judged score, those that got furthest first.
 UNSCORED: tuple[State, ...] = ("stopped", "running", "diverged", "failed", "refused")
@@ -43,11 +44,13 @@ class Gain(NamedTuple):
     """Holds by how much the winner is better than the start, in the unit of the score.
 
     half: half of the difference's 95 % interval; None unless both scores have an interval.
-    is_confirmed: both scores are from confirming trials, else both are from the search.
+    seeds: of the side that has fewer. is_confirmed: both scores are from confirming trials, else
+    both are from the search.
     """
 
     value: float
     half: float | None
+    seeds: int
     is_confirmed: bool
 
     @property
@@ -131,13 +134,20 @@ def gain_of(result: SweepResult, trial: Trial) -> Gain | None:
     sign = 1 if result.higher_is_better else -1
     halves = (half_width(new), half_width(old))
     half = None if None in halves else math.hypot(*(each for each in halves if each is not None))
-    return Gain(sign * (finite_score(new) - finite_score(old)), half, is_confirmed)
+    value = sign * (finite_score(new) - finite_score(old))
+    return Gain(value, half, min(new.seeds, old.seeds), is_confirmed)
+
+
+def interval_of(trial: Trial) -> tuple[float, float] | None:
+    """Returns the interval of a score over seeds; None for fewer than SEEDS_OF_INTERVAL."""
+    if trial.low is None or trial.high is None or trial.seeds < SEEDS_OF_INTERVAL:
+        return None
+    return trial.low, trial.high
 
 
 def half_width(trial: Trial) -> float | None:
-    if trial.low is None or trial.high is None:
-        return None
-    return (trial.high - trial.low) / 2
+    interval = interval_of(trial)
+    return None if interval is None else (interval[1] - interval[0]) / 2
 
 
 def count_states(trials: Sequence[Trial]) -> str:

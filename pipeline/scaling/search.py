@@ -18,7 +18,7 @@ from optuna.study import StudyDirection
 from optuna.trial import TrialState
 
 from pipeline.scaling.records import Trial
-from pipeline.scaling.space import Dimension, Space, Values
+from pipeline.scaling.space import Dimension, Space, Values, json_text
 
 
 class Search:
@@ -44,7 +44,8 @@ class Search:
     def values(self, number: int, tried: Sequence[Values]) -> Values:
         """Returns the values of trial `number`; of a grid, the first point that was not tried."""
         if self._grid:
-            return next(point for point in self._grid if point not in tried)
+            done = {json_text(values) for values in tried}  # 1 and 1.0 are two choices
+            return next(point for point in self._grid if json_text(point) not in done)
         self._study.sampler = self._sampler(number)
         asked = self._study.ask(self._distributions)
         self._asked[number] = asked.number
@@ -93,7 +94,7 @@ class Search:
         params = {}
         for key, dimension in self._space.sweep.space.items():
             value = values.get(key)
-            params[key] = json.dumps(value, sort_keys=True) if dimension.of is not None else value
+            params[key] = json_text(value) if dimension.of is not None else value
             try:
                 internal = self._distributions[key].to_internal_repr(params[key])
             except ValueError:

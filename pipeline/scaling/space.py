@@ -34,6 +34,11 @@ Number = Annotated[int | float, Field(allow_inf_nan=False)]
 Values = dict[str, Any]
 
 
+def json_text(value: Any) -> str:
+    """Returns a text that is equal only for equal values of equal types: 1, 1.0 and true differ."""
+    return json.dumps(value, sort_keys=True)
+
+
 class Dimension(Section):
     """Holds where a key is searched: a range `between` two numbers, or one `of` some values."""
 
@@ -78,8 +83,7 @@ class Dimension(Section):
 
     @property
     def labels(self) -> list[str]:
-        """Returns the choices as JSON, which is equal only where they are."""
-        return [json.dumps(choice, sort_keys=True) for choice in self.of or ()]
+        return [json_text(choice) for choice in self.of or ()]
 
     @property
     def choices(self) -> list[Any]:
@@ -102,9 +106,7 @@ class Dimension(Section):
         else:
             values = [self.low + (self.high - self.low) * share for share in shares]
         values[-1] = self.high
-        if self.is_whole:
-            return list(dict.fromkeys(round(value) for value in values))
-        return [float(value) for value in values]
+        return list(dict.fromkeys(map(round if self.is_whole else float, values)))
 
 
 class Asha(Section):
@@ -214,7 +216,7 @@ class Space(NamedTuple):
 
     def changes(self, trial: Trial) -> Values:
         """Returns the values by which a trial differs from its preset: none for the start."""
-        return {} if trial.values == self.start() else trial.values
+        return {} if json_text(trial.values) == json_text(self.start()) else trial.values
 
     def raw_of(self, trial: Trial) -> dict[str, Any]:
         """Returns params.yaml of a trial, whatever the sweep's file says now about confirming."""

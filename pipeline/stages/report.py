@@ -17,8 +17,8 @@ from pipeline.tracking.description import description
 from pipeline.tracking.journal import now
 from pipeline.tracking.run import Run
 from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
-from quatrain.judgement import SEEDS_OF_NOISE
 from quatrain.registry import MODELS
+from quatrain.seeds import SEEDS_OF_INTERVAL
 from quatrain.storage.atomic_write import write_together
 
 
@@ -104,8 +104,8 @@ def overview(results: Sequence[Result], draw: Draw) -> str:
                 holding = "**no baseline yet**"
         link = f"[{result.model}](#{result.model})"
         rows.append([link, holding, *score_rows(result, draw)[0][:-1]])
-    half = f"half of the difference's 95 % interval, from sides of at least {SEEDS_OF_NOISE} seeds"
-    spread = "over seeds where there are several, else over held-out data"
+    spread = f"over seeds, of which there are at least {SEEDS_OF_INTERVAL}"
+    half = "half of the difference's 95 % interval, from the sides that have one"
     machine = "; ".join(dict.fromkeys(result.machine for result in results))
     return (
         f"{markdown_table(head, rows)}\n\n{LEGEND}. Intervals are {spread}; ± {half}.\n\n"

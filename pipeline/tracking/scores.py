@@ -14,7 +14,7 @@ from pipeline.tracking.model_card import scores_section
 from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.trial_context import trial_context
-from quatrain.judgement import Scores
+from quatrain.judgement import Scores, interval_over_seeds
 
 TABLE = "scores.csv"
 INTERVAL_ENDS = ("_low", "_high")
@@ -51,7 +51,7 @@ def score_table(scores: Scores, gated: Mapping[str, float]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["score", "value", "low", "high", "judged"])
     for name in names:
-        interval = [shown(scores.get(f"{name}{end}")) for end in INTERVAL_ENDS]
+        interval = map(shown, interval_over_seeds(name, scores) or (None, None))
         row = [padded(name), shown(scores[name]), *interval]
         writer.writerow([*row, "yes" if name in gated else "no"])
     return text.getvalue()

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from quatrain.seeds import SEEDS_OF_INTERVAL
+
 Direction = Literal["higher", "lower", "near"]
 FiniteNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
@@ -126,6 +128,11 @@ class StoredMetric(Record):
             return None
         seeds = 1 if self.seeds is None else self.seeds
         return fault_of_interval(self.value, *self.interval, seeds)
+
+    @property
+    def interval_over_seeds(self) -> tuple[float, float] | None:
+        """Returns the interval; None if it is of fewer than SEEDS_OF_INTERVAL seeds."""
+        return self.interval if (self.seeds or 0) >= SEEDS_OF_INTERVAL else None
 
     def differs_from(self, rule: Rule) -> str | None:
         """Returns the first key whose stored setting is not the rule's; None if all agree."""

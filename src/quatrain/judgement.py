@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeGuard
 
 from quatrain.baselines import Record, Rule, StoredMetric, fault_of_interval, preset_of
+from quatrain.seeds import SEEDS_OF_INTERVAL
 
 Status = Literal[
     "ok",
@@ -24,9 +25,6 @@ Scores = Mapping[str, float | None]
 Side = tuple[float | None, float | None, float | None]
 
 PASSED = ("ok", "better")
-# Seeds from which on the interval over them may widen a tolerance: of two seeds, one of which
-# failed, it is wider than any difference.
-SEEDS_OF_NOISE = 4
 # Most that an interval widens a tolerance.
 WIDEST = 2.0
 
@@ -59,8 +57,8 @@ class Comparison(NamedTuple):
     new: float | None
     # new - old.
     difference: float | None
-    # Half width of the difference's 95 % interval; a side of fewer than SEEDS_OF_NOISE seeds counts
-    # as exact, and of two such sides there is none.
+    # Half width of the difference's 95 % interval; a side of fewer than SEEDS_OF_INTERVAL seeds
+    # counts as exact, and of two such sides there is none.
     half: float | None
     # Difference up to which two scores count as equal.
     allowed: float
@@ -204,19 +202,23 @@ def allowance(tolerance: float, half: float) -> float:
 def _half_width(metric: str, stored: StoredMetric, scores: Scores) -> float:
     """Returns half the width of the difference's 95 % interval, sqrt(h_old² + h_new²).
 
-    Only intervals over SEEDS_OF_NOISE or more seeds count; 0 if neither side has one.
+    0 if neither side has an interval over seeds.
     """
-    sides: list[Side] = []
-    if stored.interval is not None and stored.fault is None:
-        sides.append((*stored.interval, stored.seeds))
+    sides = [None if stored.fault else stored.interval_over_seeds]
     if fault_of_scores(metric, scores) is None:
-        sides.append(_side(metric, scores))
-    halves = [
-        high / 2 - low / 2  # high - low may be too large for a number
-        for low, high, seeds in sides
-        if low is not None and high is not None and (seeds or 0) >= SEEDS_OF_NOISE
-    ]
-    return math.hypot(*halves)
+        sides.append(interval_over_seeds(metric, scores))
+    # high - low may be too large for a number
+    return math.hypot(*(side[1] / 2 - side[0] / 2 for side in sides if side is not None))
+
+
+def interval_over_seeds(metric: str, scores: Scores) -> tuple[float, float] | None:
+    """Returns the 95 % interval of a score; None if an end is missing or it is of fewer than
+    SEEDS_OF_INTERVAL seeds.
+    """
+    low, high, seeds = _side(metric, scores)
+    if low is None or high is None or (seeds or 0) < SEEDS_OF_INTERVAL:
+        return None
+    return low, high
 
 
 def fault_of_scores(metric: str, scores: Scores) -> str | None:

@@ -7,6 +7,8 @@ import numpy as np
 import scipy  # its part `stats` takes half a second to load, and is loaded when it is used
 from jaxtyping import Float
 
+from quatrain.seeds import SEEDS_OF_INTERVAL
+
 # Numbers per column that a bootstrap draws at once.
 LARGEST_DRAW = 10**7
 # Seeds from which on interquartile means and their intervals are computed and drawn.
@@ -28,10 +30,10 @@ def aggregate_seeds(
 ) -> dict[str, float]:
     """Averages scores over learners and counts these as `seeds`.
 
-    Gated metrics of several learners also get `_sd`, the 95 % t-interval of the mean `_low` and
-    `_high`, and the extremes `_least` and `_greatest`; of LEAST_SEEDS or more also the
-    interquartile mean `_iqm` with its bootstrap interval `_iqm_low` and `_iqm_high`. The gate
-    judges the mean: one failed seed of five leaves the interquartile mean as it is.
+    Gated metrics of several learners also get `_sd` and the extremes `_least` and `_greatest`; of
+    SEEDS_OF_INTERVAL or more the 95 % t-interval of the mean `_low` and `_high`; of LEAST_SEEDS or
+    more the interquartile mean `_iqm` with its bootstrap interval `_iqm_low` and `_iqm_high`. The
+    gate judges the mean: one failed seed of five leaves the interquartile mean as it is.
     """
     columns = {name: np.array([scores[name] for scores in per_learner]) for name in per_learner[0]}
     means = {name: float(values.mean()) for name, values in columns.items()}
@@ -42,15 +44,15 @@ def aggregate_seeds(
 
 
 def _spread(name: str, values: Float[np.ndarray, " seeds"]) -> dict[str, float]:
-    mean = float(values.mean())
-    half = float(half_interval(values))
     spread = {
         f"{name}_sd": float(values.std(ddof=1)),
-        f"{name}_low": mean - half,
-        f"{name}_high": mean + half,
         f"{name}_least": float(values.min()),
         f"{name}_greatest": float(values.max()),
     }
+    if len(values) >= SEEDS_OF_INTERVAL:
+        mean = float(values.mean())
+        half = float(half_interval(values))
+        spread |= {f"{name}_low": mean - half, f"{name}_high": mean + half}
     if len(values) >= LEAST_SEEDS:
         ends = interquartile_interval(values)
         spread |= {
@@ -70,6 +72,14 @@ def half_interval(values: Float[np.ndarray, "samples *axes"]) -> Float[np.ndarra
         return np.zeros(values.shape[1:])
     quantile = scipy.stats.t.ppf(0.975, samples - 1)
     return np.asarray(quantile * values.std(0, ddof=1) / np.sqrt(samples))
+
+
+def format_mean(values: Float[np.ndarray, " seeds"], decimals: int) -> str:
+    """Formats `0.93 ± 0.02`: the mean and half of its 95 % interval, if there are enough seeds."""
+    mean = f"{values.mean():.{decimals}f}"
+    if len(values) < SEEDS_OF_INTERVAL:
+        return mean
+    return f"{mean} ± {float(half_interval(values)):.{decimals}f}"
 
 
 def interquartile_mean(

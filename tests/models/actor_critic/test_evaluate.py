@@ -184,13 +184,13 @@ def test_intervals_are_of_pairs(scored: Any, noise: float, half: float):
     luck = np.linspace(2, 18, 40)
     earned = 1.5 * luck + np.where(np.arange(40) % 2, noise, -noise)
     scores = scored(outcome(earned), constant=luck, feedback=2 * luck, kinds=(LINEAR,) * 40)
-    assert scores["return_mean_low"] < 14 < 16 < scores["return_mean_high"]
+    assert scores["return_mean_held_out_low"] < 14 < 16 < scores["return_mean_held_out_high"]
     for name, value, spread in (
         ("margin_over_constant", 0.5, half),
         ("fraction_of_feedback", 0.75, half / 2),
     ):
         assert scores[name] == pytest.approx(value)
-        sides = value - scores[f"{name}_low"], scores[f"{name}_high"] - value
+        sides = value - scores[f"{name}_held_out_low"], scores[f"{name}_held_out_high"] - value
         assert 0.5 * spread - 1e-6 < min(sides) <= max(sides) < 1.6 * spread + 1e-6
 
 
@@ -202,9 +202,16 @@ def test_intervals_are_over_plates_not_colonies(scored: Any):
     def width(colonies: np.ndarray, count: int, plates: str = "default_law") -> float:
         kinds = (LINEAR,) * count
         scores = scored(outcome(colonies), kinds=kinds, plates=plates, n_outside=0, **references)
-        assert scores["return_mean_low"] < colonies.mean() < scores["return_mean_high"]
-        margin = scores["margin_over_constant_high"] - scores["margin_over_constant_low"]
-        low, high = scores["return_mean_low"], scores["return_mean_high"]
+        assert (
+            scores["return_mean_held_out_low"]
+            < colonies.mean()
+            < scores["return_mean_held_out_high"]
+        )
+        margin = (
+            scores["margin_over_constant_held_out_high"]
+            - scores["margin_over_constant_held_out_low"]
+        )
+        low, high = scores["return_mean_held_out_low"], scores["return_mean_held_out_high"]
         assert margin == pytest.approx((high - low) / 5, rel=0.25)
         return high - low
 
@@ -218,7 +225,7 @@ def test_intervals_are_over_plates_not_colonies(scored: Any):
 def test_few_drawn_plates_give_no_interval(scored: Any, plates: int, expected: bool):
     scores = scored(outcome(np.linspace(2, 18, 40)), kinds=(LINEAR,) * plates)
     bootstrapped = ("return_mean", "margin_over_constant", "fraction_of_feedback")
-    ends = {f"{name}_{end}" for name in bootstrapped for end in ("low", "high")}
+    ends = {f"{name}_held_out_{end}" for name in bootstrapped for end in ("low", "high")}
     intervals = {name for name in scores if name.endswith(("_low", "_high"))}
     assert intervals == (ends if expected else set())
 
@@ -253,11 +260,11 @@ def test_the_weights_that_were_scored_are_named(scored: Any):
 
 
 def test_several_seeds_give_means_and_t_intervals_over_seeds(scored: Any):
-    seeds = [outcome([value - 1, value + 1], [TIMEOUT, SUCCESS]) for value in (6.0, 7.0, 8.0)]
+    seeds = [outcome([value - 1, value + 1], [TIMEOUT, SUCCESS]) for value in (6.0, 7.0, 7.0, 8.0)]
     scores = scored(*seeds)
-    half = 4.302653 / 3**0.5
+    half = 3.182446 * (2 / 3) ** 0.5 / 2
     assert scores["return_mean"] == 7
-    assert scores["return_mean_sd"] == pytest.approx(1)
+    assert scores["return_mean_sd"] == pytest.approx((2 / 3) ** 0.5)
     assert scores["return_mean_low"] == pytest.approx(7 - half)
     assert scores["return_mean_high"] == pytest.approx(7 + half)
     assert scores["margin_over_constant_high"] == pytest.approx(0.4 + half / 5)

@@ -104,11 +104,11 @@ def test_share_is_of_the_oracle_and_score_begins_at_chance(scored: Any):
 def test_an_oracle_no_better_than_chance_leaves_no_score(scored: Any):
     learned = [outcome([[value, 6.0]]) for value in (5.0, 7.0)]
     scores = scored(*learned, oracle_view=outcome([[0.0, 0.0]]))
-    assert np.isnan([scores[name] for name in ("share", "score", "score_low", "score_high")]).all()
-    assert np.isfinite([scores[name] for name in ("return_mean_low", "gini_episode")]).all()
+    assert np.isnan([scores[name] for name in ("share", "score", "score_sd")]).all()
+    assert np.isfinite([scores[name] for name in ("return_mean_sd", "gini_episode")]).all()
     alone = scored(learned[0], oracle_view=outcome([[0.0, 0.0]]))
     assert np.isnan(alone["score"])
-    assert "score_low" not in alone
+    assert "score_held_out_low" not in alone
 
 
 def test_the_interval_of_the_score_pairs_worlds(scored: Any):
@@ -117,19 +117,23 @@ def test_the_interval_of_the_score_pairs_worlds(scored: Any):
     references = {"random": outcome([0 * wealth]), "oracle_view": outcome([wealth])}
     scores = scored(outcome([wealth / 2]), **references)
     assert scores["return_se"] > 1.5
-    assert (scores["score_low"], scores["score_high"]) == pytest.approx((0.5, 0.5))
+    ends = ("score_held_out_low", "score_held_out_high")
+    assert [scores[end] for end in ends] == pytest.approx([0.5, 0.5])
+    assert not {"score_low", "score_high"} & scores.keys()
     noise = np.where(np.arange(40) % 2, 12.0, -12.0)
     scores = scored(outcome([wealth / 2 + noise]), **references)
-    assert 0.38 < scores["score_low"] < 0.47 < 0.53 < scores["score_high"] < 0.62
+    low, high = (scores[end] for end in ends)
+    assert 0.38 < low < 0.47 < 0.53 < high < 0.62
 
 
 def test_several_seeds_give_means_and_t_intervals_over_seeds(scored: Any):
     references = {"random": outcome([[0.0, 0.0]]), "oracle_view": outcome([[100.0, 100.0]])}
-    seeds = [outcome([[value - 1, value + 1]]) for value in (60.0, 70.0, 80.0)]
+    seeds = [outcome([[value - 1, value + 1]]) for value in (60.0, 70.0, 70.0, 80.0)]
     scores = scored(*seeds, **references)
-    half = 4.302653 * 10 / 3**0.5
-    assert (scores["return_mean"], scores["seeds"]) == (70, 3)
-    assert scores["return_mean_sd"] == pytest.approx(10)
+    deviation = (200 / 3) ** 0.5
+    half = 3.182446 * deviation / 2
+    assert (scores["return_mean"], scores["seeds"]) == (70, 4)
+    assert scores["return_mean_sd"] == pytest.approx(deviation)
     assert scores["return_mean_low"] == pytest.approx(70 - half)
     assert scores["return_mean_high"] == pytest.approx(70 + half)
     assert scores["score_high"] - scores["score"] == pytest.approx(half / 100)

@@ -31,13 +31,13 @@ def mark(gated: Gated, **changed: Any) -> Mark | None:
 
 
 def test_a_line_goes_from_the_best_lower_to_the_best_upper_reference():
-    span, *positions = mark(HIGHER, accuracy=0.8, accuracy_low=0.4, accuracy_high=0.8)
+    span, *positions = mark(HIGHER, accuracy=0.8, accuracy_low=0.4, accuracy_high=0.8, seeds=4.0)
     assert span == Span(0.2, 1.0, "floor_constant", "oracle")
     assert positions[:3] == pytest.approx([0.75, 0.5, 0.625])
     assert positions[3] == pytest.approx((0.25, 0.75))
     moved = mark(HIGHER, accuracy=0.8, oracle=2.2).span
     assert moved == Span(0.2, 2.2, "floor_constant", "oracle")
-    span, *positions = mark(LOWER, error=3.5, error_low=1.5, error_high=3.5)
+    span, *positions = mark(LOWER, error=3.5, error_low=1.5, error_high=3.5, seeds=4.0)
     assert span == Span(6.0, 1.0, "affine", "floor")
     assert positions[:3] == [0.5, 0.8, None]
     assert positions[3] == pytest.approx((0.5, 0.9))
@@ -63,6 +63,7 @@ def test_without_references_the_verdict_changes_at_the_ends(gated: Gated, noise:
 def test_what_is_not_finite_or_has_no_length_is_not_drawn():
     assert mark(HIGHER, accuracy=None) is None
     assert mark(HIGHER, accuracy_low=None, accuracy_high=None).interval is None
+    assert mark(HIGHER, accuracy_low=0.5, accuracy_high=0.7, seeds=3.0).interval is None
     assert mark(ALONE._replace(tolerance=0.0)) is None
 
 

@@ -103,12 +103,19 @@ def test_a_section_shows_scores_rules_references_run_and_baseline(space: Workspa
 def test_intervals_of_score_baseline_and_difference_are_shown(space: Workspace):
     space.set_baseline(orthogonality_low=0.01, orthogonality_high=0.09, seeds=5.0)
     cells = ["0.0600 (0.0300 to 0.0900)", "0.0500 (0.0100 to 0.0900)"]
-    for seeds, half in ((5.0, "± 0.0500"), (3.0, "± 0.0400")):
-        ends = {"orthogonality_low": 0.03, "orthogonality_high": 0.09, "seeds": seeds}
-        space.score(orthogonality=0.06, **ends)
-        assert row(space, "orthogonality")[:3] == [*cells, f"+0.0100 {half}"]
+    ends = {"orthogonality_low": 0.03, "orthogonality_high": 0.09}
+    space.score(orthogonality=0.06, **ends, seeds=5.0)
+    assert row(space, "orthogonality")[:3] == [*cells, "+0.0100 ± 0.0500"]
     assert "| orthogonality | 0.0600 (0.0300 to 0.0900) |\n" in section(space)
     assert "orthogonality_low" not in page(space)
+
+
+@pytest.mark.parametrize("seeds", [1.0, 2.0, 3.0])
+def test_fewer_than_four_seeds_show_no_interval(space: Workspace, seeds: float):
+    space.set_baseline(orthogonality_low=0.01, orthogonality_high=0.09, seeds=seeds)
+    space.score(orthogonality=0.06, orthogonality_low=0.03, orthogonality_high=0.09, seeds=seeds)
+    assert row(space, "orthogonality")[:3] == ["0.0600", "0.0500", "+0.0100"]
+    assert "| orthogonality | 0.0600 |\n" in section(space)
 
 
 def test_scores_are_shown_without_a_baseline_but_not_unjudged(space: Workspace):

@@ -46,9 +46,11 @@ def trial(number: int, score: float | None = None, **changes: Any) -> Trial:
     return Trial.model_validate(content | changes)
 
 
-def confirm(number: int, repeats: int, score: float, half: float | None = None) -> Trial:
+def confirm(
+    number: int, repeats: int, score: float, half: float | None = None, seeds: int = 5
+) -> Trial:
     interval = {} if half is None else {"low": score - half, "high": score + half}
-    return trial(number, score, role="confirm", repeats=repeats, **interval)
+    return trial(number, score, role="confirm", repeats=repeats, seeds=seeds, **interval)
 
 
 def drawn(count: int, space: dict[str, Dimension], seed: int = 0) -> list[dict[str, Any]]:

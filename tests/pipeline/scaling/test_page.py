@@ -53,8 +53,8 @@ def test_only_a_finished_trial_with_a_score_can_win():
 
 def test_half_an_interval_is_none():
     trials = [
-        trial(0, 0.5, low=0.4, high=0.6),
-        trial(1, 0.9, low=0.8),
+        trial(0, 0.5, low=0.4, high=0.6, seeds=5),
+        trial(1, 0.9, low=0.8, seeds=5),
     ]
     gain = gain_of(sweep(trials), trials[1])
     assert gain is not None
@@ -100,12 +100,30 @@ def test_the_difference_to_the_start_compares_confirmed_scores_with_an_interval(
 
 
 @pytest.mark.parametrize(
+    ("best", "start", "said"),
+    [
+        (1, 1, "0.1 better when confirmed; one seed: no interval; cannot tell from chance"),
+        (3, 3, "0.1 better when confirmed; 3 seeds: no interval; cannot tell from chance"),
+        (5, 3, "0.1 better when confirmed; 3 seeds: no interval; cannot tell from chance"),
+        (4, 4, "0.1 ± 0.05 better when confirmed; more than chance"),
+    ],
+)
+def test_fewer_than_four_seeds_are_never_more_than_chance(best: int, start: int, said: str):
+    """An interval that such a trial may have is one over episodes."""
+    trials = [trial(0, 0.5), trial(1, 0.9), confirm(2, 1, 0.7, half=0.03, seeds=best)]
+    trials.append(confirm(3, 0, 0.6, half=0.04, seeds=start))
+    text = page.table(sweep(trials))
+    assert text.splitlines()[-1] == f"difference: {said}"
+    assert ("0.7 (0.67 to 0.73)" in text) == (best >= 4)
+
+
+@pytest.mark.parametrize(
     ("trials", "end"),
     [
         (
             [trial(0, 0.5), trial(1, 0.75)],
             "difference: 0.25 better in the search, where the best is also lucky; "
-            "no interval is known",
+            "one seed: no interval; cannot tell from chance",
         ),
         ([trial(0, 0.5), trial(1, 0.4)], "No values were better than those of the start."),
         (

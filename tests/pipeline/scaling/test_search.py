@@ -8,7 +8,7 @@ from optuna.trial import TrialState
 
 from pipeline.scaling.records import Point, Trial
 from pipeline.scaling.search import Search
-from pipeline.scaling.space import Space
+from pipeline.scaling.space import Space, json_text
 from tests.pipeline.small_sweep import HIDDEN, RATE, RATES, space_of, trial
 
 TARGETS = [{"kind": "hard", "copy_every": 50}, {"kind": "polyak", "rate": 0.5}]
@@ -48,6 +48,15 @@ def test_a_grid_goes_on_with_the_first_point_that_was_not_tried(tmp_path: Path):
     assert len({tuple(values.items()) for values in tried}) == 6
     lost = tried.pop(2)
     assert search.values(9, tried) == lost
+
+
+def test_choices_that_are_equal_in_python_are_points_of_their_own(tmp_path: Path):
+    keys = {"train.b_init": {"of": [1, 1.0, 0.5]}}
+    space = space_of(tmp_path, search="grid", space=keys, trials=3)
+    search, tried = Search(space), list[dict[str, Any]]()
+    for number in range(3):
+        tried.append(search.values(number, tried))
+    assert [json_text(values) for values in tried] == [json_text(each) for each in space.grid()]
 
 
 def test_another_seed_gives_other_values(tmp_path: Path):

@@ -11,10 +11,10 @@ import pytest
 
 from pipeline.commands import sweep as command
 from pipeline.runtime.errors import ConfigError
-from pipeline.scaling import cluster
+from pipeline.scaling import cluster, driver
 from pipeline.scaling.space import Dimension, read_space
 from tests.conftest import ROOT
-from tests.pipeline.fixture_types import Failure, Patch
+from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.small_sweep import (
     ABSENT,
     HIDDEN,
@@ -35,6 +35,24 @@ def params_are_read_once_and_no_sweep_starts() -> Iterator[None]:
         read_params_once(patch)
         patch.setattr(cluster, "find_spec", lambda _: None)
         yield
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"confirm": {"top": 2, "seed": 1, "seeds": 3}}, "confirm.seeds = 3: fewer than 4 seeds"),
+        ({"confirm": {"top": 2, "seed": 1, "seeds": 4}}, ""),
+        ({"confirm": None}, "tried.yaml: seeds = 3: fewer than 4 seeds give no interval"),
+        ({"confirm": None, "seeds": 4}, ""),
+    ],
+)
+def test_seeds_too_few_to_decide_are_said_before_a_sweep_begins(
+    tmp_path: Path, capsys: Capture, changes: dict[str, Any], said: str
+):
+    driver.warn_of_few_seeds(space_of(tmp_path, **changes))
+    told = capsys.readouterr().err
+    assert said in told
+    assert bool(told) == bool(said)
 
 
 def searched(key: str, dimension: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ SCORES = {
     "cosine_mean_low": 0.25,
     "cosine_mean_high": 1 / 3,
     "gap": None,
+    "seeds": 4.0,
 }
 
 
@@ -23,7 +24,10 @@ def test_judged_scores_come_first_then_names_in_the_order_of_their_indices():
         "cosine/09,0.25,,,no",
         "cosine/10,0.5,,,no",
         "gap,,,,no",
+        "seeds,4,,,no",
     ]
+    few = score_table(SCORES | {"seeds": 3.0}, {"cosine_mean": 0.375}).splitlines()
+    assert few[1] == "cosine_mean,0.375,,,yes"
 
 
 def test_scores_with_a_rule_are_judged_and_one_that_is_not_finite_is_nan(space: Workspace):

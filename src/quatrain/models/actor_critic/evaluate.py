@@ -51,14 +51,14 @@ def evaluate(
     dataset: Dataset,
     seed: int,
 ) -> dict[str, float]:
-    """Returns the scores; of several seeds means, with sd and 95 % interval of gated scores.
+    """Returns the scores; of several seeds means and the spread of gated ones (`aggregate_seeds`).
 
     The deterministic policy runs one episode with each held-out colony; returns are undiscounted.
     Its weights are those of highest return on validation colonies, at `best_transitions`.
     Margin and fraction compare its mean return with those of the best constant action and of the
-    feedback controller on the same colonies; for a single seed their intervals are bootstrapped
-    over plates, in pairs, if there are LEAST_PLATES drawn ones. Warns of learners without a success
-    if training did not evaluate any weights.
+    feedback controller on the same colonies; for a single seed `NAME_held_out_low` and `_high` are
+    bootstrapped over plates, in pairs, if there are LEAST_PLATES drawn ones. Warns of learners
+    without a success if training did not evaluate any weights.
     """
     outcomes = evaluate_policy(config, state, dataset)
     _warn_if_not_validated(config, state, outcomes)
@@ -230,7 +230,7 @@ def _confidence_intervals(
 ) -> Mapping[str, float]:
     """Bootstraps over plates if they are drawn, because colonies of a plate share its stiffness;
     returns nothing for fewer than LEAST_PLATES. Bootstraps over colonies if the plate is given; the
-    interval then says nothing about other plates.
+    interval then says nothing about other plates. No interval says anything about other seeds.
     """
     substrate = dataset.held_out.colonies.substrate
     drawn = config.collect.plates == "default_law"
@@ -247,7 +247,7 @@ def _confidence_intervals(
     }
     scores: dict[str, float] = {}
     for name, (statistic, columns) in statistics.items():
-        scores[f"{name}_low"], scores[f"{name}_high"] = bootstrap_interval(
+        scores[f"{name}_held_out_low"], scores[f"{name}_held_out_high"] = bootstrap_interval(
             columns,
             statistic,
             rng,

@@ -47,7 +47,8 @@ class Outcome(NamedTuple):
 
 
 def evaluate(config: IqnConfig, state: State, dataset: Dataset, seed: int) -> dict[str, float]:
-    """Computes the scores of iqn; with several seeds means, and sd and 95 % interval if gated.
+    """Computes the scores of iqn; with several seeds means, and the spread of gated ones
+    (`aggregate_seeds`).
 
     Returns are undiscounted sums of an episode's rewards, means over envs and agents. `share` is
     the return divided by that of the oracle with the agents' own view, NaN if that is not positive.
@@ -72,7 +73,9 @@ def _confidence_intervals(
     references: Mapping[str, Outcome],
     seed: int,
 ) -> dict[str, float]:
-    """Computes the paired bootstrap interval over worlds of a single seed's `score`."""
+    """Computes the paired bootstrap interval of a single seed's `score` over held-out worlds, which
+    says nothing about other seeds.
+    """
     if len(outcomes) > 1:
         return {}
     chance = returns(references["random"]).mean(0)
@@ -85,7 +88,7 @@ def _confidence_intervals(
         np.random.default_rng(seed),
         config.evaluate.bootstrap_samples,
     )
-    return {"score_low": low, "score_high": high}
+    return {"score_held_out_low": low, "score_held_out_high": high}
 
 
 def _score_of_means(

@@ -32,7 +32,6 @@ from quatrain.plots import (
     label_ends,
 )
 from quatrain.progress import History
-from quatrain.statistics import LEAST_SEEDS
 
 # Colours that are distinguishable with any colour vision.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999933", "#882255")
@@ -112,7 +111,7 @@ def draw_learning_curve(
         else "",
         "Compare the learned policy with others on the right alone: there all have the same "
         "colonies, and no action is drawn.",
-        "Bar of the learned: its 95 % interval." if _has_interval(scores) else "",
+        _describe_interval(scores),
     )
     return figure
 
@@ -124,9 +123,8 @@ def _headline(scores: Mapping[str, float]) -> str:
 
 def held_out_levels(scores: Mapping[str, float]) -> list[Level]:
     """Returns the held-out return of the learned policy and of those without learning."""
-    half = 0.0
-    if _has_interval(scores):
-        half = (scores["return_mean_high"] - scores["return_mean_low"]) / 2
+    low, high = _interval(scores) or (0.0, 0.0)
+    half = (high - low) / 2
     references = ("feedback", "constant", "random")
     return [
         Level(NAMES["learned"], scores["return_mean"], COLORS["learned"], half),
@@ -144,9 +142,20 @@ def _draw_validation(axes: Axes, config: ActorCriticConfig, history: History) ->
     return [EndLabel(mean[-1], f"validated {format_number(float(mean[-1]))}", RED)]
 
 
-def _has_interval(scores: Mapping[str, float]) -> bool:
-    """Returns whether the held-out return has an interval; few plates or seeds give none."""
-    return "return_mean_low" in scores and not 1 < scores["seeds"] < LEAST_SEEDS
+def _interval(scores: Mapping[str, float]) -> tuple[float, float] | None:
+    """Returns the interval of the held-out return: over plates of one seed, over seeds of several;
+    few plates or seeds give none.
+    """
+    over = "_held_out" if scores["seeds"] == 1 else ""
+    ends = [f"return_mean{over}_{end}" for end in ("low", "high")]
+    return (scores[ends[0]], scores[ends[1]]) if scores.keys() >= set(ends) else None
+
+
+def _describe_interval(scores: Mapping[str, float]) -> str:
+    if _interval(scores) is None:
+        return ""
+    over = "held-out colonies, not over seeds" if scores["seeds"] == 1 else "seeds"
+    return f"Bar of the learned: its 95 % interval over {over}."
 
 
 def compare_returns(scores: Mapping[str, float]) -> str:
