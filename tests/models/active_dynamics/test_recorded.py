@@ -11,7 +11,7 @@ from quatrain.envs.adapters.systems import System, make_system
 from quatrain.errors import DataError
 from quatrain.models.active_dynamics import exploration, recorded
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamicsConfig
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.active_dynamics.own_systems import CHANNELS, NOISE, OFFSET, Cycle, velocity
 
@@ -19,11 +19,11 @@ HERE = "tests.models.active_dynamics.own_systems"
 RUNS, TIMES = 8, 200
 
 
-def config_with(transitions: int = 1400, **env: Any) -> ActiveDynamicsConfig:
+def config_with(transitions: int = 1400, warmup: int = 1250, **env: Any) -> ActiveDynamicsConfig:
     changes = {
         "seeds": 1,
         "env": env,
-        "collect": {"warmup": 1250},
+        "collect": {"warmup": warmup},
         "network": {"decoder": "linear"},
         "train": {"arms": ["random"], "transitions": transitions},
     }
@@ -118,6 +118,13 @@ def test_a_system_is_learned_by_an_arm_that_acts():
             assert len(held_out.actions) == exploration.HELD_OUT
             assert recorded.evaluate(learner, held_out)["nis"] < 1.5
     assert errors["active"] < errors["random"] < 0.35
+
+
+def test_the_smallest_warmup_of_a_config_is_learned_from():
+    config = config_with(transitions=LEARNED_WARMUP + 1, warmup=LEARNED_WARMUP)
+    with shapes_unchecked():
+        _, held_out = exploration.explore(config, make_system(f"{HERE}:Cycle"), "random", 0)
+    assert len(held_out.actions) == exploration.HELD_OUT
 
 
 # Faults.

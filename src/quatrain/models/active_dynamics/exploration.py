@@ -96,7 +96,7 @@ def explore(
     random, chosen_arm, plan, held_out = generators
     session = Session(system, seed)
     warmup = session.record(_policy(config, "random", random), config.collect.warmup)
-    recorded.check_recording(config, system.name, warmup)
+    recorded.check_recording(config, system.name, warmup, learned=config.collect.warmup)
     learner = recorded.learn(config, warmup)
     act = _planned(config, learner, plan) if arm == "active" else _policy(config, arm, chosen_arm)
     for time in range(config.train.transitions - config.collect.warmup):

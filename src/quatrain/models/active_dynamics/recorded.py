@@ -97,7 +97,7 @@ def read_recording(
     )
     starts = np.concatenate([before[1:], after[-1:]])
     recording = Recording(before, after, flat_actions, ended.ravel(), starts)
-    check_recording(config, name, recording)
+    check_recording(config, name, recording, len(recording.split()[0].actions))
     return recording
 
 
@@ -116,8 +116,10 @@ def _check_numbers(name: str, values: np.ndarray) -> None:
         )
 
 
-def check_recording(config: ActiveDynamicsConfig, name: str, recording: Recording) -> None:
-    """Checks that the field can be identified from these transitions.
+def check_recording(
+    config: ActiveDynamicsConfig, name: str, recording: Recording, learned: int
+) -> None:
+    """Checks that the field can be identified from the first `learned` of these transitions.
 
     Raises:
         DataError: says why not, and how to mend it.
@@ -125,7 +127,6 @@ def check_recording(config: ActiveDynamicsConfig, name: str, recording: Recordin
     count, actions = recording.actions.shape
     d = config.env.d
     channels = recording.observations.shape[1]
-    learned = len(recording.split()[0].actions)
     spread = recording.actions.std(0)
     for fails, problem in (
         (
@@ -144,7 +145,7 @@ def check_recording(config: ActiveDynamicsConfig, name: str, recording: Recordin
         (
             learned < LEARNED_WARMUP,
             f"leaves {learned} of {count} transitions to learn from; record at least"
-            f" {int(np.ceil(LEARNED_WARMUP / (1 - HELD_OUT)))}",
+            f" {int(np.ceil(LEARNED_WARMUP * count / learned))}",
         ),
         (
             spread.min(initial=np.inf) < LEAST_DEVIATION,

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from quatrain.envs.host.envs import HostEnvs
 from quatrain.envs.host.episodes import Act, Episodes, play
 from quatrain.envs.host.scoring import score_of
-from quatrain.models.iqn import network
 from quatrain.models.iqn.hosted.collect import Dataset, check
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.playing import GreedyPolicy, by_seed

@@ -140,8 +140,8 @@ def draw_returns(
     axes.grid(alpha=0.25)
     axes.legend(loc="best")
     axes.set_title(
-        f"{config.env.name}: {scores['score']:.1f} standard deviations of the random policy's "
-        "episodes above its mean",
+        f"{config.env.name}: held-out return {scores['return_mean']:.4g}, "
+        f"score {scores['score']:.2f}",
         **SMALL_TITLE,
     )
     caption(figure, f"The same {config.collect.held_out_worlds} episodes under each policy.")
