@@ -50,9 +50,9 @@ def test_seeds_too_few_to_decide_are_said_before_a_sweep_begins(
     tmp_path: Path, capsys: Capture, changes: dict[str, Any], said: str
 ):
     driver.warn_of_few_seeds(space_of(tmp_path, **changes))
-    told = capsys.readouterr().err
-    assert said in told
-    assert bool(told) == bool(said)
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert bool(printed) == bool(said)
 
 
 def searched(key: str, dimension: Any) -> dict[str, Any]:
