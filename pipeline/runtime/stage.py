@@ -115,9 +115,10 @@ class Stage(NamedTuple):
         return dataset, loaded.digest
 
     def key(self, inputs: list[str]) -> str:
-        """Returns the key of this computation: its inputs, its code, device, threads and
-        versions.
+        """Returns the key of this computation: its inputs, its code, that of a user's environment,
+        device, threads, versions and flags.
         """
+        from pipeline.storage.environment_key import environment_of, inputs_of
         from pipeline.storage.run_key import code_of, run_key
 
         params = self.params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset"})
@@ -129,7 +130,11 @@ class Stage(NamedTuple):
             root=CHECKOUT,
             code=[*code_of(CHECKOUT, modules), CHECKOUT / "pipeline/stages" / f"{self.verb}.py"],
             inputs=inputs,
-            settings=settings(self.params, self.framework),
+            settings={
+                **settings(self.params, self.framework),
+                "inputs": inputs_of(self.root / "inputs" / self.model),
+                "environment": environment_of(self.config.env),
+            },
         )
 
 

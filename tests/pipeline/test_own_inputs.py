@@ -1,6 +1,8 @@
 """What a user brings in place of what is built in passes through every stage, and is judged."""
 
 import json
+import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,9 @@ from pipeline.storage.trained_model import differences
 from quatrain.storage.formats import to_json
 from tests.conftest import SMALL
 from tests.models.actor_critic import hosted_envs as actor_critic_hosted
+from tests.models.iqn import hosted_envs as iqn_hosted
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.small_project import BODIES, Project, surround
+from tests.pipeline.small_project import BODIES, Pretended, Project, surround
 
 PLATE = "inputs/actor_critic/mine.npy"
 LAYOUT = "#######\n#A.-.A#\n#..-..#\n#.....#\n#######"
@@ -55,3 +58,31 @@ def test_every_stage_takes_it_and_the_gate_judges_it(
     assert gate.main([project.model]) == 4
     said = f"gate: {project.model}: no baseline yet: `make promote PRESET=own"
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.full
+def test_an_edited_environment_is_trained_and_evaluated_anew(tmp_path: Path, monkeypatch: Patch):
+    project = Project.create(tmp_path, "iqn")
+    mine = tmp_path / "inputs" / "iqn" / "mine.py"
+    shutil.copy(str(iqn_hosted.__file__), mine)
+    section = iqn_hosted.section("OneStep")
+    section["env"]["import"] = "inputs.iqn.mine:OneStep"
+    project.choose({"iqn": section})
+    surround(monkeypatch, project)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    states = tmp_path / ".state" / "train@iqn"
+    assert project.call("collect") == 0
+    assert project.call("train", Pretended(signal.SIGTERM, after=1)) == 143
+    assert project.call("train") == 0
+    assert project.call("evaluate") == 0
+    assert [len(list(states.iterdir())), len(project.journals("evaluate"))] == [1, 1]
+    data = project.hashes("data")
+    mine.write_text(f"{mine.read_text()}# edited\n")
+    assert project.call("collect") == 0
+    assert project.hashes("data") == data
+    assert project.call("evaluate") == 0
+    assert project.call("train", Pretended(signal.SIGTERM, after=1)) == 143
+    mine.write_text(f"{mine.read_text()}# again\n")
+    assert project.call("train") == 0
+    assert project.call("evaluate") == 0
+    assert [len(list(states.iterdir())), len(project.journals("evaluate"))] == [3, 3]
