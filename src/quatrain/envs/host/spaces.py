@@ -79,9 +79,10 @@ class SavedInterface(NamedTuple):
         Raises:
             ValueError: the names of the agents are no UTF-8.
         """
-        numbers = (array.tolist() for array in self[1:])
-        fields = (tuple(value) if isinstance(value, list) else value for value in numbers)
-        return Interface(tuple(self.agents.tobytes().decode().split("\n")), *fields)
+        numbers: list[Any] = [
+            tuple(array.tolist()) if array.ndim else array.item() for array in self[1:]
+        ]
+        return Interface(tuple(self.agents.tobytes().decode().split("\n")), *numbers)
 
 
 def describe(agents: dict[str, tuple[Any, Any]], max_episode_steps: int) -> Interface:

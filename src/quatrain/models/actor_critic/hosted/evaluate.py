@@ -36,7 +36,6 @@ def evaluate(
     with new weights. For a single seed `return_mean_held_out_low` and `_high` are bootstrapped over
     episodes.
     """
-    check(config, dataset)
     outcomes = evaluate_policy(config, state, dataset)
     references = reference_returns(config, dataset)
     of_seeds = [
@@ -57,6 +56,7 @@ def evaluate_policy(
     config: HostedActorCriticConfig, state: State, dataset: Dataset
 ) -> list[Episodes]:
     """Plays the held-out episodes with the deterministic policy of each seed."""
+    check(config, dataset)
     return [play_held_out(config, best.params, dataset) for best in state.best]
 
 
