@@ -282,7 +282,7 @@ def _for_all(flags: ByAgent) -> bool:
     return bool(ended)
 
 
-def check_interface(config: HostEnv, known: SavedInterface) -> None:
+def check_interface(config: HostEnv, saved: SavedInterface) -> None:
     """Makes the environment, and checks that it still is as a dataset knows it.
 
     Raises:
@@ -291,7 +291,7 @@ def check_interface(config: HostEnv, known: SavedInterface) -> None:
     """
     with closing(HostEnvs(config, 1, seed=0)) as envs:
         actual = envs.interface
-    for name, value, before in zip(Interface._fields, actual, known.restored, strict=True):
+    for name, value, before in zip(Interface._fields, actual, saved.restored, strict=True):
         if value != before:
             raise DatasetMismatch(
                 f"the dataset was not collected in {config.name} as it is now: its {name} is "
