@@ -144,6 +144,16 @@ def _last_of_three(state: State) -> tuple[jax.Array, jax.Array]:
 THREE_TURNS = build(len(ERRANDS), _seen_in_turn, _paid_in_turn, _last_of_three)
 
 
+# Laps of three turns, of which the last is paid. An episode is one lap; another one would follow.
+
+LAPS = build(
+    1,
+    lambda state, _: shown(FIRST + state.turn % TURNS),
+    lambda state, _agent, _action: state.turn % TURNS == TURNS - 1,
+    lambda state: (jnp.bool_(False), state.turn == TURNS - 1),
+)
+
+
 def fresh(config: IqnConfig, world: World) -> TrainState:
     """An untrained learner whose replay holds what a random policy met."""
     experience = prefill(config, world, jax.random.key(0))

@@ -26,12 +26,12 @@ WINDOW = Window(frames=5, n_step=1, discount=0.97)
 # A cycle of preset default.
 AGENTS, ENVS, FRAME, TURNS, UPDATES, UPDATE_BATCH = 5, 16, 125, 25, 32, 64
 CYCLES = 4  # of a call, so that a scan carries the ring
-EPISODES, EPISODE = 18, 50
+EPISODES, EPISODE = 18, 51  # the last turn of an episode is final
 TRIED = "whole stacks gathered at once: draws of 4k and of 64k fell to a quarter of their time"
 
 
 def treasurehunt_turns(turns: int, agents: int, envs: int) -> Transitions:
-    """Returns random frames in episodes of 50 turns."""
+    """Returns random frames in episodes of 50 turns and a final one."""
     rng, shape = np.random.default_rng(0), (turns, agents, envs)
     turn = np.broadcast_to(np.arange(turns, dtype=np.int16)[:, None] % EPISODE, (turns, envs))
     views = rng.integers(0, 3, (*shape, FRAME), dtype=np.int8)
@@ -126,7 +126,7 @@ def numpy_rows(rounds: int) -> list[Row]:
 
 
 def refuse_other_transitions(samples: dict[str, Any]) -> None:
-    """Raises NotComparable unless all draw each turn with a successor equally often and alike."""
+    """Raises NotComparable unless all draw each turn but final ones equally often and alike."""
     first_of_each = {}
     drawable = np.arange(EPISODES * EPISODE) % EPISODE < EPISODE - 1
     for name, calls in samples.items():

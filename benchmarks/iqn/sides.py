@@ -120,9 +120,11 @@ def ring_of(config: IqnConfig) -> NumpyRing:
 
 
 def society_of(sides: Sides, agents: list[Any], turns: int | None = None) -> Society:
-    """Returns the reference's loop without exploring, with episodes of this length."""
+    """Returns the reference's loop without exploring; episodes have so many turns, with the final
+    one.
+    """
     rules, rng = sides.config.env.rules, np.random.default_rng(SEED)
-    world = ObjectWorld(rules._replace(max_turns=turns or rules.max_turns), rng)
+    world = ObjectWorld(rules._replace(max_turns=(turns or rules.max_turns) - 1), rng)
     society = Society(world, agents, sides.rings, rng, sides.config.train.batch_size)
     society.epsilon = 0.0
     return society
@@ -135,7 +137,7 @@ def fill(host: NumpyRing, turns: Transitions, agent: int) -> None:
             host.begin_episode()
         frame, action = turns.frames[number, agent, 0], int(turns.actions[number, agent, 0])
         reward = float(turns.rewards[number, agent, 0])
-        host.add(frame, action, reward, bool(turns.truncated[number, 0]))
+        host.add(frame, action, reward, bool(turns.final[number, 0]))
 
 
 def params_of(agents: list[reference.Agent]) -> network.Params:

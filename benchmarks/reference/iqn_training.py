@@ -21,8 +21,8 @@ class NumpyRing:
 
     Written from the seed's description: an episode is preceded by blank rows, a stack is a fancy
     index of the rows before and at the turn. Corrected so that it draws from the law of
-    `quatrain.replay.frames` with n_step = 1: the rows between episodes are really blank, and only
-    turns whose successor was observed are drawn, with replacement.
+    `quatrain.replay.frames` with n_step = 1: the rows between episodes are really blank, an episode
+    ends with its final observation, and only turns before it are drawn, with replacement.
     """
 
     def __init__(self, capacity: int, frame: int, n_frames: int) -> None:
@@ -36,8 +36,8 @@ class NumpyRing:
         for _ in range(self.n_frames - 1):
             self._put(np.zeros_like(self.states[0]), 0, 0.0, drawable=False)
 
-    def add(self, state: np.ndarray, action: int, reward: float, truncated: bool) -> None:
-        self._put(state, action, reward, drawable=not truncated)
+    def add(self, state: np.ndarray, action: int, reward: float, final: bool) -> None:
+        self._put(state, action, reward, drawable=not final)
 
     def _put(self, state: np.ndarray, action: int, reward: float, drawable: bool) -> None:
         self.states[self.row] = state
@@ -95,7 +95,7 @@ class Society:
         self.world.reset()
         for ring in self.rings:
             ring.begin_episode()
-        last = self.world.rules.max_turns - 1
+        last = self.world.rules.max_turns
         for turn in range(last + 1):
             self.world.begin_turn()
             for agent, ring in enumerate(self.rings):

@@ -1,5 +1,5 @@
-"""The ring's plain twin: every turn ever written in a list, episodes walked turn by turn. And turns
-to write.
+"""The ring's plain twin: every turn ever written in a list, whole episodes walked turn by turn. And
+turns to write.
 """
 
 from typing import NamedTuple
@@ -50,15 +50,13 @@ class PlainRing:
         now = self.history[time]
         episode_began = time - int(now.turn[env])
         oldest_needed = max(episode_began, time - window.frames + 1)
-        cut = now.truncated[env] and not now.terminated[env]
-        return (
-            oldest_needed in self._stored() and time + window.n_step in self._stored() and not cut
-        )
+        is_stored = {oldest_needed, time + window.n_step} <= set(self._stored())
+        return is_stored and not now.final[env]
 
     def transition(self, time: int, env: int, agent: int, window: Window) -> PlainTransition:
         returns, discount, later = 0.0, 1.0, time
         for now in self.history[time : time + window.n_step]:
-            if now.truncated[env] and not now.terminated[env]:
+            if now.final[env]:
                 break
             returns += discount * float(now.rewards[agent, env])
             if now.terminated[env]:
@@ -84,7 +82,7 @@ class PlainRing:
 
 def tagged_turns(turns: int, agents: int, envs: int, ends: tuple[float, float]) -> Transitions:
     """Turns whose frames say (agent, env, episode, turn), each from 1; in every turn the
-    episode of an environment may end.
+    episode of an environment may end. One that is truncated has a final turn more.
 
     Args:
         ends: probabilities that a turn is terminated, and truncated; it may be both.
@@ -92,8 +90,11 @@ def tagged_turns(turns: int, agents: int, envs: int, ends: tuple[float, float]) 
     rng = np.random.default_rng(0)
     terminated, truncated = (rng.random((turns, envs)) < share for share in ends)
     turn, episode = np.zeros((2, turns, envs), np.int16)
+    final = np.zeros((turns, envs), bool)
     for now in range(1, turns):
-        ended = terminated[now - 1] | truncated[now - 1]
+        final[now] = truncated[now - 1] & ~terminated[now - 1] & ~final[now - 1]
+        terminated[now] &= ~final[now]
+        ended = terminated[now - 1] | final[now - 1]
         turn[now] = np.where(ended, 0, turn[now - 1] + 1)
         episode[now] = episode[now - 1] + ended
     shape = (turns, agents, envs)
@@ -107,6 +108,6 @@ def tagged_turns(turns: int, agents: int, envs: int, ends: tuple[float, float]) 
         actions=rng.integers(0, 4, shape).astype(np.int8),
         rewards=rng.normal(size=shape).astype(np.float32),
         terminated=terminated,
-        truncated=truncated,
+        final=final,
         turn=turn,
     )

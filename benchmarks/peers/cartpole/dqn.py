@@ -144,11 +144,12 @@ def played(
     """Steps all environments once; returns the turn of one agent as the ring stores it.
 
     The last observation of an episode is not stored: no value follows a fall, and the turn that
-    the time limit cuts off starts no transition.
+    the time limit cuts off counts as final: it starts no transition.
     """
     stepped = world.step(worlds, actions, starts)
     columns = (worlds.obs, actions.astype(jnp.int8), stepped.rewards)
-    flags = (stepped.terminated, stepped.truncated, worlds.step.astype(jnp.int16))
+    final = stepped.truncated & ~stepped.terminated
+    flags = (stepped.terminated, final, worlds.step.astype(jnp.int16))
     of_agent = (column[None, None] for column in columns)
     return stepped.worlds, Transitions(*of_agent, *(flag[None] for flag in flags))
 

@@ -65,7 +65,7 @@ def test_every_turn_equals_that_of_the_plain_copy(seed, policy, changes):
 
     @quick_jit
     def run():
-        episode, turn = jnp.divmod(jnp.arange(TURNS), rules.max_turns)
+        episode, turn = jnp.divmod(jnp.arange(TURNS), rules.max_turns + 1)
         envs = turns.start(world, key[None], 1)
         return (
             turns.play(world, envs, policy(rules), key, jnp.int32(0), TURNS),
@@ -77,6 +77,7 @@ def test_every_turn_equals_that_of_the_plain_copy(seed, policy, changes):
     played, spawned, positions, orders = jax.device_get(jax.tree.map(data, run()))
     columns = (played.turns.frames, played.turns.rewards, played.turns.events)
     frames, rewards, events = (column[:, :, 0] for column in columns)
+    final = [*played.turns.final[:, 0], played.envs.final[0]]
     copy = ObjectWorld(rules, np.random.default_rng(0))
     copy.reset(positions[0])
     for number in range(TURNS):
@@ -85,11 +86,12 @@ def test_every_turn_equals_that_of_the_plain_copy(seed, policy, changes):
             np.testing.assert_array_equal(frames[number, agent], copy.observe(agent))
             action = int(played.turns.actions[number, agent, 0])
             assert events[number, agent] == event_of(copy, agent, action)
-            assert rewards[number, agent] == copy.act(agent, action)
+            reward = copy.act(agent, action)
+            assert rewards[number, agent] == (0 if final[number] else reward)
         assert_lawful(copy)
-        over = copy.end_turn()
-        assert over == played.turns.truncated[number, 0]
-        if over:
+        was_last = copy.end_turn()
+        assert was_last == final[number + 1]
+        if final[number]:
             copy.reset(positions[number + 1])
     np.testing.assert_array_equal(played.envs.state.items[0], items_of(copy))
     ends = [list(agent.location[:2]) for agent in copy.agents]

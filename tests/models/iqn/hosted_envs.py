@@ -1,7 +1,7 @@
 """Environments of a user whose values are known, and the section of a small iqn in them."""
 
 import random
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -64,6 +64,63 @@ class Global(Corridor):
     def step(self, action: Any) -> Any:
         self.place += random.random()
         return super().step(action)
+
+
+class Laps(gymnasium.Env):
+    """Pays 1 for the last step of a lap, which ends there or, without an end, would go on."""
+
+    action_space = Discrete(2)
+
+    def __init__(self, length: int = 3, ends: str = "truncated") -> None:
+        self.observation_space = Discrete(length)
+        self.length = length
+        self.ends = ends
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed, options=options)
+        self.place = 0
+        return self.place, {}
+
+    def step(self, _action: Any) -> Any:
+        self.place = (self.place + 1) % self.length
+        is_last = self.place == 0
+        ends = {name: is_last and name == self.ends for name in ("terminated", "truncated")}
+        return self.place, float(is_last), *ends.values(), {}
+
+
+class Episode(NamedTuple):
+    """Holds what happened in an episode; `obs` has its final observation, too."""
+
+    obs: list[float]
+    actions: list[int]
+    rewards: list[float]
+    ends: list[str]
+
+
+class Diary(gymnasium.Env):
+    """Shows a new number in each step, pays at random, ends at random, writes all down."""
+
+    observation_space = Box(0, np.inf, (1,), np.float32)
+    action_space = Discrete(3)
+    episodes: ClassVar[list[Episode]] = []
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed, options=options)
+        self.now = Episode([], [], [], [])
+        self.episodes.append(self.now)
+        return self._observed(), {}
+
+    def step(self, action: Any) -> Any:
+        terminated, truncated = self.np_random.random(2) < (0.1, 0.2)
+        self.now.actions.append(int(action))
+        self.now.rewards.append(float(self.np_random.integers(1, 9)))
+        if terminated:
+            self.now.ends.append("terminated")
+        return self._observed(), self.now.rewards[-1], bool(terminated), bool(truncated), {}
+
+    def _observed(self) -> np.ndarray:
+        self.now.obs.append(float(self.np_random.integers(1, 2**24)))
+        return np.array(self.now.obs[-1:], np.float32)
 
 
 class Opposites:

@@ -24,13 +24,14 @@ def collected() -> Dataset:
     return collect(CONFIG, 11)
 
 
-def test_columns_are_small_and_end_on_the_border_of_an_episode():
+def test_columns_are_small_and_an_episode_and_the_prefill_end_with_a_final_turn():
     check(CONFIG, collected())
     train, held_out = collected()
     types = ["int8", "int8", "float32", "bool", "bool", "int16", "uint32", "int16", "int8"]
     assert [str(column.dtype) for column in (*train, *held_out)] == types
-    assert train.truncated[:, -1].all()
-    np.testing.assert_array_equal(train.turn[0, :, 0], [*range(10), *range(10)])
+    np.testing.assert_array_equal(train.turn[0, :, 0], [*range(11), *range(9)])
+    np.testing.assert_array_equal(np.flatnonzero(train.final[0, :, 0]), [10, 19])
+    assert not train.rewards[:, 10].any()
 
 
 def test_every_action_is_as_likely_as_another():
@@ -103,7 +104,7 @@ def test_a_dataset_of_another_config_is_refused(changes: dict[str, Any], why: st
         ("train.frames", -1, "it has frames outside 0..2"),
         ("train.actions", 4, "it has actions outside 0..3"),
         ("train.rewards", np.nan, "it has rewards that nothing pays"),
-        ("train.truncated", True, "it has ends at other turns"),
+        ("train.final", True, "it has ends at other turns"),
         ("held_out.items", 2, "it has held-out items of an unknown kind"),
         ("held_out.positions", 0, "it has held-out agents in walls"),
     ],

@@ -1,18 +1,28 @@
 """iqn in environments of users: what it collects, plays, stores, learns, restores and refuses."""
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import lru_cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import overlaid, read_input, read_params, read_raw, validate
 from quatrain import registry
+from quatrain.envs.host.envs import HostEnvs
 from quatrain.errors import DataError, DatasetMismatch
-from quatrain.models.iqn.hosted.collect import check, collect, scale_of, scaled
+from quatrain.models.iqn.hosted.collect import (
+    ReplayEnvs,
+    check,
+    collect,
+    scale_of,
+    scaled,
+    stack,
+)
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.hosted.evaluate import evaluate
 from quatrain.models.iqn.hosted.playing import by_seed
@@ -25,9 +35,16 @@ from quatrain.models.iqn.hosted.train import (
     to_arrays,
     train,
 )
+from quatrain.replay.frames.ring import init, write
+from quatrain.replay.frames.sampling import (
+    Window,
+    gather_transitions,
+    start_entries,
+    valid_starts,
+)
 from tests.config_keys import overlay_of
 from tests.conftest import ROOT, params_with, shapes_unchecked
-from tests.models.iqn.hosted_envs import PAYOFFS, section
+from tests.models.iqn.hosted_envs import PAYOFFS, Diary, Episode, section
 
 
 def hosted(*changes: str, name: str = "OneStep", kind: str = "gymnasium", **kwargs: Any) -> Any:
@@ -56,15 +73,61 @@ def test_a_section_whose_env_has_a_kind_is_that_of_a_user():
 def test_the_prefill_holds_what_happened_and_its_last_turn_starts_no_transition():
     train_set = collect(CORRIDOR, 0).train
     place, turn = train_set.frames[:, :, 0, :, 0], train_set.turn
-    ended = train_set.terminated | train_set.truncated
+    ended = train_set.terminated | train_set.final
     np.testing.assert_array_equal(turn[:, 1:], np.where(ended, 0, turn + 1)[:, :-1])
     moved = (place[:, 1:] - place[:, :-1])[~ended[:, :-1]]
     np.testing.assert_allclose(moved, train_set.actions[:, :-1, 0][~ended[:, :-1]], atol=1e-6)
-    np.testing.assert_array_equal(train_set.rewards, train_set.actions)
+    is_final = train_set.final[:, :-1, None]
+    paid = np.where(is_final, 0, train_set.actions[:, :-1])
+    np.testing.assert_array_equal(train_set.rewards[:, :-1], paid)
     assert ended[:, -1].all()
-    assert (turn[train_set.truncated & ~train_set.terminated][:-1] <= 5).all()
+    np.testing.assert_array_equal(train_set.final[:, :-1], turn[:, :-1] == 6)
     assert train_set.terminated.any()
-    assert not (train_set.terminated & train_set.truncated).any()
+    assert not (train_set.terminated & train_set.final).any()
+
+
+def plain_transition(start: int, episode: Episode, window: Window) -> list[float]:
+    """Walks from a step of an episode: stack, action, return, bootstrap and next stack."""
+    returns, power, now = 0.0, 1.0, start
+    while now < len(episode.rewards) and now < start + window.n_step:
+        returns += power * episode.rewards[now]
+        power *= window.discount
+        now += 1
+    if episode.ends and now == len(episode.rewards):
+        power, now = 0.0, start
+    padded = [0.0] * (window.frames - 1) + episode.obs
+    stack, next_stack = (padded[at : at + window.frames] for at in (start, now))
+    return [*stack, episode.actions[start], returns, power, *next_stack]
+
+
+@pytest.mark.parametrize(("n_step", "frames"), [(1, 1), (2, 3), (3, 2), (4, 1)])
+def test_transitions_are_those_of_whole_episodes_with_their_final_observations(
+    n_step: int, frames: int
+):
+    Diary.episodes.clear()
+    window = Window(frames, n_step, 0.9)
+    config = hosted(name="Diary")
+    rng = np.random.default_rng(0)
+    slots, block = 24, 6
+    with closing(ReplayEnvs(HostEnvs(config.env, 4, 7))) as envs:
+        turns = [envs.step(rng.integers(3, size=(4, 1))) for _ in range(60)]
+    ring = init(slots, stack(turns[:1]))
+    for begin in range(0, 60, block):
+        ring = write(ring, stack(turns[begin : begin + block]))
+    starts = valid_starts(ring, window)
+    entries = start_entries(ring, starts, jnp.arange(starts.total))
+    batch = gather_transitions(ring, 0, entries, window)
+    drawn = np.column_stack([np.reshape(column, (len(entries), -1)) for column in batch])
+    expected = {
+        episode.obs[start]: plain_transition(start, episode, window)
+        for episode in Diary.episodes
+        for start in range(len(episode.rewards))
+    }
+    newest = drawn[:, frames - 1]
+    np.testing.assert_allclose(drawn, [expected[number] for number in newest], rtol=1e-6)
+    last = [episode.obs[-2] for episode in Diary.episodes if episode.rewards and not episode.ends]
+    assert len(set(newest)) == len(newest)
+    assert len(set(newest) & set(last)) > 5
 
 
 def test_observations_are_scaled_by_the_prefill_or_not_at_all():
@@ -87,12 +150,12 @@ def test_the_ring_holds_the_stacks_that_the_agents_saw():
     stacks: list[np.ndarray] = []
     act: Callable[..., Any] = player._act
 
-    def watched(params: Any, key: Any, turns: Any, episodes: Any, visible: np.ndarray) -> Any:
-        stacks.append(visible)
-        return act(params, key, turns, episodes, visible)
+    def watched(*arguments: Any) -> Any:
+        stacks.append(arguments[-1])
+        return act(*arguments)
 
     player._act = watched
-    played = player.play(state.params, state.base_key).transitions
+    played = player.play(state.params, state.base_key).turns
     visible = np.stack(stacks, 1)
     np.testing.assert_array_equal(played.frames, visible[..., 1:])
     is_first = (played.turn == 0)[:, :, None, :, None]
@@ -106,8 +169,8 @@ def test_returns_and_episodes_are_counted():
     state = init_state(CORRIDOR, dataset, 1)
     player = make_player(CORRIDOR, state)
     before = player.state
-    played = player.play(state.params, state.base_key).transitions
-    ended = played.terminated | played.truncated
+    played = player.play(state.params, state.base_key).turns
+    ended = played.terminated | played.final
     assert (player.state.episodes - before.episodes).tolist() == ended.sum((1, 2)).tolist()
     for seed in range(2):
         returns = []
@@ -152,6 +215,54 @@ def test_a_truncated_episode_is_worth_what_would_follow_it():
     places = np.array([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5], [3.5, 4.5]], np.float32)[..., None]
     request = {"observations": places, "agents": np.zeros(4, np.int32)}
     np.testing.assert_allclose(answer(config, arrays, request)["values"][:, 1], 2, atol=0.3)
+
+
+HALF = "train: {turns: 160, loss: {discount: 0.5, n_step: %d}, target: {rate: 0.3}}"
+
+
+@pytest.mark.parametrize("n_step", [1, 3])
+@pytest.mark.parametrize(
+    ("ends", "length", "limit", "expected"),
+    [
+        ("terminated", 3, 6, [1 / 4, 1 / 2, 1]),
+        ("truncated", 3, 6, [2 / 7, 4 / 7, 8 / 7]),
+        ("never", 3, 3, [2 / 7, 4 / 7, 8 / 7]),
+        ("never", 1, 1, [2]),
+    ],
+)
+def test_the_reward_of_a_last_step_is_learned_however_it_ends(
+    ends: str, length: int, limit: int, expected: list[float], n_step: int
+):
+    changes = (HALF % n_step, "network.frames: 1", f"env.max_episode_steps: {limit}")
+    config = hosted(*changes, name="Laps", ends=ends, length=length)
+    with shapes_unchecked():
+        dataset = collect(config, 0)
+        *_, last = train(config, dataset, 0)
+    places = np.eye(length, dtype=np.float32)[:, None]
+    request = {"observations": places, "agents": np.zeros(length, np.int32)}
+    values = answer(config, export(config, last.state, dataset), request)["values"]
+    np.testing.assert_allclose(values.mean(-1), expected, atol=0.1)
+
+
+def test_a_replay_without_any_transition_ends_the_training_in_a_line():
+    small = "train: {turns_per_cycle: 1, capacity: 12, batch_size: 8, turns: 4}"
+    few = (
+        "collect.turns: 3",
+        "env.max_episode_steps: 1",
+        "network.frames: 1",
+        "train.loss.n_step: 1",
+    )
+    config = hosted(
+        small, *few, "train.acting.epsilon.over_transitions: 9", name="Laps", ends="never"
+    )
+    with shapes_unchecked(), pytest.raises(DataError, match=EMPTY):
+        next(train(config, collect(config, 0), 0))
+
+
+EMPTY = (
+    r"^iqn: the replay of seed 0 holds no transition to learn from \(agent-steps 8\): each stored "
+    r"turn is a final observation, or lacks turns before or after it\. Raise iqn\.collect\.turns "
+)
 
 
 def test_two_agents_learn_opposite_actions_from_the_same_observation():
@@ -208,6 +319,7 @@ def test_a_resumed_run_of_two_seeds_ends_as_the_whole_one():
         dataset = collect(CORRIDOR, 0)
         whole = [to_arrays(progress.state) for progress in train(CORRIDOR, dataset, 0)]
         saved = {name: array.copy() for name, array in whole[1].items()}
+        assert saved["play_state/final/turn"].any(), "a final observation comes next"
         *_, resumed = train(CORRIDOR, dataset, 0, from_arrays(CORRIDOR, dataset, saved))
     np.testing.assert_equal(to_arrays(resumed.state), whole[-1])
 
@@ -286,7 +398,7 @@ def test_the_preset_learns_its_first_cycles():
     with shapes_unchecked():
         yields = list(train(config, collect(config, 0), 0))
     assert [len(progress.metrics["greedy_return"]) for progress in yields] == [0, 1, 0, 1]
-    assert yields[-1].metrics["agent_steps"][-1] == 8 * (config.collect.turns + 64)
+    assert yields[-1].metrics["agent_steps"][-1] == 8 * (config.collect.turns - 1 + 64)
 
 
 @pytest.mark.slow

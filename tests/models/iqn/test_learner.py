@@ -101,7 +101,8 @@ def test_a_finished_learner_goes_on_when_more_turns_are_wanted():
 
 
 def test_epsilon_and_steps_count_the_prefill():
-    played = np.array([30, 40, 50, 60, 70, 80])  # turns of each of four worlds
+    # Turns of each of four worlds; two of the prefill are final, and then each eleventh.
+    played = np.array([30, 40, 50, 60, 70, 80]) - 2 - np.array([0, 1, 2, 3, 4, 5])
     steps, epsilon = (
         np.concatenate([item.metrics[name] for item in run()])
         for name in ("agent_steps", "epsilon")

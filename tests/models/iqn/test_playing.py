@@ -32,12 +32,16 @@ def fresh() -> tuple[Transitions, State]:
         return dataset.train, train.init_state(CONFIG, dataset, 0)
 
 
-def test_event_rates_are_shares_of_agent_steps():
+def test_event_rates_are_shares_of_agent_steps_without_final_turns():
     gem, bone = ({"name": name, "value": 1.0, "weight": 1.0} for name in ("gem", "bone"))
     config = small("iqn", env={"entities": [gem, bone]})
     # (turn, agent, env)
-    events = jnp.array([[[1, 0, -1], [2, 2, -2]], [[1, 1, -2], [0, 0, -1]]], jnp.int8)
-    turn = Turn(*[None] * len(Turn._fields))._replace(rewards=10.0 * events, events=events)
+    shares = [[[1, 0, -1], [2, 2, -2]], [[1, 1, -2], [0, 0, -1]]]
+    events = jnp.array([*shares, np.full((2, 3), 2)], jnp.int8)
+    final = jnp.broadcast_to(jnp.array([[False], [False], [True]]), (3, 3))
+    rewards = jnp.where(final[:, None], 0, 10.0 * events)
+    fields = {"rewards": rewards, "events": events, "final": final}
+    turn = Turn(*[None] * len(Turn._fields))._replace(**fields)
     rates = playing.event_rates(config, turn)
     assert {name: (6 * values).tolist() for name, values in rates.items()} == {
         "reward_per_turn": [0, pytest.approx(10)],
@@ -165,7 +169,7 @@ def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
     stored, views, _ = spied()
     assert [agent for agent, _ in views] == [0, 1] * 20
     window = updating.window(CONFIG)
-    total = 40 * 4 - 4 * 4  # four turns were cut off; the last one is one of them
+    total = 40 * 4 - 4 * 4  # three turns of each env are final, and nothing follows the last one
 
     @jax.jit
     def drawn_by(agent: jax.Array) -> tuple[jax.Array, jax.Array, Batch]:

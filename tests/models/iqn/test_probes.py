@@ -124,6 +124,17 @@ def test_an_end_is_worth_what_is_left_and_a_cut_what_would_have_been_paid(n_step
     np.testing.assert_allclose(went_on, 2.0, atol=0.06)
 
 
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_the_reward_of_a_truncated_last_turn_and_what_would_follow_it_are_learned(n_step: int):
+    exploring = {"epsilon": {**probes.EPSILON, "over_transitions": 2000}}
+    brief = {"turns": 60, "loss": {"n_step": n_step}, "acting": exploring}
+    config = probes.config(probes.LAPS, train=brief)
+    with shapes_unchecked():
+        state = probes.learned(config, probes.LAPS, probes.fresh(config, probes.LAPS))
+    result = probes.quantiles(config, state, 0, np.stack(TURNS)).mean((1, 2))
+    np.testing.assert_allclose(result, np.array([2, 4, 8]) / 7, atol=0.05)
+
+
 @pytest.mark.full
 def test_a_cue_is_remembered_over_three_frames():
     stacks = [frame_stacks([frame(FIRST, CUE + cue), *TURNS[1:]], 3)[2] for cue in range(2)]

@@ -56,17 +56,20 @@ class World(NamedTuple):
 class EnvStates(NamedTuple):
     """Holds the envs between two turns.
 
-    history: the frames before the next one, oldest first, zeros before the episode.
+    history: the frames before the next one, oldest first, zeros before the episode. final: the
+    episode was truncated; its final observation comes next.
     """
 
     state: State
     history: Int8[Array, "agent env back frame"]
+    final: Bool[Array, " env"]
 
 
 class Turn(NamedTuple):
     """Holds one turn of all envs; agents are in the order of their index, not of acting.
 
-    turn: number of the turn in its episode, from 0.
+    turn: number of the turn in its episode, from 0. final: the turn comes after the last one of a
+    truncated episode, for its final observation; it pays nothing.
     """
 
     frames: Int8[Array, "*turn agent env frame"]
@@ -74,7 +77,7 @@ class Turn(NamedTuple):
     rewards: Float32[Array, "*turn agent env"]
     events: Int8[Array, "*turn agent env"]
     terminated: Bool[Array, "*turn env"]
-    truncated: Bool[Array, "*turn env"]
+    final: Bool[Array, "*turn env"]
     turn: Int16[Array, "*turn env"]
 
 
@@ -99,7 +102,7 @@ def start(world: World, keys: Key[Array, " env"], frames: int) -> EnvStates:
     """Returns one env per key at the start of episode 0, for policies that see `frames` frames."""
     state = jax.vmap(world.reset)(keys, jnp.zeros(len(keys), jnp.int32))
     history_shape = (world.agents, len(keys), frames - 1, world.frame_size)
-    return EnvStates(state, jnp.zeros(history_shape, jnp.int8))
+    return EnvStates(state, jnp.zeros(history_shape, jnp.int8), jnp.zeros(len(keys), bool))
 
 
 def play(
@@ -111,6 +114,9 @@ def play(
     turns: int,
 ) -> Rollout:
     """Plays `turns` turns; envs whose episode ended start the next one.
+
+    A truncated episode has a final turn more, which goes on as any other: an agent observes what
+    those before it have changed.
 
     Turn i draws from fold_in(key, first_turn + i), so any split into calls gives the same bits.
     """
@@ -160,14 +166,19 @@ def play_turn(
         by_agent = jnp.argsort(order)
         agent_turns = jax.tree.map(lambda leaf: leaf[by_agent], agent_turns)
     end = jax.vmap(world.end_turn)(state)
-    envs = EnvStates(end.state, agent_turns.history)
+    terminated = end.terminated & ~envs.final
     turn = Turn(
-        *agent_turns[:4],
-        terminated=end.terminated,
-        truncated=end.truncated,
+        frames=agent_turns.frame,
+        actions=agent_turns.action,
+        rewards=jnp.where(envs.final, 0, agent_turns.reward),
+        events=agent_turns.event,
+        terminated=terminated,
+        final=envs.final,
         turn=state.turn.astype(jnp.int16),
     )
-    return _reset_ended(world, envs, end.terminated | end.truncated), turn
+    ended = terminated | envs.final
+    envs = EnvStates(end.state, agent_turns.history, final=end.truncated & ~ended)
+    return _reset_ended(world, envs, ended), turn
 
 
 def _play_agent(
@@ -217,6 +228,7 @@ def _reset_ended(world: World, envs: EnvStates, ended: Bool[Array, " env"]) -> E
         return EnvStates(
             state=jax.tree.map(select, reset_state, envs.state),
             history=jnp.where(ended[:, None, None], 0, envs.history),
+            final=envs.final,
         )
 
     return lax.cond(ended.any(), reset_envs, lambda: envs)

@@ -33,7 +33,10 @@ class HeldOut(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Holds the prefill of each seed's replay (leading axis seed), and the held-out envs."""
+    """Holds the prefill of each seed's replay (leading axis seed), and the held-out envs.
+
+    The last turn of the prefill counts as final, because training begins with new episodes.
+    """
 
     train: Transitions
     held_out: HeldOut
@@ -70,7 +73,9 @@ def _prefill(config: IqnConfig, world: World, key: Array) -> Transitions:
             first_turn=jnp.int32(0),
             turns=config.collect.turns,
         )
-        return to_transitions(rollout.turns)
+        transitions = to_transitions(rollout.turns)
+        final = rollout.turns.final.at[-1].set(~rollout.turns.terminated[-1])
+        return transitions._replace(final=final)
 
     return jax.lax.map(play_seed, jnp.arange(config.seeds))
 
@@ -115,7 +120,7 @@ def _wrong_shape(config: IqnConfig, dataset: Dataset) -> str | None:
         "actions": per_agent,
         "rewards": per_agent,
         "terminated": per_env,
-        "truncated": per_env,
+        "final": per_env,
         "turn": per_env,
         "held_out/keys": (held_out, 2),
         "held_out/positions": (held_out, rules.agents, 2),
@@ -141,9 +146,10 @@ def _impossible_value(config: IqnConfig, dataset: Dataset) -> str | None:
         "rewards that nothing pays": np.isin(train.rewards, rewards).all(),
         "held-out agents in walls": not walls(rules.map)[y, x].any(),
         "ends at other turns": np.array_equal(
-            train.truncated,
-            train.turn == rules.max_turns - 1,
-        ),
+            train.final[:, :-1],
+            train.turn[:, :-1] == rules.max_turns,
+        )
+        and train.final[:, -1].all(),
     }
     return next(
         (f"it has {name}" for name, passed in checks.items() if not passed),

@@ -120,7 +120,8 @@ class Train(Section):
     turns: int = Field(
         ge=1,
         le=10**9,
-        description="turns of each world, without the prefill",
+        description="turns of each world, without the prefill; an episode that is truncated takes "
+        "one more, for its final observation",
     )
     turns_per_cycle: int = Field(ge=1, le=10_000)
     updates_per_cycle: int = Field(ge=1, le=10_000, description="gradient steps of each agent")
@@ -320,11 +321,11 @@ class IqnConfig(LearnerConfig):
 
     @model_validator(mode="after")
     def _frames_do_not_show_the_time(self) -> "IqnConfig":
-        if self.network.frames >= self.env.max_turns:
+        if self.network.frames > self.env.max_turns:
             raise ValueError(
-                f"network.frames {self.network.frames} must be less than env.max_turns "
-                f"{self.env.max_turns}: the blank frames before the start would tell the last "
-                "turn, whose value is never learned"
+                f"network.frames {self.network.frames} must be at most env.max_turns "
+                f"{self.env.max_turns}: the blank frames before the start would tell the final "
+                "observation, whose value is never learned"
             )
         return self
 

@@ -148,10 +148,8 @@ def _episodes(
     """Plays one episode per env; returns rewards, events and the items that are left.
 
     Parallel envs share the order of a turn. A shuffled order is drawn for several groups of envs,
-    so that its effect on the first and the last agent averages out. Episodes may last a turn longer
-    than is played, as envs are reset after the last turn.
+    so that its effect on the first and the last agent averages out.
     """
-    max_turns = config.env.max_turns
     groups = 1
     if config.env.agent_order == "shuffled":
         groups = math.gcd(len(held_out.keys), MAX_TURN_ORDERS)
@@ -161,12 +159,12 @@ def _episodes(
     ) -> tuple[Array, ...]:
         group, group_key = group_and_key
         rollout = turns.play(
-            make_world(config.env.rules._replace(max_turns=max_turns + 1)),
+            make_world(config.env.rules),
             held_out_envs(config, group),
             policy,
             group_key,
             first_turn=jnp.int32(0),
-            turns=max_turns,
+            turns=config.env.max_turns,
         )
         items_left = (rollout.envs.state.items > 0).sum((1, 2))
         return rollout.turns.rewards, rollout.turns.events, items_left

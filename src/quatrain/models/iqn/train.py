@@ -70,13 +70,12 @@ def run_cycle(config: IqnConfig, world: World, state: State) -> tuple[State, rec
         jax.random.fold_in(state.base_key, LEARN),
         state.updates,
     )
-    turns_of_envs = config.env.worlds * (config.collect.turns + play_state.turns)
     record = records.Cycle(
         update_metrics=update_metrics,
         play_metrics=playing.event_rates(config, played)
         | {"episode_return": play_state.episode_return},
         epsilon=epsilon[-1],
-        agent_steps=config.env.agents * turns_of_envs,
+        agent_steps=config.env.agents * play_state.transitions,
         replay_valid=experience.starts.total,
     )
     updates = state.updates + config.train.updates_per_cycle

@@ -4,6 +4,9 @@ All envs advance in lock step, so one head serves them all. An entry is one turn
 number is `slot * envs + env`, so the env's next turn is `envs` entries further. A frame is stored
 once; stacks and n-step returns are computed when sampled. All functions are pure. Inside a
 jitted scan that carries the ring, XLA updates it in place.
+
+A truncated episode has one turn more, which only holds its final observation: there its last
+transitions bootstrap. An env whose episode terminated needs none.
 """
 
 from functools import partial
@@ -20,19 +23,20 @@ AnyArray = np.ndarray | Array
 class Transitions(NamedTuple):
     """Holds turns in time order, as NumPy or JAX arrays; the last three columns are per env.
 
-    Axis seed is there where several learners have a column each.
+    Axis seed is there where several learners have a column each. final: the turn holds the final
+    observation of an episode that did not terminate; its action and reward have no meaning.
     """
 
     frames: Shaped[AnyArray, "*seed turn agent env frame"]  # observed before the action
     actions: Int8[AnyArray, "*seed turn agent env"]
     rewards: Float32[AnyArray, "*seed turn agent env"]
-    terminated: Bool[AnyArray, "*seed turn env"]  # at the end of the turn, like truncated
-    truncated: Bool[AnyArray, "*seed turn env"]
+    terminated: Bool[AnyArray, "*seed turn env"]  # at the end of the turn; then not final
+    final: Bool[AnyArray, "*seed turn env"]
     turn: Int16[AnyArray, "*seed turn env"]  # within the episode, from 0
 
 
 class Candidates(NamedTuple):
-    """Holds the stored entries whose successor is or will be observed (not truncated), in order.
+    """Holds the stored entries that are transitions (not final), in order.
 
     Candidate number i is at `entries[i % size]`; there are at most size = slots * envs.
     Numbers are kept modulo 2 * size, so that differences (at most size) never overflow.
@@ -130,7 +134,7 @@ def _append_candidates(
 ) -> Candidates:
     # Overwritten candidates drop out, as `before` moves past them.
     envs = block.turn.shape[1]
-    eligible = has_successor(block.terminated, block.truncated).ravel()
+    eligible = ~jnp.asarray(block.final).ravel()
     numbers = candidates.end + jnp.cumsum(eligible, dtype=jnp.int32) - eligible
     entries = head * envs + jnp.arange(len(eligible), dtype=jnp.int32)
     places = jnp.where(eligible, candidates.place(numbers), len(candidates.entries))
@@ -147,12 +151,3 @@ def _append_candidates(
         ),
         end=candidates.modulo(candidates.end + eligible.sum(dtype=jnp.int32)),
     )
-
-
-def has_successor(
-    terminated: Bool[AnyArray, "*any"], truncated: Bool[AnyArray, "*any"]
-) -> Bool[Array, "*any"]:
-    """Returns whether the observation after these turns belongs to their episode, or is not needed
-    since it terminated.
-    """
-    return jnp.asarray(terminated | ~truncated)

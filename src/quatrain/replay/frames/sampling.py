@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Bool, Float32, Int, Int8, Int32, PRNGKeyArray, Shaped, UInt32
 
-from quatrain.replay.frames.ring import AnyArray, FrameRing, Transitions, has_successor
+from quatrain.replay.frames.ring import AnyArray, FrameRing, Transitions
 
 AgentIndex = Int[AnyArray, ""] | int
 
@@ -36,7 +36,8 @@ class Batch(NamedTuple):
     """Holds transitions of one agent. The target is `returns + bootstrap * value(next_stack)`.
 
     stack: frames oldest first, zeros before the episode. returns: discounted sum of the rewards up
-    to next_stack. bootstrap: discount to the power of the turns up to next_stack, 0 if terminated.
+    to next_stack, which is never beyond the final observation of the episode. bootstrap: discount
+    to the power of the turns up to next_stack, 0 if terminated.
     """
 
     stack: Shaped[Array, "batch inputs"]
@@ -53,7 +54,7 @@ class _Path(NamedTuple):
 
 
 def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
-    """Returns the candidates with a whole stack before them and `n_step` stored turns after them.
+    """Returns the transitions with a whole stack before them and `n_step` stored turns after them.
 
     The cost depends on the window and the number of envs, not on the capacity. `total` is 0 until
     enough turns are written; then nothing can be sampled.
@@ -99,11 +100,7 @@ def _early_starts(
     Such a stack is whole only if its episode began within the ring.
     """
     order = jnp.arange(len(slots), dtype=jnp.int32)[:, None]
-    return (
-        has_successor(ring.data.terminated[slots], ring.data.truncated[slots])
-        & (order < followed_turns)
-        & (ring.data.turn[slots] <= order)
-    )
+    return ~ring.data.final[slots] & (order < followed_turns) & (ring.data.turn[slots] <= order)
 
 
 def _entries_where(
@@ -190,11 +187,11 @@ def gather_transitions(
 
 def _follow_path(data: Transitions, path: Int32[Array, "batch n_step"]) -> _Path:
     terminated = _take(data.terminated, path, 2)
-    # A valid start is truncated only if it also terminated, so its own flag is not needed.
-    truncated = jnp.pad(_take(data.truncated, path[:, 1:], 2), ((0, 0), (1, 0)))
-    ended = (terminated | truncated).astype(jnp.int32)
+    # A valid start is not final, so its own flag is not needed.
+    final = jnp.pad(_take(data.final, path[:, 1:], 2), ((0, 0), (1, 0)))
+    ended = (terminated | final).astype(jnp.int32)
     reached = jnp.cumsum(ended, axis=1) == ended  # no earlier turn of the path ended the episode
-    rewarded = reached & has_successor(terminated, truncated)
+    rewarded = reached & ~final
     return _Path(
         rewarded=rewarded,
         terminal=jnp.any(reached & terminated, axis=1),

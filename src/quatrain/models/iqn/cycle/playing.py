@@ -20,13 +20,15 @@ from quatrain.replay.frames.ring import Transitions
 class PlayState(NamedTuple):
     """Holds everything that changes while playing: the envs, and counts that span cycles.
 
-    turns: of each env, without the prefill. episodes: finished in all envs, with the prefill.
-    reward_sums: in the current episodes. episode_return: mean over the episodes that ended in the
-    last turn in which any ended.
+    turns: of each env, without the prefill. transitions: of an agent in all envs, with the prefill:
+    turns but for final ones. episodes: finished in all envs, with the prefill. reward_sums: in the
+    current episodes. episode_return: mean over the episodes that ended in the last turn in which
+    any ended.
     """
 
     envs: EnvStates
     turns: Int[Array, ""]
+    transitions: Int[Array, ""]
     episodes: Int[Array, ""]
     reward_sums: Float[Array, "agent env"]
     episode_return: Float[Array, " agent"]
@@ -60,8 +62,7 @@ def play(
     """Plays `turns_per_cycle` turns; returns them with the epsilon of each."""
 
     def one_turn(state: PlayState, keys: Array) -> tuple[PlayState, tuple[Turn, Array]]:
-        transitions = config.env.worlds * (config.collect.turns + state.turns)
-        epsilon = epsilon_at(config.train.acting, transitions, state.episodes)
+        epsilon = epsilon_at(config.train.acting, state.transitions, state.episodes)
         policy = epsilon_greedy_policy(config, params, epsilon)
         envs, turn = turns.play_turn(world, state.envs, policy, keys)
         return _count_turn(state, envs, turn), (turn, epsilon)
@@ -72,13 +73,14 @@ def play(
 
 
 def _count_turn(play_state: PlayState, envs: EnvStates, turn: Turn) -> PlayState:
-    ended = turn.terminated | turn.truncated
+    ended = turn.terminated | turn.final
     finished = ended.sum(dtype=jnp.int32)
     sums = play_state.reward_sums + turn.rewards
     mean = jnp.where(ended, sums, 0.0).sum(-1) / jnp.maximum(finished, 1)
     return PlayState(
         envs=envs,
         turns=play_state.turns + 1,
+        transitions=play_state.transitions + (~turn.final).sum(dtype=jnp.int32),
         episodes=play_state.episodes + finished,
         reward_sums=jnp.where(ended, 0.0, sums),
         episode_return=jnp.where(finished > 0, mean, play_state.episode_return),
@@ -87,10 +89,11 @@ def _count_turn(play_state: PlayState, envs: EnvStates, turn: Turn) -> PlayState
 
 def init_play_state(envs: EnvStates, prefill: Transitions) -> PlayState:
     """Returns the state before the first turn, with the prefill's counts."""
-    finished = (prefill.terminated | prefill.truncated).sum(dtype=jnp.int32)
+    finished = (prefill.terminated | prefill.final).sum(dtype=jnp.int32)
     return PlayState(
         envs=envs,
         turns=jnp.int32(0),
+        transitions=(~prefill.final).sum(dtype=jnp.int32),
         episodes=finished,
         reward_sums=jnp.zeros(prefill.rewards.shape[1:], jnp.float32),
         episode_return=prefill.rewards.sum((0, 2)) / jnp.maximum(finished, 1),
@@ -104,8 +107,13 @@ def named_events(env: Env) -> dict[str, int]:
 
 
 def event_rates(config: IqnConfig, turn: Turn) -> dict[str, Float[Array, " agent"]]:
-    """Computes, per agent, the mean reward of a turn and the share of turns with each event."""
-    return {"reward_per_turn": turn.rewards.mean((0, 2))} | {
-        name: (turn.events == event).mean((0, 2))
+    """Computes, per agent, the mean reward of a turn and the share of turns with each event.
+
+    Final turns do not count; without others all are 0.
+    """
+    transitions = ~turn.final[:, None]
+    number = jnp.maximum(transitions.sum(), 1)
+    return {"reward_per_turn": turn.rewards.sum((0, 2)) / number} | {
+        name: ((turn.events == event) & transitions).sum((0, 2)) / number
         for name, event in named_events(config.env).items()
     }

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from quatrain.errors import DataError
 from quatrain.progress import TrainingDiverged, by_seed
 
 REMEDY = "Lower iqn.train.learning_rate or iqn.train.max_grad_norm."
@@ -18,8 +19,8 @@ class Cycle(NamedTuple):
     """Holds the record of one cycle of one seed; stacked records begin with seeds and cycles.
 
     update_metrics: name -> (update, agent). play_metrics: name -> (agent,). epsilon: in the last
-    turn. agent_steps: since the beginning, with the prefill. replay_valid: number of transitions
-    that can be sampled.
+    turn. agent_steps: since the beginning, with the prefill, without final turns. replay_valid:
+    number of transitions that can be sampled.
     """
 
     update_metrics: dict[str, Any]
@@ -56,7 +57,17 @@ def metrics(
     """Returns name -> one value per cycle, with several seeds also by seed.
 
     `NAME` is the mean over agents, `NAME/agent` has all agents.
+
+    Raises:
+        DataError: there was nothing to learn from in a cycle.
     """
+    seed, cycle = np.unravel_index(np.argmin(cycles.replay_valid), cycles.replay_valid.shape)
+    if cycles.replay_valid[seed, cycle] == 0:
+        raise DataError(
+            f"iqn: the replay of seed {seed} holds no transition to learn from (agent-steps "
+            f"{int(cycles.agent_steps[seed, cycle]):,}): each stored turn is a final observation, "
+            "or lacks turns before or after it. Raise iqn.collect.turns and iqn.train.capacity."
+        )
     agent_metrics = {
         name: values.mean(2, dtype=np.float64) for name, values in cycles.update_metrics.items()
     }

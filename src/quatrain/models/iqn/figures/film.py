@@ -52,9 +52,7 @@ def animate(config: IqnConfig, state: State, dataset: Dataset, key: Array) -> An
 def _play(
     config: IqnConfig, params: network.Params, held_out: HeldOut, key: Array
 ) -> tuple[Array, Array]:
-    """Plays one env; a turn more than is played, as envs are reset after the last turn."""
-    max_turns = config.env.max_turns
-    world = make_world(config.env.rules._replace(max_turns=max_turns + 1))
+    world = make_world(config.env.rules)
     policy = greedy_policy(config, params)
 
     def one_turn(envs: turns.EnvStates, keys: Array) -> tuple[turns.EnvStates, tuple[Array, Array]]:
@@ -62,7 +60,7 @@ def _play(
         return after, (after.state.items[0], after.state.positions[0])
 
     start = held_out_envs(config, held_out)
-    keys = turns.turn_keys(world, key, jnp.int32(0), max_turns)
+    keys = turns.turn_keys(world, key, jnp.int32(0), config.env.max_turns)
     _, (items, positions) = jax.lax.scan(one_turn, start, keys)
     return (
         jnp.concatenate([start.state.items, items]),

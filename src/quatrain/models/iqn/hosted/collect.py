@@ -40,13 +40,60 @@ class Dataset(NamedTuple):
     """Holds the prefill of each seed's replay (leading axis seed), the held-out episodes, and the
     sizes of the environment.
 
-    Observations are not scaled. The last turn of the prefill counts as truncated, because training
+    Observations are not scaled. The last turn of the prefill counts as final, because training
     begins with new episodes.
     """
 
     train: Transitions
     held_out: HeldOut
     interface: SavedInterface
+
+
+class Final(NamedTuple):
+    """Holds the final observations that come next, of envs whose episode was truncated.
+
+    turn: number of the turn in the episode; 0 where no final observation comes next.
+    """
+
+    turn: Int64[np.ndarray, "*seed env"]
+    obs: Float32[np.ndarray, "*seed env agent obs"]
+
+
+class ReplayEnvs:
+    """Steps environments for a replay: a truncated episode has a turn more, without effect, for its
+    final observation.
+    """
+
+    def __init__(self, envs: HostEnvs) -> None:
+        self.envs = envs
+        self.final = Final(np.zeros(len(envs.obs), np.int64), np.zeros_like(envs.obs))
+
+    @property
+    def obs(self) -> Float32[np.ndarray, "env agent obs"]:
+        """Returns what the agents observe in the next turn."""
+        is_final = self.final.turn > 0
+        return np.where(is_final[:, None, None], self.final.obs, self.envs.obs)
+
+    def step(self, actions: Int[np.ndarray, "env agent"]) -> Transitions:
+        """Steps all envs, in place; returns the turn in the columns that the replay stores, without
+        their first axis.
+        """
+        obs = self.obs
+        is_final = self.final.turn > 0
+        number = np.where(is_final, self.final.turn, self.envs.elapsed)
+        turn = self.envs.step(actions, active=~is_final)
+        self.final = Final(np.where(turn.truncated, number + 1, 0), turn.next_obs)
+        return Transitions(
+            frames=obs.swapaxes(0, 1),
+            actions=turn.actions.T.astype(np.int8),
+            rewards=turn.rewards.T,
+            terminated=turn.terminated,
+            final=is_final,
+            turn=np.minimum(number, MAX_TURN).astype(np.int16),
+        )
+
+    def close(self) -> None:
+        self.envs.close()
 
 
 def checked(config: HostedIqnConfig, sizes: Interface) -> Interface:
@@ -85,33 +132,17 @@ def prefill(config: HostedIqnConfig, seed: int) -> Transitions:
     seeds = []
     for learner in range(config.seeds):
         rng = np.random.default_rng((seed, ACTIONS, learner))
-        envs = HostEnvs(config.env, config.env.worlds, draw_seed(seed, ENVS, learner))
-        with closing(envs):
-            count = checked(config, envs.interface).action_count
+        envs_seed = draw_seed(seed, ENVS, learner)
+        with closing(ReplayEnvs(HostEnvs(config.env, config.env.worlds, envs_seed))) as envs:
+            count = checked(config, envs.envs.interface).action_count
             turns = [
-                step(envs, rng.integers(count, size=envs.obs.shape[:2]))
+                envs.step(rng.integers(count, size=envs.obs.shape[:2]))
                 for _ in range(config.collect.turns)
             ]
         seeds.append(stack(turns))
     transitions = stack(seeds)
-    transitions.truncated[:, -1] |= ~transitions.terminated[:, -1]
+    transitions.final[:, -1] |= ~transitions.terminated[:, -1]
     return transitions
-
-
-def step(envs: HostEnvs, actions: Int[np.ndarray, "env agent"]) -> Transitions:
-    """Steps all envs, in place; returns the turn in the columns that the replay stores, without
-    their first axis.
-    """
-    elapsed = envs.elapsed
-    turn = envs.step(actions)
-    return Transitions(
-        frames=turn.obs.swapaxes(0, 1),
-        actions=turn.actions.T.astype(np.int8),
-        rewards=turn.rewards.T,
-        terminated=turn.terminated,
-        truncated=turn.truncated,
-        turn=np.minimum(elapsed, MAX_TURN).astype(np.int16),
-    )
 
 
 def stack(items: Sequence[Transitions], axis: int = 0) -> Transitions:
@@ -152,7 +183,7 @@ def check(config: HostedIqnConfig, dataset: Dataset) -> None:
         "actions": per_agent,
         "rewards": per_agent,
         "terminated": per_env,
-        "truncated": per_env,
+        "final": per_env,
         "turn": per_env,
         "held_out/seed": (1,),
         "held_out/obs": (config.collect.held_out_worlds, agents, size),

@@ -14,7 +14,7 @@ from quatrain.frameworks.jax.seeds import over_seeds
 from quatrain.models.iqn import network
 from quatrain.models.iqn.cycle.acting import epsilon_greedy_actions, greedy_actions, midpoints
 from quatrain.models.iqn.cycle.playing import epsilon_at
-from quatrain.models.iqn.hosted.collect import Dataset, Scale, scaled, stack, step
+from quatrain.models.iqn.hosted.collect import Dataset, Final, ReplayEnvs, Scale, scaled, stack
 from quatrain.models.iqn.hosted.config import HostedIqnConfig
 from quatrain.models.iqn.train import PLAY
 from quatrain.replay.frames.ring import Transitions
@@ -26,14 +26,17 @@ class PlayState(NamedTuple):
     """Holds everything that changes while playing, as numpy arrays.
 
     history: the scaled observations before the next one, oldest first, zeros before the episode.
-    turns: of each env, without the prefill. episodes: finished in all envs, with the prefill.
-    reward_sums: in the current episodes. episode_return: mean over the episodes that ended in the
-    last cycle in which any ended; 0 before.
+    turns: of each env, without the prefill. transitions: of an agent in all envs, with the prefill:
+    turns but for final ones. episodes: finished in all envs, with the prefill. reward_sums: in the
+    current episodes. episode_return: mean over the episodes that ended in the last cycle in which
+    any ended; 0 before.
     """
 
     envs: EnvStates
+    final: Final
     history: Float32[np.ndarray, "seed agent env past_inputs"]
     turns: Int32[np.ndarray, " seed"]
+    transitions: Int32[np.ndarray, " seed"]
     episodes: Int32[np.ndarray, " seed"]
     reward_sums: Float32[np.ndarray, "seed agent env"]
     episode_return: Float32[np.ndarray, "seed agent"]
@@ -44,9 +47,9 @@ class Played(NamedTuple):
     last one, and counts after it (PlayState).
     """
 
-    transitions: Transitions
+    turns: Transitions
     epsilon: Float32[Array, " seed"]
-    turns: Int32[np.ndarray, " seed"]
+    transitions: Int32[np.ndarray, " seed"]
     episode_return: Float32[np.ndarray, "seed agent"]
 
 
@@ -57,16 +60,19 @@ def init_play_state(config: HostedIqnConfig, dataset: Dataset) -> PlayState:
     per_agent = (config.seeds, len(sizes.agents), config.env.worlds)
     actions = (*per_env, sizes.max_episode_steps, len(sizes.agents))
     past_inputs = (config.network.frames - 1) * sizes.observation_size
-    finished = np.asarray(prefill.terminated | prefill.truncated).sum((1, 2), np.int32)
+    per_obs = (*per_env, len(sizes.agents), sizes.observation_size)
+    finished = np.asarray(prefill.terminated | prefill.final).sum((1, 2), np.int32)
     return PlayState(
         envs=EnvStates(
             episode=np.zeros(per_env, np.int64),
             elapsed=np.zeros(per_env, np.int64),
             actions=np.zeros(actions, np.int64),
-            obs=np.zeros((*per_env, len(sizes.agents), sizes.observation_size), np.float32),
+            obs=np.zeros(per_obs, np.float32),
         ),
+        final=Final(np.zeros(per_env, np.int64), np.zeros(per_obs, np.float32)),
         history=np.zeros((*per_agent, past_inputs), np.float32),
         turns=np.zeros(config.seeds, np.int32),
+        transitions=np.asarray(~prefill.final).sum((1, 2), np.int32),
         episodes=finished,
         reward_sums=np.zeros(per_agent, np.float32),
         episode_return=np.zeros(per_agent[:2], np.float32),
@@ -75,13 +81,12 @@ def init_play_state(config: HostedIqnConfig, dataset: Dataset) -> PlayState:
 
 @lru_cache(maxsize=4)
 def acting_program(config: HostedIqnConfig) -> Callable[..., tuple[Array, Array]]:
-    """Returns the compiled policy of all seeds: (parameters, base keys, turns, episodes, stacks) ->
-    actions (seed, agent, env) and the epsilon of each seed.
+    """Returns the compiled policy of all seeds: (parameters, base keys, turns, transitions,
+    episodes, stacks) -> actions (seed, agent, env) and the epsilon of each seed.
     """
 
     def act(seed: tuple) -> tuple[Int8[Array, "agent env"], Float32[Array, ""]]:
-        params, base_key, turns, episodes, stacks = seed
-        transitions = config.env.worlds * (config.collect.turns + turns)
+        params, base_key, turns, transitions, episodes, stacks = seed
         epsilon = epsilon_at(config.train.acting, transitions, episodes)
         key = jax.random.fold_in(jax.random.fold_in(base_key, PLAY), turns)
         policy = partial(epsilon_greedy_actions, config, epsilon=epsilon)
@@ -107,15 +112,21 @@ class Player:
         self.scales = by_seed(scale)
         self._state = state
         self._act = acting_program(config)
-        self._envs = [HostEnvs(config.env, config.env.worlds, seed) for seed in env_seeds]
-        for envs, states in zip(self._envs, by_seed(state.envs), strict=True):
-            envs.restore(states)
+        worlds = config.env.worlds
+        self._envs = [ReplayEnvs(HostEnvs(config.env, worlds, seed)) for seed in env_seeds]
+        parts = (self._envs, by_seed(state.envs), by_seed(state.final))
+        for envs, states, final in zip(*parts, strict=True):
+            envs.envs.restore(states)
+            envs.final = final
 
     @property
     def state(self) -> PlayState:
         """Returns a copy of everything that playing changes."""
-        states = zip(*(envs.states for envs in self._envs), strict=True)
-        return self._state._replace(envs=EnvStates(*map(np.stack, states)))
+        states = zip(*(envs.envs.states for envs in self._envs), strict=True)
+        final = zip(*(envs.final for envs in self._envs), strict=True)
+        return self._state._replace(
+            envs=EnvStates(*map(np.stack, states)), final=Final(*map(np.stack, final))
+        )
 
     def play(self, params: network.Params, base_key: Key[Array, " seed"]) -> Played:
         """Plays `turns_per_cycle` turns of all environments."""
@@ -124,9 +135,9 @@ class Player:
         returns = np.zeros_like(before.episode_return)
         for _ in range(self.config.train.turns_per_cycle):
             stacks = self._stacks()
-            counts = (self._state.turns, self._state.episodes)
+            counts = (self._state.turns, self._state.transitions, self._state.episodes)
             actions, epsilon = self._act(params, base_key, *counts, stacks)
-            steps = map(step, self._envs, np.asarray(actions).swapaxes(1, 2))
+            steps = map(ReplayEnvs.step, self._envs, np.asarray(actions).swapaxes(1, 2))
             past_inputs = self._state.history.shape[-1]
             turn = stack(list(steps))._replace(frames=stacks[..., past_inputs:])
             returns += self._count(turn, stacks)
@@ -135,18 +146,19 @@ class Player:
         means = (returns / np.maximum(finished, 1)).astype(np.float32)
         mean_return = np.where(finished > 0, means, before.episode_return)
         self._state = self._state._replace(episode_return=mean_return)
-        return Played(stack(turns, axis=1), epsilon, self._state.turns, mean_return)
+        return Played(stack(turns, axis=1), epsilon, self._state.transitions, mean_return)
 
     def _count(self, turn: Transitions, stacks: np.ndarray) -> Float32[np.ndarray, "seed agent"]:
         """Counts a turn; returns the sum of the returns of the episodes that ended with it."""
         state = self._state
-        ended = turn.terminated | turn.truncated
+        ended = turn.terminated | turn.final
         ended_agents = ended[:, None]
         sums = state.reward_sums + turn.rewards
         size = stacks.shape[-1] - state.history.shape[-1]
         self._state = state._replace(
             history=np.where(ended_agents[..., None], np.float32(0), stacks[..., size:]),
             turns=state.turns + np.int32(1),
+            transitions=state.transitions + (~turn.final).sum(1, dtype=np.int32),
             episodes=state.episodes + ended.sum(1, dtype=np.int32),
             reward_sums=np.where(ended_agents, np.float32(0), sums),
         )

@@ -89,17 +89,17 @@ def run_cycle(
     seed.
     """
     played = player.play(learner.agents.params, learner.base_key)
-    learner, columns = learning_program(config)(learner, played.transitions)
-    agents = played.transitions.actions.shape[2]
-    turns = config.env.worlds * (config.collect.turns + played.turns)
+    turns = played.turns
+    learner, columns = learning_program(config)(learner, turns)
+    number = np.maximum((~turns.final).sum((1, 2), np.float32), 1)
     return learner, records.Cycle(
         **columns,
         play_metrics={
-            "reward_per_turn": played.transitions.rewards.mean((1, 3)),
+            "reward_per_turn": turns.rewards.sum((1, 3)) / number[:, None],
             "episode_return": played.episode_return,
         },
         epsilon=played.epsilon,
-        agent_steps=agents * turns,
+        agent_steps=turns.actions.shape[2] * played.transitions,
     )
 
 
