@@ -48,7 +48,7 @@ def environment_of(env: Any) -> dict[str, str]:
     if not isinstance(env, HostEnv):
         return {}
     provided = packages_distributions()
-    found: dict[str, str] = {}
+    identity: dict[str, str] = {}
     others = set(sys.stdlib_module_names)
     pending = {env.kind, (env.import_ or _maker_of(str(env.id))).partition(":")[0]}
     while pending:
@@ -61,13 +61,13 @@ def environment_of(env: Any) -> dict[str, str]:
             others.add(top)  # as a whole, below
         if _is_installed(spec):
             for distribution in provided.get(top, ()):
-                found |= _versions_of(distribution)
+                identity |= _versions_of(distribution)
             continue
         sources = _sources_of(name)
-        new = {label: source for label, source in sources.items() if label not in found}
-        found |= {label: file_digest(source.file) for label, source in new.items()}
+        new = {label: source for label, source in sources.items() if label not in identity}
+        identity |= {label: file_digest(source.file) for label, source in new.items()}
         pending = pending.union(*map(_imports, new.values()))
-    return dict(sorted(found.items()))
+    return dict(sorted(identity.items()))
 
 
 def _maker_of(env_id: str) -> str:
@@ -81,13 +81,13 @@ def _maker_of(env_id: str) -> str:
 def _versions_of(distribution: str) -> dict[str, str]:
     """Returns the versions of a distribution and of what it names as required, where installed."""
     lines = [line for line in requires(distribution) or () if not TOOLS.search(line)]
-    found = {}
+    versions = {}
     for name in (distribution, *(re.split(r"[^\w.-]", line)[0] for line in lines)):
         try:
-            found[f"{name} (version)"] = version(name)
+            versions[f"{name} (version)"] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _sources_of(name: str) -> dict[str, Source]:

@@ -18,10 +18,10 @@ from tests.pipeline.small_checkout import git
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A repository with a commit, from which no file differs."""
-    return made(tmp_path / "repository", "code = 1\n")
+    return make_repository(tmp_path / "repository", "code = 1\n")
 
 
-def made(folder: Path, text: str) -> Path:
+def make_repository(folder: Path, text: str) -> Path:
     folder.mkdir()
     (folder / "code.py").write_text(text)
     git(folder, "init", "-q")
@@ -81,7 +81,7 @@ def test_variables_of_a_calling_git_name_no_other_repository(
     repository: Path, tmp_path: Path, monkeypatch: Patch
 ):
     expected = origin.code_tags(repository)
-    other = made(tmp_path / "other", "code = 3\n")
+    other = make_repository(tmp_path / "other", "code = 3\n")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
     monkeypatch.setenv("GIT_WORK_TREE", str(other))
     monkeypatch.setenv("GIT_INDEX_FILE", str(other / ".git" / "index"))
