@@ -69,8 +69,9 @@ def run(args: Options) -> int:
         check_reachable(uri)
         prepare_store(uri)
     except (MlflowException, SQLAlchemyError, sqlite3.Error, Unreachable) as error:
+        remedy = "" if isinstance(error, Unreachable) else "; move it elsewhere"
         raise StoreUnavailable(
-            f"the store {shown(uri)} cannot be opened: {reason_of(error, uri)}; move it elsewhere"
+            f"the store {shown(uri)} cannot be opened: {reason_of(error, uri)}{remedy}"
         ) from None
     port = str(args.port)
     command = [

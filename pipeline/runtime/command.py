@@ -4,11 +4,13 @@ It needs no library, so that any Python can run commands that need none.
 """
 
 import argparse
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.runtime import console
-from pipeline.runtime.errors import described, exit_code_of
+from pipeline.runtime.errors import CommandFailed, described, exit_code_of
 from quatrain.storage.disk_errors import escaped
 
 # Longest line about a failure: one that quotes a long value loses its middle.
@@ -78,6 +80,7 @@ def run_guarded(
     """
     console.accept_any_text()
     try:
+        check_folders()
         code = work() or 0
         console.flush()
         return code
@@ -92,6 +95,26 @@ def run_guarded(
         if code_of_error is None:
             raise
         return report_failure(name, described(error), code_of_error)
+
+
+def check_folders() -> None:
+    """Checks that there are the folders that every library asks for.
+
+    Raises:
+        CommandFailed: the current folder was removed, or the user has no home.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise CommandFailed(
+            "the current folder was removed; go to one that is there, then run again"
+        ) from None
+    try:
+        Path.home()
+    except RuntimeError:
+        raise CommandFailed(
+            f"user {os.getuid()} has no home folder; set HOME to a folder, then run again"
+        ) from None
 
 
 def report_failure(name: str, reason: object, code: int) -> int:

@@ -30,31 +30,44 @@ def flush() -> None:
     """Writes what is printed so far.
 
     Raises:
-        OSError: the output takes no more; what is left is dropped, lest Python tries again at its
-            end.
+        OSError: the output takes no more.
     """
-    if sys.stdout is None:
+    error = _flushed(sys.stdout)
+    if error is None:
         return
+    if not isinstance(error, BrokenPipeError):
+        error.filename = "the output"
+    raise error
+
+
+def _flushed(stream: Any) -> OSError | None:
+    """Returns why a stream takes no more; what is left in it is dropped, lest Python tries again at
+    its end, fails, and exits with 120.
+    """
     try:
-        sys.stdout.flush()
+        if stream is not None:
+            stream.flush()
     except OSError as error:
         with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
+            os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
-        if not isinstance(error, BrokenPipeError):
-            error.filename = "the output"
-        raise
+        return error
+    return None
 
 
 @contextmanager
 def redacted() -> Iterator[None]:
-    """Hides secrets in all that is printed meanwhile, by libraries too."""
+    """Hides secrets in all that is printed meanwhile, by libraries too; drops at the end what the
+    output does not take.
+    """
     streams = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (_Redacted.of(stream) for stream in streams)
     try:
         yield
     finally:
+        for stream in streams:
+            _flushed(stream)
         sys.stdout, sys.stderr = streams
 
 

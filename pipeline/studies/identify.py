@@ -38,6 +38,7 @@ SCORES = ("innovation_nll", "nis", "whiteness")
 LARGEST = 2**32
 # Scores with an interval that holds those of a right filter.
 MISFIT = ("nis", "whiteness")
+REWRITE = "write it with numpy.savez"
 NOISE = "active_dynamics.network.bayes_filter.process_noise"
 
 
@@ -72,7 +73,8 @@ def check_options(options: Options) -> None:
     """
     if bool(options.recording) == bool(options.system):
         raise ConfigError("give one of --recording FILE and --system NAME")
-    if npz_path(Path(options.out)).is_dir():
+    out = Path(options.out)
+    if out.is_dir() or npz_path(out).is_dir():
         raise ConfigError(f"--out {options.out} is a folder; name a file")
     if options.recording and options.arm:
         raise ConfigError(
@@ -130,14 +132,20 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
                 raise ConfigError(f"{printable(path)}: {reason}; record less")
             stream.seek(0)
             with np.load(stream, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
+                arrays = {name: file[name] for name in file.files}
+            for name, array in arrays.items():
+                if not isinstance(array, np.ndarray):  # numpy gives the bytes of any other file
+                    raise ConfigError(
+                        f"{printable(path)}: {printable(name)} is no array; {REWRITE}"
+                    )
+            return arrays
     except folders.FolderError as error:
         raise ConfigError(f"{error}; name a file that numpy.savez wrote") from None
     except ConfigError:
         raise
     except (*PARSER_ERRORS, zipfile.BadZipFile, zlib.error, tokenize.TokenError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConfigError(f"{printable(path)}: {reason}; write it with numpy.savez") from None
+        raise ConfigError(f"{printable(path)}: {reason}; {REWRITE}") from None
 
 
 def write(path: Path, learner: "BayesFilterLearner") -> None:

@@ -139,7 +139,7 @@ def prepare_store(uri: str) -> None:
 
     # mlflow would make folders of the address as it is written, with what is percent-encoded.
     utils._make_parent_dirs_if_sqlite = lambda _: None
-    with folder_lock(database.parent, SETUP_SECONDS), _remedies(database):
+    with _remedies(database), folder_lock(database.parent, SETUP_SECONDS):
         engine = utils.create_sqlalchemy_engine_with_retry(uri)
         version, is_complete = utils._get_schema_version(engine), utils._all_tables_exist(engine)
         engine.dispose()
@@ -182,6 +182,9 @@ def _remedies(database: Path) -> Iterator[None]:
 
     try:
         yield
+    except OSError as error:
+        elsewhere = "name a file elsewhere in MLFLOW_TRACKING_URI"
+        reason = f"cannot be written ({error.strerror}); {elsewhere}"
     except CommandError as error:
         reason = f"is of another mlflow ({error}); use that one, or move it elsewhere"
     except (SQLAlchemyError, sqlite3.Error) as error:

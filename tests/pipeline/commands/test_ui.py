@@ -84,3 +84,13 @@ def test_a_database_that_does_not_answer_is_one_line(
     said = failure(ui.main, "--port", str(free_port()), code=6)
     assert said.startswith("ui: the store postgresql://127.0.0.1:1/db cannot be opened: no server ")
     assert not (folder / ".state").exists()
+
+
+def test_a_store_where_no_file_can_be_made_is_one_line(
+    folder: Path, failure: Failure, monkeypatch: Patch
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/mlflow.db")
+    said = failure(ui.main, "--port", str(free_port()), code=6)
+    assert "/proc/mlflow.db cannot be written (No such file or directory); name a file " in said
+    assert said.endswith(" elsewhere in MLFLOW_TRACKING_URI")
+    assert not (folder / ".state").exists()

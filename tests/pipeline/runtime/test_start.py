@@ -3,14 +3,18 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from pipeline.runtime import console
+from pipeline.runtime.command import Command
 from pipeline.runtime.compile_cache import FOLDER
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_checkout import call
 from tests.pipeline.small_project import Ended, Project, each_model
 
@@ -104,3 +108,51 @@ def test_blas_uses_the_kernels_of_every_avx2_processor_unless_told_otherwise():
         )
     has_avx2 = " avx2 " in Path("/proc/cpuinfo").read_text()
     assert kernels == ["Haswell" if has_avx2 else "None", "Zen"]
+
+
+def gone(folder: Path, patch: Patch) -> None:
+    (folder / "gone").mkdir()
+    patch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+
+
+def homeless(_: Path, patch: Patch) -> None:
+    def nobody(_: int) -> NoReturn:
+        raise KeyError
+
+    patch.delenv("HOME")
+    patch.setattr("pwd.getpwuid", nobody)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (gone, "the current folder was removed; go to one that is there, then run again"),
+        (homeless, f"user {os.getuid()} has no home folder; set HOME to a folder, then run again"),
+    ],
+)
+def test_a_command_without_a_folder_that_all_libraries_ask_for_ends_at_once(
+    change: Callable[[Path, Patch], None],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: Patch,
+    failure: Callable[..., str],
+):
+    command = Command("probe", "Works.", lambda _: pytest.fail("it begins"))
+    change(tmp_path, monkeypatch)
+    assert failure(command, code=5) == f"probe: {says}"
+
+
+@pytest.mark.parametrize("errors", ["/dev/null", "/dev/full"])
+def test_a_full_output_is_exit_5_whether_python_buffers_it_or_not(errors: str):
+    code = (
+        "import sys; from pipeline.runtime.command import Command\n"
+        "def work(_):\n  for _ in range(999): print('x' * 99)\n"
+        "sys.exit(Command('probe', 'Prints.', work)([]))"
+    )
+    environment = {name: os.environ[name] for name in os.environ if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full, Path(errors).open("w") as err:
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=full, stderr=err
+        )
+    assert done.returncode == 5

@@ -1,5 +1,7 @@
 """Own data from the command line: a table and a file, or one line on what does not go together."""
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -48,6 +50,9 @@ def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
         ),
         (["--recording", "missing.npz"], 2, "missing.npz: cannot be opened (No such file"),
         (["--recording", "params.yaml"], 2, "params.yaml: "),
+        (["--recording", "texts.npz"], 2, "texts.npz: actions is no array; write it with numpy.s"),
+        (["--recording", "runs.npz", "--out", "."], 2, "--out . is a folder; name a file"),
+        (["--recording", "runs.npz", "--out", "/"], 2, "--out / is a folder; name a file"),
         (["--system", "NoSuchThing-v9"], 3, "NoSuchThing-v9: "),
         (["--system", "Pendulum-v1"], 3, "an action is a vector of 2; Pendulum-v1 takes 1"),
         (["--system", "Pendulum-v1", "--transitions", "90"], 2, "leaves nothing of"),
@@ -56,6 +61,9 @@ def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
 def test_what_does_not_go_together_has_one_line(options, code, message, project, capsys):
     (project / "cut.npz").write_bytes(b"PK\3\4" + bytes(40))
     np.save(project / "single.npy", np.ones(3))
+    with zipfile.ZipFile(project / "texts.npz", "w") as archive:
+        archive.writestr("actions", "no array")
+        archive.writestr("observations", "nor this")
     assert main(options) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("identify: ")
