@@ -7,18 +7,19 @@ from typing import Any
 
 import torch
 
+BACKENDS: Any = torch.backends
 # Of the precision of products of 32-bit floats, those that others inherit come first.
 DEFAULTS: tuple[tuple[Any, str, Any], ...] = (
-    (torch.backends.cudnn, "benchmark", False),
-    (torch.backends, "fp32_precision", "none"),
-    (torch.backends.mkldnn, "fp32_precision", "none"),
-    (torch.backends.cudnn, "fp32_precision", "none"),
-    (torch.backends.cuda.matmul, "fp32_precision", "none"),
-    (torch.backends.mkldnn.matmul, "fp32_precision", "none"),
-    (torch.backends.mkldnn.conv, "fp32_precision", "none"),
-    (torch.backends.mkldnn.rnn, "fp32_precision", "none"),
-    (torch.backends.cudnn.conv, "fp32_precision", "tf32"),
-    (torch.backends.cudnn.rnn, "fp32_precision", "tf32"),
+    (BACKENDS.cudnn, "benchmark", False),
+    (BACKENDS, "fp32_precision", "none"),
+    (BACKENDS.mkldnn, "fp32_precision", "none"),
+    (BACKENDS.cudnn, "fp32_precision", "none"),
+    (BACKENDS.cuda.matmul, "fp32_precision", "none"),
+    (BACKENDS.mkldnn.matmul, "fp32_precision", "none"),
+    (BACKENDS.mkldnn.conv, "fp32_precision", "none"),
+    (BACKENDS.mkldnn.rnn, "fp32_precision", "none"),
+    (BACKENDS.cudnn.conv, "fp32_precision", "tf32"),
+    (BACKENDS.cudnn.rnn, "fp32_precision", "tf32"),
 )
 AUTOCAST = ("cpu", "cuda", "mps")
 
