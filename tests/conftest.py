@@ -181,11 +181,12 @@ def small(model: str, **sections: Any) -> Any:
 @contextmanager
 def shapes_unchecked() -> Iterator[None]:
     """Switches beartype off: a training calls the same functions thousands of times."""
+    before = jaxtyping.config.jaxtyping_disable
     jaxtyping.config.update("jaxtyping_disable", True)
     try:
         yield
     finally:
-        jaxtyping.config.update("jaxtyping_disable", False)
+        jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(autouse=True, scope="module")

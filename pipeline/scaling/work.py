@@ -24,6 +24,7 @@ from pipeline.runtime.signals import PARENT_VARIABLE
 from pipeline.runtime.stage import CHECKOUT
 from pipeline.scaling.records import Point
 from pipeline.storage import artifacts
+from pipeline.storage.trained_model import FILES
 from pipeline.tracking.journal import Journal
 
 LOG = "stages.log"
@@ -237,7 +238,7 @@ class TrialWork:
     def _missing_verbs(self) -> Iterator[str]:
         verbs = ["train", "evaluate"]
         try:
-            artifacts.load(self.folder / "models" / self._model)
+            artifacts.load(self.folder / "models" / self._model, FILES)
             verbs.remove("train")
         except ArtifactError:
             pass

@@ -37,7 +37,7 @@ class Checkpoints:
             if not (self.folder / slot).exists():
                 continue
             try:
-                contents, info, _ = artifacts.load(self.folder / slot)
+                contents, info, _ = artifacts.load(self.folder / slot, [ARRAYS])
                 valid[slot] = Checkpoint(info["step"], contents[ARRAYS])
             except ArtifactError as error:
                 skipped.append(str(error))

@@ -4,14 +4,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
 import quatrain
 from quatrain.api import configs
+from quatrain.api.films import Film
 from tests.conftest import ROOT, params_with
 
 MAP = "XXXXX\nX...X\nX.X.X\nX...X\nXXXXX\n"
@@ -63,6 +66,9 @@ def test_a_file_is_named_by_a_path_from_the_current_folder(
     assert len(collect.plates_file.numbers) == 600
 
 
+LOOP: dict[str, Any] = {}
+LOOP["train"] = [LOOP]
+DEEP = reduce(lambda inner, _: {"env": inner}, range(2000), {})
 REFUSALS: dict[str, Callable[[], Any]] = {
     "unknown model 'alo'; did you mean 'allo'?; known: allo, iqn, actor_critic, active_dynamics": (
         lambda: quatrain.config("alo")
@@ -97,6 +103,36 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     ),
     "config is complete, so that preset has no place beside it; ": (
         lambda: quatrain.fit("allo", preset="smoke", config=quatrain.config("allo"))
+    ),
+    "unknown model []; known: allo, iqn": lambda: quatrain.config([]),
+    "unknown model {}; known: allo, iqn": lambda: quatrain.fit({}),
+    "unknown preset ''; known: default, ": lambda: quatrain.config("allo", ""),
+    "preset is of type list; give the name of a preset, or None": (
+        lambda: quatrain.config("allo", [])
+    ),
+    "the changes are nested deeper than 20 levels, or hold themselves; give keys of params.yaml": (
+        lambda: quatrain.config("allo", train=LOOP)
+    ),
+    "the changes are nested deeper than 20 levels, ": lambda: quatrain.fit("allo", env=DEEP),
+    "env is of type TimeLimit; give a dictionary that says how to make it, such as {": (
+        lambda: quatrain.fit("actor_critic", env=gymnasium.make("CartPole-v1"))
+    ),
+    "env is of type str; give a dictionary that ": lambda: quatrain.config("iqn", env="Pong"),
+    "id is of type int; give the id of an environment, such as ": lambda: quatrain.make(5),
+    "num_envs is -1; give a whole number from 1": lambda: quatrain.make("Grid-v0", num_envs=-1),
+    "num_envs is 0; give a whole number from 1": lambda: quatrain.make("Grid-v0", num_envs=0),
+    "num_envs is True; give a whole number from 1": lambda: quatrain.make("Grid-v0", True),
+    "num_envs is of type float; give a whole number from 1": (
+        lambda: quatrain.make("Grid-v0", num_envs=1.5)
+    ),
+    "path is of type int; give the path of a folder or file, as text": lambda: quatrain.load(5),
+    "path is of type bytes; give the path of a folder or file, as text": lambda: quatrain.load(
+        b"runs"
+    ),
+    "path is ''; give the path of a folder or file, as text": lambda: quatrain.load(""),
+    "path is of type NoneType; give the path of ": lambda: Film(b"", "").save(None),
+    "result is of type int; give what quatrain.fit or quatrain.load returned": (
+        lambda: quatrain.evaluate(5)
     ),
 }
 

@@ -185,6 +185,25 @@ def test_scoring_where_the_model_does_not_fit_is_refused(iqn: Result):
         quatrain.evaluate(iqn, env={"agentz": 3})
     with pytest.raises(quatrain.ConfigError, match="dataset and env exclude each other"):
         quatrain.evaluate(iqn, env={}, dataset=iqn.dataset)
+    with pytest.raises(quatrain.ConfigError, match="env is of type list; give a dictionary that"):
+        quatrain.evaluate(iqn, env=[])
+
+
+@pytest.mark.parametrize("seed", ["x", -1, 1.5, True, 2**32])
+def test_a_seed_of_evaluate_is_one_as_in_params(iqn: Result, seed: Any):
+    with pytest.raises(quatrain.ConfigError, match=f"^quatrain: seed = {seed!r}: Input should be"):
+        quatrain.evaluate(iqn, seed=seed)
+
+
+@pytest.mark.parametrize("data", [5, [], {}, "x", np.zeros(3)])
+def test_data_of_another_type_are_refused(allo: Result, iqn: Result, data: Any):
+    line = f"^dataset is of type {type(data).__name__}, not data of this "
+    with pytest.raises(DataError, match=f"{line}iqn; give the dataset of a result"):
+        quatrain.evaluate(iqn, dataset=data)
+    with pytest.raises(DataError, match=f"{line}allo; "):
+        quatrain.fit("allo", config=allo.config, dataset=data)
+    with pytest.raises(DataError, match="dataset is of type Dataset, not data of this allo; give"):
+        quatrain.fit("allo", config=allo.config, dataset=iqn.dataset)
 
 
 def test_a_system_that_is_drawn_from_the_seed_has_no_other_held_out_data():

@@ -1,5 +1,6 @@
 """An environment of the package is made by its id; an unknown id is refused with those known."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import quatrain
+from quatrain.errors import DataError
 
 
 class Probe(gymnasium.Env):
@@ -48,3 +50,17 @@ def test_an_unknown_id_is_refused_with_those_known():
     with pytest.raises(quatrain.ConfigError) as error:
         quatrain.make("Prob-v0")
     assert "unknown environment 'Prob-v0'; did you mean 'quatrain/Probe-v0'?" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("id", "settings", "line"),
+    [
+        ("Grid-v0", {"layout": "spirral"}, "unknown layout 'spirral'; did you mean 'spiral'?"),
+        ("Grid-v0", {"rooms": "x"}, "quatrain/Grid-v0: rooms = 'x': Input should be"),
+        ("Colony-v0", {"nix": 1}, "quatrain/Colony-v0: unknown setting 'nix'"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused(id: str, settings: dict[str, Any], line: str):
+    for num_envs in (None, 2):
+        with pytest.raises(DataError, match=re.escape(line)):
+            quatrain.make(id, num_envs=num_envs, **settings)

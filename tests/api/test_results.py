@@ -1,18 +1,23 @@
 """A saved result comes back as it was, answers and draws; a damaged one is refused."""
 
+from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 import quatrain
-from quatrain.api.results import Result
+from quatrain.api.results import DATASET, Result
 from quatrain.errors import DataError
+from quatrain.storage import folders
 from quatrain.storage.folders import FolderError
 from tests.api.test_fit import assert_equal
 from tests.pipeline.small_project import flip_bit
 
+DEEP: dict[str, Any] = reduce(lambda inner, _: {"env": inner}, range(300), {})
 FILES = {
     "config.json",
     "dataset.safetensors",
@@ -43,8 +48,14 @@ def test_a_result_comes_back_as_it_was(allo: Result, tmp_path: Path):
 def test_nested_lists_are_answered_and_what_does_not_fit_is_refused(allo: Result):
     answer = allo.predict({"cells": [[1, 1], [1, 2]]})
     assert answer["eigenvectors"].shape == (2, 3)
-    with pytest.raises(ValueError, match="give exactly cells"):
-        allo.predict({"cell": [[1, 1]]})
+    for request, line in {
+        "None": (None, "the request is null; give inputs by name: cells"),
+        "name": ({"cell": [[1, 1]]}, "give exactly cells"),
+        "ragged": ({"cells": [[1, 1], [1]]}, r"cells\[1\] is a list of 1; give whole numbers"),
+        "text": ({"cells": "x"}, 'cells is "x"; give whole numbers'),
+    }.values():
+        with pytest.raises(ValueError, match=line):
+            allo.predict(request)
 
 
 def test_a_result_shows_its_judged_scores(allo: Result):
@@ -69,6 +80,41 @@ def test_a_damaged_file_is_refused(name: str, allo: Result, tmp_path: Path):
     flip_bit(folder / name)
     with pytest.raises(DataError, match=f"{name}.*; save it again with result.save"):
         quatrain.load(folder)
+
+
+Change = Callable[[dict[str, Any], dict[str, Any]], Any]
+OTHER_FOLDERS: dict[str, Change] = {
+    "files that are missing: ['weights.safetensors'], ": lambda c, _: c.pop("weights.safetensors"),
+    "files that are missing: ['state.safetensors'], ": lambda c, _: c.pop("state.safetensors"),
+    "files that are missing: ['history.csv'], ": lambda c, _: c.pop("history.csv"),
+    "files that are missing: ['config.json'], ": lambda c, _: c.pop("config.json"),
+    ": holds no trained model; ": lambda c, _: c.update({"config.json": [1]}),
+    "holds no trained model; save": lambda c, _: c.update({"config.json": DEEP}),
+    "holds no trained model": lambda _, info: info.update(model=["allo"]),
+    "was saved by another version: quatrain: allo.": lambda c, _: c["config.json"].pop("train"),
+    "the manifest does not tell seed and threads": lambda _, info: info.update(seed="x"),
+    "does not tell seed and threads of the": lambda _, info: info.update(threads=None),
+    "scores.json: does not map names to numbers": lambda c, _: c.update({"scores.json": [1]}),
+    "does not map names to numbers; save": lambda c, _: c.update({"scores.json": {"a": "b"}}),
+    "history.csv: is no table of steps": lambda c, _: c.update({"history.csv": "step,a\nx,1\n"}),
+    "history.csv: is no table of steps and": lambda c, _: c.update({"history.csv": ""}),
+    "files that are missing: ['dataset.safetensors']": lambda c, _: c.pop(DATASET),
+    "other: not a Dataset: arrays missing ['": lambda c, _: c.update({DATASET: {}}),
+    "other: not a learner of this config: differing arrays": (
+        lambda c, _: c.update({"state.safetensors": {}})
+    ),
+}
+
+
+@pytest.mark.parametrize("line", OTHER_FOLDERS)
+def test_a_folder_of_another_kind_is_refused(line: str, allo: Result, tmp_path: Path):
+    stored = folders.load(allo.save(tmp_path / "run"))
+    OTHER_FOLDERS[line](stored.contents, stored.info)
+    folders.save(tmp_path / "other", stored.contents, stored.info)
+    with pytest.raises(DataError) as error:
+        quatrain.load(tmp_path / "other")
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 def test_a_folder_that_holds_something_else_is_refused(allo: Result, tmp_path: Path):

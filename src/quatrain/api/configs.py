@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from quatrain import presets
+from quatrain.api.arguments import check_changes, check_type
 from quatrain.envs.host.config import variant
 from quatrain.errors import ConfigError
 from quatrain.params import Params
@@ -58,7 +60,8 @@ def make_params(
         ConfigError: as `config`; or a shared key cannot be used.
     """
     check_model(model)
-    raw = read_defaults(preset or preset_of(changes))
+    check_changes(changes)
+    raw = read_defaults(preset_of(changes) if preset is None else preset)
     env = changes.get("env")
     if isinstance(env, Mapping) and ":" in str(env.get("import")):
         changes = {**changes, "env": {"id": None, **env}}  # a callable, not the preset's id
@@ -86,6 +89,7 @@ def changed_section(model: str, section: Section, changes: Mapping[str, Any]) ->
     Raises:
         ConfigError: a key or a value cannot be used.
     """
+    check_changes(changes)
     return restore_section(model, overlaid(section.model_dump(), changes))
 
 
@@ -100,9 +104,14 @@ def restore_section(model: str, values: Mapping[str, Any]) -> Any:
 
 def check_model(model: object) -> None:
     """Raises ConfigError unless there is a model of this name."""
-    if model not in MODELS:
+    if not isinstance(model, str) or model not in MODELS:
         hint = nearest(str(model), list(MODELS))
         raise ConfigError(f"unknown model {model!r}{hint}; known: {', '.join(MODELS)}")
+
+
+def check_seed(seed: object) -> None:
+    """Raises ConfigError unless it is a seed that params.yaml may have."""
+    validated(read_defaults(None) | {"seed": seed})
 
 
 def preset_of(changes: Mapping[str, Any]) -> str | None:
@@ -116,6 +125,7 @@ def read_defaults(preset: str | None) -> dict[str, Any]:
     Raises:
         ConfigError: there is no such preset.
     """
+    check_type("preset", preset, (str, NoneType), "the name of a preset, or None")
     return _read(DEFAULTS, preset)
 
 

@@ -4,6 +4,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import NamedTuple
 
+from quatrain.api.arguments import as_path
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import raised_as_disk_error
 
@@ -16,9 +17,10 @@ class Film(NamedTuple):
 
     def save(self, path: str | Path) -> Path:
         """Writes the GIF file; returns its path. Raises DiskError where it cannot be written."""
-        with raised_as_disk_error(path):
-            write_durably(Path(path), self.gif)
-        return Path(path)
+        file = as_path(path)
+        with raised_as_disk_error(file):
+            write_durably(file, self.gif)
+        return file
 
     def __repr__(self) -> str:
         return f"<quatrain.Film of {len(self.gif):,} bytes: {self.caption}>"

@@ -1,7 +1,7 @@
 """a trained model with its data and scores <-> a folder; figures and answers."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from quatrain.animation import Animation
-from quatrain.api.configs import params_with, restore_section
+from quatrain.api.arguments import as_path, is_deeper
+from quatrain.api.configs import params_with, read_defaults, restore_section, validated
 from quatrain.api.films import Film
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
@@ -24,8 +25,11 @@ from quatrain.storage import folders, history, trees
 from quatrain.storage.disk_errors import raised_as_disk_error
 from quatrain.storage.formats import null_if_not_finite
 from quatrain.storage.gif import gif
+from quatrain.storage.yaml_text import MAX_DEPTH
 
 DATASET = "dataset.safetensors"
+# What the folder of every trained model holds.
+FILES = ("config.json", "history.csv", "state.safetensors", "weights.safetensors")
 REMEDY = "save it again with result.save(), or restore it with `dvc checkout`"
 
 
@@ -134,9 +138,8 @@ class Result:
         Example:
             >>> result.predict(result.example_request())
         """
-        arrays = {name: np.asarray(value) for name, value in request.items()}
         with computing(self.params, self.model):
-            return self._modules.serve.answer(self.config, self._exported, arrays)
+            return self._modules.serve.answer(self.config, self._exported, request)
 
     def example_request(self) -> dict[str, np.ndarray]:
         """Returns a request with a few questions, which `predict` answers."""
@@ -159,6 +162,7 @@ class Result:
             >>> quatrain.load("runs/allo").scores == result.scores
             True
         """
+        path = as_path(folder)
         with computing(self.params, self.model):
             arrays = self._modules.train.to_arrays(self.state)
         prefixes = self._modules.train.WEIGHTS
@@ -177,9 +181,9 @@ class Result:
             "scores.json": null_if_not_finite(self.scores),
         }
         shared = self.params.model_dump(include={"seed", "threads"})
-        with raised_as_disk_error(folder):
-            folders.save(Path(folder), contents, {"model": self.model, **shared})
-        return Path(folder)
+        with raised_as_disk_error(path):
+            folders.save(path, contents, {"model": self.model, **shared})
+        return path
 
     @property
     def _modules(self) -> Any:
@@ -219,6 +223,7 @@ def load(path: str | Path, device: str = "auto") -> Result:
         The result, as `quatrain.fit` returned it.
 
     Raises:
+        ConfigError: path is none, or there is no such device.
         DataError: a file is missing or damaged, or is of another version; one line says which.
         DiskError: this machine or user cannot read a file. It is an OSError.
         PackageMissing: the model's framework is not installed.
@@ -226,28 +231,42 @@ def load(path: str | Path, device: str = "auto") -> Result:
     Example:
         >>> quatrain.load("models/allo").plots()["cosine"]
     """
-    folder = Path(path)
-    stored = read_folder(folder)
+    folder = as_path(path)
+    stored = read_folder(folder, FILES)
     model, section = identify(folder, stored.contents, stored.info)
     params = params_with(model, section, device=device, **shared_settings(folder, stored.info))
     modules = load_modules(model, section)
     arrays = stored.contents["weights.safetensors"] | stored.contents["state.safetensors"]
     with computing(params, model):
-        dataset_arrays = stored.contents.get(DATASET) or pipeline_dataset(folder, model, stored)
+        dataset_arrays = stored.contents.get(DATASET)
+        if dataset_arrays is None:
+            dataset_arrays = pipeline_dataset(folder, model, stored)
         try:
             dataset = trees.from_arrays(modules.collect.Dataset, dataset_arrays)
             state = modules.train.from_arrays(section, dataset, arrays)
+            curves = history.from_csv(stored.contents["history.csv"])
         except ValueError as error:
             raise DataError(f"{folder}: {error}; {REMEDY}") from None
-    scores = stored.contents.get("scores.json")
-    if scores is not None:
-        scores = {name: math.nan if value is None else value for name, value in scores.items()}
-    curves = history.from_csv(stored.contents["history.csv"])
+    scores = stored_scores(folder, stored.contents.get("scores.json"))
     return Result(model, params, dataset, state, curves, scores)
 
 
-def read_folder(folder: Path) -> folders.Loaded:
-    """Returns the verified contents of a folder.
+def stored_scores(folder: Path, content: Any) -> dict[str, float] | None:
+    """Returns the scores of scores.json, NaN where it has null; None without the file.
+
+    Raises:
+        DataError: it does not map names to numbers.
+    """
+    if content is None:
+        return None
+    numbers = content.values() if isinstance(content, Mapping) else [content]
+    if not all(value is None or type(value) in (int, float) for value in numbers):
+        raise DataError(f"{folder}/scores.json: does not map names to numbers; {REMEDY}")
+    return {name: math.nan if value is None else value for name, value in content.items()}
+
+
+def read_folder(folder: Path, needed: Collection[str]) -> folders.Loaded:
+    """Returns the verified contents of a folder, the files `needed` among them.
 
     Raises:
         DataError: it is missing or damaged.
@@ -256,7 +275,7 @@ def read_folder(folder: Path) -> folders.Loaded:
         raise DataError(f"{folder}: no such folder; give one that result.save() wrote")
     try:
         with raised_as_disk_error(folder):
-            return folders.load(folder)
+            return folders.load(folder, needed)
     except folders.FolderError as error:
         raise DataError(f"{error}; {REMEDY}") from None
 
@@ -276,10 +295,12 @@ def identify(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any])
         DataError: it holds the config of no model.
     """
     model = info.get("model", folder.resolve().name)
-    if model not in MODELS or "config.json" not in contents:
+    values = contents["config.json"]
+    is_config = isinstance(values, Mapping) and not is_deeper(values, MAX_DEPTH)
+    if not isinstance(model, str) or model not in MODELS or not is_config:
         raise DataError(f"{folder}: holds no trained model; {REMEDY}")
     try:
-        return model, restore_section(model, contents["config.json"])
+        return model, restore_section(model, values)
     except ConfigError as error:
         raise DataError(f"{folder}: was saved by another version: {error}") from None
 
@@ -292,8 +313,10 @@ def shared_settings(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
     """
     trained: Any = info if "model" in info else info.get("params")
     try:
-        return {name: trained[name] for name in ("seed", "threads")}
-    except (KeyError, TypeError):
+        shared = {name: trained[name] for name in ("seed", "threads")}
+        validated(read_defaults(None) | shared)
+        return shared
+    except (KeyError, TypeError, ConfigError):
         reason = "the manifest does not tell seed and threads of the training"
         raise DataError(f"{folder}: {reason}; {REMEDY}") from None
 
@@ -304,8 +327,10 @@ def pipeline_dataset(folder: Path, model: str, stored: folders.Loaded) -> dict[s
     Raises:
         DataError: they are missing or damaged, or the model was trained on others.
     """
-    data = folder.resolve().parents[1] / "data" / model
-    loaded = read_folder(data)
+    if "model" in stored.info:
+        raise DataError(f"{folder}: files that are missing: {[DATASET]}; {REMEDY}")
+    data = folder.resolve().parent.parent / "data" / model
+    loaded = read_folder(data, [DATASET])
     if stored.info.get("dataset") != loaded.digest:
         raise DataError(f"{folder}: was trained on another dataset than {data} holds; {REMEDY}")
     return loaded.contents[DATASET]

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from quatrain.api.configs import changed_section, make_params, params_with, read_defaults
+from quatrain.api.arguments import check_dataset, check_type
+from quatrain.api.configs import (
+    changed_section,
+    check_seed,
+    make_params,
+    params_with,
+    read_defaults,
+)
 from quatrain.api.progress_display import shown
 from quatrain.api.results import Result
 from quatrain.api.session import computing
@@ -59,7 +66,7 @@ def fit(
 
     Raises:
         ConfigError: a name, a key or a value cannot be used; one line says why. It is a ValueError.
-        DataError: `dataset` was collected under another config.
+        DataError: `dataset` is not one of this model, or was collected under another config.
         PackageMissing: jax or torch is not installed; the line has the command that installs it.
         DeviceMissing: there is no such device.
         TrainingDiverged: a value is not finite; the line names step, term and the key to change.
@@ -93,6 +100,7 @@ def train_and_score(params: Params, model: str, dataset: Any, is_shown: bool) ->
     modules = load(model, config)
     if dataset is None:
         dataset = modules.collect.collect(config, derive_seed(params.seed, "collect", model))
+    check_dataset(model, dataset, modules.collect.Dataset)
     progress = modules.train.train(config, dataset, derive_seed(params.seed, "train", model))
     table: list[Row] = []
     step = 0
@@ -127,7 +135,7 @@ def evaluate(
         The scores by name, as `result.scores`.
 
     Raises:
-        ConfigError: `env` cannot be used.
+        ConfigError: `env` or `seed` cannot be used, or `result` is none.
         DataError: the model cannot be scored on these data: they are of another form; or `seed`
             is given, and the seed drew the system itself (active_dynamics), or numbered the states
             that walks visit (allo in an environment of the user's own).
@@ -136,6 +144,9 @@ def evaluate(
         >>> quatrain.evaluate(result, seed=7)["return_mean"]
         >>> quatrain.evaluate(result, env={"spawn_probability": 0.01})["return_mean"]
     """
+    check_type("result", result, Result, "what quatrain.fit or quatrain.load returned")
+    if seed is not None:
+        check_seed(seed)
     if dataset is not None and env is not None:
         raise ConfigError("dataset and env exclude each other: data are collected in an env")
     model = result.model
@@ -148,6 +159,7 @@ def evaluate(
                 dataset = modules.collect.collect(config, derive_seed(drawn, "collect", model))
             elif dataset is None:
                 dataset = held_out_again(result, seed)
+            check_dataset(model, dataset, modules.collect.Dataset)
             modules.collect.check(config, dataset)
             state = state_for(result, config, dataset)
         except DataError:

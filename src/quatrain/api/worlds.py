@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import Any
 
+from quatrain.api.arguments import check_count, check_type
 from quatrain.api.session import require
 from quatrain.errors import ConfigError
 from quatrain.validation import nearest
@@ -23,12 +24,17 @@ def make(id: str, num_envs: int | None = None, **settings: Any) -> Any:
 
     Raises:
         PackageMissing: gymnasium is not installed.
-        ConfigError: there is no such environment; the line names those that there are.
+        ConfigError: there is no such environment; the line names those that there are. Or num_envs
+            is no whole number from 1.
+        DataError: the environment has no such setting, or not with that value.
 
     Example:
         >>> env = quatrain.make("quatrain/Grid-v0")
         >>> obs, info = env.reset(seed=0)
     """
+    check_type("id", id, str, "the id of an environment, such as 'quatrain/Colony-v0'")
+    if num_envs is not None:
+        check_count("num_envs", num_envs)
     require("quatrain.make", ("gymnasium",), "gym")
     import gymnasium
 

@@ -5,6 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 
 from quatrain.progress import History, Row, history
+from quatrain.storage.folders import FolderError
 
 STEP = "step"
 
@@ -30,11 +31,18 @@ def from_csv(text: str) -> History:
 
 
 def table(text: str) -> list[Row]:
-    """Returns (name, step, value) of each cell that is not empty, row by row."""
-    header, *lines = csv.reader(io.StringIO(text))
-    return [
-        (name, int(step), float(cell))
-        for step, *cells in lines
-        for name, cell in zip(header[1:], cells, strict=True)
-        if cell
-    ]
+    """Returns (name, step, value) of each cell that is not empty, row by row.
+
+    Raises:
+        FolderError: it is no table of numbers.
+    """
+    try:
+        header, *lines = csv.reader(io.StringIO(text))
+        return [
+            (name, int(step), float(cell))
+            for step, *cells in lines
+            for name, cell in zip(header[1:], cells, strict=True)
+            if cell
+        ]
+    except (ValueError, csv.Error) as error:
+        raise FolderError(f"history.csv: is no table of steps and numbers ({error})") from None

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from quatrain.errors import DataError
+
 if TYPE_CHECKING:  # whoever only reads a config does not wait for numpy
     import numpy
 
@@ -27,7 +29,7 @@ _TILE = re.compile(r"[ .Xx#]|(?P<mark>[SG]?)(?:D(?P<doors>[UDLR]+))?")
 _SIZES_SHOWN = 5
 
 
-class LayoutError(ValueError):
+class LayoutError(DataError):
     """Reports a map that cannot be used: names the map, the place, the reason and the remedy."""
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from quatrain.errors import DataError
+
 # Symbols of a map; BARE is floor that never spawns, a digit floor with that entity at reset.
 WALL, FLOOR, BARE, START = "#.-A"
 
@@ -15,7 +17,7 @@ FLOORS = FLOOR + BARE + START + ITEMS
 _NEIGHBOURS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 
 
-class LayoutError(ValueError):
+class LayoutError(DataError):
     """Reports a map that cannot be used: which one, where, why and what to change."""
 
 
