@@ -41,8 +41,10 @@ help:  ## this menu
 setup: $(STAMP)  ## .venv with the locked packages, renewed when a lock file changes (PYTHON=python3.12, TORCH_INDEX=URL)
 	@$(BIN)/python requirements/install_torch.py '$(TORCH_INDEX)'
 
+# The path comes before setuptools' finder of editable packages: beside a clone named quatrain, that folder is no package.
 $(STAMP): pyproject.toml .venv/.locked | same-python
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@echo '$(CURDIR)/src' > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/quatrain.pth"
 	@touch $@
 
 .venv/.locked: $(SETUP:%=requirements/%.txt) requirements/torch.txt | same-python

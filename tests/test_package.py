@@ -1,5 +1,6 @@
 """What `pip install quatrain` gives: types, defaults, a command; and what a citation names."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -47,6 +48,25 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     subprocess.run([*command, "--wheel-dir", folder, folder / "source"], check=True)
     (path,) = folder.glob("*.whl")
     return zipfile.ZipFile(path)
+
+
+def test_the_package_is_found_from_the_folder_that_holds_the_clone(tmp_path: Path):
+    """An empty folder of that name, as Python sees a clone, comes first on the path there."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (tmp_path / "quatrain").mkdir()
+    command = ["make", "-n", "-W", "pyproject.toml", f"BIN={tmp_path}/venv/bin", ".venv/.installed"]
+    recipe = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (line,) = (line for line in recipe.splitlines() if line.endswith('quatrain.pth"'))
+    subprocess.run(["bash", "-c", line], cwd=ROOT, check=True)
+    found = subprocess.run(
+        [tmp_path / "venv" / "bin" / "python", "-c", "import quatrain; print(quatrain.__file__)"],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == str(ROOT / "src" / "quatrain" / "__init__.py")
 
 
 @pytest.mark.full
