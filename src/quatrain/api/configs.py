@@ -6,6 +6,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+import numpy as np
+
 from quatrain import presets
 from quatrain.api.arguments import check_changes, check_type
 from quatrain.envs.host.config import variant
@@ -111,7 +113,8 @@ def check_model(model: object) -> None:
 
 def check_seed(seed: object) -> None:
     """Raises ConfigError unless it is a seed that params.yaml may have."""
-    validated(read_defaults(None) | {"seed": seed})
+    plain = int(seed) if isinstance(seed, np.integer) else seed
+    validated(read_defaults(None) | {"seed": plain})
 
 
 def preset_of(changes: Mapping[str, Any]) -> str | None:
