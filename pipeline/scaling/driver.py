@@ -37,6 +37,10 @@ if TYPE_CHECKING:  # loads Ray
 
 # What may be changed while the results of earlier trials stay valid.
 OPEN = {"trials", "confirm", "retries", "gpus"}
+NO_GPUS = (
+    "a trial needs {:g} GPUs, and this machine offers fewer; set `gpus: 0`, or name a cluster by "
+    "--address"
+)
 
 
 class Options(NamedTuple):
@@ -161,6 +165,8 @@ class SweepRun:
         with connection as ray, signals.handle(self._receive):
             from pipeline.scaling import tuning
 
+            if options.address is None and not tuning.slots(self.space):
+                raise CommandFailed(NO_GPUS.format(self.space.sweep.gpus))
             common = self._common(ray)
             search = SearchPlan(self.space, self.ledger, self._ended)
             self._phase("search", search, common._replace(rungs=tuning.rungs(self.space)))

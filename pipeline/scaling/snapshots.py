@@ -19,6 +19,7 @@ from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.redaction import has_secret, redact, shown
 from pipeline.storage.artifacts import MANIFEST
 from pipeline.storage.checkpoints import SLOTS
+from pipeline.tracking.deadline import Late, within
 
 # Tells whose archive it is: no other trial of its name may continue from it.
 PARAMS = "params.yaml"
@@ -26,6 +27,8 @@ PARAMS = "params.yaml"
 OUTS = ("models", "reports", "outcome.json", "stages.log")
 
 
+# Libraries of object stores repeat for minutes where nothing answers.
+OPENING_SECONDS = 30.0
 # File systems of pyarrow whose files are objects: they appear whole, and have no rename.
 OBJECT_STORES = ("s3", "gcs", "abfs")
 
@@ -55,7 +58,7 @@ def open_storage(uri: str, folder: str) -> Storage:
     """Returns `folder` in a storage, after a file was written to it and removed.
 
     Raises:
-        StorageFailed: it cannot be reached or written.
+        StorageFailed: it cannot be reached or written within OPENING_SECONDS.
     """
     from pyarrow import fs
 
@@ -64,7 +67,8 @@ def open_storage(uri: str, folder: str) -> Storage:
             f"storage {shown(uri)}: keys in a URI would be stored in clear; give them by "
             "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or by a role"
         )
-    try:
+
+    def opened() -> Storage:
         if "://" in uri:
             filesystem, path = fs.FileSystem.from_uri(uri)
         else:
@@ -74,9 +78,12 @@ def open_storage(uri: str, folder: str) -> Storage:
         probe = f"probe-{secrets.token_hex(4)}"
         write(storage, probe, io.BytesIO(b"quatrain"))
         filesystem.delete_file(storage.file(probe))
-    except (OSError, ValueError) as error:
+        return storage
+
+    try:
+        return within(OPENING_SECONDS, "opening", opened)
+    except (OSError, ValueError, Late) as error:
         raise Storage(uri, None, "").failed(error) from None
-    return storage
 
 
 def write(storage: Storage, name: str, source: IO[bytes]) -> None:

@@ -137,3 +137,12 @@ def test_a_metric_that_is_not_recorded_ends_it(tmp_path: Path) -> None:
     assert "watch" in ended.line
     assert "cosine_mean" in ended.line
     assert [trial.state for trial in project.trials() if trial.has_ended] == []
+
+
+def test_gpus_that_this_machine_does_not_have_are_refused_and_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    project = SweepProject.of(tmp_path / "checkout", {"gpus": 64})
+    ended = project.sweep("--cpus", "1").wait()
+    assert ended.code == 5, ended.text
+    assert "a trial needs 64 GPUs, and this machine offers fewer; set `gpus: 0`, or" in ended.line

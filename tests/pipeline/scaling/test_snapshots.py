@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,15 @@ def test_a_uri_that_cannot_be_used_is_refused_without_its_password(uri: str):
     with pytest.raises(StorageFailed, match=r"^storage ") as caught:
         open_storage(uri, "tried-1234")
     assert "secret" not in str(caught.value)
+
+
+def test_a_storage_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: Patch):
+    monkeypatch.setattr(snapshots, "OPENING_SECONDS", 0.1)
+    monkeypatch.setattr(snapshots, "write", lambda *_: time.sleep(2))
+    with pytest.raises(
+        StorageFailed, match=r"^storage .*: opening: no complete answer within 0.1 "
+    ):
+        open_storage(str(tmp_path), "tried-1234")
 
 
 def test_a_storage_that_went_away_is_one_line(storage: Storage, source: Path, target: Path):
