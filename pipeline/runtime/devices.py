@@ -15,10 +15,11 @@ from quatrain.registry import Framework
 LIBRARIES = ("jax", "jaxlib", "flax", "optax", "torch", "numpy", "scipy")
 # Beginnings of variables by which users change what libraries compute, and of those among them that
 # change no number.
-SHAPING = ("ATEN_", "DNNL_", "JAX_", "MKL_", "NVIDIA_TF32", "ONEDNN_", "OPENBLAS_", "XLA_")
-SHAPING += ("TORCH_ALLOW_TF32",)
-HARMLESS = ("JAX_CHECK_", "JAX_COMPILATION_CACHE_", "JAX_DEBUG_", "JAX_DUMP_", "JAX_ENABLE_CHECKS")
-HARMLESS += ("JAX_EXPLAIN_", "JAX_LOG", "JAX_PERSISTENT_CACHE_", "JAX_TRACEBACK_", "XLA_PYTHON_")
+SHAPING: tuple[str, ...] = ("ATEN_", "DNNL_", "JAX_", "MKL_", "NVIDIA_TF32", "ONEDNN_")
+SHAPING += ("OPENBLAS_", "TORCH_ALLOW_TF32", "XLA_")
+HARMLESS: tuple[str, ...] = ("JAX_CHECK_", "JAX_COMPILATION_CACHE_", "JAX_DEBUG_", "JAX_DUMP_")
+HARMLESS += ("JAX_ENABLE_CHECKS", "JAX_EXPLAIN_", "JAX_LOG", "JAX_PERSISTENT_CACHE_")
+HARMLESS += ("JAX_TRACEBACK_", "XLA_PYTHON_")
 
 
 def settings(params: Params, framework: Framework) -> dict[str, str]:

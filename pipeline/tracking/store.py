@@ -138,7 +138,7 @@ def prepare_store(uri: str) -> None:
     from mlflow.store.db import utils
 
     # mlflow would make folders of the address as it is written, with what is percent-encoded.
-    utils._make_parent_dirs_if_sqlite = lambda _: None
+    utils._make_parent_dirs_if_sqlite = lambda db_uri: None  # noqa: ARG005
     with _remedies(database), folder_lock(database.parent, SETUP_SECONDS):
         engine = utils.create_sqlalchemy_engine_with_retry(uri)
         version, is_complete = utils._get_schema_version(engine), utils._all_tables_exist(engine)
