@@ -5,10 +5,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from pipeline.runtime.command import Parser
 from pipeline.runtime.errors import ConfigError
+from quatrain.nvidia import has_nvidia_gpu
 from quatrain.registry import MODELS
 
 MOST_DIGITS = 12
@@ -68,7 +68,7 @@ def jobs(text: str) -> int:
     the threads of one model wait often. With a GPU it is one: models would share its memory.
     """
     if text == "auto":
-        return 1 if Path("/dev/nvidia0").exists() else core_count()
+        return 1 if has_nvidia_gpu() else core_count()
     return job_count(text)
 
 

@@ -25,6 +25,7 @@ from quatrain.devices import framework_environment
 from quatrain.errors import DataError
 from quatrain.frameworks.jax.flags import DEFAULTS
 from quatrain.memory import Needs, check_memory
+from quatrain.nvidia import has_nvidia_gpu
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
 from quatrain.seeds import named_seed
@@ -247,7 +248,7 @@ def check_fits(stage: Stage) -> None:
         DeviceFull: they do not; the line has the numbers and the keys to lower.
     """
     on_gpu = stage.params.device in ("cuda", "mps") or (
-        stage.params.device == "auto" and Path("/dev/nvidia0").exists()
+        stage.params.device == "auto" and has_nvidia_gpu()
     )
     free = None if on_gpu or stage.place != ALONE else free_memory()
     if free is not None and stage.verb in Needs._fields:

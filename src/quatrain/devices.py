@@ -3,10 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, cast
 
 from quatrain.errors import DeviceMissing
+from quatrain.frameworks.shared import Shared
+from quatrain.nvidia import has_nvidia_gpu
 from quatrain.params import Params
 from quatrain.registry import Framework
 
@@ -47,10 +48,7 @@ def device_of(params: Params, framework: Framework) -> str:
 
 
 def _jax_reaches_cuda() -> bool:
-    return (
-        any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13))
-        and Path("/dev/nvidia0").exists()
-    )
+    return any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13)) and has_nvidia_gpu()
 
 
 def _torch_reaches_cuda() -> bool:
@@ -67,6 +65,7 @@ def on_device(params: Params, framework: Framework) -> Iterator[None]:
     Raises:
         DeviceMissing: `device: cuda` or `mps`, but there is no such device, no driver, or the build
             cannot use it; or the device cannot compute what the model needs.
+        ConfigError: another thread computes on another device, or with other `threads`.
     """
     import numpy as np
 
@@ -75,7 +74,7 @@ def on_device(params: Params, framework: Framework) -> Iterator[None]:
         yield
 
 
-def _blas_threads(threads: int) -> AbstractContextManager[Any]:
+def _limited_blas(threads: int) -> AbstractContextManager[Any]:
     """Limits the threads of eigensolvers: without it they use all cores that the process may use,
     and the last bits of results depend on how many there are.
     """
@@ -87,6 +86,9 @@ def _blas_threads(threads: int) -> AbstractContextManager[Any]:
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(threads, user_api="blas")
+
+
+_blas_threads = Shared("threads of BLAS", _limited_blas)
 
 
 @contextmanager
@@ -120,16 +122,14 @@ def _jax_on_device(params: Params) -> Iterator[None]:
 def _torch_on_device(params: Params) -> Iterator[None]:
     """Sets threads, determinism and device of torch.
 
-    A CPU is always deterministic: it costs nothing, and otherwise the gradient of `x[index]`
-    differs with threads. The default device is set on a GPU only, because it slows down every call
-    of torch a little.
+    The default device is set only where it is another, because it slows down every call of torch a
+    little.
     """
     import torch
 
     from quatrain.frameworks.torch.flags import default_flags
 
     device = device_of(params, "torch")
-    memory = cast(Any, torch.utils.deterministic)
     if device == "cuda" and not torch.cuda.is_available():
         raise _missing("torch")
     if device == "mps" and not torch.backends.mps.is_available():
@@ -144,6 +144,24 @@ def _torch_on_device(params: Params) -> Iterator[None]:
     with ExitStack() as afterwards:
         afterwards.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(params.threads)
+        afterwards.enter_context(_torch_determinism(device, params.deterministic))
+        if torch.get_default_device().type != device:
+            afterwards.enter_context(torch.device(device))
+        with default_flags(), _double_precision_on(device):
+            yield
+
+
+@contextmanager
+def _deterministic_torch(device: str, deterministic: bool) -> Iterator[None]:
+    """Makes torch deterministic.
+
+    A CPU always is: it costs nothing, and otherwise the gradient of `x[index]` differs with
+    threads.
+    """
+    import torch
+
+    memory = cast(Any, torch.utils.deterministic)
+    with ExitStack() as afterwards:
         afterwards.callback(
             setattr, memory, "fill_uninitialized_memory", memory.fill_uninitialized_memory
         )
@@ -153,14 +171,14 @@ def _torch_on_device(params: Params) -> Iterator[None]:
             torch.set_deterministic_debug_mode, torch.get_deterministic_debug_mode()
         )
         if device != "cpu":
-            afterwards.callback(torch.set_default_device, None)
-            torch.set_default_device(device)
-            torch.use_deterministic_algorithms(params.deterministic)
+            torch.use_deterministic_algorithms(deterministic)
         else:
             # As use_deterministic_algorithms, without loading the compiler for a second.
             torch.set_deterministic_debug_mode("error")
-        with default_flags(), _double_precision_on(device):
-            yield
+        yield
+
+
+_torch_determinism = Shared("device of torch", _deterministic_torch)
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """One call does what the stages do, bit for bit, and leaves the process as it was."""
 
 import os
+import random
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import flax  # noqa: F401  # now, because a library of its own draws from `random` when it is loaded
 import jax
 import numpy as np
 import pytest
@@ -17,7 +20,7 @@ from quatrain.api import progress_display, session
 from quatrain.api.results import Result
 from quatrain.errors import DataError, PackageMissing
 from quatrain.registry import load as load_modules
-from tests.conftest import ROOT, SMALL, small
+from tests.conftest import ROOT, SMALL, VARIANTS, shapes_unchecked, small
 from tests.pipeline.small_project import Project, each_model, surround
 
 
@@ -84,6 +87,54 @@ def test_torch_and_the_environment_are_as_before(monkeypatch: pytest.MonkeyPatch
     quatrain.fit("active_dynamics", config=config, threads=1, progress=False)
     assert (dict(os.environ), torch.get_num_threads(), torch.get_default_device()) == before
     assert torch.get_deterministic_debug_mode() == 0
+
+
+def test_the_default_device_of_the_caller_is_not_that_of_a_fit_and_comes_back():
+    torch.set_default_device("meta")
+    try:
+        config = small("actor_critic")
+        result = quatrain.fit(
+            "actor_critic", config=config, device="cpu", threads=1, progress=False
+        )
+        assert np.isfinite(result.judged_scores["return_mean"])
+        assert torch.get_default_device() == torch.device("meta")
+    finally:
+        torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("model", each_model("allo", "actor_critic"))
+def test_fits_in_two_threads_are_those_one_after_the_other(model: str):
+    config = small(model)
+
+    def fit(seed: int) -> Result:
+        with shapes_unchecked():
+            return quatrain.fit(model, config=config, seed=seed, threads=1, progress=False)
+
+    before = [os.environ.get(name) for name in session.VARIABLES]
+    with ThreadPoolExecutor(2) as threads:
+        results = list(threads.map(fit, (1, 2)))
+    assert [os.environ.get(name) for name in session.VARIABLES] == before
+    assert torch.get_deterministic_debug_mode() == 0
+    for seed, result in zip((1, 2), results, strict=True):
+        assert_equal(result, fit(seed))
+
+
+def states() -> tuple[Any, ...]:
+    """What the global generators of torch, NumPy and Python hold."""
+    of_numpy = np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    return torch.get_rng_state().tolist(), of_numpy, random.getstate()
+
+
+@pytest.mark.parametrize("name", ["actor_critic", *VARIANTS])
+def test_the_generators_of_the_caller_stay_as_they_are(name: str, monkeypatch: pytest.MonkeyPatch):
+    """Not even for a while: another thread may draw from them."""
+    monkeypatch.setattr(torch, "manual_seed", pytest.fail)
+    monkeypatch.setattr(torch, "set_rng_state", pytest.fail)
+    before = states()
+    model, sections = VARIANTS.get(name, (name, {}))
+    config = small(model, **sections)
+    quatrain.fit(model, config=config, threads=1, progress=False)
+    assert states() == before
 
 
 def test_the_flags_of_the_caller_change_no_number_of_jax(allo: Result):

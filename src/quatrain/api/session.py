@@ -8,9 +8,19 @@ from importlib.util import find_spec
 
 from quatrain.devices import framework_environment, on_device
 from quatrain.errors import DeviceMissing, PackageMissing
+from quatrain.frameworks.shared import Shared
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework
 
+# What `framework_environment` sets.
+VARIABLES = (
+    "CUBLAS_WORKSPACE_CONFIG",
+    "JAX_NUM_CPU_DEVICES",
+    "JAX_PLATFORMS",
+    "NPROC",
+    "OMP_WAIT_POLICY",
+    "XLA_FLAGS",
+)
 PACKAGES: dict[Framework, tuple[str, ...]] = {"jax": ("jax", "flax", "optax"), "torch": ("torch",)}
 
 
@@ -28,21 +38,22 @@ def computing(params: Params, model: str) -> Iterator[None]:
     """Sets up the framework of a model, and restores threads, device and variables afterwards.
 
     jax takes its device and number of threads once per process, when it is first used; later ones
-    have no effect on it.
+    have no effect on it. Threads of the process may compute at the same time with equal settings.
 
     Raises:
         PackageMissing: the framework is not installed.
         DeviceMissing: there is no such device.
+        ConfigError: another thread computes with another device or other `threads`.
     """
     framework = MODELS[model]
     require(model, PACKAGES[framework], framework)
     variables = framework_environment(params, os.environ)
     # torch would keep it as its default; on_device sets the threads of torch and BLAS.
     del variables["OMP_NUM_THREADS"]
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ |= variables
     with ExitStack() as afterwards:
-        afterwards.callback(_restore, before)
+        afterwards.enter_context(_variables_kept())
+        platforms = os.environ.get("JAX_PLATFORMS")
+        os.environ |= variables
         try:
             afterwards.enter_context(on_device(params, framework))
         except DeviceMissing as error:
@@ -50,7 +61,7 @@ def computing(params: Params, model: str) -> Iterator[None]:
                 # jax would go on to look for no other device.
                 import jax
 
-                jax.config.update("jax_platforms", before.get("JAX_PLATFORMS"))
+                jax.config.update("jax_platforms", platforms)
             raise DeviceMissing(str(error).removeprefix("params.yaml: ")) from None
         if framework == "jax" and params.device == "cpu":
             _check_jax_is_on_cpu()
@@ -68,12 +79,18 @@ def _check_jax_is_on_cpu() -> None:
         )
 
 
-def _restore(variables: dict[str, str | None]) -> None:
-    for name, value in variables.items():
+@contextmanager
+def _keep_variables() -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in VARIABLES}
+    yield
+    for name, value in before.items():
         if value is None:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+_variables_kept = Shared("variables", _keep_variables)
 
 
 def in_notebook() -> bool:

@@ -65,7 +65,8 @@ def fit(
         of.
 
     Raises:
-        ConfigError: a name, a key or a value cannot be used; one line says why. It is a ValueError.
+        ConfigError: a name, a key or a value cannot be used, or a thread of this process computes
+            with another device or other `threads`; one line says why. It is a ValueError.
         DataError: `dataset` is not one of this model, or was collected under another config.
         PackageMissing: jax or torch is not installed; the line has the command that installs it.
         DeviceMissing: there is no such device.

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, call
+from unittest.mock import MagicMock, Mock, call
 
 import pytest
 import torch
@@ -32,13 +32,16 @@ def fake(monkeypatch: Patch) -> Mock:
     fake.get_num_interop_threads.return_value = 2
     fake.get_deterministic_debug_mode.return_value = 0
     fake.utils.deterministic.fill_uninitialized_memory = True
+    fake.get_default_device.return_value = torch.device("cpu")
+    fake.device.return_value = MagicMock()
     monkeypatch.setitem(sys.modules, "torch", fake)
     return fake
 
 
 def settings_of(fake: Mock) -> list[Any]:
     """What torch was told since the last look."""
-    calls = [call for call in fake.mock_calls if call[0].startswith(("set_", "use_"))]
+    told = ("set_", "use_", "device")
+    calls = [call for call in fake.mock_calls if call[0].startswith(told) and "__" not in call[0]]
     fake.reset_mock()
     return calls
 
@@ -55,8 +58,8 @@ def test_torch_works_on_a_gpu_as_asked_and_is_given_back_even_if_the_work_fails(
             assert settings_of(fake) == [
                 call.set_num_interop_threads(1),
                 call.set_num_threads(3),
-                call.set_default_device("cuda"),
                 call.use_deterministic_algorithms(deterministic),
+                call.device("cuda"),
             ]
             assert memory.fill_uninitialized_memory is False
             raise ZeroDivisionError
@@ -64,7 +67,6 @@ def test_torch_works_on_a_gpu_as_asked_and_is_given_back_even_if_the_work_fails(
     with pytest.raises(ZeroDivisionError):
         failing()
     assert settings_of(fake) == [
-        call.set_default_device(None),
         call.set_deterministic_debug_mode(0),
         call.set_num_threads(7),
     ]
@@ -132,8 +134,8 @@ def test_torch_works_on_apple_s_gpu_where_it_finds_one(fake: Mock):
     with on_device(mps, "torch"):
         assert settings(mps, "torch")["device"] == "mps"
         assert settings_of(fake)[-2:] == [
-            call.set_default_device("mps"),
             call.use_deterministic_algorithms(True),
+            call.device("mps"),
         ]
 
 
@@ -203,7 +205,7 @@ def test_a_stage_works_on_the_device_of_its_model(fake: Mock, monkeypatch: Patch
     calls: list[Any] = []
     run_on_device(stage, lambda *_: calls.extend(settings_of(fake)), Pretended())
     assert call.set_num_threads(5) in calls
-    assert call.set_default_device("cuda") in calls
+    assert call.device("cuda") in calls
 
 
 @pytest.mark.full

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from threading import Lock
 from typing import Any
 
 import torch
+
+from quatrain.frameworks.shared import Shared
 
 BACKENDS: Any = torch.backends
 # Of the precision of products of 32-bit floats, those that others inherit come first.
@@ -32,7 +33,7 @@ def default_flags() -> Iterator[None]:
     process's, and threads that compute at once share them.
     """
     with ExitStack() as afterwards:
-        afterwards.enter_context(_of_process)
+        afterwards.enter_context(_of_process())
         afterwards.enter_context(torch.inference_mode(False))
         afterwards.enter_context(torch.enable_grad())
         for device in filter(torch.is_autocast_enabled, AUTOCAST):
@@ -40,33 +41,17 @@ def default_flags() -> Iterator[None]:
         yield
 
 
-class _FlagsOfProcess:
-    """Sets the flags that all threads have in common for the first thread that enters, and restores
-    them after the last one.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._users = 0
-        self._afterwards = ExitStack()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._users += 1
-            if self._users == 1:
-                self._afterwards.callback(torch.set_default_dtype, torch.get_default_dtype())
-                torch.set_default_dtype(torch.float32)
-                for holder, name, default in DEFAULTS:
-                    before = getattr(holder, name)
-                    if before != default:
-                        self._afterwards.callback(setattr, holder, name, before)
-                        setattr(holder, name, default)
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._afterwards.close()
+@contextmanager
+def _flags_of_process() -> Iterator[None]:
+    with ExitStack() as afterwards:
+        afterwards.callback(torch.set_default_dtype, torch.get_default_dtype())
+        torch.set_default_dtype(torch.float32)
+        for holder, name, default in DEFAULTS:
+            before = getattr(holder, name)
+            if before != default:
+                afterwards.callback(setattr, holder, name, before)
+                setattr(holder, name, default)
+        yield
 
 
-_of_process = _FlagsOfProcess()
+_of_process = Shared("flags of torch", _flags_of_process)

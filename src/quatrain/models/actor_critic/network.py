@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
+from quatrain.frameworks.torch.rng import seeded
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.replay.rollouts.buffer import Graphs
 
@@ -238,15 +239,8 @@ def init(config: ActorCriticConfig, seed: int) -> Network:
     return seeded(lambda: make(config), seed)
 
 
-def seeded(make_network: Callable[[], Network], seed: int) -> Network:
-    """Makes a network with weights from a seed; torch's global generator stays as it is."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return make_network()
-
-
 def loaded(make_network: Callable[[], Network], params: dict[str, Tensor]) -> Network:
-    """Makes a network with these weights; torch's global generator stays as it is."""
+    """Makes a network with these weights."""
     network = seeded(make_network, 0)
     network.load_state_dict(params)
     return network

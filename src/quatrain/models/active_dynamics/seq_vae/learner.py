@@ -12,6 +12,7 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
+from quatrain.frameworks.torch.rng import seeded
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -241,11 +242,10 @@ class SeqVaeLearner:
 
 
 def _dynamics(config: ActiveDynamicsConfig) -> Dynamics:
-    """Returns dynamics whose weights are to be replaced; keeps the caller's random state."""
+    """Returns dynamics whose weights are to be replaced."""
     network = config.network
     rbf = make_rbf(network.rbf, config.env.d) if network.seq_vae.dynamics == "rbf" else None
-    with torch.random.fork_rng():
-        return Dynamics(network.seq_vae, config.env.d, rbf)
+    return seeded(lambda: Dynamics(network.seq_vae, config.env.d, rbf), 0)
 
 
 def _moments(

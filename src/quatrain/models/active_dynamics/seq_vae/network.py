@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
+from quatrain.frameworks.torch.rng import seeded
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.network import Rbf, make_rbf, prior_weight_variance
@@ -93,6 +94,4 @@ def _prior_variance(config: ActiveDynamicsConfig, rbf: Rbf | None) -> float:
 
 def init_network(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> SeqVae:
     """Returns a network whose initial parameters depend on the seed alone."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        return SeqVae(config, emission)
+    return seeded(lambda: SeqVae(config, emission), seed)

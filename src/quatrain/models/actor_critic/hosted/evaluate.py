@@ -9,6 +9,7 @@ from torch import Tensor
 
 from quatrain.envs.host.episodes import Episodes, play_episodes
 from quatrain.envs.host.scoring import score_of
+from quatrain.frameworks.torch.rng import seeded
 from quatrain.models.actor_critic.hosted.acting import deterministic_policy
 from quatrain.models.actor_critic.hosted.collect import Dataset, check
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
@@ -16,7 +17,6 @@ from quatrain.models.actor_critic.hosted.network import make
 from quatrain.models.actor_critic.hosted.rules import GATED, REFERENCES
 from quatrain.models.actor_critic.hosted.train import State
 from quatrain.models.actor_critic.hosted.trainer import load_actor
-from quatrain.models.actor_critic.network import seeded
 from quatrain.models.actor_critic.ppo.state import SeedState
 from quatrain.statistics import aggregate_seeds, bootstrap_interval
 

@@ -10,12 +10,13 @@ from torch import Tensor
 from quatrain.envs.host.parallel import AGENT
 from quatrain.envs.host.spaces import Interface, to_box
 from quatrain.frameworks.torch import packing
+from quatrain.frameworks.torch.rng import seeded
 from quatrain.models.actor_critic.hosted import network as networks
 from quatrain.models.actor_critic.hosted.acting import make_policy, to_graphs
 from quatrain.models.actor_critic.hosted.collect import Dataset
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.train import State
-from quatrain.models.actor_critic.network import loaded, seeded
+from quatrain.models.actor_critic.network import loaded
 from quatrain.requests import Input, validate_request
 
 

@@ -11,7 +11,7 @@ import torch
 
 from quatrain.envs.host.episodes import play_episodes
 from quatrain.frameworks.torch import packing, threads
-from quatrain.frameworks.torch.rng import generator_from_seed
+from quatrain.frameworks.torch.rng import generator_from_seed, seeded
 from quatrain.models.actor_critic.hosted import network as networks
 from quatrain.models.actor_critic.hosted import trainer as trainers
 from quatrain.models.actor_critic.hosted.acting import deterministic_policy
@@ -20,7 +20,6 @@ from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.network import ArrayNetwork
 from quatrain.models.actor_critic.hosted.rollout import run_hosted_iteration
 from quatrain.models.actor_critic.hosted.trainer import HostTrainer
-from quatrain.models.actor_critic.network import seeded
 from quatrain.models.actor_critic.ppo import metrics
 from quatrain.models.actor_critic.ppo.learner import score_if_due, to_seed_state
 from quatrain.models.actor_critic.ppo.state import State as State
