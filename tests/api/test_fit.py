@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import flax  # noqa: F401  # now, because a library of its own draws from `random` when it is loaded
+# Loaded here, because loading them draws from `random`, and sets a variable.
+import flax  # noqa: F401
 import jax
 import numpy as np
 import pytest
+import threadpoolctl  # noqa: F401
 import torch
 
 import quatrain

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
-from quatrain.frameworks.torch.rng import seeded
+from quatrain.frameworks.torch.rng import Module, seeded
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.replay.rollouts.buffer import Graphs
 
@@ -239,7 +239,7 @@ def init(config: ActorCriticConfig, seed: int) -> Network:
     return seeded(lambda: make(config), seed)
 
 
-def loaded(make_network: Callable[[], Network], params: dict[str, Tensor]) -> Network:
+def loaded(make_network: Callable[[], Module], params: dict[str, Tensor]) -> Module:
     """Makes a network with these weights."""
     network = seeded(make_network, 0)
     network.load_state_dict(params)
