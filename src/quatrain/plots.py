@@ -34,7 +34,7 @@ GREEN = "#009E73"
 
 
 @contextmanager
-def matplotlib_defaults(changes: Mapping[str, Any]) -> Iterator[None]:
+def matplotlib_defaults(changes: Mapping[Any, Any]) -> Iterator[None]:
     """Sets matplotlib's own defaults with changes, whatever a matplotlibrc or a style of the caller
     says; restores the caller's at the end.
     """
