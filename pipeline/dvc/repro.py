@@ -1,5 +1,6 @@
 """params.yaml, preset -> `dvc repro` in the preset's workspace, then the gate."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -53,6 +54,8 @@ def run_alone(root: Path, preset: str, models: Sequence[str], jobs: int, started
     with lock_order.in_order(work) if is_parallel else nullcontext():
         code = run_in_parallel(root, work, models, jobs) if is_parallel else 0
         code = code or dvc(root, work, "repro", *targets)
+    if code == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
     if code:
         console.info(
             "repro: dvc stopped before the end; the line above that ends with [exit N] says why"

@@ -31,12 +31,14 @@ def shell_exit_code(returncode: int) -> int:
 
 
 def wait_for_child(process: subprocess.Popen) -> int:
-    """Returns the exit code of a child that may save its work first.
+    """Returns the exit code of a child that may save its work first; 130 if Ctrl-C ended it, for
+    which dvc has a code of its own.
 
     Ctrl-C reaches the child through the terminal; SIGTERM is passed on. dvc dies of SIGTERM at
     once, but its stage saves its work and is waited for too.
     """
     stages: list[psutil.Process] = []
+    is_interrupted = False
 
     def terminate(*_: object) -> None:
         with suppress(psutil.Error):
@@ -50,9 +52,10 @@ def wait_for_child(process: subprocess.Popen) -> int:
                 returncode = process.wait()
                 while any(is_working(stage) for stage in stages):
                     time.sleep(POLL_SECONDS)
-                return shell_exit_code(returncode)
+                is_ended_by_it = is_interrupted and returncode != 0
+                return 128 + signal.SIGINT if is_ended_by_it else shell_exit_code(returncode)
             except KeyboardInterrupt:
-                continue
+                is_interrupted = True
     finally:
         signal.signal(signal.SIGTERM, previous)
 

@@ -83,7 +83,7 @@ subprocess.Popen([sys.executable, "-S", "-c", {code!r}]).wait()
 @pytest.mark.parametrize(
     ("code", "numbers", "ends"),
     [
-        (SAVES, [signal.SIGINT, signal.SIGINT], 3),
+        (SAVES, [signal.SIGINT, signal.SIGINT], 130),
         (STAGE_BELOW.format(code=SAVES), [signal.SIGTERM], 143),
     ],
 )
