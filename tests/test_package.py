@@ -58,7 +58,7 @@ def test_the_package_is_found_from_the_folder_that_holds_the_clone(tmp_path: Pat
     recipe = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     (line,) = (line for line in recipe.splitlines() if line.endswith('quatrain.pth"'))
     subprocess.run(["bash", "-c", line], cwd=ROOT, check=True)
-    found = subprocess.run(
+    process = subprocess.run(
         [tmp_path / "venv" / "bin" / "python", "-c", "import quatrain; print(quatrain.__file__)"],
         cwd=tmp_path,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -66,7 +66,7 @@ def test_the_package_is_found_from_the_folder_that_holds_the_clone(tmp_path: Pat
         text=True,
         check=True,
     )
-    assert found.stdout.strip() == str(ROOT / "src" / "quatrain" / "__init__.py")
+    assert process.stdout.strip() == str(ROOT / "src" / "quatrain" / "__init__.py")
 
 
 @pytest.mark.full

@@ -125,8 +125,8 @@ class Place(NamedTuple):
     def baseline_digest(self) -> str | None:
         """None, too, where no file can be judged."""
         with suppress(ArtifactError):
-            judged = verdicts.judge_files(self.paths, self.model, self.preset, self.rules)
-            return judged.baseline_digest
+            verdict = verdicts.judge_files(self.paths, self.model, self.preset, self.rules)
+            return verdict.baseline_digest
         return None
 
     def verdict(self) -> Any:

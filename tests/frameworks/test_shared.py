@@ -10,23 +10,23 @@ from quatrain.frameworks.shared import Shared
 
 
 def test_settings_are_made_by_the_first_and_undone_by_the_last():
-    told: list[str] = []
+    calls: list[str] = []
 
     @contextmanager
     def settings(threads: int) -> Iterator[None]:
-        told.append(f"set {threads}")
+        calls.append(f"set {threads}")
         yield
-        told.append("restored")
+        calls.append("restored")
 
     shared = Shared("threads", settings)
     first, second = ExitStack(), ExitStack()
     first.enter_context(shared(1))
     second.enter_context(shared(1))
     first.close()
-    assert told == ["set 1"]
+    assert calls == ["set 1"]
     with pytest.raises(ConfigError, match="threads: this process computes with 1 already, so that"):
         first.enter_context(shared(2))
     second.close()
     with shared(2):
         pass
-    assert told == ["set 1", "restored", "set 2", "restored"]
+    assert calls == ["set 1", "restored", "set 2", "restored"]

@@ -24,7 +24,7 @@ LAYOUT = "#######\n#A.-.A#\n#..-..#\n#.....#\n#######"
 UNSIZED = {"height": None, "width": None}
 ONE_PLATE = {"plates": "user", "plates_file": PLATE, "n_train": 1, "n_held_out": 1, "n_outside": 0}
 TABLE = {"kind": "table", "table_file": "inputs/active_dynamics/wind.npz"}
-OWN: dict[str, tuple[str, dict[str, Any]]] = {
+SECTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "map of allo": ("allo", {"env": {"layout": "inputs/allo/one_way.txt"}}),
     "map of iqn": ("iqn", {"env": UNSIZED | {"layout_file": "inputs/iqn/two_halls.txt"}}),
     "layout": ("iqn", {"env": UNSIZED | {"layout": LAYOUT}}),
@@ -34,9 +34,9 @@ OWN: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(params=OWN)
+@pytest.fixture(params=SECTIONS)
 def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
-    model, section = OWN[request.param]
+    model, section = SECTIONS[request.param]
     project = Project.create(tmp_path, model)
     np.save(tmp_path / PLATE, np.linspace(1, 9, SMALL["actor_critic"]["env"]["width"]))
     project.choose({"preset": "own", model: section})
