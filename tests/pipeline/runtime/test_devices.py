@@ -40,8 +40,8 @@ def fake(monkeypatch: Patch) -> Mock:
 
 def settings_of(fake: Mock) -> list[Any]:
     """What torch was told since the last look."""
-    settings = ("set_", "use_", "device")
-    calls = [call for call in fake.mock_calls if call[0].startswith(settings) and "__" not in call[0]]
+    names = ("set_", "use_", "device")
+    calls = [call for call in fake.mock_calls if call[0].startswith(names) and "__" not in call[0]]
     fake.reset_mock()
     return calls
 
