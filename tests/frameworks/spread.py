@@ -74,7 +74,7 @@ def trained(model: str, count: int) -> dict[str, Any]:
     use_devices(count)
     seeds = SEEDS[model]
     config = small(model, seeds=seeds, train=BRIEF[model])
-    collected = load(model).collect.collect(config, 1)
+    collected = load(model).collect.collect(config, 0)
     learner = load(model).train
     first, *_, end = learner.train(config, collected, 3)
     restored = learner.from_arrays(config, collected, learner.to_arrays(first.state))

@@ -81,14 +81,14 @@ def test_a_hunt_of_one_agent_is_that_of_the_learner():
     def clockwise(_key: Any, _agent: Any, _stack: Any, states: Any) -> Any:
         return jnp.asarray([0, 3, 1, 2])[(states.turn + states.episode) % 4].astype(jnp.int8)
 
-    turns = play(world, start(world, keys, 1), clockwise, jax.random.key(0), jnp.int32(0), 20).turns
+    turns = play(world, start(world, keys, 1), clockwise, jax.random.key(0), jnp.int32(0), 21).turns
     simulation.begin(np.ones(5, bool))
-    for number in range(20):
+    for number in np.flatnonzero(~turns.final[:-1].any(1)):
         frames = simulation.observations.reshape(5, -1)
         np.testing.assert_array_equal(frames, turns.frames[number, 0])
         outcome = simulation.step(np.asarray(turns.actions[number, 0]))
         np.testing.assert_array_equal(outcome.rewards, turns.rewards[number, 0])
-        np.testing.assert_array_equal(outcome.truncated, turns.truncated[number])
+        np.testing.assert_array_equal(outcome.truncated, turns.final[number + 1])
         if outcome.truncated.any():
             simulation.begin(outcome.truncated)
     assert set(np.unique(turns.rewards)) >= {-1.0, 0.0}

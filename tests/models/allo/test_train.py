@@ -73,7 +73,7 @@ PLUS = "XX.XX\nXX.XX\n.....\nXX.XX\nXX.XX\n"
 @pytest.mark.parametrize(
     ("text", "d", "said"),
     [
-        (APART, 3, r"no walk connects 2 parts of map\.txt, .*layout_components: largest$"),
+        (APART, 3, r"no walk connects 2 parts of map\.txt, .*components: largest, .*num_envs$"),
         (PLUS, 2, r"3 eigenvectors of map\.txt .* only 2 are learned.*network\.d: 4 or more"),
         (PLUS, 4, None),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -160,7 +161,7 @@ def test_the_key_of_a_stage_does_not_depend_on_its_folder(tmp_path: Path, monkey
     keys = []
     for name in ("a", "b/deep", "c"):
         root = tmp_path / name
-        root.mkdir(parents=True)
+        shutil.copytree(ROOT / "inputs", root / "inputs")
         monkeypatch.chdir(root)
         keys.append(Stage("train", "allo", root, params_with({})).key(["digest"]))
     monkeypatch.chdir(ROOT)

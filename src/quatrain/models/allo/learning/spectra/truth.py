@@ -108,7 +108,9 @@ def _name_and_remedy(config: AlloConfig) -> tuple[str, str]:
     if isinstance(config.env, HostEnv):
         layout = "give every episode the same layout (allo.env.kwargs or a wrapper)"
         return config.env.name, f"{layout}, or set or lower allo.env.bins"
-    return config.env.map.name, "set allo.env.layout_components: largest"
+    return config.env.map.name, (
+        "set allo.env.layout_components: largest, or, if it is, raise allo.collect.num_envs"
+    )
 
 
 def _count(config: AlloConfig, dataset: AnyDataset, episodes: Episodes) -> Truth:
