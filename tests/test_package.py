@@ -135,7 +135,7 @@ def test_a_model_without_its_framework_says_which_extra_to_install(
 
 
 def test_changelog_and_citation_are_of_this_version() -> None:
-    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    newest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     citation = YAML(typ="safe").load(ROOT / "CITATION.cff")
     assert newest[1] == str(citation["version"]) == quatrain.__version__

@@ -63,4 +63,5 @@ def test_an_arm_stays_as_it_is_when_others_are_removed(emission: EmissionSpec):
         alone = path(world, {arm: arms[arm] for arm in kept})
         for arm in kept:
             for name, leaf in together[arm].items():
-                assert torch.equal(alone[arm][name], leaf), (arm, name)
+                # On some processors the last bits of a product hang on the number of rows.
+                torch.testing.assert_close(alone[arm][name], leaf, rtol=1e-6, atol=1e-6)

@@ -54,8 +54,9 @@ def test_a_wrong_token_is_refused(tmp_path: Path) -> None:
             project, str(tmp_path / "storage"), RAY_AUTH_TOKEN_PATH=str(wrong)
         ).wait(60)
     assert ended.code == 5
-    assert "refuses the token" in ended.line
-    assert len(ended.text.splitlines()) == 1
+    warning, refusal = ended.text.splitlines()
+    assert "fewer than 4 seeds" in warning
+    assert "refuses the token" in refusal
     assert project.trials() == []
 
 
