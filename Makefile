@@ -98,11 +98,12 @@ test: $(STAMP) cluster  ## the quick tests, before each commit (ARGS='-m slow': 
 test-full: $(STAMP) moto cluster .venv/.docs  ## what CI runs: with servers, kills, remotes and clones, too
 	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
-check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types and import contracts
+check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types, import contracts, code lines by folder
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python tests/test_weight.py
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/shellcheck docs/cluster/slurm.sh
 	@$(BIN)/zizmor --offline --quiet .github/workflows

@@ -1,0 +1,131 @@
+"""Holds each folder to a budget of code lines: `python tests/test_weight.py` prints the table.
+
+Blank lines, comments and docstrings are no code lines. A budget is lowered whenever a folder gets
+lighter, and raised only in a commit that says what a user gets for it.
+"""
+
+import ast
+import io
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+# Folder -> most code lines of the Python files in it; a file counts for the longest name that it is
+# below.
+BUDGETS = {
+    "src/quatrain": 1_653,
+    "src/quatrain/api": 584,
+    "src/quatrain/storage": 871,
+    "src/quatrain/frameworks": 371,
+    "src/quatrain/envs": 3_484,
+    "src/quatrain/envs/host": 675,
+    "src/quatrain/envs/adapters": 1_218,
+    "src/quatrain/replay": 1_131,
+    "src/quatrain/models/allo": 2_180,
+    "src/quatrain/models/iqn": 2_876,
+    "src/quatrain/models/actor_critic": 4_381,
+    "src/quatrain/models/active_dynamics": 5_619,
+    "pipeline": 104,
+    "pipeline/commands": 871,
+    "pipeline/dvc": 690,
+    "pipeline/judging": 327,
+    "pipeline/reporting": 823,
+    "pipeline/retraining": 519,
+    "pipeline/runtime": 1_463,
+    "pipeline/new_model": 443,
+    "pipeline/scaffolding": 173,
+    "pipeline/stages": 302,
+    "pipeline/storage": 464,
+    "pipeline/tracking": 2_448,
+    "pipeline/scaling": 2_941,
+    "pipeline/studies": 622,
+    "tests": 9_555,
+    "tests/pipeline": 7_485,
+    "tests/pipeline/scaling": 2_799,
+    "tests/pipeline/studies": 518,
+    "tests/campaign": 4_980,
+    "tests/models": 8_854,
+    "tests/benchmarks": 1_270,
+    "benchmarks": 6_182,
+}
+TOKENS_WITHOUT_CODE = (
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+)
+
+
+def code_lines(source: str) -> int:
+    """Returns how many lines of a Python source hold code."""
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in TOKENS_WITHOUT_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines.difference(*docstrings(ast.parse(source))))
+
+
+def docstrings(tree: ast.Module) -> Iterator[range]:
+    """Yields the lines of each docstring."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                yield range(first.lineno, (first.end_lineno or first.lineno) + 1)
+
+
+def folder_of(file: str) -> str | None:
+    """Returns the entry of BUDGETS that a file counts for; None if there is none."""
+    return next((str(parent) for parent in Path(file).parents if str(parent) in BUDGETS), None)
+
+
+def weights() -> dict[str, int]:
+    """Returns the code lines of each entry of BUDGETS."""
+    counted = dict.fromkeys(BUDGETS, 0)
+    for file in python_files():
+        folder = folder_of(file)
+        assert folder is not None, f"{file} has no budget: add its folder to tests/test_weight.py"
+        counted[folder] += code_lines((ROOT / file).read_text())
+    return counted
+
+
+def python_files() -> list[str]:
+    tops = ("src", "pipeline", "tests", "benchmarks")
+    return [
+        str(path.relative_to(ROOT)) for top in tops for path in sorted((ROOT / top).rglob("*.py"))
+    ]
+
+
+def table() -> str:
+    """Returns code lines and budget of each folder, and the sums of the top folders."""
+    counted = weights()
+    rows = [f"{'code lines':>10}  {'budget':>6}  folder"]
+    rows += [f"{counted[name]:10,}  {BUDGETS[name]:6,}  {name}" for name in BUDGETS]
+    for top in ("src", "pipeline", "tests", "benchmarks", ""):
+        names = [name for name in BUDGETS if name.startswith(top)]
+        sums = sum(counted[name] for name in names), sum(BUDGETS[name] for name in names)
+        rows.append(f"{sums[0]:10,}  {sums[1]:6,}  {top or 'all'}")
+    return "\n".join(rows)
+
+
+def test_every_folder_keeps_its_budget() -> None:
+    heavy = {
+        name: f"{lines:,} code lines, {BUDGETS[name]:,} allowed"
+        for name, lines in weights().items()
+        if lines > BUDGETS[name]
+    }
+    assert not heavy, f"delete before you add: {heavy}"
+
+
+def test_only_code_counts() -> None:
+    lines = ('"""Says."""', "x = 1  # one", "", "def f():", '    """Says."""', "    # why")
+    source = "\n".join((*lines, '    return """', "", '    """', ""))
+    assert code_lines(source) == 5
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{table()}\n")
