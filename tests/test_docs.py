@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 TABLE = ROOT / "tests/documented_commands.txt"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LEAD = (
-    *("make", "dvc", "python", "mlflow", "docker", "pip", "ray", "kubectl", "torchrun", "srun"),
+    *("make", "dvc", "python", "mlflow", "docker", "pip", "ray", "kubectl", "srun"),
     *("sbatch", "git", "source", "export", "curl", "quatrain"),
 )
 INLINE = re.compile(rf"`((?:{'|'.join(LEAD)}) [^`]+)`")

@@ -95,7 +95,7 @@ def trainer_of(actor: Actor, **keys: object) -> Trainer:
     """Returns the project's trainer before its first gradient step, with keys of train changed."""
     train = actor.config.train.model_copy(update=keys)
     config = actor.config.model_copy(update={"train": train})
-    draws = [[Generator().manual_seed(purpose) for purpose in range(3)]]
+    draws = [Generator().manual_seed(purpose) for purpose in range(3)]
     seed = trainers.init_seed_state(config, actor.world, actor.scale, actor.eager, draws)
     return trainers.from_state(config, actor.world, seed)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from pipeline.runtime.redaction import redact
 from quatrain import errors
-from quatrain.errors import DataError, DeviceFull, DeviceMissing, RankLost, TrainingDiverged
+from quatrain.errors import DataError, DeviceFull, DeviceMissing, TrainingDiverged
 from quatrain.storage import disk_errors
 
 EXIT_CODES: dict[type[Exception], int] = {
@@ -16,7 +16,6 @@ EXIT_CODES: dict[type[Exception], int] = {
     DataError: 3,
     DeviceMissing: 5,
     DeviceFull: 5,
-    RankLost: 5,
     TrainingDiverged: 7,
 }
 

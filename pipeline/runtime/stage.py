@@ -6,7 +6,6 @@ import gc
 import os
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +13,8 @@ from typing import Any, NamedTuple
 from pipeline.runtime import compile_cache, console
 from pipeline.runtime.command import HelpFormatter, Parser, run_guarded
 from pipeline.runtime.devices import on_device, settings
-from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.free_memory import free_memory
-from pipeline.runtime.meeting import tell_refusal
-from pipeline.runtime.ranks import ALONE, Place, check_place, leave, quieten, read_place
 from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage.params_file import read_params
 from quatrain.devices import framework_environment
@@ -53,7 +49,6 @@ class Stage(NamedTuple):
     model: str
     root: Path
     params: Params
-    place: Place = ALONE
 
     @property
     def name(self) -> str:
@@ -62,11 +57,6 @@ class Stage(NamedTuple):
     @property
     def config(self) -> Any:
         return getattr(self.params, self.model)
-
-    @property
-    def ranks(self) -> int | None:
-        """Returns how many processes take part; None where a stage never has several."""
-        return getattr(self.config.train, "world_size", None) if self.verb == "train" else None
 
     @property
     def framework(self) -> Framework:
@@ -173,39 +163,28 @@ def main(
     parser.add_argument("model", choices=MODELS, help="the model that the stage works on")
     with console.redacted():
         model = parser.parse_args(argv).model
-
-    with console.redacted():
-        code = run_guarded(
+        return run_guarded(
             f"{verb}@{model}", lambda: run_stage(verb, model, body, patience_seconds)
         )
-    if "RANK" in os.environ:
-        leave(code)
-    return code
 
 
 def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float) -> None:
-    """Runs a verb of one model in the current folder, if its params, ranks and memory are right."""
+    """Runs a verb of one model in the current folder, if its params and memory are right."""
     signals = Signals()
     die_with_parent()
-    root, place = Path.cwd(), read_place(os.environ)
-    stage = Stage(verb, model, root, read_params(root), place)
-    with quieten(place):
-        check_ranks(stage)
-        check_fits(stage)
-        if place != ALONE:
-            # Lines of C++ about a rank that has left, which says so itself.
-            os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        prepare_process(stage.params)
-        if stage.framework == "jax":
-            gc.set_threshold(OBJECTS_PER_COLLECTION)
-            compile_cache.enable(root, stage.params)
-        # Loaded while a signal ends the stage at once, and after the variables are set.
-        run = body or _body_of(verb)
-        lock = folder_lock(stage.state / "locks" / stage.name, patience_seconds)
-        with lock if place.rank == 0 else nullcontext():
-            signals.working = place.rank == 0  # another rank has nothing to save
-            run_on_device(stage, run, signals)
-            signals.check()
+    root = Path.cwd()
+    stage = Stage(verb, model, root, read_params(root))
+    check_fits(stage)
+    prepare_process(stage.params)
+    if stage.framework == "jax":
+        gc.set_threshold(OBJECTS_PER_COLLECTION)
+        compile_cache.enable(root, stage.params)
+    # Loaded while a signal ends the stage at once, and after the variables are set.
+    run = body or _body_of(verb)
+    with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
+        signals.working = True
+        run_on_device(stage, run, signals)
+        signals.check()
 
 
 def main_of_all(verb: str, about: str, argv: list[str] | None = None) -> int:
@@ -225,24 +204,10 @@ def _body_of(verb: str) -> Callable[..., None]:
     return body
 
 
-def check_ranks(stage: Stage) -> None:
-    """Checks that as many processes were started as the stage has ranks.
-
-    Raises:
-        ConfigError: the numbers differ.
-    """
-    try:
-        check_place(stage.place, stage.name, stage.ranks)
-    except ConfigError as error:
-        if stage.ranks is not None:
-            tell_refusal(stage.place, error)
-        raise
-
-
 def check_fits(stage: Stage) -> None:
     """Checks that the stage's largest arrays fit into memory, before a framework is loaded.
 
-    What a GPU holds, and what several processes share, is found out when they allocate it.
+    What a GPU holds is found out when it is allocated.
 
     Raises:
         DeviceFull: they do not; the line has the numbers and the keys to lower.
@@ -250,7 +215,7 @@ def check_fits(stage: Stage) -> None:
     on_gpu = stage.params.device in ("cuda", "mps") or (
         stage.params.device == "auto" and has_nvidia_gpu()
     )
-    free = None if on_gpu or stage.place != ALONE else free_memory()
+    free = None if on_gpu else free_memory()
     if free is not None and stage.verb in Needs._fields:
         check_memory(stage.model, stage.verb, stage.modules.memory.needs(stage.config), free)
 

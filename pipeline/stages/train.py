@@ -8,7 +8,6 @@ from typing import Any
 
 from pipeline.runtime import console
 from pipeline.runtime.devices import device_of, settings
-from pipeline.runtime.meeting import Meeting
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
@@ -17,9 +16,8 @@ from pipeline.storage.trained_model import shaping
 from pipeline.tracking.journal import HISTORY
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.progress_bar import ProgressBar
-from pipeline.tracking.run import Run, params_digest
+from pipeline.tracking.run import Run
 from pipeline.tracking.system_metrics import SystemMetrics
-from quatrain.errors import RankLost
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.storage import history
 
@@ -28,37 +26,10 @@ OLD_CHECKPOINT_FOLDERS = 3
 
 
 def train(stage: Stage, signals: Signals) -> None:
-    """Trains to the end, from the newest valid checkpoint of this computation if there is one.
-
-    Where several processes were started as ranks, the first does that, and the others follow it.
-    """
-    with Meeting(stage.place, signals) as meeting:
-        dataset, digest = stage.load_dataset()
-        module = stage.modules.train
-        key = stage.key([digest])
-        meeting.join(identity(stage, digest, key))
-        if meeting.is_first:
-            record_training(stage, signals, dataset, digest, key)
-        else:
-            for _ in module.train(stage.config, dataset, stage.seed("train")):
-                pass
-
-
-def identity(stage: Stage, digest: str, key: str) -> dict[str, str]:
-    """Returns what all ranks need to have in common, by name; where all but the run key is equal,
-    code differs.
-    """
-    return {
-        "params.yaml": params_digest(stage.params),
-        f"data/{stage.model}": digest,
-        **settings(stage.params, stage.framework),
-        "code": key,
-    }
-
-
-def record_training(stage: Stage, signals: Signals, dataset: Any, digest: str, key: str) -> None:
-    """Trains, records, and saves checkpoints and the model."""
+    """Trains to the end, from the newest valid checkpoint of this computation if there is one."""
+    dataset, digest = stage.load_dataset()
     module = stage.modules.train
+    key = stage.key([digest])
     checkpoints = Checkpoints(stage.state / stage.name / key)
     remove_old_checkpoints(checkpoints.folder)
     with Run.of_stage(stage, key, key, digest) as run:
@@ -131,7 +102,7 @@ class Recorder:
 
         Raises:
             Interrupted: a signal was received; the last yield is saved.
-            TrainingDiverged, RankLost: the message names the last good checkpoint.
+            TrainingDiverged: the message names the last good checkpoint.
         """
         try:
             for current in progress:
@@ -142,8 +113,8 @@ class Recorder:
                     signals.check()
                 elif time.monotonic() - self.saved_at >= self.stage.params.checkpoint_seconds:
                     self.save_checkpoint()
-        except (TrainingDiverged, RankLost) as error:
-            raise type(error)(f"{error}; {self.save_last_good()}") from None
+        except TrainingDiverged as error:
+            raise TrainingDiverged(f"{error}; {self.save_last_good()}") from None
         times = bar.times()
         self.run.metrics([(f"time/{name}", self.step, value) for name, value in times.items()])
 

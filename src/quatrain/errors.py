@@ -31,7 +31,3 @@ class DeviceFull(MemoryError):
 
 class TrainingDiverged(ArithmeticError):
     """Signals a value that is not finite; names model, step, term and the key to change."""
-
-
-class RankLost(RuntimeError):
-    """Signals that another process of the same training has ended or does not answer."""

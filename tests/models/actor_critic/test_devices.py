@@ -82,9 +82,9 @@ def test_the_state_of_a_learner_lies_on_the_default_device(
     monkeypatch.setattr(rng, "Generator", Elsewhere)
     with torch.device("meta"):
         state = train.init_state(config, dataset, 0)
-    rank = state.ranks[0][0]
-    assert all(getattr(rank, name).is_cpu for name in GENERATORS)
-    others = state._replace(ranks=tuple(rank._replace(**dict.fromkeys(GENERATORS))))
+    envs = state.envs[0]
+    assert all(getattr(envs, name).is_cpu for name in GENERATORS)
+    others = state._replace(envs=envs._replace(**dict.fromkeys(GENERATORS)))
     tensors = [leaf for leaf in tree_leaves(others) if isinstance(leaf, Tensor)]
     assert {leaf.device.type for leaf in tensors} == {"meta"}
 

@@ -213,7 +213,6 @@ def test_as_many_episodes_are_played_as_wanted_and_each_is_whole():
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"env": {"kind": "pettingzoo"}}, "env.kind pettingzoo has several agents"),
-    ({"train": {"world_size": 2}}, "train.world_size: unknown key"),
     ({"train": {"minibatch_size": 113}}, "minibatch_size 113 exceeds num_envs * horizon 112"),
     (
         {"env": {"max_episode_steps": None}, "train": {"num_envs": 10**5}},

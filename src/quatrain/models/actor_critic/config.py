@@ -190,20 +190,10 @@ class Ppo(Section):
 
 
 class Train(Ppo):
-    world_size: int = Field(ge=1, le=64, description="processes that share the colonies")
     amp: Literal["none", "bf16"] = Field(
         description="bf16: half precision in the network; on a GPU"
     )
     compile: bool = Field(description="torch.compile; pays on a GPU, or after many iterations")
-
-    @model_validator(mode="after")
-    def _check_ranks(self) -> "Train":
-        for key in ("num_envs", "minibatch_size"):
-            if getattr(self, key) % self.world_size:
-                raise ValueError(
-                    f"{key} {getattr(self, key)} is not a multiple of world_size {self.world_size}"
-                )
-        return self
 
 
 class Evaluate(Section):

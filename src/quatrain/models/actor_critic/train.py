@@ -16,7 +16,6 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import (
     colony_rollouts,
     iteration,
-    launch,
     memory,
     metrics,
     rollout,
@@ -25,7 +24,6 @@ from quatrain.models.actor_critic.ppo import (
 )
 from quatrain.models.actor_critic.ppo.acting import make_scale, on_gpu
 from quatrain.models.actor_critic.ppo.learner import to_seed_state
-from quatrain.models.actor_critic.ppo.process_group import ProcessGroup
 from quatrain.models.actor_critic.ppo.state import State as State
 from quatrain.progress import Progress
 
@@ -42,9 +40,9 @@ def init_state(config: ActorCriticConfig, dataset: Dataset, seed: int) -> State:
     scale = make_scale(config, dataset)
     seeds = []
     for sequence in np.random.SeedSequence(seed).spawn(config.seeds):
-        weights, *ranks = sequence.spawn(1 + config.train.world_size)
+        weights, drawn = sequence.spawn(2)
         net = network.init(config, int(weights.generate_state(1)[0]))
-        generators = [[generator_from_seed(purpose) for purpose in rank.spawn(3)] for rank in ranks]
+        generators = [generator_from_seed(purpose) for purpose in drawn.spawn(3)]
         seeds.append(trainer.init_seed_state(config, world, scale, net, generators))
     return State.from_seeds(seeds)
 
@@ -61,8 +59,7 @@ def update(
         TrainingDiverged: something is not finite.
         DeviceFull: the device has no memory left.
     """
-    with launch.launch_ranks(config.train.world_size, _follow, config, dataset) as group:
-        (progress,) = _iterate(group, config, dataset, state, [1])
+    (progress,) = _iterate(config, dataset, state, [1])
     return progress.state, progress.metrics
 
 
@@ -81,46 +78,23 @@ def train(
         TrainingDiverged: something is not finite; raised before the iterations since the last yield
             are yielded.
         DeviceFull: the device has no memory left.
-        RankLost: another rank ended.
-
-    Where this process is a rank other than the first, `state` is that of rank 0, whatever is given,
-    and so is what is yielded but for the weights of the best evaluation.
     """
     check(config, dataset)
     check_device(config)
     if state is None:
         state = init_state(config, dataset, seed)
     counts = config.train.counts(int(state.iterations[0]))
-    if not counts and not launch.is_rank():
-        return
-    with launch.launch_ranks(config.train.world_size, _follow, config, dataset) as group:
-        yield from _iterate(group, config, dataset, state, counts)
-
-
-def _follow(group: ProcessGroup, config: ActorCriticConfig, dataset: Dataset) -> None:
-    """Runs the iterations of rank 0, from its state, in another rank."""
-    for _ in _iterate(group, config, dataset, init_state(config, dataset, 0), []):
-        pass
+    yield from _iterate(config, dataset, state, counts)
 
 
 def _iterate(
-    group: ProcessGroup,
-    config: ActorCriticConfig,
-    dataset: Dataset,
-    state: State,
-    counts: Sequence[int],
+    config: ActorCriticConfig, dataset: Dataset, state: State, counts: Sequence[int]
 ) -> Iterator[Progress]:
-    """Runs these numbers of iterations, and yields after each number; state and counts are those of
-    rank 0.
-
-    All ranks take the same gradient steps, averaged over the minibatches of their own colonies.
-    """
-    state = group.broadcast_tensors(state)
-    counts = group.broadcast_object(counts)
+    """Runs these numbers of iterations, and yields after each number."""
     world = make_world(config.env.rules, dataset.train.plates)
     with memory.explain_out_of_memory(config):
-        shared = rollout.allocate_rollout(config, config.train.num_envs // group.size)
-        trainers = [trainer.from_state(config, world, seed, group, shared) for seed in state.seeds]
+        shared = rollout.allocate_rollout(config, config.train.num_envs)
+        trainers = [trainer.from_state(config, world, seed, shared) for seed in state.seeds]
     for count in counts:
         with (
             memory.explain_out_of_memory(config),
@@ -130,23 +104,20 @@ def _iterate(
                 [iteration.run_iteration(learner, colony_rollouts.collect) for learner in trainers]
                 for _ in range(count)
             ]
-        rank_states = [
-            trainer.to_rank_state(learner.rollout_state, learner.order) for learner in trainers
-        ]
-        of_entries = group.all_gather_object(entries)
-        of_states = group.all_gather_tensors(rank_states)
-        validated: Mapping[str, np.ndarray] = {}
-        if group.rank == 0:
-            with threads.single_threaded(config.network.d <= SMALL):
-                validated = validation.validate_if_due(trainers, dataset.train.validation)
+        with threads.single_threaded(config.network.d <= SMALL):
+            validated = validation.validate_if_due(trainers, dataset.train.validation)
         seeds = [
-            to_seed_state(learner, learner.actor.scale, ranks)
-            for learner, ranks in zip(trainers, zip(*of_states, strict=True), strict=True)
+            to_seed_state(
+                learner,
+                learner.actor.scale,
+                trainer.to_colony_state(learner.rollout_state, learner.order),
+            )
+            for learner in trainers
         ]
         yield Progress(
             step=trainers[0].iterations,
             state=State.from_seeds(seeds),
-            metrics={**metrics.stack_entries(of_entries), **validated},
+            metrics={**metrics.stack_entries(entries), **validated},
         )
 
 

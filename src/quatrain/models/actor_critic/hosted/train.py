@@ -1,7 +1,4 @@
-"""environments on the host -> weights: iterations of a rollout, and gradient steps on it
-
-One process trains all seeds: `train.world_size` has no meaning where Python steps the environments.
-"""
+"""environments on the host -> weights: iterations of a rollout, and gradient steps on it"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -45,7 +42,7 @@ def init_state(config: HostedActorCriticConfig, dataset: Dataset, seed: int) -> 
         _set_scale(config, dataset, network)
         generators = generator_from_seed(policy), generator_from_seed(order)
         host = trainers.first_host_state(config, space, _number(environments), generators)
-        seeds.append(first_state(network, None, (), (host,)))
+        seeds.append(first_state(network, None, (), host))
     return State.from_seeds(seeds)
 
 
@@ -101,11 +98,11 @@ def _iterate(
             with threads.single_threaded(is_small):
                 entries = [[run_hosted_iteration(item) for item in learners] for _ in range(count)]
                 validated = _validate_if_due(learners, dataset)
-            seeds = [to_seed_state(item, (), (trainers.to_host_state(item),)) for item in learners]
+            seeds = [to_seed_state(item, (), trainers.to_host_state(item)) for item in learners]
             yield Progress(
                 step=learners[0].iterations,
                 state=State.from_seeds(seeds),
-                metrics={**metrics.stack_entries([entries]), **validated},
+                metrics={**metrics.stack_entries(entries), **validated},
             )
 
 

@@ -20,7 +20,6 @@ from quatrain.models.actor_critic.hosted.acting import (
 from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.models.actor_critic.hosted.network import ArrayNetwork
 from quatrain.models.actor_critic.ppo.learner import Learner, make_optimizer
-from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS
 from quatrain.models.actor_critic.ppo.state import SeedState
 from quatrain.replay.rollouts import buffer
 
@@ -66,7 +65,7 @@ def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
     Raises:
         DataError: the environment cannot be made, or does not repeat its running episodes.
     """
-    (host,) = seed.ranks
+    host: HostState = seed.envs
     envs = HostEnvs(config.env, config.train.num_envs, int(host.seed))
     episodes = (getattr(host, name) for name in EnvStates._fields)
     envs.restore(EnvStates(*map(np.asarray, episodes)))
@@ -84,7 +83,6 @@ def from_state(config: HostedActorCriticConfig, seed: SeedState) -> HostTrainer:
         best=seed.best,
         iterations=int(seed.iterations),
         updates=int(seed.updates),
-        process_group=SINGLE_PROCESS,
         compiled=False,
         config=config,
         array_network=network,

@@ -15,12 +15,7 @@ def collect(trainer: Trainer) -> dict[str, float]:
     Raises:
         TrainingDiverged: a reward is not finite.
     """
-    collected = rollout.collect_rollout(
-        trainer.actor,
-        trainer.rollout_state,
-        trainer.rollout,
-        trainer.process_group,
-    )
+    collected = rollout.collect_rollout(trainer.actor, trainer.rollout_state, trainer.rollout)
     check_rewards(trainer)
     trainer.rollout_state = collected.state
     return _rollout_metrics(trainer, collected)
@@ -33,11 +28,8 @@ def check_rewards(trainer: Trainer) -> None:
         TrainingDiverged: names the component and the colony.
     """
     components = trainer.rollout.components
-    finite = components.isfinite().all().float()
-    if float(trainer.process_group.all_reduce_mean(finite)) == 1:
+    if components.isfinite().all():
         return
-    if finite:
-        raise TrainingDiverged("actor_critic: a reward of another rank is not finite")
     time, colony, component = (~components.isfinite()).nonzero()[0].tolist()
     name, _ = trainer.actor.world.rules.reward[component]
     raise TrainingDiverged(

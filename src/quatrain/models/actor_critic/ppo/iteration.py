@@ -62,11 +62,8 @@ def scheduled_rates(learner: Learner) -> dict[str, float]:
 
 
 def compute_advantages(learner: Learner) -> buffer.Transitions:
-    """Returns the transitions of the rollout with returns, and advantages normalised over all
-    ranks.
-    """
+    """Returns the transitions of the rollout with returns and normalised advantages."""
     train = learner.train
-    group = learner.process_group
     collected = learner.rollout
     weights = learner.weights
     total = learner.network.total
@@ -80,12 +77,11 @@ def compute_advantages(learner: Learner) -> buffer.Transitions:
     discount = scheduled_rates(learner)["discount"]
     estimate = gae.advantages(trace, discount, train.gae_lambda, train.gae)
     advantage = estimate.advantage if total else estimate.advantage @ weights
-    of_ranks = gae.normalise(group.all_gather(advantage[None]))
-    return buffer.to_transitions(collected, of_ranks[group.rank], estimate.returns)
+    return buffer.to_transitions(collected, gae.normalise(advantage), estimate.returns)
 
 
 def normalise_values(learner: Learner, returns: Float[Tensor, "transitions *component"]) -> None:
-    """Moves the scale of normalised values towards mean and deviation of the returns of all ranks.
+    """Moves the scale of normalised values towards mean and deviation of the returns.
 
     The first iterations weigh alike, later ones with SCALE_RATE. The deviation is that of returns
     around the mean of their own rollout. The running second moment of 'Learning values across many
@@ -94,10 +90,9 @@ def normalise_values(learner: Learner, returns: Float[Tensor, "transitions *comp
     (docs/results.md).
     """
     network = learner.network
-    of_ranks = learner.process_group.all_gather(returns)
     rate = max(1 / (learner.iterations + 1), SCALE_RATE)
-    mean = torch.lerp(network.value_mean, of_ranks.mean(0), rate)
-    variance = torch.lerp(network.value_std.square(), of_ranks.var(0, correction=0), rate)
+    mean = torch.lerp(network.value_mean, returns.mean(0), rate)
+    variance = torch.lerp(network.value_std.square(), returns.var(0, correction=0), rate)
     network.rescale_values(mean, variance.sqrt().clamp(min=SMALLEST_STD))
 
 
@@ -112,10 +107,9 @@ def learn(
         param_group["lr"] = rates["learning_rate"]
     on_cpu = transitions.n.is_cpu
     width = _width(learner, transitions)
-    size = config.minibatch_size // learner.process_group.size
     approx_kl = 0.0
     measured: list[Tensor] = []
-    for place, index in _shuffled_indices(learner, len(transitions.n), size):
+    for place, index in _shuffled_indices(learner, len(transitions.n)):
         batch = buffer.minibatch(transitions, index, width)
         loss, row = objective(learner, batch, rates["entropy_coef"])
         # On a GPU, reading the KL divergence waits for the device: it is read once per epoch.
@@ -123,7 +117,7 @@ def learn(
             approx_kl = float(row[metrics.MINIBATCH_METRICS.index("approx_kl")])
         if approx_kl > config.target_kl:
             break
-        measured.append(gradient_step(learner, loss * len(index) / size, row))
+        measured.append(gradient_step(learner, loss * len(index) / config.minibatch_size, row))
     rows = torch.stack(measured or [row]).cpu()
     metrics.check_finite(learner, rows, learner.updates - len(rows))
     return metrics.UpdateResult(rows, approx_kl, approx_kl > config.target_kl)
@@ -139,8 +133,9 @@ def _width(learner: Learner, transitions: buffer.Transitions) -> int | None:
     return round_up_width(int(transitions.n.max()), most, learner.compiled)
 
 
-def _shuffled_indices(learner: Learner, count: int, size: int) -> Iterator[tuple[int, Tensor]]:
+def _shuffled_indices(learner: Learner, count: int) -> Iterator[tuple[int, Tensor]]:
     """Yields indices of minibatches for all epochs, with the place of each in its epoch."""
+    size = learner.train.minibatch_size
     for _ in range(learner.train.epochs):
         yield from enumerate(buffer.minibatch_indices(count, size, learner.order))
 
@@ -202,9 +197,7 @@ def _minibatch_metrics(
     measured = terms | {
         "grad_norm": terms["loss"] * 0,  # `gradient_step` fills it in
         "entropy": -terms["loss_entropy"],
-        "approx_kl": learner.process_group.all_reduce_mean(
-            policy.kl(batch.dist_params.unbind(1), params).mean()
-        ),
+        "approx_kl": policy.kl(batch.dist_params.unbind(1), params).mean(),
         "clip_fraction": losses.clip_fraction(ratio, learner.train.clip),
         "ratio_max_dev": (ratio - 1).abs().max(),
     }
@@ -225,7 +218,6 @@ def gradient_step(
     learner.optimizer.zero_grad()
     loss.backward()
     params = learner.optimizer.param_groups[0]["params"]  # all, without a walk through the modules
-    learner.process_group.average_gradients(params)
     row[metrics.MINIBATCH_METRICS.index("grad_norm")] = nn.utils.clip_grad_norm_(
         params,
         learner.train.max_grad_norm,

@@ -14,7 +14,6 @@ from quatrain.frameworks.torch import adam_state
 from quatrain.models.actor_critic.config import Ppo
 from quatrain.models.actor_critic.network import Network, Output
 from quatrain.models.actor_critic.ppo.policy import Policy
-from quatrain.models.actor_critic.ppo.process_group import ProcessGroup
 from quatrain.models.actor_critic.ppo.state import NOT_EVALUATED, Best, SeedState
 from quatrain.replay.rollouts.buffer import Rollout
 
@@ -37,7 +36,6 @@ class Learner:
     best: Best
     iterations: int
     updates: int
-    process_group: ProcessGroup
     compiled: bool
 
 
@@ -51,14 +49,16 @@ def make_optimizer(train: Ppo, network: Network, state: adam_state.AdamState) ->
     return optimizer
 
 
-def to_seed_state(learner: Learner, scale: Any, ranks: tuple[Any, ...]) -> SeedState:
-    """Returns the state of a learner, copied, with the scale of its observations and all ranks."""
+def to_seed_state(learner: Learner, scale: Any, envs: Any) -> SeedState:
+    """Returns the state of a learner, copied, with the scale of its observations and the state of
+    its environments.
+    """
     return SeedState(
         params=copy_params(learner),
         best=learner.best,
         scale=scale,
         optimizer=adam_state.get_state(learner.optimizer, learner.network),
-        ranks=ranks,
+        envs=envs,
         iterations=torch.tensor(learner.iterations),
         updates=torch.tensor(learner.updates),
     )

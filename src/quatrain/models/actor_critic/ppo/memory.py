@@ -33,6 +33,6 @@ def explain_out_of_memory(config: ActorCriticConfig) -> Iterator[None]:
 
 
 def rollout_bytes(config: ActorCriticConfig) -> int:
-    """Returns the bytes of a rollout of all ranks; seeds train in turn and share its memory."""
+    """Returns the bytes of a rollout; seeds train in turn and share its memory."""
     with torch.device("meta"):
         return sum(column.nbytes for column in allocate_rollout(config, config.train.num_envs))

@@ -49,15 +49,12 @@ def iteration_metrics(
     }
 
 
-def stack_entries(of_ranks: Sequence[Entries]) -> dict[str, Float[np.ndarray, "..."]]:
-    """Returns means over ranks of the metrics since the last yield, as `Progress.metrics` holds
-    them.
-    """
-    metrics = {}
-    for name in of_ranks[0][0][0]:
-        values = [[[seed[name] for seed in entry] for entry in rank] for rank in of_ranks]
-        metrics[name] = np.array(values).mean(0)
-    return by_seed(metrics)
+def stack_entries(entries: Entries) -> dict[str, Float[np.ndarray, "..."]]:
+    """Returns the metrics since the last yield, as `Progress.metrics` holds them."""
+    names = entries[0][0]
+    return by_seed(
+        {name: np.array([[seed[name] for seed in entry] for entry in entries]) for name in names}
+    )
 
 
 def check_finite(

@@ -13,7 +13,6 @@ from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, REASONS
 from quatrain.envs.colony.world import StepResult, start, step
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import Actor, observe, sees_cells
-from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 from quatrain.replay.rollouts import buffer
 
 # Places in the statistics of an episode; the shares of reasons follow, then the sums of components.
@@ -81,16 +80,10 @@ def allocate_rollout(config: ActorCriticConfig, colonies: int) -> buffer.Rollout
 
 
 @torch.no_grad()
-def collect_rollout(
-    actor: Actor,
-    state: RolloutState,
-    rollout: buffer.Rollout,
-    process_group: ProcessGroup = SINGLE_PROCESS,
-) -> RolloutResult:
+def collect_rollout(actor: Actor, state: RolloutState, rollout: buffer.Rollout) -> RolloutResult:
     """Runs `horizon` steps of all colonies and writes them into the rollout, in place.
 
-    Truncated episodes get the value of their final state. Statistics of episodes are over all
-    ranks.
+    Truncated episodes get the value of their final state.
     """
     colonies = state.colonies
     components = state.components
@@ -111,7 +104,6 @@ def collect_rollout(
         actor.forward(observe(actor, colonies)).value,
         _final_values(actor, rollout, final_colonies),
     )
-    ended = process_group.all_reduce_sum(ended)
     episodes = ended[0]
     means = torch.where(episodes > 0, ended[1:] / episodes.clamp(min=1), state.episode_means)
     return RolloutResult(

@@ -35,14 +35,14 @@ class SeedState(NamedTuple):
     """Holds everything that changes in one seed's learner, and the scale of observations that its
     weights expect, if there is one.
 
-    ranks: what changes in each process beside the network, as the environments need it.
+    envs: what changes beside the network: running episodes and generators.
     """
 
     params: dict[str, Tensor]
     best: Best
     scale: Any
     optimizer: adam_state.AdamState
-    ranks: tuple[Any, ...]
+    envs: Any
     iterations: Int64[Tensor, ""]
     updates: Int64[Tensor, ""]
 
@@ -54,7 +54,7 @@ class State(NamedTuple):
     best: tuple[Best, ...]
     scale: tuple[Any, ...]
     optimizer: tuple[adam_state.AdamState, ...]
-    ranks: tuple[tuple[Any, ...], ...]
+    envs: tuple[Any, ...]
     iterations: tuple[Tensor, ...]
     updates: tuple[Tensor, ...]
 
@@ -67,9 +67,7 @@ class State(NamedTuple):
         return [SeedState(*parts) for parts in zip(*self, strict=True)]
 
 
-def first_state(
-    network: Network, success: float | None, scale: Any, ranks: tuple[Any, ...]
-) -> SeedState:
+def first_state(network: Network, success: float | None, scale: Any, envs: Any) -> SeedState:
     """Returns a state before the first iteration.
 
     success: before the first evaluation; None where episodes have none.
@@ -86,7 +84,7 @@ def first_state(
         ),
         scale=scale,
         optimizer=adam_state.init_state(learnt),
-        ranks=ranks,
+        envs=envs,
         iterations=torch.tensor(0),
         updates=torch.tensor(0),
     )

@@ -1,5 +1,6 @@
 """saved state of one seed <-> the network, optimiser and random generators that train it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,7 +14,6 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor
 from quatrain.models.actor_critic.ppo.learner import Learner, make_optimizer
-from quatrain.models.actor_critic.ppo.process_group import SINGLE_PROCESS, ProcessGroup
 from quatrain.models.actor_critic.ppo.rollout import (
     RolloutState,
     allocate_rollout,
@@ -23,10 +23,8 @@ from quatrain.models.actor_critic.ppo.state import SeedState, first_state
 from quatrain.replay.rollouts.buffer import Rollout
 
 
-class RankState(NamedTuple):
-    """Holds what changes in one process beside the network: colonies, running episodes, states of
-    generators.
-    """
+class ColonyState(NamedTuple):
+    """Holds what changes beside the network: colonies, running episodes, states of generators."""
 
     colonies: Colonies
     components: Float[Tensor, "colony component"]
@@ -52,7 +50,6 @@ def from_state(
     config: ActorCriticConfig,
     world: World,
     seed: SeedState,
-    process_group: ProcessGroup = SINGLE_PROCESS,
     rollout: Rollout | None = None,
 ) -> Trainer:
     """Returns a trainer that continues from the state, which stays unchanged.
@@ -61,9 +58,9 @@ def from_state(
     """
     network = load_network(config, seed.params)
     actor = make_actor(config, world, seed.scale, network)
-    rank = seed.ranks[process_group.rank]
+    envs: ColonyState = seed.envs
     if rollout is None:
-        rollout = allocate_rollout(config, config.train.num_envs // process_group.size)
+        rollout = allocate_rollout(config, config.train.num_envs)
     return Trainer(
         train=config.train,
         policy=actor.policy,
@@ -71,20 +68,19 @@ def from_state(
         network=network,
         weights=world.weights,
         optimizer=make_optimizer(config.train, network, seed.optimizer),
-        order=generator_from_state(rank.order),
+        order=generator_from_state(envs.order),
         rollout=rollout,
         iterations=int(seed.iterations),
         updates=int(seed.updates),
-        process_group=process_group,
         best=seed.best,
         compiled=config.train.compile,
         actor=actor,
         rollout_state=RolloutState(
-            colonies=rank.colonies,
-            components=rank.components,
-            episode_means=rank.episode_means,
-            environment=generator_from_state(rank.environment),
-            policy=generator_from_state(rank.policy),
+            colonies=envs.colonies,
+            components=envs.components,
+            episode_means=envs.episode_means,
+            environment=generator_from_state(envs.environment),
+            policy=generator_from_state(envs.policy),
         ),
     )
 
@@ -98,11 +94,9 @@ def load_actor(config: ActorCriticConfig, world: World, seed: SeedState) -> Acto
     return make_actor(config, world, seed.scale, load_network(config, seed.best.params))
 
 
-def to_rank_state(running: RolloutState, order: Generator) -> RankState:
-    """Returns a process's part of the state; colonies are never changed in place, so they are not
-    copied.
-    """
-    return RankState(
+def to_colony_state(running: RolloutState, order: Generator) -> ColonyState:
+    """Returns a part of the state; colonies are never changed in place, so they are not copied."""
+    return ColonyState(
         colonies=running.colonies,
         components=running.components,
         episode_means=running.episode_means,
@@ -117,17 +111,14 @@ def init_seed_state(
     world: World,
     scale: Scale,
     network: Network,
-    generators: list[list[Generator]],
+    generators: Sequence[Generator],
 ) -> SeedState:
     """Returns a state before the first iteration.
 
     Args:
-        generators: for each rank those of environment, policy and the order of minibatches.
+        generators: of environment, policy and the order of minibatches.
     """
     actor = make_actor(config, world, scale, network)
-    colonies = config.train.num_envs // config.train.world_size
-    ranks = [
-        to_rank_state(init_rollout_state(actor, colonies, environment, policy), order)
-        for environment, policy, order in generators
-    ]
-    return first_state(network, 0.0, scale, tuple(ranks))
+    environment, policy, order = generators
+    running = init_rollout_state(actor, config.train.num_envs, environment, policy)
+    return first_state(network, 0.0, scale, to_colony_state(running, order))
