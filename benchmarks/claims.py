@@ -166,7 +166,7 @@ def read(folder: Path) -> dict[str, Results]:
     """Reads benchmark -> results from a folder, of those that were run.
 
     Raises:
-        ArtifactError: a file has another form.
+        DataError: a file has another form.
     """
     files = {
         name: read_file(Path(), folder / f"{name}.json", FORM, command)

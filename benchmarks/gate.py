@@ -14,9 +14,10 @@ from benchmarks.claims import COMMANDS
 from benchmarks.run import parsed
 from pipeline.reporting.speed import PLAIN, VARIANT, Results, as_json, read_file, write_lines
 from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.errors import ArtifactError
+from pipeline.runtime.errors import described
 from pipeline.runtime.git import revision
 from quatrain.baselines import whole
+from quatrain.errors import DataError
 
 BASELINES = Path("benchmarks/baselines.json")
 SHARE = 0.6
@@ -137,14 +138,14 @@ def gate(root: Path, folder: Path, names: Sequence[str], promote: bool) -> int:
     """Checks the ratios, or stores them with `promote`; returns the exit code.
 
     Raises:
-        ArtifactError: a file cannot be read, or a named benchmark or all of them were not measured.
+        DataError: a file cannot be read, or a named benchmark or all of them were not measured.
     """
     measured = claims.read(folder)
     stored = {name: measured[name] for name in measured if not names or name in names}
     missing = [name for name in names or COMMANDS if name not in stored]
     if missing and (names or not stored):
         file = folder / f"{missing[0]}.json"
-        raise ArtifactError(f"{file}: is missing; `{COMMANDS[missing[0]]}` measures it")
+        raise DataError(f"{file}: is missing; `{COMMANDS[missing[0]]}` measures it")
     restore = f"git checkout {BASELINES}"
     baselines = read_file(root, BASELINES, FORM, restore) or Baselines(3, SHARE, {})
     lines = judge(stored, baselines)
@@ -169,8 +170,8 @@ def main(argv: list[str] | None = None) -> int:
     selected = parsed(parser, argv, list(COMMANDS))
     try:
         return gate(Path.cwd(), selected.results, selected.names, selected.promote)
-    except ArtifactError as error:
-        print(f"gate: {error} [exit 3]", file=sys.stderr)
+    except DataError as error:
+        print(f"gate: {described(error)} [exit 3]", file=sys.stderr)
         return 3
 
 

@@ -47,7 +47,7 @@ def write(root: Path, results: Path) -> list[Path]:
     returns the page first.
 
     Raises:
-        ArtifactError: a file of results has another form.
+        DataError: a file of results has another form.
     """
     stored = claims.read(results)
     folder = root / "docs" if results.resolve() == (root / RESULTS).resolve() else results

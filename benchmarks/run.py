@@ -19,7 +19,7 @@ from pipeline.reporting.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, R
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import redaction
 from pipeline.runtime.devices import on_device, settings
-from pipeline.runtime.errors import ArtifactError, ConfigError, LockHeld
+from pipeline.runtime.errors import LockHeld, described
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import digest_of, file_digest
 from pipeline.storage.params_file import read_params
@@ -27,7 +27,7 @@ from pipeline.tracking.journal import Header
 from pipeline.tracking.origin import code_tags
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import resolve_uri
-from quatrain.errors import DataError
+from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
 
 RESULTS = Path("benchmarks/results")
@@ -146,8 +146,8 @@ def publish(root: Path, folder: Path, names: Sequence[str] = tuple(COMMANDS)) ->
             name = record(root, folder, stored, written)
             place = f"{redaction.shown(resolve_uri(root))} (`make ui`)"
             print(f"run {name} of the experiment `{EXPERIMENT}`: {place}")
-    except (ArtifactError, DataError, LockHeld, OSError) as error:
-        why = redaction.redact(" ".join(str(error).split()))
+    except (DataError, LockHeld, OSError) as error:
+        why = redaction.redact(" ".join(described(error).split()))
         print(f"warning: publish: {why}; the results are kept in {folder}", file=sys.stderr)
         return 3
     return 0

@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import overlaid, validate
+from quatrain.errors import ConfigError
 from quatrain.section import Section
 from tests.conftest import committed
 

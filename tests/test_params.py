@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pipeline.commands import params
-from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import overlaid, parse, read_input, read_params, validate
+from quatrain.errors import ConfigError
 from quatrain.models.allo.config import AlloConfig
 from tests.config_keys import overlay_of
 from tests.config_schema import inside, keys, outside, rule, with_value

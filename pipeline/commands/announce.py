@@ -10,11 +10,12 @@ from typing import Any
 
 from pipeline.retraining import outcome
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.runtime.errors import PipelineError, reason_in
+from pipeline.runtime.errors import reason_in
 from pipeline.runtime.redaction import shown
+from quatrain.errors import QuatrainError
 
 
-class GitHubError(PipelineError):
+class GitHubError(QuatrainError):
     """Says which `gh` command failed."""
 
     exit_code = 5

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pipeline.runtime import options
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import check_params
+from quatrain.errors import ConfigError
 from quatrain.registry import MODELS
 
 

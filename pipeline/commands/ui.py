@@ -17,7 +17,7 @@ from typing import TextIO
 
 from pipeline.runtime import signals
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.runtime.errors import CommandFailed, ConfigError, StoreUnavailable
+from pipeline.runtime.errors import CommandFailed, StoreUnavailable
 from pipeline.runtime.redaction import redact, shown
 from pipeline.tracking.deadline import Unreachable
 from pipeline.tracking.runs_page import PORT, runs_page
@@ -31,6 +31,7 @@ from pipeline.tracking.store import (
     reason_of,
     resolve_uri,
 )
+from quatrain.errors import ConfigError
 
 SETTINGS = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",

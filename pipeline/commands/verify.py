@@ -18,7 +18,7 @@ from tqdm import tqdm
 from pipeline.dvc import obstacles
 from pipeline.runtime import console
 from pipeline.runtime.command import Command
-from pipeline.runtime.errors import ArtifactError, ConfigError
+from quatrain.errors import ConfigError, DataError
 
 # A cache object below files/md5: its name is the hash of its content; DVC's temporary files have
 # other names.
@@ -94,7 +94,7 @@ def verify(root: Path) -> None:
     is damaged.
 
     Raises:
-        ArtifactError: something is damaged, or DVC cannot read its own files.
+        DataError: something is damaged, or DVC cannot read its own files.
     """
     obstacles.check(root)
     outs = [
@@ -121,7 +121,7 @@ def verify(root: Path) -> None:
         console.info(f"verify: {line}")
     total = f"{verification.files:,} files with {verification.size:,} bytes read"
     if verification.damage:
-        raise ArtifactError(f"{len(verification.damage)} damaged; {total}")
+        raise DataError(f"{len(verification.damage)} damaged; {total}")
     absent = sum(not out.path.exists() for out in outs)
     rest = f"; {absent} outs are not here (`dvc pull` or `make repro` brings them)"
     print(
@@ -154,7 +154,7 @@ def ask_dvc(work: Path, question: Callable[[Any], Any]) -> Any:
 
     Raises:
         ConfigError: the folder is not a DVC checkout.
-        ArtifactError: DVC refuses one of the workspace's own files.
+        DataError: DVC refuses one of the workspace's own files.
     """
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
@@ -168,7 +168,7 @@ def ask_dvc(work: Path, question: Callable[[Any], Any]) -> Any:
         except NotDvcRepoError:
             raise ConfigError("this is no folder of DVC's; run from the repository root") from None
         except DvcException as error:
-            raise ArtifactError(
+            raise DataError(
                 f"dvc cannot read {work.name}: {' '.join(str(error).split())}; "
                 "`git checkout` or `make repro` mends it"
             ) from None

@@ -8,7 +8,7 @@ from typing import Any
 from configobj import ConfigObj
 
 from pipeline.dvc import obstacles
-from pipeline.runtime.errors import ArtifactError
+from quatrain.errors import DataError
 from quatrain.storage.atomic_write import write_durably
 
 LOCAL = Path(".dvc") / "config.local"
@@ -21,7 +21,7 @@ def share_settings(root: Path, work: Path) -> None:
     lead elsewhere from the copy. Who may not read the checkout's file may not read this one.
 
     Raises:
-        ArtifactError: DVC cannot read the checkout's settings.
+        DataError: DVC cannot read the checkout's settings.
     """
     obstacles.check_configs(root)
     settings = settings_of(root)
@@ -53,7 +53,7 @@ def settings_of(root: Path) -> dict[str, Any]:
         settings["cache"]["dir"] = config["cache"].get("dir") or str(folder / "cache")
         packed: dict[str, Any] = _pack_named(settings)
     except (DvcException, Invalid, TypeError, AttributeError) as error:
-        raise ArtifactError(
+        raise DataError(
             f".dvc/config: dvc cannot read it ({type(error).__name__}); mend or remove what is "
             "wrong there and in .dvc/config.local"
         ) from None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from configobj import ConfigObj, ConfigObjError
 
-from pipeline.runtime.errors import ArtifactError
+from quatrain.errors import DataError
 from quatrain.storage.disk_errors import MOVE, printable
 
 FOLDERS = (
@@ -49,7 +49,7 @@ def check(work: Path) -> None:
     """Checks that what DVC reads and writes are files and folders, and that it can read its config.
 
     Raises:
-        ArtifactError: something else is in the way; an absent path is none.
+        DataError: something else is in the way; an absent path is none.
     """
     for names, is_kind, kind in (
         (FOLDERS, stat.S_ISDIR, "folder"),
@@ -58,28 +58,28 @@ def check(work: Path) -> None:
         for path in (work / name for name in names):
             mode = _mode(path)
             if mode is not None and not is_kind(max(mode, 0)):
-                raise ArtifactError(f"{printable(path)}: is no {kind}; {MOVE}")
+                raise DataError(f"{printable(path)}: is no {kind}; {MOVE}")
     check_configs(work)
     for name in (*DEPENDENCIES, *OUTS):
         for path in _entries(work / name):
             mode = _mode(path)
             is_mended = mode == NOWHERE and name in OUTS
             if not (mode is None or is_mended or _is_plain(mode)):
-                raise ArtifactError(f"{printable(path)}: is no file; {MOVE}")
+                raise DataError(f"{printable(path)}: is no file; {MOVE}")
 
 
 def check_configs(work: Path) -> None:
     """Checks that DVC can read its config.
 
     Raises:
-        ArtifactError: it cannot.
+        DataError: it cannot.
     """
     for name in CONFIGS:
         _check_config(work / name)
 
 
 def _check_config(path: Path) -> None:
-    """Raises ArtifactError if DVC would end with a traceback, or read a line for ever; the line,
+    """Raises DataError if DVC would end with a traceback, or read a line for ever; the line,
     which may hold a password, is not quoted.
     """
     try:
@@ -92,9 +92,7 @@ def _check_config(path: Path) -> None:
         place = ""
     except ConfigObjError as error:
         place = f" line {next(iter(error.errors), error).line_number}"
-    raise ArtifactError(
-        f"{printable(path)}{place}: dvc cannot read it; mend or remove what is wrong"
-    )
+    raise DataError(f"{printable(path)}{place}: dvc cannot read it; mend or remove what is wrong")
 
 
 def _mode(path: Path) -> int | None:
@@ -117,13 +115,13 @@ def _entries(folder: Path) -> Iterator[Path]:
     """Yields what is in a folder that is neither plain file nor folder; looks at no file itself.
 
     Raises:
-        ArtifactError: a name is not UTF-8, which DVC cannot store.
+        DataError: a name is not UTF-8, which DVC cannot store.
     """
     for parent, _, _ in os.walk(folder):
         with os.scandir(parent) as entries:
             for entry in entries:
                 if not entry.name.isascii() and not _is_utf_8(entry.name):
-                    raise ArtifactError(
+                    raise DataError(
                         f"{printable(entry.path)}: has a name that is not UTF-8; rename it"
                     )
                 is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(

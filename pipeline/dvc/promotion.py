@@ -9,16 +9,16 @@ from pipeline.dvc.moved import CODE
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import tables, verdicts
 from pipeline.judging.machine import machine_of
-from pipeline.runtime.errors import PipelineError
 from pipeline.runtime.git import revision
 from pipeline.runtime.redaction import redact
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import SCHEMA, Rule, entry_of
+from quatrain.errors import QuatrainError
 from quatrain.judgement import PASSED, fault_of_scores, judge
 
 
-class PromotionRefused(PipelineError):
+class PromotionRefused(QuatrainError):
     """Says why scores may not become a baseline, or only with a reason."""
 
     exit_code = 4
@@ -49,7 +49,7 @@ def promote(root: Path, models: Sequence[str], preset: str, why: str | None) -> 
         PromotionRefused: a score is missing, or worse than the baseline, a goal or a reference
         without a reason.
         StaleVerdict: nothing was evaluated, or scores or learner changed after the verdict.
-        ArtifactError: a file cannot be read.
+        DataError: a file cannot be read.
     """
     promotions = [promotion(root, model, preset, why) for model in models]
     print(tables.comparison_table([change.result for change in promotions]))
@@ -68,7 +68,7 @@ def promotion(root: Path, model: str, preset: str, why: str | None) -> Promotion
     """Returns the baseline that a model's last run would make.
 
     Raises:
-        PromotionRefused, StaleVerdict, ArtifactError: as `promote`.
+        PromotionRefused, StaleVerdict, DataError: as `promote`.
     """
     work = workspace_of(root, preset)
     # Refuses scores that belong to other weights or params.

@@ -69,7 +69,7 @@ def prepare_dvc(root: Path, work: Path) -> None:
     """Repairs what a killed DVC left in its workspace.
 
     Raises:
-        ArtifactError: something is in the way of DVC.
+        DataError: something is in the way of DVC.
     """
     for folder in dict.fromkeys((work, root)):
         obstacles.check(folder)

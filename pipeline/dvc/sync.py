@@ -6,11 +6,12 @@ from pathlib import Path
 
 from pipeline.dvc.workspace import environment
 from pipeline.runtime import console
-from pipeline.runtime.errors import ConfigError, StoreUnavailable
+from pipeline.runtime.errors import StoreUnavailable
 from pipeline.runtime.redaction import shown
 from pipeline.tracking import backfill, model_registry
 from pipeline.tracking.pending import JournalDelivery, deliver
 from pipeline.tracking.store import reason_of, resolve_uri
+from quatrain.errors import ConfigError
 from quatrain.registry import MODELS
 
 # A pattern finds a link that leads nowhere, a name does not.

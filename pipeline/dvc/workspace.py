@@ -13,10 +13,11 @@ from ruamel.yaml import YAML
 
 from pipeline.dvc.local_config import share_settings
 from pipeline.runtime import git
-from pipeline.runtime.errors import CommandFailed, ConfigError
+from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.params_file import read_raw
 from pipeline.tracking.store import resolve_uri
+from quatrain.errors import ConfigError
 from quatrain.storage.atomic_write import PARTIAL, write_durably
 
 # What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
@@ -53,7 +54,7 @@ def prepare_workspace(root: Path, preset: str) -> Path:
     run continues one that was killed.
 
     Raises:
-        ArtifactError: DVC cannot read its settings.
+        DataError: DVC cannot read its settings.
         ConfigError: there is no such preset, or git cannot list the files.
     """
     work = workspace_of(root, preset)

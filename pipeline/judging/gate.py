@@ -6,8 +6,9 @@ from pathlib import Path
 from pipeline.judging import tables, verdicts
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime import console
-from pipeline.runtime.errors import ArtifactError, BaselineBroken
+from pipeline.runtime.errors import BaselineBroken, described
 from pipeline.storage.params_file import read_params
+from quatrain.errors import DataError
 
 
 def gate(root: Path, work: Path, models: Sequence[str], preset: str | None = None) -> int:
@@ -26,9 +27,9 @@ def gate(root: Path, work: Path, models: Sequence[str], preset: str | None = Non
     for model in models:
         try:
             results.append(verdicts.check(work, model, params.preset, params, root))
-        except ArtifactError as error:
+        except DataError as error:
             code = error.exit_code
-            failures.append(f"gate: {model}: {error} [exit {code}]")
+            failures.append(f"gate: {model}: {described(error)} [exit {code}]")
     if results:
         print(tables.table(results), flush=True)
     broken = [line for result in results for line in broken_lines(result)]

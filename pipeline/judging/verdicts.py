@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from pipeline.runtime.errors import ArtifactError, PipelineError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.storage.trained_model import verified_origin
@@ -20,6 +19,7 @@ from quatrain.baselines import (
     Rule,
     preset_of,
 )
+from quatrain.errors import DataError, QuatrainError
 from quatrain.judgement import (
     NO_RULE,
     PASSED,
@@ -87,7 +87,7 @@ class StoredVerdict(Record):
     lines: tuple[Line, ...] = Field(strict=False)
 
 
-class StaleVerdict(PipelineError):
+class StaleVerdict(QuatrainError):
     """Says why the verdict is missing, or does not match the current scores, weights or params."""
 
     exit_code = 4
@@ -124,7 +124,7 @@ def write(root: Path, model: str, params: Params) -> ModelVerdict:
     """Judges the current scores and stores the verdict beside them.
 
     Raises:
-        ArtifactError: scores, baseline or weights cannot be read.
+        DataError: scores, baseline or weights cannot be read.
     """
     paths = files(root, model)
     rules = rules_of(model, params.preset, getattr(params, model))
@@ -162,7 +162,7 @@ def check(
     params: as for `stored_verdict`. checkout: the folder of the baselines; `root` if None.
 
     Raises:
-        ArtifactError: a file cannot be read, or the learner is not as it was saved.
+        DataError: a file cannot be read, or the learner is not as it was saved.
         ConfigError: params.yaml cannot be used.
     """
     baseline = files(checkout or root, model).baseline
@@ -193,7 +193,7 @@ def stored_verdict(
     Raises:
         StaleVerdict: it is missing, or is one of other scores, params, weights, data, rules, model
         or preset; or there is no learner.
-        ArtifactError: a file cannot be read, or the learner is not as it was saved.
+        DataError: a file cannot be read, or the learner is not as it was saved.
         ConfigError: params.yaml cannot be used.
     """
     paths = files(root, model)
@@ -207,7 +207,7 @@ def stored_verdict(
     try:
         stored = StoredVerdict.model_validate(content)
     except ValidationError as error:
-        raise ArtifactError(
+        raise DataError(
             f"{model}/verdict.json: {first_error(error)}; run `dvc repro` to write it anew"
         ) from None
     learner = root / "models" / model
@@ -254,7 +254,7 @@ def judge_files(paths: Files, model: str, preset: str, rules: Sequence[Rule]) ->
     """Judges the scores in a file by the baseline in a file.
 
     Raises:
-        ArtifactError: a file cannot be read.
+        DataError: a file cannot be read.
     """
     scores = read_scores(paths.scores)
     content = read_baseline(paths.baseline, model)
@@ -262,7 +262,7 @@ def judge_files(paths: Files, model: str, preset: str, rules: Sequence[Rule]) ->
         verdict = judge(scores, content, rules, preset)
         baseline = preset_of(content, preset) or NO_BASELINE
     except BaselineError as error:
-        raise ArtifactError(f"baselines/{model}.json: {error}; {_restore(model)}") from None
+        raise DataError(f"baselines/{model}.json: {error}; {_restore(model)}") from None
     return ModelVerdict(model, preset, verdict, baseline, scores, tuple(rules))
 
 
@@ -270,12 +270,12 @@ def read_scores(path: Path) -> dict[str, float | None]:
     """Returns name -> number; None if the score was not finite.
 
     Raises:
-        ArtifactError: the file is not one that `evaluate` writes.
+        DataError: the file is not one that `evaluate` writes.
     """
     try:
         return SCORES.validate_python(artifacts.read_json(path))
     except ValidationError:
-        raise ArtifactError(
+        raise DataError(
             f"{path.parent.name}/{path.name}: must map names to numbers; "
             "run `dvc repro` to write it anew"
         ) from None
@@ -285,16 +285,16 @@ def read_baseline(path: Path, model: str) -> dict[str, Any] | None:
     """Returns the unchecked content of a baseline file; None if there is no file.
 
     Raises:
-        ArtifactError: it is not JSON, or belongs to another model.
+        DataError: it is not JSON, or belongs to another model.
     """
     if not path.exists():
         return None
     try:
         baseline = artifacts.read_json(path)
-    except ArtifactError as error:
-        raise ArtifactError(f"{str(error).rpartition('; ')[0]}; {_restore(model)}") from None
+    except DataError as error:
+        raise DataError(error.reason, remedy=_restore(model)) from None
     if not isinstance(baseline, dict) or baseline.get("model") != model:
-        raise ArtifactError(
+        raise DataError(
             f"baselines/{model}.json: is not the baseline of {model}; {_restore(model)}"
         )
     return baseline

@@ -25,7 +25,7 @@ def as_html(markdown: str, title: str, folder: Path) -> str:
     """Renders a page for wide and narrow, light and dark screens; pictures are read from `folder`.
 
     Raises:
-        ArtifactError: a picture is none.
+        DataError: a picture is none.
     """
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     reader.add_render_rule("image", _image)

@@ -25,7 +25,7 @@ def judge_stored(root: Path, models: Sequence[str]) -> list[ModelVerdict]:
     """Judges the scores in reports/ by the baselines, whatever run they are of.
 
     Raises:
-        ArtifactError: a file cannot be read.
+        DataError: a file cannot be read.
     """
     return [
         verdicts.judge_files(
@@ -39,6 +39,6 @@ def with_table(page: str, results: Sequence[ModelVerdict]) -> str:
     """Returns README.md with the table of these scores.
 
     Raises:
-        ArtifactError: it has no place for the table.
+        DataError: it has no place for the table.
     """
     return between_marks(page, render(results), BEGIN, END, str(PAGE))

@@ -51,7 +51,7 @@ def read(root: Path) -> dict[str, SeedResult]:
     """Reads model -> result, of those that were run.
 
     Raises:
-        ArtifactError: the file has another form.
+        DataError: the file has another form.
     """
     return speed.read_file(root, RESULTS, FORM, f"rm {RESULTS}; make results") or {}
 
@@ -60,7 +60,7 @@ def render(root: Path, done: Mapping[str, SeedResult], rules: Mapping[str, Seque
     """Renders a table with a row per judged metric, and what other libraries reach.
 
     Raises:
-        ArtifactError: the results of other libraries have another form.
+        DataError: the results of other libraries have another form.
     """
     if not done:
         return "Not measured yet: run `make results`."
@@ -116,6 +116,6 @@ def with_table(page: str, text: str) -> str:
     """Returns the page with the text between the marks.
 
     Raises:
-        ArtifactError: it has not one of each mark.
+        DataError: it has not one of each mark.
     """
     return between_marks(page, text, BEGIN, END, str(PAGE))

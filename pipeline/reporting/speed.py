@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pipeline.judging.verdicts import first_error
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
+from quatrain.errors import DataError, FolderError
 from quatrain.storage.atomic_write import write_durably
 
 # Names of ratios. `seed's` is the variant that a document proposes.
@@ -173,7 +173,7 @@ def read_results(root: Path, model: str) -> Results | None:
     """Reads what `make bench BENCH=MODEL` wrote; None if it was not run.
 
     Raises:
-        ArtifactError: the file has another form.
+        DataError: the file has another form.
     """
     return read_file(root, path_of(model), FORM, f"make bench BENCH={model}")
 
@@ -182,28 +182,28 @@ def read_file(root: Path, path: Path, form: TypeAdapter[Form], command: str) -> 
     """Reads a file below `root` that a command writes; None if there is none.
 
     Raises:
-        ArtifactError: the file has another form.
+        DataError: the file has another form.
     """
     if not (root / path).exists():
         return None
     try:
         return form.validate_python(artifacts.read_json(root / path))
     except ValidationError as error:
-        raise ArtifactError(f"{path}: {first_error(error)}; `{command}` writes it anew") from None
+        raise DataError(f"{path}: {first_error(error)}; `{command}` writes it anew") from None
 
 
 def read_stored(path: Path, key: str) -> dict[str, Any]:
     """Returns what a command stored under a key of a file, to be continued; {} without a file.
 
     Raises:
-        ArtifactError: the file has another form.
+        DataError: the file has another form.
     """
     if not path.exists():
         return {}
     content = artifacts.read_json(path)
     stored = content.get(key) if isinstance(content, dict) else None
     if not isinstance(stored, dict) or not all(isinstance(each, dict) for each in stored.values()):
-        raise ArtifactError(f"{path.name}: has no results under {key!r}; {artifacts.RESTORE}")
+        raise FolderError(f"{path.name}: has no results under {key!r}")
     return stored
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tabulate import tabulate
 
-from pipeline.runtime.errors import ArtifactError
+from quatrain.errors import DataError
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -26,10 +26,10 @@ def between_marks(page: str, text: str, begin: str, end: str, name: str) -> str:
     """Returns a page with the text between two marks.
 
     Raises:
-        ArtifactError: the page has not one of each mark, in this order.
+        DataError: the page has not one of each mark, in this order.
     """
     if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
-        raise ArtifactError(
+        raise DataError(
             f"{name}: needs the lines {begin} and {end} once each, in this order, "
             "around the table; put them where it belongs"
         )

@@ -12,16 +12,10 @@ from pipeline.retraining import body, outcome, worktree
 from pipeline.retraining.proposal import PROPOSED, Target, baseline_changes, log, propose
 from pipeline.retraining.worktree import Worktree
 from pipeline.runtime import console
-from pipeline.runtime.errors import (
-    ArtifactError,
-    BaselineBroken,
-    CommandFailed,
-    ConfigError,
-    described,
-    exit_code_of,
-)
+from pipeline.runtime.errors import BaselineBroken, CommandFailed, described, exit_code_of
 from pipeline.runtime.processes import PATIENCE_SECONDS, CommandSequence
 from pipeline.storage.params_file import read_params, write_value
+from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
 
 REPORT = outcome.FOLDER / "report"
@@ -151,7 +145,7 @@ def retrain_and_record(
         outcome.clear(folder)
         try:
             result = retrain(root, request, commands)
-        except (CommandFailed, ConfigError, ArtifactError, OSError) as error:
+        except (CommandFailed, ConfigError, DataError, OSError) as error:
             outcome.write(folder, outcome.stopped(described(error), exit_code_of(error) or 1))
             raise
         outcome.write(folder, result)

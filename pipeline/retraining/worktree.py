@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from pipeline.dvc.local_config import LOCAL
 from pipeline.runtime import known_secrets
-from pipeline.runtime.errors import CommandFailed, ConfigError
+from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.git import git_environment
 from pipeline.runtime.processes import CommandSequence
 from pipeline.tracking.run import journals
 from pipeline.tracking.store import resolve_uri
+from quatrain.errors import ConfigError
 
 # Without hooks: those of `dvc install` would check out and push in between.
 GIT = ("git", "-c", "core.hooksPath=/dev/null")

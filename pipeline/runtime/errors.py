@@ -1,25 +1,15 @@
-"""a failure -> the exit code of the process: the base class of all errors that end a command with
-one line.
+"""a failure -> the exit code of the process and one line: the errors that the pipeline adds to
+those of `quatrain.errors`.
 """
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from pipeline.runtime.redaction import redact
-from quatrain import errors
-from quatrain.errors import DataError, DeviceFull, DeviceMissing, TrainingDiverged
+from quatrain.errors import DataError, DeviceFull, DiskError, FolderError, QuatrainError
 from quatrain.storage import disk_errors
 
-EXIT_CODES: dict[type[Exception], int] = {
-    errors.ConfigError: 2,
-    DataError: 3,
-    DeviceMissing: 5,
-    DeviceFull: 5,
-    TrainingDiverged: 7,
-}
-
-
+# How a file or folder of this checkout is restored, where its reader does not say it.
+RESTORE = "restore it with `dvc checkout --force`, or remove its folder and run `dvc repro`"
 # What the frameworks' errors, which are RuntimeErrors, say of an allocation that failed.
 NO_MEMORY = (
     "RESOURCE_EXHAUSTED",
@@ -31,43 +21,25 @@ NO_MEMORY = (
 )
 
 
-class PipelineError(Exception):
-    """Ends a command with its message in one line and with `exit_code`."""
-
-    exit_code: int = 1
-
-
-class ConfigError(PipelineError):
-    """Says which file, key or option cannot be used, why, and what to write instead."""
-
-    exit_code = 2
-
-
-class ArtifactError(PipelineError):
-    """Says which file or folder cannot be used, why, and how to restore it."""
-
-    exit_code = 3
-
-
-class BaselineBroken(PipelineError):
+class BaselineBroken(QuatrainError):
     """Says which scores are worse than their baseline."""
 
     exit_code = 4
 
 
-class LockHeld(PipelineError):
+class LockHeld(QuatrainError):
     """Says which other process does the same work."""
 
     exit_code = 5
 
 
-class StoreUnavailable(PipelineError):
+class StoreUnavailable(QuatrainError):
     """Says what is not recorded or delivered because the tracking store does not answer."""
 
     exit_code = 6
 
 
-class CommandFailed(PipelineError):
+class CommandFailed(QuatrainError):
     """Says which command failed; it may have an exit code of its own."""
 
     def __init__(self, reason: str, exit_code: int = 5) -> None:
@@ -84,27 +56,16 @@ def reason_in(stderr: str, code: int) -> str:
     return said or f"exit code {code}"
 
 
-class Interrupted(PipelineError):
+class Interrupted(QuatrainError):
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)
         self.exit_code = 128 + number
         super().__init__(f"interrupted by {self.signal.name}; the next run continues")
 
 
-@contextmanager
-def raised_as(
-    kind: type[PipelineError], source: type[Exception], remedy: str = ""
-) -> Iterator[None]:
-    """Raises an error of the package as one of the pipeline, with a remedy that it has."""
-    try:
-        yield
-    except source as error:
-        raise kind(f"{error}; {remedy}" if remedy else str(error)) from None
-
-
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether an allocation failed: by Python, NumPy, or a framework's own error."""
-    if isinstance(error, tuple(EXIT_CODES)):  # which have lines of their own
+    if isinstance(error, QuatrainError):  # which has a line of its own
         return False
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
@@ -113,18 +74,22 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def exit_code_of(error: BaseException) -> int | None:
     """Returns the exit code of an error that a user can mend; None for any other."""
-    if isinstance(error, PipelineError):
+    if isinstance(error, QuatrainError):
         return error.exit_code
     if is_out_of_memory(error):
-        return EXIT_CODES[DeviceFull]
+        return DeviceFull.exit_code
     failure = disk_errors.describe(error) if isinstance(error, OSError) else None
-    if failure is not None:
-        return 5 if failure.is_environment else ArtifactError.exit_code
-    return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), None)
+    if failure is None:
+        return None
+    return DiskError.exit_code if failure.is_environment else DataError.exit_code
 
 
 def described(error: BaseException) -> str:
-    """Returns the message of an error; of the disk or the memory, reason and remedy."""
+    """Returns reason and remedy of an error; a folder of this checkout has one, too."""
+    if isinstance(error, FolderError) and not error.remedy:
+        return f"{error}; {RESTORE}"
+    if isinstance(error, QuatrainError):
+        return str(error)
     if is_out_of_memory(error):
         reason = next(iter(str(error).splitlines()), "") or "an allocation failed"
         return (

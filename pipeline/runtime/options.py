@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pipeline.runtime.command import Parser
-from pipeline.runtime.errors import ConfigError
+from quatrain.errors import ConfigError
 from quatrain.nvidia import has_nvidia_gpu
 from quatrain.registry import MODELS
 

@@ -94,7 +94,7 @@ class Stage(NamedTuple):
         """Returns the verified dataset of this model and its digest.
 
         Raises:
-            ArtifactError: it is missing, damaged or of another form.
+            DataError: it is missing, damaged or of another form.
             DataError: it was collected for another config.
         """
         from pipeline.storage import artifacts

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.runtime.errors import ConfigError
+from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.scaffolding.checkout import Change
+from quatrain.errors import ConfigError
 from quatrain.registry import MODELS
 
 TEMPLATES = Path(__file__).parent.parent / "new_model"

@@ -7,7 +7,6 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.records import Trial
 from pipeline.scaling.result import (
     SweepResult,
@@ -19,6 +18,7 @@ from pipeline.scaling.result import (
 )
 from pipeline.scaling.space import Space, json_text
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
+from quatrain.errors import ConfigError
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.records import Point, Trial, read_trials, write_trial
 from pipeline.scaling.result import rank
 from pipeline.scaling.space import Space
+from quatrain.errors import ConfigError
 
 Changed = Callable[[Trial], None]
 

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from pipeline.runtime.errors import ArtifactError
 from pipeline.runtime.redaction import redact
 from pipeline.storage import artifacts
 from quatrain.baselines import FiniteNumber, Record
+from quatrain.errors import DataError
 
 Role = Literal["start", "search", "confirm"]
 State = Literal["running", "finished", "stopped", "diverged", "refused", "failed"]
@@ -63,7 +63,7 @@ def read_trials(folder: Path) -> list[Trial]:
     """Returns the trials of a folder by number.
 
     Raises:
-        ArtifactError: a file is not one that `write_trial` writes.
+        DataError: a file is not one that `write_trial` writes.
     """
     return [_read_trial(path) for path in sorted(folder.glob("*.json"))]
 
@@ -73,7 +73,6 @@ def _read_trial(path: Path) -> Trial:
         return Trial.model_validate(artifacts.read_json(path))
     except ValidationError as error:
         reason = f"{path}: {error.errors()[0]['msg']}"
-    except ArtifactError as error:
-        # What follows is how to restore a file that DVC keeps.
-        reason = str(error).partition(";")[0]
-    raise ArtifactError(f"{reason}; remove it, and another trial takes its place")
+    except DataError as error:
+        reason = error.reason
+    raise DataError(f"{reason}; remove it, and another trial takes its place")

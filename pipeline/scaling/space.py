@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.records import Trial
 from pipeline.storage.params_file import (
     describe,
@@ -25,6 +24,7 @@ from pipeline.storage.params_file import (
     tuples,
     validate,
 )
+from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
 from quatrain.section import Section

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 import ray
 from ray.tune import Trainable
 
-from pipeline.runtime.errors import ConfigError, PipelineError
+from pipeline.runtime.errors import described
 from pipeline.scaling import snapshots, work
 from pipeline.scaling.records import Point
 from pipeline.scaling.snapshots import Storage
 from pipeline.scaling.work import Outcome, StageLost, TrialWork
 from pipeline.storage.checkpoints import SLOTS
 from pipeline.tracking.trial_context import TrialContext
+from quatrain.errors import ConfigError, QuatrainError
 
 # Reports to the driver are at least so far apart, except at the steps that a schedule compares.
 REPORT_SECONDS = 1.0
@@ -33,7 +34,7 @@ OUTCOME = "outcome"
 RUNG_VALUE = "rung_value"
 
 
-class CodeDiffers(PipelineError):
+class CodeDiffers(QuatrainError):
     """Says that this node has other code than the driver of the sweep."""
 
     exit_code = 3
@@ -73,7 +74,7 @@ class SweepTrial(Trainable):
         self._pace = Pace(common.rungs)
         self._is_saved = False
         self._outcome: Outcome | None = None
-        self._fault: PipelineError | None = None
+        self._fault: QuatrainError | None = None
         context = common.context.of_trial(self._name)
         environment = work.stage_environment(common.cpus, common.gpus, context.to_environment())
         try:
@@ -85,7 +86,7 @@ class SweepTrial(Trainable):
             self._is_saved = self._outcome is not None
             if self._outcome is None:
                 self._outcome = self._place_dataset(config, common)
-        except PipelineError as error:
+        except QuatrainError as error:
             self._fault = error
         self._saved_slots = _slots(self._folder)
         self._work = TrialWork(self._folder, common.model, common.watch, environment)
@@ -121,9 +122,9 @@ class SweepTrial(Trainable):
             return self._next_report()
         except StageLost:
             raise
-        except PipelineError as error:
+        except QuatrainError as error:
             self._is_saved = True
-            return {"fault": str(error), "exit_code": error.exit_code, "done": True}
+            return {"fault": described(error), "exit_code": error.exit_code, "done": True}
 
     def _next_report(self) -> dict[str, Any]:
         """Waits for the next report; without a row it tells the time, for Tune to answer.

@@ -297,7 +297,7 @@ def tune_trials(space: Space, events: Events, common: Common) -> None:
     """Runs all trials of a plan.
 
     Raises:
-        PipelineError: a fault of the sweep, e.g. of its storage.
+        QuatrainError: a fault of the sweep, e.g. of its storage.
     """
     sweep = space.sweep
     storage = common.storage

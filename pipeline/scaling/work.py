@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from ruamel.yaml import YAML
 
-from pipeline.runtime.errors import ArtifactError, CommandFailed
+from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import shell_exit_code
 from pipeline.runtime.signals import PARENT_VARIABLE
 from pipeline.runtime.stage import CHECKOUT
@@ -26,6 +26,7 @@ from pipeline.scaling.records import Point
 from pipeline.storage import artifacts
 from pipeline.storage.trained_model import FILES
 from pipeline.tracking.journal import Journal
+from quatrain.errors import DataError
 
 LOG = "stages.log"
 OUTCOME = "outcome.json"
@@ -240,7 +241,7 @@ class TrialWork:
         try:
             artifacts.load(self.folder / "models" / self._model, FILES)
             verbs.remove("train")
-        except ArtifactError:
+        except DataError:
             pass
         return iter(verbs)
 
@@ -277,5 +278,5 @@ def read_outcome(folder: Path) -> Outcome | None:
     """Returns the outcome that a trial stored; None if it did not come so far."""
     try:
         return Outcome(**artifacts.read_json(folder / OUTCOME))
-    except (ArtifactError, TypeError):
+    except (DataError, TypeError):
         return None

@@ -26,7 +26,7 @@ def read_all(root: Path, preset: str) -> list[Result]:
     """Returns the results of all models, in the order of the registry.
 
     Raises:
-        ArtifactError: scores, verdict, baseline, weights or speed of a model cannot be read.
+        DataError: scores, verdict, baseline, weights or speed of a model cannot be read.
     """
     results = []
     for model in MODELS:
@@ -47,7 +47,7 @@ def read_plots(reports: Path, model: str) -> list[Plot]:
     """Returns the pictures of a model, in the order of the story that they tell.
 
     Raises:
-        ArtifactError: one of them is no picture.
+        DataError: one of them is no picture.
     """
     paths = [path for path in (reports / model / "plots").glob("*") if path.suffix in MEDIA]
     stored = {path: read_picture(path) for path in sorted(paths)}

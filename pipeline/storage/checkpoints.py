@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
+from quatrain.errors import DataError
 from quatrain.storage.atomic_write import crash_point
 
 SLOTS = ("slot-0", "slot-1")
@@ -39,8 +39,8 @@ class Checkpoints:
             try:
                 contents, info, _ = artifacts.load(self.folder / slot, [ARRAYS])
                 valid[slot] = Checkpoint(info["step"], contents[ARRAYS])
-            except ArtifactError as error:
-                skipped.append(str(error))
+            except DataError as error:
+                skipped.append(error.reason)
         self.skipped = tuple(skipped)
         self._newest = max(valid, key=lambda slot: valid[slot].step, default=None)
         self._is_read = True
@@ -50,7 +50,7 @@ class Checkpoints:
         """Writes into the slot that does not hold the newest valid checkpoint.
 
         Raises:
-            ArtifactError: an array is not finite or not of a storable dtype.
+            DataError: an array is not finite or not of a storable dtype.
             OSError: e.g. the disk is full; both slots are unchanged.
         """
         if not self._is_read:

@@ -32,7 +32,7 @@ def inputs_of(folder: Path) -> dict[str, str]:
     """Returns the digests of a model's input files by name.
 
     Raises:
-        ArtifactError: one cannot be read.
+        DataError: one cannot be read.
     """
     paths = (path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts)
     return {str(path.relative_to(folder)): file_digest(path) for path in paths if path.is_file()}
@@ -43,7 +43,7 @@ def environment_of(env: Any) -> dict[str, str]:
     of installed distributions with what they require; nothing for an environment of quatrain.
 
     Raises:
-        ArtifactError: a module cannot be read.
+        DataError: a module cannot be read.
     """
     if not isinstance(env, HostEnv):
         return {}

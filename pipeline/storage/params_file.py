@@ -1,22 +1,23 @@
 """params.yaml (and an overlay of presets/) -> Params, or one line that says what is wrong."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from pipeline.runtime.errors import ConfigError, raised_as
-from quatrain import errors, presets, validation
+from quatrain.errors import ConfigError
 from quatrain.params import Params
+from quatrain.presets import parse as parse
+from quatrain.presets import read_raw as read_raw
 from quatrain.section import Content
-from quatrain.storage import input_files
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import escaped
+from quatrain.storage.input_files import read_content as read_content
 from quatrain.validation import describe as describe
 from quatrain.validation import nearest as nearest
 from quatrain.validation import overlaid as overlaid
 from quatrain.validation import tuples as tuples
+from quatrain.validation import validate as validate
 
 
 def read_params(root: Path, preset: str | None = None) -> Params:
@@ -45,26 +46,6 @@ def check_params(options: Any) -> None:
     read_params(Path.cwd(), getattr(options, "preset", None))
 
 
-def read_raw(root: Path, preset: str | None = None) -> dict[str, Any]:
-    """Returns params.yaml with the values of a preset, not validated (`presets.read_raw`).
-
-    Raises:
-        ConfigError: a file is not YAML, or there is no such preset.
-    """
-    with raised_as(ConfigError, errors.ConfigError):
-        return presets.read_raw(root, preset)
-
-
-def parse(path: Path) -> dict[str, Any]:
-    """Returns the mapping of a YAML file (`presets.parse`).
-
-    Raises:
-        ConfigError: the file cannot be read, or holds anything else.
-    """
-    with raised_as(ConfigError, errors.ConfigError):
-        return presets.parse(path)
-
-
 def write_value(path: Path, key: str, value: int) -> None:
     """Sets a number at the top of a YAML file; every other character stays, comments among them.
 
@@ -78,16 +59,6 @@ def write_value(path: Path, key: str, value: int) -> None:
         raise ConfigError(f"{path.name}: {key} is missing")
     start, end = nodes[key].start_mark.index, nodes[key].end_mark.index
     write_durably(path, f"{text[:start]}{value}{text[end:]}".encode())
-
-
-def read_content(path: Path) -> Content:
-    """Returns the content of a file that a config names (`input_files.read_content`).
-
-    Raises:
-        ConfigError: it is missing, not a regular file, too large or damaged.
-    """
-    with raised_as(ConfigError, errors.ConfigError):
-        return input_files.read_content(path)
 
 
 def read_input(root: Path, name: str) -> Content:
@@ -110,17 +81,4 @@ def read_input(root: Path, name: str) -> Content:
             str(path.relative_to(root)) for path in sorted(folder.rglob("*")) if path.is_file()
         ]
         raise ValueError(f"{name} is not there{nearest(name, names)}")
-    try:
-        return read_content(path)
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
-
-
-def validate(raw: Mapping[str, Any], read_input: Callable[[object], Content]) -> Params:
-    """Returns the Params of a mapping; `read_input` returns the content of a file that it names.
-
-    Raises:
-        ConfigError: says what is wrong first, and how many more errors there are.
-    """
-    with raised_as(ConfigError, errors.ConfigError):
-        return validation.validate(raw, read_input)
+    return read_content(path)

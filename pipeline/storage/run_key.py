@@ -33,7 +33,7 @@ def run_key(
     folders, files or digests. `settings`: device, threads, versions of libraries.
 
     Raises:
-        ArtifactError: a file of `code` or `inputs` cannot be read.
+        DataError: a file of `code` or `inputs` cannot be read.
     """
     files = [file for path in code for file in (path.rglob("*.py") if path.is_dir() else [path])]
     return digest_of(

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from pipeline.runtime.errors import ArtifactError
+from quatrain.errors import DataError
 from quatrain.storage import folders
 from quatrain.storage.disk_errors import MACHINE, escaped
 from quatrain.storage.formats import PARSER_ERRORS
@@ -28,7 +28,7 @@ def read_picture(path: Path) -> StoredPicture:
     """Returns what a stored picture says, without its pixels.
 
     Raises:
-        ArtifactError: it is no picture.
+        DataError: it is no picture.
     """
     try:
         with folders.open_file(path) as file, Image.open(file) as image:
@@ -39,7 +39,7 @@ def read_picture(path: Path) -> StoredPicture:
         if isinstance(error, OSError) and error.errno in MACHINE:
             raise
         where = f"{path.parent.parent.name}/{path.parent.name}/{escaped(path.name)}"
-        raise ArtifactError(f"{where}: is no picture; run `dvc repro` to write it anew") from None
+        raise DataError(f"{where}: is no picture; run `dvc repro` to write it anew") from None
     place, _, caption = text.partition(" ")
     if not place.isdecimal():  # a picture from elsewhere
         place, caption = "0", ""

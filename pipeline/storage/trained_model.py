@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
+from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import load
 
@@ -47,7 +47,7 @@ def load_trained(
     digest.
 
     Raises:
-        ArtifactError: the files are damaged, or belong to other params or another dataset.
+        DataError: the files are damaged, or belong to other params or another dataset.
     """
     files = artifacts.load(folder, FILES)
     if files.info.get("dataset") != digest:
@@ -67,7 +67,7 @@ def verified_origin(folder: Path, model: str, params: Params) -> artifacts.Loade
     its folder hashed.
 
     Raises:
-        ArtifactError: as `load_trained`.
+        DataError: as `load_trained`.
     """
     files = artifacts.verify(folder, [CONFIG])
     check_origin(model, params, files)
@@ -78,7 +78,7 @@ def check_origin(model: str, params: Params, files: artifacts.Loaded) -> None:
     """Checks that a learner was trained under these params: the model's section and SHAPING.
 
     Raises:
-        ArtifactError: a value differs, or the folder does not say how it was trained.
+        DataError: a value differs, or the folder does not say how it was trained.
     """
     try:
         info = LearnerInfo.model_validate(files.info)
@@ -117,7 +117,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
 
 
-def _refused(model: str, params: Params, reason: str, alternative: str = "") -> ArtifactError:
+def _refused(model: str, params: Params, reason: str, alternative: str = "") -> DataError:
     is_default = params.preset == "default"
     command = f"dvc repro train@{model}" if is_default else f"make repro PRESET={params.preset}"
-    return ArtifactError(f"models/{model}: {reason}; {alternative}run `{command}`")
+    return DataError(f"models/{model}: {reason}; {alternative}run `{command}`")

@@ -16,10 +16,10 @@ from pipeline.reporting.tables import format_score, markdown_table
 from pipeline.runtime import console
 from pipeline.runtime.command import Options
 from pipeline.runtime.devices import on_device, settings
-from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import null_if_not_finite
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
 

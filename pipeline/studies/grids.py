@@ -12,14 +12,13 @@ from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score
 from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
-from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.params_file import overlaid, read_content, read_input, read_raw, validate
 from quatrain.baselines import Rule
 from quatrain.envs.grid.catalogue import CATALOGUE
-from quatrain.errors import DataError
+from quatrain.errors import ConfigError, DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
 from quatrain.progress import TrainingDiverged

@@ -13,9 +13,9 @@ from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console
 from pipeline.runtime.command import Options
 from pipeline.runtime.devices import on_device
-from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from quatrain.errors import ConfigError
 from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamicsConfig
 from quatrain.params import Params
 from quatrain.registry import MODELS

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.devices import on_device
-from pipeline.runtime.errors import ArtifactError
 from pipeline.runtime.stage import Stage, prepare_process
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
@@ -46,7 +45,7 @@ def trace(stage: Stage, folder: Path, seconds: float) -> Path:
     model = stage.modules
     try:
         dataset = stage.load_dataset()[0]
-    except (ArtifactError, DataError):
+    except DataError:
         dataset = model.collect.collect(stage.config, stage.seed("collect"))
     progress = model.train.train(stage.config, dataset, stage.seed("train"))
     for _ in range(WARM):

@@ -16,11 +16,11 @@ from pipeline.reporting.sweeps import result_key, train_resumed
 from pipeline.runtime import console, options
 from pipeline.runtime.command import Options
 from pipeline.runtime.devices import on_device, settings
-from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
 from quatrain.statistics import LEAST_SEEDS
@@ -36,7 +36,7 @@ def measure(root: Path, args: Options) -> None:
 
     Raises:
         ConfigError: there are too few seeds for an interval, or params.yaml cannot be used.
-        ArtifactError: the page has no place for the table, or the results have another form.
+        DataError: the page has no place for the table, or the results have another form.
     """
     if args.seeds < LEAST_SEEDS:
         raise ConfigError(f"--seeds {args.seeds}: intervals need at least {LEAST_SEEDS}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.judging import verdicts
 from pipeline.runtime import console, stage
-from pipeline.runtime.errors import ArtifactError, StoreUnavailable
+from pipeline.runtime.errors import StoreUnavailable
 from pipeline.runtime.redaction import shown
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
@@ -51,7 +51,7 @@ def missing_records(root: Path, params: Params, model: str, uri: str) -> list[st
     Results of other params are ignored.
     """
     missing = []
-    with suppress(ArtifactError, DataError, verdicts.StaleVerdict, KeyError, TypeError):
+    with suppress(DataError, verdicts.StaleVerdict, KeyError, TypeError):
         key = verified_origin(root / "models" / model, model, params).info["run_key"]
         journal = journals(root) / f"train@{model}-{key[:16]}" / "journal.jsonl"
         if not journal.is_file() or FINISHED not in last_line(journal):
@@ -80,7 +80,7 @@ def scores_of(root: Path, params: Params, model: str) -> dict[str, float | None]
 
     Raises:
         StaleVerdict: they do not.
-        ArtifactError: a file cannot be read.
+        DataError: a file cannot be read.
     """
     rules = verdicts.stored_verdict(root, model, params.preset, params).rules
     scores = verdicts.read_scores(verdicts.files(root, model).scores)
@@ -96,7 +96,7 @@ def result_name(root: Path, verb: str, model: str) -> str:
 
 def read_cache(root: Path, uri: str) -> set[str]:
     """Returns the results whose run this store had before."""
-    with suppress(ArtifactError, KeyError, TypeError):
+    with suppress(DataError, KeyError, TypeError):
         content = artifacts.read_json(root / ".state" / CACHE)
         if content["uri"] == shown(uri):
             return set(content["results"])

@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, TypeVar
 
-from pipeline.runtime.errors import PipelineError
+from quatrain.errors import QuatrainError
 
 # Longest duration of one call, from the connection to the last byte of the answer.
 CALL_SECONDS = 30.0
@@ -24,7 +24,7 @@ LONGEST_ANSWER = 64 * 2**20
 Answer = TypeVar("Answer")
 
 
-class Unreachable(PipelineError):
+class Unreachable(QuatrainError):
     """Says why the tracking store does not answer, or cannot take a run."""
 
     exit_code = 6
@@ -34,7 +34,7 @@ class Late(Unreachable):
     """Says which call was given up at its deadline."""
 
 
-class NotKept(PipelineError):
+class NotKept(QuatrainError):
     """Says what a store acknowledged and does not have."""
 
     exit_code = 6

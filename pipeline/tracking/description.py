@@ -8,9 +8,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.judging.verdicts import ModelVerdict
-from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.git import UNKNOWN, commit, git
 from pipeline.storage.params_file import overlaid, parse
+from quatrain.errors import ConfigError
 from quatrain.judgement import PASSED
 from quatrain.params import Params
 from quatrain.registry import MODELS

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging import verdicts
-from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.runtime.redaction import shown
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import parse
 from pipeline.tracking.deadline import NotKept
 from pipeline.tracking.store import check_reachable, open_client, resolve_uri
+from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
@@ -162,12 +162,12 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
     for model in (model for model in models if model in covered):
         name = registered_name(model, preset)
         key = None
-        with suppress(ArtifactError, KeyError, TypeError):
+        with suppress(DataError, KeyError, TypeError):
             key = artifacts.read_json(work / "models" / model / artifacts.MANIFEST)["info"][
                 "run_key"
             ]
             aliases.append(Alias(name, CANDIDATE, key))
-        with suppress(ArtifactError, ConfigError, KeyError, TypeError):
+        with suppress(DataError, ConfigError, KeyError, TypeError):
             baseline = artifacts.read_json(root / "baselines" / f"{model}.json")
             fallback = key if verdicts.check(work, model, preset).verdict.passed else None
             champion = baseline["presets"][preset]["provenance"]["run_key"]

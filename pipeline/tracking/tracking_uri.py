@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.known_secrets import is_local
+from quatrain.errors import ConfigError
 
 SERVERS = ("http", "https")
 DATABASES = ("postgresql", "mysql", "mssql")

@@ -11,11 +11,11 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from pipeline.judging import verdicts
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import overlaid, parse, read_params, read_raw
 from pipeline.storage.trained_model import CONFIG, shaping
 from quatrain.baselines import Rule, entry_of
+from quatrain.errors import DataError
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 
@@ -124,7 +124,7 @@ class Place(NamedTuple):
 
     def baseline_digest(self) -> str | None:
         """None, too, where no file can be judged."""
-        with suppress(ArtifactError):
+        with suppress(DataError):
             verdict = verdicts.judge_files(self.paths, self.model, self.preset, self.rules)
             return verdict.baseline_digest
         return None

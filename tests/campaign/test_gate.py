@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from pipeline.commands import gate, promote
 from pipeline.judging import verdicts
-from pipeline.runtime.errors import ArtifactError, ConfigError
 from pipeline.storage.params_file import overlaid, read_input, read_params, read_raw, validate
 from pipeline.storage.trained_model import load_trained, verified_origin
 from quatrain.baselines import BaselineError, Rule, entry_of
+from quatrain.errors import ConfigError, DataError
 from quatrain.judgement import Verdict, judge
 from tests.campaign.gate_faults import FAULTS
 from tests.campaign.gate_workspace import DATASET, SUBJECTS, Place, better, good_scores, make_place
@@ -147,7 +147,7 @@ def test_a_learner_of_other_params_is_neither_evaluated_nor_passed(
         ):
             try:
                 read()
-            except ArtifactError as error:
+            except DataError as error:
                 if "was trained with" not in str(error) or "; set that back, or run `" not in str(
                     error
                 ):

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from quatrain.errors import DataError
+from quatrain.errors import FolderError
 from quatrain.storage import formats
 from quatrain.storage.atomic_write import PARTIAL, remove, write_together
 from quatrain.storage.disk_errors import MACHINE, printable
@@ -25,10 +25,6 @@ LARGEST = 2**34
 
 UNTOUCHED = "nothing was written"
 MOVE = "move it elsewhere and save again"
-
-
-class FolderError(DataError):
-    """Says which file or folder cannot be used, and why; a reader adds how to restore it."""
 
 
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")]
@@ -275,5 +271,4 @@ def _others(folder: Path, keep: set[str]) -> list[Path]:
 
 
 def _refused(path: Path, reason: str, remedy: str = "") -> FolderError:
-    name = printable(path)
-    return FolderError(f"{name}: {reason}; {remedy}" if remedy else f"{name}: {reason}")
+    return FolderError(f"{printable(path)}: {reason}", remedy=remedy)

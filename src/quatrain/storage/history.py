@@ -4,8 +4,8 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 
+from quatrain.errors import FolderError
 from quatrain.progress import History, Row, history
-from quatrain.storage.folders import FolderError
 
 STEP = "step"
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import numpy as np
 from jaxtyping import AbstractArray
 
-from quatrain.storage.folders import FolderError
+from quatrain.errors import FolderError
 from quatrain.storage.formats import Arrays
 
 Tree = TypeVar("Tree", bound=tuple)

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import overlaid, read_params
 from quatrain.baselines import entry_of
 from quatrain.envs.host.episodes import play_episodes
-from quatrain.errors import DataError, DatasetMismatch
+from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.judgement import judge
 from quatrain.models.actor_critic.hosted import config as configs
 from quatrain.models.actor_critic.hosted import network as networks

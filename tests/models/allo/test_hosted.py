@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from pipeline.runtime.errors import ConfigError
-from quatrain.errors import DataError, DatasetMismatch
+from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.allo.collect import dataset_inputs, input_constants
 from quatrain.models.allo.hosted.config import HostedAlloConfig
 from quatrain.models.allo.hosted.dataset import HostedDataset

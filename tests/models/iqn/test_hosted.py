@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.storage.params_file import overlaid, read_input, read_params, read_raw, validate
 from quatrain import registry
 from quatrain.envs.host.envs import HostEnvs
-from quatrain.errors import DataError, DatasetMismatch
+from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.iqn.hosted.collect import (
     ReplayEnvs,
     check,

@@ -10,7 +10,7 @@ from dvc.repo import Repo
 from ruamel.yaml import YAML
 
 from pipeline.dvc import workspace
-from pipeline.runtime.errors import ArtifactError, ConfigError
+from quatrain.errors import ConfigError, DataError
 from tests.pipeline.small_checkout import contents, git
 
 COPIED = ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", "baselines/allo.json")
@@ -76,7 +76,7 @@ def test_a_preset_has_the_checkouts_cache_remotes_and_credentials(checkout: Path
 def test_settings_that_dvc_cannot_read_are_refused(text: str, why: str, checkout: Path):
     (checkout / ".dvc").mkdir(exist_ok=True)
     (checkout / ".dvc" / "config.local").write_text(text)
-    with pytest.raises(ArtifactError, match=why):
+    with pytest.raises(DataError, match=why):
         workspace.prepare_workspace(checkout, "smoke")
 
 

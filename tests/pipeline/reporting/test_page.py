@@ -10,7 +10,7 @@ import pytest
 from pipeline.reporting.page import STYLE, as_html
 from pipeline.reporting.sections import plain
 from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.errors import ArtifactError
+from quatrain.errors import DataError
 from tests.conftest import ROOT
 
 PICTURE = ROOT / "docs" / "iqn_standing.png"
@@ -53,7 +53,7 @@ def test_a_picture_is_in_the_page_with_its_size_if_it_is_one(folder: Path):
     why = r"a b\.png: is no picture; run `dvc repro` to write it anew$"
     for other in (b"RIFF" + bytes(40), picture[:20]):
         (folder / "a b.png").write_bytes(other)
-        with pytest.raises(ArtifactError, match=why):
+        with pytest.raises(DataError, match=why):
             page("![a](a%20b.png)", folder)
 
 

@@ -10,10 +10,10 @@ from pipeline.judging import verdicts
 from pipeline.reporting import sections
 from pipeline.reporting.marks import as_text
 from pipeline.reporting.sections import Result, plain
-from pipeline.runtime.errors import ArtifactError
 from pipeline.stages import report
 from pipeline.storage.figures import encode, png
 from quatrain.animation import Animation
+from quatrain.errors import DataError
 from quatrain.registry import MODELS
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
@@ -181,6 +181,6 @@ def test_the_same_results_give_the_same_bytes(space: Workspace, uri: str, monkey
 def test_a_damaged_file_gives_no_page(space: Workspace, damaged: str):
     (space.root / damaged).parent.mkdir(parents=True, exist_ok=True)
     (space.root / damaged).write_text("{")
-    with pytest.raises(ArtifactError):
+    with pytest.raises(DataError):
         report.report()
     assert not list((space.root / "reports").glob("report.*"))

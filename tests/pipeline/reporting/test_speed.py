@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.reporting import sections, speed
 from pipeline.reporting.speed import Goal, Machine, Measured, Ratio, Results, Row, Without
-from pipeline.runtime.errors import ArtifactError
+from quatrain.errors import DataError
 
 
 def measured(*values: float) -> Measured:
@@ -92,7 +92,7 @@ def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path):
     content = speed.as_json(RESULTS) | {"rows": [row]}
     (tmp_path / PATH).parent.mkdir(parents=True)
     (tmp_path / PATH).write_text(json.dumps(content))
-    with pytest.raises(ArtifactError) as caught:
+    with pytest.raises(DataError) as caught:
         speed.read_results(tmp_path, "allo")
     why = "rows.0.unit: Input should be 'ms/step', 'us/call'"
     assert str(caught.value).startswith(f"benchmarks/results/allo.json: {why}")

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.dvc import workspace
-from pipeline.runtime.errors import ConfigError
 from pipeline.runtime.git import commit, has_changes, revision
 from pipeline.tracking import origin
 from pipeline.tracking.description import description
+from quatrain.errors import ConfigError
 from quatrain.params import Params
 from tests.conftest import params_with
 from tests.pipeline.fixture_types import Capture, Patch

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import parse
+from quatrain.errors import ConfigError
 from tests.models.iqn.hosted_envs import Corridor, section
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import Disk, Pretended, Project, flip_bit, last_line, surround

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.scaling.adoption import (
     NOTHING_BETTER,
     check_preset,
@@ -21,6 +20,7 @@ from pipeline.scaling.records import Trial
 from pipeline.scaling.result import SweepResult
 from pipeline.scaling.space import Space
 from pipeline.storage.params_file import overlaid, parse, read_params
+from quatrain.errors import ConfigError
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.small_sweep import HIDDEN, RATE, space_of, trial

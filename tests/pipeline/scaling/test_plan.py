@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.runtime.errors import ArtifactError
 from pipeline.scaling.plan import ConfirmPlan, Ledger, SearchPlan
 from pipeline.scaling.records import Point, Trial, read_trials
 from pipeline.scaling.space import Space
+from quatrain.errors import DataError
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_sweep import HIDDEN, RATE, read_params_once, space_of, trial
 
@@ -195,7 +195,7 @@ def test_a_damaged_record_is_refused_in_one_line_with_its_file(
 ):
     Ledger(tmp_path, True).put(trial(0))
     (tmp_path / "0001.json").write_text(text)
-    with pytest.raises(ArtifactError, match=reason) as caught:
+    with pytest.raises(DataError, match=reason) as caught:
         Ledger(tmp_path, True)
     assert str(caught.value).startswith(f"{tmp_path / '0001.json'}: ")
     assert str(caught.value).endswith("; remove it, and another trial takes its place")

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pipeline.commands import sweep as command
-from pipeline.runtime.errors import ConfigError
 from pipeline.scaling import cluster, driver
 from pipeline.scaling.space import Dimension, read_space
+from quatrain.errors import ConfigError
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.small_sweep import (

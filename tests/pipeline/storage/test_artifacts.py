@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from jaxtyping import Float32, Int32
 
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage import artifacts
 from pipeline.storage.artifacts import from_arrays, load, save, to_arrays
+from quatrain.errors import DataError
 from tests.pipeline.saved_folder import ARRAYS, CONTENTS, FILES, INFO
 
 
@@ -61,7 +61,7 @@ def test_saving_refuses_a_folder_that_holds_what_only_a_person_can_have_put_ther
 ):
     (folder / foreign).parent.mkdir(exist_ok=True)
     (folder / foreign).write_text("mine")
-    with pytest.raises(ArtifactError, match=r"is in the way of a folder .*; move it elsewhere"):
+    with pytest.raises(DataError, match=r"is in the way of a folder .*; move it elsewhere"):
         save(folder, {"history.csv": ""}, {})
     assert (folder / foreign).read_text() == "mine"
     assert (folder / "history.csv").read_text() == CONTENTS["history.csv"]
@@ -85,7 +85,7 @@ def test_saving_refuses_a_folder_that_holds_what_only_a_person_can_have_put_ther
 def test_content_that_could_not_be_loaded_is_not_written(
     tmp_path: Path, name: str, content: Any, message: str
 ):
-    with pytest.raises(ArtifactError) as error:
+    with pytest.raises(DataError) as error:
         save(tmp_path / "allo", {name: content}, {})
     assert message in str(error.value)
     assert str(error.value).endswith("; nothing was written")
@@ -121,8 +121,8 @@ def test_a_tree_of_arrays_survives_the_disk_and_names_what_is_missing(tmp_path: 
         np.testing.assert_array_equal(values, flat[name], strict=True)
 
     flat["train/steps"] = flat.pop("train/state")
-    reason = r"not a Dataset: arrays missing \['train/state'\], unknown \['train/steps'\]; restore"
-    with pytest.raises(ArtifactError, match=reason):
+    reason = r"not a Dataset: arrays missing \['train/state'\], unknown \['train/steps'\]"
+    with pytest.raises(DataError, match=reason):
         from_arrays(Dataset, flat)
 
 
@@ -150,7 +150,7 @@ def test_arrays_have_the_dtypes_and_axes_of_their_annotations(
 ):
     flat = to_arrays(Walk(np.zeros(3, np.int32), np.zeros(3, np.float32), np.array(1, np.int32)))
     assert from_arrays(Walk, flat).goal == 1
-    with pytest.raises(ArtifactError, match=message):
+    with pytest.raises(DataError, match=message):
         from_arrays(Walk, flat | {name: array})
 
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.artifacts import load, save
 from pipeline.storage.checkpoints import Checkpoints
+from quatrain.errors import DataError
 from quatrain.storage import atomic_write
 from quatrain.storage.atomic_write import (
     PARTIAL,
@@ -91,7 +91,7 @@ def test_saving_killed_before_any_operation_is_never_read_as_something_else_and_
     assert len(left) > 15
     runs = set()
     for folder in left:
-        with suppress(ArtifactError):
+        with suppress(DataError):
             result = load(folder)
             runs.add(result.info["run"])
             target = {"old": OLD, "new": NEW}[result.info["run"]]

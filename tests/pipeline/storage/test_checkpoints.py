@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.runtime.errors import ArtifactError, LockHeld
+from pipeline.runtime.errors import LockHeld
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.storage.artifacts import save, write_json
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.run_key import run_key
+from quatrain.errors import DataError
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 
@@ -71,7 +72,7 @@ def test_a_learner_that_is_not_finite_leaves_the_last_good_one_and_clearing_leav
 ):
     checkpoints = saved(tmp_path / "key", 100, 200)
     message = "array 'step' holds NaN or infinity; nothing was written"
-    with pytest.raises(ArtifactError, match=message):
+    with pytest.raises(DataError, match=message):
         checkpoints.save(300, {"step": np.asarray(np.nan)})
     assert latest_step(checkpoints) == 200
     assert checkpoints.skipped == ()
@@ -139,7 +140,7 @@ def test_the_key_changes_with_each_thing_that_the_result_depends_on(project: Pat
     save(project / "data", {"dataset.safetensors": {"x": np.arange(4)}}, {})
     keys.append(key(project))
     assert len(set(keys)) == len(keys)
-    with pytest.raises(ArtifactError, match=r"gone\.py: cannot be opened \(No such file"):
+    with pytest.raises(DataError, match=r"gone\.py: cannot be opened \(No such file"):
         key(project, code=[project / "gone.py"])
 
 

@@ -9,21 +9,20 @@ from typing import Any
 
 import pytest
 
-from pipeline.runtime.errors import ArtifactError
+from pipeline.runtime.errors import RESTORE, described
 from pipeline.storage import artifacts
 from pipeline.storage.artifacts import load, read_json, write_json
+from quatrain.errors import DataError
 from tests.pipeline.saved_folder import FILES
 
 
 def refusal(folder: Path) -> str:
     """The message of `load`, which is one line and says what to do."""
-    with pytest.raises(ArtifactError) as error:
+    with pytest.raises(DataError) as error:
         load(folder)
-    message = str(error.value)
+    message = described(error.value)
     assert "\n" not in message
-    assert message.endswith(
-        "; restore it with `dvc checkout --force`, or remove its folder and run `dvc repro`"
-    )
+    assert message.endswith(RESTORE)
     return message
 
 

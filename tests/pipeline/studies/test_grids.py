@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.commands.grids import main
-from pipeline.runtime.errors import ConfigError
 from pipeline.studies import grids
 from pipeline.studies.grids import Request
+from quatrain.errors import ConfigError
 from quatrain.progress import TrainingDiverged
 from tests.conftest import ROOT, SMALL
 from tests.pipeline.fixture_types import Capture, Patch

@@ -15,10 +15,10 @@ from pipeline.judging import verdicts
 from pipeline.reporting import seeds, sweeps
 from pipeline.reporting.seeds import BEGIN, END, SeedResult
 from pipeline.reporting.sweeps import train_resumed
-from pipeline.runtime.errors import ArtifactError
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import overlaid
 from pipeline.studies import results
+from quatrain.errors import DataError
 from quatrain.registry import MODELS, load
 from tests.conftest import ROOT, SMALL, committed, params_with, shapes_unchecked
 from tests.pipeline.fixture_types import Capture, Patch
@@ -175,7 +175,7 @@ def test_scores_that_bench_peers_notes_stand_below(tmp_path: Path):
     path.write_text(json.dumps(content | {"notes": ["something else", note]}))
     assert seeds.peer_notes(tmp_path) == [f"* {note}"]
     path.write_text("{}")
-    with pytest.raises(ArtifactError):
+    with pytest.raises(DataError):
         seeds.peer_notes(tmp_path)
 
 

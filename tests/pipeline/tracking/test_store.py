@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from pipeline.runtime.errors import ConfigError
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.experiment import EXPERIMENT
 from pipeline.tracking.runs_page import experiment_id
@@ -19,6 +18,7 @@ from pipeline.tracking.store import (
     prepare_store,
     resolve_uri,
 )
+from quatrain.errors import ConfigError
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import recorded_model
