@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.runtime.devices import settings
-from pipeline.runtime.stage import CHECKOUT, COMPUTING
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.run_key import code_of, run_key
 from pipeline.tracking.progress_bar import ProgressBar
@@ -27,8 +26,7 @@ def result_key(sweep: str, params: Params, model: str) -> str:
             "config": getattr(params, model).model_dump(mode="json"),
             "seed": params.seed,
         },
-        root=CHECKOUT,
-        code=code_of(CHECKOUT, [f"{package}.{name}" for name in COMPUTING["evaluate"]]),
+        code=code_of(package, "evaluate"),
         inputs=[],
         settings=settings(params, MODELS[model]),
     )

@@ -53,10 +53,19 @@ def flags_of(params: Params, environment: Mapping[str, str]) -> str:
 
 def cpu_name() -> str:
     """Returns the processor's model name: CPU results repeat bit for bit only on the same type."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    keys = ("model name", "model\t", "cpu family")
-    values = [line.split(":", 1)[1].strip() for line in lines if line.startswith(keys)]
-    return " / ".join(values[:3]) or platform.machine()
+    values = cpu_info("model name", "model\t", "cpu family")
+    return " / ".join(values[:3]) or platform.processor() or platform.machine()
+
+
+def cpu_features() -> str:
+    """Returns the processor's features; equal names can differ in them, for a virtual machine may
+    hide some.
+    """
+    return next(iter(cpu_info("flags", "Features")), "")
+
+
+def cpu_info(*keys: str) -> list[str]:
+    """Returns what Linux says of the processor under these keys; nothing on other systems."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line.partition(":")[2].strip() for line in lines if line.startswith(keys)]

@@ -5,10 +5,8 @@ closing its descriptor alone, and a lock that they must not keep by LOCK_UN. fil
 the second.
 """
 
-import errno
 import fcntl
 import os
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,10 +24,7 @@ def acquire(path: Path, patience_seconds: float) -> int | None:
     The lock lasts until every copy of the descriptor is closed, or until LOCK_UN.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     deadline = time.monotonic() + patience_seconds
     while True:
         try:
@@ -53,15 +48,15 @@ def folder_lock(folder: Path, patience_seconds: float = 30.0) -> Iterator[None]:
     path = folder / "lock"
     descriptor = acquire(path, patience_seconds)
     if descriptor is None:
-        pid = path.read_bytes().decode("ascii", "ignore") or "unknown"
+        pid = path.read_text() or "unknown"
         raise LockHeld(
             f"{folder.name} is at work in process {pid}; "
             f"wait for it or end it with `kill {pid}`, then run again"
         )
     try:
-        with suppress(OSError), open(descriptor, "w", closefd=False) as file:
-            file.truncate(0)
-            file.write(str(os.getpid()))
+        with suppress(OSError):  # a full disk
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
         yield
     finally:
         # Closing alone is not enough: a forked child holds the same open file.

@@ -11,17 +11,8 @@ from pipeline.runtime.errors import CommandFailed, reason_in
 
 # Variables of a calling git (a hook, an alias) that would point ours at another repository.
 REPOSITORY = (
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_COMMON_DIR",
-    "GIT_DIR",
-    "GIT_GRAFT_FILE",
-    "GIT_IMPLICIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX",
-    "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE",
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_NAMESPACE"),
+    *("GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
 )
 # How git says that there is no repository or no commit; that it refuses to tell is another matter.
 ABSENT = ("not a git repository (or any", "ambiguous argument 'HEAD'")
@@ -48,19 +39,14 @@ def output(root: Path, *arguments: str) -> bytes:
     Raises:
         CommandFailed: its exit code is not 0, or there is no git; the message is git's reason.
     """
+    environment = git_environment() | {"LC_ALL": "C"}
     try:
-        process = subprocess.run(
-            ["git", *arguments],
-            cwd=root,
-            env=git_environment() | {"LC_ALL": "C"},
-            capture_output=True,
-            check=False,
-        )
+        done = subprocess.run(["git", *arguments], cwd=root, env=environment, capture_output=True)
     except OSError as error:
         raise CommandFailed(f"git cannot be run: {error.strerror}") from None
-    if process.returncode:
-        raise CommandFailed(reason_in(process.stderr.decode(errors="replace"), process.returncode))
-    return process.stdout
+    if done.returncode:
+        raise CommandFailed(reason_in(done.stderr.decode(errors="replace"), done.returncode))
+    return done.stdout
 
 
 def git(root: Path, *arguments: str) -> str:
@@ -76,7 +62,10 @@ def commit(root: Path) -> str:
     try:
         return output(root, "rev-parse", "HEAD").decode().strip()
     except CommandFailed as error:
-        return UNKNOWN if _is_refused(root, error) else NONE
+        if any(words in str(error) for words in ABSENT):
+            return NONE
+        _tell(root, str(error))
+        return UNKNOWN
 
 
 def has_changes(root: Path, paths: Sequence[str], untracked: str = "no") -> bool | None:
@@ -87,8 +76,7 @@ def has_changes(root: Path, paths: Sequence[str], untracked: str = "no") -> bool
     status = ("status", "--porcelain", f"--untracked-files={untracked}")
     try:
         return bool(output(root, *status, "--", *paths))
-    except CommandFailed as error:
-        _is_refused(root, error)
+    except CommandFailed:
         return None
 
 
@@ -99,15 +87,6 @@ def revision(root: Path, code: Sequence[str]) -> str:
         return full
     suffix = {True: "+changes", False: "", None: "+unknown"}
     return full[:12] + suffix[has_changes(root, code, untracked="normal")]
-
-
-def _is_refused(root: Path, error: CommandFailed) -> bool:
-    """Returns whether there may be a commit that git does not tell; its reason is said then."""
-    reason = str(error)
-    if any(words in reason for words in ABSENT):
-        return False
-    _tell(root, reason)
-    return True
 
 
 @cache

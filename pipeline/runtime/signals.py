@@ -53,13 +53,10 @@ def die_with_parent() -> None:
     if request is None:
         return
     request()
-    expected = os.environ.get(PARENT_VARIABLE)
-    if expected is not None and os.getppid() != int(expected):
-        raise Interrupted(signal.SIGTERM)
-    if (
-        "DVC_STAGE" in os.environ
-        and os.getppid() == 1
-        and b"dvc" not in Path("/proc/1/cmdline").read_bytes()
+    parent = os.getppid()
+    is_adopted = parent == 1 and b"dvc" not in Path("/proc/1/cmdline").read_bytes()
+    if os.environ.get(PARENT_VARIABLE, str(parent)) != str(parent) or (
+        "DVC_STAGE" in os.environ and is_adopted
     ):
         raise Interrupted(signal.SIGTERM)
 

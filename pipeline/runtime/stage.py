@@ -20,28 +20,19 @@ from pipeline.storage.params_file import read_params
 from quatrain.devices import framework_environment
 from quatrain.errors import DataError
 from quatrain.frameworks.jax.flags import DEFAULTS
-from quatrain.memory import Needs, check_memory
+from quatrain.memory import check_memory
 from quatrain.nvidia import has_nvidia_gpu
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
 from quatrain.seeds import named_seed
 
-# The folder of this code; a stage works in the current folder, which is another one in tests.
-CHECKOUT = Path(__file__).resolve().parents[2]
 # How long a predecessor may take to save and leave: longer than its last delivery to a tracking
 # server.
 PATIENCE_SECONDS = 60.0
 # Tracing makes many objects and hardly a cycle: looking for cycles every 700 was a tenth of a
 # start.
 OBJECTS_PER_COLLECTION = 100_000
-# The file of data/MODEL.
 DATASET = "dataset.safetensors"
-# The modules of a model that shape a stage's outputs, with those that they import.
-COMPUTING = {
-    "collect": ("collect",),
-    "train": ("collect", "train"),
-    "evaluate": ("collect", "train", "evaluate", "plots"),
-}
 
 
 class Stage(NamedTuple):
@@ -109,17 +100,17 @@ class Stage(NamedTuple):
         """Returns the key of this computation: its inputs, its code, that of a user's environment,
         device, threads, versions and flags.
         """
-        from pipeline.storage.environment_key import environment_of, inputs_of
-        from pipeline.storage.run_key import code_of, run_key
+        from pipeline.storage.environment_key import environment_of
+        from pipeline.storage.run_key import CHECKOUT, code_of, inputs_of, run_key
 
-        params = self.params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset"})
-        shared = {name: value for name, value in params.items() if name not in MODELS}
-        modules = [f"{self.modules.package}.{name}" for name in COMPUTING[self.verb]]
+        others = MODELS.keys() - {self.model}
+        left_out = {"checkpoint_seconds", "preset", *others}
+        params = self.params.model_dump(mode="json", exclude=left_out)
+        code = code_of(self.modules.package, self.verb)
         return run_key(
             stage=self.name,
-            params=shared | {"seed": self.seed(self.verb), self.model: params[self.model]},
-            root=CHECKOUT,
-            code=[*code_of(CHECKOUT, modules), CHECKOUT / "pipeline/stages" / f"{self.verb}.py"],
+            params=params | {"seed": self.seed(self.verb)},
+            code=[*code, CHECKOUT / "pipeline" / "stages" / f"{self.verb}.py"],
             inputs=inputs,
             settings={
                 **settings(self.params, self.framework),
@@ -127,18 +118,6 @@ class Stage(NamedTuple):
                 "environment": environment_of(self.config.env),
             },
         )
-
-
-def prepare_process(params: Params) -> None:
-    """Sets threads, devices and determinism in the variables that jax and torch read when they are
-    imported. Variables of jax that change numbers have no effect.
-    """
-    for name in DEFAULTS:
-        os.environ.pop(f"JAX_{name.upper()}", None)
-    os.environ |= framework_environment(params, os.environ) | {"MPLBACKEND": "Agg"}
-    warnings.showwarning = lambda message, *_, **__: console.info(
-        f"warning: {' '.join(str(message).split())}"
-    )
 
 
 Body = Callable[[Stage, Signals], None]
@@ -172,13 +151,12 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
     """Runs a verb of one model in the current folder, if its params and memory are right."""
     signals = Signals()
     die_with_parent()
-    root = Path.cwd()
-    stage = Stage(verb, model, root, read_params(root))
+    stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()))
     check_fits(stage)
     prepare_process(stage.params)
     if stage.framework == "jax":
         gc.set_threshold(OBJECTS_PER_COLLECTION)
-        compile_cache.enable(root, stage.params)
+        compile_cache.enable(stage.root, stage.params)
     # Loaded while a signal ends the stage at once, and after the variables are set.
     run = body or _body_of(verb)
     with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
@@ -212,12 +190,22 @@ def check_fits(stage: Stage) -> None:
     Raises:
         DeviceFull: they do not; the line has the numbers and the keys to lower.
     """
-    on_gpu = stage.params.device in ("cuda", "mps") or (
-        stage.params.device == "auto" and has_nvidia_gpu()
+    device = stage.params.device
+    if device == "cpu" or (device == "auto" and not has_nvidia_gpu()):
+        needs = stage.modules.memory.needs(stage.config)
+        check_memory(stage.model, stage.verb, needs, free_memory())
+
+
+def prepare_process(params: Params) -> None:
+    """Sets threads, devices and determinism in the variables that jax and torch read when they are
+    imported. Variables of jax that change numbers have no effect.
+    """
+    for name in DEFAULTS:
+        os.environ.pop(f"JAX_{name.upper()}", None)
+    os.environ |= framework_environment(params, os.environ) | {"MPLBACKEND": "Agg"}
+    warnings.showwarning = lambda message, *_, **__: console.info(
+        f"warning: {' '.join(str(message).split())}"
     )
-    free = None if on_gpu else free_memory()
-    if free is not None and stage.verb in Needs._fields:
-        check_memory(stage.model, stage.verb, stage.modules.memory.needs(stage.config), free)
 
 
 def run_on_device(stage: Stage, body: Body, signals: Signals) -> None:

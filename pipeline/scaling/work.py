@@ -21,9 +21,9 @@ from ruamel.yaml import YAML
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import shell_exit_code
 from pipeline.runtime.signals import PARENT_VARIABLE
-from pipeline.runtime.stage import CHECKOUT
 from pipeline.scaling.records import Point
 from pipeline.storage import artifacts
+from pipeline.storage.run_key import CHECKOUT
 from pipeline.storage.trained_model import FILES
 from pipeline.tracking.journal import Journal
 from quatrain.errors import DataError

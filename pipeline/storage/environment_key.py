@@ -1,17 +1,15 @@
-"""inputs of a model, environment of a user -> digests and versions of their code.
+"""environment of a user -> digests of its code, and versions of what is installed.
 
-Nothing of a user is imported for it: modules are found, read, and followed to what they import.
+Nothing is imported for it: modules are found, read, and followed to what they import.
 """
 
 import ast
 import re
 import sys
 from collections.abc import Iterator
-from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
-from importlib.util import find_spec, resolve_name
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from pipeline.storage.artifacts import file_digest
 from quatrain.envs.host.config import HostEnv
@@ -21,52 +19,31 @@ INSTALLED = {"site-packages", "dist-packages"}
 TOOLS = re.compile(r"extra == .(?:all|dev|doc|test)")
 
 
-class Source(NamedTuple):
-    """Holds a file of a user's code; package: what its relative imports begin with."""
-
-    file: Path
-    package: str
-
-
-def inputs_of(folder: Path) -> dict[str, str]:
-    """Returns the digests of a model's input files by name.
+def environment_of(env: object) -> dict[str, str]:
+    """Returns what decides how an environment of a user behaves: digests of whole packages, which
+    may load their modules by name, and versions of installed distributions with what they require;
+    nothing for an environment of quatrain.
 
     Raises:
-        DataError: one cannot be read.
-    """
-    paths = (path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts)
-    return {str(path.relative_to(folder)): file_digest(path) for path in paths if path.is_file()}
-
-
-def environment_of(env: Any) -> dict[str, str]:
-    """Returns what decides how an environment of a user behaves: digests of modules, and versions
-    of installed distributions with what they require; nothing for an environment of quatrain.
-
-    Raises:
-        DataError: a module cannot be read.
+        FolderError: a source cannot be read.
     """
     if not isinstance(env, HostEnv):
         return {}
-    provided = packages_distributions()
     identity: dict[str, str] = {}
-    others = set(sys.stdlib_module_names)
+    visited = set(sys.stdlib_module_names)
     pending = {env.kind, (env.import_ or _maker_of(str(env.id))).partition(":")[0]}
     while pending:
         name = pending.pop()
-        top = name.partition(".")[0]
-        if top in others:
+        if name in visited or name.partition(".")[0] in visited:
             continue
-        spec = _spec_of(top)
-        if spec is None or spec.origin:
-            others.add(top)  # as a whole, below
-        if _is_installed(spec):
-            for distribution in provided.get(top, ()):
-                identity |= _versions_of(distribution)
-            continue
+        visited.add(name)
         sources = _sources_of(name)
-        new = {label: source for label, source in sources.items() if label not in identity}
-        identity |= {label: file_digest(source.file) for label, source in new.items()}
-        pending = pending.union(*map(_imports, new.values()))
+        if not sources:
+            identity |= _versions_of(name.partition(".")[0])
+        for module, source in sources.items():
+            if module not in identity:
+                identity[module] = file_digest(source)
+                pending |= set(_imports(module, source))
     return dict(sorted(identity.items()))
 
 
@@ -78,80 +55,63 @@ def _maker_of(env_id: str) -> str:
     return maker if isinstance(maker, str) else getattr(maker, "__module__", "gymnasium")
 
 
-def _versions_of(distribution: str) -> dict[str, str]:
-    """Returns the versions of a distribution and of what it names as required, where installed."""
-    lines = [line for line in requires(distribution) or () if not TOOLS.search(line)]
+def _sources_of(name: str) -> dict[str, Path]:
+    """Returns the files that a module of the user's own is made of, by module: its own, or those of
+    the outermost package with an __init__.py; none of a module that is installed.
+    """
+    top, *parts = name.split(".")
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):  # ValueError: the module in memory is from no file
+        spec = None
+    if spec is None:
+        return {}
+    places = [Path(place) for place in spec.submodule_search_locations or [str(spec.origin)]]
+    if any(INSTALLED & {*place.parts} for place in places):
+        return {}
+    name = top
+    while spec.origin is None and parts and not any(map(_is_source, places)):
+        part = parts.pop(0)  # of packages without __init__.py, such as inputs
+        name = f"{name}.{part}"
+        below = [place / part for place in places]
+        places = [*(place.with_suffix(".py") for place in below), *below]
+    place = next(filter(_is_source, places), None)
+    if place is None or place.is_file():
+        return {name: place} if place else {}
+    modules = (path.relative_to(place).with_suffix("") for path in sorted(place.rglob("*.py")))
+    return {".".join((name, *path.parts)): (place / path).with_suffix(".py") for path in modules}
+
+
+def _is_source(path: Path) -> bool:
+    return path.is_file() or (path / "__init__.py").is_file()
+
+
+def _versions_of(package: str) -> dict[str, str]:
+    """Returns the versions of a package's distributions and of what these name as required, where
+    installed.
+    """
     versions = {}
-    for name in (distribution, *(re.split(r"[^\w.-]", line)[0] for line in lines)):
-        try:
-            versions[f"{name} (version)"] = version(name)
-        except PackageNotFoundError:
-            continue
+    for distribution in packages_distributions().get(package, ()):
+        lines = [line for line in requires(distribution) or () if not TOOLS.search(line)]
+        for name in (distribution, *(re.split(r"[^\w.-]", line)[0] for line in lines)):
+            try:
+                versions[f"{name} (version)"] = version(name)
+            except PackageNotFoundError:
+                continue
     return versions
 
 
-def _sources_of(name: str) -> dict[str, Source]:
-    """Returns the sources that a module of the user's own is made of, by name: those of its
-    outermost package, which may register it by name, or its file.
-    """
-    top, *parts = name.split(".")
-    spec = _spec_of(top)
-    if spec is None:
-        return {}
-    folders = [Path(place) for place in spec.submodule_search_locations or ()]
-    if spec.origin:
-        return _package(top, folders[0]) if folders else {top: Source(Path(spec.origin), "")}
-    prefix = top
-    for part in parts:  # of packages without __init__.py, such as inputs
-        parent, prefix = prefix, f"{prefix}.{part}"
-        for folder in folders:
-            if (folder / part / "__init__.py").is_file():
-                return _package(prefix, folder / part)
-            if (folder / f"{part}.py").is_file():
-                return {prefix: Source(folder / f"{part}.py", parent)}
-        folders = [folder / part for folder in folders]
-    return {}
-
-
-def _package(name: str, folder: Path) -> dict[str, Source]:
-    sources = {}
-    for path in sorted(folder.rglob("*.py")):
-        *inner, stem = path.relative_to(folder).with_suffix("").parts
-        package = ".".join((name, *inner))
-        sources[f"{package}.{stem}"] = Source(path, package)
-    return sources
-
-
-def _spec_of(top: str) -> ModuleSpec | None:
-    try:
-        return find_spec(top)
-    except (ImportError, ValueError):  # ValueError: the module in memory is from no file
-        return None
-
-
-def _is_installed(spec: ModuleSpec | None) -> bool:
-    """Returns whether a version stands for a module's content; True, too, for one of no file."""
-    if spec is None:
-        return True
-    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
-    return not any(Path(place).exists() for place in places) or any(
-        INSTALLED & {*Path(place).parts} for place in places
-    )
-
-
-def _imports(source: Source) -> Iterator[str]:
+def _imports(module: str, source: Path) -> Iterator[str]:
     """Yields the modules that a source may import, wherever it does."""
     try:
-        nodes = list(ast.walk(ast.parse(source.file.read_bytes())))
-    except (SyntaxError, ValueError):  # an extension, or what Python itself will refuse
+        nodes = list(ast.walk(ast.parse(source.read_bytes())))
+    except (SyntaxError, ValueError):  # which Python itself will refuse
         return
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            try:
-                base = resolve_name("." * node.level + (node.module or ""), source.package)
-            except ImportError:
-                continue
+            package = module.rsplit(".", node.level)[:1] if node.level else []
+            base = ".".join([*package, *([node.module] if node.module else [])])
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names)

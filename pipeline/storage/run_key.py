@@ -6,8 +6,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.storage.artifacts import digest_of, file_digest, folder_digest
+from pipeline.storage.artifacts import digest_of, file_digest
 
+# The folder of this code; a stage works in the current folder, which is another one in tests.
+CHECKOUT = Path(__file__).resolve().parents[2]
+# The modules of a model that shape a stage's outputs, with those that they import.
+COMPUTING = {
+    "collect": ("collect",),
+    "train": ("collect", "train"),
+    "evaluate": ("collect", "train", "evaluate", "plots"),
+}
 # Modules that shape the bytes of a result.
 WRITERS = (
     "pipeline/storage/artifacts.py",
@@ -21,44 +29,46 @@ WRITERS = (
 def run_key(
     stage: str,
     params: Mapping[str, Any],
-    root: Path,
     code: Iterable[Path],
-    inputs: Iterable[Path | str],
+    inputs: Iterable[str],
     settings: Mapping[str, Any],
 ) -> str:
     """Returns the key of a computation: a digest of all that its result depends on.
 
-    A checkpoint of another key is never continued. `code`: files, and folders of *.py files, by
-    name relative to the checkout `root`: the working folder does not matter. `inputs`: artifact
-    folders, files or digests. `settings`: device, threads, versions of libraries.
+    A checkpoint of another key is never continued. `code`: files of the checkout. `inputs`: digests
+    of artifacts. `settings`: device, threads, versions of libraries, code of a user.
 
     Raises:
-        DataError: a file of `code` or `inputs` cannot be read.
+        FolderError: a file of `code` cannot be read.
     """
-    files = [file for path in code for file in (path.rglob("*.py") if path.is_dir() else [path])]
     return digest_of(
         {
             "stage": stage,
             "params": dict(params),
-            "code": {os.path.relpath(file, root): file_digest(file) for file in files},
-            "inputs": [_input_digest(item) for item in inputs],
+            "code": {os.path.relpath(file, CHECKOUT): file_digest(file) for file in code},
+            "inputs": list(inputs),
             "settings": dict(settings),
         }
     )
 
 
-def _input_digest(item: Path | str) -> str:
-    if isinstance(item, str):
-        return item
-    return folder_digest(item) if item.is_dir() else file_digest(item)
+def inputs_of(folder: Path) -> dict[str, str]:
+    """Returns the digests of a model's input files by name.
 
-
-def code_of(root: Path, modules: Iterable[str]) -> list[Path]:
-    """Returns the files that shape what these modules of quatrain compute: theirs, those of the
-    modules that they import, and `root`'s writers.
+    Raises:
+        FolderError: one cannot be read.
     """
-    files = {file_of(root, name) for name in imported_by(root, modules)}
-    return sorted({*files, *(root / name for name in WRITERS)})
+    paths = (path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)): file_digest(path) for path in paths if path.is_file()}
+
+
+def code_of(package: str, verb: str) -> list[Path]:
+    """Returns the files that shape what a verb computes: the modules of a model, the modules of
+    quatrain that they import, and the writers.
+    """
+    modules = imported_by(CHECKOUT, [f"{package}.{name}" for name in COMPUTING[verb]])
+    files = {file_of(CHECKOUT, name) for name in modules}
+    return sorted({*files, *(CHECKOUT / name for name in WRITERS)})
 
 
 def imported_by(root: Path, modules: Iterable[str]) -> set[str]:
@@ -81,11 +91,9 @@ def imports(root: Path, file: Path) -> set[str]:
             names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return {name for name in names if name.startswith("quatrain.") and _is_module(root, name)}
-
-
-def _is_module(root: Path, name: str) -> bool:
-    return file_of(root, name).is_file()
+    return {
+        name for name in names if name.startswith("quatrain.") and file_of(root, name).is_file()
+    }
 
 
 def file_of(root: Path, module: str) -> Path:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipeline.runtime.stage import CHECKOUT, Stage
-from pipeline.storage.run_key import file_of, imported_by, imports
+from pipeline.runtime.stage import Stage
+from pipeline.storage.run_key import CHECKOUT, file_of, imported_by, imports
 from pipeline.tracking.model_card import model_card
 from pipeline.tracking.model_registry import registered_name
 from pipeline.tracking.run import Run

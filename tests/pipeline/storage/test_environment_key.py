@@ -7,8 +7,9 @@ import pytest
 
 from pipeline.runtime.stage import Stage
 from pipeline.storage import environment_key
-from pipeline.storage.environment_key import environment_of, inputs_of
+from pipeline.storage.environment_key import environment_of
 from pipeline.storage.params_file import read_params
+from pipeline.storage.run_key import inputs_of
 from quatrain.envs.host.config import HostEnv
 from tests.conftest import ROOT
 from tests.models.iqn import hosted_envs

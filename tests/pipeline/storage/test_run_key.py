@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.runtime.stage import COMPUTING
 from pipeline.storage.run_key import WRITERS, code_of, imported_by
 from quatrain.registry import MODELS, load
 from tests.conftest import ROOT
@@ -14,8 +13,7 @@ BESIDE = {"serve", "memory"}  # of a model: they answer and estimate, and shape 
 
 
 def covered(model: str, verb: str) -> set[str]:
-    modules = [f"quatrain.models.{model}.{name}" for name in COMPUTING[verb]]
-    return {str(path.relative_to(ROOT)) for path in code_of(ROOT, modules)}
+    return {str(path.relative_to(ROOT)) for path in code_of(f"quatrain.models.{model}", verb)}
 
 
 @pytest.mark.parametrize("model", [*MODELS, "allo.hosted", "iqn.hosted", "actor_critic.hosted"])

@@ -1,0 +1,168 @@
+"""Configs that no memory holds: refused with the numbers before anything is loaded or allocated."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pipeline.runtime import free_memory, stage
+from pipeline.runtime.command import run_guarded
+from pipeline.runtime.stage import Stage, check_fits
+from pipeline.storage.params_file import overlaid, read_input, validate
+from quatrain.errors import DeviceFull
+from quatrain.memory import GIB
+from quatrain.presets import read_raw
+from quatrain.registry import MODELS, load
+from tests.campaign.served import FORMS
+from tests.conftest import ROOT, SMALL, params_with, shapes_unchecked
+from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.small_project import Project
+
+LARGE = {"hidden": 4096, "layers": 16}
+WIDE = {"d": 4096, "layers": 64, "heads": 4}
+MAZE = {"layout": "maze", "maze": {"width": 87, "height": 87, "braid": 0, "seed": 0}}
+SEQ_VAE = {"seq_vae": {"hidden": 4096}}
+# Model, verb, changes to the small config, free GiB, and what takes the memory.
+HUGE: list[tuple[str, str, dict[str, Any], float, str]] = [
+    ("allo", "collect", {"collect": {"num_envs": 80_000, "steps_per_env": 1000}}, 0.4, "transiti"),
+    ("allo", "train", {"seeds": 1000, "network": LARGE}, 64, "moments"),
+    ("allo", "evaluate", {"env": MAZE}, 0.1, "all pairs of states"),
+    ("allo-hosted", "train", {"seeds": 700, "network": LARGE}, 64, "moments"),
+    ("iqn", "train", {"train": {"capacity": 4 * 10**6}}, 0.25, "replay"),
+    ("iqn", "evaluate", {"seeds": 64, "network": {"hidden": 4096}}, 16, "networks"),
+    ("iqn-hosted", "train", {"network": {"hidden": 4096}}, 0.25, "networks"),
+    ("actor_critic", "train", {"network": WIDE}, 64, "moments"),
+    ("actor_critic", "evaluate", {"network": WIDE}, 64, "moments"),
+    ("actor_critic-hosted", "train", {"network": {"d": 4096, "layers": 64}}, 16, "moments"),
+    ("active_dynamics", "collect", {"collect": {"held_out_rollouts": 65536}}, 0.25, "transitions"),
+    ("active_dynamics", "train", {"train": {"transitions": 10**6}}, 0.25, "transitions of all"),
+    ("active_dynamics", "evaluate", {"seeds": 100, "network": {"rbf": {"side": 25}}}, 1, "learne"),
+    ("active_dynamics-seq_vae", "train", {"network": SEQ_VAE}, 1, "learners"),
+]
+
+
+def stage_of(verb: str, form: str, changes: dict[str, Any]) -> Stage:
+    model, variant = FORMS[form]
+    section = overlaid(overlaid({model: SMALL[model]}, {model: variant}), {model: changes})
+    return Stage(verb, model, Path.cwd(), params_with(section | {"device": "cpu"}))
+
+
+@pytest.mark.parametrize(("form", "verb", "changes", "free", "part"), HUGE)
+def test_a_config_that_does_not_fit_is_refused_with_the_numbers(
+    form: str, verb: str, changes: dict[str, Any], free: float, part: str, monkeypatch: Patch
+):
+    too_large = stage_of(verb, form, changes)
+    monkeypatch.setattr(stage, "free_memory", lambda: int(free * GIB))
+    model = too_large.model
+    says = (
+        rf"^{model}: {verb} needs at least [\d,.]+ GiB of memory \(.*{part}.* GiB\), and "
+        rf"{free:,.1f} GiB are free here; lower {model}\."
+    )
+    with pytest.raises(DeviceFull, match=says):
+        check_fits(too_large)
+    monkeypatch.setattr(stage, "free_memory", lambda: 10**6 * GIB)
+    check_fits(too_large)
+
+
+@pytest.mark.parametrize(
+    "preset", ["default", *sorted(path.stem for path in (ROOT / "presets").glob("*.yaml"))]
+)
+def test_every_preset_fits_into_four_gibibytes(preset: str, monkeypatch: Patch):
+    monkeypatch.setattr(stage, "free_memory", lambda: 4 * GIB)
+    params = validate(read_raw(ROOT, preset), lambda name: read_input(ROOT, str(name)))
+    params = params.model_copy(update={"device": "cpu"})
+    for model in MODELS:
+        for verb in ("collect", "train", "evaluate"):
+            check_fits(Stage(verb, model, ROOT, params))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("form", FORMS)
+def test_what_a_learner_is_said_to_need_is_what_its_arrays_take(form: str):
+    """At least a third of what the state holds is counted, and never more than two copies of it."""
+    larger: dict[str, dict[str, Any]] = {
+        "allo": {"network": {"hidden": 256, "layers": 3}},
+        "iqn": {"network": {"hidden": 256}},
+        "actor_critic": {"network": {"d": 256, "layers": 4}},
+        "active_dynamics": {"network": {"rbf": {"side": 9}, "seq_vae": {"hidden": 128}}},
+    }
+    config = stage_of("train", form, larger[FORMS[form][0]]).config
+    model = load(FORMS[form][0], config)
+    with shapes_unchecked():
+        dataset = model.collect.collect(config, 1)
+        state = model.train.to_arrays(model.train.init_state(config, dataset, 2))
+    state_bytes = sum(array.nbytes for array in state.values())
+    said = model.memory.needs(config).train
+    passing = ("batch", "acting", "sample", "rollout", "pairs", "transitions", "colonies", "plates")
+    lasting = sum(size for name, size in said.items() if not any(word in name for word in passing))
+    replays = said.get("transitions of all learners", 0)
+    assert state_bytes / 3 < lasting + replays < 2.5 * state_bytes
+
+
+def test_a_process_refuses_before_it_loads_a_framework(tmp_path: Path):
+    project = Project.create(tmp_path / "project", "allo", code=True)
+    project.choose({"device": "cpu", "allo": {"seeds": 1000, "network": LARGE}})
+    trace = "import sys; sys.modules.update(jax=None, torch=None, flax=None); "
+    start = "import runpy; sys.argv[1:] = ['allo']; "
+    start += "runpy.run_module('pipeline.train', run_name='__main__')"
+    ended = project.run("-c", trace + start)
+    assert ended.code == 5
+    assert re.match(r"train@allo: allo: train needs at least [\d,]+.\d GiB of memory", ended.said)
+
+
+LIMIT = {"memory.max": "65536\n", "memory.current": "32768\n"}
+GROUPS: dict[str, tuple[str, dict[str, str], float]] = {
+    "no group": ("", {}, np.inf),
+    "of its own": ("0::/a/b\n", {f"a/b/{name}": text for name, text in LIMIT.items()}, 32768),
+    "of the group around it": ("0::/a/b\n", {f"a/{n}": text for n, text in LIMIT.items()}, 32768),
+    "used by file caches": (
+        "0::/a\n",
+        {**{f"a/{name}": text for name, text in LIMIT.items()}, "a/memory.stat": "file 8192\n"},
+        40960,
+    ),
+    "seen from inside a container": ("0::/docker/1234\n", LIMIT, 32768),
+    "no limit": ("0::/a\n", {"a/memory.max": "max\n", "a/memory.current": "1\n"}, np.inf),
+    "over its limit": ("0::/a\n", {"a/memory.max": "1\n", "a/memory.current": "9\n"}, 0),
+}
+
+
+@pytest.mark.parametrize("case", GROUPS)
+def test_what_is_free_is_the_least_that_anybody_allows(
+    case: str, tmp_path: Path, monkeypatch: Patch
+):
+    own, files, expected = GROUPS[case]
+    (tmp_path / "own").write_text(own)
+    for name, text in files.items():
+        path = tmp_path / "groups" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        (path.parent / "memory.stat").touch()
+    monkeypatch.setattr(free_memory, "OWN_GROUP", tmp_path / "own")
+    monkeypatch.setattr(free_memory, "GROUPS", tmp_path / "groups")
+    free = free_memory.free_memory()
+    assert free > 2**20 if expected == np.inf else free == expected
+
+
+def of_jax() -> Any:
+    raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 4398046511104 bytes.\n  at a")
+
+
+def of_a_gpu() -> Any:
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
+
+
+def of_cpp() -> Any:
+    raise MemoryError("std::bad_alloc")
+
+
+@pytest.mark.parametrize(
+    "failure", [lambda: np.empty(2**56), lambda: torch.empty(2**56), of_jax, of_a_gpu, of_cpp]
+)
+def test_an_allocation_that_fails_is_one_line(failure: Callable[[], Any], capsys: Capture):
+    assert run_guarded("train@allo", failure) == 5
+    (line,) = capsys.readouterr().err.splitlines()
+    assert re.match(r"train@allo: out of memory: .*; lower .* \[exit 5\]$", line)
