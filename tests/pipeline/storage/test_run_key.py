@@ -1,13 +1,68 @@
-"""Which code a key covers."""
+"""A key changes with all that shapes a result, code and environment of a user included, and with
+nothing else.
+"""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline.storage.run_key import WRITERS, code_of, imported_by
-from quatrain.registry import MODELS, load
-from tests.conftest import ROOT
+from pipeline.runtime import stage as stages
+from pipeline.runtime.stage import Stage
+from pipeline.storage import environment_key
+from pipeline.storage import run_key as keys
+from pipeline.storage.environment_key import environment_of
+from pipeline.storage.params_file import read_params
+from pipeline.storage.run_key import WRITERS, code_of, imported_by, run_key
+from quatrain.envs.host.config import HostEnv
+from quatrain.registry import MODELS
+from tests.conftest import ROOT, params_with
+from tests.models.iqn import hosted_envs
 from tests.pipeline.fixture_types import Patch
+
+# The key itself.
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: Patch) -> Path:
+    (tmp_path / "train.py").write_text("steps = 1\n")
+    monkeypatch.setattr(keys, "CHECKOUT", tmp_path)
+    return tmp_path
+
+
+def key(checkout: Path, **changed: Any) -> str:
+    arguments = {
+        "stage": "train@allo",
+        "params": {"seed": 3, "allo": {"steps": 500}},
+        "code": [checkout / "train.py"],
+        "inputs": ["5ac1"],
+        "settings": {"device": "cpu", "threads": 1},
+    }
+    return run_key(**(arguments | changed))
+
+
+def test_the_key_changes_with_each_thing_that_the_result_depends_on(
+    checkout: Path, monkeypatch: Patch
+):
+    assert key(checkout, params={"allo": {"steps": 500}, "seed": 3}) == key(checkout)
+    different = [
+        key(checkout),
+        key(checkout, stage="evaluate@allo"),
+        key(checkout, params={"seed": 4, "allo": {"steps": 500}}),
+        key(checkout, inputs=["5ac2"]),
+        key(checkout, settings={"device": "cpu", "threads": 2}),
+    ]
+    moved = checkout.rename(checkout.with_name("moved"))
+    monkeypatch.setattr(keys, "CHECKOUT", moved)
+    assert key(moved) == different[0]
+    (moved / "train.py").write_text("steps = 2\n")
+    different.append(key(moved))
+    (moved / "train.py").rename(moved / "learn.py")
+    different.append(key(moved, code=[moved / "learn.py"]))
+    assert len(set(different)) == len(different)
+
+
+# Code of quatrain.
 
 BESIDE = {"serve", "memory"}  # of a model: they answer and estimate, and shape no result
 
@@ -16,7 +71,7 @@ def covered(model: str, verb: str) -> set[str]:
     return {str(path.relative_to(ROOT)) for path in code_of(f"quatrain.models.{model}", verb)}
 
 
-@pytest.mark.parametrize("model", [*MODELS, "allo.hosted", "iqn.hosted", "actor_critic.hosted"])
+@pytest.mark.parametrize("model", [*MODELS, "iqn.hosted"])
 def test_a_key_covers_what_shapes_the_result_and_no_other_model(model: str):
     names = covered(model, "evaluate")
     folder = f"src/quatrain/models/{model.partition('.')[0]}/"
@@ -26,19 +81,6 @@ def test_a_key_covers_what_shapes_the_result_and_no_other_model(model: str):
     assert not names & {f"{folder}{name}.py" for name in BESIDE}
     assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
     assert covered(model, "collect") < covered(model, "train") < names
-
-
-def test_a_key_covers_a_learners_memory_and_rules_of_its_environment():
-    assert "src/quatrain/models/actor_critic/ppo/memory.py" in covered("actor_critic", "train")
-    assert "src/quatrain/envs/colony/rules.py" in covered("actor_critic", "collect")
-
-
-def test_a_key_does_not_depend_on_what_is_loaded(monkeypatch: Patch, tmp_path: Path):
-    before = covered("iqn", "train")
-    assert load("iqn").evaluate
-    assert load("iqn").plots
-    monkeypatch.chdir(tmp_path)
-    assert covered("iqn", "train") == before
 
 
 SOURCES = {
@@ -58,3 +100,110 @@ def test_imports_are_followed_wherever_a_source_has_them(tmp_path: Path):
         path.write_text(source)
     names = imported_by(tmp_path, ["quatrain.a"])
     assert names == {f"quatrain.{name}" for name in ("a", "b", "pack", "pack.c")}
+
+
+# Code of a user.
+
+FILES = {
+    "inputs/iqn/walls.py": "import helper\nfrom . import beside\nopen('mark', 'w')\nMaze = 1\n",
+    "inputs/iqn/beside.py": "",
+    "inputs/iqn/other.py": "",
+    "helper.py": "def broken(:\n",
+    "registering/__init__.py": "register('Maze-v0', entry_point='registering.inner.maze:Maze')\n",
+    "registering/inner/maze.py": "import pettingzoo\n",
+}
+
+
+@pytest.fixture
+def own_code(tmp_path: Path, monkeypatch: Patch) -> Path:
+    """Modules of a user; one would leave a mark if it were imported."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def env(env_id: str | None, imported: str | None) -> HostEnv:
+    how = {"kind": "gymnasium", "kwargs": {}, "max_episode_steps": 9}
+    return HostEnv.model_validate({**how, "id": env_id, "import": imported})
+
+
+@pytest.mark.parametrize(
+    ("imported", "covered"),
+    [
+        ("inputs.iqn.walls:Maze", {"inputs/iqn/walls.py", "inputs/iqn/beside.py", "helper.py"}),
+        ("registering:make", {"registering/__init__.py", "registering/inner/maze.py"}),
+        ("nowhere:make", set()),
+    ],
+)
+def test_modules_of_the_user_are_covered_with_what_they_import_and_not_run(
+    imported: str, covered: set[str], own_code: Path
+):
+    before = environment_of(env(None, imported))
+    for name in FILES:
+        (own_code / name).write_text(f"{FILES[name]}# edited\n")
+        assert (environment_of(env(None, imported)) != before) == (name in covered), name
+        (own_code / name).write_text(FILES[name])
+    assert environment_of(env(None, imported)) == before
+    assert not (own_code / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "imported", "distribution"),
+    [
+        ("CartPole-v1", None, "gymnasium"),
+        (None, "pettingzoo.butterfly.pistonball_v6:parallel_env", "pettingzoo"),
+        ("Maze-v0", "registering", "pettingzoo"),
+    ],
+)
+@pytest.mark.usefixtures("own_code")
+def test_installed_modules_are_covered_by_the_version_of_their_distribution(
+    env_id: str | None, imported: str | None, distribution: str, monkeypatch: Patch
+):
+    before = environment_of(env(env_id, imported))
+    version = environment_key.version
+
+    def newer(name: str) -> str:
+        return version(name) + "1" * (name == distribution)
+
+    monkeypatch.setattr(environment_key, "version", newer)
+    name = f"{distribution} (version)"
+    expected = before | {name: f"{version(distribution)}1"}
+    assert environment_of(env(env_id, imported)) == expected
+
+
+def test_environments_of_quatrain_have_no_code_of_a_user():
+    assert environment_of(params_with({}).allo.env) == {}
+
+
+# The key of a stage.
+
+
+def test_a_stage_has_another_key_after_each_change_that_shapes_it(
+    own_code: Path, monkeypatch: Patch
+):
+    section: dict[str, Any] = hosted_envs.section("OneStep")
+    section["env"] |= {"import": "inputs.iqn.walls:Maze"}
+    params = read_params(ROOT)
+    values = params.model_dump(mode="json", by_alias=True) | {"iqn": section}
+    stage = Stage("train", "iqn", own_code, type(params).model_validate(values))
+    monkeypatch.setattr(keys, "code_of", lambda *_: [])
+
+    def key_with(**changed: Any) -> str:
+        return stage._replace(params=stage.params.model_copy(update=changed)).key(["d"])
+
+    known = {stage.key(["d"])}
+    unchanged = {key_with(preset="x"), key_with(checkpoint_seconds=9), key_with(allo=None)}
+    assert unchanged == known
+    for name in ("inputs/iqn/walls.py", "inputs/iqn/other.py", "helper.py"):
+        (own_code / name).write_text(f"{FILES[name]}# edited\n")
+        assert stage.key(["d"]) not in known, name
+        known.add(stage.key(["d"]))
+    others = [stage.key(["e"]), key_with(seed=9), stage._replace(verb="evaluate").key(["d"])]
+    monkeypatch.setattr(environment_key, "version", lambda _: "9")
+    others.append(stage.key(["d"]))
+    monkeypatch.setattr(stages, "settings", lambda *_: {"threads": "9"})
+    others.append(stage.key(["d"]))
+    assert len({*known, *others}) == len(known) + len(others)
