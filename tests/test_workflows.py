@@ -4,6 +4,8 @@ zizmor (make check) holds that actions are pinned, that a checkout leaves no tok
 no text of a stranger gets into a shell.
 """
 
+import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline.retraining.outcome import ISSUE, OUTCOME
 from tests.conftest import ROOT
 
 FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -108,3 +111,60 @@ def test_systemd_understands_the_units(tmp_path: Path):
     command = ["systemd-analyze", "--man=no", "verify", *units]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert [line for line in done.stderr.splitlines() if "quatrain-retrain" in line] == []
+
+
+GH = """#!/bin/sh
+echo "$@" >>"$HOME/calls"
+case "$1 $2" in
+"run download") test -d "$HOME/left" && cp -r "$HOME/left" outcome ;;
+*list) for last; do :; done; jq -r "$last" "$HOME/$1" ;;
+esac
+"""
+PROPOSED = {"kind": "proposed", "title": "Retrain: iqn better", "branch": "retrain/abc"}
+UNCHANGED = {"kind": "unchanged", "title": "Retrain: nothing changed", "branch": None}
+BROKEN = {"kind": "broken", "title": ISSUE, "branch": None}
+OTHER, KNOWN = {"number": 3, "title": "other"}, {"number": 7, "title": ISSUE}
+BODY = "--body-file outcome/body.md"
+OPENED = f"pr create --head retrain/abc --base trunk --title {PROPOSED['title']} {BODY}"
+UPDATED = f"pr edit retrain/abc --title {PROPOSED['title']} {BODY}"
+CLOSED = "issue close 7 --comment A later retraining passed: "
+ANNOUNCED: list[tuple[dict[str, Any] | None, list[str], list[dict[str, Any]], list[str]]] = [
+    (PROPOSED, [], [], [OPENED]),
+    (PROPOSED, ["CLOSED", "OPEN"], [OTHER], [UPDATED]),
+    (PROPOSED, ["CLOSED"], [KNOWN], [f"{CLOSED}{PROPOSED['title']}"]),
+    (PROPOSED, ["MERGED"], [], []),
+    (UNCHANGED, [], [OTHER, KNOWN], [f"{CLOSED}{UNCHANGED['title']}"]),
+    (BROKEN, [], [OTHER], [f"issue create --title {ISSUE} {BODY}"]),
+    (BROKEN, [], [OTHER, KNOWN], [f"issue edit 7 {BODY}"]),
+    (None, [], [], [f"issue create --title {ISSUE} {BODY}"]),
+]
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@pytest.mark.parametrize(("outcome", "requests", "issues", "asked"), ANNOUNCED)
+def test_a_result_has_one_pull_request_and_what_is_broken_one_issue(
+    outcome: dict[str, Any] | None,
+    requests: list[str],
+    issues: list[dict[str, Any]],
+    asked: list[str],
+    tmp_path: Path,
+):
+    """None: the retraining was killed. A pull request that a person closed stays closed."""
+    (tmp_path / "gh").write_text(GH)
+    (tmp_path / "gh").chmod(0o755)
+    (tmp_path / "pr").write_text(json.dumps([{"state": state} for state in requests]))
+    (tmp_path / "issue").write_text(json.dumps(issues))
+    if outcome is not None:
+        (tmp_path / "left").mkdir()
+        (tmp_path / "left" / OUTCOME).write_text(json.dumps(outcome))
+        (tmp_path / "left" / "body.md").write_text("scores\n")
+    job = workflow(ROOT / ".github" / "workflows" / "retrain.yml")["jobs"]["announce"]
+    command = ["bash", "-e", "-o", "pipefail", "-c", job["steps"][-1]["run"]]
+    values = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    values |= {"RUN_ID": "1", "BASE": "trunk", "LINK": "https://example.org/log"}
+    subprocess.run(command, cwd=tmp_path, env=values, check=True)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [call for call in calls if not re.match(r"run download|\w+ list ", call)] == asked
+    body = (tmp_path / "outcome" / "body.md").read_text()
+    assert body.startswith("scores\n" if outcome else "The retraining was killed")
+    assert body.endswith("artifact: https://example.org/log\n")

@@ -1,8 +1,7 @@
-"""argv -> `pipeline.retraining.retrain.retrain_and_record`."""
+"""argv -> `pipeline.retraining.retrain.retrain`."""
 
 import argparse
 import datetime
-import os
 import sys
 from pathlib import Path
 
@@ -34,13 +33,7 @@ def add_options(parser: Parser) -> None:
     )
     options.add_jobs(parser, default=None)
     parser.add_argument(
-        "--push", action="store_true", help="send branches and outs to the git and DVC remotes"
-    )
-    parser.add_argument(
-        "--pictures-url",
-        default=os.environ.get("QUATRAIN_PICTURES_URL", ""),
-        metavar="URL",
-        help="URL/BRANCH/FILE shows a file of a pushed branch (or QUATRAIN_PICTURES_URL)",
+        "--push", action="store_true", help="send branch and outs to the git and DVC remotes"
     )
 
 
@@ -50,18 +43,9 @@ def run(args: Options) -> int:
             "--seed goes with the default preset: "
             "it is written into params.yaml; others set it in presets/"
         )
-    from pipeline.retraining.retrain import Request, retrain_and_record
+    from pipeline.retraining.retrain import Request, retrain
 
-    return retrain_and_record(
-        Path.cwd(),
-        Request(
-            preset=args.preset,
-            seed=args.seed,
-            jobs=args.jobs,
-            push=args.push,
-            figures_url=args.pictures_url,
-        ),
-    )
+    return retrain(Path.cwd(), Request(args.preset, args.seed, args.jobs, args.push))
 
 
 main = Command(

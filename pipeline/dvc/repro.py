@@ -5,10 +5,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
-from pipeline.dvc import lock_order, obstacles, rwlock
+from pipeline.dvc import obstacles, rwlock
 from pipeline.dvc.dated_page import write_dated_page
 from pipeline.dvc.moved import moved
 from pipeline.dvc.workspace import alone, environment, prepare_workspace
@@ -21,6 +20,7 @@ from pipeline.tracking import backfill, model_registry
 from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
+from quatrain.storage.atomic_write import write_durably
 
 DVC = (sys.executable, "-m", "dvc")
 VERBS = ("collect", "train", "evaluate")
@@ -32,37 +32,29 @@ def dvc(root: Path, work: Path, *arguments: str) -> int:
 
 
 def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
-    """Returns the exit code of `dvc repro`, or else of the gate; works on `jobs` models at a time.
+    """Runs what is out of date in the preset's workspace, then the gate; returns the exit code of
+    the first that failed. Works on `jobs` models at a time.
 
     Raises:
         ConfigError: params.yaml or the preset cannot be used.
         LockHeld: another process runs this preset.
+        KeyboardInterrupt: Ctrl-C ended a stage.
     """
     started = time.monotonic()
     read_params(root, preset)
     with alone(root, preset):
-        return run_alone(root, preset, models, jobs, started)
-
-
-def run_alone(root: Path, preset: str, models: Sequence[str], jobs: int, started: float) -> int:
-    """Runs what is out of date in the preset's workspace, then the gate; returns the exit code."""
-    work = prepare_workspace(root, preset)
-    prepare_dvc(root, work)
-    all_models = set(models) == set(MODELS)
-    targets = [] if all_models else [f"evaluate@{model}" for model in models]
-    is_parallel = min(jobs, len(models)) > 1 and is_stale(root, work, models)
-    with lock_order.in_order(work) if is_parallel else nullcontext():
-        code = run_in_parallel(root, work, models, jobs) if is_parallel else 0
-        code = code or dvc(root, work, "repro", *targets)
-    if code == 128 + signal.SIGINT:
-        raise KeyboardInterrupt
-    if code:
-        console.info(
-            "repro: dvc stopped before the end; the line above that ends with [exit N] says why"
-        )
-        return code
-    seconds = time.monotonic() - started
-    return finish_run(root, work, models, all_models, seconds=seconds)
+        work = prepare_workspace(root, preset)
+        prepare_dvc(root, work)
+        code = reproduce(root, work, models, jobs)
+        if code == 128 + signal.SIGINT:
+            raise KeyboardInterrupt
+        if code:
+            console.info(
+                "repro: dvc stopped before the end; the line above that ends with [exit N] says why"
+            )
+            return code
+        seconds = time.monotonic() - started
+        return finish_run(root, work, models, set(models) == set(MODELS), seconds=seconds)
 
 
 def prepare_dvc(root: Path, work: Path) -> None:
@@ -74,6 +66,15 @@ def prepare_dvc(root: Path, work: Path) -> None:
     for folder in dict.fromkeys((work, root)):
         obstacles.check(folder)
     rwlock.repair(work)
+
+
+def reproduce(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
+    """Runs the stages that are out of date; returns dvc's exit code."""
+    is_parallel = min(jobs, len(models)) > 1 and is_stale(root, work, models)
+    if is_parallel and (code := run_in_parallel(root, work, models, jobs)):
+        return code
+    targets = [] if set(models) == set(MODELS) else [f"evaluate@{model}" for model in models]
+    return dvc(root, work, "repro", *targets)
 
 
 def is_stale(root: Path, work: Path, models: Sequence[str]) -> bool:
@@ -90,22 +91,28 @@ def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) ->
     """Collects, trains and evaluates, `jobs` models at a time; returns the exit code of the first
     that failed, or 0.
 
-    Only `--single-item` leaves the others' outs unlocked, and only `--wait-for-lock` before the
-    subcommand makes each wait for its turn to write dvc.lock.
+    dvc appends a stage to dvc.lock when it ends for the first time. The file is therefore put back:
+    the next `dvc repro` takes the results from DVC's run cache, in its own order.
     """
+    lock = work / "dvc.lock"
+    before = lock.read_bytes() if lock.exists() else None
+    # Only `--single-item` leaves the others' outs unlocked, and only `--wait-for-lock` before the
+    # subcommand makes each wait for its turn to write dvc.lock.
     command = [*DVC, "--wait-for-lock", "repro", "--single-item"]
-    for verb in VERBS:
-        stages = [f"{verb}@{model}" for model in models]
-        codes = ParallelCommands(jobs).run(
-            {stage: [*command, stage] for stage in stages}, work, environment(root, work)
-        )
-        failed = [stage for stage in stages if codes[stage]]
-        if failed:
-            console.info(
-                f"repro: {', '.join(failed)} did not end well; the others did what they could"
-            )
-            return codes[failed[0]]
-    return 0
+    try:
+        for verb in VERBS:
+            commands = {f"{verb}@{model}": [*command, f"{verb}@{model}"] for model in models}
+            codes = ParallelCommands(jobs).run(commands, work, environment(root, work))
+            if failed := [stage for stage, code in codes.items() if code]:
+                names = ", ".join(failed)
+                console.info(f"repro: {names} did not end well; the others did what they could")
+                return codes[failed[0]]
+        return 0
+    finally:
+        if before is not None:
+            write_durably(lock, before)
+        else:
+            lock.unlink(missing_ok=True)
 
 
 def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: bool = True) -> int:

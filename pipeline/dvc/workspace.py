@@ -62,9 +62,11 @@ def prepare_workspace(root: Path, preset: str) -> Path:
         return root
     params = read_raw(root, preset)
     names = {name for name in files_of_git(root) if Path(name).parts[0] not in PRODUCED}
+    for copy in copies_in(work):
+        if str(copy.relative_to(work)) not in names:
+            copy.unlink()
     for name in sorted(names):
         copy_if_changed(root / name, work / name)
-    remove_others(work, names)
     text = io.BytesIO()
     YAML().dump(params, text)
     write_durably(work / "params.yaml", text.getvalue())
@@ -72,14 +74,15 @@ def prepare_workspace(root: Path, preset: str) -> Path:
     return work
 
 
-def remove_others(work: Path, names: set[str]) -> None:
-    for folder in sorted(work.iterdir()):
-        if folder.name in {*PRODUCED, ".dvc"}:
-            continue
-        for path in [folder, *folder.rglob("*")]:
-            is_copy = path.is_file() and "__pycache__" not in path.parts
-            if is_copy and str(path.relative_to(work)) not in names:
-                path.unlink()
+def copies_in(work: Path) -> list[Path]:
+    """Returns the files of a workspace that runs in it do not write."""
+    return [
+        path
+        for path in work.rglob("*")
+        if path.relative_to(work).parts[0] not in {*PRODUCED, ".dvc"}
+        and path.is_file()
+        and "__pycache__" not in path.parts
+    ]
 
 
 def files_of_git(root: Path) -> set[str]:
@@ -100,7 +103,6 @@ def copy_if_changed(source: Path, target: Path) -> None:
         target.unlink(missing_ok=True)
     elif not target.is_file() or source.read_bytes() != target.read_bytes():
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Never into a folder at its place, nor through a link to a file elsewhere.
         partial = target.with_name(f"{target.name}{PARTIAL}")
         try:
             shutil.copy2(source, partial)

@@ -1,3 +1,1 @@
-"""The parts of a retraining: the copy it works in, the commands it runs there, what it proposes,
-and what it tells.
-"""
+"""Runs the pipeline again in a git worktree and proposes what passed the gate as a branch."""

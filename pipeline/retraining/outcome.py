@@ -1,76 +1,114 @@
-"""the outcome of a retraining <-> files in .state/retrain; without libraries, so that any Python
-can announce it.
+"""judgements of a retraining -> its outcome: exit code, branch, and the title and body of a pull
+request or an issue.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from pipeline.judging import tables
+from pipeline.judging.verdicts import ModelVerdict
+from pipeline.reporting.tables import markdown_table
+from pipeline.runtime.errors import BaselineBroken
 from pipeline.runtime.redaction import redact
 from quatrain.storage.atomic_write import write_together
 
 FOLDER = Path(".state", "retrain")
 OUTCOME = "outcome.json"
-TITLE = "title.txt"
 BODY = "body.md"
+REPORTS = ("report.html", "report.md")
 # Title of the only issue, whatever went wrong.
 ISSUE = "Retraining needs attention"
 
-Kind = Literal["unchanged", "proposed", "broken", "stopped"]
 
+class Origin(NamedTuple):
+    """Holds what was retrained."""
 
-class Message(NamedTuple):
-    title: str
-    body: str
+    commit: str
+    preset: str
+    seed: int
+    is_new_seed: bool
+
+    @property
+    def summary(self) -> str:
+        new = " (new)" if self.is_new_seed else ""
+        return f"commit {self.commit[:12]}, preset {self.preset}, seed {self.seed}{new}"
 
 
 class Outcome(NamedTuple):
     """Holds how a retraining ended, with a branch if there is something to merge."""
 
-    kind: Kind
+    kind: Literal["unchanged", "proposed", "broken", "stopped"]
     code: int
-    message: Message
+    title: str
+    body: str
     branch: str | None = None
 
 
+def better_models(results: Sequence[ModelVerdict]) -> list[str]:
+    """Returns the models with a clearly better score: equal ones must not wear baselines down."""
+    return [
+        result.model
+        for result in results
+        if any(line.status == "better" for line in result.verdict.lines)
+    ]
+
+
+def unchanged(origin: Origin) -> Outcome:
+    body = f"The gate passed ({origin.summary}), and nothing changed.\n"
+    return Outcome("unchanged", 0, "Retrain: nothing changed", body)
+
+
+def proposed(origin: Origin, results: Sequence[ModelVerdict], branch: str) -> Outcome:
+    names = ", ".join(better_models(results))
+    seed = f" (seed {origin.seed})" if origin.is_new_seed else ""
+    title = f"Retrain: {f'{names} better' if names else 'scores hold their baselines'}{seed}"
+    moves = "No baseline moves: the scores hold them, and none is clearly better."
+    if names:
+        moves = f"Baselines of {names} move: a score is clearly better, none is worse."
+    parts = (f"The gate passed ({origin.summary}).", moves, table(results), _place("report.html"))
+    return Outcome("proposed", 0, title, _paragraphs(*parts), branch)
+
+
+def broken(origin: Origin, results: Sequence[ModelVerdict]) -> Outcome:
+    gate = f"The gate is broken ({origin.summary}). Nothing was promoted and nothing was pushed."
+    reasons = [f"* **{result.model}**: {line.why}" for result in results for line in result.broken]
+    parts = (gate, "\n".join(dict.fromkeys(reasons)), table(results), _place("report.html"))
+    return Outcome("broken", BaselineBroken.exit_code, ISSUE, _paragraphs(*parts))
+
+
 def stopped(reason: str, code: int) -> Outcome:
-    return Outcome(
-        "stopped",
-        code,
-        Message(
-            ISSUE,
-            f"The retraining stopped with exit code {code}:\n\n    {redact(reason)}\n\n"
-            "Nothing was promoted and no branch was pushed.\n",
-        ),
-    )
+    stop = f"The retraining stopped with exit code {code}:"
+    last = "Nothing was promoted and no branch was pushed."
+    return Outcome("stopped", code, ISSUE, _paragraphs(stop, f"    {redact(reason)}", last))
+
+
+def table(results: Sequence[ModelVerdict]) -> str:
+    return markdown_table(tables.HEAD, tables.page_table(results))
 
 
 def clear(folder: Path) -> None:
-    for name in (OUTCOME, TITLE, BODY):
+    for name in (OUTCOME, BODY, *REPORTS):
         (folder / name).unlink(missing_ok=True)
 
 
 def write(folder: Path, result: Outcome) -> None:
-    outcome = json.dumps({"kind": result.kind, "exit": result.code, "branch": result.branch})
-    texts = {
-        TITLE: f"{result.message.title}\n",
-        BODY: result.message.body,
-        OUTCOME: f"{outcome}\n",
+    """Stores the outcome for a program, and its body: without them, the retraining was killed."""
+    values = {
+        "kind": result.kind,
+        "exit": result.code,
+        "title": result.title,
+        "branch": result.branch,
     }
-    write_together(folder, {name: text.encode() for name, text in texts.items()})
+    write_together(
+        folder, {BODY: result.body.encode(), OUTCOME: f"{json.dumps(values)}\n".encode()}
+    )
 
 
-def read(folder: Path) -> Outcome:
-    """Returns the stored outcome; without one, the retraining was killed or could not begin."""
-    if not all((folder / name).is_file() for name in (OUTCOME, TITLE, BODY)):
-        return stopped("it was killed, interrupted or could not begin; its log says more", 1)
-    try:
-        content = json.loads((folder / OUTCOME).read_text())
-        return Outcome(
-            content["kind"],
-            content["exit"],
-            Message((folder / TITLE).read_text().strip(), (folder / BODY).read_text()),
-            content["branch"],
-        )
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return stopped(f"{OUTCOME} or its texts are damaged; its log says more", 1)
+def _paragraphs(*parts: str) -> str:
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _place(name: str) -> str:
+    return f"The report with its pictures: `{FOLDER / name}` where the retraining ran."

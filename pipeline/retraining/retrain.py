@@ -1,159 +1,195 @@
-"""a commit -> fetched, run again, judged: a branch to merge if it passed and is new, a report if it
-is broken.
+"""a commit -> run again, judged: a branch to merge if it passed and is new, a report if it is
+broken.
 """
 
+import hashlib
+import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import verdicts
-from pipeline.retraining import body, outcome, worktree
-from pipeline.retraining.proposal import PROPOSED, Target, baseline_changes, log, propose
-from pipeline.retraining.worktree import Worktree
-from pipeline.runtime import console
-from pipeline.runtime.errors import BaselineBroken, CommandFailed, described, exit_code_of
-from pipeline.runtime.processes import PATIENCE_SECONDS, CommandSequence
+from pipeline.judging.verdicts import ModelVerdict
+from pipeline.retraining import outcome, worktree
+from pipeline.retraining.outcome import FOLDER, Origin, Outcome, better_models
+from pipeline.retraining.worktree import Worktree, run_git
+from pipeline.runtime import console, file_lock
+from pipeline.runtime.errors import (
+    BaselineBroken,
+    CommandFailed,
+    Interrupted,
+    LockHeld,
+    described,
+    exit_code_of,
+)
+from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params, write_value
-from quatrain.errors import ConfigError, DataError
+from quatrain.errors import QuatrainError
 from quatrain.registry import MODELS
 
-REPORT = outcome.FOLDER / "report"
+# How long the pipeline of a killed retraining may take to save and leave.
+PATIENCE_SECONDS = 60.0
+PROPOSED = ("dvc.lock", "params.yaml", "reports", "baselines")
 
 
 class Request(NamedTuple):
     preset: str
-    seed: int | None
-    jobs: int | None
-    push: bool
-    figures_url: str
+    seed: int | None = None
+    jobs: int | None = None
+    push: bool = False
 
 
-def retrain(root: Path, request: Request, commands: CommandSequence) -> outcome.Outcome:
-    """Runs in a git worktree; the checkout is never modified.
+def retrain(root: Path, request: Request, patience_seconds: float = PATIENCE_SECONDS) -> int:
+    """Retrains the commit that is checked out, stores the outcome and returns its exit code.
 
     Raises:
+        LockHeld: another retraining is running.
         ConfigError: files are not committed, or params, preset or options cannot be used.
         CommandFailed: a command that has to succeed failed.
         Interrupted: a signal was received; the next retraining continues in the same worktree.
     """
-    commit = worktree.clean_commit(commands, root)
+    folder = root / FOLDER
+    lock = file_lock.acquire(folder / "lock", patience_seconds)
+    if lock is None:
+        raise LockHeld("another retraining is at work in this checkout; wait for it or end it")
+    try:
+        outcome.clear(folder)
+        result = retrain_alone(root, request, lock)
+    except Interrupted:
+        raise
+    except (QuatrainError, OSError) as error:
+        outcome.write(folder, outcome.stopped(described(error), exit_code_of(error) or 1))
+        raise
+    finally:
+        os.close(lock)
+    outcome.write(folder, result)
+    return result.code
+
+
+def retrain_alone(root: Path, request: Request, lock: int) -> Outcome:
+    """Runs pipeline and gate in a git worktree; the checkout is never modified."""
+    commit = worktree.clean_commit(root)
     read_params(root, request.preset)
-    remote = fetch_branches(commands, root, request.push)
-    copy = worktree.prepare(commands, root, commit)
-    worktree.share_journals(root, workspace_of(copy.path, request.preset))
-    target = Target(remote if request.push else None, fetch_outs(copy), request.figures_url)
-    origin = choose_seed(copy, commit, request)
+    remote = worktree.push_remote(root) if request.push else None
+    copy = worktree.prepare(root, root / FOLDER / "work", lock, commit, request.preset)
+    fetch_outs(copy)
+    origin = choose_seed(copy.path, commit, request)
     jobs = () if request.jobs is None else ("--jobs", str(request.jobs))
-    code = copy.python("pipeline.commands.repro", "--preset", request.preset, *jobs)
+    code = copy.call("pipeline.commands.repro", "--preset", request.preset, *jobs)
     if code not in (0, BaselineBroken.exit_code):
-        raise CommandFailed(
-            "pipeline.commands.repro stopped before the gate; the log says why", code
-        )
-    result = conclude(copy, target, origin, passed=code == 0)
-    worktree.remove(commands, root, copy.path)
+        raise CommandFailed("`make repro` stopped before the gate; the log says why", code)
+    result = conclude(copy, remote, origin, passed=code == 0)
+    worktree.remove(copy)
     return result
 
 
-def fetch_branches(commands: CommandSequence, root: Path, is_needed: bool) -> str | None:
-    """Fetches the remote's branches; returns its name, or None without a remote.
-
-    Raises:
-        ConfigError: there is no remote, and it is needed.
-        CommandFailed: it does not answer, and it is needed.
-    """
-    remote = worktree.git_remote(commands, root)
-    if remote is None:
-        if is_needed:
-            raise ConfigError("--push needs a git remote; `git remote add origin URL` names one")
-        return None
-    try:
-        worktree.git(commands, root, "fetch", "--quiet", remote)
-    except CommandFailed as error:
-        if is_needed:
-            raise
-        log(f"goes on without {remote}: {error}")
-    count = worktree.commits_behind(commands, root)
-    if count:
-        log(f"the upstream branch is ahead by {count}; `git pull` first to retrain that")
-    return remote
+def has_dvc_remote(copy: Worktree) -> bool:
+    return copy.call("dvc", "config", "--quiet", "core.remote") == 0
 
 
-def fetch_outs(copy: Worktree) -> bool:
-    """Fetches outs and run cache from the DVC remote and checks the outs out; returns whether there
-    is a remote.
+def fetch_outs(copy: Worktree) -> None:
+    """Fetches outs and run cache from the DVC remote, and checks the outs out.
 
     Outs in place are enough: DVC cannot restore a stage from the run cache of another machine if
     one of its outs is kept in git.
     """
-    has_remote = worktree.has_dvc_remote(copy)
-    command = [*worktree.DVC, "fetch", "--quiet", "--run-cache"]
-    if not has_remote:
+    if not has_dvc_remote(copy):
         log("no default DVC remote is set; what the local cache lacks is computed")
-    elif copy.commands.tell(command, copy.path):
+    elif copy.call("dvc", "fetch", "--quiet", "--run-cache"):
         log("the DVC remote did not give everything; what is missing is computed")
-    copy.commands.succeeds([*worktree.DVC, "checkout", "--quiet", "--allow-missing"], copy.path)
-    return has_remote
+    copy.call("dvc", "checkout", "--quiet", "--allow-missing")
 
 
-def choose_seed(copy: Worktree, commit: str, request: Request) -> body.Origin:
+def choose_seed(work: Path, commit: str, request: Request) -> Origin:
     """Writes the requested seed into params.yaml, whose comments stay.
 
     Raises:
-        ConfigError: params.yaml cannot be used, or has another seed afterwards.
+        ConfigError: params.yaml cannot be used.
     """
-    old = read_params(copy.path).seed
+    old = read_params(work).seed
     if request.seed is not None:
-        write_value(copy.path / "params.yaml", "seed", request.seed)
-    seed = read_params(copy.path, request.preset).seed
-    if request.seed not in (None, seed):
-        raise ConfigError(f"params.yaml: seed is {seed} after {request.seed} was written; set it")
-    return body.Origin(commit, request.preset, seed, is_new_seed=request.seed not in (None, old))
+        write_value(work / "params.yaml", "seed", request.seed)
+    seed = read_params(work, request.preset).seed
+    return Origin(commit, request.preset, seed, is_new_seed=request.seed not in (None, old))
 
 
-def conclude(copy: Worktree, target: Target, origin: body.Origin, passed: bool) -> outcome.Outcome:
+def conclude(copy: Worktree, remote: str | None, origin: Origin, passed: bool) -> Outcome:
     """Returns the outcome after the gate: a report of failure, nothing, or a proposal."""
     work = workspace_of(copy.path, origin.preset)
+    for name in outcome.REPORTS:
+        shutil.copy(work / "reports" / name, copy.root / FOLDER / name)
     results = [verdicts.check(work, model, origin.preset) for model in MODELS]
-    report = copy.root / REPORT
-    shutil.rmtree(report, ignore_errors=True)
-    shutil.copytree(work / "reports", report)
     if not passed:
-        return outcome.Outcome(
-            kind="broken",
-            code=BaselineBroken.exit_code,
-            message=body.broken(origin, results, str(REPORT)),
-        )
-    changes = baseline_changes(results)
-    if not changes.moved and not copy.git("status", "--porcelain", "--", *PROPOSED):
-        return outcome.Outcome("unchanged", 0, body.unchanged(origin))
-    branch, message = propose(copy, target, origin, results, changes)
-    return outcome.Outcome("proposed", 0, message, branch)
-
-
-def retrain_and_record(
-    root: Path, request: Request, patience_seconds: float = PATIENCE_SECONDS
-) -> int:
-    """Retrains, stores the outcome and returns its exit code.
-
-    Raises:
-        ConfigError, CommandFailed, Interrupted: as `retrain`.
-        LockHeld: another retraining is running.
-    """
-    folder = root / outcome.FOLDER
-    with CommandSequence(folder / "lock", "retraining", patience_seconds) as commands:
-        outcome.clear(folder)
-        try:
-            result = retrain(root, request, commands)
-        except (CommandFailed, ConfigError, DataError, OSError) as error:
-            outcome.write(folder, outcome.stopped(described(error), exit_code_of(error) or 1))
-            raise
-        outcome.write(folder, result)
-    if result.kind == "unchanged":
-        log("passed, and nothing changed; there is nothing to propose")
-    if result.kind == "broken":
         console.info(
             "retrain: the gate is broken and nothing was promoted; "
-            f"{REPORT / 'report.md'} shows the scores [exit {result.code}]"
+            f"{FOLDER / 'report.md'} shows the scores [exit {BaselineBroken.exit_code}]"
         )
-    return result.code
+        return outcome.broken(origin, results)
+    if not better_models(results) and not copy.git("status", "--porcelain", "--", *PROPOSED):
+        log("passed, and nothing changed; there is nothing to propose")
+        return outcome.unchanged(origin)
+    return propose(copy, remote, origin, results)
+
+
+def propose(
+    copy: Worktree, remote: str | None, origin: Origin, results: Sequence[ModelVerdict]
+) -> Outcome:
+    """Commits the result to a branch, and pushes it to the remote if there is one; the same result
+    only once.
+
+    Raises:
+        CommandFailed: a remote refused what was pushed.
+    """
+    better = better_models(results)
+    branch = f"retrain/{result_digest(workspace_of(copy.path, origin.preset), better)}"
+    result = outcome.proposed(origin, results, branch)
+    ref = f"refs/heads/{branch}"
+    is_here = bool(copy.git("for-each-ref", ref))
+    if run_git(copy.root, "ls-remote", remote, ref) if remote else is_here:
+        log(f"this result is proposed already: branch {branch}")
+        return result
+    if not is_here:
+        # The alias `champion` moves when the baselines are merged.
+        promote(copy, origin.preset, better)
+        copy.commit(f"{result.title}\n\nFrom {origin.summary}.", *PROPOSED)
+        copy.git("branch", branch)
+    if remote is None:
+        log(f"proposed: branch {branch}; --push would send it")
+        return result
+    push(copy, remote, ref, with_outs=origin.preset == "default")
+    log(f"proposed: branch {branch}, pushed to {remote}")
+    return result
+
+
+def promote(copy: Worktree, preset: str, better: Sequence[str]) -> None:
+    options = ("--preset", preset, "--keep-champion", *better)
+    if better and copy.call("pipeline.commands.promote", *options):
+        raise CommandFailed("the better scores were not promoted; the lines above say why")
+
+
+def result_digest(work: Path, better: Sequence[str]) -> str:
+    """Returns the name of a result: of dvc.lock, which has the hashes of params and scores, and
+    without the date of a promotion, so that it is the same tomorrow.
+    """
+    lock = hashlib.sha256((work / "dvc.lock").read_bytes()).hexdigest()
+    return artifacts.digest_of({"lock": lock, "better": better})[:12]
+
+
+def push(copy: Worktree, remote: str, ref: str, with_outs: bool) -> None:
+    """Pushes first the outs that the branch refers to, then the branch.
+
+    Raises:
+        CommandFailed: a remote refused them.
+    """
+    has_outs = with_outs and has_dvc_remote(copy)
+    if has_outs and copy.call("dvc", "push", "--quiet", "--run-cache"):
+        raise CommandFailed(
+            "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
+        )
+    run_git(copy.root, "push", "--quiet", "--no-signed", remote, f"{ref}:{ref}")
+
+
+def log(line: str) -> None:
+    print(f"retrain: {line}", flush=True)

@@ -2,7 +2,7 @@
 the process ends, the disk is full, a signal arrives.
 
 An end is an exception that nothing catches, after which nothing reaches the folder any more: its
-files are then those that SIGKILL leaves (`real_deaths` compares the two).
+files are then those that SIGKILL leaves (`test_kills` sends the real one).
 """
 
 import builtins

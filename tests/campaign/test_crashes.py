@@ -2,16 +2,12 @@
 each file is old or new, and the next life ends as if nothing had happened.
 """
 
-import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.campaign.interrupted import ROWS, try_part
-from tests.campaign.promises import run
 from tests.conftest import shapes_unchecked
 
 
@@ -24,8 +20,3 @@ def as_outside_the_tests() -> Iterator[None]:
 @pytest.mark.parametrize(("name", "part"), ROWS)
 def test_dying_at_any_moment_loses_nothing(name: str, part: int, record_property: Any):
     record_property("generated", try_part("killed", name, part))
-
-
-def test_a_pretended_death_leaves_what_a_real_one_leaves(tmp_path: Path):
-    done = run(sys.executable, "-m", "tests.campaign.real_deaths", str(tmp_path), seconds=200)
-    assert re.fullmatch(r"(\d\d+) deaths, differing: \[\]", done.said.splitlines()[-1]), done.said

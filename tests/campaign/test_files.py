@@ -16,7 +16,6 @@ import pytest
 import quatrain
 from pipeline.commands import gate, grids, promote, results
 from pipeline.dvc import repro
-from pipeline.retraining import outcome as retraining
 from pipeline.runtime import compile_cache
 from pipeline.runtime.command import run_guarded
 from pipeline.storage.params_file import read_params
@@ -179,15 +178,6 @@ def test_a_cache_of_programs_that_cannot_be_locked_costs_a_warning(
     put(thing, folder / compile_cache.LOCK)
     with pytest.warns(UserWarning, match="compiled programs are not kept"):
         compile_cache.enable(params_folder, params)
-
-
-@pytest.mark.parametrize("name", [retraining.OUTCOME, retraining.TITLE, retraining.BODY])
-@pytest.mark.parametrize("thing", NO_LOCK)
-def test_an_outcome_that_cannot_be_read_is_told(thing: str, name: str, tmp_path: Path):
-    retraining.write(tmp_path, retraining.stopped("no change", 0))
-    put(thing, tmp_path / name)
-    stopped = retraining.read(tmp_path)
-    assert (stopped.kind, stopped.code) == ("stopped", 1)
 
 
 # Failures of the machine.

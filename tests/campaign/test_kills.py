@@ -5,6 +5,7 @@ code of the signal, and the next one with the results of an undisturbed one.
 import shutil
 import signal
 from functools import cache, partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,20 +26,19 @@ SIGNALS: dict[str, tuple[tuple[int, ...], set[int]]] = {
     "SIGINT twice": ((signal.SIGINT, signal.SIGINT), {130}),
 }
 """By name: what is sent, and how a process may end. A command has nothing to save at SIGTERM."""
-SHARES = {"collect": (0.5,), "train": (0.2, 0.6), "evaluate": (0.4,)}
+SHARES = {"collect": 0.5, "train": 0.6, "evaluate": 0.4}
 """Of its operations, the share that a process has done when the signal comes."""
-STAGES = [
-    (f"{learner} {verb}", share, name)
-    for learner in LEARNERS
-    for verb in VERBS
-    for share in SHARES[verb]
-    for name in SIGNALS
+OTHERS = {"promote all": (0.2, 0.5, 0.8), "preset": (0.8, 0.2, 0.5), "sync": (0.5, 0.8, 0.2)}
+STAGES = [f"{learner} {verb}" for learner in LEARNERS for verb in VERBS]
+ROWS = [
+    (name, SHARES[name.rpartition(" ")[2]], sent)
+    for name, sent in zip(STAGES, cycle(SIGNALS), strict=False)
 ]
-OTHERS = [
+"""Each stage of each learner, each verb with each signal."""
+ROWS += [
     (name, share, sent)
-    for name in ("promote all", "report", "preset", "sync")
-    for share in (0.2, 0.5, 0.8)
-    for sent in ("SIGKILL", "SIGTERM", "SIGINT")
+    for name, shares in OTHERS.items()
+    for share, sent in zip(shares, SIGNALS, strict=False)
 ]
 
 
@@ -77,7 +77,7 @@ def whole(name: str) -> Whole:
     return Whole(work, body, work.results(place), running.points)
 
 
-@pytest.mark.parametrize(("name", "share", "sent"), STAGES + OTHERS)
+@pytest.mark.parametrize(("name", "share", "sent"), ROWS)
 def test_a_signal_at_any_moment_loses_nothing(name: str, share: float, sent: str, tmp_path: Path):
     reference = whole(name)
     numbers, codes = SIGNALS[sent]

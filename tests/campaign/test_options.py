@@ -114,7 +114,6 @@ MISUSED = [
     ("grids", ["catalogue", "--steps", "0"], "'0'"),
     ("grids", ["catalogue", "--seeds", "-1"], "'-1'"),
     ("grids", ["catalogue", "--seeds", "x"], "'x'"),
-    ("announce", ["--base"], "expected one argument"),
 ]
 REFUSED_OPTIONS = [
     ("results", ["--seeds", "4"], "--seeds 4: intervals need at least 5"),

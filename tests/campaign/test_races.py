@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Collection
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -19,21 +20,18 @@ from tests.campaign.processes import Body, Running, begin, stage_body
 from tests.campaign.promises import accepted, broken, refused
 from tests.campaign.test_kills import whole
 from tests.campaign.works import LEARNERS, VERBS
-from tests.conftest import SMALL
 from tests.pipeline.recorded_runs import until
-from tests.pipeline.small_checkout import call, clone, git, start
-from tests.pipeline.small_project import NOBODY, Project
 
 # Before each operation on the disk, so that both are at work.
 PAUSE_SECONDS = 0.01
 # Longer than a command waits for one that is about to end.
 LONG_SECONDS = 6.0
-STAGES = [f"{learner} {verb}" for learner in LEARNERS for verb in VERBS]
+STAGES = [f"{learner} {verb}" for learner, verb in zip(LEARNERS, cycle(VERBS), strict=False)]
 COMMANDS = ["promote all", "report", "gate --page", "schema", "preset", "outcome"]
+PAIRS = (("evaluate", "train"), ("evaluate", "collect"), ("train", "collect"))
 BESIDE = [
     (f"{learner} {first}", second)
-    for learner in LEARNERS
-    for first, second in (("evaluate", "train"), ("evaluate", "collect"), ("train", "collect"))
+    for learner, (first, second) in zip(LEARNERS, cycle(PAIRS), strict=False)
 ]
 
 
@@ -85,7 +83,7 @@ def test_a_stage_beside_one_that_writes_what_it_reads(name: str, other: str, tmp
     the_results_are_right(name, place)
 
 
-@pytest.mark.parametrize("name", ["promote all", "report", *(f"{m} evaluate" for m in LEARNERS)])
+@pytest.mark.parametrize("name", ["promote all", "report", "iqn evaluate"])
 def test_the_gate_beside_what_writes_its_files(name: str, tmp_path: Path):
     place = project_of(name, tmp_path / "project")
     learner = name.partition(" ")[0]
@@ -112,7 +110,8 @@ def test_two_syncs_deliver_once(tmp_path: Path):
 
 def run_repro() -> int:
     """A run whose stages take long, and do nothing."""
-    repro.run_alone = lambda *_: time.sleep(LONG_SECONDS) or 0
+    repro.reproduce = lambda *_: time.sleep(LONG_SECONDS) or 0
+    repro.finish_run = lambda *_, **__: 0
     return repro_command.main(["--preset", "default"])
 
 
@@ -125,24 +124,3 @@ def test_a_command_beside_a_run_is_refused(second: str, tmp_path: Path):
     refused(begin(body, place, "second").ended(), 5, "repro is at work in process [0-9]+; wait")
     accepted(running.ended())
     accepted(begin(body, place, "again").ended())
-
-
-@pytest.mark.parametrize("learner", list(LEARNERS)[:2])
-def test_two_runs_with_dvc(learner: str, tmp_path: Path):
-    """The second one is refused before it starts dvc, and the results are those of one run."""
-    away = {"MLFLOW_TRACKING_URI": NOBODY}
-    command = ("python", "-m", "pipeline.commands.repro", learner)
-    place = clone(tmp_path / "one")
-    Project(place).choose(SMALL)
-    git(place, "commit", "-q", "-a", "-m", "small")
-    other = clone(tmp_path / "other", place)
-    call(place, *command, code=4, **away)
-    first = start(other, *command, **away)
-    until((other / ".state" / "locks" / "repro" / "lock").exists)
-    said = call(other, *command, code=5, **away)
-    assert "repro is at work in process" in said
-    with first:
-        said = first.communicate()[0]
-    assert first.returncode == 4, said
-    assert Project(other).hashes() == Project(place).hashes()
-    assert (other / "dvc.lock").read_bytes() == (place / "dvc.lock").read_bytes()

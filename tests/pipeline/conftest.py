@@ -16,7 +16,6 @@ from tests.conftest import shapes_unchecked
 from tests.pipeline import loopback
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import client_of, recorded
-from tests.pipeline.retrained_checkout import Night, made_night, made_remote
 from tests.pipeline.saved_folder import CONTENTS, INFO
 from tests.pipeline.scored_workspace import Workspace, make_workspace
 from tests.pipeline.small_checkout import git
@@ -122,18 +121,6 @@ def checkout(committed: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     shutil.copytree(committed, root)
     monkeypatch.chdir(root)
     return root
-
-
-@pytest.fixture
-def night(checkout: Path, tmp_path: Path, monkeypatch: Patch) -> Night:
-    """A checkout to retrain, with a pipeline that takes no time."""
-    return made_night(checkout, tmp_path / "night", monkeypatch)
-
-
-@pytest.fixture
-def remote(night: Night, tmp_path: Path) -> Path:
-    """A bare repository that it pushes to."""
-    return made_remote(night, tmp_path / "remote")
 
 
 def after(project: Project, *verbs: str) -> Project:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import psutil
 import pytest
+from ruamel.yaml import YAML
 
 from pipeline.commands import gate, sync
-from pipeline.dvc import lock_order
 from pipeline.retraining import outcome
 from quatrain.registry import MODELS
 from tests.conftest import SMALL
@@ -49,6 +49,10 @@ class Clone(NamedTuple):
         git(self.root, "push", "-q", "origin", "HEAD:main")
 
 
+def stages_in_lock(root: Path) -> list[str]:
+    return list(YAML(typ="safe").load(root / "dvc.lock")["stages"])
+
+
 def stages_run(said: str) -> list[str]:
     return re.findall(r"Running stage '(.+)'", said)
 
@@ -76,7 +80,7 @@ def copied(reproduced: Clone, tmp_path: Path) -> Clone:
 
 def test_dvc_repro_runs_every_stage_once_and_then_none(reproduced: Clone):
     root = reproduced.root
-    assert sorted(stages_run(reproduced.said)) == sorted(lock_order.stages(root)) == sorted(STAGES)
+    assert sorted(stages_run(reproduced.said)) == sorted(stages_in_lock(root)) == sorted(STAGES)
     for model in MODELS:
         assert (root / "models" / model / "history.csv").read_text().startswith("step,")
         assert (root / "reports" / model / "verdict.json").exists()
@@ -236,7 +240,7 @@ def test_retrainings_find_nothing_to_do_break_are_killed_and_propose(remote: Pat
     assert stages_run(said) == ["evaluate@allo", "report"]
     assert "gate: allo: worse:" in said
     assert "**allo**: " in (folder / "body.md").read_text()
-    assert (folder / "report" / "report.md").read_text().startswith("# ")
+    assert (folder / "report.md").read_text().startswith("# ")
     assert proposals(remote) == proposals(there.root) == []
 
     move_baseline(there, by=-2e7)
@@ -245,10 +249,9 @@ def test_retrainings_find_nothing_to_do_break_are_killed_and_propose(remote: Pat
         lines_until(process.stdout, "Running stage 'evaluate")
         process.kill()
         process.communicate()
-    until(lambda: not orphans(Project(folder / "work")))
     assert there.status() == before
 
-    there.call(*RETRAIN)
+    there.call(*RETRAIN)  # waits for what the killed one has started
     (branch,) = proposals(remote)
     changed = git(there.root, "diff", "--name-only", "main", branch).splitlines()
     assert {"baselines/allo.json", "dvc.lock"} <= set(changed)

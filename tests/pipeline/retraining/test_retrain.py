@@ -1,199 +1,275 @@
 """A retraining proposes what passed and is new, reports what is broken, and leaves the checkout
-alone.
+alone. git is real, and what runs in the worktree is pretended.
 """
 
 import datetime
-import re
+import json
 import shutil
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.commands import retrain
-from pipeline.retraining import outcome
-from pipeline.retraining.outcome import ISSUE
-from pipeline.retraining.retrain import Request, choose_seed, retrain_and_record
+from pipeline.retraining import retrain as work
+from pipeline.retraining.outcome import FOLDER, ISSUE
 from pipeline.retraining.worktree import Worktree
-from pipeline.runtime import processes
-from pipeline.runtime.errors import LockHeld
-from pipeline.storage.params_file import read_params
-from quatrain.registry import MODELS
-from tests.conftest import ROOT
+from pipeline.runtime import file_lock
+from pipeline.runtime.errors import Interrupted, LockHeld
 from tests.pipeline.fixture_types import Capture, Failure, Patch
-from tests.pipeline.retrained_checkout import Night
 from tests.pipeline.scored_workspace import Workspace
-from tests.pipeline.small_checkout import git
+from tests.pipeline.small_checkout import contents, git
 
-# A retraining has one thread; pytest may have loaded jax, which warns of any fork then.
-pytestmark = pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
-REQUEST = Request("default", None, None, push=False, figures_url="")
+WORK = FOLDER / "work"
+REPRO = "pipeline.commands.repro --preset default"
+IGNORED = (".presets/", ".state/", "/models/", "/.dvc/config.local", "/.dvc/cache", "__pycache__/")
 
 
-def test_a_clearly_better_model_is_promoted_on_a_branch_alone(night: Night, capsys: Capture):
-    night.scores("iqn", return_mean=140.0)
-    night.lock("new outs\n")
-    assert retrain.main(["--pictures-url", "https://example.org/raw/"]) == 0
-    assert night.state() == night.before
-    branch, message = night.proposed(), night.ended().message
+class Night:
+    """Holds what one retraining will find, and what it left."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.trained = root, root.with_name("models")
+        shutil.copytree(root / "models", self.trained)
+        self.codes: dict[str, int] = {"dvc config": 1}
+        self.scores: dict[str, dict[str, float]] = {}
+        self.files: dict[str, str] = {}
+        self.calls: list[str] = []
+        self.continued: list[str] = []
+
+    def call(self, copy: Worktree, *arguments: str) -> int:
+        """What a command does in the worktree."""
+        line = " ".join(arguments)
+        if not line.startswith(("dvc config", "dvc checkout")):
+            self.calls.append(line)
+        if line.startswith("pipeline.commands.repro"):
+            self.run(copy.path)
+        elif line.startswith("pipeline.commands.promote"):
+            for model in arguments[4:]:
+                baseline = copy.path / "baselines" / f"{model}.json"
+                baseline.write_text(f"{baseline.read_text()}\n")
+        return next((code for start, code in self.codes.items() if line.startswith(start)), 0)
+
+    def run(self, path: Path) -> None:
+        self.continued = [file.name for file in path.glob(".state/checkpoint")]
+        (path / ".state" / "checkpoint").touch()
+        shutil.copytree(self.trained, path / "models", dirs_exist_ok=True)
+        for name, text in self.files.items():
+            (path / name).write_text(text)
+        for model, changed in self.scores.items():
+            Workspace(path, model).score(**changed)
+
+    def state(self) -> tuple[object, ...]:
+        """All that a retraining must not change in the checkout."""
+        files = {name: data for name, data in contents(self.root).items() if ".state/" not in name}
+        return files, git(self.root, "rev-parse", "HEAD"), git(self.root, "status", "--porcelain")
+
+    def outcome(self) -> Any:
+        return json.loads((self.root / FOLDER / "outcome.json").read_text())
+
+    def body(self) -> str:
+        return (self.root / FOLDER / "body.md").read_text()
+
+    def branches(self, folder: Path | None = None) -> list[str]:
+        """Those that retrainings made, here or in another repository."""
+        names = ("for-each-ref", "--format=%(refname:short)", "refs/heads/retrain")
+        return git(folder or self.root, *names).splitlines()
+
+    def changed(self) -> list[str]:
+        """The files in which the only proposal differs from main."""
+        (branch,) = self.branches()
+        return git(self.root, "diff", "--name-only", "main", branch).splitlines()
+
+
+@pytest.fixture
+def night(checkout: Path, monkeypatch: Patch) -> Night:
+    """A checkout to retrain, with a pipeline that takes no time."""
+    (checkout / ".gitignore").write_text("\n".join([*IGNORED, ""]))
+    for name in ("report.md", "report.html"):
+        (checkout / "reports" / name).write_text("the report")
+    git(checkout, "checkout", "-q", "-B", "main")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-q", "-m", "retrainable")
+    night = Night(checkout)
+    monkeypatch.setattr(Worktree, "call", lambda copy, *words: night.call(copy, *words))
+    return night
+
+
+@pytest.fixture
+def remote(night: Night) -> Path:
+    """A bare repository that it pushes to."""
+    git(night.root.parent, "init", "-q", "--bare", "remote")
+    git(night.root, "remote", "add", "origin", "../remote")
+    return night.root.with_name("remote")
+
+
+def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
+    night: Night, capsys: Capture
+):
+    before = night.state()
+    night.scores = {"iqn": {"return_mean": 140.0}}
+    night.files = {"dvc.lock": "new outs\n"}
+    assert retrain.main([]) == 0
+    assert night.state() == before
+    (branch,) = night.branches()
     reports = ["reports/iqn/scores.json", "reports/iqn/verdict.json"]
     assert night.changed() == ["baselines/iqn.json", "dvc.lock", *reports]
+    assert git(night.root, "log", "-1", "--format=%an", branch) == "quatrain retraining\n"
     assert git(night.root, "rev-parse", f"{branch}^") == git(night.root, "rev-parse", "main")
-    assert night.calls() == [
-        "repro --preset default",
-        "promote --preset default --keep-champion iqn",
-    ]
+    promote = "pipeline.commands.promote --preset default --keep-champion iqn"
+    assert night.calls == [REPRO, promote]
     assert capsys.readouterr().out.splitlines() == [
         "retrain: no default DVC remote is set; what the local cache lacks is computed",
         f"retrain: proposed: branch {branch}; --push would send it",
     ]
-    assert not (night.root / ".state" / "retrain" / "work").exists()
+    assert not (night.root / WORK).exists()
     assert git(night.root, "worktree", "list").count("\n") == 1
+    title = "Retrain: iqn better"
+    proposed = {"kind": "proposed", "exit": 0, "title": title, "branch": branch}
+    assert night.outcome() == proposed
+    assert "Baselines of iqn move: a score is clearly better, none is worse.\n" in night.body()
+    assert "|iqn|default|return_mean|140.0000|105.0000|" in night.body().replace(" ", "")
+    assert (night.root / FOLDER / "report.html").read_text() == "the report"
 
-    assert message.title == "Retrain: iqn better"
-    others = ", ".join(model for model in MODELS if model != "iqn")
-    pictures = branch.replace("retrain/", "retrain-pictures/")
-    picture = "reports/iqn/plots/curve.png"
-    for part in (
-        "Baselines of iqn move: a score is clearly better, none is worse. "
-        f"Those of {others} stay: their scores hold them.\n",
-        "| iqn | return_mean | 140.0000 | 105.0000 | +35.0000 | **better** |",
-        "| allo | cosine_mean | 0.9950 | 0.9950 | 0.0000 | ok |",
-        "<details><summary>dvc metrics diff</summary>\n\n| metric |\n|---|\n| of iqn |\n\n",
-        f"![curve](https://example.org/raw/{pictures}/{picture})",
-    ):
-        assert part in message.body
-    assert git(night.root, "show", f"{pictures}:{picture}") == "a picture of iqn"
-    assert git(night.root, "rev-list", "--count", pictures) == "1\n"
-
-    commit, branches = git(night.root, "rev-parse", branch), night.branches()
-    night.set("date", "2026-02-04")
+    commit = git(night.root, "rev-parse", branch)
     assert retrain.main([]) == 0
-    assert (night.proposed(), night.branches()) == (branch, branches)
+    assert night.branches() == [branch]
+    assert night.outcome() == proposed
     assert git(night.root, "rev-parse", branch) == commit
-    assert len(night.calls("promote")) == 1
+    assert night.calls.count(promote) == 1
     said = f"retrain: this result is proposed already: branch {branch}\n"
-    assert said in capsys.readouterr().out
+    assert capsys.readouterr().out.endswith(said)
 
 
-def test_scores_that_merely_hold_their_baselines_never_move_them(night: Night):
-    """Here they come from another seed, which is written into params.yaml beside its comments."""
-    params = night.folder / "scored" / "params.yaml"
-    params.write_text(params.read_text().replace("seed: 0", "seed: 7", 1))
-    for model in MODELS:
-        trained = Workspace(night.folder / "scored", model)
-        trained.train("of seed 7")
-        trained.score()
-    night.scores("allo", cosine_mean=0.994)
-    night.lock("new outs\n")
-    assert retrain.main(["--seed", "7"]) == 0
-    assert night.calls("promote") == []
-    verdict_files = [f"reports/{model}/verdict.json" for model in MODELS]
-    reports = sorted(["reports/allo/scores.json", *verdict_files])
-    assert night.changed() == ["dvc.lock", "params.yaml", *reports]
-    diff = git(night.root, "diff", "-U0", "main", night.proposed(), "--", "params.yaml")
-    assert diff.splitlines()[-2:] == ["-seed: 0", "+seed: 7"]
-    assert "# compute threads" in git(night.root, "show", f"{night.proposed()}:params.yaml")
-    (title, body), pictures = night.ended().message, night.branches()[0]
-    assert title == "Retrain: scores hold their baselines (seed 7)"
-    for part in (
-        "preset default, seed 7 (new)",
-        "No baseline moves: the scores hold them, and none is clearly better.",
-        "| allo | cosine_mean | 0.9940 | 0.9950 | -0.0010 | ok |",
-        f"Report and pictures: branch `{pictures}`, `reports/report.md`.",
-    ):
-        assert part in body
-
-
-@pytest.mark.full
-def test_a_preset_proposes_its_baselines_alone(night: Night):
-    night.preset("iqn", return_mean=140.0)
-    assert retrain.main(["--preset", "smoke", "--jobs", "2"]) == 0
-    assert night.calls() == [
-        "repro --preset smoke --jobs 2",
-        "promote --preset smoke --keep-champion iqn",
-    ]
-    assert night.changed() == ["baselines/iqn.json"]
-    pictures = night.proposed().replace("retrain/", "retrain-pictures/")
-    assert '"return_mean": 140.0' in git(night.root, "show", f"{pictures}:reports/iqn/scores.json")
-    assert night.state() == night.before
+def test_equal_scores_of_another_seed_are_proposed_and_move_no_baseline(night: Night):
+    params = night.root / "params.yaml"
+    params.write_text(params.read_text().replace("seed: 0", "seed : 0  # drawn once", 1))
+    git(night.root, "commit", "-q", "-a", "-m", "a comment")
+    night.files = {"dvc.lock": "new outs\n"}
+    assert retrain.main(["--seed", "7", "--jobs", "2"]) == 0
+    assert night.calls == [f"{REPRO} --jobs 2"]
+    assert night.changed() == ["dvc.lock", "params.yaml"]
+    diff = git(night.root, "diff", "-U0", "main", *night.branches(), "--", "params.yaml")
+    assert diff.splitlines()[-2:] == ["-seed : 0  # drawn once", "+seed : 7  # drawn once"]
+    assert night.outcome()["title"] == "Retrain: scores hold their baselines (seed 7)"
+    assert "preset default, seed 7 (new)" in night.body()
+    assert "No baseline moves: the scores hold them, and none is clearly better." in night.body()
 
 
 def test_a_broken_gate_keeps_the_report_and_no_more(night: Night, remote: Path, failure: Failure):
-    night.scores("allo", cosine_mean=0.5)
-    night.lock("new outs\n")
-    night.set("exit", "4")
+    before = night.state()
+    night.scores = {"allo": {"cosine_mean": 0.5}}
+    night.codes[REPRO] = 4
     assert failure(retrain.main, "--push", code=4) == (
-        "retrain: the gate is broken and nothing was promoted; .state/retrain/report/report.md "
+        "retrain: the gate is broken and nothing was promoted; .state/retrain/report.md "
         "shows the scores"
     )
-    assert night.state() == night.before
-    assert night.calls() == ["repro --preset default"]
+    assert night.state() == before
     assert night.branches() == night.branches(remote) == []
-    report = night.root / ".state" / "retrain" / "report" / "report.md"
-    assert report.read_text() == "# the report\n"
-    ended = night.ended()
-    assert (ended.kind, ended.code, ended.message.title) == ("broken", 4, ISSUE)
-    assert "* **allo**: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in ended.message.body
-    assert "| allo | cosine_mean | 0.5000 | 0.9950 | -0.4950 | **worse** |" in ended.message.body
+    assert (night.root / FOLDER / "report.md").read_text() == "the report"
+    assert night.outcome() == {"kind": "broken", "exit": 4, "title": ISSUE, "branch": None}
+    assert "* **allo**: cosine_mean 0.5 is 0.495 worse than baseline 0.995" in night.body()
 
 
-def test_after_a_stopped_run_the_next_one_works(night: Night, failure: Failure, capsys: Capture):
-    night.set("exit", "255")
-    why = "pipeline.commands.repro stopped before the gate; the log says why"
+def test_what_stops_is_told_and_the_next_one_continues_in_the_same_worktree(
+    night: Night, failure: Failure, capsys: Capture
+):
+    before = night.state()
+    night.codes[REPRO] = 255
+    why = "`make repro` stopped before the gate; the log says why"
     assert failure(retrain.main, code=255) == f"retrain: {why}"
-    assert night.ended().kind == "stopped"
-    assert f"    {why}\n" in night.ended().message.body
-    night.set("exit", "0")
+    assert night.outcome()["kind"] == "stopped"
+    assert f"    {why}\n" in night.body()
+    assert night.continued == []
+
+    # As a killed git and a killed promotion leave it.
+    (night.root / ".git" / "worktrees" / "work" / "index.lock").touch()
+    (night.root / WORK / "baselines" / "iqn.json").write_text("{}")
+    (night.root / WORK / "baselines" / "stray.json").write_text("{}")
+    del night.codes[REPRO]
     assert retrain.main([]) == 0
+    assert night.continued == ["checkpoint"]
     said = "retrain: passed, and nothing changed; there is nothing to propose\n"
     assert capsys.readouterr().out.endswith(said)
+    assert night.outcome()["kind"] == "unchanged"
     assert night.branches() == []
-    assert night.ended().kind == "unchanged"
-    assert night.state() == night.before
+    assert night.state() == before
 
 
-SIGNED = ("commit.gpgSign", "push.gpgSign", "tag.gpgSign")
+def test_a_folder_that_is_no_worktree_any_more_is_made_anew(night: Night):
+    before = night.state()
+    night.codes[REPRO] = 255
+    assert retrain.main([]) == 255
+    git(night.root, "worktree", "lock", str(night.root / WORK))
+    (night.root / WORK / ".git").unlink()
+    (night.root / WORK / "src" / "a.py").write_text("never in the checkout")
+    del night.codes[REPRO]
+    assert retrain.main([]) == 0
+    assert night.continued == []
+    assert night.state() == before
 
 
-def test_a_checkout_whose_commits_are_signed_is_retrained_without_a_key(night: Night, remote: Path):
-    for name in SIGNED:
-        git(night.root, "config", name, "true")
-    git(night.root, "config", "gpg.program", "false")
-    night.lock("new outs\n")
-    assert retrain.main(["--push"]) == 0
-    assert night.branches(remote) == night.branches()
-    assert len(night.branches()) == 2
+def test_settings_of_dvc_and_journals_are_the_checkouts_and_stay(night: Night):
+    journal = night.root / ".state" / "journal" / "train@allo-1" / "kept"
+    journal.parent.mkdir(parents=True)
+    journal.touch()
+    (night.root / ".dvc" / "config.local").write_text("[core]\nremote = of this checkout\n")
+    night.codes["pipeline.commands.repro"] = 255
+    assert retrain.main(["--preset", "smoke"]) == 255
+    assert "of this checkout" in (night.root / WORK / ".dvc" / "config.local").read_text()
+    for place in (night.root / WORK, night.root / WORK / ".presets" / "smoke"):
+        assert (place / ".state" / "journal").resolve() == journal.parent.parent
+    del night.codes["pipeline.commands.repro"]
+    assert retrain.main([]) == 0
+    assert journal.exists()
 
 
-@pytest.mark.parametrize("line", ["seed : 0  # drawn once", "'seed': 0", "? seed\n: 0"])
-def test_a_seed_is_written_whatever_its_line_looks_like(tmp_path: Path, line: str):
-    before, after = re.split("(?m)^seed:.*$", (ROOT / "params.yaml").read_text())
-    path = tmp_path / "params.yaml"
-    path.write_text(before + line + after)
-    shutil.copytree(ROOT / "inputs", tmp_path / "inputs")
-    origin = choose_seed(Worktree(tmp_path, tmp_path, None), "c" * 40, REQUEST._replace(seed=7))
-    assert (origin.seed, origin.is_new_seed, read_params(tmp_path).seed) == (7, True, 7)
-    assert path.read_text() == before + line.replace("0", "7") + after
-
-
-def test_a_seed_that_is_not_the_one_that_was_written_is_no_new_seed(
-    night: Night, monkeypatch: Patch, failure: Failure
+def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(
+    night: Night, remote: Path, failure: Failure
 ):
-    monkeypatch.setattr("pipeline.retraining.retrain.write_value", lambda *_: None)
-    why = "retrain: params.yaml: seed is 0 after 7 was written; set it"
-    assert failure(retrain.main, "--seed", "7", code=2) == why
-    assert night.branches() == []
+    for name in ("pre-commit", "post-checkout", "pre-push"):
+        hook = night.root / ".git" / "hooks" / name
+        hook.write_text("#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+    for name in ("commit.gpgSign", "push.gpgSign", "tag.gpgSign"):
+        git(night.root, "config", name, "true")
+    night.files = {"dvc.lock": "new outs\n"}
+    night.codes = {"dvc fetch": 1, "dvc push": 1}
+    why = "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines above"
+    assert failure(retrain.main, "--push", code=5) == f"{why} say why"
+    assert night.branches(remote) == []
+
+    commit = git(night.root, "rev-parse", *night.branches())
+    night.codes = {}
+    night.calls.clear()
+    assert retrain.main(["--push"]) == 0
+    fetch, push = (f"dvc {verb} --quiet --run-cache" for verb in ("fetch", "push"))
+    assert night.calls == [fetch, REPRO, push]
+    assert night.branches(remote) == night.branches()
+    assert git(remote, "rev-parse", *night.branches(remote)) == commit
+    assert git(remote, "for-each-ref", "refs/heads/main") == ""
+
+    git(night.root, "branch", "-q", "-D", *night.branches())  # pushed by another checkout
+    assert retrain.main(["--push"]) == 0
+    assert night.calls[3:] == [fetch, REPRO]
 
 
-def today() -> int:
-    return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
-
-
-def test_a_seed_is_a_number_of_the_default_preset(capsys: Capture):
-    """A new one is the date, so that an interrupted retraining is continued."""
-    before, seed, after = today(), retrain.parse_seed("new"), today()
-    assert seed in (before, after)  # which differ at midnight
-    assert retrain.parse_seed("4294967295") == 2**32 - 1
+def test_refused_beginnings(night: Night, failure: Failure, capsys: Capture):
+    assert failure(retrain.main, "--preset=smok", code=2).startswith(
+        "retrain: unknown preset 'smok'; did you mean 'smoke'?"
+    )
+    why = "retrain: --push needs a git remote; `git remote add origin URL` names one"
+    assert failure(retrain.main, "--push", code=2) == why
+    git(night.root, "remote", "add", "origin", "../away")
+    why = "retrain: `git ls-remote --quiet origin HEAD` failed: fatal: '../away' does not appear"
+    assert failure(retrain.main, "--push", code=5).startswith(why)
+    (night.root / "src" / "a.py").write_text("edited\n")
+    (night.root / "new.txt").write_text("new\n")
+    assert failure(retrain.main, code=2) == (
+        "retrain: a retraining starts from a commit, but src/a.py, new.txt differ from it; "
+        "commit or stash them first"
+    )
     why = "is no seed; pass `new` or a whole number below 2**32"
     for arguments, said in (
         (["--seed=-1"], f"'-1' {why}"),
@@ -203,35 +279,45 @@ def test_a_seed_is_a_number_of_the_default_preset(capsys: Capture):
         with pytest.raises(SystemExit, match="2"):
             retrain.main(arguments)
         assert said in capsys.readouterr().err
-
-
-def test_refused_beginnings(night: Night, tmp_path: Path, monkeypatch: Patch, failure: Failure):
-    why = "retrain: unknown preset 'smok'; did you mean 'smoke'?"
-    assert failure(retrain.main, "--preset=smok", code=2).startswith(why)
-    why = "retrain: --push needs a git remote; `git remote add origin URL` names one"
-    assert failure(retrain.main, "--push", code=2) == why
-    (night.root / "src" / "a.py").write_text("edited\n")
-    (night.root / "new.txt").write_text("new\n")
-    assert failure(retrain.main, code=2) == (
-        "retrain: a retraining starts from a commit, but src/a.py, new.txt differ from it; "
-        "commit or stash them first"
-    )
-    assert not (night.root / ".state" / "retrain" / "work").exists()
-    assert night.calls() == []
-
-    shutil.copytree(night.root, tmp_path / "copy", ignore=shutil.ignore_patterns(".git"))
-    monkeypatch.chdir(tmp_path / "copy")
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    (night.root / ".git").rename(night.root / "not-git")
     why = "retrain: a retraining starts from a commit; run it in a git checkout that has one (`git"
-    said = failure(retrain.main, code=2)
-    assert said.startswith(why)
-    assert "` failed: fatal: not a git repository" in said
+    assert failure(retrain.main, code=2).startswith(why)
+    assert night.calls == []
 
 
-def test_a_second_retraining_at_the_same_time_is_refused(night: Night):
-    why = "another retraining is at work in this checkout; wait for it or end it"
-    with (
-        processes.CommandSequence(night.root / outcome.FOLDER / "lock", "retraining", 0.0),
-        pytest.raises(LockHeld, match=why),
-    ):
-        retrain_and_record(night.root, REQUEST, patience_seconds=0.0)
+def test_a_new_seed_is_the_date_so_that_an_interrupted_retraining_continues():
+    def today() -> int:
+        return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
+
+    before, seed, after = today(), retrain.parse_seed("new"), today()
+    assert seed in (before, after)  # which differ at midnight
+    assert retrain.parse_seed("4294967295") == 2**32 - 1
+
+
+def test_a_signal_leaves_no_outcome(night: Night, failure: Failure, monkeypatch: Patch):
+    assert retrain.main([]) == 0
+
+    def interrupted(_: Path) -> None:
+        raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(night, "run", interrupted)
+    why = "retrain: interrupted by SIGTERM; the next run continues"
+    assert failure(retrain.main, code=143) == why
+    assert not (night.root / FOLDER / "outcome.json").exists()
+    assert not (night.root / FOLDER / "body.md").exists()
+
+
+# pytest may have loaded jax, which warns of any fork then.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
+def test_a_second_retraining_waits_for_what_the_first_one_runs(tmp_path: Path):
+    """What runs in the worktree holds the lock, too."""
+    lock = file_lock.acquire(tmp_path / FOLDER / "lock", 0.0)
+    assert lock is not None
+    with pytest.raises(LockHeld, match="another retraining is at work in this checkout; wait"):
+        work.retrain(tmp_path, work.Request("default"), patience_seconds=0.0)
+    copy = Worktree(tmp_path, tmp_path, lock)
+    (tmp_path / "locks.py").write_text(f"import fcntl; fcntl.flock({lock}, fcntl.LOCK_EX)")
+    assert copy.call("locks") == 0
+    (tmp_path / "dies.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
+    with pytest.raises(Interrupted, match="SIGTERM"):
+        copy.call("dies")

@@ -201,6 +201,56 @@ def test_several_jobs_work_on_all_models_verb_by_verb_and_then_on_the_rest(
     assert dvc.calls == [*parallel, rest]
 
 
+TOY = """
+stages:
+  collect:
+    foreach: [allo, iqn, actor_critic]
+    do: {cmd: 'echo of ${item} > ${item}.data', deps: [code], outs: ['${item}.data']}
+  train:
+    foreach: [allo, iqn, actor_critic]
+    do: {cmd: './train ${item}', deps: [code, '${item}.data'], outs: ['${item}.net']}
+  evaluate:
+    foreach: [allo, iqn, actor_critic]
+    do:
+      cmd: cp ${item}.net ${item}.score
+      deps: ['${item}.net']
+      metrics: [{'${item}.score': {cache: false}}]
+"""
+TRAIN = """#!/bin/sh
+test ! -e broken-$1 || exit 7
+test $1 = actor_critic || sleep 2
+echo $1 >>trained
+cp $1.data $1.net
+"""
+
+
+@pytest.mark.full
+def test_jobs_at_once_leave_the_lock_of_one_after_the_other_also_after_a_failure(
+    tmp_path: Path, capfd: Capture
+):
+    """The last of the trainings is the first to end."""
+    models = ("allo", "iqn", "actor_critic")
+    serial, parallel = (tmp_path / name for name in ("serial", "parallel"))
+    for root in (serial, parallel):
+        (root / ".dvc").mkdir(parents=True)
+        (root / ".dvc" / "config").write_text("[core]\n    analytics = false\n    no_scm = true\n")
+        for name, text in (("dvc.yaml", TOY), ("code", "1\n"), ("train", TRAIN)):
+            (root / name).write_text(text)
+        (root / "train").chmod(0o755)
+    assert repro.reproduce(serial, serial, models, 1) == 0
+    (parallel / "broken-iqn").touch()
+    assert repro.reproduce(parallel, parallel, models, 3) == 255
+    said = capfd.readouterr().err
+    assert "train@iqn: ERROR: failed to reproduce 'train@iqn'" in said
+    assert said.endswith("repro: train@iqn did not end well; the others did what they could\n")
+    (parallel / "broken-iqn").unlink()
+    assert repro.reproduce(parallel, parallel, models, 3) == 0
+    assert "train@iqn: > ./train iqn\n" in capfd.readouterr().err
+    assert (parallel / "dvc.lock").read_bytes() == (serial / "dvc.lock").read_bytes()
+    assert sorted((parallel / "trained").read_text().split()) == sorted(models)
+    assert not repro.is_stale(parallel, parallel, models)
+
+
 def test_dvc_runs_with_this_python_and_the_checkouts_store(tmp_path: Path, monkeypatch: Patch):
     recorded: list[dict[str, str]] = []
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
