@@ -20,17 +20,12 @@ ABSENT = ("not a git repository (or any", "ambiguous argument 'HEAD'")
 NONE, UNKNOWN = "none", "unknown"
 
 
-def git_environment(folder: Path | None = None) -> dict[str, str]:
+def git_environment() -> dict[str, str]:
     """Returns the variables of a command that works in the repository of its folder, and never asks
     for a password.
-
-    folder: git looks for no repository above it, because a worktree lies inside the checkout.
     """
     variables = {name: value for name, value in os.environ.items() if name not in REPOSITORY}
-    variables["GIT_TERMINAL_PROMPT"] = "0"
-    if folder is not None:
-        variables["GIT_CEILING_DIRECTORIES"] = str(folder.absolute().parent)
-    return variables
+    return variables | {"GIT_TERMINAL_PROMPT": "0"}
 
 
 def output(root: Path, *arguments: str) -> bytes:
