@@ -19,13 +19,11 @@ from pipeline.runtime import signals
 from pipeline.runtime.command import Command, Options, Parser
 from pipeline.runtime.errors import CommandFailed, StoreUnavailable
 from pipeline.runtime.redaction import redact, shown
-from pipeline.tracking.deadline import Unreachable
 from pipeline.tracking.runs_page import PORT, runs_page
 from pipeline.tracking.store import (
+    Unreachable,
     artifacts_of,
     check_reachable,
-    database_of,
-    encoded,
     is_server,
     prepare_store,
     reason_of,
@@ -81,11 +79,6 @@ def run(args: Options) -> int:
         *("--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"),
         *("--default-artifact-root", str(artifacts_of(uri, root))),
     ]
-    database = database_of(uri)
-    if database is not None and database.is_relative_to(root):
-        # mlflow makes the folders of the address as it is written, with what is percent-encoded.
-        uri = f"sqlite:///{encoded(database.relative_to(root))}"
-    # The URI may hold a password, and every user of the machine can read arguments.
     serve(command, os.environ | SETTINGS | {"MLFLOW_BACKEND_STORE_URI": uri}, root, args.port)
     return 0
 

@@ -56,7 +56,7 @@ class Command(NamedTuple):
             formatter_class=HelpFormatter,
         )
         self.add_options(parser)
-        with console.redacted():
+        with console.drained():
             options = parser.parse_args(argv)
             try:
                 return run_guarded(

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -57,37 +57,10 @@ def _flushed(stream: Any) -> OSError | None:
 
 
 @contextmanager
-def redacted() -> Iterator[None]:
-    """Hides secrets in all that is printed meanwhile, by libraries too; drops at the end what the
-    output does not take.
-    """
-    streams = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (_Redacted.of(stream) for stream in streams)
+def drained() -> Iterator[None]:
+    """Drops at the end what the output does not take."""
     try:
         yield
     finally:
-        for stream in streams:
+        for stream in (sys.stdout, sys.stderr):
             _flushed(stream)
-        sys.stdout, sys.stderr = streams
-
-
-class _Redacted:
-    """Writes to a stream what has no secrets, and is that stream in all else."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    @classmethod
-    def of(cls, stream: Any) -> Any:
-        return stream if stream is None or isinstance(stream, cls) else cls(stream)
-
-    def write(self, text: str) -> int:
-        self._stream.write(redact(text))
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.write(line)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)

@@ -140,7 +140,7 @@ def main(
         prog=f"python -m pipeline.{verb}", description=about, formatter_class=HelpFormatter
     )
     parser.add_argument("model", choices=MODELS, help="the model that the stage works on")
-    with console.redacted():
+    with console.drained():
         model = parser.parse_args(argv).model
         return run_guarded(
             f"{verb}@{model}", lambda: run_stage(verb, model, body, patience_seconds)
@@ -173,7 +173,7 @@ def main_of_all(verb: str, about: str, argv: list[str] | None = None) -> int:
         read_params(Path.cwd())
         _body_of(verb)()
 
-    with console.redacted():
+    with console.drained():
         return run_guarded(verb, work)
 
 

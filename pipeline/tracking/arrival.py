@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from pipeline.tracking.deadline import NotKept
 from pipeline.tracking.journal import HISTORY, Line
+from pipeline.tracking.store import Unreachable
 
 # Calls a method of an MLflow client, given its name and arguments.
 Call = Callable[..., Any]
@@ -70,7 +70,7 @@ def check_arrived(call: Call, run_id: str, lines: Iterable[Line]) -> None:
     """Checks that a store holds lines that were just sent, and the values of their tags.
 
     Raises:
-        NotKept: it does not; the message says what it lacks.
+        Unreachable: it does not; the message says what it lacks.
         Exception: any error of mlflow and its libraries.
     """
     content = Content.of(lines)
@@ -81,7 +81,7 @@ def check_arrived(call: Call, run_id: str, lines: Iterable[Line]) -> None:
             if stored[name][:COMPARED] != text[:COMPARED]:
                 lacking = f"tag {name}"
     if lacking is not None:
-        raise NotKept(f"the store acknowledged {lacking} and does not have it")
+        raise Unreachable(f"the store acknowledged {lacking} and does not have it")
 
 
 def lacks(call: Call, run_id: str, content: Content) -> str | None:

@@ -13,10 +13,10 @@ from pipeline.runtime.redaction import shown
 from pipeline.tracking import model_registry, run_of_key, run_times, sending
 from pipeline.tracking.arrival import Content, check_arrived, lacks
 from pipeline.tracking.cursor import Cursor, keep_cursor, read_cursor
-from pipeline.tracking.deadline import UPLOAD_RATE
 from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line
 from pipeline.tracking.store import (
     PATIENCE_SECONDS,
+    UPLOAD_RATE,
     artifacts_of,
     check_reachable,
     is_server,

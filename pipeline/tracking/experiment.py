@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.tracking.deadline import NotKept, Unreachable
+from pipeline.tracking.store import Unreachable
 
 # The experiment of the pipeline's runs.
 EXPERIMENT = "quatrain"
@@ -16,13 +16,12 @@ def find_or_create(call: Callable[..., Any], name: str, artifacts: Path | None) 
     """Returns the ID of an experiment; artifacts is the folder of its files, None for a server's.
 
     Raises:
-        Unreachable: it was deleted there.
-        NotKept: the store does not have what it says it has.
+        Unreachable: it was deleted there, or the store lacks what it says it has.
         Exception: any error of mlflow and its libraries.
     """
     experiment = call("get_experiment_by_name", name)
     if experiment is None:
-        failure: Exception = NotKept("the store acknowledged an experiment and does not have it")
+        failure: Exception = Unreachable("the store has no experiment that it acknowledged")
         try:
             call("create_experiment", name, artifacts and str(artifacts), TAGS)
         except Exception as error:
@@ -32,7 +31,7 @@ def find_or_create(call: Callable[..., Any], name: str, artifacts: Path | None) 
         if experiment is None:
             raise failure
     if experiment.name != name:
-        raise NotKept(f"the store has no experiment {name!r} and says it has")
+        raise Unreachable(f"the store has no experiment {name!r} and says it has")
     if experiment.lifecycle_stage != "active":
         raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
     return str(experiment.experiment_id)

@@ -11,8 +11,7 @@ from pipeline.judging import verdicts
 from pipeline.runtime.redaction import shown
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import parse
-from pipeline.tracking.deadline import NotKept
-from pipeline.tracking.store import check_reachable, open_client, resolve_uri
+from pipeline.tracking.store import Unreachable, check_reachable, open_client, resolve_uri
 from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
@@ -47,7 +46,7 @@ def register(call: Call, run_id: str, folder: Path, line: Mapping[str, Any]) -> 
     call("log_model_artifacts", logged.model_id, str(folder))
     stored = {Path(file.path).name for file in call("list_logged_model_artifacts", logged.model_id)}
     if not stored >= {path.name for path in folder.iterdir()}:
-        raise NotKept(f"the store acknowledged the files of model {name} and does not have them")
+        raise Unreachable(f"the store lacks files of model {name} that it acknowledged")
     call("finalize_logged_model", logged.model_id, "READY")
     versions = call("search_model_versions", f"name = '{name}' and run_id = '{run_id}'")
     version = versions[0] if versions else _new_version(call, run, logged, line)
@@ -56,7 +55,7 @@ def register(call: Call, run_id: str, folder: Path, line: Mapping[str, Any]) -> 
         call("set_registered_model_alias", name, CANDIDATE, version.version)
         candidate = version_with_alias(partial(call, "get_model_version_by_alias"), name, CANDIDATE)
         if candidate is None or candidate.version != version.version:
-            raise NotKept(f"the store acknowledged an alias of model {name} and does not have it")
+            raise Unreachable(f"the store lacks an alias of model {name} that it acknowledged")
         if line.get("card"):
             call("update_registered_model", name, line["card"])
 

@@ -3,10 +3,9 @@
 import time
 from pathlib import Path
 
-from pipeline.tracking.deadline import Late, Unreachable
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journal import Journal
-from pipeline.tracking.store import reason_of
+from pipeline.tracking.store import Late, Unreachable, reason_of
 from quatrain.storage.disk_errors import escaped
 
 FIRST_PAUSE = 1.0

@@ -5,9 +5,9 @@ from typing import Any
 
 from pipeline.tracking import experiment, model_registry, run_times
 from pipeline.tracking.arrival import Call
-from pipeline.tracking.deadline import NotKept
 from pipeline.tracking.journal import Header
 from pipeline.tracking.run_times import PARENT_TAG
+from pipeline.tracking.store import Unreachable
 
 # Error codes of a run that a store does not have; it gives the second for an ID that is none.
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
@@ -31,8 +31,7 @@ def find_or_create(call: Call, header: Header, start: int, artifacts: Path | Non
     new experiment, None for a server's.
 
     Raises:
-        Unreachable: the store deleted the experiment.
-        NotKept: it does not have what it says it created.
+        Unreachable: the store deleted the experiment, or lacks what it says it created.
         Exception: any error of mlflow and its libraries.
     """
     tags = {}
@@ -63,7 +62,7 @@ def _oldest_or_new(
         call("create_run", experiment_id, start, tags, header.run_name)
         runs = _find(call, experiment_id, header.run_key)
         if not runs:
-            raise NotKept("the store acknowledged a new run and does not have it")
+            raise Unreachable("the store acknowledged a new run and does not have it")
     for duplicate in runs[1:]:
         if not duplicate.data.metrics and not duplicate.data.params:
             call("delete_run", duplicate.info.run_id)

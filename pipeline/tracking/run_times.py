@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pipeline.tracking.deadline import NotKept
 from pipeline.tracking.journal import Header, Line
+from pipeline.tracking.store import Unreachable
 
 # Calls a method of an MLflow client, given its name and arguments.
 Call = Callable[..., Any]
@@ -55,7 +55,7 @@ def end_parent(call: Call, parent_id: str, status: str, end: int) -> None:
     parent = call("get_run", parent_id)
     call("set_terminated", parent_id, status, max(end, parent.info.end_time or 0))
     if call("get_run", parent_id).info.end_time is None:
-        raise NotKept("the store acknowledged the end of the pipeline's run and does not have it")
+        raise Unreachable("the store lacks the end of the pipeline's run that it acknowledged")
 
 
 def worked(tags: Mapping[str, str]) -> float:

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 from pipeline.tracking import model_registry
 from pipeline.tracking.arrival import DIGEST_LENGTH, Call
-from pipeline.tracking.deadline import UPLOAD_RATE
 from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Line
+from pipeline.tracking.store import UPLOAD_RATE
 
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
 # Params or tags that MLflow takes in one call.

@@ -1,30 +1,35 @@
-"""tracking URI -> an MLflow client, or an error within two seconds if no server answers."""
+"""MLFLOW_TRACKING_URI -> an MLflow client whose every call ends, or one line about why there is
+none.
+"""
 
 import logging
 import os
 import re
 import socket
 import sqlite3
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from pipeline.runtime.errors import described
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.runtime.redaction import is_readable, redact, shown
-from pipeline.tracking.deadline import BoundedClient, Late, Unreachable, limit_answers, within
-from pipeline.tracking.tracking_uri import check_uri, is_server, server_of
+from pipeline.runtime.redaction import redact
+from quatrain.errors import ConfigError, QuatrainError
 from quatrain.storage.atomic_write import PARTIAL, crash_point, sync_folder
 from quatrain.storage.disk_errors import escaped
 
-# Timeout for the first answer of a server, and for a call in progress when a stage ends.
+# How long a server may take to say that it is there.
 PATIENCE_SECONDS = 2.0
-# Deadline of that first answer as a whole: its timeout, which closes the socket, ends before.
-HEALTH_SECONDS = 2.5
+# Longest duration of one call, from the connection to the last byte of the answer.
+CALL_SECONDS = 30.0
+# Bytes per second that a call with a file may take in addition.
+UPLOAD_RATE = 1e6
 # Timeout for another process that creates the same sqlite store.
 SETUP_SECONDS = 120.0
 # Settings of mlflow: with its defaults a call to a dead server takes minutes.
@@ -36,77 +41,249 @@ ENVIRONMENT = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
-
+SERVERS = ("http", "https")
+PORTS = {"postgresql": 5432, "mysql": 3306}
+# Where a database's driver reads a password that its URI may not have.
+PASSWORD_REMEDIES = {
+    "postgresql": "give it by PGPASSWORD, ~/.pgpass or a service file (?service=NAME)",
+    "mysql": "give it by an option file (?read_default_file=FILE)",
+}
+FORMS = (
+    "write http(s)://HOST:PORT, sqlite:///FILE, postgresql://USER@HOST/DATABASE or "
+    "mysql://USER@HOST/DATABASE; a server takes USER:PASSWORD@ before HOST"
+)
+DEFAULT_STORE = "sqlite:///.mlflow/mlflow.db"
 # Folder of the runs' files, beside an sqlite store.
 ARTIFACTS = "artifacts"
-# Where a store names it.
-LOCATIONS = (
-    ("experiments", "artifact_location"),
-    ("runs", "artifact_uri"),
-    ("logged_models", "artifact_location"),
-    ("model_versions", "source"),
-    ("model_versions", "storage_location"),
-)
-
-# Codes of sqlite for a file that it cannot read, or whose tables are not as expected; the bits that
-# hold them.
-DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-PRIMARY = 0xFF
-ANEW = "move it elsewhere, and `make sync` sends all runs to a new one"
-
-# What mlflow raises of an answer or a row that it did not expect.
+# What mlflow raises of an answer that it did not expect.
 MEANINGLESS = (TypeError, AttributeError, LookupError, UnicodeError, RecursionError)
+
+Answer = TypeVar("Answer")
+
+
+class Unreachable(QuatrainError):
+    """Says why the tracking store does not answer, or cannot take a run."""
+
+    exit_code = 6
+
+
+class Late(Unreachable):
+    """Says which call took too long."""
+
+
+# Which store.
 
 
 def resolve_uri(root: Path) -> str:
-    """Returns MLFLOW_TRACKING_URI, or else the sqlite store of the checkout.
+    """Returns MLFLOW_TRACKING_URI without user and password, or else the checkout's sqlite store.
 
-    The checkout is DVC_ROOT if DVC started this process, else `root`: `dvc exp run --temp` removes
-    its working folder afterwards. A relative sqlite path is relative to the checkout.
+    A server's user and password become MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD of
+    this process and its children. The checkout, to which a path is relative, is DVC_ROOT if DVC
+    started this process, else `root`: `dvc exp run --temp` removes its working folder afterwards.
 
     Raises:
-        ConfigError: it names no store, or MLFLOW_REGISTRY_URI, which mlflow reads, names none.
+        ConfigError: it names no store that is known, or a database with its password; or
+            MLFLOW_REGISTRY_URI, which mlflow reads, does.
     """
     checkout = Path(os.environ.get("DVC_ROOT") or root)
-    named = os.environ.get("MLFLOW_TRACKING_URI", "").strip()
-    uri = named or "sqlite:///.mlflow/mlflow.db"
-    check_uri("MLFLOW_TRACKING_URI", uri)
-    registry = os.environ.get("MLFLOW_REGISTRY_URI", "").strip()
-    if registry:
-        check_uri("MLFLOW_REGISTRY_URI", registry)
+    _admitted("MLFLOW_REGISTRY_URI")
+    uri = _admitted("MLFLOW_TRACKING_URI") or DEFAULT_STORE
     database = database_of(uri)
     if database is None:
         return uri
-    absolute = f"sqlite:///{encoded((checkout / database).absolute())}"
-    if named:
-        check_uri("MLFLOW_TRACKING_URI", absolute)
-    else:
-        remedy = "rename a folder above it, or set MLFLOW_TRACKING_URI"
-        check_uri(f"{database_of(absolute)}, where runs are recorded", absolute, remedy)
-    return absolute
+    path = (checkout / database).absolute()
+    if set("%?#") & set(str(path)):
+        raise ConfigError(
+            f"{path}: sqlite takes no path with % ? or #; name another file in MLFLOW_TRACKING_URI"
+        )
+    return f"sqlite:///{path}"
+
+
+def _admitted(variable: str) -> str:
+    """Returns the URI in a variable, from which user and password are taken away."""
+    uri = os.environ.get(variable, "").strip()
+    if not uri:
+        return ""
+    try:
+        parts = urlsplit(uri)
+        is_whole = parts.port != 0 and "@" not in parts.path + parts.query + parts.fragment
+    except ValueError:
+        is_whole = False
+    kind = uri.partition("://")[0].partition("+")[0]
+    if kind == "sqlite":
+        if database_of(uri) in (None, Path(), Path(":memory:")):
+            raise ConfigError(f"{variable}: names no file; {FORMS}")
+        return uri
+    if kind not in (*SERVERS, *PORTS):
+        raise ConfigError(f"{variable}: names no store of a known kind; {FORMS}")
+    if not is_whole:
+        raise ConfigError(
+            f"{variable}: its host and port cannot be read; percent-encode / ? # in user and "
+            f"password; {FORMS}"
+        )
+    return _without_password(variable, uri, kind, parts)
+
+
+def _without_password(variable: str, uri: str, kind: str, parts: SplitResult) -> str:
+    if kind in PORTS:
+        if parts.password is not None or re.search(r"(?i)(^|&)\w*passw(or)?d=", parts.query):
+            raise ConfigError(f"{variable}: has a password; {PASSWORD_REMEDIES[kind]}")
+        return uri
+    if not parts.hostname or parts.query or parts.fragment:
+        raise ConfigError(f"{variable}: has no host, or something after ? or #; {FORMS}")
+    if parts.username is None:
+        return uri
+    if not parts.username or not parts.password:
+        raise ConfigError(
+            f"{variable}: has a user or a password alone; {FORMS}, or give a token by "
+            "MLFLOW_TRACKING_TOKEN"
+        )
+    os.environ["MLFLOW_TRACKING_USERNAME"] = unquote(parts.username)
+    os.environ["MLFLOW_TRACKING_PASSWORD"] = unquote(parts.password)
+    os.environ[variable] = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return os.environ[variable]
+
+
+def is_server(uri: str) -> bool:
+    return uri.partition("://")[0] in SERVERS
+
+
+def database_of(uri: str) -> Path | None:
+    """Returns the file of an sqlite store."""
+    path = uri.removeprefix("sqlite:///")
+    return None if path == uri else Path(path)
+
+
+def artifacts_of(uri: str, checkout: Path) -> Path | None:
+    """Returns the folder of the runs' files: beside an sqlite store, else in the checkout.
+
+    None for a server, which has a folder of its own.
+    """
+    if is_server(uri):
+        return None
+    database = database_of(uri)
+    return (checkout / ".mlflow" if database is None else database.parent) / ARTIFACTS
+
+
+# Whether it answers.
+
+
+def check_reachable(uri: str) -> None:
+    """Asks a server for its health, before mlflow is imported and waits for it.
+
+    Raises:
+        Unreachable: it refuses, fails, is no MLflow server, or does not answer within
+            PATIENCE_SECONDS.
+    """
+    parts = urlsplit(uri)
+    try:
+        if is_server(uri):
+            import requests  # noqa: F401  the patience is for the server alone
+
+            within(PATIENCE_SECONDS, "health", partial(_check_health, uri.rstrip("/")))
+        elif parts.hostname:
+            place = parts.hostname, parts.port or PORTS[parts.scheme.partition("+")[0]]
+            within(PATIENCE_SECONDS, "connection", lambda: socket.create_connection(place).close())
+    except Late:
+        raise Unreachable(f"no answer within {PATIENCE_SECONDS:g} s") from None
+    except (OSError, ValueError) as error:
+        raise Unreachable(f"no server answers: {error}") from None
+
+
+def _check_health(uri: str) -> None:
+    import requests
+
+    try:
+        with requests.get(f"{uri}/health", timeout=PATIENCE_SECONDS, stream=True) as answer:
+            status, text = answer.status_code, answer.raw.read(3, decode_content=True)
+    except requests.exceptions.SSLError:
+        return  # There is a server; mlflow's own TLS settings decide about the rest.
+    except requests.exceptions.Timeout:
+        raise Late("health") from None
+    except requests.exceptions.ConnectionError:
+        raise Unreachable("no server answers") from None
+    except requests.exceptions.RequestException as error:
+        raise Unreachable(f"it does not answer as a server does: {type(error).__name__}") from None
+    if status >= 500:
+        raise Unreachable(f"it answers with HTTP status {status}")
+    if status == 200 and text != b"OK":
+        raise Unreachable("that is no MLflow server")
+
+
+def reason_of(error: Exception, uri: str) -> str:
+    """Describes a failure in one line of at most 200 characters, without secrets."""
+    words = described(error)
+    if isinstance(error, MEANINGLESS) and is_server(uri):
+        words = f"its answer cannot be read ({type(error).__name__}: {error})"
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(driver := getattr(cause, "orig", None), Exception):
+            words = f"the database: {driver}"
+        cause = cause.__cause__
+    text = escaped(redact(" ".join(words.split()))) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:60]} ... {text[-135:]}"
+
+
+# Calls that end.
+
+
+def within(seconds: float, what: str, work: Callable[[], Answer]) -> Answer:
+    """Returns what `work` returns, or raises what it raises.
+
+    Raises:
+        Late: it took longer than `seconds`; its thread is left to itself.
+    """
+    future: Future[Answer] = Future()
+    threading.Thread(target=_settle, args=(future, work), name=what, daemon=True).start()
+    wait([future], seconds)
+    if not future.done():
+        raise Late(f"{what}: no complete answer within {seconds:g} s")
+    return future.result()
+
+
+def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+class BoundedClient:
+    """Wraps an MlflowClient, so that each of its methods ends within CALL_SECONDS."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._client, name)
+        return partial(self.call, name) if callable(attribute) else attribute
+
+    def call(self, method: str, *arguments: Any, size: float = 0, **named: Any) -> Any:
+        """Calls a method; size: bytes of the file that it sends.
+
+        Raises:
+            Late: it took longer than CALL_SECONDS and the time for its file.
+            Exception: any error of mlflow and its libraries.
+        """
+        work = partial(getattr(self._client, method), *arguments, **named)
+        return within(CALL_SECONDS + size / UPLOAD_RATE, method, work)
 
 
 def open_client(uri: str) -> BoundedClient:
-    """Returns a client whose calls end at a deadline; the first import of mlflow takes seconds.
+    """Returns a client whose calls end; the first import of mlflow takes seconds.
 
     Raises:
-        Unreachable: a database does not answer within SETUP_SECONDS.
+        Unreachable: the store cannot be used, or a database does not answer within SETUP_SECONDS.
         Exception: any error of mlflow and its libraries.
     """
     quieten()
     from mlflow import MlflowClient
-    from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
     def connect() -> Any:
         prepare_store(uri)
         return MlflowClient(tracking_uri=uri)
 
-    limit_answers()
-    _artifact_repos_cache.clear()  # places of files that a broken server may have told
-    try:
-        return BoundedClient(within(SETUP_SECONDS, "opening the store", connect))
-    except Late as error:
-        raise Unreachable(str(error)) from None
+    return BoundedClient(within(SETUP_SECONDS, "opening the store", connect))
 
 
 def quieten() -> None:
@@ -120,41 +297,37 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message="The ``noload`` loader strategy")
 
 
+# The sqlite store.
+
+
 def prepare_store(uri: str) -> None:
     """Creates or upgrades an sqlite store, and lets readers work beside a writer.
 
     A lock admits one process at a time: of six that open a new store at once, five fail.
 
     Raises:
-        Unreachable: the store is damaged, in use while it must be upgraded, or of a newer mlflow.
+        Unreachable: the store is damaged, in use while it must be upgraded, or of another mlflow.
     """
     database = database_of(uri)
     if database is None:
         return
-    if database.exists() and not database.is_file():
-        raise Unreachable(f"{database} is no file; move it elsewhere")
     quieten()
     from mlflow import MlflowClient
     from mlflow.store.db import utils
 
-    # mlflow would make folders of the address as it is written, with what is percent-encoded.
-    utils._make_parent_dirs_if_sqlite = lambda db_uri: None  # noqa: ARG005
-    with _remedies(database), folder_lock(database.parent, SETUP_SECONDS):
+    with folder_lock(database.parent, SETUP_SECONDS), _remedies(database):
         engine = utils.create_sqlalchemy_engine_with_retry(uri)
-        version, is_complete = utils._get_schema_version(engine), utils._all_tables_exist(engine)
+        version = utils._get_schema_version(engine)
         engine.dispose()
         if version != utils._get_latest_schema_revision():
             _replace(database, uri, utils._upgrade_db if version else utils._initialize_tables)
-        elif not is_complete:
-            raise Unreachable(f"{database} lacks tables; {ANEW}")
         MlflowClient(tracking_uri=uri).get_experiment("0")
-        with closing(sqlite3.connect(database)) as connection, connection:
+        with closing(sqlite3.connect(database)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
-            _follow_artifacts(connection, Path(encoded(database.parent / ARTIFACTS)))
 
 
 def _replace(database: Path, uri: str, migrate: Callable[[Any], None]) -> None:
-    """Migrates a copy of a store and renames it: what a stop leaves of a migration, no other can
+    """Migrates a copy of a store and renames it: what a kill leaves of a migration, no other can
     continue.
     """
     from mlflow.store.db import utils
@@ -182,141 +355,12 @@ def _remedies(database: Path) -> Iterator[None]:
 
     try:
         yield
-    except OSError as error:
-        elsewhere = "name a file elsewhere in MLFLOW_TRACKING_URI"
-        reason = f"cannot be written ({error.strerror}); {elsewhere}"
     except CommandError as error:
-        reason = f"is of another mlflow ({error}); use that one, or move it elsewhere"
-    except (SQLAlchemyError, sqlite3.Error) as error:
-        cause = getattr(error, "orig", None) or error
-        code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & PRIMARY
-        if code == sqlite3.SQLITE_BUSY:
-            reason = "is in use by another program; end that"
-        elif code in DAMAGED:
-            reason = f"is damaged ({described(cause)}); {ANEW}"
-        else:
-            raise
-    else:
-        return
-    raise Unreachable(f"{database} {reason}")
-
-
-def _follow_artifacts(connection: sqlite3.Connection, folder: Path) -> None:
-    """Names the folder of the runs' files anew in a store that was copied or moved.
-
-    MLflow stores absolute paths: runs of a copied checkout would write into the original.
-    """
-    ending = "/" + "/".join(folder.parts[-2:])
-    query = "SELECT artifact_location FROM experiments WHERE artifact_location IS NOT NULL"
-    locations = [location for (location,) in connection.execute(query)]
-    # An experiment's own folder may lie below.
-    roots = {
-        head + ending for head, end, _ in (each.partition(ending) for each in locations) if end
-    }
-    for old in roots:
-        path = old.removeprefix("file://")
-        if Path(path).resolve() == folder.resolve():
-            continue
-        for table, column in LOCATIONS:
-            connection.execute(
-                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "
-                f"WHERE {column} = ? OR substr({column}, 1, ?) = ? || '/'",
-                (old.replace(path, str(folder)), len(old) + 1, old, len(old) + 1, old),
-            )
-
-
-def database_of(uri: str) -> Path | None:
-    """Returns the file of an sqlite store, with what is percent-encoded as SQLAlchemy reads it."""
-    path = uri.removeprefix("sqlite:///")
-    return None if path == uri else Path(unquote(path))
-
-
-def artifacts_of(uri: str, checkout: Path) -> Path | None:
-    """Returns the folder of the runs' files as mlflow reads it, percent-encoded: beside an sqlite
-    store, else in the checkout.
-
-    None for a server, which has a folder of its own.
-    """
-    if is_server(uri):
-        return None
-    database = database_of(uri)
-    folder = checkout / ".mlflow" if database is None else database.parent
-    return Path(encoded(folder / ARTIFACTS))
-
-
-def encoded(path: Path) -> str:
-    """Returns a path as SQLAlchemy and mlflow decode it, for which ? and # would end it."""
-    return re.sub("[%?#]", lambda match: f"%{ord(match[0]):X}", str(path))
-
-
-def reason_of(error: Exception, uri: str) -> str:
-    """Describes a failure in one line of at most 200 characters, without the URI's secrets and
-    without what a server may have sent to control a terminal.
-    """
-    words = redact(" ".join(redact(_words_of(error), uri).split()), uri)
-    text = escaped(words) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:60]} ... {text[-135:]}"
-
-
-def _words_of(error: Exception) -> str:
-    """Returns what a user can mend, of an error of mlflow or of what is below it."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(driver := getattr(cause, "orig", None), Exception):
-            return f"the database: {driver}"
-        cause = cause.__cause__
-    if isinstance(error, MEANINGLESS):
-        return f"what it holds or answers cannot be read ({type(error).__name__}: {error})"
-    return described(error)
-
-
-def check_reachable(uri: str) -> None:
-    """Asks a server for its health, before mlflow is imported and waits for it.
-
-    Raises:
-        Unreachable: it refuses, does not answer within PATIENCE_SECONDS, or fails; or the URI can
-            be read in several ways.
-    """
-    if not is_readable(uri):
         raise Unreachable(
-            "the tracking URI can be read in several ways; percent-encode / ? # @ : and spaces in "
-            "its user and password, and close the brackets of an IPv6 address"
-        )
-    try:
-        if is_server(uri):
-            import requests  # noqa: F401  the thread's time is for the server alone
-
-            ask = partial(_check_health, re.split(r"[?#]", shown(uri))[0].rstrip("/"))
-            within(HEALTH_SECONDS, "health", ask)
-        elif (address := server_of(uri)).host:
-            within(HEALTH_SECONDS, "connection", partial(_connect, *address))
-    except Late:
-        raise Unreachable(f"no complete answer within {HEALTH_SECONDS:g} s") from None
-    except (OSError, UnicodeError, ValueError) as error:
-        raise Unreachable(f"no server answers: {error}") from None
-
-
-def _connect(host: str, port: int | None) -> None:
-    """Connects to a database, or looks up its host: its driver knows the port that is left out."""
-    if port is None:
-        socket.getaddrinfo(host, None)
-    else:
-        socket.create_connection((host, port), PATIENCE_SECONDS).close()
-
-
-def _check_health(uri: str) -> None:
-    import requests
-
-    try:
-        with requests.get(f"{uri}/health", timeout=PATIENCE_SECONDS, stream=True) as answer:
-            status = answer.status_code
-    except requests.exceptions.SSLError:
-        return  # There is a server; mlflow's own TLS settings decide about the rest.
-    except requests.exceptions.Timeout:
-        raise Unreachable(f"no answer within {PATIENCE_SECONDS:.0f} s") from None
-    except requests.exceptions.ConnectionError:
-        raise Unreachable("no server answers") from None
-    except requests.exceptions.RequestException as error:
-        raise Unreachable(f"it does not answer as a server does: {type(error).__name__}") from None
-    if status >= 500:
-        raise Unreachable(f"it answers with HTTP status {status}")
+            f"{database} is of another mlflow ({error}); use that one, or move it elsewhere"
+        ) from None
+    except (SQLAlchemyError, sqlite3.Error) as error:
+        raise Unreachable(
+            f"{database} cannot be used ({getattr(error, 'orig', error)}); end what else uses it, "
+            "or move it elsewhere: `make sync` sends all runs to a new one"
+        ) from None

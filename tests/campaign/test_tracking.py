@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking._tracking_service.client import TrackingServiceClient
 
 from pipeline.commands import sync
-from pipeline.tracking import deadline, delivery, model_registry, pending, store
+from pipeline.tracking import delivery, model_registry, pending, store
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.journal_line import decoded, problem_of
 from pipeline.tracking.shipper import Shipper
@@ -27,7 +27,6 @@ from quatrain.errors import DataError
 from tests.campaign.obstacles import put
 from tests.campaign.promises import Outcome, accepted, broken, refused, see
 from tests.campaign.tracking_cases import (
-    BAD_URIS,
     BEGIN,
     CURSORS,
     END,
@@ -72,7 +71,7 @@ DAMAGED = damaged_lines()
 def short_deadlines(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
-    monkeypatch.setattr(deadline, "CALL_SECONDS", CALL_SECONDS)
+    monkeypatch.setattr(store, "CALL_SECONDS", CALL_SECONDS)
     monkeypatch.setattr(pending, "FIRST_PAUSE", 0.01)
 
 
@@ -98,7 +97,7 @@ def folder(tmp_path: Path, run_key: str) -> Path:
 def synced(uri: str, monkeypatch: Patch, capsys: Capture, *arguments: str) -> Outcome:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     if not uri.startswith("http"):  # a file on this machine, whose other programs may be at work
-        monkeypatch.setattr(deadline, "CALL_SECONDS", 30.0)
+        monkeypatch.setattr(store, "CALL_SECONDS", 30.0)
     started = time.monotonic()
     answer = see(lambda: sync.main(["--wait", "0", *arguments]), capsys)
     if time.monotonic() - started > LONGEST_SYNC:
@@ -134,7 +133,7 @@ def test_a_broken_server_ends_each_call_in_time_and_loses_nothing(
         server.fault, server.calls = fault, calls
         refused(synced(server.uri, monkeypatch, capsys), 6, "1 journals are pending: ")
         server.fault = ""
-        monkeypatch.setattr(deadline, "CALL_SECONDS", 30.0)
+        monkeypatch.setattr(store, "CALL_SECONDS", 30.0)
         accepted(synced(server.uri, monkeypatch, capsys))
         delivered(server.uri, run_key, folder)
 
@@ -162,7 +161,7 @@ def test_nonsense_leaves_no_run_that_nothing_delivers_again(
     times: int,
     calls: int,
 ):
-    monkeypatch.setattr(deadline, "CALL_SECONDS", 30.0)
+    monkeypatch.setattr(store, "CALL_SECONDS", 30.0)
     with faulty(upstream) as server:
         server.fault, server.calls, server.times = fault, calls, times
         first = synced(server.uri, monkeypatch, capsys)
@@ -188,12 +187,12 @@ def test_a_model_is_registered_once_whatever_a_server_answers_meanwhile(
     with faulty(upstream) as server:
         server.fault, server.calls, server.times = fault, calls, 1
         if fault not in ENDLESS and fault != "hang":
-            monkeypatch.setattr(deadline, "CALL_SECONDS", 30.0)
-        monkeypatch.setattr(deadline, "UPLOAD_RATE", 1e12)
+            monkeypatch.setattr(store, "CALL_SECONDS", 30.0)
+        monkeypatch.setattr(store, "UPLOAD_RATE", 1e12)
         first = synced(server.uri, monkeypatch, capsys)
         (refused(first, 6) if first.code else accepted(first))
         server.fault = ""
-        monkeypatch.setattr(deadline, "CALL_SECONDS", 30.0)
+        monkeypatch.setattr(store, "CALL_SECONDS", 30.0)
         accepted(synced(server.uri, monkeypatch, capsys))
         (run,) = runs_of(client_of(server.uri), run_key)
         query = f"run_id = '{run.info.run_id}'"
@@ -233,7 +232,7 @@ def test_no_other_code_waits_longer_for_a_server(
         started = time.monotonic()
         if command == "aliases":
             alias = model_registry.Alias("quatrain-allo", "champion", "k1")
-            with pytest.raises((deadline.Unreachable, MlflowException)):
+            with pytest.raises((store.Unreachable, MlflowException)):
                 model_registry.set_aliases(tmp_path, [alias])
         elif command == "restored":
             with pytest.raises(StoreUnavailable):
@@ -563,107 +562,3 @@ def test_what_a_complete_store_has_is_sent_again_only_if_asked(
     ]
     assert counts == [2, 0, 2]
     delivered(uri, run_key, folder)
-
-
-def garbage(database: Path) -> None:
-    database.write_bytes(b"no database" * 999)
-
-
-def cut(database: Path) -> None:
-    database.write_bytes(database.read_bytes()[:50_000])
-
-
-def of_a_newer_mlflow(database: Path) -> None:
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
-
-
-def without_a_table(database: Path) -> None:
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("DROP TABLE metrics")
-
-
-def of_a_stopped_migration(database: Path) -> None:
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("UPDATE alembic_version SET version_num = '451aebb31d03'")
-
-
-ANEW = "; move it elsewhere, and `make sync` sends all runs to a new one"
-STORES: list[tuple[Callable[[Path], None], str]] = [
-    (garbage, rf"mlflow\.db is damaged \(file is not a database\){ANEW}"),
-    (cut, rf"mlflow\.db is damaged \(database disk image is malformed\){ANEW}"),
-    (of_a_newer_mlflow, r"mlflow\.db is of another mlflow .*; use that one, or move it elsewhere"),
-    (without_a_table, rf"mlflow\.db lacks tables{ANEW}"),
-    (of_a_stopped_migration, rf"mlflow\.db is damaged .*{ANEW}"),
-]
-
-
-@pytest.mark.filterwarnings("ignore:Unnamed CHECK constraint")  # of mlflow's migrations
-@pytest.mark.parametrize(("change", "says"), STORES)
-def test_a_damaged_store_is_told_in_words(
-    template: Path,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: Patch,
-    capsys: Capture,
-    change: Callable[[Path], None],
-    says: str,
-):
-    assert folder.is_dir()
-    damaged = tmp_path / "mlflow.db"
-    shutil.copy(template, damaged)
-    change(damaged)
-    refused(synced(f"sqlite:///{damaged}", monkeypatch, capsys), 6, says)
-
-
-@pytest.mark.parametrize("name", ["a%2Fb", "100%", "a%20b", "%252F", "a b+c#d@e:f"])
-def test_a_checkout_whose_path_has_signs_of_addresses_has_its_store(
-    name: str, folder: Path, run_key: str, tmp_path: Path, monkeypatch: Patch, capsys: Capture
-):
-    checkout = tmp_path / name
-    shutil.move(tmp_path / ".state", checkout / ".state")
-    monkeypatch.chdir(checkout)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for _ in range(2):
-        accepted(see(lambda: sync.main(["--wait", "0"]), capsys))
-    address = store.resolve_uri(checkout)
-    delivered(address, run_key, checkout / folder.relative_to(tmp_path))
-    (picture,) = (checkout / ".mlflow").rglob("curve.png")
-    assert picture.read_bytes() == b"picture"
-    others = set(tmp_path.rglob("*")) - {checkout, *checkout.rglob("*"), tmp_path / "curve.png"}
-    assert not any(path.is_file() for path in others)
-    client_of(address)._tracking_client.store.engine.dispose()
-
-
-@pytest.mark.parametrize(
-    "address", ["postgresql://me:word@host.invalid/db", "postgresql://me:word@host.invalid:1/db"]
-)
-def test_a_database_whose_host_nobody_knows_is_left_at_once(
-    folder: Path, monkeypatch: Patch, capsys: Capture, address: str
-):
-    assert folder.is_dir()
-    monkeypatch.setattr(store, "open_client", lambda _: broken("hang", "the driver was started"))
-    refused(synced(address, monkeypatch, capsys), 6, "pending: no server answers: ")
-
-
-@pytest.mark.parametrize("variable", ["MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI"])
-@pytest.mark.parametrize("address", BAD_URIS, ids=range(len(BAD_URIS)))
-def test_an_address_of_no_store_is_refused_before_any_work(
-    folder: Path, monkeypatch: Patch, capsys: Capture, address: str, variable: str
-):
-    before = sorted(folder.parents[2].rglob("*"))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setenv(variable, address)
-    answer = see(lambda: sync.main([]), capsys)
-    refused(answer, 2, rf"{variable}: .*; write http\(s\)://")
-    if "word" in answer.said or "wo/rd" in answer.said:
-        broken("leaked", answer.said)
-    assert sorted(folder.parents[2].rglob("*")) == before
-
-
-def test_a_deadline_covers_any_work_and_keeps_its_errors():
-    with pytest.raises(deadline.Late, match=r"sleep: no complete answer within 0\.05 s"):
-        deadline.within(0.05, "sleep", lambda: time.sleep(1))
-    with pytest.raises(ZeroDivisionError):
-        deadline.within(5.0, "division", lambda: 1 // 0)
-    assert deadline.within(5.0, "sum", lambda: 1 + 1) == 2

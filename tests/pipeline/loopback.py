@@ -126,7 +126,7 @@ def s3(log: Path) -> Iterator[str]:
 
 
 class Postgresql:
-    """A database server whose user `quatrain` logs in with PASSWORD; it can be restarted."""
+    """A database server whose user `quatrain` logs in with PGPASSWORD; it can be restarted."""
 
     def __init__(self, folder: Path, user: Mapping[str, Any]) -> None:
         self.port = free_port()
@@ -148,8 +148,7 @@ class Postgresql:
         """The URI of a new database."""
         server = f"-h 127.0.0.1 -p {self.port} -U quatrain".split()
         self._call("createdb", *server, "-T", template, database)
-        password = PASSWORD.replace("/", "%2F")
-        return f"postgresql://quatrain:{password}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://quatrain@127.0.0.1:{self.port}/{database}"
 
     def _control(self, *arguments: str) -> None:
         self._call("pg_ctl", "-D", f"{self._folder}/data", "-w", "-s", *arguments)
@@ -170,9 +169,11 @@ def postgresql() -> Iterator[Postgresql]:
     with folder_of(user) as folder:
         server = Postgresql(folder, user)
         server.start()
+        os.environ["PGPASSWORD"] = PASSWORD
         try:
             yield server
         finally:
+            del os.environ["PGPASSWORD"]
             with suppress(AssertionError):
                 server.stop()
 

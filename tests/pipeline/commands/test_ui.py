@@ -80,7 +80,7 @@ def test_the_page_has_the_id_that_the_store_gave_or_none(folder: Path, monkeypat
 def test_a_database_that_does_not_answer_is_one_line(
     folder: Path, failure: Failure, monkeypatch: Patch
 ):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:secret@127.0.0.1:1/db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me@127.0.0.1:1/db")
     said = failure(ui.main, "--port", str(free_port()), code=6)
     assert said.startswith("ui: the store postgresql://127.0.0.1:1/db cannot be opened: no server ")
     assert not (folder / ".state").exists()

@@ -219,18 +219,20 @@ def test_a_storage_that_is_no_folder_is_refused_at_once(tmp_path: Path):
     assert caught.value.exit_code == 5
 
 
-@pytest.mark.parametrize("uri", ["s3://KEY:hidden@b/f", "s3://b/f?region=x&secret_key=hidden"])
+@pytest.mark.parametrize(
+    "uri",
+    ["s3://KEY:hidden@b/f", "s3://b/f?region=x&secret_key=hidden", "ftp://user:hidden@host/folder"],
+)
 def test_keys_in_a_uri_are_refused_because_ray_would_store_them(uri: str):
     with pytest.raises(StorageFailed, match="give them by AWS_ACCESS_KEY_ID") as caught:
         open_storage(uri, "tried-1234")
     assert "hidden" not in str(caught.value)
 
 
-@pytest.mark.parametrize("uri", ["ftp://user:secret@host/folder", "s3:///", "nothing://x"])
-def test_a_uri_that_cannot_be_used_is_refused_without_its_password(uri: str):
-    with pytest.raises(StorageFailed, match=r"^storage ") as caught:
+@pytest.mark.parametrize("uri", ["ftp://host/folder", "s3:///", "nothing://x"])
+def test_a_uri_that_cannot_be_used_is_refused(uri: str):
+    with pytest.raises(StorageFailed, match=r"^storage "):
         open_storage(uri, "tried-1234")
-    assert "secret" not in str(caught.value)
 
 
 def test_a_storage_that_never_answers_is_given_up(tmp_path: Path, monkeypatch: Patch):

@@ -197,11 +197,6 @@ def test_a_run_key_that_breaks_out_of_a_query_another_run_or_status_is_refused(t
         journal.metrics([("loss", 1.5, 0.5)])  # type: ignore[list-item]
 
 
-def test_no_password_reaches_a_tag(tmp_path: Path):
-    Journal(tmp_path).begin(HEADER._replace(tags={"git.remote": "https://me:hunter2@host/data"}))
-    assert "hunter2" not in (tmp_path / "journal.jsonl").read_text()
-
-
 def test_a_file_half_copied_by_a_killed_writer_goes_when_the_next_one_begins(tmp_path: Path):
     journal = begun(tmp_path / "run")
     half = tmp_path / "run" / "artifacts" / "0123" / "model.zip.01234567.partial"

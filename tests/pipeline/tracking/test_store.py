@@ -1,32 +1,240 @@
-"""Tests that a store is created once and used by many processes."""
+"""Which stores are known, whether one answers, that calls end, and that a store is made once."""
 
+import os
 import shutil
+import socket
 import sqlite3
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.experiment import EXPERIMENT
-from pipeline.tracking.runs_page import experiment_id
+from pipeline.tracking import store
 from pipeline.tracking.store import (
+    BoundedClient,
+    Late,
+    Unreachable,
     artifacts_of,
-    database_of,
+    check_reachable,
     open_client,
     prepare_store,
+    reason_of,
     resolve_uri,
+    within,
 )
 from quatrain.errors import ConfigError
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.recorded_runs import recorded_model
 from tests.pipeline.small_checkout import call
 
-pytestmark = pytest.mark.full
+VARIABLES = ("MLFLOW_TRACKING_URI", "MLFLOW_REGISTRY_URI")
+LOGIN = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
 
 
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: Patch) -> Iterator[None]:
+    """Removes what a test, or the code that it calls, sets."""
+    for name in (*VARIABLES, *LOGIN, "DVC_ROOT"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    yield
+    for name in LOGIN:
+        os.environ.pop(name, None)
+
+
+# Which store.
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+@pytest.mark.parametrize(
+    ("uri", "clean", "user", "password"),
+    [
+        ("http://me:word@host:5000", "http://host:5000", "me", "word"),
+        ("https://me%40org:a%2Fb@[::1]:5000/sub/", "https://[::1]:5000/sub/", "me@org", "a/b"),
+        ("http://me:p@ss word@host", "http://host", "me", "p@ss word"),
+        (" http://host/sub ", "http://host/sub", None, None),
+        ("postgresql+psycopg2://me@host/db", "postgresql+psycopg2://me@host/db", None, None),
+        ("postgresql:///db?service=x", "postgresql:///db?service=x", None, None),
+        ("mysql://host:3306/db", "mysql://host:3306/db", None, None),
+        ("sqlite:////data/a@b:c/m.db", "sqlite:////data/a@b:c/m.db", None, None),
+    ],
+)
+def test_a_password_never_enters(
+    monkeypatch: Patch, variable: str, uri: str, clean: str, user: str | None, password: str | None
+):
+    monkeypatch.setenv(variable, uri)
+    uri = resolve_uri(Path("/work"))
+    if variable == "MLFLOW_TRACKING_URI":
+        assert uri == clean
+    assert os.environ[variable].strip() == clean
+    assert tuple(map(os.environ.get, LOGIN)) == (user, password)
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+@pytest.mark.parametrize(
+    ("uri", "reason"),
+    [
+        ("postgresql://me:word@host/db", r"has a password; give it by PGPASSWORD, ~/\.pgpass or"),
+        ("postgresql://host/db?sslmode=x&sslpassword=word", "has a password; give it by PGPASS"),
+        ("mysql+pymysql://me:word@host/db", "has a password; give it by an option file"),
+        ("mysql://me:word/word@host/db", "its host and port cannot be read"),
+        ("http://me:wo/word@host", "its host and port cannot be read; percent-encode"),
+        ("http://me:1/word@host", "its host and port cannot be read"),
+        ("http://word@[::1/", "its host and port cannot be read"),
+        ("http://host:0", "its host and port cannot be read"),
+        ("http://word@host", "has a user or a password alone; .* MLFLOW_TRACKING_TOKEN"),
+        ("http://:word@host", "has a user or a password alone"),
+        ("http://host/?access_token=word", r".*something after \? or #"),
+        ("http:///word", "has no host"),
+        ("sqlite://", "names no store of a known kind|names no file"),
+        ("sqlite:///:memory:", "names no file"),
+        ("mssql://me:word@host/db", "names no store of a known kind; write http"),
+        ("HTTP://word", "names no store of a known kind"),
+        ("word", "names no store of a known kind"),
+    ],
+)
+def test_any_other_address_is_refused_in_a_line_without_it(
+    monkeypatch: Patch, variable: str, uri: str, reason: str
+):
+    monkeypatch.setenv(variable, uri)
+    with pytest.raises(ConfigError, match=f"^{variable}: (?:{reason})") as caught:
+        resolve_uri(Path("/work"))
+    assert "word@" not in str(caught.value)
+    assert "=word" not in str(caught.value)
+
+
+def test_a_path_is_relative_to_the_checkout(tmp_path: Path, monkeypatch: Patch):
+    assert resolve_uri(tmp_path) == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///runs.db")
+    monkeypatch.setenv("DVC_ROOT", "/data/checkout")
+    assert resolve_uri(tmp_path) == "sqlite:////data/checkout/runs.db"
+    monkeypatch.setenv("DVC_ROOT", "/data/100%")
+    with pytest.raises(ConfigError, match=r"^/data/100%/runs\.db: sqlite takes no path with % "):
+        resolve_uri(tmp_path)
+
+
+def test_files_lie_beside_an_sqlite_store_else_in_the_checkout_or_at_the_server():
+    checkout = Path("/work")
+    assert artifacts_of("sqlite:////data/m.db", checkout) == Path("/data/artifacts")
+    assert artifacts_of("postgresql://host/db", checkout) == Path("/work/.mlflow/artifacts")
+    assert artifacts_of("http://host", checkout) is None
+
+
+# Whether it answers.
+
+
+@contextmanager
+def server(status: int, body: bytes, seconds: float = 0) -> Iterator[tuple[str, list[Any]]]:
+    """The address of a server with one answer, and the headers that it got."""
+    got: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            got.append(self.headers)
+            time.sleep(seconds)
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as listening:
+        Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{listening.server_port}", got
+        finally:
+            listening.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (200, b"OK", None),
+        (401, b"who are you", None),
+        (404, b"no such page", None),
+        (200, b"<html>Sign in</html>", "that is no MLflow server"),
+        (503, b"", "it answers with HTTP status 503"),
+    ],
+)
+def test_a_server_is_asked_for_its_health(status: int, body: bytes, reason: str | None):
+    with server(status, body) as (uri, _):
+        if reason is None:
+            check_reachable(f"{uri}/")
+        else:
+            with pytest.raises(Unreachable, match=f"^{reason}$"):
+                check_reachable(uri)
+
+
+def test_a_server_that_is_slow_or_away_is_left(monkeypatch: Patch):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    for uri in (f"http://127.0.0.1:{port}", f"postgresql://me@127.0.0.1:{port}/db"):
+        with pytest.raises(Unreachable, match=r"^no server answers"):
+            check_reachable(uri)
+    monkeypatch.setattr(store, "PATIENCE_SECONDS", 0.05)
+    with (
+        server(200, b"OK", seconds=0.2) as (uri, _),
+        pytest.raises(Unreachable, match=r"^no answer within 0\.05 s$"),
+    ):
+        check_reachable(uri)
+
+
+def test_user_and_password_go_to_the_server_alone(monkeypatch: Patch):
+    with server(200, b"{}") as (uri, got):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("//", "//me:hunter22@"))
+        client = open_client(resolve_uri(Path("/work")))
+        client.search_experiments()
+    assert {headers["Authorization"] for headers in got} == {"Basic bWU6aHVudGVyMjI="}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("a\n  b http://u:p@h \x1b[2J"), r"a b http://***@h \x1b[2J"),
+        (ValueError(""), "ValueError"),
+        (KeyError("info"), "its answer cannot be read (KeyError: 'info')"),
+        (ValueError("x" * 300), "x" * 60 + " ... " + "x" * 135),
+    ],
+)
+def test_a_reason_is_one_short_line(error: Exception, reason: str):
+    assert reason_of(error, "http://host") == reason
+
+
+def test_of_a_database_its_driver_gives_the_reason():
+    error, cause = ValueError("long"), ValueError("sql")
+    cause.orig = OSError("connection refused")  # type: ignore[attr-defined]
+    error.__cause__ = cause
+    assert reason_of(error, "postgresql://host/db") == "the database: connection refused"
+
+
+# Calls that end.
+
+
+def test_a_call_ends_in_time_and_keeps_its_answer_and_errors(monkeypatch: Patch):
+    assert within(5.0, "sum", lambda: 1 + 1) == 2
+    with pytest.raises(ZeroDivisionError):
+        within(5.0, "division", lambda: 1 // 0)
+    monkeypatch.setattr(store, "CALL_SECONDS", 0.05)
+    client = BoundedClient(SimpleNamespace(slow=lambda seconds: time.sleep(seconds), name="x"))
+    with pytest.raises(Late, match=r"^slow: no complete answer within 0\.05 s$"):
+        client.slow(0.5)
+    client.call("slow", 0.1, size=1e7)
+    assert client.name == "x"
+
+
+# The sqlite store.
+
+
+@pytest.mark.full
 def test_processes_that_open_a_new_store_at_once_all_succeed(tmp_path: Path):
     uri = f"sqlite:///{tmp_path}/new/mlflow.db"
     code = """
@@ -46,62 +254,20 @@ sys.exit(sum(os.wait()[1] != 0 for _ in range(5)))
         assert database.execute("SELECT count(*) FROM experiments").fetchone() == (1,)
 
 
-STOPPED = """
-import os, signal, sys
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
-from pipeline.tracking import store
-uri = sys.argv[1]
-store.quieten()
-import mlflow.store.tracking.sqlalchemy_store
-
-def stop_at(statement):
-    if os.fork():
-        return os.WTERMSIG(os.wait()[1])
-    ran = []
-    @event.listens_for(Engine, "before_cursor_execute")
-    def count(*_):
-        ran.append(1)
-        if len(ran) == statement:
-            os.kill(os.getpid(), signal.SIGKILL)
-    store.prepare_store(uri)
-    os._exit(0)
-
-for statement in map(int, sys.argv[2:]):
-    print(stop_at(statement), flush=True)
-os.environ["QUATRAIN_CRASH_AT"] = "1"
-print(stop_at(0), flush=True)
-del os.environ["QUATRAIN_CRASH_AT"]
-print(store.open_client(uri).get_experiment("0").name)
-"""
-
-
-def test_a_store_whose_making_was_stopped_is_made_again(tmp_path: Path):
-    """At its first statements, within migrations, and before it is whole."""
-    command = ("python", "-W", "ignore::DeprecationWarning", "-c", STOPPED)
-    stops = ("5", "60", "300", "900")
-    said = call(ROOT, *command, f"sqlite:///{tmp_path}/mlflow.db", *stops)
-    assert said.split() == ["9"] * (len(stops) + 1) + ["Default"]
-    assert {path.name for path in tmp_path.iterdir()} >= {"lock", "mlflow.db"}
-    assert not list(tmp_path.glob("*.partial*"))
-
-
 def revision_of(database: Path) -> Any:
     with closing(sqlite3.connect(database)) as connection:
         (revision,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     return revision
 
 
-def test_a_store_of_an_older_mlflow_is_upgraded_on_a_copy(tmp_path: Path, monkeypatch: Patch):
-    uri = f"sqlite:///{tmp_path}/mlflow.db"
-    prepare_store(f"sqlite:///{tmp_path}/other.db")  # imports mlflow without its own warnings
+def make_older(uri: str) -> str:
+    """Makes a store as the mlflow before the last migration did; returns its revision."""
     from alembic import command
     from alembic.script import ScriptDirectory
     from mlflow.store.db import utils
 
     config = utils._get_alembic_config(uri)
-    script = ScriptDirectory.from_config(config)
-    newest = script.get_revision("head")
+    newest = ScriptDirectory.from_config(config).get_revision("head")
     assert newest is not None
     engine = utils.create_sqlalchemy_engine(uri)
     with engine.begin() as connection:
@@ -109,97 +275,62 @@ def test_a_store_of_an_older_mlflow_is_upgraded_on_a_copy(tmp_path: Path, monkey
         config.attributes["connection"] = connection
         command.upgrade(config, str(newest.down_revision))
     engine.dispose()
+    return str(newest.down_revision)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_store_whose_making_or_upgrade_was_stopped_is_as_before_and_then_whole(
+    tmp_path: Path, monkeypatch: Patch, is_old: bool
+):
+    database = tmp_path / "mlflow.db"
+    uri = f"sqlite:///{database}"
+    store.quieten()
+    import mlflow.store.tracking.sqlalchemy_store  # noqa: F401  without its own warnings
+    from mlflow.store.db import utils
+
+    older = make_older(uri) if is_old else None
     # mlflow upgrades a store that lacks a table, and refuses to open one that lacks a column.
     monkeypatch.setattr(utils, "_all_tables_exist", lambda _: True)
+    name = "_upgrade_db" if is_old else "_initialize_tables"
+    migrate = getattr(utils, name)
 
     def stopped(engine: Any) -> None:
-        upgrade(engine)
+        migrate(engine)
         raise KeyboardInterrupt
 
-    upgrade = utils._upgrade_db
     with monkeypatch.context() as patch:
-        patch.setattr(utils, "_upgrade_db", stopped)
+        patch.setattr(utils, name, stopped)
         with pytest.raises(KeyboardInterrupt):
             prepare_store(uri)
-    assert revision_of(tmp_path / "mlflow.db") == newest.down_revision
+    assert revision_of(database) == older if is_old else database.stat().st_size == 0
 
     client = open_client(uri)
 
     assert client.get_experiment("0").name == "Default"
-    assert revision_of(tmp_path / "mlflow.db") == newest.revision
+    assert revision_of(database) == utils._get_latest_schema_revision()
+    assert not list(tmp_path.glob("*.partial*"))
     client._tracking_client.store.engine.dispose()
 
 
-def deliver_to(checkout: Path, run_key: str) -> Any:
-    """Delivers a run with files to the checkout's store, and returns the client."""
-    uri = f"sqlite:///{checkout}/.mlflow/mlflow.db"
-    journal = recorded_model(checkout / ".state" / "journal" / run_key, run_key)
-    delivery = Delivery(journal, uri)
-    while delivery.step():
-        pass
-    delivery.close()
-    return open_client(uri)
+def of_another_mlflow(database: Path) -> None:
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
 
 
-def runs_of(client: Any) -> dict[str, str]:
-    """Returns the folder of each run's files, by the run's name."""
-    runs = client.search_runs([client.get_experiment_by_name("quatrain").experiment_id])
-    return {run.info.run_name: run.info.artifact_uri for run in runs}
-
-
-def test_a_copied_checkout_writes_into_itself_and_reads_its_own_copies(tmp_path: Path):
-    first, copied = tmp_path / "first", tmp_path / "copy"
-    client = deliver_to(first, "before")
-    before = {path.relative_to(first) for path in first.glob(".mlflow/artifacts/**/*")}
-    assert before
-    client._tracking_client.store.engine.dispose()
-    shutil.copytree(first, copied)
-
-    client = deliver_to(copied, "after")
-
-    assert {path.relative_to(first) for path in first.glob(".mlflow/artifacts/**/*")} == before
-    runs = runs_of(client)
-    assert set(runs) == {"allo-before", "allo-after"}
-    for folder in runs.values():
-        assert Path(folder).is_relative_to(copied)
-        assert (Path(folder) / "plots" / "picture.png").read_bytes() == b"picture"
-    for version in client.search_model_versions("name = 'quatrain-allo'"):
-        assert str(first) not in client.get_model_version_download_uri(
-            "quatrain-allo", version.version
-        )
-    assert first.exists()
-    assert runs_of(open_client(f"sqlite:///{first}/.mlflow/mlflow.db")).keys() == {"allo-before"}
-
-
-@pytest.mark.parametrize("name", ["a#b", "a%20b", "a?b", "a#b%20c?d&e=%3F"])
-def test_a_store_below_a_name_with_signs_of_addresses_is_there_and_nothing_is_beside(
-    name: str, tmp_path: Path, monkeypatch: Patch
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (of_another_mlflow, r"is of another mlflow \(.*\); use that one, or move it elsewhere"),
+        (lambda path: path.write_bytes(b"no database" * 999), r"cannot be used \(.*not a database"),
+        (lambda path: os.truncate(path, 50_000), r"cannot be used \(.*malformed\); end what else"),
+    ],
+)
+def test_a_damaged_store_is_told_with_the_remedy(
+    template: Path, tmp_path: Path, change: Callable[[Path], None], reason: str
 ):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    checkout = tmp_path / name
-    checkout.mkdir()
-    monkeypatch.chdir(checkout)
-    uri = resolve_uri(checkout)
-    assert database_of(uri) == checkout / ".mlflow" / "mlflow.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)  # as the processes of dvc get it
-    assert resolve_uri(checkout) == uri
-    assert experiment_id(uri) is None
-    client = open_client(uri)
-    folder = artifacts_of(uri, checkout)
-    number = client.create_experiment(EXPERIMENT, artifact_location=str(folder))
-    assert experiment_id(uri) == number
-    run = client.create_run(number).info.run_id
-    client.log_text(run, "text", "words.txt")
-    (words,) = checkout.rglob("words.txt")
-    assert (words.read_text(), words.is_relative_to(checkout / ".mlflow")) == ("text", True)
-    assert list(tmp_path.iterdir()) == [checkout]
-    client._tracking_client.store.engine.dispose()
-
-
-def test_a_folder_that_can_hold_no_store_is_named_and_no_variable(
-    tmp_path: Path, monkeypatch: Patch
-):
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    why = r"a:b@c/.mlflow/mlflow.db, where runs are recorded: it names a user .*; rename a folder"
-    with pytest.raises(ConfigError, match=why):
-        resolve_uri(tmp_path / "a:b@c")
+    database = tmp_path / "mlflow.db"
+    shutil.copy(template, database)
+    change(database)
+    with pytest.raises(Unreachable, match=rf"mlflow\.db {reason}"):
+        prepare_store(f"sqlite:///{database}")
