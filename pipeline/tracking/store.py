@@ -315,7 +315,7 @@ def prepare_store(uri: str) -> None:
     from mlflow import MlflowClient
     from mlflow.store.db import utils
 
-    with folder_lock(database.parent, SETUP_SECONDS), _remedies(database):
+    with _remedies(database), folder_lock(database.parent, SETUP_SECONDS):
         engine = utils.create_sqlalchemy_engine_with_retry(uri)
         version = utils._get_schema_version(engine)
         engine.dispose()
@@ -355,6 +355,11 @@ def _remedies(database: Path) -> Iterator[None]:
 
     try:
         yield
+    except OSError as error:
+        raise Unreachable(
+            f"{database} cannot be written ({error.strerror}); name a file elsewhere in "
+            "MLFLOW_TRACKING_URI"
+        ) from None
     except CommandError as error:
         raise Unreachable(
             f"{database} is of another mlflow ({error}); use that one, or move it elsewhere"

@@ -108,7 +108,7 @@ def test_worse_scores_are_refused_or_stored_with_their_reason(space: Workspace, 
 def test_a_reason_is_stored_without_passwords(space: Workspace):
     assert promote.main(["--force", "--why", "see http://u:word@host/x", "allo"]) == 0
     provenance = space.baseline()["presets"]["default"]["provenance"]
-    assert provenance["why"] == "see http://host/x"
+    assert provenance["why"] == "see http://***@host/x"
 
 
 def test_force_and_why_go_together(capsys: Capture):
