@@ -1,21 +1,40 @@
 """The schema of params.yaml: keys that all models share, and one section per model."""
 
-from typing import Annotated, Literal
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, create_model, model_validator
 
 from quatrain.envs.host.config import variant
-from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.actor_critic.config import ActorCriticConfig, Train
-from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
-from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.hosted.config import HostedAlloConfig
-from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.hosted.config import HostedIqnConfig
+from quatrain.registry import MODELS
 from quatrain.section import Section
 
 
-class Params(Section):
+def class_name(model: str) -> str:
+    """Returns MyModel for my_model."""
+    return "".join(part.capitalize() for part in model.split("_"))
+
+
+def schema_of(model: str) -> Any:
+    """Returns the type of a model's section: the class MyModelConfig of its config.py or, where
+    there is a folder `hosted`, either that or HostedMyModelConfig of hosted/config.py.
+    """
+    package = f"quatrain.models.{model}"
+    name = f"{class_name(model)}Config"
+    built_in = getattr(import_module(f"{package}.config"), name)
+    parts = [part.name for part in iter_modules(import_module(package).__path__)]
+    if "hosted" not in parts:
+        return built_in
+    hosted = getattr(import_module(f"{package}.hosted.config"), f"Hosted{name}")
+    schemas = Annotated[built_in, Tag("built_in")] | Annotated[hosted, Tag("hosted")]  # type: ignore[valid-type]
+    return Annotated[schemas, Discriminator(variant)]
+
+
+SECTIONS = {model: schema_of(model) for model in MODELS}
+
+
+class _SharedParams(Section):
     """Holds params.yaml as one frozen value; every key is required, so that the file shows every
     number.
     """
@@ -52,30 +71,27 @@ class Params(Section):
         le=86400,
         description="interval of checkpoints: the most work that an interruption loses",
     )
-    allo: Annotated[
-        Annotated[AlloConfig, Tag("built_in")] | Annotated[HostedAlloConfig, Tag("hosted")],
-        Discriminator(variant),
-    ]
-    iqn: Annotated[
-        Annotated[IqnConfig, Tag("built_in")] | Annotated[HostedIqnConfig, Tag("hosted")],
-        Discriminator(variant),
-    ]
-    actor_critic: Annotated[
-        Annotated[ActorCriticConfig, Tag("built_in")]
-        | Annotated[HostedActorCriticConfig, Tag("hosted")],
-        Discriminator(variant),
-    ]
-    active_dynamics: ActiveDynamicsConfig
 
     @model_validator(mode="after")
-    def _half_precision_has_a_device(self) -> "Params":
-        train = self.actor_critic.train
-        if self.device == "cpu" and isinstance(train, Train) and train.amp == "bf16":
-            raise ValueError(
-                "actor_critic.train.amp bf16 needs a GPU: "
-                "on CPU it was measured slower than float32; set none"
-            )
+    def _sections_suit_the_device(self) -> "_SharedParams":
+        for model in MODELS:
+            getattr(self, model).check_device(self.device)
         return self
+
+
+if TYPE_CHECKING:
+
+    class Params(_SharedParams):
+        def __getattr__(self, model: str) -> Any: ...
+
+else:
+    Params = create_model(
+        "Params",
+        __base__=_SharedParams,
+        __module__=__name__,
+        __doc__=_SharedParams.__doc__,
+        **SECTIONS,
+    )
 
 
 def read_section(model: str, text: str | bytes) -> Section:
@@ -84,4 +100,5 @@ def read_section(model: str, text: str | bytes) -> Section:
     Raises:
         ValidationError: the values do not fit the schema.
     """
-    return TypeAdapter(Params.__annotations__[model]).validate_json(text)
+    section: Section = TypeAdapter(SECTIONS[model]).validate_json(text)
+    return section

@@ -1,25 +1,34 @@
-"""name of a model -> its modules, imported when first used: the one table that names the models."""
+"""models/NAME -> a model's modules, imported when first used: a model is found by its folder.
+
+The `__init__.py` of the folder declares its FRAMEWORK and its ORDER, the place of the model in
+params, tables and reports.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel
 
-from quatrain import contract
+from quatrain import contract, models
 from quatrain.envs.host.config import variant
 
 Framework = Literal["jax", "torch"]
-FRAMEWORKS: tuple[str, ...] = get_args(Framework)
+FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
 
-MODELS: dict[str, Framework] = {
-    "allo": "jax",
-    "iqn": "jax",
-    "actor_critic": "torch",
-    "active_dynamics": "torch",
-}
 
+def _find() -> dict[str, Framework]:
+    """Returns the framework of each model, by ORDER and then by name."""
+    folders = [
+        import_module(f"{models.__name__}.{each.name}") for each in iter_modules(models.__path__)
+    ]
+    folders.sort(key=lambda folder: folder.ORDER)
+    return {folder.__name__.rpartition(".")[2]: folder.FRAMEWORK for folder in folders}
+
+
+MODELS = _find()
 PACKAGES: dict[Framework, tuple[str, ...]] = {"jax": ("jax", "flax", "optax"), "torch": ("torch",)}
 
 

@@ -75,6 +75,11 @@ class Section(BaseModel):
         _accept_whole_floats(cls, handler.resolve_ref_schema(schema))
         return schema
 
+    def check_device(self, device: str) -> None:
+        """Raises ValueError if a model with this section cannot run on a device of params.yaml; a
+        model that depends on it overrides this.
+        """
+
 
 class InputFile(Section):
     """Holds a text file that a config names: its content replaces its path."""

@@ -10,7 +10,7 @@ from quatrain.devices import framework_environment, on_device
 from quatrain.errors import DeviceMissing, PackageMissing
 from quatrain.frameworks.shared import Shared
 from quatrain.params import Params
-from quatrain.registry import MODELS, Framework
+from quatrain.registry import MODELS, PACKAGES
 
 # What `framework_environment` sets.
 VARIABLES = (
@@ -21,7 +21,6 @@ VARIABLES = (
     "OMP_WAIT_POLICY",
     "XLA_FLAGS",
 )
-PACKAGES: dict[Framework, tuple[str, ...]] = {"jax": ("jax", "flax", "optax"), "torch": ("torch",)}
 
 
 def require(user: str, packages: tuple[str, ...], extra: str) -> None:

@@ -212,6 +212,14 @@ class ActorCriticConfig(Section):
     train: Train
     evaluate: Evaluate
 
+    def check_device(self, device: str) -> None:
+        """Raises ValueError if half precision is set on a CPU."""
+        if device == "cpu" and self.train.amp == "bf16":
+            raise ValueError(
+                "actor_critic.train.amp bf16 needs a GPU: "
+                "on CPU it was measured slower than float32; set none"
+            )
+
     @model_validator(mode="after")
     def _check_plates_file(self) -> "ActorCriticConfig":
         plate = self.collect.plates_file

@@ -1,1 +1,4 @@
 """iqn: many agents in one grid world, an implicit quantile network each."""
+
+FRAMEWORK = "jax"
+ORDER = 2
