@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from pipeline.storage.curves import file_name
 from pipeline.storage.params_file import parse
 from quatrain.params import Params
-from quatrain.registry import MODELS
+from quatrain.registry import MODELS, PACKAGES
 from tests.conftest import ROOT
 
 VERBS = ("collect", "train", "evaluate")
@@ -38,7 +38,7 @@ LEARNING = {"devices"}
 """What matters to train and evaluate alone."""
 SECTIONS = ("seeds", "env", "collect", "network", "train", "evaluate")
 
-GRAPH = grimp.build_graph("quatrain", "pipeline")
+GRAPH = grimp.build_graph("quatrain", "pipeline", include_external_packages=True)
 DVC = YAML(typ="safe").load(ROOT / "dvc.yaml")
 SLOTS = next(part["models"] for part in DVC["vars"] if "models" in part)
 
@@ -55,8 +55,8 @@ class Declared(NamedTuple):
 
 def declared(verb: str, model: str, stage: dict[str, Any]) -> Declared:
     def filled(value: str) -> str:
-        slot = lambda m: SLOTS[model][m[1]] if m[1] else model  # noqa: E731
-        return re.sub(r"\$\{(?:item\.(\w+)|key)\}", slot, value)
+        slots = SLOTS.get(model, {}) | {"key": model}
+        return re.sub(r"\$\{(?:item\.)?(\w+)\}", lambda match: slots[match[1]], value)
 
     entries = [out for kind in ("outs", "metrics", "plots") for out in stage.get(kind, [])]
     outs = [next(iter(out)) if isinstance(out, dict) else out for out in entries]
@@ -101,8 +101,8 @@ def needed(stage: Declared) -> set[str]:
         direct |= GRAPH.find_modules_directly_imported_by(module)
     inside = {module for module in direct if module.startswith("quatrain.")}
     start = inside - WIRING | stage_modules(stage)
-    upstream = (GRAPH.find_upstream_modules(module) for module in start)
-    return {file_of(module) for module in start.union(*upstream)}
+    modules = start.union(*map(GRAPH.find_upstream_modules, start))
+    return {file_of(module) for module in modules if module.startswith("quatrain.")}
 
 
 def covers(dep: str, file: str) -> bool:
@@ -110,18 +110,29 @@ def covers(dep: str, file: str) -> bool:
 
 
 @every_stage
-def test_dependencies_are_what_shapes_an_out_and_no_others(stage: Declared):
+def test_dependencies_are_what_shapes_an_out(stage: Declared):
     files = needed(stage)
     assert {file for file in files if not any(covers(dep, file) for dep in stage.deps)} == set()
-    modules = [dep for dep in stage.deps if dep.startswith("src/")]
-    inside = [dep for dep in modules if not dep.endswith("/__init__.py")]
-    assert [dep for dep in inside if not any(covers(dep, file) for file in files)] == []
-    assert len(stage.deps) == len(set(stage.deps))
     writers = {f"pipeline/stages/{stage.verb}.py", *WRITERS, *FURTHER_WRITERS[stage.verb]}
     assert {dep for dep in stage.deps if dep.startswith("pipeline/")} == writers
     created = {out for other in STAGES for out in other.outs}
-    baselines = {f"baselines/{model}.json" for model in MODELS}
-    assert {dep for dep in stage.deps if not (ROOT / dep).exists()} <= created | baselines
+    assert {dep for dep in stage.deps if not (ROOT / dep).exists()} <= created
+
+
+@every_stage
+def test_no_dependency_is_superfluous(stage: Declared):
+    """What dvc.yaml names for all models shapes an out of this stage of one of them; what it names
+    for this model shapes an out of one of its stages.
+    """
+    slots = SLOTS.get(stage.model, {})
+    parts = [
+        f"src/quatrain/{prefix}{part}" for part in slots.values() for prefix in ("", "frameworks/")
+    ]
+    for dep in stage.deps:
+        if dep.startswith("src/"):
+            reason = "model" if dep in parts else "verb"
+            same = [each for each in STAGES if getattr(each, reason) == getattr(stage, reason)]
+            assert any(covers(dep, file) for each in same for file in needed(each)), dep
 
 
 @every_stage
@@ -140,13 +151,13 @@ def test_a_dependency_makes_no_other_model_stale(stage: Declared):
 def test_each_stage_reads_what_the_one_before_it_makes(model: str):
     collect, train, evaluate = (PER_MODEL[verb, model] for verb in VERBS)
     data, weights, baseline = f"data/{model}", f"models/{model}", f"baselines/{model}.json"
-    reports = {f"reports/{model}/{name}" for name in ("scores.json", "verdict.json", "plots")}
-    shown = {f"reports/{model}/{name}" for name in ("metrics.json", "curves")}
-    assert (collect.outs, train.outs, evaluate.outs) == ({data}, {weights}, reports | shown)
+    names = ("scores.json", "verdict.json", "plots", "metrics.json", "curves")
+    reports = {f"reports/{model}/{name}" for name in names}
+    assert (collect.outs, train.outs, evaluate.outs) == ({data}, {weights}, reports)
     assert f"inputs/{model}" in collect.deps
     assert data in train.deps
     assert {data, weights, baseline} <= set(evaluate.deps)
-    assert {*reports, weights, baseline} <= set(REPORT.deps)
+    assert {"baselines", "models", f"reports/{model}"} <= set(REPORT.deps)
 
 
 def test_params_are_declared_by_the_keys_that_a_stage_reads():
@@ -159,18 +170,27 @@ def test_params_are_declared_by_the_keys_that_a_stage_reads():
     assert REPORT.params == {"preset"}
 
 
-def test_slots_are_scalars_that_name_the_framework_and_packages_hold_no_code():
-    assert all(isinstance(value, str) for slots in SLOTS.values() for value in slots.values())
-    assert len({tuple(slots) for slots in SLOTS.values()}) == 1
-    # A package's __init__ is imported with each of its modules, but no dependency names it. That of
-    # quatrain exports the public API lazily, that of adapters registers ids; no stage reads either.
+def test_a_model_names_its_framework_and_packages_hold_no_code():
+    """A package's __init__ is imported with each of its modules, but no dependency names it. That
+    of quatrain exports the public API lazily, that of adapters registers ids, that of a model
+    declares it; they shape no out.
+    """
     root = ROOT / "src" / "quatrain"
-    doors = {root / "__init__.py", root / "envs" / "adapters" / "__init__.py"}
-    packages = set(root.rglob("__init__.py")) - doors
+    doors = {root, root / "envs" / "adapters", *(root / "models" / model for model in MODELS)}
+    packages = set(root.rglob("__init__.py")) - {door / "__init__.py" for door in doors}
     assert [path for path in packages if len(path.read_text().splitlines()) > 1] == []
-    assert {model: slots["framework"] for model, slots in SLOTS.items()} == {
-        model: f"src/quatrain/frameworks/{framework}" for model, framework in MODELS.items()
-    }
+    assert {model: slots["framework"] for model, slots in SLOTS.items()} == MODELS
+    assert len({tuple(slots) for slots in SLOTS.values()}) == 1
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_never_imports_another_framework(model: str):
+    others = {name for key, names in PACKAGES.items() if key != MODELS[model] for name in names}
+    package = f"quatrain.models.{model}"
+    loaded = {package, *GRAPH.find_descendants(package)}
+    upstream = loaded.union(*map(GRAPH.find_upstream_modules, loaded))
+    assert upstream & {"jax", "torch"} == {MODELS[model]}
+    assert upstream & others == set()
 
 
 def test_plots_show_one_column_of_a_file_without_blanks_against_steps():

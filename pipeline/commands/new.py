@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from pipeline.runtime.command import Command, Options, Parser
-from pipeline.scaffolding import checkout, plan
+from pipeline.scaffolding.new_model import create
 from quatrain.registry import FRAMEWORKS
 
 NEXT = """
@@ -18,30 +18,15 @@ Then replace the learner, from collect.py to serve.py (CONTRIBUTING.md, "Add a m
 """
 
 
-def create(name: str, framework: str) -> None:
-    """Writes a model, or nothing.
-
-    Raises:
-        ConfigError: the name cannot be used, or a file that names the models has lost its place
-            for a further one.
-    """
-    root = Path.cwd()
-    checkout.check_name(root, name)
-    changes = plan.changes(root, name, framework)
-    checkout.write(root, changes)
-    checkout.tidy(root, [path for path in changes if path.endswith(".py")])
-    for path, change in sorted(changes.items()):
-        print(f"  {'changed' if change.old is not None else 'new':8} {path}")
-    print(NEXT.format(name=name))
-
-
 def add_options(parser: Parser) -> None:
     parser.add_argument("name", metavar="NAME", help="of the model, in snake case: my_model")
     parser.add_argument("--framework", choices=FRAMEWORKS, default="jax", help="of its learner")
 
 
 def work(options: Options) -> None:
-    create(options.name, options.framework)
+    for line in create(Path.cwd(), options.name, options.framework):
+        print(line)
+    print(NEXT.format(name=options.name))
 
 
 main = Command(

@@ -31,33 +31,29 @@ def truth(env: Env, inputs: Float[np.ndarray, "sample input"]) -> Float[np.ndarr
 
 
 def collect(config: SketchConfig, seed: int) -> Dataset:
-    """Draws uniform points; training, noise and held-out points have random numbers of their own.
+    """Draws uniform points, held-out ones with a random generator of their own.
 
     Replace this by your environment, or by a file of inputs/.
     """
-    train, noise, held_out = (np.random.default_rng([seed, purpose]) for purpose in range(3))
-    samples = _draw(config.env, config.collect.samples, train)
-    errors = config.env.noise * noise.standard_normal(len(samples.targets))
+    train, held_out = (np.random.default_rng([seed, purpose]) for purpose in range(2))
     return Dataset(
-        train=samples._replace(targets=(samples.targets + errors).astype(np.float32)),
-        held_out=_draw(config.env, config.collect.held_out_samples, held_out),
+        train=_draw(config.env, config.collect.samples, config.env.noise, train),
+        held_out=_draw(config.env, config.collect.held_out_samples, 0.0, held_out),
     )
 
 
 def check(config: SketchConfig, dataset: Dataset) -> None:
     """Raises DataError if the dataset was collected under another config."""
-    counts = {
-        "samples": (len(dataset.train.targets), config.collect.samples),
-        "held_out_samples": (len(dataset.held_out.targets), config.collect.held_out_samples),
-    }
-    for name, (actual, expected) in counts.items():
-        if actual != expected:
-            raise DataError(
-                f"the dataset has {name} {actual}, "
-                f"sketch.collect.{name} is {expected}; run `dvc repro`"
-            )
+    actual = [len(dataset.train.targets), len(dataset.held_out.targets)]
+    expected = [config.collect.samples, config.collect.held_out_samples]
+    if actual != expected:
+        raise DataError(
+            f"the dataset has {actual} samples to train and evaluate on, not {expected} as "
+            "sketch.collect says; run `dvc repro`"
+        )
 
 
-def _draw(env: Env, count: int, rng: np.random.Generator) -> Samples:
+def _draw(env: Env, count: int, noise: float, rng: np.random.Generator) -> Samples:
     inputs = rng.uniform(-1, 1, (count, INPUTS)).astype(np.float32)
-    return Samples(inputs, truth(env, inputs).astype(np.float32))
+    targets = truth(env, inputs) + noise * rng.standard_normal(count)
+    return Samples(inputs, targets.astype(np.float32))

@@ -43,9 +43,9 @@ class Train(Section):
 
 
 class Evaluate(Section):
-    """Configures the plot of the learned function."""
+    """Configures the plot of learned values."""
 
-    points: int = Field(ge=2, le=1000, description="points per axis of the drawn map")
+    points: int = Field(ge=2, le=10**4, description="held-out points that are drawn")
 
 
 class SketchConfig(Section):

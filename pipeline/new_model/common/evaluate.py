@@ -6,19 +6,20 @@ from jaxtyping import Float
 from quatrain.models.sketch import network
 from quatrain.models.sketch.collect import Dataset
 from quatrain.models.sketch.config import SketchConfig
-from quatrain.models.sketch.train import State
+from quatrain.models.sketch.train import State, to_arrays
 from quatrain.statistics import aggregate_seeds
 
 
 def evaluate(config: SketchConfig, state: State, dataset: Dataset, seed: int) -> dict[str, float]:
     """Computes `rmse` against the true values; its lower reference is the best constant."""
-    inputs, targets = dataset.held_out
-    predictions = network.predict(state.params, inputs)
-    errors = [{"rmse": rmse(of_seed - targets)} for of_seed in predictions]
-    constant = rmse(dataset.train.targets.mean() - targets)
-    return {**aggregate_seeds(errors, ["rmse"]), "constant_rmse": constant}
+    targets = dataset.held_out.targets
+    squares = np.square(predictions(state, dataset) - targets).mean(-1)
+    scores = aggregate_seeds([{"rmse": float(rmse)} for rmse in np.sqrt(squares)], ["rmse"])
+    return scores | {"constant_rmse": float(targets.std())}
 
 
-def rmse(errors: Float[np.ndarray, " sample"]) -> float:
-    """Computes the root of the mean squared error."""
-    return float(np.sqrt(np.square(errors).mean()))
+def predictions(state: State, dataset: Dataset) -> Float[np.ndarray, "seed sample"]:
+    """Computes the values of all learners at the held-out points."""
+    arrays = to_arrays(state)
+    params = {name.removeprefix("params/"): array for name, array in arrays.items()}
+    return network.predict(params, dataset.held_out.inputs)

@@ -25,7 +25,7 @@ to_arrays = packing.to_arrays
 class State(NamedTuple):
     """Holds everything that changes while learning."""
 
-    params: network.Params
+    params: dict[str, Array]
     optimizer: optax.OptState
     key: Key[Array, ""]
     step: Int[Array, ""]
@@ -37,9 +37,8 @@ Recorded = dict[str, Float[Array, "step seed"]]
 
 def init_state(config: SketchConfig, dataset: Dataset, seed: int) -> State:
     """Returns `seeds` learners before their first step."""
-    init_key, key = jax.random.split(jax.random.key(seed))
-    params = network.init(config, init_key)
-    return State(params, _optimizer(config).init(params), key, jnp.int32(0))
+    params = {name: jnp.asarray(array) for name, array in network.init(config, seed).items()}
+    return State(params, _optimizer(config).init(params), jax.random.key(seed), jnp.int32(0))
 
 
 def update(config: SketchConfig, dataset: Dataset, state: State) -> tuple[State, Recorded]:
@@ -58,16 +57,14 @@ def train(
     """
     check(config, dataset)
     state = init_state(config, dataset, seed) if state is None else state
-    samples = jax.tree.map(jnp.asarray, dataset.train)
-    while int(state.step) < config.train.steps:
-        state, recorded = _run_steps(config, config.train.record_every, samples, state)
-        step = int(state.step)
+    while (step := int(state.step)) < config.train.steps:
+        state, recorded = _run_steps(config, config.train.record_every, dataset.train, state)
         metrics = {name: np.asarray(values) for name, values in recorded.items()}
         if not np.isfinite(metrics["error"]).all():
             raise TrainingDiverged(
-                f"sketch: error not finite at step {step:,}; lower learning_rate"
+                f"sketch: error not finite after step {step:,}; lower learning_rate"
             )
-        yield Progress(step, state, by_seed(metrics))
+        yield Progress(int(state.step), state, by_seed(metrics))
 
 
 def from_arrays(config: SketchConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
@@ -87,31 +84,22 @@ def _optimizer(config: SketchConfig) -> optax.GradientTransformation:
 def _run_steps(
     config: SketchConfig, steps: int, samples: Samples, state: State
 ) -> tuple[State, Recorded]:
-    """Takes gradient steps of all learners, each on random batches of its own."""
+    """Takes gradient steps of all learners, each on random batches."""
+    inputs, targets = (jnp.asarray(array) for array in samples)
+
+    def objective(params: dict[str, Array], batch: Array) -> tuple[Array, dict[str, Array]]:
+        """Computes the sum of all learners' losses, whose gradients do not meet, and the terms."""
+        terms = losses.compute(network.apply(params, inputs[batch]), targets[batch])
+        return sum(term.sum() for term in terms.values()), terms
 
     def run_step(state: State, _: None) -> tuple[State, dict[str, Array]]:
         key = jax.random.fold_in(state.key, state.step)
         shape = (config.seeds, config.train.batch_size)
-        batch = jax.random.randint(key, shape, 0, len(samples.targets))
-        inputs = jnp.asarray(samples.inputs)[batch]
-        targets = jnp.asarray(samples.targets)[batch]
-        gradients, terms = jax.grad(_objective, has_aux=True)(state.params, inputs, targets)
+        batch = jax.random.randint(key, shape, 0, len(targets))
+        gradients, terms = jax.grad(objective, has_aux=True)(state.params, batch)
         changes, optimizer = _optimizer(config).update(gradients, state.optimizer)
         params = optax.apply_updates(state.params, changes)
-        metrics = {**terms, "grad_norm": _norms(gradients)}
+        metrics = terms | {"grad_norm": jax.vmap(optax.tree.norm)(gradients)}
         return State(params, optimizer, state.key, state.step + 1), metrics
 
     return jax.lax.scan(run_step, state, length=steps)
-
-
-def _objective(
-    params: network.Params, inputs: Array, targets: Array
-) -> tuple[Float[Array, ""], dict[str, Float[Array, " seed"]]]:
-    """Computes the sum of all learners' losses, whose gradients do not meet, and the terms."""
-    terms = losses.compute(network.apply(params, inputs), targets)
-    return sum(term.sum() for term in terms.values()), terms
-
-
-def _norms(gradients: network.Params) -> Float[Array, " seed"]:
-    squares = [jnp.square(leaf).reshape(len(leaf), -1).sum(1) for leaf in gradients.values()]
-    return jnp.sqrt(sum(squares))

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Float, Int64, UInt8
-from torch import Generator, Tensor
+from torch import Tensor, nn
 
-from quatrain.frameworks.torch import packing, threads
+from quatrain.frameworks.torch import adam_state, packing, threads
 from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
 from quatrain.models.sketch import losses, network
 from quatrain.models.sketch.collect import Dataset, check
@@ -17,15 +17,14 @@ from quatrain.progress import Progress, TrainingDiverged, by_seed
 
 HEADLINE = ("error", "grad_norm")
 WEIGHTS = ("params/",)
-MOMENTS = ("exp_avg", "exp_avg_sq")
 to_arrays = packing.to_arrays
 
 
 class State(NamedTuple):
-    """Holds everything that changes while learning; moments are those of Adam, by MOMENTS."""
+    """Holds everything that changes while learning."""
 
-    params: network.Params
-    moments: dict[str, network.Params]
+    params: dict[str, Tensor]
+    adam: adam_state.AdamState
     generator: UInt8[Tensor, " state"]
     step: Int64[Tensor, ""]
 
@@ -34,81 +33,17 @@ class State(NamedTuple):
 Recorded = dict[str, Float[np.ndarray, "step seed"]]
 
 
-class Learner:
-    """Holds what gradient steps change in place, made of a state that stays as it is."""
-
-    def __init__(self, config: SketchConfig, dataset: Dataset, state: State) -> None:
-        self._config = config
-        self._inputs = torch.tensor(dataset.train.inputs)
-        self._targets = torch.tensor(dataset.train.targets)
-        self._generator = generator_from_state(state.generator)
-        self.step = int(state.step)
-        self._params = {name: leaf.clone().requires_grad_() for name, leaf in state.params.items()}
-        self._adam = torch.optim.Adam(self._params.values(), lr=config.train.learning_rate)
-        for name, leaf in self._params.items():
-            moments = {key: state.moments[key][name].clone() for key in MOMENTS}
-            self._adam.state[leaf] = moments | {"step": torch.tensor(float(self.step))}
-
-    def run_step(self) -> dict[str, Float[Tensor, " seed"]]:
-        """Takes a gradient step of all learners, each on a random batch of its own."""
-        shape = (self._config.seeds, self._config.train.batch_size)
-        batch = torch.randint(len(self._targets), shape, generator=self._generator)
-        predictions = network.apply(self._params, self._inputs[batch])
-        terms = losses.compute(predictions, self._targets[batch])
-        self._adam.zero_grad()
-        torch.stack(list(terms.values())).sum().backward()
-        norms = self._gradient_norms()
-        self._adam.step()
-        self.step += 1
-        return {name: term.detach() for name, term in terms.items()} | {"grad_norm": norms}
-
-    def state(self) -> State:
-        """Returns a copy of everything that changes."""
-        return State(
-            params={name: leaf.detach().clone() for name, leaf in self._params.items()},
-            moments={
-                key: {name: self._adam.state[leaf][key].clone() for name, leaf in self._named()}
-                for key in MOMENTS
-            },
-            generator=self._generator.get_state(),
-            step=torch.tensor(self.step),
-        )
-
-    def _named(self) -> list[tuple[str, Tensor]]:
-        return list(self._params.items())
-
-    def _gradient_norms(self) -> Float[Tensor, " seed"]:
-        gradients = [leaf.grad for leaf in self._params.values() if leaf.grad is not None]
-        return (
-            torch.stack(
-                [
-                    leaf.flatten(1).square().sum(1) if leaf.dim() > 1 else leaf.square()
-                    for leaf in gradients
-                ]
-            )
-            .sum(0)
-            .sqrt()
-        )
-
-
 def init_state(config: SketchConfig, dataset: Dataset, seed: int) -> State:
     """Returns `seeds` learners before their first step."""
-    generator: Generator = generator_from_seed(np.random.SeedSequence(seed))
-    params = network.init(config, generator)
-    zeros = {name: torch.zeros_like(leaf) for name, leaf in params.items()}
-    return State(
-        params=params,
-        moments={key: {name: leaf.clone() for name, leaf in zeros.items()} for key in MOMENTS},
-        generator=generator.get_state(),
-        step=torch.tensor(0),
-    )
+    params = {name: torch.tensor(array) for name, array in network.init(config, seed).items()}
+    generator = generator_from_seed(np.random.SeedSequence(seed))
+    adam = adam_state.init_state(params)
+    return State(params, adam, generator.get_state(), torch.tensor(0))
 
 
 def update(config: SketchConfig, dataset: Dataset, state: State) -> tuple[State, Recorded]:
-    """Takes one gradient step of all learners; the given state stays as it is."""
-    learner = Learner(config, dataset, state)
-    recorded = _run_steps(learner, 1)
-    return learner.state(), recorded
+    """Takes one gradient step of all learners; `train` takes many per call."""
+    return _run_steps(config, 1, dataset, state)
 
 
 def train(
@@ -122,15 +57,13 @@ def train(
     """
     check(config, dataset)
     state = init_state(config, dataset, seed) if state is None else state
-    learner = Learner(config, dataset, state)
-    while learner.step < config.train.steps:
-        metrics = _run_steps(learner, config.train.record_every)
-        step = learner.step
+    while (step := int(state.step)) < config.train.steps:
+        state, metrics = _run_steps(config, config.train.record_every, dataset, state)
         if not np.isfinite(metrics["error"]).all():
             raise TrainingDiverged(
-                f"sketch: error not finite at step {step:,}; lower learning_rate"
+                f"sketch: error not finite after step {step:,}; lower learning_rate"
             )
-        yield Progress(step, learner.state(), by_seed(metrics))
+        yield Progress(int(state.step), state, by_seed(metrics))
 
 
 def from_arrays(config: SketchConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
@@ -143,6 +76,32 @@ def from_arrays(config: SketchConfig, dataset: Dataset, arrays: dict[str, np.nda
 
 
 @threads.single_threaded(if_small=True)
-def _run_steps(learner: Learner, steps: int) -> Recorded:
-    rows = [learner.run_step() for _ in range(steps)]
-    return {name: torch.stack([row[name] for row in rows]).numpy(force=True) for name in rows[0]}
+def _run_steps(
+    config: SketchConfig, steps: int, dataset: Dataset, state: State
+) -> tuple[State, Recorded]:
+    """Takes gradient steps of all learners, each on random batches; the given state stays."""
+    inputs, targets = (torch.tensor(array) for array in dataset.train)
+    module = nn.ParameterDict({name: leaf.clone() for name, leaf in state.params.items()})
+    weights = dict(module.items())
+    optimizer = torch.optim.Adam(weights.values(), lr=config.train.learning_rate)
+    adam_state.load_state(optimizer, module, state.adam)
+    generator = generator_from_state(state.generator)
+    rows = []
+    for _ in range(steps):
+        shape = (config.seeds, config.train.batch_size)
+        batch = torch.randint(len(targets), shape, generator=generator)
+        terms = losses.compute(network.apply(weights, inputs[batch]), targets[batch])
+        optimizer.zero_grad()
+        torch.stack(list(terms.values())).sum().backward()
+        optimizer.step()
+        rows.append({name: term.detach() for name, term in terms.items()} | _norms(weights))
+    params = {name: leaf.detach() for name, leaf in weights.items()}
+    adam = adam_state.get_state(optimizer, module)
+    after = State(params, adam, generator.get_state(), state.step + steps)
+    return after, {name: torch.stack([row[name] for row in rows]).numpy() for name in rows[0]}
+
+
+def _norms(weights: dict[str, Tensor]) -> dict[str, Float[Tensor, " seed"]]:
+    gradients = [leaf.grad for leaf in weights.values() if leaf.grad is not None]
+    rows = [gradient.reshape(len(gradient), -1) for gradient in gradients]
+    return {"grad_norm": torch.cat(rows, 1).norm(dim=1)}

@@ -1,1 +1,0 @@
-"""sketch: learns a function of two numbers from noisy samples."""
