@@ -1,22 +1,125 @@
-"""A model of `make new`, of each framework, passes all tests of the others and runs at once."""
+"""`make new` writes a whole model or nothing, and refuses a name in one line; a model of each
+framework runs, and keeps the contract, at once.
+"""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pipeline.dvc import workspace
+from pipeline.scaffolding import new_model
+from pipeline.storage.params_file import parse
+from quatrain.errors import ConfigError
+from quatrain.registry import FRAMEWORKS, MODELS, Framework
 from tests.conftest import ROOT
-from tests.pipeline.small_checkout import call, git
+from tests.pipeline.small_checkout import call, contents, git
 
-pytestmark = pytest.mark.full
-NAMES = {"jax": "rock_pool", "torch": "longest_name_of_a_model1"}
-OF_ALL_MODELS = (
-    "test_contract",
-    "test_params",
-    "pipeline/commands/test_gate",
-    "pipeline/reporting/test_report",
+CHANGED = ("dvc.yaml", *new_model.APPENDED)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """Returns a checkout with the files that get a section of each model."""
+    for name in CHANGED:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_model_is_written_and_what_was_there_stays(project: Path, framework: Framework):
+    before = contents(project)
+    printed = "\n".join(new_model.create(project, "rock_pool2", framework))
+    after = contents(project)
+    for path, data in before.items():
+        lines = after[path].splitlines()
+        assert [line for line in data.splitlines() if line not in lines] == [], path
+    for path in after.keys() - before.keys() | set(CHANGED):
+        assert path in printed
+        assert b"sketch" not in after[path].lower(), path
+        if path.endswith(".py"):
+            compile(after[path], path, "exec")
+    sections = parse(ROOT / "params.yaml")["allo"]
+    assert list(parse(project / "params.yaml")["rock_pool2"]) == list(sections)
+    slots = parse(project / "dvc.yaml")["vars"][0]["models"]
+    assert slots["rock_pool2"].keys() == slots["allo"].keys()
+    assert slots["rock_pool2"]["framework"] == framework
+    declared = after["src/quatrain/models/rock_pool2/__init__.py"].decode()
+    assert declared.endswith(f'\nFRAMEWORK = "{framework}"\nORDER = {len(MODELS) + 1}\n')
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("", "'' is no name of a model; give at most 24 small letters, digits and underscores"),
+        ("MyModel", "'MyModel' is no name of a model"),
+        ("2d", "'2d' is no name of a model"),
+        ("my__model", "'my__model' is no name of a model"),
+        ("../x", "'../x' is no name of a model"),
+        ("a" * 25, "is no name of a model"),
+        ("lambda", "'lambda' is a keyword of Python; give another name"),
+        ("match", "'match' is a keyword of Python; give another name"),
+        ("allo", "'allo' is a key of params.yaml already; give another name"),
+        ("seed", "'seed' is a key of params.yaml already; give another name"),
+        ("taken", "tests/models/taken/sizes.py is there already; remove it, or give another name"),
+    ],
 )
-"""Run for every registered model."""
+def test_a_name_that_cannot_be_used_is_refused_and_nothing_is_written(
+    project: Path, name: str, reason: str
+):
+    (project / "tests/models/taken").mkdir(parents=True)
+    (project / "tests/models/taken/sizes.py").write_text("")
+    before = contents(project)
+    with pytest.raises(ConfigError) as caught:
+        new_model.create(project, name, "jax")
+    assert reason in str(caught.value)
+    assert contents(project) == before
+
+
+@pytest.mark.parametrize("place", ["models", "plots"])
+def test_a_file_without_a_place_for_it_is_named_and_nothing_is_written(project: Path, place: str):
+    text = (project / "dvc.yaml").read_text()
+    (project / "dvc.yaml").write_text(text.replace(f"{place}:\n", "others:\n"))
+    before = contents(project)
+    reason = rf"^dvc.yaml has no place for a further model \('{place}'\); `git diff dvc.yaml` shows"
+    with pytest.raises(ConfigError, match=reason):
+        new_model.create(project, "tide", "jax")
+    assert contents(project) == before
+
+
+def test_outside_a_checkout_it_says_so(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"a checkout of the project: params.yaml is missing$"):
+        new_model.create(tmp_path, "tide", "jax")
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("count", [0, 8, 19])
+def test_a_write_that_fails_takes_back_the_others(
+    project: Path, count: int, monkeypatch: pytest.MonkeyPatch
+):
+    before = contents(project)
+    write = new_model.write_durably
+    written: list[Path] = []
+
+    def fail(path: Path, data: bytes) -> None:
+        if len(written) == count:
+            raise OSError(28, "No space left on device", str(path))
+        written.append(path)
+        write(path, data)
+
+    monkeypatch.setattr(new_model, "write_durably", fail)
+    with pytest.raises(OSError, match="No space left on device"):
+        new_model.create(project, "tide", "torch")
+    assert len(written) == count
+    assert contents(project) == before
+
+
+# A model in a copy of the project.
+
+NAMES = {"jax": "rock_pool", "torch": "longest_name_of_a_model1"}
+OF_ALL_MODELS = ("test_contract", "test_dvc_yaml", "test_language")
 
 
 def copy_of_the_project(root: Path) -> None:
@@ -29,59 +132,35 @@ def copy_of_the_project(root: Path) -> None:
     git(root, "commit", "-q", "-m", "project")
 
 
-@pytest.fixture(scope="module", params=NAMES)
-def model(request: pytest.FixtureRequest) -> str:
-    return NAMES[request.param]
-
-
-@pytest.fixture(scope="module")
-def grown(model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns a copy of the project with the model."""
-    root = tmp_path_factory.mktemp("grown") / "project"
+@pytest.mark.full
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_new_model_keeps_the_contract_and_its_first_baseline(
+    framework: Framework, tmp_path: Path
+):
+    root, model = tmp_path / "project", NAMES[framework]
     copy_of_the_project(root)
-    framework = next(key for key, name in NAMES.items() if name == model)
-    command = ("python", "-m", "pipeline.commands.new", model, "--framework", framework)
-    printed = call(root, *command)
-    listed = {line.split()[1] for line in printed.splitlines() if line.startswith("  new  ")}
-    listed |= {line.split()[1] for line in printed.splitlines() if line.startswith("  changed")}
+    printed = call(root, "python", "-m", "pipeline.commands.new", model, "--framework", framework)
+    listed = re.findall(r"^  (?:new    |changed) +(\S+)$", printed, re.MULTILINE)
     status = git(root, "status", "--porcelain", "-uall").splitlines()
-    assert {line[3:] for line in status} == listed
-    assert f"there is a model '{model}' already" in call(root, *command, code=2)
-    assert git(root, "status", "--porcelain", "-uall").splitlines() == status
+    assert {line[3:] for line in status} == set(listed)
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", model)
-    return root
-
-
-def test_its_style_imports_and_stages_are_those_of_the_others(grown: Path, model: str):
-    files = [f"src/quatrain/models/{model}", f"tests/models/{model}", "tests/contract_types.py"]
-    call(grown, "ruff", "check", *files)
-    call(grown, "ruff", "format", "--check", *files, "src/quatrain/params.py")
-    assert "0 broken" in call(grown, "lint-imports")
-    tests = ["tests/test_dvc_yaml.py", "tests/test_language.py"]
-    call(grown, "pytest", "-q", "-p", "no:cacheprovider", *tests)
-
-
-@pytest.mark.slow
-def test_what_holds_for_every_model_holds_for_it(grown: Path, model: str):
-    files = [f"tests/{name}.py" for name in OF_ALL_MODELS]
-    selected = ["-p", "no:cacheprovider", "-k", f"{model} or gate or report or table or refused"]
-    call(grown, "pytest", "-q", *selected, *files)
-
-
-def test_it_is_trained_refused_without_a_baseline_promoted_and_then_holds_it(
-    grown: Path, model: str
-):
-    first = call(grown, "python", "-m", "pipeline.commands.repro", model, code=4)
-    assert f"gate: {model}: no baseline: preset 'default' has no baseline yet [exit 4]" in first
+    call(root, "ruff", "check", "src", "tests/models")
+    call(root, "ruff", "format", "--check", "src", "tests/models")
+    assert "0 broken" in call(root, "lint-imports")
+    tests = [f"tests/{name}.py" for name in OF_ALL_MODELS]
+    call(
+        root, "pytest", "-q", "-p", "no:cacheprovider", "-k", f"{model} or dvc or language", *tests
+    )
+    first = call(root, "python", "-m", "pipeline.commands.repro", model, code=4)
     remedy = f"no baseline yet: `make promote MODELS={model}` stores these scores as the first"
     assert f"gate: {model}: {remedy}" in first
-    promoted = call(grown, "python", "-m", "pipeline.commands.promote", model)
+    promoted = call(root, "python", "-m", "pipeline.commands.promote", model)
     assert f"baselines/{model}.json: preset default now holds" in promoted
-    again = call(grown, "python", "-m", "pipeline.commands.repro", model)
+    again = call(root, "python", "-m", "pipeline.commands.repro", model)
     assert "Running stage" not in again
     assert "gate: passed; 1 metrics hold their baselines" in again
-    changed = {line[3:] for line in git(grown, "status", "--porcelain", "-uall").splitlines()}
+    changed = {line[3:] for line in git(root, "status", "--porcelain", "-uall").splitlines()}
     written = {f"reports/{model}/{name}.json" for name in ("scores", "metrics")}
     expected = {f"baselines/{model}.json", "dvc.lock", *written}
     assert expected <= changed <= expected | {"reports/report.md"}

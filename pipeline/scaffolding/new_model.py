@@ -43,9 +43,8 @@ def create(root: Path, name: str, framework: Framework) -> list[str]:
     try:
         changed = _changed_files(root, name, framework)
     except FileNotFoundError as error:
-        raise ConfigError(
-            f"run it in a checkout of the project: {error.filename} is missing"
-        ) from None
+        missing = Path(error.filename).name
+        raise ConfigError(f"run it in a checkout of the project: {missing} is missing") from None
     _write(root, new | changed)
     # How long the name is decides where lines are wrapped.
     ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--no-cache"]

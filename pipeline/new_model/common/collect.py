@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Float32
 
-from quatrain.errors import DataError
+from quatrain.errors import DatasetMismatch
 from quatrain.models.sketch.config import Env, SketchConfig
 
 INPUTS = 2
@@ -43,13 +43,14 @@ def collect(config: SketchConfig, seed: int) -> Dataset:
 
 
 def check(config: SketchConfig, dataset: Dataset) -> None:
-    """Raises DataError if the dataset was collected under another config."""
+    """Raises DatasetMismatch if the dataset was collected under another config."""
     actual = [len(dataset.train.targets), len(dataset.held_out.targets)]
     expected = [config.collect.samples, config.collect.held_out_samples]
     if actual != expected:
-        raise DataError(
-            f"the dataset has {actual} samples to train and evaluate on, not {expected} as "
-            "sketch.collect says; run `dvc repro`"
+        raise DatasetMismatch(
+            f"sketch: the dataset has {actual} samples to train and evaluate on, "
+            f"the config says {expected}",
+            remedy="run `dvc repro`",
         )
 
 

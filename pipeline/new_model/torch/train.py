@@ -52,7 +52,7 @@ def train(
     """Trains to the end, from `state` if given; yields once per `record_every` steps.
 
     Raises:
-        DataError: the dataset was collected under another config.
+        DatasetMismatch: the dataset was collected under another config.
         TrainingDiverged: a term of the loss is not finite.
     """
     check(config, dataset)
