@@ -119,7 +119,7 @@ def test_a_write_that_fails_takes_back_the_others(
 # A model in a copy of the project.
 
 NAMES = {"jax": "rock_pool", "torch": "longest_name_of_a_model1"}
-OF_ALL_MODELS = ("test_contract", "test_dvc_yaml", "test_language")
+OF_ALL_MODELS = ("test_contract", "test_dvc_yaml", "test_params")
 
 
 def copy_of_the_project(root: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_new_model_keeps_the_contract_and_its_first_baseline(
     assert "0 broken" in call(root, "lint-imports")
     tests = [f"tests/{name}.py" for name in OF_ALL_MODELS]
     call(
-        root, "pytest", "-q", "-p", "no:cacheprovider", "-k", f"{model} or dvc or language", *tests
+        root, "pytest", "-q", "-p", "no:cacheprovider", "-k", f"{model} or dvc or table", *tests
     )
     first = call(root, "python", "-m", "pipeline.commands.repro", model, code=4)
     remedy = f"no baseline yet: `make promote MODELS={model}` stores these scores as the first"

@@ -86,7 +86,7 @@ def _changed_files(root: Path, name: str, framework: Framework) -> dict[str, str
         path: (root / path).read_text("utf-8") + _filled(TEMPLATES / Path(path).name, name)
         for path in APPENDED
     }
-    sections = _filled(TEMPLATES / "dvc.yaml", name).replace("FRAMEWORK", framework)
+    sections = _filled(TEMPLATES / "dvc_sections.yaml", name).replace("FRAMEWORK", framework)
     files["dvc.yaml"] = _with_sections((root / "dvc.yaml").read_text("utf-8"), sections)
     return files
 
