@@ -149,9 +149,7 @@ def test_a_new_model_keeps_the_contract_and_its_first_baseline(
     call(root, "ruff", "format", "--check", "src", "tests/models")
     assert "0 broken" in call(root, "lint-imports")
     tests = [f"tests/{name}.py" for name in OF_ALL_MODELS]
-    call(
-        root, "pytest", "-q", "-p", "no:cacheprovider", "-k", f"{model} or dvc or table", *tests
-    )
+    call(root, "pytest", "-q", "-p", "no:cacheprovider", "-k", f"{model} or dvc or table", *tests)
     first = call(root, "python", "-m", "pipeline.commands.repro", model, code=4)
     remedy = f"no baseline yet: `make promote MODELS={model}` stores these scores as the first"
     assert f"gate: {model}: {remedy}" in first
