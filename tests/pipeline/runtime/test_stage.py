@@ -1,0 +1,340 @@
+"""How a stage begins, what it refuses, and how it ends when it is interrupted: an exit code, one
+line, and nothing half-written.
+"""
+
+import errno
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pipeline
+from pipeline.runtime import signals as signal_module
+from pipeline.runtime.errors import Interrupted
+from pipeline.runtime.signals import ENDING, PARENT_VARIABLE, Signals, die_with_parent
+from pipeline.runtime.stage import prepare_process
+from pipeline.storage import artifacts
+from pipeline.storage.params_file import parse
+from quatrain.registry import MODELS
+from tests.conftest import params_with
+from tests.models.iqn.hosted_envs import Corridor, section
+from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.recorded_runs import until
+from tests.pipeline.small_checkout import call
+from tests.pipeline.small_project import (
+    Ended,
+    Pretended,
+    Project,
+    each_model,
+    ended,
+    flip_bit,
+    interrupted,
+    last_line,
+    lines_until,
+    orphans,
+    surround,
+)
+
+CONTINUES = "the next run continues"
+
+# How it begins.
+
+HEAVY = {"mlflow", "dvc", "pandas", "sqlalchemy", "sklearn", "requests", "flask"}
+DRAWING = {"matplotlib", "PIL"}
+OTHERS: dict[str, set[str]] = {"jax": {"torch"}, "torch": {"jax", "jaxlib", "flax", "optax"}}
+VERBS = """
+import os, sys
+from pipeline.runtime import stage
+from pipeline.stages import collect, train
+def loaded(verb):
+    print("loaded", verb, *sorted({name.partition(".")[0] for name in sys.modules}))
+model = sys.argv[1]
+assert stage.main("collect", "", collect.collect, [model]) == 0
+loaded("collect")
+def first_yield(*_):
+    loaded("train")
+    sys.stdout.flush()
+    os._exit(0)
+train.rows = first_yield  # which is called before anything is recorded
+stage.main("train", "", train.train, [model])
+"""
+
+
+@pytest.mark.parametrize("model", each_model("active_dynamics"))
+def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_path: Path):
+    root = Project.create(tmp_path / "project", model, code=True).root
+    store = {"MLFLOW_TRACKING_URI": f"sqlite:///{root}/mlflow.db"}
+    said = call(root, "python", "-c", VERBS, model, **store).splitlines()
+    lines = [line.split() for line in said if line.startswith("loaded ")]
+    result = {verb: set(packages) for _, verb, *packages in lines}
+    assert set(result) == {"collect", "train"}
+    assert MODELS[model] in result["train"]
+    for verb, packages in result.items():
+        assert not packages & (HEAVY | DRAWING | OTHERS[MODELS[model]]), verb
+
+
+def test_a_warning_is_a_plain_line(monkeypatch: Patch, capsys: Capture):
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    prepare_process(params_with({}))
+    warnings.showwarning("allo: error grew;\nlower allo.train.learning_rate", UserWarning, "a", 1)
+    said = capsys.readouterr().err
+    assert said == "warning: allo: error grew; lower allo.train.learning_rate\n"
+
+
+@pytest.mark.parametrize("setting", [None, "Zen"])
+def test_blas_uses_the_kernels_of_every_avx2_processor_unless_told_otherwise(
+    setting: str | None, monkeypatch: Patch
+):
+    others = {name: text for name, text in os.environ.items() if name != "OPENBLAS_CORETYPE"}
+    monkeypatch.setattr(os, "environ", others | ({"OPENBLAS_CORETYPE": setting} if setting else {}))
+    importlib.reload(pipeline)
+    has_avx2 = " avx2 " in Path("/proc/cpuinfo").read_text()
+    assert os.environ.get("OPENBLAS_CORETYPE") == (setting or ("Haswell" if has_avx2 else None))
+
+
+# What it refuses: nothing is written.
+
+
+@pytest.mark.parametrize(
+    ("verb", "file"),
+    [
+        ("train", "data/allo/dataset.safetensors"),
+        ("evaluate", "data/allo/manifest.json"),
+        ("evaluate", "models/allo/weights.safetensors"),
+        ("evaluate", "models/allo/state.safetensors"),
+    ],
+)
+def test_a_file_with_a_flipped_bit_is_never_used(
+    evaluated: Project, verb: str, file: str, capsys: Capture
+):
+    shutil.rmtree(evaluated.root / ".state")
+    flip_bit(evaluated.root / file)
+    before = evaluated.hashes()
+    assert evaluated.call(verb) == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{verb}@allo: {file}: ")
+    assert "`dvc checkout --force`" in line
+    assert evaluated.hashes() == before
+    assert not (evaluated.root / ".state").exists()
+
+
+@pytest.mark.parametrize(
+    ("uninterrupted", "changed", "key"),
+    [
+        ("allo", {"allo": {"network": {"hidden": 17}}}, "allo.network.hidden = "),
+        ("active_dynamics", {"seed": 1}, "seed = "),
+    ],
+    indirect=["uninterrupted"],
+)
+def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
+    evaluated: Project, changed: dict[str, Any], key: str, capsys: Capture
+):
+    model, before = evaluated.model, evaluated.hashes("reports")
+    params = (evaluated.root / "params.yaml").read_text()
+    evaluated.choose(overlay=changed)
+    assert evaluated.call("evaluate") == 3
+    line = last_line(capsys)
+    assert line.startswith(f"evaluate@{model}: models/{model}: was trained with {key}")
+    assert line.endswith(f"; set that back, or run `dvc repro train@{model}` [exit 3]")
+
+    (evaluated.root / "params.yaml").write_text(params)
+    dataset, _, _ = artifacts.load(evaluated.data)
+    artifacts.save(evaluated.data, dataset, {"stage": "of another seed"})
+    assert evaluated.call("evaluate") == 3
+    assert last_line(capsys) == (
+        f"evaluate@{model}: models/{model}: was trained on another dataset than data/{model} "
+        f"holds; run `dvc repro train@{model}` [exit 3]"
+    )
+    assert evaluated.hashes("reports") == before
+
+
+def test_a_dataset_of_another_model_is_not_trained_on(evaluated: Project, capsys: Capture):
+    artifacts.save(evaluated.data, {"dataset.safetensors": {"x": [3.0]}}, {})
+    assert evaluated.call("train") == 3
+    assert last_line(capsys).startswith("train@allo: not a Dataset: arrays missing ")
+
+
+@pytest.mark.parametrize(
+    ("verb", "file"), [("train", "models"), ("train", ".state"), ("evaluate", "reports/allo")]
+)
+def test_a_file_where_a_folder_belongs_is_named(
+    evaluated: Project, verb: str, file: str, capsys: Capture
+):
+    shutil.rmtree(evaluated.root / file)
+    (evaluated.root / file).write_text("a user's own\n")
+    assert evaluated.call(verb) == 3
+    line = last_line(capsys)
+    assert re.search(rf"@allo: {file}: is (not a folder|in the way); move it elsewhere", line)
+    assert (evaluated.root / file).read_text() == "a user's own\n"
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE])
+def test_a_file_that_this_machine_cannot_read_is_named(
+    evaluated: Project, number: int, monkeypatch: Patch, capsys: Capture
+):
+    opened = os.open
+
+    def fails(path: Any, *arguments: Any, **named: Any) -> int:
+        if str(path).endswith("manifest.json"):
+            raise OSError(number, os.strerror(number), str(path))
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "open", fails)
+    assert evaluated.call("evaluate") == 5
+    reason = f"evaluate@allo: cannot use data/allo/manifest.json: {os.strerror(number)}; "
+    assert last_line(capsys).startswith(reason)
+
+
+# Environments of users.
+
+
+class Leaving(Corridor):
+    def step(self, _action: int) -> Any:
+        raise SystemExit(0)
+
+
+@pytest.fixture
+def leaving(tmp_path: Path, monkeypatch: Patch) -> Project:
+    """Collects in an environment that ends the process at its first step."""
+    project = Project.create(tmp_path, "iqn")
+    surround(monkeypatch, project)
+    params = parse(tmp_path / "params.yaml") | {"iqn": section("Corridor")}
+    params["iqn"]["env"]["import"] = f"{__name__}:Leaving"
+    (tmp_path / "params.yaml").write_text(json.dumps(params))
+    return project
+
+
+def test_an_environment_that_ends_the_process_is_one_line_and_no_success(
+    leaving: Project, capsys: Capture
+):
+    assert leaving.call("collect") == 3
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("collect@iqn: env Leaving (number 0, episode 0, step 1): SystemExit: 0")
+    assert not leaving.data.exists()
+
+
+def test_what_fails_after_a_signal_is_an_interruption(leaving: Project, capsys: Capture):
+    assert leaving.call("collect", Pretended(signal.SIGINT)) == 130
+    assert last_line(capsys) == f"collect@iqn: interrupted by SIGINT; {CONTINUES} [exit 130]"
+
+
+# Signals.
+
+
+@pytest.fixture
+def received() -> Iterator[Signals]:
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield Signals()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_ends_a_stage_at_once_until_there_is_something_to_save(
+    number: signal.Signals, received: Signals, capfd: pytest.CaptureFixture[str]
+):
+    with pytest.raises(Interrupted):
+        os.kill(os.getpid(), number)
+    received.working = True
+    os.kill(os.getpid(), number)
+    assert capfd.readouterr().err == f"{number.name}: saving, then leaving (Ctrl-C: at once)\n"
+    with pytest.raises(Interrupted, match=f"^interrupted by {number.name}; {CONTINUES}$"):
+        received.check()
+
+
+def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(received: Signals, monkeypatch: Patch):
+    """A group that is ended sends SIGTERM twice: itself, and by the death of dvc."""
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    received.working = True
+    for number in (signal.SIGTERM, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+    assert left == []
+    os.kill(os.getpid(), signal.SIGINT)
+    assert left == [130]
+
+
+@pytest.mark.parametrize(
+    ("variables", "parent", "dies"),
+    [
+        ({"DVC_STAGE": "x"}, "/sbin/init", True),
+        ({"DVC_STAGE": "x"}, "/usr/bin/dvc", False),
+        ({}, "/sbin/init", False),
+        ({PARENT_VARIABLE: "12"}, "/usr/bin/dvc", True),
+    ],
+)
+def test_a_stage_whose_parent_was_dead_before_it_could_ask_does_not_begin(
+    variables: dict[str, str], parent: str, dies: bool, monkeypatch: Patch
+):
+    monkeypatch.setattr(signal_module, "parent_death_signal", lambda: lambda: None)
+    monkeypatch.setattr(os, "getppid", lambda: 1)
+    monkeypatch.setattr(os, "environ", variables)
+    monkeypatch.setattr(Path, "read_bytes", lambda _: parent.encode())
+    if not dies:
+        return die_with_parent()
+    with pytest.raises(Interrupted):
+        die_with_parent()
+
+
+# Processes of their own, ended for real.
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """With data and a copy of the code."""
+    project = Project.create(tmp_path_factory.mktemp("ready") / "project", code=True)
+    assert project.run("collect").code == 0
+    return project
+
+
+@pytest.fixture
+def project(ready: Project, tmp_path: Path) -> Project:
+    return ready.copied(tmp_path / "project")
+
+
+@pytest.mark.full
+def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project):
+    # What starts the tests may have had SIGINT ignored (a shell does it to background jobs).
+    (project.root / "safetensors.py").write_text(
+        "import os, signal, time; signal.signal(2, signal.default_int_handler)\n"
+        "os.kill(os.getpid(), 2); time.sleep(60)\n"
+    )
+    line = "train@allo: interrupted by SIGINT [exit 130]"
+    assert project.run("train") == Ended(130, [line])
+
+
+@pytest.mark.full
+def test_killed_and_interrupted_trainings_end_with_the_same_bytes(ready: Project, tmp_path: Path):
+    project, undisturbed = (ready.copied(tmp_path / name) for name in ("killed", "undisturbed"))
+    assert undisturbed.run("train").code == 0
+    assert project.run("train", QUATRAIN_CRASH_AT="60").code == -signal.SIGKILL
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        done = interrupted(project.start("train"), number, r"/240 ")
+        assert done.code == code
+        assert f"interrupted by {number.name}; {CONTINUES} [exit {code}]" in done.said
+        assert f"{number.name}: saving, then leaving (Ctrl-C: at once)" in done.lines
+    last = project.run("train")
+    assert last.code == 0, last.lines
+    assert project.hashes("models") == undisturbed.hashes("models")
+    assert project.history_steps() == undisturbed.history_steps()
+
+
+@pytest.mark.full
+def test_a_stage_whose_dvc_is_killed_saves_and_leaves(project: Project):
+    as_dvc = (
+        "import subprocess, sys; subprocess.run([sys.executable, '-m', 'pipeline.train', 'allo'])"
+    )
+    dvc = project.start("-c", as_dvc, DVC_STAGE="train@allo")
+    lines_until(dvc.stderr, r"/240 ")
+    dvc.kill()
+    assert ended(dvc).said == f"train@allo: interrupted by SIGTERM; {CONTINUES} [exit 143]"
+    until(lambda: not orphans(project))
