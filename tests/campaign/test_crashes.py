@@ -1,5 +1,6 @@
-"""Each stage and command dies before its n-th operation on the disk, and again before its n/3-th:
-each file is old or new, and the next life ends as if nothing had happened.
+"""Each stage and command dies before its n-th operation on the disk, and again sooner, or finds the
+disk full from its n-th write on: each file is old or new, and the next life ends as if nothing had
+happened.
 """
 
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.campaign.faulty_disk import FAULTS, Fault
 from tests.campaign.interrupted import ROWS, try_part
 from tests.conftest import shapes_unchecked
 
@@ -18,5 +20,8 @@ def as_outside_the_tests() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("name", "part"), ROWS)
-def test_dying_at_any_moment_loses_nothing(name: str, part: int, record_property: Any):
-    record_property("generated", try_part("killed", name, part))
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_at_any_moment_loses_nothing(
+    fault: Fault, name: str, part: int, record_property: Any
+):
+    record_property("generated", try_part(fault, name, part))

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, Mock, call
 
@@ -11,15 +10,14 @@ import pytest
 import torch
 
 from pipeline.runtime.devices import on_device, settings
-from pipeline.runtime.stage import Stage, prepare_process, run_on_device
+from pipeline.runtime.stage import prepare_process
 from quatrain import devices
 from quatrain.errors import DeviceMissing
 from quatrain.frameworks.jax.flags import DEFAULTS
 from quatrain.frameworks.torch import flags
-from quatrain.registry import MODELS
+from quatrain.registry import Framework
 from tests.conftest import params_with
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.small_project import Pretended
 
 
 @pytest.fixture
@@ -73,13 +71,6 @@ def test_torch_works_on_a_gpu_as_asked_and_is_given_back_even_if_the_work_fails(
     assert memory.fill_uninitialized_memory is True
 
 
-def test_threads_between_operations_are_set_once_in_a_process(fake: Mock):
-    fake.get_num_interop_threads.return_value = 1
-    with on_device(params_with({"device": "cpu", "threads": 3}), "torch"):
-        expected = [call.set_num_threads(3), call.set_deterministic_debug_mode("error")]
-        assert settings_of(fake) == expected
-
-
 def test_the_real_torch_is_deterministic_with_the_threads_and_has_its_own_back_afterwards():
     """Without determinism two threads add to one place of the gradient in any order."""
     memory: Any = torch.utils.deterministic
@@ -103,24 +94,24 @@ def test_the_real_torch_is_deterministic_with_the_threads_and_has_its_own_back_a
     assert current() == before
 
 
-def test_torch_without_a_device_is_refused_in_one_line(fake: Mock):
+NO_TORCH = (
+    r"torch finds no NVIDIA device here \(or is built without CUDA\); set device: auto or cpu"
+)
+NO_JAX = r"jax finds no NVIDIA device here \(or is built without CUDA\); set device: auto or cpu"
+NO_APPLE = "jax computes on Apple's processors only; set device: auto or cpu for jax models"
+
+
+@pytest.mark.parametrize(
+    ("framework", "device", "reason"),
+    [("torch", "cuda", NO_TORCH), ("jax", "cuda", NO_JAX), ("jax", "mps", NO_APPLE)],
+)
+def test_a_device_that_is_not_there_is_refused_in_one_line(
+    framework: Framework, device: str, reason: str, fake: Mock
+):
     fake.cuda.is_available.return_value = False
-    expected = (
-        r"^params.yaml: device = 'cuda', but torch finds no NVIDIA device here \(or is built "
-        r"without CUDA\); set device: auto or cpu$"
-    )
-    cuda = params_with({"device": "cuda"})
-    with pytest.raises(DeviceMissing, match=expected), on_device(cuda, "torch"):
-        pytest.fail("it works without a device")
-
-
-def test_jax_models_are_refused_on_apple_s_gpu_with_the_reason():
-    expected = (
-        r"^params.yaml: device = 'mps', but jax computes on Apple's processors only; "
-        r"set device: auto or cpu for jax models$"
-    )
-    mps = params_with({"device": "mps"})
-    with pytest.raises(DeviceMissing, match=expected), on_device(mps, "jax"):
+    expected = f"^params.yaml: device = '{device}', but {reason}$"
+    params = params_with({"device": device})
+    with pytest.raises(DeviceMissing, match=expected), on_device(params, framework):
         pytest.fail("it works without a device")
 
 
@@ -197,15 +188,6 @@ def test_variables_that_change_numbers_are_without_effect_in_a_stage_or_part_of_
     assert not {f"JAX_{name.upper()}" for name in DEFAULTS} & os.environ.keys()
     prepare_process(params)  # as a stage that another one starts
     assert settings(params, "jax").get("flags") == expected
-
-
-def test_a_stage_works_on_the_device_of_its_model(fake: Mock, monkeypatch: Patch, tmp_path: Path):
-    monkeypatch.setitem(MODELS, "allo", "torch")
-    stage = Stage("train", "allo", tmp_path, params_with({"device": "cuda", "threads": 5}))
-    calls: list[Any] = []
-    run_on_device(stage, lambda *_: calls.extend(settings_of(fake)), Pretended())
-    assert call.set_num_threads(5) in calls
-    assert call.device("cuda") in calls
 
 
 @pytest.mark.full
