@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.runtime.stage import CHECKOUT
 from pipeline.scaling import work
 from pipeline.scaling.records import Point
 from pipeline.scaling.snapshots import open_storage, restore, save
 from pipeline.scaling.work import JournalTail, Outcome, StageLost, TrialWork
 from pipeline.storage.params_file import parse
+from pipeline.storage.run_key import CHECKOUT
 from pipeline.tracking.journal import Journal
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import header, until
