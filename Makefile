@@ -179,10 +179,10 @@ bench-gate: $(STAMP)  ## measure anew; fails where a ratio is far below its base
 profile: $(STAMP)  ## where a model's training spends its time: a trace, and a table (MODEL=)
 	@$(BIN)/python -m pipeline.commands.profile $(MODEL) $(ARGS)
 
-crash: $(STAMP)  ## end each stage at each of its disk's operations, and fill its disk: a table (ARGS=--every, ARGS=--page)
+crash: $(STAMP)  ## end each stage at each of its disk's operations, and fill its disk: a table (ARGS='--stride 1')
 	@$(BIN)/python -m tests.campaign.crash $(ARGS)
 
-campaign: $(STAMP)  ## bad inputs and faults, area by area: counts, and every failure (ARGS='-k gate')
+campaign: $(STAMP)  ## all cases of bad inputs and faults, of which make test-full tries a sample (ARGS='-k gate')
 	@$(BIN)/python -m pytest tests/campaign $(PARALLEL) $(ARGS)
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)

@@ -24,10 +24,10 @@ import psutil
 from benchmarks.scaling.model import DRAWS, Costs, Estimate, estimates, makespan
 from pipeline.reporting.speed import as_json, write_lines
 from pipeline.reporting.tables import markdown_table
-from pipeline.runtime.stage import CHECKOUT
 from pipeline.scaling import cluster
 from pipeline.scaling.records import read_trials
 from pipeline.storage import artifacts
+from pipeline.storage.run_key import CHECKOUT
 from quatrain.errors import DataError
 from quatrain.storage.atomic_write import write_durably
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
-# Ways in which a promise is broken: the columns of the table that `make campaign` prints.
+# Ways in which a promise is broken.
 KINDS = ("silent", "traceback", "leaked", "hang", "lost", "wrong code", "unclear")
 TRACE = re.compile(r"Traceback \(most recent call last\)|^\s+File \".*\", line \d+", re.M)
 LONGEST_LINE = 2000

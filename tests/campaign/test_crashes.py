@@ -3,14 +3,24 @@ disk full from its n-th write on: each file is old or new, and the next life end
 happened.
 """
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from functools import cache
 
 import pytest
 
+from tests.campaign import crash
+from tests.campaign.crash import COMMANDS, GROUPS, spread
 from tests.campaign.faulty_disk import FAULTS, Fault
-from tests.campaign.interrupted import ROWS, try_part
+from tests.campaign.lives import Undisturbed, attempt, undisturbed
+from tests.campaign.works import LEARNERS, VERBS, folder
 from tests.conftest import shapes_unchecked
+from tests.pipeline.fixture_types import Capture, Patch
+
+# Of each work and fault; `make crash` tries more.
+POINTS = 6
+ROWS = [(learner, f"{learner} {verb}") for learner in LEARNERS for verb in VERBS]
+ROWS += [(COMMANDS, name) for name in crash.command_works.COMMANDS]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -19,9 +29,36 @@ def as_outside_the_tests() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize(("name", "part"), ROWS)
+@cache
+def works_of(group: str) -> dict[str, Undisturbed]:
+    """What each work of a group does undisturbed, once in a process."""
+    root = folder() / group
+    return {
+        work.name: undisturbed(work, root / work.name.replace(" ", "-"))
+        for work in GROUPS[group](root)
+    }
+
+
+@pytest.mark.parametrize(("group", "name"), ROWS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_at_any_moment_loses_nothing(
-    fault: Fault, name: str, part: int, record_property: Any
+def test_a_fault_at_any_moment_loses_nothing(fault: Fault, group: str, name: str):
+    reference = works_of(group)[name]
+    for point in spread(reference.points[fault], POINTS):
+        attempt(fault, reference, folder() / name.replace(" ", "-"), point)
+
+
+def test_points_are_spread_over_all_of_them():
+    assert spread(10, 10) == list(range(1, 11))
+    assert spread(10, 4) == [1, 3, 6, 8]
+    assert spread(3, 6) == [1, 2, 3]
+    assert spread(0, 6) == []
+
+
+@pytest.mark.parametrize(("survived", "code"), [(2, 0), (1, 1)])
+def test_a_point_that_is_not_survived_is_a_failure(
+    survived: int, code: int, monkeypatch: Patch, capsys: Capture
 ):
-    record_property("generated", try_part(fault, name, part))
+    rows = [["allo train", 1000, 2, survived, 3, 3, 3]]
+    monkeypatch.setattr(crash, "campaign", lambda *_: iter(rows))
+    assert crash.main(["allo"]) == code
+    assert re.search(rf"all .* 1,000 \| +2 \| +{survived} \| +3", capsys.readouterr().out)

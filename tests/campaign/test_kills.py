@@ -13,11 +13,10 @@ import pytest
 
 from tests.campaign.command_works import commands
 from tests.campaign.faulty_disk import signals
-from tests.campaign.interrupted import folder
 from tests.campaign.lives import nobody_holds_a_lock, nothing_half_written
 from tests.campaign.processes import Body, begin, stage_body
 from tests.campaign.promises import accepted, broken
-from tests.campaign.works import LEARNERS, VERBS, Work, stages_of
+from tests.campaign.works import LEARNERS, VERBS, Work, folder, stages_of
 
 SIGNALS: dict[str, tuple[tuple[int, ...], set[int]]] = {
     "SIGKILL": ((signal.SIGKILL,), {-signal.SIGKILL}),

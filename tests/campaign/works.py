@@ -1,9 +1,11 @@
 """What the campaign interrupts: each stage of each model, in environments of ours and of a user."""
 
+import atexit
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
-from functools import partial
+from functools import cache, partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,6 +65,14 @@ class Work(NamedTuple):
     results: Callable[[Path], dict[str, Any]]
     writes: tuple[str, ...]
     full: int = 5
+
+
+@cache
+def folder() -> Path:
+    """A folder of this process, for what its tests share."""
+    path = Path(tempfile.mkdtemp(prefix="campaign-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
 
 
 @contextmanager
