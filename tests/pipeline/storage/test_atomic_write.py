@@ -4,11 +4,9 @@ import errno
 import fcntl
 import os
 import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import pytest
 
 from pipeline.storage.artifacts import load, save
 from pipeline.storage.checkpoints import Checkpoints
-from quatrain.errors import DataError
+from quatrain.errors import FolderError
 from quatrain.storage import atomic_write
 from quatrain.storage.atomic_write import (
     PARTIAL,
@@ -26,51 +24,34 @@ from quatrain.storage.atomic_write import (
     write_durably,
     write_exactly,
 )
+from tests.campaign.faulty_disk import FaultyDisk, Killed, dies, is_full
 from tests.pipeline.fixture_types import Patch
 
 OLD = {"data.safetensors": {"x": np.arange(7)}, "config.json": {"steps": 1}, "gone.csv": "step\n"}
 NEW = {"data.safetensors": {"x": np.arange(5)}, "config.json": {"steps": 2}, "plot.txt": "new\n"}
-ROOT = Path(__file__).parents[3]
 
 
-def save_new(folder: Path) -> None:
-    save(folder, NEW, {"run": "new"})
+def save_new(folder: Path) -> str:
+    return save(folder, NEW, {"run": "new"})
 
 
 def checkpoint_new(folder: Path) -> None:
     Checkpoints(folder).save(300, {"x": np.full(5, 3.0)})
 
 
-def kill_before_each_operation(root: Path, work: Callable[[Path], None]) -> None:
-    """Leave root/n: root/old after `work` was killed before operation n, then before n/3."""
+def disturbed(root: Path, work: Callable[[Path], object], happens: Any = dies) -> Iterator[Path]:
+    """Yields copies of root/old in which the work was disturbed before operation 1, 2, and so on,
+    and once more before a third of that.
+    """
     for number in count(1):
         folder = root / str(number)
         shutil.copytree(root / "old", folder)
-        if not _killed(work, folder, number):
-            return shutil.rmtree(folder)
-        _killed(work, folder, max(1, number // 3))
-
-
-def _killed(work: Callable[[Path], None], folder: Path, number: int) -> bool:
-    child = os.fork()
-    if child == 0:
-        os.environ["QUATRAIN_CRASH_AT"] = str(number)
-        work(folder)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert status in (0, signal.SIGKILL)
-    return status == signal.SIGKILL
-
-
-def campaign(root: Path, work: str) -> list[Path]:
-    """The folders that `kill_before_each_operation` leaves, from a process that is safe to fork."""
-    code = (
-        "from pathlib import Path; import tests.pipeline.storage.test_atomic_write as t; "
-        f"t.kill_before_each_operation(Path({str(root)!r}), t.{work})"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env=environment, timeout=120)
-    return sorted(path for path in root.iterdir() if path.name != "old")
+        for at in (number, max(1, number // 3)):
+            with FaultyDisk(folder, partial(happens, at)) as disk, suppress(Killed, OSError):
+                work(folder)
+            if disk.points["killed" if happens is dies else "full"] < number == at:
+                return
+        yield folder
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -85,62 +66,48 @@ def test_saving_killed_before_any_operation_is_never_read_as_something_else_and_
     tmp_path: Path,
 ):
     save(tmp_path / "old", OLD, {"run": "old"})
-    left = campaign(tmp_path, "save_new")
-    digest = save(tmp_path / "new", NEW, {"run": "new"})
+    digest = save_new(tmp_path / "new")
     expected = files(tmp_path / "new")
-    assert len(left) > 15
-    runs = set()
-    for folder in left:
-        with suppress(DataError):
+    runs = []
+    for folder in disturbed(tmp_path, save_new):
+        with suppress(FolderError):
             result = load(folder)
-            runs.add(result.info["run"])
-            target = {"old": OLD, "new": NEW}[result.info["run"]]
+            runs.append(result.info["run"])
+            target = {"old": OLD, "new": NEW}[runs[-1]]
+            assert result.contents.keys() == target.keys()
             for name, content in result.contents.items():
                 assert str(content) == str(target[name])
-            assert result.contents.keys() == target.keys()
-        assert save(folder, NEW, {"run": "new"}) == digest
+        assert save_new(folder) == digest
         assert files(folder) == expected
-    assert runs == {"old", "new"}
+    assert len(runs) > 9
+    assert {*runs} == {"old", "new"}
 
 
 def test_a_checkpoint_killed_before_any_operation_leaves_the_last_one(tmp_path: Path):
     for step in (100, 200):
         Checkpoints(tmp_path / "old").save(step, {"x": np.full(5, step / 100)})
-    left = campaign(tmp_path, "checkpoint_new")
-    assert len(left) > 8
-    for folder in left:
+    steps = set()
+    for folder in disturbed(tmp_path, checkpoint_new):
         result = Checkpoints(folder).latest()
         assert result is not None
-        assert result.step in (200, 300)
         expected = np.full(5, result.step / 100)
         np.testing.assert_array_equal(result.arrays["x"], expected, strict=True)
+        steps.add(result.step)
         checkpoint_new(folder)
         again = Checkpoints(folder).latest()
         assert again is not None
         assert again.step == 300
+    assert steps == {200, 300}
 
 
-@pytest.mark.parametrize("operation", ["open", "write", "fsync"])
-@pytest.mark.parametrize("number", range(1, 5))
-def test_a_full_disk_leaves_the_old_content_and_nothing_partial(
-    tmp_path: Path, monkeypatch: Patch, operation: str, number: int
-):
-    folder = tmp_path / "allo"
-    save(folder, OLD, {})
-    before = files(folder)
-    calls = count(1)
-
-    def fails(function: Callable[..., Any], *arguments: Any) -> Any:
-        if function is getattr(os, operation) and next(calls) == number:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return function(*arguments)
-
-    monkeypatch.setattr(atomic_write, "crash_point", fails)
-    with pytest.raises(OSError, match="No space left on device") as error:
-        save(folder, NEW, {})
-    assert error.value.errno == errno.ENOSPC
-    assert files(folder) == before
-    assert load(folder).contents.keys() == OLD.keys()
+def test_a_full_disk_leaves_the_old_content_and_nothing_partial(tmp_path: Path):
+    save(tmp_path / "old", OLD, {})
+    before = files(tmp_path / "old")
+    full = 0
+    for folder in disturbed(tmp_path, save_new, is_full):
+        assert files(folder) == before
+        full += 1
+    assert full == 2 * (len(NEW) + 1), "each file is opened and written"
 
 
 def test_a_write_in_small_pieces_is_whole(tmp_path: Path, monkeypatch: Patch):
@@ -154,19 +121,16 @@ def test_a_write_in_small_pieces_is_whole(tmp_path: Path, monkeypatch: Patch):
     assert files(tmp_path) == {"a/b/text.txt": bytes(range(100))}
 
 
-def test_sweeping_removes_what_interrupted_writes_left_and_nothing_else(tmp_path: Path):
-    write_durably(tmp_path / "kept.csv", b"")
-    (tmp_path / "kept.csv.0123.partial").touch()
-    sweep_temporaries(tmp_path)
-    sweep_temporaries(tmp_path / "missing")
-    assert files(tmp_path) == {"kept.csv": b""}
-
-
-def test_the_next_writer_of_a_file_removes_what_a_killed_one_left(tmp_path: Path):
+def test_a_writer_removes_what_a_killed_one_left_of_its_file_and_sweeping_what_is_left_of_any(
+    tmp_path: Path,
+):
     for name in ("text.txt", "other.txt"):
         (tmp_path / f"{name}.01234567{PARTIAL}").touch()
     write_durably(tmp_path / "text.txt", b"new")
     assert files(tmp_path).keys() == {"text.txt", f"other.txt.01234567{PARTIAL}"}
+    for folder in (tmp_path, tmp_path / "missing"):
+        sweep_temporaries(folder)
+    assert files(tmp_path).keys() == {"text.txt"}
 
 
 def test_what_a_living_writer_is_writing_is_left_alone(tmp_path: Path):
@@ -176,8 +140,6 @@ def test_what_a_living_writer_is_writing_is_left_alone(tmp_path: Path):
         write_durably(tmp_path / "text.txt", b"new")
         sweep_temporaries(tmp_path)
         assert living.exists()
-    sweep_temporaries(tmp_path)
-    assert files(tmp_path) == {"text.txt": b"new"}
 
 
 def test_a_file_that_was_swept_before_it_was_locked_is_made_again(
