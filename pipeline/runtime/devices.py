@@ -1,10 +1,13 @@
-"""device, threads and determinism of params.yaml -> a record of what a result depends on."""
+"""this machine, params.yaml -> a record of what a result depends on, and the memory left."""
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+
+import psutil
 
 from quatrain.devices import DETERMINISTIC_XLA, framework_environment
 from quatrain.devices import device_of as device_of
@@ -20,6 +23,8 @@ SHAPING += ("OPENBLAS_", "TORCH_ALLOW_TF32", "XLA_")
 HARMLESS: tuple[str, ...] = ("JAX_CHECK_", "JAX_COMPILATION_CACHE_", "JAX_DEBUG_", "JAX_DUMP_")
 HARMLESS += ("JAX_ENABLE_CHECKS", "JAX_EXPLAIN_", "JAX_LOG", "JAX_PERSISTENT_CACHE_")
 HARMLESS += ("JAX_TRACEBACK_", "XLA_PYTHON_")
+GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUP = Path("/proc/self/cgroup")
 
 
 def settings(params: Params, framework: Framework) -> dict[str, str]:
@@ -69,3 +74,27 @@ def cpu_info(*keys: str) -> list[str]:
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     return [line.partition(":")[2].strip() for line in lines if line.startswith(keys)]
+
+
+def free_memory() -> int:
+    """Returns the bytes that the machine has left, or less if a control group allows less.
+
+    Swap counts, for what it holds runs; file caches count, for they are given back.
+    """
+    of_machine = psutil.virtual_memory().available + psutil.swap_memory().free
+    return max(0, min([of_machine, *_left_by_groups()]))
+
+
+def _left_by_groups() -> Iterator[int]:
+    """Yields what each limited group (cgroup v2) that this process is in leaves."""
+    try:
+        own = OWN_GROUP.read_text().partition("0::/")[2].strip()
+    except OSError:
+        return
+    # Inside a container the path may be one of the host, and the root its own group.
+    for folder in (GROUPS / own, *(GROUPS / own).parents):
+        with suppress(OSError, ValueError):  # no group of ours, or one without a limit: `max`
+            limit = int((folder / "memory.max").read_text())
+            used = int((folder / "memory.current").read_text())
+            pairs = map(str.split, (folder / "memory.stat").read_text().splitlines())
+            yield limit - used + int(dict(pairs).get("file", 0))

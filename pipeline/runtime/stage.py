@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from pipeline.runtime import compile_cache, console
 from pipeline.runtime.command import HelpFormatter, Parser, run_guarded
-from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.devices import free_memory, on_device, settings
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.runtime.free_memory import free_memory
 from pipeline.runtime.signals import Signals, die_with_parent
 from pipeline.storage.params_file import read_params
 from quatrain.devices import framework_environment

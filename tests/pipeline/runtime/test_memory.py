@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.runtime import free_memory, stage
+from pipeline.runtime import devices, stage
 from pipeline.runtime.command import run_guarded
 from pipeline.runtime.stage import Stage, check_fits
 from pipeline.storage.params_file import overlaid, read_input, validate
@@ -141,9 +141,9 @@ def test_what_is_free_is_the_least_that_anybody_allows(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         (path.parent / "memory.stat").touch()
-    monkeypatch.setattr(free_memory, "OWN_GROUP", tmp_path / "own")
-    monkeypatch.setattr(free_memory, "GROUPS", tmp_path / "groups")
-    free = free_memory.free_memory()
+    monkeypatch.setattr(devices, "OWN_GROUP", tmp_path / "own")
+    monkeypatch.setattr(devices, "GROUPS", tmp_path / "groups")
+    free = devices.free_memory()
     assert free > 2**20 if expected == np.inf else free == expected
 
 
