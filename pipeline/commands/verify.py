@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from pipeline.dvc import obstacles
 from pipeline.runtime import console
 from pipeline.runtime.command import Command
 from quatrain.errors import ConfigError, DataError
@@ -96,7 +95,6 @@ def verify(root: Path) -> None:
     Raises:
         DataError: something is damaged, or DVC cannot read its own files.
     """
-    obstacles.check(root)
     outs = [
         out
         for lock in (root / "dvc.lock", *sorted(root.glob(".presets/*/dvc.lock")))

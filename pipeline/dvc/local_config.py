@@ -5,9 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from configobj import ConfigObj
-
-from pipeline.dvc import obstacles
 from quatrain.errors import DataError
 from quatrain.storage.atomic_write import write_durably
 
@@ -15,46 +12,34 @@ LOCAL = Path(".dvc") / "config.local"
 
 
 def share_settings(root: Path, work: Path) -> None:
-    """Writes .dvc/config.local of a copy that is no repository of git.
+    """Writes .dvc/config.local of a copy that is no repository of git, for this user alone.
 
     It has what `.dvc/config` and `.dvc/config.local` of the checkout say, for relative paths there
-    lead elsewhere from the copy. Who may not read the checkout's file may not read this one.
+    lead elsewhere from the copy.
 
     Raises:
         DataError: DVC cannot read the checkout's settings.
     """
-    obstacles.check_configs(root)
-    settings = settings_of(root)
-    settings["core"] = settings.get("core", {}) | {"no_scm": "true"}
+    from configobj import ConfigObj
+    from dvc.config import Config, ConfigError, _pack_named, merge
+
+    folder = root.absolute() / ".dvc"
+    settings: dict[str, Any] = {}
+    try:
+        config = Config(str(folder))
+        for level in ("repo", "local"):
+            merge(settings, config.load_one(level))
+    except ConfigError:  # which may quote a password
+        raise DataError(
+            ".dvc/config or .dvc/config.local: dvc cannot read it; `dvc config --list` says why"
+        ) from None
+    # The user's own settings for all repositories may name a cache, too.
+    settings["cache"]["dir"] = config["cache"].get("dir") or str(folder / "cache")
+    settings["core"]["no_scm"] = "true"
     text = io.BytesIO()
-    ConfigObj(settings).write(text)
-    is_private = (root / LOCAL).is_file() and not (root / LOCAL).stat().st_mode & 0o077
-    mask = os.umask(0o077) if is_private else None
+    ConfigObj(_pack_named(settings)).write(text)
+    mask = os.umask(0o077)
     try:
         write_durably(work / LOCAL, text.getvalue())
     finally:
-        if mask is not None:
-            os.umask(mask)
-
-
-def settings_of(root: Path) -> dict[str, Any]:
-    """Returns the checkout's own settings as in a file of DVC's, with absolute paths."""
-    from dvc.config import Config, _pack_named, merge
-    from dvc.exceptions import DvcException
-    from voluptuous import Invalid
-
-    folder = root.absolute() / ".dvc"
-    try:
-        config = Config(str(folder), validate=False)
-        settings: dict[str, Any] = {}
-        for level in ("repo", "local"):
-            merge(settings, config.load_one(level))
-        # The user's own settings for all repositories may name a cache, too.
-        settings["cache"]["dir"] = config["cache"].get("dir") or str(folder / "cache")
-        packed: dict[str, Any] = _pack_named(settings)
-    except (DvcException, Invalid, TypeError, AttributeError) as error:
-        raise DataError(
-            f".dvc/config: dvc cannot read it ({type(error).__name__}); mend or remove what is "
-            "wrong there and in .dvc/config.local"
-        ) from None
-    return packed
+        os.umask(mask)

@@ -3,17 +3,14 @@
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.dvc import obstacles, rwlock
-from pipeline.dvc.dated_page import write_dated_page
-from pipeline.dvc.moved import moved
+from pipeline.dvc import rwlock
 from pipeline.dvc.workspace import alone, environment, prepare_workspace
 from pipeline.judging import verdicts
 from pipeline.judging.gate import gate
-from pipeline.runtime import console
+from pipeline.runtime import console, git
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import backfill, model_registry
@@ -24,6 +21,9 @@ from quatrain.storage.atomic_write import write_durably
 
 DVC = (sys.executable, "-m", "dvc")
 VERBS = ("collect", "train", "evaluate")
+# What a person changes in git, and what a run writes.
+CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
+WRITTEN = ("dvc.lock", "reports")
 
 
 def dvc(root: Path, work: Path, *arguments: str) -> int:
@@ -40,11 +40,10 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         LockHeld: another process runs this preset.
         KeyboardInterrupt: Ctrl-C ended a stage.
     """
-    started = time.monotonic()
     read_params(root, preset)
     with alone(root, preset):
         work = prepare_workspace(root, preset)
-        prepare_dvc(root, work)
+        rwlock.repair(work)
         code = reproduce(root, work, models, jobs)
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
@@ -53,19 +52,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
                 "repro: dvc stopped before the end; the line above that ends with [exit N] says why"
             )
             return code
-        seconds = time.monotonic() - started
-        return finish_run(root, work, models, set(models) == set(MODELS), seconds=seconds)
-
-
-def prepare_dvc(root: Path, work: Path) -> None:
-    """Repairs what a killed DVC left in its workspace.
-
-    Raises:
-        DataError: something is in the way of DVC.
-    """
-    for folder in dict.fromkeys((work, root)):
-        obstacles.check(folder)
-    rwlock.repair(work)
+        return finish_run(root, work, models, set(models) == set(MODELS))
 
 
 def reproduce(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
@@ -118,7 +105,7 @@ def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) ->
 def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: bool = True) -> int:
     """Evaluates and reports again after baselines have changed; collects and trains nothing."""
     work = prepare_workspace(root, preset)
-    prepare_dvc(root, work)
+    rwlock.repair(work)
     all_models = all(verdicts.files(work, model).verdict.exists() for model in MODELS)
     stages = [f"evaluate@{model}" for model in models]
     stages += ["report"] if all_models else []
@@ -137,10 +124,9 @@ def finish_run(
     models: Sequence[str],
     all_models: bool,
     update_aliases: bool = True,
-    seconds: float | None = None,
 ) -> int:
     """Records restored results, prints the gate's table and where the results are; returns the
-    gate's exit code. seconds: what the stages took, if they ran now.
+    gate's exit code.
     """
     if backfill.catch_up(work, models, environment(root, work)):
         console.info(
@@ -149,21 +135,18 @@ def finish_run(
         )
     print()
     code = gate(work, work, models)
-    text = moved(root, models) if work == root else None
-    if text:
-        console.info(f"repro: {text}")
+    if work == root and git.has_changes(root, WRITTEN) and git.has_changes(root, CODE) is False:
+        console.info(
+            "repro: dvc.lock and reports are not those in git: normal on another machine; on the "
+            "same one, commit them with the code that made them"
+        )
     if update_aliases:
         set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"
     results = f"scores, plots   {reports}/{{{','.join(models)}}}"
-    report = ""
     if all_models:
-        page = write_dated_page(root, work, models, seconds).relative_to(root)
-        report = f"report   {page}  (open it in a browser; {reports / 'report.md'} is its text)"
-    print(
-        f"\n{report if all_models else results}\nruns     `make ui`, then {runs_page(root)}",
-        flush=True,
-    )
+        results = f"report   {reports}/report.html  (open it in a browser; report.md is its text)"
+    print(f"\n{results}\nruns     `make ui`, then {runs_page(root)}", flush=True)
     return code
 
 

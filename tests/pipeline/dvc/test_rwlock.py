@@ -14,14 +14,13 @@ from dvc.fs import localfs
 from dvc.rwlock import rwlock as dvc_rwlock
 
 from pipeline.dvc import rwlock
-from tests.pipeline.fixture_types import Capture
 
 ARGUMENTS = "repro -s train@allo"
 
 
 @pytest.fixture
 def lock(tmp_path: Path) -> Path:
-    path = tmp_path / ".dvc" / "tmp" / "rwlock"
+    path = tmp_path / rwlock.RWLOCK
     path.parent.mkdir(parents=True)
     return path
 
@@ -41,64 +40,39 @@ def dead() -> int:
         return process.pid
 
 
-def holder(pid: int, arguments: str = ARGUMENTS) -> dict[str, object]:
+def holder(pid: int, arguments: str = ARGUMENTS) -> dict[str, Any]:
     return {"pid": pid, "cmd": f"/somewhere/dvc/__main__.py {arguments}"}
 
 
-def repaired(lock: Path, content: Any) -> Any:
-    """What a repair leaves of a lock."""
-    lock.write_text(json.dumps(content))
-    rwlock.repair(lock.parents[2])
-    return json.loads(lock.read_text())
-
-
-@pytest.mark.parametrize("text", ["", '{"write": {"/data/allo": {"pid": 12', "[]", '{"/data": {}}'])
-def test_a_half_written_lock_is_removed(lock: Path, capsys: Capture, text: str):
+def is_kept(lock: Path, text: str) -> bool:
     lock.write_text(text)
-    for _ in range(2):
-        rwlock.repair(lock.parents[2])
-        assert not lock.exists()
-    why = "repro: removed .dvc/tmp/rwlock, which a killed run left half-written\n"
-    assert capsys.readouterr().err == why
+    rwlock.repair(lock.parents[2])
+    return lock.exists() and lock.read_text() == text
 
 
-def test_what_a_living_dvc_holds_or_writes_is_kept(lock: Path, living: int, capsys: Capture):
-    table = {"write": {"/models": holder(living)}, "read": {"/data": [holder(living)]}}
-    for content in (table, {}):
-        assert repaired(lock, content) == content
-    lock.write_text("{")
+@pytest.mark.parametrize("text", ["", '{"write": {"/data/allo": {"pid": 12', '{"write": {}, "re'])
+def test_a_half_written_lock_goes_unless_a_living_dvc_writes_it(lock: Path, text: str):
     with lock.with_name("rwlock.lock").open("a") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
-        rwlock.repair(lock.parents[2])
-        assert lock.read_text() == "{"
-    assert capsys.readouterr().err == ""
+        assert is_kept(lock, text)
+    assert not is_kept(lock, text)
+    rwlock.repair(lock.parents[2])
 
 
-def test_what_dead_processes_hold_is_released(lock: Path, living: int, dead: int, capsys: Capture):
-    write = {"/models/allo": holder(dead), "/models/iqn": holder(living)}
-    read = {"/data/allo": [holder(dead)], "/inputs": [holder(dead), holder(living)]}
-    assert repaired(lock, {"write": write, "read": read}) == {
-        "write": {"/models/iqn": holder(living)},
-        "read": {"/inputs": [holder(living)]},
-    }
-    assert capsys.readouterr().err == (
-        f"repro: released in .dvc/tmp/rwlock what killed runs held (process {dead})\n"
-    )
+def test_a_lock_stays_while_one_of_its_holders_lives(lock: Path, living: int, dead: int):
+    """A number of another command is none: dvc asks for the number alone, and would wait."""
+    others = (holder(dead), holder(living, "repro -s train@iqn"))
+    for is_held in (False, True):
+        third = (holder(living),) if is_held else ()
+        write = {str(number): each for number, each in enumerate((*others, *third))}
+        read = {"/data": [*others, *third], "/inputs": [others[0]]}
+        assert is_kept(lock, json.dumps({"write": write, "read": {}})) == is_held
+        assert is_kept(lock, json.dumps({"write": {}, "read": read})) == is_held
 
 
-def test_neither_zombies_nor_other_processes_hold_anything(lock: Path, living: int):
-    """dvc itself asks only whether there is a process of that number, and would be blocked for
-    ever.
-    """
-    with subprocess.Popen(["true", *ARGUMENTS.split()]) as zombie:
-        os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
-        read = {"/data/iqn": [holder(zombie.pid)]}
-        write = {"/models/iqn": holder(living, "repro -s train@iqn")}
-        assert repaired(lock, {"write": write, "read": read}) == {"write": {}, "read": {}}
-
-
-def test_dvc_takes_the_lock_that_was_repaired(lock: Path):
-    repaired(lock, {"write": {"/models/allo": holder(os.getpid())}})
+def test_dvc_takes_the_lock_that_a_killed_one_left(lock: Path):
+    content = {"write": {"/models/allo": holder(os.getpid())}, "read": {}}
+    assert not is_kept(lock, json.dumps(content))
     with dvc_rwlock(str(lock.parent), localfs, "dvc repro", [], ["/models/allo"], False):
         holding = json.loads(lock.read_text())["write"]["/models/allo"]
     assert holding == {"pid": os.getpid(), "cmd": "dvc repro"}
