@@ -1,6 +1,5 @@
 """What a user brings in place of what is built in passes through every stage, and is judged."""
 
-import json
 import shutil
 import signal
 from pathlib import Path
@@ -10,9 +9,6 @@ import numpy as np
 import pytest
 
 from pipeline.commands import gate
-from pipeline.storage.params_file import read_params
-from pipeline.storage.trained_model import differences
-from quatrain.storage.formats import to_json
 from tests.conftest import SMALL
 from tests.models.actor_critic import hosted_envs as actor_critic_hosted
 from tests.models.iqn import hosted_envs as iqn_hosted
@@ -43,12 +39,6 @@ def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
     return project
 
 
-def test_a_stored_config_is_the_one_that_it_was_made_from(project: Project):
-    config = getattr(read_params(project.root), project.model).model_dump(mode="json")
-    stored = json.loads(to_json(config))
-    assert not list(differences(stored, config))
-
-
 @pytest.mark.full
 def test_every_stage_takes_it_and_the_gate_judges_it(
     project: Project, monkeypatch: Patch, capsys: Capture
@@ -71,18 +61,12 @@ def test_an_edited_environment_is_trained_and_evaluated_anew(tmp_path: Path, mon
     surround(monkeypatch, project)
     monkeypatch.syspath_prepend(str(tmp_path))
     states = tmp_path / ".state" / "train@iqn"
-    assert project.call("collect") == 0
-    assert project.call("train", Pretended(signal.SIGTERM, after=1)) == 143
-    assert project.call("train") == 0
-    assert project.call("evaluate") == 0
-    assert [len(list(states.iterdir())), len(project.journals("evaluate"))] == [1, 1]
-    data = project.hashes("data")
-    mine.write_text(f"{mine.read_text()}# edited\n")
-    assert project.call("collect") == 0
-    assert project.hashes("data") == data
-    assert project.call("evaluate") == 0
-    assert project.call("train", Pretended(signal.SIGTERM, after=1)) == 143
-    mine.write_text(f"{mine.read_text()}# again\n")
-    assert project.call("train") == 0
-    assert project.call("evaluate") == 0
-    assert [len(list(states.iterdir())), len(project.journals("evaluate"))] == [3, 3]
+    data = None
+    for edits in range(2):
+        mine.write_text(f"{mine.read_text()}# edited {edits} times\n")
+        assert project.call("collect") == 0
+        assert project.hashes("data") == (data or project.hashes("data"))
+        data = project.hashes("data")
+        assert project.call("train", Pretended(signal.SIGTERM, after=1)) == 143
+        assert [project.call("train"), project.call("evaluate")] == [0, 0]
+        assert len(list(states.iterdir())) == edits + 1
