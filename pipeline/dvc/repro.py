@@ -1,5 +1,6 @@
 """params.yaml, preset -> `dvc repro` in the preset's workspace, then the gate."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -78,14 +79,11 @@ def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) ->
     """Collects, trains and evaluates, `jobs` models at a time; returns the exit code of the first
     that failed, or 0.
 
-    dvc appends a stage to dvc.lock when it ends for the first time. The file is therefore put back:
-    the next `dvc repro` takes the results from DVC's run cache, in its own order.
+    Only `--single-item` leaves the others' outs unlocked, and only `--wait-for-lock` before the
+    subcommand makes each wait for its turn to write dvc.lock.
     """
-    lock = work / "dvc.lock"
-    before = lock.read_bytes() if lock.exists() else None
-    # Only `--single-item` leaves the others' outs unlocked, and only `--wait-for-lock` before the
-    # subcommand makes each wait for its turn to write dvc.lock.
     command = [*DVC, "--wait-for-lock", "repro", "--single-item"]
+    before = stages_in_lock(work)
     try:
         for verb in VERBS:
             commands = {f"{verb}@{model}": [*command, f"{verb}@{model}"] for model in models}
@@ -96,10 +94,30 @@ def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) ->
                 return codes[failed[0]]
         return 0
     finally:
-        if before is not None:
-            write_durably(lock, before)
-        else:
-            lock.unlink(missing_ok=True)
+        sort_lock(root, work, before)
+
+
+def stages_in_lock(work: Path) -> list[str]:
+    lock = work / "dvc.lock"
+    return re.findall(r"^  (\S+):$", lock.read_text(), re.MULTILINE) if lock.exists() else []
+
+
+def sort_lock(root: Path, work: Path, before: Sequence[str]) -> None:
+    """Moves stages that are new in dvc.lock into the order of dvc.yaml, which is that of a
+    sequential run: dvc appends a stage when it ends for the first time.
+    """
+    from dvc.utils.serialize import dumps_yaml, parse_yaml_for_update
+
+    new = set(stages_in_lock(work)).difference(before)
+    if len(new) > 1:
+        command = [*DVC, "stage", "list", "--name-only"]
+        variables = environment(root, work)
+        listed = subprocess.run(command, cwd=work, env=variables, stdout=subprocess.PIPE, text=True)
+        content = parse_yaml_for_update((work / "dvc.lock").read_text(), "dvc.lock")
+        stages = content["stages"]
+        for name in filter(new.__contains__, listed.stdout.split()):
+            stages[name] = stages.pop(name)
+        write_durably(work / "dvc.lock", dumps_yaml(content).encode())
 
 
 def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: bool = True) -> int:
