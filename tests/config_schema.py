@@ -179,7 +179,9 @@ def _outside(schema: Schema) -> list[Any]:
         wrong += [[inside(first)[0]] * length for length in lengths if length >= 0]
         return wrong + [[value, *(inside(item)[0] for item in rest)] for value in outside(first)]
     if kind == "string":
-        wrong += ["", "A", "a b"] if "pattern" in schema else []
+        wrong += [
+            text for text in ("", "A", "a b") if not re.search(schema.get("pattern", ""), text)
+        ]
         return wrong + ["a" * (schema[key] + 1) for key in schema if key == "maxLength"]
     inner = schema.get("additionalProperties")
     return wrong + [{"a": value} for value in (outside(inner) if inner else [])]

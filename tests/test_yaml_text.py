@@ -33,6 +33,17 @@ REFUSED = [
     ("a: 'x\u2060'\n", r"line 1: 'x\\u2060' holds a character that cannot be seen"),
     ("a: -0.01e-400\n", "line 1: -0.01e-400 is too small for a number; write 0"),
     ('a: "\\0"\n', r"line 1: '\\x00' holds a character that cannot be seen; remove it"),
+    ("a: !!int '3'\n", "line 1: tag .*int is not allowed; write a plain value"),
+    ("!!python/object/apply:os.system [ls]\n", "line 1: tag .* is not allowed"),
+    ("a: &a 0\nb: *a\n", "line 1: anchors and aliases are not allowed; write the value out"),
+    ("a: 1\n---\nb: 1\n", "line 2: a second document begins; keep one and remove the line ---"),
+    ("a:\n" + f"b: {'[' * 20_000}", "line 2: nested deeper than 20 levels"),
+    ("a: 1\n'a': 2\n", "line 2, column 1: .*duplicate key"),
+    ("a: [1\nb: 2\n", "line 2, column .*: "),
+    ("\ta: 1\n", "line 1, column 1: "),
+    ("- 1\n- 2\n", "holds a list; expected `key: value` lines; `git checkout my.yaml` restores it"),
+    ("1\n", "holds a int; expected"),
+    (" # nothing\n", "is empty; expected `key: value` lines"),
 ]
 READ = [
     ("%YAML 1.2 # c\r\n---\r\na: 1\r\n", {"a": 1}),
@@ -48,7 +59,7 @@ READ = [
 def test_what_readers_take_for_different_things_is_refused(text: str, line: str):
     with pytest.raises(ConfigError, match=line) as caught:
         parse_mapping("my.yaml", text)
-    assert re.fullmatch(r"my\.yaml line \d+: .+", str(caught.value))
+    assert re.fullmatch(r"my\.yaml( line \d+(, column \d+)?)?: .+", str(caught.value))
 
 
 @pytest.mark.parametrize(("text", "values"), READ)
