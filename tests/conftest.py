@@ -17,6 +17,7 @@ import pytest
 from pipeline.runtime import compile_cache
 from pipeline.storage.params_file import overlaid, parse, read_input, validate
 from quatrain.params import Params
+from quatrain.registry import MODELS
 from tests.models.actor_critic import hosted_envs as actor_critic_hosted
 from tests.models.iqn import hosted_envs as iqn_hosted
 
@@ -26,125 +27,10 @@ PAPER_GRIDS = ROOT.parent / "shared" / "data" / "grids"
 without.
 """
 
-SMALL: dict[str, dict[str, Any]] = {
-    "allo": {
-        "collect": {"num_envs": 13, "steps_per_env": 60, "held_out_fraction": 0.2},
-        "network": {"d": 3, "hidden": 16, "layers": 2},
-        "train": {
-            "batch_size": 32,
-            "steps": 60,
-            "record_every": 20,
-            "evaluate_every": 20,
-            "learning_rate": 0.01,
-        },
-    },
-    "iqn": {
-        "env": {
-            "worlds": 4,
-            "height": 6,
-            "width": 6,
-            "agents": 2,
-            "max_turns": 10,
-            "spawn_probability": 0.05,
-        },
-        "collect": {"turns": 20, "held_out_worlds": 64},
-        "network": {"frames": 2, "hidden": 24, "cosines": 8},
-        "train": {
-            "turns": 60,
-            "turns_per_cycle": 10,
-            "updates_per_cycle": 20,
-            "batch_size": 32,
-            "capacity": 400,
-            "learning_rate": 3e-3,
-            "target": {"rate": 0.1},
-            "record_every": 40,
-            "evaluate_every": 40,
-            "evaluation_worlds": 8,
-            "loss": {"quantiles": 4, "target_quantiles": 4, "discount": 0.9},
-            "acting": {"quantiles": 4, "epsilon": {"over_transitions": 200}},
-        },
-    },
-    "actor_critic": {
-        "env": {
-            "width": 60,
-            "height": 60,
-            "max_nodes": 32,
-            "target_nodes": 6,
-            "n0_min": 2,
-            "n0_max": 8,
-            "max_steps": 12,
-            "left_limit": 5,
-        },
-        "collect": {
-            "n_train": 3,
-            "n_held_out": 4,
-            "n_outside": 2,
-            "held_out_colonies": 64,
-            "validation_colonies": 16,
-            "constant_search": 200,
-        },
-        "network": {"encoder": "attention", "d": 16, "layers": 1, "heads": 2},
-        "train": {
-            "num_envs": 24,
-            "horizon": 8,
-            "transitions": 24 * 8 * 8,
-            "record_every": 2,
-            "evaluate_every": 0,
-            "minibatch_size": 64,
-            "epochs": 4,
-            "learning_rate": 0.01,
-            "discount": 0.98,
-            "discount_end": 0.98,
-            "gae_lambda": 0.95,
-            "target_kl": 0.2,
-        },
-        "evaluate": {"bootstrap_samples": 200},
-    },
-    "active_dynamics": {
-        "seeds": 2,
-        "env": {"observation": {"channels": 8}},
-        "collect": {"warmup": 10, "held_out_rollouts": 8, "starts": 8},
-        "network": {
-            "rbf": {"side": 5, "length": 0.9, "prior_field_sd": 1.0},
-            "seq_vae": {"hidden": 8, "head": 7, "dynamics_hidden": [6]},
-        },
-        "train": {
-            "arms": ["active", "random"],
-            "transitions": 60,
-            "record_every": 20,
-            "checkpoints": 5,
-            "planner": {"candidates": 8, "iterations": 1, "horizon": 3, "elites": 3, "keep": 1},
-            "seq_vae": {
-                "samples": 2,
-                "horizons": 3,
-                "window": 8,
-                "burn_in": 2,
-                "batch_size": 4,
-                "min_windows": 2,
-                "learning_rate": 0.02,
-                "anneal": 5,
-            },
-        },
-        "evaluate": {"elbo_samples": 4},
-    },
-}
-"""Per model: the changes to params.yaml that make a run take a second and still learn something."""
-QUICK: dict[str, dict[str, Any]] = {
-    "allo": {"train": {"steps": 240, "evaluate_every": 40}},
-    "iqn": {"train": {"turns": 120, "record_every": 20}},
-    "actor_critic": {"train": {"transitions": 24 * 8 * 12, "record_every": 1}},
-    "active_dynamics": {"train": {"record_every": 5}},
-}
-"""Per model: on top of SMALL, twelve yields (`small_project.YIELDS`) at which a run can be
-cut off.
-"""
-SIZES = {
-    path.parent.name: importlib.import_module(f"tests.models.{path.parent.name}.sizes")
-    for path in sorted((ROOT / "tests" / "models").glob("*/sizes.py"))
-}
-"""Per model of `make new`: its sizes, which stand beside its tests."""
-SMALL |= {model: sizes.SMALL for model, sizes in SIZES.items()}
-QUICK |= {model: sizes.QUICK for model, sizes in SIZES.items()}
+SIZES = {model: importlib.import_module(f"tests.models.{model}.sizes") for model in MODELS}
+"""Per model: its sizes in tests, which stand beside them."""
+SMALL: dict[str, dict[str, Any]] = {model: sizes.SMALL for model, sizes in SIZES.items()}
+QUICK: dict[str, dict[str, Any]] = {model: sizes.QUICK for model, sizes in SIZES.items()}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "active_dynamics-seq_vae": (
         "active_dynamics",

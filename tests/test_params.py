@@ -242,6 +242,21 @@ def test_presets_are_valid_and_an_unknown_one_names_the_nearest():
         read_params(ROOT, "smok")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("preset: mine\nseed: -1\n", "with presets/mine.yaml: params.yaml: seed = -1: "),
+        ("preset: other\n", "presets/mine.yaml: preset is 'other'; write preset: mine"),
+        ("preset: mine\nseed: 010\n", "mine.yaml line 2: readers of YAML take 010 for different"),
+    ],
+)
+def test_a_preset_that_cannot_be_used_is_named(project: Path, text: str, message: str):
+    (project / "presets").mkdir()
+    (project / "presets" / "mine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_params(project, "mine")
+
+
 def test_an_overlay_replaces_the_keys_that_it_names_and_no_others():
     raw = parse(ROOT / "params.yaml")
     assert (

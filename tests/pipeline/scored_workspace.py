@@ -13,23 +13,8 @@ from quatrain.baselines import entry_of
 from quatrain.registry import MODELS
 from tests.conftest import ROOT, SIZES
 
-SCORES: dict[str, dict[str, Any]] = {
-    "allo": {"cosine_mean": 0.995, "cosine_min": 0.98, "cosine/2": 0.996, "cosine/10": 0.994}
-    | {"floor_untrained": 0.12, "floor_random": 0.08, "floor_constant": 0.09}
-    | {"orthogonality": 0.05, "ceiling_truth": 1.0},
-    "iqn": {"return_mean": 105.0, "share": 0.98, "score": 0.96, "constant_return": -36.0}
-    | {"random_return": 51.0, "free_random_return": 63.0}
-    | {"oracle_view_return": 107.0, "oracle_full_return": 108.0},
-    "actor_critic": {"return_mean": 8.4, "margin_over_constant": 0.8, "fraction_of_feedback": 0.96}
-    | {"success_rate": 1.0, "size_rmse": 5.0}
-    | {"random_return": -2.8, "constant_return": 4.6, "feedback_return": 8.8},
-    "active_dynamics": {"field_nrmse.active": 0.08, "transition_ratio.random": 8.0}
-    | {"displacement_r2_20.active": 0.9, "coverage_90.active": 0.87}
-    | {"zero_field": 1.0, "affine_field": 0.43, "projection_floor": 0.0035}
-    | {"teleport_reference": 0.0755},
-}
+SCORES: dict[str, dict[str, Any]] = {model: sizes.SCORES for model, sizes in SIZES.items()}
 """Per model: scores that reach every goal."""
-SCORES |= {model: sizes.SCORES for model, sizes in SIZES.items()}
 
 PROVENANCE = {"commit": "abc123", "date": "2026-01-02", "run_key": "0" * 64}
 PROVENANCE |= {"seeds": 1, "why": None, "device": "cpu", "cpu": "25 / 1 / AMD", "threads": "2"}
