@@ -1,9 +1,7 @@
 """data/MODEL -> models/MODEL: trains, records every yield, continues an interrupted training."""
 
-import shutil
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from pipeline.runtime import console
@@ -22,30 +20,25 @@ from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.storage import history
 
 # Other computations (a default run, experiments) whose checkpoints stay on the disk.
-OLD_CHECKPOINT_FOLDERS = 3
+OTHER_CHECKPOINTS = 3
 
 
 def train(stage: Stage, signals: Signals) -> None:
     """Trains to the end, from the newest valid checkpoint of this computation if there is one."""
     dataset, digest = stage.load_dataset()
-    module = stage.modules.train
+    learner = stage.modules.train
     key = stage.key([digest])
     checkpoints = Checkpoints(stage.state / stage.name / key)
-    remove_old_checkpoints(checkpoints.folder)
+    checkpoints.remove_others(OTHER_CHECKPOINTS)
     with Run.of_stage(stage, key, key, digest) as run:
-        state = None
-        start = 0
+        recorder = Recorder(stage, run, checkpoints)
         checkpoint = usable_checkpoint(stage, checkpoints, run)
         if checkpoint is not None:
-            state = module.from_arrays(stage.config, dataset, checkpoint.arrays)
-            start = checkpoint.step
-        progress = module.train(stage.config, dataset, stage.seed("train"), state)
-        recorder = Recorder(stage, run, checkpoints, start)
-        with ProgressBar(stage.name, stage.config.train.steps, start, module.HEADLINE) as bar:
-            recorder.record_all(progress, bar, signals)
-        if recorder.state is not None:
-            state = recorder.state
-        arrays = module.to_arrays(state)
+            recorder.step = recorder.saved_step = checkpoint.step
+            recorder.state = learner.from_arrays(stage.config, dataset, checkpoint.arrays)
+        progress = learner.train(stage.config, dataset, stage.seed("train"), recorder.state)
+        recorder.record_all(progress, signals)
+        arrays = learner.to_arrays(recorder.state)
         checkpoints.save(stage.config.train.steps, arrays)
         info = {
             "run_key": key,
@@ -54,18 +47,7 @@ def train(stage: Stage, signals: Signals) -> None:
             "params": shaping(stage.params),
         }
         save(stage, run, arrays, info)
-        record_model(stage, run, state, dataset, digest)
-
-
-def remove_old_checkpoints(folder: Path) -> None:
-    """Removes checkpoints, except those of this and of the last few computations.
-
-    Those of a finished training stay: DVC may be killed before it notes that the stage is done.
-    """
-    others = [other for other in folder.parent.glob("*") if other.is_dir() and other != folder]
-    others.sort(key=lambda other: other.stat().st_mtime)
-    for old in others[:-OLD_CHECKPOINT_FOLDERS]:
-        shutil.rmtree(old)
+        record_model(stage, run, recorder.state, dataset, digest)
 
 
 def usable_checkpoint(stage: Stage, checkpoints: Checkpoints, run: Run) -> Checkpoint | None:
@@ -85,60 +67,61 @@ def usable_checkpoint(stage: Stage, checkpoints: Checkpoints, run: Run) -> Check
 class Recorder:
     """Records the yields of a training, and saves checkpoints of it."""
 
-    def __init__(self, stage: Stage, run: Run, checkpoints: Checkpoints, start: int) -> None:
+    def __init__(self, stage: Stage, run: Run, checkpoints: Checkpoints) -> None:
         self.stage = stage
         self.run = run
         self.checkpoints = checkpoints
         uses_cuda = device_of(stage.params, stage.framework) == "cuda"
         self.system_metrics = SystemMetrics(uses_cuda, run.last_step("system/"))
         self.state: Any = None
-        """State of the last yield; None before the first one."""
-        self.step = start
-        self.saved_step = start
+        """State of the last yield, or of the checkpoint; None before the first one."""
+        self.step = 0
+        self.saved_step = 0
         self.saved_at = time.monotonic()
 
-    def record_all(self, progress: Iterator[Progress], bar: ProgressBar, signals: Signals) -> None:
+    def record_all(self, progress: Iterator[Progress], signals: Signals) -> None:
         """Records each yield, and saves a checkpoint every `checkpoint_seconds`.
 
         Raises:
             Interrupted: a signal was received; the last yield is saved.
             TrainingDiverged: the message names the last good checkpoint.
         """
-        try:
-            for current in progress:
-                self.record(current)
-                bar.show(current)
-                if signals.received is not None:
-                    self.save_checkpoint()
-                    signals.check()
-                elif time.monotonic() - self.saved_at >= self.stage.params.checkpoint_seconds:
-                    self.save_checkpoint()
-        except TrainingDiverged as error:
-            raise TrainingDiverged(f"{error}; {self.save_last_good()}") from None
-        times = bar.times()
+        headline = self.stage.modules.train.HEADLINE
+        steps = self.stage.config.train.steps
+        with ProgressBar(self.stage.name, steps, self.step, headline) as bar:
+            try:
+                for current in progress:
+                    self.record(current)
+                    bar.show(current)
+                    if signals.received is not None:
+                        self.save_checkpoint()
+                        signals.check()
+                    elif time.monotonic() - self.saved_at >= self.stage.params.checkpoint_seconds:
+                        self.save_checkpoint()
+            except TrainingDiverged as error:
+                raise TrainingDiverged(f"{error}; {self.save_last_good()}") from None
+            times = bar.times()
         self.run.metrics([(f"time/{name}", self.step, value) for name, value in times.items()])
 
     def record(self, progress: Progress) -> None:
         """Records the metrics of one yield and of the machine."""
-        metrics = rows(progress, self.step)
-        self.run.curves(metrics, self.stage.modules.train.HEADLINE)
+        self.run.curves(rows(progress, self.step), self.stage.modules.train.HEADLINE)
         self.run.metrics(self.system_metrics.rows())
         self.step = progress.step
         self.state = progress.state
 
     def save_checkpoint(self) -> None:
         """Saves the state of the last yield."""
-        arrays = self.stage.modules.train.to_arrays(self.state)
-        self.checkpoints.save(self.step, arrays)
+        self.checkpoints.save(self.step, self.stage.modules.train.to_arrays(self.state))
         self.saved_step = self.step
         self.saved_at = time.monotonic()
 
     def save_last_good(self) -> str:
         """Saves the state before a failure unless it is saved, and says where it is."""
-        if self.state is not None and self.saved_step != self.step:
-            self.save_checkpoint()
         if not self.step:
             return "no step before was good"
+        if self.saved_step != self.step:
+            self.save_checkpoint()
         return f"last good checkpoint: step {self.step:,}, in {self.checkpoints.folder}"
 
 

@@ -59,6 +59,16 @@ class Checkpoints:
         artifacts.save(self.folder / slot, {ARRAYS: arrays}, {"step": step})
         self._newest = slot
 
+    def remove_others(self, kept: int) -> None:
+        """Removes the folders of other computations beside this one, except the latest.
+
+        Those of a finished training stay: DVC may be killed before it notes that the stage is done.
+        """
+        others = [path for path in self.folder.parent.glob("*/") if path != self.folder]
+        others.sort(key=lambda path: path.stat().st_mtime)
+        for old in others[:-kept]:
+            shutil.rmtree(old)
+
     def clear(self) -> None:
         if self.folder.exists():
             crash_point(shutil.rmtree, self.folder)

@@ -69,3 +69,12 @@ def test_a_learner_that_is_not_finite_leaves_the_last_good_one_and_clearing_leav
         checkpoints.clear()
         assert list(tmp_path.iterdir()) == []
     assert checkpoints.latest() is None
+
+
+def test_checkpoints_of_the_latest_other_computations_stay(tmp_path: Path):
+    for age, name in enumerate("abcd"):
+        saved(tmp_path / name, 100)
+        os.utime(tmp_path / name, (age, age))
+    (tmp_path / "notes.md").touch()
+    Checkpoints(tmp_path / "a").remove_others(2)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "c", "d", "notes.md"}
