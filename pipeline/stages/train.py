@@ -10,7 +10,7 @@ from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
-from pipeline.storage.trained_model import shaping
+from pipeline.storage.run_key import shaping
 from pipeline.tracking.journal import HISTORY
 from pipeline.tracking.model_export import record_model
 from pipeline.tracking.progress_bar import ProgressBar

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.storage.artifacts import digest_of, file_digest
+from quatrain.params import Params
 
 # The folder of this code; a stage works in the current folder, which is another one in tests.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -16,6 +17,10 @@ COMPUTING = {
     "train": ("collect", "train"),
     "evaluate": ("collect", "train", "evaluate", "plots"),
 }
+# What shapes a learner beside its model's section. `device` and `devices` say where it is computed,
+# `checkpoint_seconds` how often it is saved, and `preset` names the values: a learner may be
+# evaluated under others of these.
+SHAPING = ("seed", "threads", "deterministic")
 # Modules that shape the bytes of a result.
 WRITERS = (
     "pipeline/storage/artifacts.py",
@@ -50,6 +55,10 @@ def run_key(
             "settings": dict(settings),
         }
     )
+
+
+def shaping(params: Params) -> dict[str, Any]:
+    return params.model_dump(mode="json", include=set(SHAPING))
 
 
 def inputs_of(folder: Path) -> dict[str, str]:

@@ -8,16 +8,14 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.storage import artifacts
+from pipeline.storage.run_key import SHAPING as SHAPING
+from pipeline.storage.run_key import shaping as shaping
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import load
 
 CONFIG = "config.json"
 FILES = (CONFIG, "history.csv", "state.safetensors", "weights.safetensors")
-# What shapes a learner beside its model's section. `device` and `devices` say where it is computed,
-# `checkpoint_seconds` how often it is saved, and `preset` names the values: a learner may be
-# evaluated under others of these.
-SHAPING = ("seed", "threads", "deterministic")
 LONGEST_VALUE = 60
 
 
@@ -34,10 +32,6 @@ class LearnerInfo(BaseModel):
 class TrainedModel(NamedTuple):
     state: Any
     files: artifacts.Loaded
-
-
-def shaping(params: Params) -> dict[str, Any]:
-    return params.model_dump(mode="json", include=set(SHAPING))
 
 
 def load_trained(
