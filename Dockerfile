@@ -54,6 +54,6 @@ ENV PATH=/opt/venv/bin:$PATH \
     MLFLOW_ALLOW_PICKLE_DESERIALIZATION=false
 WORKDIR /quatrain
 USER ${USER_ID}
-HEALTHCHECK --interval=5m --timeout=30s --start-period=30s CMD ["python", "-m", "pipeline.commands.params", "check"]
+HEALTHCHECK --interval=5m --timeout=30s --start-period=30s CMD ["python", "-m", "pipeline", "params", "check"]
 ENTRYPOINT ["/usr/bin/tini", "--"]
-CMD ["python", "-m", "pipeline.commands.repro"]
+CMD ["python", "-m", "pipeline", "repro"]

@@ -74,10 +74,10 @@ cluster: .venv/.cluster  ## Ray and Optuna, for `make sweep` and its tests
 	@touch $@
 
 sweep: $(STAMP)  ## search parameters by trials, here or on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
-	@$(BIN)/python -m pipeline.commands.sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
+	@$(BIN)/python -m pipeline sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
 
 params.schema.json: src/quatrain/models/*/config.py src/quatrain/envs/*/config.py | $(STAMP)
-	@$(BIN)/python -m pipeline.commands.params schema
+	@$(BIN)/python -m pipeline params schema
 
 docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://127.0.0.1:8000 while you write)
 	@$(BIN)/python -m mkdocs $(or $(ARGS),build --strict)
@@ -87,10 +87,10 @@ docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://
 	@touch $@
 
 new: $(STAMP)  ## a further model, which runs at once (NAME=my_model FRAMEWORK=jax|torch)
-	@$(BIN)/python -m pipeline.commands.new $(NAME) --framework $(or $(FRAMEWORK),jax)
+	@$(BIN)/python -m pipeline new $(NAME) --framework $(or $(FRAMEWORK),jax)
 
 repro: $(STAMP) params.schema.json  ## collect, train, evaluate, report, compare with baselines (PRESET=, MODELS=, JOBS=)
-	@$(BIN)/python -m pipeline.commands.repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
+	@$(BIN)/python -m pipeline repro --preset $(PRESET) --jobs $(JOBS) $(MODELS)
 
 test: $(STAMP) cluster  ## the quick tests, before each commit (ARGS='-m slow': those that train for minutes)
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
@@ -115,31 +115,31 @@ lock: $(STAMP)  ## write requirements/*.txt from pyproject.toml and *.in; versio
 schema: params.schema.json  ## what editors complete and check params.yaml by; make repro writes it, too
 
 ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
-	@exec $(BIN)/python -m pipeline.commands.ui $(if $(PORT),--port $(PORT))
+	@exec $(BIN)/python -m pipeline ui $(if $(PORT),--port $(PORT))
 
 experiments: $(STAMP)  ## experiments of `dvc exp run` side by side: the scores and params that differ
 	@$(BIN)/dvc exp show --only-changed --drop '.*/' $(ARGS)
 
 sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases (ARGS=--from-start: send all anew)
-	@$(BIN)/python -m pipeline.commands.sync $(ARGS)
+	@$(BIN)/python -m pipeline sync $(ARGS)
 
 gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (PRESET=, MODELS=, ARGS=--page: table of README.md)
-	@$(BIN)/python -m pipeline.commands.gate --preset $(PRESET) $(MODELS) $(ARGS)
+	@$(BIN)/python -m pipeline gate --preset $(PRESET) $(MODELS) $(ARGS)
 
 promote: $(STAMP)  ## store the current scores as the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
-	@$(BIN)/python -m pipeline.commands.promote --preset $(PRESET) $(MODELS) $(ARGS)
+	@$(BIN)/python -m pipeline promote --preset $(PRESET) $(MODELS) $(ARGS)
 
 retrain: $(STAMP)  ## fetch, repro in a copy, compare; propose what passed as a branch (ARGS='--push --seed new')
-	@$(BIN)/python -m pipeline.commands.retrain --preset $(PRESET) --jobs $(JOBS) $(ARGS)
+	@$(BIN)/python -m pipeline retrain --preset $(PRESET) --jobs $(JOBS) $(ARGS)
 
 verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
-	@$(BIN)/python -m pipeline.commands.verify
+	@$(BIN)/python -m pipeline verify
 
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER or catalogue, PRESET=large, ARGS='--seeds 3')
-	@$(BIN)/python -m pipeline.commands.grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET)) $(ARGS)
+	@$(BIN)/python -m pipeline grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET)) $(ARGS)
 
 results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about ten minutes (MODELS=, ARGS=)
-	@$(BIN)/python -m pipeline.commands.results $(MODELS) $(ARGS)
+	@$(BIN)/python -m pipeline results $(MODELS) $(ARGS)
 
 bench: $(STAMP)  ## speed against plain references, claim by claim, in some minutes (BENCH='allo machine')
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)
@@ -158,10 +158,10 @@ bench-return: $(STAMP)  ## how long iqn and its plain reference train until they
 	@$(BIN)/python -m benchmarks.run iqn_to_return $(ARGS)
 
 bench-active: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS=--choose)
-	@$(BIN)/python -m pipeline.commands.fields $(ARGS)
+	@$(BIN)/python -m pipeline fields $(ARGS)
 
 bench-decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors of planned and random actions (ARGS=)
-	@$(BIN)/python -m pipeline.commands.decoders $(ARGS)
+	@$(BIN)/python -m pipeline decoders $(ARGS)
 
 bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each part, and cosine (ARGS=)
 	@$(BIN)/python -m benchmarks.allo.states $(ARGS)
@@ -170,14 +170,14 @@ bench-scaling: $(STAMP) cluster  ## a sweep on one to three nodes of this machin
 	@$(BIN)/python -m benchmarks.scaling.measure $(ARGS)
 
 identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
-	@$(BIN)/python -m pipeline.commands.identify $(ARGS)
+	@$(BIN)/python -m pipeline identify $(ARGS)
 
 bench-gate: $(STAMP)  ## measure anew; fails where a ratio is far below its baseline (ARGS=--promote moves them)
 	@$(BIN)/python -m benchmarks.run $(BENCH) --results .bench/gate
 	@$(BIN)/python -m benchmarks.gate --results .bench/gate $(BENCH) $(ARGS)
 
 profile: $(STAMP)  ## where a model's training spends its time: a trace, and a table (MODEL=)
-	@$(BIN)/python -m pipeline.commands.profile $(MODEL) $(ARGS)
+	@$(BIN)/python -m pipeline profile $(MODEL) $(ARGS)
 
 crash: $(STAMP)  ## end each stage at each of its disk's operations, and fill its disk: a table (ARGS='--stride 1')
 	@$(BIN)/python -m tests.campaign.crash $(ARGS)

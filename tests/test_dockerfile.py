@@ -48,10 +48,8 @@ def test_the_image_runs_the_pipeline_below_tini_and_not_as_root(
     assert last[0] == ("USER", "${USER_ID}")
     assert ("ARG", "USER_ID=1000") in steps
     assert json.loads(dict(last)["ENTRYPOINT"]) == ["/usr/bin/tini", "--"]
-    assert json.loads(dict(last)["CMD"]) == ["python", "-m", "pipeline.commands.repro"]
-    assert dict(last)["HEALTHCHECK"].endswith(
-        'CMD ["python", "-m", "pipeline.commands.params", "check"]'
-    )
+    assert json.loads(dict(last)["CMD"]) == ["python", "-m", "pipeline", "repro"]
+    assert dict(last)["HEALTHCHECK"].endswith('CMD ["python", "-m", "pipeline", "params", "check"]')
     assert not [argument for name, argument in last if name in ("COPY", "RUN")]
 
 

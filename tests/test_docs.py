@@ -85,7 +85,7 @@ def test_make_refuses_a_variable_that_the_target_does_not_read(command: str):
 def test_make_gate_judges_the_preset_that_is_named():
     command = ["make", "-n", "gate", "PRESET=wind", "MODELS=allo"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "pipeline.commands.gate --preset wind allo" in done.stdout
+    assert "pipeline gate --preset wind allo" in done.stdout
 
 
 def test_every_dvc_command_is_one_of_dvc():

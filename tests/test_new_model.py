@@ -139,7 +139,7 @@ def test_a_new_model_keeps_the_contract_and_its_first_baseline(
 ):
     root, model = tmp_path / "project", NAMES[framework]
     copy_of_the_project(root)
-    printed = call(root, "python", "-m", "pipeline.commands.new", model, "--framework", framework)
+    printed = call(root, "python", "-m", "pipeline", "new", model, "--framework", framework)
     listed = re.findall(r"^  (?:new    |changed) +(\S+)$", printed, re.MULTILINE)
     status = git(root, "status", "--porcelain", "-uall").splitlines()
     assert {line[3:] for line in status} == set(listed)
@@ -150,12 +150,12 @@ def test_a_new_model_keeps_the_contract_and_its_first_baseline(
     assert "0 broken" in call(root, "lint-imports")
     tests = [f"tests/{name}.py" for name in OF_ALL_MODELS]
     call(root, "pytest", "-q", "-p", "no:cacheprovider", "-k", f"{model} or dvc or table", *tests)
-    first = call(root, "python", "-m", "pipeline.commands.repro", model, code=4)
+    first = call(root, "python", "-m", "pipeline", "repro", model, code=4)
     remedy = f"no baseline yet: `make promote MODELS={model}` stores these scores as the first"
     assert f"gate: {model}: {remedy}" in first
-    promoted = call(root, "python", "-m", "pipeline.commands.promote", model)
+    promoted = call(root, "python", "-m", "pipeline", "promote", model)
     assert f"baselines/{model}.json: preset default now holds" in promoted
-    again = call(root, "python", "-m", "pipeline.commands.repro", model)
+    again = call(root, "python", "-m", "pipeline", "repro", model)
     assert "Running stage" not in again
     assert "gate: passed; 1 metrics hold their baselines" in again
     changed = {line[3:] for line in git(root, "status", "--porcelain", "-uall").splitlines()}

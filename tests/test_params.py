@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.commands import params
+from pipeline.cli import main
 from pipeline.storage.params_file import (
+    SCHEMA_FILE,
     overlaid,
     parse,
     read_input,
@@ -102,8 +103,8 @@ def test_every_section_shows_all_its_keys_and_takes_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    assert params.main(["schema"]) == 0
-    schema = json.loads((tmp_path / params.SCHEMA_FILE).read_text())
+    assert main(["params", "schema"]) == 0
+    schema = json.loads((tmp_path / SCHEMA_FILE).read_text())
     for section in (schema, *schema["$defs"].values()):
         assert section["required"] == list(section["properties"])
         assert section["additionalProperties"] is False
@@ -155,7 +156,7 @@ def test_whole_floats_are_whole_numbers(path: str, written: float, read: int):
 
 
 def test_editors_find_the_schema_by_the_first_line():
-    assert GOOD.startswith(f"# yaml-language-server: $schema={params.SCHEMA_FILE}\n")
+    assert GOOD.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n")
 
 
 TEXTS: list[tuple[str, str, str]] = [
@@ -188,7 +189,7 @@ def refused(
     """The one line that `params check` ends with, after exit 2 and no change to the folder."""
     before = sorted(project.rglob("*"))
     monkeypatch.chdir(project)
-    assert params.main(["check"]) == 2
+    assert main(["params", "check"]) == 2
     assert sorted(project.rglob("*")) == before
     printed = capsys.readouterr()
     assert printed.out == ""

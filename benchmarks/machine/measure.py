@@ -53,7 +53,7 @@ def check_row(root: Path, rounds: int) -> Row:
         text = (root / "params.yaml").read_text()
         wrong = text.replace("batch_size: 256", "batch_size: -256")
         Path(folder, "params.yaml").write_text(wrong)
-        command = ("-m", "pipeline.commands.params", "check")
+        command = ("-m", "pipeline", "params", "check")
         seconds = [seconds_of(root, folder, *command, code=2) for _ in range(rounds)]
     ours, goal = Measured(np.array(seconds)), Goal(2.0, "value")
     return Row("wrong params.yaml refused", "s", ours, goal=goal)

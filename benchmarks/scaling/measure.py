@@ -141,7 +141,7 @@ def run(nodes: int, trials: int) -> Timeline:
         # The start is a trial too.
         (folder / "sweeps" / "scaling.yaml").write_text(SWEEP.format(trials=trials - 1))
         options = ["sweeps/scaling.yaml", "--address", at, "--storage", str(folder / "storage")]
-        command = [sys.executable, "-m", "pipeline.commands.sweep", *options]
+        command = [sys.executable, "-m", "pipeline", "sweep", *options]
         begins, ends, (whole, driver) = watch(command, folder)
         state = next((folder / ".state" / "sweeps").glob("scaling-*"))
         seconds = [trial.seconds for trial in read_trials(state / "trials")]

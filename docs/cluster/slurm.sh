@@ -88,7 +88,7 @@ if ((others)); then
 fi
 
 # In the background, because bash acts on a signal only when it waits.
-python -m pipeline.commands.sweep "$1" --address "$ip:$port" --storage "$PWD/.state/sweep-storage" \
+python -m pipeline sweep "$1" --address "$ip:$port" --storage "$PWD/.state/sweep-storage" \
     "${@:2}" &
 driver=$!
 code=0

@@ -60,8 +60,7 @@ def advice(result: ModelVerdict) -> list[str]:
     if result.only_lacks_a_baseline:
         command = verdicts.promote_hint(result.model, result.preset)
         return [f"no baseline yet: {command} stores these scores as the first"]
-    preset = "" if result.preset == "default" else f" --preset {result.preset}"
-    command = f"python -m pipeline.commands.promote {result.model}{preset}"
+    command = verdicts.promote_hint(result.model, result.preset)
     if (
         any(line.metric == "-" for line in result.verdict.lines)
         or not statuses
@@ -70,5 +69,5 @@ def advice(result: ModelVerdict) -> list[str]:
         return []
     return [
         "the scores are kept; "
-        f"to make them the baseline all the same: {command} --force --why '...'"
+        f"to make them the baseline all the same: {command}, with ARGS=\"--force --why '...'\""
     ]

@@ -7,6 +7,9 @@ from pipeline.judging import tables, verdicts
 from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.reporting.tables import between_marks, markdown_table
+from quatrain.registry import MODELS
+from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.folders import read_text
 
 PAGE = Path("README.md")
 BEGIN = "<!-- Made by `make gate ARGS=--page`. -->"
@@ -42,3 +45,15 @@ def with_table(page: str, results: Sequence[ModelVerdict]) -> str:
         DataError: it has no place for the table.
     """
     return between_marks(page, render(results), BEGIN, END, str(PAGE))
+
+
+def write_page(root: Path) -> None:
+    """Writes the scores in reports/ and their baselines into README.md.
+
+    Raises:
+        ArtifactError: a file cannot be read, or the page has no place for the table.
+    """
+    page = root / PAGE
+    text = with_table(read_text(page), judge_stored(root, list(MODELS)))
+    write_durably(page, text.encode())
+    print(f"gate: {PAGE} has the scores of reports/")

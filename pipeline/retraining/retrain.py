@@ -77,7 +77,7 @@ def retrain_alone(root: Path, request: Request, lock: int) -> Outcome:
     fetch_outs(copy)
     origin = choose_seed(copy.path, commit, request)
     jobs = () if request.jobs is None else ("--jobs", str(request.jobs))
-    code = copy.call("pipeline.commands.repro", "--preset", request.preset, *jobs)
+    code = copy.call("pipeline", "repro", "--preset", request.preset, *jobs)
     if code not in (0, BaselineBroken.exit_code):
         raise CommandFailed("`make repro` stopped before the gate; the log says why", code)
     result = conclude(copy, remote, origin, passed=code == 0)
@@ -165,7 +165,7 @@ def propose(
 
 def promote(copy: Worktree, preset: str, better: Sequence[str]) -> None:
     options = ("--preset", preset, "--keep-champion", *better)
-    if better and copy.call("pipeline.commands.promote", *options):
+    if better and copy.call("pipeline", "promote", *options):
         raise CommandFailed("the better scores were not promoted; the lines above say why")
 
 

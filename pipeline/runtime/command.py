@@ -1,75 +1,131 @@
-"""argv -> a command's exit code, and one line on stderr if it failed.
+"""argv and exceptions -> exit codes, and one line on stderr for each failure.
 
 It needs no library, so that any Python can run commands that need none.
 """
 
 import argparse
+import datetime
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Never
 
 from pipeline.runtime import console
-from pipeline.runtime.errors import CommandFailed, described, exit_code_of
+from pipeline.runtime.errors import described, exit_code_of
+from quatrain.errors import ConfigError
 from quatrain.storage.disk_errors import escaped
 
 # Longest line about a failure: one that quotes a long value loses its middle.
 LONGEST_LINE = 1500
+# Longest part of a wrong value that is quoted.
+LONGEST_VALUE = 60
+MOST_DIGITS = 12
+LONGEST_SECONDS = 1e6
 
 Options = argparse.Namespace
-Parser = argparse.ArgumentParser
 
 
-class UsageError(Exception):
-    """Says which options do not go together; shown below the usage like argparse's own errors."""
+class Parser(argparse.ArgumentParser):
+    """Says in one line which option cannot be used, and why."""
+
+    def error(self, message: str) -> Never:
+        reason = f"{message}; `{self.prog} --help` lists the options"
+        sys.exit(report_failure(self.prog, reason, 2))
 
 
-class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
-    def _get_help_string(self, action: argparse.Action) -> str | None:
-        names_it = "(default:" in (action.help or "")
-        if names_it or action.default in (None, False, "", []):
-            return action.help
-        return super()._get_help_string(action)
+Option = Callable[[Parser], Any]
+Work = Callable[[Options], int | None]
 
 
-class Command(NamedTuple):
-    """Holds what `python -m MODULE` does: its options, and the work that they are passed to.
+class Verb(NamedTuple):
+    work: Work
+    options: tuple[Option, ...]
+    reads_params: bool
+    interrupted: str
 
-    work: returns the exit code, or None for 0. It imports what takes long to load, so that no one
-    waits for that who asks for help, or whose options or params.yaml `check` refuses.
-    interrupted: the line after Ctrl-C. prefix: begins the line about a failure; the name if it is
-    None.
+    @property
+    def summary(self) -> str:
+        return " ".join((self.work.__doc__ or "").split())
+
+
+VERBS: dict[str, Verb] = {}
+
+
+def verb(
+    *options: Option, reads_params: bool = True, interrupted: str = "interrupted by SIGINT"
+) -> Callable[[Work], Work]:
+    """Registers a function as the verb of its name, whose help is the docstring.
+
+    reads_params: params.yaml, with the preset that an option names, is checked first.
+    interrupted: the line after Ctrl-C.
     """
 
-    name: str
-    summary: str
-    work: Callable[[Options], int | None]
-    add_options: Callable[[Parser], Any] = lambda _: None
-    check: Callable[[Options], Any] = lambda _: None
-    interrupted: str = "interrupted by SIGINT"
-    prefix: str | None = None
+    def register(work: Work) -> Work:
+        VERBS[work.__name__] = Verb(work, options, reads_params, interrupted)
+        return work
 
-    def __call__(self, argv: list[str] | None = None) -> int:
-        parser = Parser(
-            prog=f"quatrain {self.name}",
-            description=self.summary,
-            formatter_class=HelpFormatter,
+    return register
+
+
+def option(*names: str, help: str, **settings: Any) -> Option:
+    """Returns an option; its help tells its default."""
+    text = f"{help} (default: %(default)s)" if "default" in settings else help
+    return lambda parser: parser.add_argument(*names, help=text, **settings)
+
+
+def whole_number(text: str) -> int:
+    """Returns the value of an option that counts something, 1 or more."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+    if not is_number or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no whole number; pass 1 or more")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Returns the value of an option that is a duration: finite, and not negative."""
+    with suppress(ValueError):
+        if 0 <= float(text) <= LONGEST_SECONDS:
+            return float(text)
+    raise argparse.ArgumentTypeError(
+        f"{shown(text)} is no number of seconds; pass one from 0 to {LONGEST_SECONDS:g}"
+    )
+
+
+def seed(text: str) -> int:
+    """Returns a seed; `new` is today's date, so that an interrupted retraining continues today."""
+    if text == "new":
+        return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
+    if not text.isdecimal() or len(text) > 10 or int(text) >= 2**32:
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is no seed; pass `new` or a whole number below 2**32"
         )
-        self.add_options(parser)
-        with console.drained():
-            options = parser.parse_args(argv)
-            try:
-                return run_guarded(
-                    self.name if self.prefix is None else self.prefix,
-                    lambda: self._run(options),
-                    self.interrupted,
-                )
-            except UsageError as error:
-                parser.error(str(error))
+    return int(text)
 
-    def _run(self, options: Options) -> int | None:
-        self.check(options)
-        return self.work(options)
+
+def shown(text: str) -> str:
+    """Quotes an option's value in a line of an error."""
+    return repr(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}...")
+
+
+def selected_models(names: Sequence[str]) -> list[str]:
+    """Returns the models that a command line names, each once; all of them if it names none.
+
+    Raises:
+        ConfigError: there is no such model.
+    """
+    from quatrain.registry import MODELS
+
+    for name in names:
+        if name not in MODELS:
+            raise ConfigError(f"unknown model {shown(name)}; known: {', '.join(MODELS)}")
+    return list(dict.fromkeys(names or MODELS))
+
+
+MODELS_OPTION = option("models", nargs="*", metavar="MODEL", help="all models if none is named")
+PRESET_OPTION = option(
+    "--preset", default="default", metavar="PRESET", help="a file of presets/, without .yaml"
+)
 
 
 def run_guarded(
@@ -78,53 +134,50 @@ def run_guarded(
     """Returns the exit code of `work`; prints one line to stderr for a failure that a user can
     mend.
     """
-    console.accept_any_text()
+    accept_any_text()
     try:
-        check_folders()
         code = work() or 0
-        console.flush()
+        sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return report_failure(name, interrupted, 130)
     except BrokenPipeError as error:
         if error.filename is None:
-            return report_failure(name, "what reads the output has left", 141)
+            return report_failure(name, "what reads the output has ended", 141)
         raise
     except Exception as error:
         code_of_error = exit_code_of(error)
         if code_of_error is None:
             raise
         return report_failure(name, described(error), code_of_error)
+    finally:
+        drop_unwritten()
 
 
-def check_folders() -> None:
-    """Checks that there are the folders that every library asks for.
-
-    Raises:
-        CommandFailed: the current folder was removed, or the user has no home.
+def accept_any_text() -> None:
+    """Makes both streams escape what their encoding lacks, such as ± in ASCII, or a file name that
+    is not UTF-8.
     """
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        raise CommandFailed(
-            "the current folder was removed; go to one that is there, then run again"
-        ) from None
-    try:
-        Path.home()
-    except RuntimeError:
-        raise CommandFailed(
-            f"user {os.getuid()} has no home folder; set HOME to a folder, then run again"
-        ) from None
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def drop_unwritten() -> None:
+    """Drops what a full or closed output does not take: Python would try again at its end, and exit
+    with 120.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def report_failure(name: str, reason: object, code: int) -> int:
-    text = shortened(escaped(" ".join(str(reason).split())))
-    console.info(f"{name}: {text} [exit {code}]" if name else f"{text} [exit {code}]")
+    """Prints a line about a failure; returns its exit code."""
+    text = escaped(" ".join(str(reason).split()))
+    if len(text) > LONGEST_LINE:
+        text = f"{text[: 2 * LONGEST_LINE // 3]} ... {text[-LONGEST_LINE // 3 :]}"
+    console.info(f"{name}: {text} [exit {code}]")
     return code
-
-
-def shortened(text: str) -> str:
-    """Returns a text without its middle if it is too long for a line."""
-    if len(text) <= LONGEST_LINE:
-        return text
-    return f"{text[: 2 * LONGEST_LINE // 3]} ... {text[-LONGEST_LINE // 3 :]}"

@@ -1,7 +1,9 @@
 """commands -> their exit codes: one that may save its work, or several in parallel."""
 
+import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +17,11 @@ import psutil
 from pipeline.runtime import console, signals
 
 POLL_SECONDS = 0.05
+
+
+def core_count() -> int:
+    """Returns how many cores this process may use; macOS tells only how many there are."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def shell_exit_code(returncode: int) -> int:

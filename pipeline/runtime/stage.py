@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.runtime import compile_cache, console
-from pipeline.runtime.command import HelpFormatter, Parser, run_guarded
+from pipeline.runtime.command import Parser, run_guarded
 from pipeline.runtime.devices import free_memory, on_device, settings
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.signals import Signals, die_with_parent
@@ -135,15 +135,10 @@ def main(
     body: `VERB` of `pipeline.stages.VERB` if it is None, loaded when params.yaml is known to be
     right.
     """
-    parser = Parser(
-        prog=f"python -m pipeline.{verb}", description=about, formatter_class=HelpFormatter
-    )
+    parser = Parser(prog=f"python -m pipeline.{verb}", description=about)
     parser.add_argument("model", choices=MODELS, help="the model that the stage works on")
-    with console.drained():
-        model = parser.parse_args(argv).model
-        return run_guarded(
-            f"{verb}@{model}", lambda: run_stage(verb, model, body, patience_seconds)
-        )
+    model = parser.parse_args(argv).model
+    return run_guarded(f"{verb}@{model}", lambda: run_stage(verb, model, body, patience_seconds))
 
 
 def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float) -> None:
@@ -172,8 +167,7 @@ def main_of_all(verb: str, about: str, argv: list[str] | None = None) -> int:
         read_params(Path.cwd())
         _body_of(verb)()
 
-    with console.drained():
-        return run_guarded(verb, work)
+    return run_guarded(verb, work)
 
 
 def _body_of(verb: str) -> Callable[..., None]:

@@ -26,6 +26,15 @@ OF_TESTS = ("contract_types.py", "sizes.py")
 APPENDED = ("params.yaml", "tests/config_limits.txt", "tests/config_refusals.txt")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 LONGEST_NAME = 24
+NEXT = """
+{name} is a model of this project: a small learner of a function, to be replaced by yours. Next:
+  make repro MODELS={name}    collect, train, evaluate; exit 4: it has no baseline yet
+  make promote MODELS={name}  stores its scores as the baseline
+  make repro MODELS={name}    holds it
+  make test ARGS='tests/test_contract.py -k {name}'
+Then replace the learner, from collect.py to serve.py (CONTRIBUTING.md, "Add a model").
+`git status` lists what was written.\
+"""
 
 
 def create(root: Path, name: str, framework: Framework) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 from pipeline.runtime.errors import CommandFailed
-from pipeline.runtime.options import core_count
+from pipeline.runtime.processes import core_count
 from pipeline.scaling import work
 from pipeline.scaling.work import StageLost, StageProcess
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pipeline.runtime import console, signals
 from pipeline.runtime.errors import CommandFailed, Interrupted
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.runtime.options import core_count
+from pipeline.runtime.processes import core_count
 from pipeline.scaling import adoption, cluster, page, snapshots, work
 from pipeline.scaling.outcomes import SweepRecord
 from pipeline.scaling.plan import ConfirmPlan, Ledger, Plan, SearchPlan

@@ -20,7 +20,7 @@ from quatrain.storage import history
 def evaluate(stage: Stage, signals: Signals) -> None:
     """Scores, plots and judges what was trained.
 
-    A broken baseline is a result, not a failure; `pipeline.commands.gate` fails on it.
+    A broken baseline is a result, not a failure; the gate fails on it.
     """
     started = now()
     dataset, digest = stage.load_dataset()
@@ -47,7 +47,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
         remedy = verdicts.promote_hint(stage.model, stage.params.preset)
         console.info(f"{stage.name}: no baseline yet: {remedy}")
     elif not result.verdict.passed:
-        remedy = "`python -m pipeline.commands.gate` tells how, and ends with exit 4"
+        remedy = "`make gate` tells how, and ends with exit 4"
         console.info(f"{stage.name}: the baseline is broken; {remedy}")
 
 

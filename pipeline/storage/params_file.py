@@ -1,7 +1,8 @@
 """params.yaml (and an overlay of presets/) -> Params, or one line that says what is wrong."""
 
+import json
+import sys
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -18,6 +19,8 @@ from quatrain.validation import nearest as nearest
 from quatrain.validation import overlaid as overlaid
 from quatrain.validation import tuples as tuples
 from quatrain.validation import validate as validate
+
+SCHEMA_FILE = "params.schema.json"
 
 
 def read_params(root: Path, preset: str | None = None) -> Params:
@@ -36,14 +39,15 @@ def read_params(root: Path, preset: str | None = None) -> Params:
         raise ConfigError(f"with presets/{preset}.yaml: {error}") from None
 
 
-def check_params(options: Any) -> None:
-    """Refuses a wrong params.yaml of the current folder, with the preset of a command's options,
-    before the command is loaded.
+def print_raw(root: Path, preset: str) -> None:
+    """Prints params.yaml with the values of a preset."""
+    YAML().dump(read_raw(root, preset), sys.stdout)
 
-    Raises:
-        ConfigError: the file or a value in it cannot be used.
-    """
-    read_params(Path.cwd(), getattr(options, "preset", None))
+
+def write_schema(root: Path) -> None:
+    """Writes the JSON schema by which editors complete and check params.yaml."""
+    text = f"{json.dumps(Params.model_json_schema(), indent=1)}\n"
+    write_durably(root / SCHEMA_FILE, text.encode())
 
 
 def write_value(path: Path, key: str, value: int) -> None:

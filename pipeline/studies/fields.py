@@ -4,9 +4,10 @@ Fields with results of the same params and code in benchmarks/results are not ru
 """
 
 import time
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score
 from pipeline.reporting.tables import format_score, markdown_table
 from pipeline.runtime import console
-from pipeline.runtime.command import Options
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import null_if_not_finite
@@ -43,18 +43,27 @@ COLUMNS = {
 }
 
 
-def compare(root: Path, options: Options) -> None:
+class Request(NamedTuple):
+    """Holds what to run. pilot_transitions: further ones that settings are chosen by; 0: none."""
+
+    fields: Sequence[str]
+    replicates: int
+    transitions: int
+    pilot_transitions: int
+
+
+def compare(root: Path, request: Request) -> None:
     """Runs all fields, stores the result of each at once, and prints the table."""
-    params = params_for(root, options.fields[0], options)
+    params = params_for(root, request.fields[0], request)
     prepare_process(params)
-    pilot = options.pilot_transitions
+    pilot = request.pilot_transitions
     path = root / RESULTS
     done = read_stored(path, "fields")
     results = {}
     with on_device(params, MODELS[MODEL]):
-        for number, field in enumerate(options.fields, 1):
-            console.info(f"[{number}/{len(options.fields)}] {field}")
-            field_params = params_for(root, field, options)
+        for number, field in enumerate(request.fields, 1):
+            console.info(f"[{number}/{len(request.fields)}] {field}")
+            field_params = params_for(root, field, request)
             name, study = field, "run_field"
             if pilot:
                 name, study = f"{field}, chosen by {pilot} more transitions", "run_with_choice"
@@ -64,26 +73,26 @@ def compare(root: Path, options: Options) -> None:
                 content = {**settings(field_params, MODELS[MODEL]), "fields": done}
                 write_lines(path, as_json(content), depth=3)
             results[name] = done[name]
-    runs = f"{options.replicates} replicates [interval], after {options.transitions} transitions"
+    runs = f"{request.replicates} replicates [interval], after {request.transitions} transitions"
     print(f"relative error of the field, median of {runs}\n")
     print(table(results), "", *verdicts(results), sep="\n")
 
 
-def params_for(root: Path, field: str, options: Options) -> Params:
+def params_for(root: Path, field: str, request: Request) -> Params:
     """Returns params.yaml with this field.
 
     Raises:
         ConfigError: params.yaml cannot be used, or not with so few transitions or replicates.
     """
-    if options.replicates < 1:
+    if request.replicates < 1:
         raise ConfigError(
-            f"--replicates {options.replicates}: give at least 1, and 6 for intervals"
+            f"--replicates {request.replicates}: give at least 1, and 6 for intervals"
         )
     raw = read_raw(root, None)
     changes = {
-        "seeds": options.replicates,
+        "seeds": request.replicates,
         "env": {"field": raw[MODEL]["env"]["field"] | NONE | {"kind": field}},
-        "train": {"arms": list(ARMS), "transitions": options.transitions},
+        "train": {"arms": list(ARMS), "transitions": request.transitions},
     }
     return validate(overlaid(raw, {MODEL: changes}), lambda name: read_input(root, str(name)))
 

@@ -5,13 +5,12 @@ import tokenize
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console
-from pipeline.runtime.command import Options
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
@@ -42,48 +41,59 @@ REWRITE = "write it with numpy.savez"
 NOISE = "active_dynamics.network.bayes_filter.process_noise"
 
 
-def identify(root: Path, options: Options) -> None:
+class Request(NamedTuple):
+    """Holds the source, a recording or a system; `arm` and `transitions` are those of a system."""
+
+    recording: str | None
+    system: str | None
+    arm: str | None
+    transitions: int
+    out: str
+
+
+def identify(root: Path, request: Request) -> None:
     """Learns the field, writes it to a file, and prints how well it explains held-out data."""
-    check_options(options)
+    check_request(request)
     from quatrain.envs.adapters.systems import make_system
     from quatrain.models.active_dynamics import exploration, recorded
 
-    params = params_for(root, options)
+    params = params_for(root, request)
     config = params.active_dynamics
     prepare_process(params)
     with on_device(params, MODELS[MODEL]):
-        if options.recording:
-            learner, held_out = from_recording(config, Path(options.recording))
+        if request.recording:
+            learner, held_out = from_recording(config, Path(request.recording))
         else:
-            system = make_system(options.system)
-            arm = options.arm or ARM
+            assert request.system  # by check_request
+            system = make_system(request.system)
+            arm = request.arm or ARM
             learner, held_out = exploration.explore(config, system, arm, params.seed)
         scores = recorded.evaluate(learner, held_out)
-        write(Path(options.out), learner)
-    print(table(scores), "", f"field and channels: {options.out}", sep="\n")
+        write(Path(request.out), learner)
+    print(table(scores), "", f"field and channels: {request.out}", sep="\n")
     for line in misfit_warnings(scores):
         console.info(line)
 
 
-def check_options(options: Options) -> None:
+def check_request(request: Request) -> None:
     """Refuses what does not go together.
 
     Raises:
         ConfigError: there are two sources or none, or recorded data would have to act.
     """
-    if bool(options.recording) == bool(options.system):
+    if bool(request.recording) == bool(request.system):
         raise ConfigError("give one of --recording FILE and --system NAME")
-    out = Path(options.out)
+    out = Path(request.out)
     if out.is_dir() or npz_path(out).is_dir():
-        raise ConfigError(f"--out {options.out} is a folder; name a file")
-    if options.recording and options.arm:
+        raise ConfigError(f"--out {request.out} is a folder; name a file")
+    if request.recording and request.arm:
         raise ConfigError(
-            f"--arm {options.arm}: {options.recording} is recorded and cannot act; leave --arm out,"
+            f"--arm {request.arm}: {request.recording} is recorded and cannot act; leave --arm out,"
             " or give --system"
         )
 
 
-def params_for(root: Path, options: Options) -> Params:
+def params_for(root: Path, request: Request) -> Params:
     """Returns params.yaml for a single filter with identified channels.
 
     Raises:
@@ -95,7 +105,7 @@ def params_for(root: Path, options: Options) -> Params:
         "seeds": 1,
         "collect": {"warmup": int(np.ceil(LEARNED_WARMUP / (1 - recorded.HELD_OUT)))},
         "network": {"family": "bayes_filter", "decoder": "linear"},
-        "train": {"arms": ["random"], "transitions": options.transitions},
+        "train": {"arms": ["random"], "transitions": request.transitions},
     }
     raw = overlaid(read_raw(root, None), {MODEL: changes})
     return validate(raw, lambda name: read_input(root, str(name)))

@@ -5,6 +5,7 @@ A model with a result of the same params and code is not run again; an interrupt
 """
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,7 @@ from pipeline.reporting import seeds
 from pipeline.reporting.seeds import PAGE, RESULTS, SeedResult
 from pipeline.reporting.speed import as_json, write_lines
 from pipeline.reporting.sweeps import result_key, train_resumed
-from pipeline.runtime import console, options
-from pipeline.runtime.command import Options
+from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
@@ -31,22 +31,21 @@ from quatrain.storage.folders import read_text
 CACHE = Path(".state/results")
 
 
-def measure(root: Path, args: Options) -> None:
+def measure(root: Path, models: Sequence[str], count: int, is_page_only: bool) -> None:
     """Runs the models, stores each result at once, and writes the table.
 
     Raises:
         ConfigError: there are too few seeds for an interval, or params.yaml cannot be used.
         DataError: the page has no place for the table, or the results have another form.
     """
-    if args.seeds < LEAST_SEEDS:
-        raise ConfigError(f"--seeds {args.seeds}: intervals need at least {LEAST_SEEDS}")
-    models = options.selected_models(args.models)
+    if count < LEAST_SEEDS:
+        raise ConfigError(f"--seeds {count}: intervals need at least {LEAST_SEEDS}")
     seeds.with_table(read_text(root / PAGE), "")  # a page without a place costs no training
     done = seeds.read(root)
-    prepare_process(params_for(root, models[0], args.seeds))
-    for number, model in enumerate([] if args.page else models, 1):
+    prepare_process(params_for(root, models[0], count))
+    for number, model in enumerate([] if is_page_only else models, 1):
         console.info(f"[{number}/{len(models)}] {model}")
-        params = params_for(root, model, args.seeds)
+        params = params_for(root, model, count)
         with on_device(params, MODELS[model]):
             key = result_key("results", params, model)
             if model not in done or done[model].key != key:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.commands import gate, params, promote, sync
+from pipeline.cli import main
 from pipeline.dvc import repro, rwlock
 from pipeline.dvc.workspace import alone, prepare_workspace
 from pipeline.retraining import outcome
@@ -107,19 +107,19 @@ def run_promote(models: Sequence[str]) -> int:
     """Promotes; what DVC then judges again is the work of `evaluate`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(repro, "judge_again", lambda *_, **__: 0)
-        return promote.main(list(models))
+        return main(["promote", *models])
 
 
 def run_page() -> int:
-    return gate.main(["--page"])
+    return main(["gate", "--page"])
 
 
 def run_schema() -> int:
-    return params.main(["schema"])
+    return main(["params", "schema"])
 
 
 def run_sync() -> int:
-    return sync.main(["--wait", "0"])
+    return main(["sync", "--wait", "0"])
 
 
 def run_report() -> int:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.commands import gate, promote
+from pipeline.cli import main
 from pipeline.judging import verdicts
 from pipeline.storage.params_file import overlaid, read_input, read_params, read_raw, validate
 from pipeline.storage.trained_model import load_trained, verified_origin
@@ -51,7 +51,7 @@ def place(
 
 
 def run_gate(place: Place, capsys: Capture) -> Outcome:
-    return see(lambda: gate.main([place.model]), capsys)
+    return see(lambda: main(["gate", place.model]), capsys)
 
 
 @subjects
@@ -91,7 +91,7 @@ def test_a_broken_interval_becomes_no_baseline_even_by_force(
     FAULTS["interval"][name].edit(place)
     before = content_of(place.root)
     command = [place.model, "--preset", place.preset, "--force", "--why", "reason"]
-    refused(see(lambda: promote.main(command), capsys), 4, "has no interval")
+    refused(see(lambda: main(["promote", *command]), capsys), 4, "has no interval")
     unchanged(before, content_of(place.root))
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import gate
-from pipeline.commands import repro as repro_command
+from pipeline.cli import main
 from pipeline.dvc import repro
 from tests.campaign.faulty_disk import waits
 from tests.campaign.lives import nobody_holds_a_lock, nothing_half_written
@@ -97,7 +96,7 @@ def test_the_gate_beside_what_writes_its_files(name: str, tmp_path: Path):
 
 
 def gate_often(models: list[str]) -> int:
-    return max(gate.main(models) for _ in range(10))
+    return max(main(["gate", *models]) for _ in range(10))
 
 
 def test_two_syncs_deliver_once(tmp_path: Path):
@@ -112,7 +111,7 @@ def run_repro() -> int:
     """A run whose stages take long, and do nothing."""
     repro.reproduce = lambda *_: time.sleep(LONG_SECONDS) or 0
     repro.finish_run = lambda *_, **__: 0
-    return repro_command.main(["--preset", "default"])
+    return main(["repro", "--preset", "default"])
 
 
 @pytest.mark.parametrize("second", ["repro", "promote"])

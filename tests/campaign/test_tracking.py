@@ -18,7 +18,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.tracking._tracking_service.client import TrackingServiceClient
 
-from pipeline.commands import sync
+from pipeline.cli import main
 from pipeline.tracking import delivery, model_registry, pending, store
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.journal_line import decoded, problem_of
@@ -99,7 +99,7 @@ def synced(uri: str, monkeypatch: Patch, capsys: Capture, *arguments: str) -> Ou
     if not uri.startswith("http"):  # a file on this machine, whose other programs may be at work
         monkeypatch.setattr(store, "CALL_SECONDS", 30.0)
     started = time.monotonic()
-    answer = see(lambda: sync.main(["--wait", "0", *arguments]), capsys)
+    answer = see(lambda: main(["sync", "--wait", "0", *arguments]), capsys)
     if time.monotonic() - started > LONGEST_SYNC:
         broken("hang", answer.said)
     return answer

@@ -46,4 +46,4 @@ def test_outs_that_are_links_are_read_and_never_written_through(
     python("dvc", "checkout", "--force", f"data/{model}", f"models/{model}")
     assert "Running stage 'train" not in python(*reproduce)
     assert project.hashes() == first
-    python("pipeline.commands.verify")
+    python("pipeline", "verify")

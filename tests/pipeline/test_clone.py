@@ -15,7 +15,7 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.commands import gate, sync
+from pipeline.cli import main
 from pipeline.retraining import outcome
 from quatrain.registry import MODELS
 from tests.conftest import SMALL
@@ -103,9 +103,9 @@ def test_it_is_judged_and_delivered(
 ):
     monkeypatch.chdir(reproduced.root)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert gate.main([]) == 4
+    assert main(["gate"]) == 4
     assert "gate: allo: worse: cosine_mean" in capsys.readouterr().err
-    assert sync.main([]) == 0
+    assert main(["sync"]) == 0
     assert "9 of 9 journals are complete" in capsys.readouterr().out
     client = client_of(uri)
     experiment = client.get_experiment_by_name("quatrain").experiment_id
@@ -119,7 +119,7 @@ def test_it_is_judged_and_delivered(
 @pytest.mark.full
 def test_a_preset_takes_from_the_cache_what_is_equal_and_runs_once(copied: Clone):
     before = contents(copied.root)
-    repro = (*COMMAND, "pipeline.commands.repro", "--preset", "tiny", "allo")
+    repro = (*COMMAND, "pipeline", "repro", "--preset", "tiny", "allo")
     first = copied.call(*repro, code=4)
     assert stages_run(first) == ["evaluate@allo"]
     assert "no baseline: preset 'tiny' has no baseline yet" in first
@@ -189,7 +189,7 @@ def _forgiving(self, preset):
 Gated.under = _forgiving
 """
 """Lets any learner hold its baseline: what a gate says is then decided by the baseline alone."""
-RETRAIN = (*COMMAND, "pipeline.commands.retrain", "--push")
+RETRAIN = (*COMMAND, "pipeline", "retrain", "--push")
 
 
 @pytest.fixture
@@ -202,9 +202,9 @@ def remote(copied: Clone, tmp_path: Path) -> Path:
     (tmp_path / "storage").mkdir()
     with (copied.root / "src" / "quatrain" / "baselines.py").open("a") as file:
         file.write(FORGIVING)
-    copied.call(*COMMAND, "pipeline.commands.repro", code=4)
+    copied.call(*COMMAND, "pipeline", "repro", code=4)
     copied.call("dvc", "remote", "add", "--default", "storage", "../storage")
-    copied.call(*COMMAND, "pipeline.commands.promote", "--force", "--why", "small")
+    copied.call(*COMMAND, "pipeline", "promote", "--force", "--why", "small")
     copied.share("a whole run")
     copied.call("dvc", "push", "--run-cache")
     return tmp_path / "remote"
@@ -262,5 +262,5 @@ def test_retrainings_find_nothing_to_do_break_are_killed_and_propose(remote: Pat
     review = Clone(clone(tmp_path / "review", remote))
     git(review.root, "checkout", "-q", branch)
     review.call("dvc", "pull")
-    assert stages_run(review.call(*COMMAND, "pipeline.commands.repro")) == []
+    assert stages_run(review.call(*COMMAND, "pipeline", "repro")) == []
     assert git(review.root, "status", "--porcelain") == ""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.commands import gate
+from pipeline.cli import main
 from tests.conftest import SMALL
 from tests.models.actor_critic import hosted_envs as actor_critic_hosted
 from tests.models.iqn import hosted_envs as iqn_hosted
@@ -45,7 +45,7 @@ def test_every_stage_takes_it_and_the_gate_judges_it(
 ):
     surround(monkeypatch, project)
     assert [project.call(verb) for verb in BODIES] == [0, 0, 0]
-    assert gate.main([project.model]) == 4
+    assert main(["gate", project.model]) == 4
     said = f"gate: {project.model}: no baseline yet: `make promote PRESET=own"
     assert said in capsys.readouterr().err
 

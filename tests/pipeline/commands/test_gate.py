@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.commands import gate
+from pipeline.cli import main
 from pipeline.judging import verdicts
 from pipeline.reporting import scores_page
 from pipeline.reporting.scores_page import BEGIN, END
@@ -18,7 +18,7 @@ from tests.pipeline.scored_workspace import SCORES, Workspace
 
 @pytest.mark.usefixtures("space")
 def test_a_held_baseline_passes_and_the_table_says_so(capsys: Capture):
-    assert gate.main(["allo", "allo"]) == 0
+    assert main(["gate", "allo", "allo"]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert out == (
@@ -33,7 +33,7 @@ def test_a_held_baseline_passes_and_the_table_says_so(capsys: Capture):
 
 def test_a_worse_score_is_told_with_its_baseline_and_the_way_out(space: Workspace, capsys: Capture):
     space.score(cosine_min=0.5)
-    assert gate.main(["allo"]) == 4
+    assert main(["gate", "allo"]) == 4
     out, err = capsys.readouterr()
     assert "passed" not in out
     assert err == (
@@ -41,14 +41,14 @@ def test_a_worse_score_is_told_with_its_baseline_and_the_way_out(space: Workspac
         "tolerance 0.03)"
         "; baseline of 2026-01-02, commit abc123 [exit 4]\n"
         "gate: allo: the scores are kept; to make them the baseline all the same: "
-        "python -m pipeline.commands.promote allo --force --why '...'\n"
+        "`make promote MODELS=allo`, with ARGS=\"--force --why '...'\"\n"
     )
 
 
 def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys: Capture):
     space.files.baseline.unlink()
     space.score()
-    assert gate.main(["allo"]) == 4
+    assert main(["gate", "allo"]) == 4
     out, err = capsys.readouterr()
     assert "cosine_min     0.9800   -           0.03       no baseline\n" in out
     assert err == (
@@ -58,22 +58,22 @@ def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys:
 
 
 def test_each_model_is_judged_if_it_is_named_or_not(space: Workspace, capsys: Capture):
-    assert gate.main([]) == 0
+    assert main(["gate"]) == 0
     count = sum(len(verdicts.rules_of(model, "default")) for model in MODELS)
     assert f"gate: passed; {count} metrics" in capsys.readouterr().out
     for model in MODELS:
         first, *_ = verdicts.rules_of(model, "default")
         worst = -1e9 if first.direction == "higher" else 1e9
-        assert gate.main([model]) == 0
+        assert main(["gate", model]) == 0
         Workspace(space.root, model).score(**{first.metric: worst})
         for named in ([], [model]):
-            assert gate.main(named) == 4
+            assert main(["gate", *named]) == 4
             assert f"gate: {model}: worse: {first.metric} " in capsys.readouterr().err
 
 
 def ended(capsys: Capture, code: int) -> str:
     """What the gate says of allo in one line, if it ends with this code."""
-    assert gate.main(["allo"]) == code
+    assert main(["gate", "allo"]) == code
     out, err = capsys.readouterr()
     assert "passed" not in out
     assert err.count("\n") == 1
@@ -153,14 +153,14 @@ def test_unreadable_params_end_with_2(space: Workspace, capsys: Capture):
 
 @pytest.mark.usefixtures("space")
 def test_a_preset_that_is_not_there_ends_with_2(failure: Failure):
-    said = failure(gate.main, "--preset", "smok", code=2)
+    said = failure(main, "gate", "--preset", "smok", code=2)
     assert said.startswith("gate: unknown preset 'smok'; did you mean 'smoke'?; known: ")
 
 
 def test_the_table_shows_what_noise_allows(space: Workspace, capsys: Capture):
     ends = {"orthogonality_low": -0.08, "orthogonality_high": 0.18, "seeds": 5.0}
     space.score(orthogonality=0.17, **ends)
-    assert gate.main(["allo"]) == 0
+    assert main(["gate", "allo"]) == 0
     assert (
         "orthogonality  0.1700   0.0500      0.13 (tolerance 0.1 + noise 0.03)  ok\n"
         in capsys.readouterr().out
@@ -173,13 +173,13 @@ def test_the_readme_gets_the_table_of_the_stored_scores_and_their_machine(
     page = space.root / "README.md"
     page.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\n## More\n")
     space.score(cosine_mean=0.994)
-    assert gate.main(["--page"]) == 0
+    assert main(["gate", "--page"]) == 0
     text = page.read_text()
     assert text.startswith(f"# Title\n\n{BEGIN}\n\n| model | preset |")
     assert "| allo | default | cosine_mean | 0.9940 | 0.9950 | 0.005 | ok |\n" in text
     assert text.endswith(f"\n\nMachine: AMD (family 25, model 1), 2 threads.\n\n{END}\n\n## More\n")
     page.write_text("# Title\n")
-    assert gate.main(["--page"]) == 3
+    assert main(["gate", "--page"]) == 3
     assert f"gate: README.md: needs the lines {BEGIN} and {END}" in capsys.readouterr().err
 
 

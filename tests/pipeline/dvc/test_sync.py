@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import sync
+from pipeline.cli import main
 from pipeline.tracking import pending
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.model_registry import Alias
@@ -27,7 +27,7 @@ def journals(tmp_path: Path, monkeypatch: Patch, uri: str) -> list[Path]:
 def test_without_a_server_it_ends_with_6(journals: list[Path], monkeypatch: Patch, capsys: Capture):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY.replace("//", "//me:hunter2@"))
     monkeypatch.setattr(pending, "FIRST_PAUSE", 0.01)
-    assert sync.main(["--wait", "0.05"]) == 6
+    assert main(["sync", "--wait", "0.05"]) == 6
     printed = capsys.readouterr()
     why = f"{len(journals)} journals are pending: no server answers; run `make sync` when that is"
     assert printed.err == f"sync: {why} mended [exit 6]\n"
@@ -41,13 +41,13 @@ def test_sync_delivers_every_journal_once_and_the_others_where_one_is_damaged(
     first, second = (folder / "journal.jsonl" for folder in journals)
     intact = first.read_bytes()
     first.write_bytes(b"{damaged}\n" + intact)
-    assert sync.main(["--wait", "0"]) == 6
+    assert main(["sync", "--wait", "0"]) == 6
     printed = capsys.readouterr()
     assert "journal.jsonl line 1: cannot be read; move its folder away" in printed.err
     assert "train@allo-2 (allo-k2, key k2): 1,480 metrics and 2 files sent" in printed.out
 
     first.write_bytes(intact)
-    assert sync.main([]) == 0
+    assert main(["sync"]) == 0
     assert capsys.readouterr().out == (
         "train@allo-1 (allo-k1, key k1): 1,480 metrics and 2 files sent\n"
         "train@allo-2 (allo-k2, key k2): 0 metrics and 0 files sent\n"
@@ -60,7 +60,7 @@ def test_sync_delivers_every_journal_once_and_the_others_where_one_is_damaged(
 def test_sync_with_nothing_to_do_says_so(tmp_path: Path, monkeypatch: Patch, capsys: Capture):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert sync.main([]) == 0
+    assert main(["sync"]) == 0
     assert capsys.readouterr().out.startswith("0 of 0 journals are complete at sqlite:///")
     assert list(tmp_path.iterdir()) == []
 
@@ -71,12 +71,12 @@ def test_aliases_that_cannot_move_are_told(tmp_path: Path, monkeypatch: Patch, c
     aliases = [Alias("quatrain-allo", "champion", "k1")]
     monkeypatch.setattr("pipeline.tracking.backfill.catch_up", lambda *_: 0)
     monkeypatch.setattr("pipeline.tracking.model_registry.expected_aliases", lambda *_: aliases)
-    assert sync.main([]) == 0
+    assert main(["sync"]) == 0
     why = "quatrain-allo@champion: run k1 has no version in this store\n"
     assert capsys.readouterr().out.endswith(why)
 
     monkeypatch.setattr("pipeline.tracking.model_registry.set_aliases", lambda *_, **__: [][0])
-    assert sync.main([]) == 6
+    assert main(["sync"]) == 6
     printed = capsys.readouterr()
     assert "2 of 2 journals are complete at " in printed.out
     assert printed.err == (
@@ -93,7 +93,7 @@ def test_what_is_unrecorded_stops_no_delivery(
     smoke.mkdir(parents=True)
     for work in (tmp_path, smoke):
         (work / "params.yaml").write_text("seed: -1\n")
-    assert sync.main([]) == 2
+    assert main(["sync"]) == 2
     printed = capsys.readouterr()
     assert f"{len(journals)} of 2 journals are complete at " in printed.out
     for line, preset in zip(printed.err.splitlines(), ("default", "smoke"), strict=True):

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from pipeline.commands import retrain
+from pipeline.cli import main
 from pipeline.retraining import retrain as work
 from pipeline.retraining.outcome import FOLDER, ISSUE
 from pipeline.retraining.worktree import Worktree
-from pipeline.runtime import file_lock
+from pipeline.runtime import command, file_lock
 from pipeline.runtime.errors import Interrupted, LockHeld
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_checkout import contents, git
 
 WORK = FOLDER / "work"
-REPRO = "pipeline.commands.repro --preset default"
+REPRO = "pipeline repro --preset default"
 IGNORED = (".presets/", ".state/", "/models/", "/.dvc/config.local", "/.dvc/cache", "__pycache__/")
 
 
@@ -43,10 +43,10 @@ class Night:
         line = " ".join(arguments)
         if not line.startswith(("dvc config", "dvc checkout")):
             self.calls.append(line)
-        if line.startswith("pipeline.commands.repro"):
+        if line.startswith("pipeline repro"):
             self.run(copy.path)
-        elif line.startswith("pipeline.commands.promote"):
-            for model in arguments[4:]:
+        elif line.startswith("pipeline promote"):
+            for model in arguments[5:]:
                 baseline = copy.path / "baselines" / f"{model}.json"
                 baseline.write_text(f"{baseline.read_text()}\n")
         return next((code for start, code in self.codes.items() if line.startswith(start)), 0)
@@ -110,14 +110,14 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
     before = night.state()
     night.scores = {"iqn": {"return_mean": 140.0}}
     night.files = {"dvc.lock": "new outs\n"}
-    assert retrain.main([]) == 0
+    assert main(["retrain"]) == 0
     assert night.state() == before
     (branch,) = night.branches()
     reports = ["reports/iqn/scores.json", "reports/iqn/verdict.json"]
     assert night.changed() == ["baselines/iqn.json", "dvc.lock", *reports]
     assert git(night.root, "log", "-1", "--format=%an", branch) == "quatrain retraining\n"
     assert git(night.root, "rev-parse", f"{branch}^") == git(night.root, "rev-parse", "main")
-    promote = "pipeline.commands.promote --preset default --keep-champion iqn"
+    promote = "pipeline promote --preset default --keep-champion iqn"
     assert night.calls == [REPRO, promote]
     assert capsys.readouterr().out.splitlines() == [
         "retrain: no default DVC remote is set; what the local cache lacks is computed",
@@ -133,7 +133,7 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
     assert (night.root / FOLDER / "report.html").read_text() == "the report"
 
     commit = git(night.root, "rev-parse", branch)
-    assert retrain.main([]) == 0
+    assert main(["retrain"]) == 0
     assert night.branches() == [branch]
     assert night.outcome() == proposed
     assert git(night.root, "rev-parse", branch) == commit
@@ -147,7 +147,7 @@ def test_equal_scores_of_another_seed_are_proposed_and_move_no_baseline(night: N
     params.write_text(params.read_text().replace("seed: 0", "seed : 0  # drawn once", 1))
     git(night.root, "commit", "-q", "-a", "-m", "a comment")
     night.files = {"dvc.lock": "new outs\n"}
-    assert retrain.main(["--seed", "7", "--jobs", "2"]) == 0
+    assert main(["retrain", "--seed", "7", "--jobs", "2"]) == 0
     assert night.calls == [f"{REPRO} --jobs 2"]
     assert night.changed() == ["dvc.lock", "params.yaml"]
     diff = git(night.root, "diff", "-U0", "main", *night.branches(), "--", "params.yaml")
@@ -161,7 +161,7 @@ def test_a_broken_gate_keeps_the_report_and_no_more(night: Night, remote: Path, 
     before = night.state()
     night.scores = {"allo": {"cosine_mean": 0.5}}
     night.codes[REPRO] = 4
-    assert failure(retrain.main, "--push", code=4) == (
+    assert failure(main, "retrain", "--push", code=4) == (
         "retrain: the gate is broken and nothing was promoted; .state/retrain/report.md "
         "shows the scores"
     )
@@ -178,7 +178,7 @@ def test_what_stops_is_told_and_the_next_one_continues_in_the_same_worktree(
     before = night.state()
     night.codes[REPRO] = 255
     why = "`make repro` stopped before the gate; the log says why"
-    assert failure(retrain.main, code=255) == f"retrain: {why}"
+    assert failure(main, "retrain", code=255) == f"retrain: {why}"
     assert night.outcome()["kind"] == "stopped"
     assert f"    {why}\n" in night.body()
     assert night.continued == []
@@ -188,7 +188,7 @@ def test_what_stops_is_told_and_the_next_one_continues_in_the_same_worktree(
     (night.root / WORK / "baselines" / "iqn.json").write_text("{}")
     (night.root / WORK / "baselines" / "stray.json").write_text("{}")
     del night.codes[REPRO]
-    assert retrain.main([]) == 0
+    assert main(["retrain"]) == 0
     assert night.continued == ["checkpoint"]
     said = "retrain: passed, and nothing changed; there is nothing to propose\n"
     assert capsys.readouterr().out.endswith(said)
@@ -200,12 +200,12 @@ def test_what_stops_is_told_and_the_next_one_continues_in_the_same_worktree(
 def test_a_folder_that_is_no_worktree_any_more_is_made_anew(night: Night):
     before = night.state()
     night.codes[REPRO] = 255
-    assert retrain.main([]) == 255
+    assert main(["retrain"]) == 255
     git(night.root, "worktree", "lock", str(night.root / WORK))
     (night.root / WORK / ".git").unlink()
     (night.root / WORK / "src" / "a.py").write_text("never in the checkout")
     del night.codes[REPRO]
-    assert retrain.main([]) == 0
+    assert main(["retrain"]) == 0
     assert night.continued == []
     assert night.state() == before
 
@@ -215,13 +215,13 @@ def test_settings_of_dvc_and_journals_are_the_checkouts_and_stay(night: Night):
     journal.parent.mkdir(parents=True)
     journal.touch()
     (night.root / ".dvc" / "config.local").write_text("[core]\nremote = of this checkout\n")
-    night.codes["pipeline.commands.repro"] = 255
-    assert retrain.main(["--preset", "smoke"]) == 255
+    night.codes["pipeline repro"] = 255
+    assert main(["retrain", "--preset", "smoke"]) == 255
     assert "of this checkout" in (night.root / WORK / ".dvc" / "config.local").read_text()
     for place in (night.root / WORK, night.root / WORK / ".presets" / "smoke"):
         assert (place / ".state" / "journal").resolve() == journal.parent.parent
-    del night.codes["pipeline.commands.repro"]
-    assert retrain.main([]) == 0
+    del night.codes["pipeline repro"]
+    assert main(["retrain"]) == 0
     assert journal.exists()
 
 
@@ -237,13 +237,13 @@ def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(
     night.files = {"dvc.lock": "new outs\n"}
     night.codes = {"dvc fetch": 1, "dvc push": 1}
     why = "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines above"
-    assert failure(retrain.main, "--push", code=5) == f"{why} say why"
+    assert failure(main, "retrain", "--push", code=5) == f"{why} say why"
     assert night.branches(remote) == []
 
     commit = git(night.root, "rev-parse", *night.branches())
     night.codes = {}
     night.calls.clear()
-    assert retrain.main(["--push"]) == 0
+    assert main(["retrain", "--push"]) == 0
     fetch, push = (f"dvc {verb} --quiet --run-cache" for verb in ("fetch", "push"))
     assert night.calls == [fetch, REPRO, push]
     assert night.branches(remote) == night.branches()
@@ -251,22 +251,22 @@ def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(
     assert git(remote, "for-each-ref", "refs/heads/main") == ""
 
     git(night.root, "branch", "-q", "-D", *night.branches())  # pushed by another checkout
-    assert retrain.main(["--push"]) == 0
+    assert main(["retrain", "--push"]) == 0
     assert night.calls[3:] == [fetch, REPRO]
 
 
 def test_refused_beginnings(night: Night, failure: Failure, capsys: Capture):
-    assert failure(retrain.main, "--preset=smok", code=2).startswith(
+    assert failure(main, "retrain", "--preset=smok", code=2).startswith(
         "retrain: unknown preset 'smok'; did you mean 'smoke'?"
     )
     why = "retrain: --push needs a git remote; `git remote add origin URL` names one"
-    assert failure(retrain.main, "--push", code=2) == why
+    assert failure(main, "retrain", "--push", code=2) == why
     git(night.root, "remote", "add", "origin", "../away")
     why = "retrain: `git ls-remote --quiet origin HEAD` failed: fatal: '../away' does not appear"
-    assert failure(retrain.main, "--push", code=5).startswith(why)
+    assert failure(main, "retrain", "--push", code=5).startswith(why)
     (night.root / "src" / "a.py").write_text("edited\n")
     (night.root / "new.txt").write_text("new\n")
-    assert failure(retrain.main, code=2) == (
+    assert failure(main, "retrain", code=2) == (
         "retrain: a retraining starts from a commit, but src/a.py, new.txt differ from it; "
         "commit or stash them first"
     )
@@ -276,12 +276,11 @@ def test_refused_beginnings(night: Night, failure: Failure, capsys: Capture):
         (["--seed=4294967296"], f"'4294967296' {why}"),
         (["--preset=smoke", "--seed=3"], "--seed goes with the default preset: it is written"),
     ):
-        with pytest.raises(SystemExit, match="2"):
-            retrain.main(arguments)
+        assert main(["retrain", *arguments]) == 2
         assert said in capsys.readouterr().err
     (night.root / ".git").rename(night.root / "not-git")
     why = "retrain: a retraining starts from a commit; run it in a git checkout that has one (`git"
-    assert failure(retrain.main, code=2).startswith(why)
+    assert failure(main, "retrain", code=2).startswith(why)
     assert night.calls == []
 
 
@@ -289,20 +288,20 @@ def test_a_new_seed_is_the_date_so_that_an_interrupted_retraining_continues():
     def today() -> int:
         return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
 
-    before, seed, after = today(), retrain.parse_seed("new"), today()
+    before, seed, after = today(), command.seed("new"), today()
     assert seed in (before, after)  # which differ at midnight
-    assert retrain.parse_seed("4294967295") == 2**32 - 1
+    assert command.seed("4294967295") == 2**32 - 1
 
 
 def test_a_signal_leaves_no_outcome(night: Night, failure: Failure, monkeypatch: Patch):
-    assert retrain.main([]) == 0
+    assert main(["retrain"]) == 0
 
     def interrupted(_: Path) -> None:
         raise Interrupted(signal.SIGTERM)
 
     monkeypatch.setattr(night, "run", interrupted)
     why = "retrain: interrupted by SIGTERM; the next run continues"
-    assert failure(retrain.main, code=143) == why
+    assert failure(main, "retrain", code=143) == why
     assert not (night.root / FOLDER / "outcome.json").exists()
     assert not (night.root / FOLDER / "body.md").exists()
 

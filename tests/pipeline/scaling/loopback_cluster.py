@@ -77,7 +77,7 @@ class SweepCommand:
 
     def __init__(self, root: Path, arguments: tuple[str, ...], variables: Mapping[str, str]):
         self._path = root.parent / f"{root.name}-{secrets.token_hex(4)}.log"
-        command = [sys.executable, "-m", "pipeline.commands.sweep", *arguments]
+        command = [sys.executable, "-m", "pipeline", "sweep", *arguments]
         with self._path.open("wb") as output:
             self.process = subprocess.Popen(
                 command,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from pipeline.commands import sweep
+from pipeline.cli import main
 from pipeline.runtime.errors import CommandFailed
 from pipeline.scaling import cluster, snapshots
 from pipeline.scaling.snapshots import Storage, StorageFailed
@@ -42,7 +42,7 @@ def write_token(tmp_path: Path, mode: int) -> None:
 
 
 def test_no_token(project: SweepProject, failure: Failure, tmp_path: Path) -> None:
-    said = failure(sweep.main, "sweeps/tiny.yaml", "--address", "127.0.0.1:6379", code=5)
+    said = failure(main, "sweep", "sweeps/tiny.yaml", "--address", "127.0.0.1:6379", code=5)
     assert f"{tmp_path}/token is not there" in said
     assert project.trials() == []
 
@@ -51,7 +51,7 @@ def test_a_token_that_others_can_read(
     project: SweepProject, failure: Failure, tmp_path: Path
 ) -> None:
     write_token(tmp_path, 0o644)
-    said = failure(sweep.main, "sweeps/tiny.yaml", "--address", "127.0.0.1:6379", code=5)
+    said = failure(main, "sweep", "sweeps/tiny.yaml", "--address", "127.0.0.1:6379", code=5)
     assert f"chmod 600 {tmp_path}/token" in said
     assert project.trials() == []
 
@@ -61,14 +61,16 @@ def test_no_server(project: SweepProject, failure: Failure, tmp_path: Path) -> N
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-        said = failure(sweep.main, "sweeps/tiny.yaml", "--address", address, code=5)
+        said = failure(main, "sweep", "sweeps/tiny.yaml", "--address", address, code=5)
     assert f"no Ray cluster answers at {address}" in said
     assert project.trials() == []
 
 
 def test_a_storage_that_is_a_file(project: SweepProject, failure: Failure, tmp_path: Path) -> None:
     (tmp_path / "storage").write_text("not a folder")
-    said = failure(sweep.main, "sweeps/tiny.yaml", "--storage", str(tmp_path / "storage"), code=5)
+    said = failure(
+        main, "sweep", "sweeps/tiny.yaml", "--storage", str(tmp_path / "storage"), code=5
+    )
     assert f"storage {tmp_path}/storage" in said
     assert (tmp_path / "storage").read_text() == "not a folder"
     assert project.trials() == []

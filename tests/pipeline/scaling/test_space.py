@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.commands import sweep as command
+from pipeline.cli import main
 from pipeline.scaling import cluster, driver
 from pipeline.scaling.space import Dimension, read_space
 from quatrain.errors import ConfigError
@@ -164,7 +164,7 @@ def test_a_bad_sweep_is_one_line_with_its_file_and_its_key(
     changes: dict[str, Any], reason: str, tmp_path: Path, monkeypatch: Patch, failure: Failure
 ):
     monkeypatch.chdir(ROOT)
-    said = failure(command.main, str(sweep_file(tmp_path, changes)), code=2)
+    said = failure(main, "sweep", str(sweep_file(tmp_path, changes)), code=2)
     assert said.startswith("sweep: tried.yaml: ")
     assert reason in said
 
@@ -204,8 +204,8 @@ def test_what_is_not_a_plain_mapping_is_refused(text: str, reason: str, tmp_path
 
 REFUSALS = f"""
 import sys
-from pipeline.commands import sweep
-print(*[sweep.main([path, "--cpus", "3"]) for path in sys.argv[1:]])
+from pipeline.cli import main
+print(*[main(["sweep", path, "--cpus", "3"]) for path in sys.argv[1:]])
 print(*sorted(set({HEAVY}) & sys.modules.keys()))
 """
 
@@ -228,7 +228,7 @@ def test_without_ray_a_good_sweep_says_what_installs_it(
     tmp_path: Path, monkeypatch: Patch, failure: Failure
 ):
     monkeypatch.chdir(ROOT)
-    said = failure(command.main, str(sweep_file(tmp_path, {})), code=5)
+    said = failure(main, "sweep", str(sweep_file(tmp_path, {})), code=5)
     assert said == "sweep: sweep needs Ray: make cluster"
 
 

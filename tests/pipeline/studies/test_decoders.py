@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands.decoders import DECODERS, main
+from pipeline.cli import main
 from pipeline.studies import decoders
+from pipeline.studies.verbs import DECODERS
 from tests.conftest import ROOT, shapes_unchecked
 
 
@@ -42,17 +43,17 @@ def test_what_is_done_is_shown_and_not_done_again(
 ):
     options = ["--decoders", "known", "--replicates", "1"]
     with shapes_unchecked():
-        assert main(options) == 0
+        assert main(["decoders", *options]) == 0
     row = capsys.readouterr().out.splitlines()[-1]
     scores = json.loads((project / decoders.RESULTS).read_text())["decoders"]["known"]["scores"]
     assert scores["planned.active"] == 1
     assert f"| known | 1, 60 | {scores['field_nrmse.active']:.3g} |" in row
     monkeypatch.setattr(decoders, "run_decoder", None)
-    assert main(options) == 0
+    assert main(["decoders", *options]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == row
 
 
 def test_no_replicates_are_refused(project: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["--replicates", "0"]) == 2
+    assert main(["decoders", "--replicates", "0"]) == 2
     assert "--replicates 0: give at least 1" in capsys.readouterr().err
     assert not (project / decoders.RESULTS).exists()

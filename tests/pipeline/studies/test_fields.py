@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.commands.fields import main
+from pipeline.cli import main
 from pipeline.reporting.tables import format_score
 from pipeline.studies import fields
 from tests.conftest import ROOT, shapes_unchecked
@@ -57,14 +57,14 @@ def test_what_is_done_is_not_done_again(monkeypatch, capsys):
 
     monkeypatch.setattr(fields, "run_field", run_field)
     arguments = ["--fields", "duffing", "snowman", "--replicates", "2", "--transitions"]
-    assert [main([*arguments, count]) for count in ("40", "40", "41")] == [130, 0, 0]
+    assert [main(["fields", *arguments, count]) for count in ("40", "40", "41")] == [130, 0, 0]
     assert done[:3] == [("duffing", 40), ("snowman", 40), ("snowman", 40)]
     assert done[3:] == [("duffing", 41), ("snowman", 41)]
     assert capsys.readouterr().out.count("transition_ratio.random is at least") == 2
 
 
 def test_no_replicates_are_refused(project, capsys):
-    assert main(["--replicates", "0"]) == 2
+    assert main(["fields", "--replicates", "0"]) == 2
     assert "--replicates 0: give at least 1" in capsys.readouterr().err
     assert not (project / fields.RESULTS).exists()
 
@@ -72,7 +72,7 @@ def test_no_replicates_are_refused(project, capsys):
 def test_a_field_is_learned_by_all_arms(project):
     options = ["--fields", "van_der_pol", "--replicates", "2", "--transitions", "40"]
     with shapes_unchecked():
-        assert main(options) == 0
+        assert main(["fields", *options]) == 0
     stored = json.loads((project / fields.RESULTS).read_text())["fields"]["van_der_pol"]
     assert set(stored["field_nrmse"]) == {"active", "random", "prbs"}
     assert np.shape(stored["field_nrmse"]["active"]) == (len(stored["transitions"]), 2)
@@ -98,7 +98,7 @@ def test_settings_are_chosen_first_if_asked_and_stored_under_another_name(projec
     """Too much noise was assumed; the pilot run shows it."""
     finer = (("bayes_filter", ({"noise_sd": 0.1}, {"noise_sd": 0.3})),)
     monkeypatch.setattr("quatrain.models.active_dynamics.selection.CANDIDATES", finer)
-    monkeypatch.setattr("pipeline.commands.fields.PILOT", 60)
+    monkeypatch.setattr("pipeline.studies.verbs.PILOT", 60)
     (project / "params.yaml").unlink()
     committed = (ROOT / "params.yaml").read_text()
     assumed = "process_noise: 0.01\n      noise_sd: "
@@ -107,7 +107,7 @@ def test_settings_are_chosen_first_if_asked_and_stored_under_another_name(projec
     (project / "params.yaml").write_text(wrong)
     options = ["--fields", "duffing", "--replicates", "2", "--transitions", "40", "--choose"]
     with shapes_unchecked():
-        assert main(options) == 0
+        assert main(["fields", *options]) == 0
     stored = json.loads((project / fields.RESULTS).read_text())["fields"]
     (name,) = stored
     assert name == "duffing, chosen by 60 more transitions"

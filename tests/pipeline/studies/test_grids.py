@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands.grids import main
+from pipeline.cli import main
 from pipeline.studies import grids
 from pipeline.studies.grids import Request
 from quatrain.errors import ConfigError
@@ -73,7 +73,9 @@ def test_the_catalogue_is_a_folder_of_maps_too(monkeypatch: Patch):
     compared: list[Request] = []
     monkeypatch.setattr(grids, "compare", lambda _, request: compared.append(request))
     monkeypatch.chdir(ROOT)
-    assert main(["catalogue"]) == main(["maps", "--seeds", "2", "--steps", "9"]) == 0
+    assert (
+        main(["grids", "catalogue"]) == main(["grids", "maps", "--seeds", "2", "--steps", "9"]) == 0
+    )
     assert [request.folder for request in compared] == [None, Path("maps")]
     assert [request.changes for request in compared] == [{}, {"seeds": 2, "train": {"steps": 9}}]
     layouts = grids.layouts_of(None)

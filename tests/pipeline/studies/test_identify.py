@@ -5,7 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from pipeline.commands.identify import OUT, main
+from pipeline.cli import main
 from pipeline.studies.identify import misfit_warnings
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.test_recorded import HERE, arrays
@@ -14,12 +14,12 @@ from tests.models.active_dynamics.test_recorded import HERE, arrays
 def test_a_recording_gives_a_table_and_a_file_of_the_field(project, capsys):
     np.savez(project / "runs.npz", **arrays())
     with shapes_unchecked():
-        assert main(["--recording", "runs.npz"]) == 0
+        assert main(["identify", "--recording", "runs.npz"]) == 0
     rows = capsys.readouterr().out.splitlines()
     (line,) = (line for line in rows if line.startswith("| innovation_nll"))
     learned, still = (float(cell) for cell in line.split("|")[2:4])
     assert learned < still
-    with np.load(project / OUT) as file:
+    with np.load(project / "identified.npz") as file:
         shapes = {name: file[name].shape for name in file.files}
     assert shapes == {
         "grid": (709, 2),
@@ -34,7 +34,7 @@ def test_a_recording_gives_a_table_and_a_file_of_the_field(project, capsys):
 def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
     options = ["--system", f"{HERE}:Cycle", "--arm", "prbs", "--transitions", "1300"]
     with shapes_unchecked():
-        assert main([*options, "--out", "mine.npz"]) == 0
+        assert main(["identify", *options, "--out", "mine.npz"]) == 0
     assert (project / "mine.npz").exists()
 
 
@@ -64,7 +64,7 @@ def test_what_does_not_go_together_has_one_line(options, code, message, project,
     with zipfile.ZipFile(project / "texts.npz", "w") as archive:
         archive.writestr("actions", "no array")
         archive.writestr("observations", "nor this")
-    assert main(options) == code
+    assert main(["identify", *options]) == code
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("identify: ")
     assert message in line

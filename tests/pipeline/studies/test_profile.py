@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.commands.profile import main
+from pipeline.cli import main
 from pipeline.storage.params_file import overlaid, parse
 from pipeline.studies import profile
 from pipeline.studies.profile import Spent, operations, self_times
@@ -66,10 +66,10 @@ def test_operations_are_kept_and_time_within_another_is_counted_once(tmp_path: P
 def test_an_unknown_model_or_a_wrong_params_yaml_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["alo"]) == 2
-    message = "profile: alo: there is no such model; there are allo, "
+    assert main(["profile", "alo"]) == 2
+    message = "profile: unknown model 'alo'; known: allo, "
     assert capsys.readouterr().err.startswith(message)
     Path("params.yaml").write_text("seed: -1\n")
-    assert main(["allo"]) == 2
+    assert main(["profile", "allo"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("profile: params.yaml: ")

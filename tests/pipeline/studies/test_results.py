@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.commands.results import main
+from pipeline.cli import main
 from pipeline.judging import verdicts
 from pipeline.reporting import seeds, sweeps
 from pipeline.reporting.seeds import BEGIN, END, SeedResult
@@ -51,7 +51,7 @@ def test_a_model_is_trained_with_five_seeds_and_its_table_has_the_scores(
     project: Path, monkeypatch: Patch, capsys: Capture
 ):
     with shapes_unchecked():
-        assert main(["actor_critic"]) == 0
+        assert main(["results", "actor_critic"]) == 0
     entry = stored(project)["actor_critic"]
     assert (entry["seeds"], entry["scores"]["seeds"]) == (5, 5)
     assert entry["train_cpu_seconds"] > 0
@@ -65,8 +65,8 @@ def test_a_model_is_trained_with_five_seeds_and_its_table_has_the_scores(
     assert not list((project / results.CACHE).rglob("*.safetensors"))
 
     monkeypatch.setattr(results, "run_model", lambda *_: pytest.fail("trained again"))
-    assert main(["actor_critic"]) == 0
-    assert main(["--page"]) == 0
+    assert main(["results", "actor_critic"]) == 0
+    assert main(["results", "--page"]) == 0
     assert (project / seeds.PAGE).read_text() == page
     assert row in capsys.readouterr().out
 
@@ -83,9 +83,9 @@ def test_each_result_is_stored_at_once_and_replicates_stay_as_many(
         return result()._replace(key=key)
 
     monkeypatch.setattr(results, "run_model", run_model)
-    assert [main(["allo", "active_dynamics", *more]) for more in ([], [])] == [130, 0]
+    assert [main(["results", "allo", "active_dynamics", *more]) for more in ([], [])] == [130, 0]
     assert done == [("allo", 5), ("active_dynamics", 5), ("active_dynamics", 5)]
-    assert main(["active_dynamics", "--seeds", "7"]) == 0
+    assert main(["results", "active_dynamics", "--seeds", "7"]) == 0
     assert done[-1] == ("active_dynamics", 7)
     assert set(stored(project)) == {"allo", "active_dynamics"}
 
@@ -127,17 +127,17 @@ def test_an_interrupted_training_continues_and_ends_as_if_it_had_not_been(
 
 @pytest.mark.usefixtures("project")
 def test_too_few_seeds_and_a_page_without_a_place_are_refused(project: Path, capsys: Capture):
-    assert main(["--seeds", "4"]) == 2
+    assert main(["results", "--seeds", "4"]) == 2
     assert "--seeds 4: intervals need at least 5" in capsys.readouterr().err
     for text in ("", BEGIN, END + BEGIN, TOP + TOP):
         (project / seeds.PAGE).write_text(text)
-        assert main(["allo"]) == 3
+        assert main(["results", "allo"]) == 3
         assert f"docs/results.md: needs the lines {BEGIN} and" in capsys.readouterr().err
         assert (project / seeds.PAGE).read_text() == text
     (project / seeds.PAGE).write_text(TOP)
     (project / seeds.RESULTS).parent.mkdir(parents=True)
     (project / seeds.RESULTS).write_text('{"allo": {}}')
-    assert main(["allo"]) == 3
+    assert main(["results", "allo"]) == 3
     assert "make results` writes it anew" in capsys.readouterr().err
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import sync
+from pipeline.cli import main
 from pipeline.runtime.command import run_guarded
 from pipeline.runtime.stage import Stage, run_on_device
 from pipeline.storage import artifacts
@@ -223,7 +223,7 @@ def test_sync_records_delivers_and_registers_restored_results(
 ):
     environment = os.environ | {"PYTHONPATH": CODE}
     monkeypatch.setattr("pipeline.dvc.sync.environment", lambda *_: environment)
-    assert sync.main([]) == 0
+    assert main(["sync"]) == 0
     output = capfd.readouterr()
     for verb in ("train", "evaluate"):
         line = f"backfill@allo: {verb}@allo was restored from a cache; its run is recorded now\n"

@@ -82,7 +82,7 @@ def test_processes_that_use_a_new_database_at_once_lose_nothing(
     journals = [
         recorded(place / ".state" / "journal" / "train@allo", f"k{place.name}") for place in places
     ]
-    command = ("python", "-m", "pipeline.commands.sync", "--wait", "120")
+    command = ("python", "-m", "pipeline", "sync", "--wait", "120")
     variables = {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     running = [start(place, *command, **variables) for place in places]
     outputs = [process.communicate()[0] for process in running]

@@ -7,17 +7,18 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from pipeline.commands import ui
+from pipeline.cli import main
+from pipeline.tracking import ui
 from pipeline.tracking.runs_page import runs_page
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import free_port
-from tests.pipeline.fixture_types import Failure, Patch
+from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.recorded_runs import deliver, recorded, until
 from tests.pipeline.small_project import NOBODY
 
@@ -34,36 +35,63 @@ def folder(tmp_path: Path, uri: str, monkeypatch: Patch) -> Path:
     return tmp_path
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_prints_the_page_once_it_answers_and_ends_all_processes_at_a_signal(
-    folder: Path, number: signal.Signals
+@pytest.fixture
+def started(monkeypatch: Patch) -> list[tuple[list[str], dict[str, str]]]:
+    """Arguments and environments of what replaced this process, or would have."""
+    calls: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(ui.os, "execve", lambda _, *call: calls.append(call))
+    return calls
+
+
+@pytest.mark.usefixtures("folder")
+def test_it_prints_the_page_and_becomes_a_server_of_this_machine_alone(
+    uri: str, started: list[tuple[list[str], dict[str, str]]], capsys: Capture
 ):
+    port = str(free_port())
+    assert main(["ui", "--port", port]) == 0
+    match = re.match(PAGE, capsys.readouterr().out)
+    assert match
+    assert match[2] == port
+    ((arguments, environment),) = started
+    options = dict(zip(arguments[4::2], arguments[5::2], strict=True))
+    assert (options["--host"], options["--port"]) == ("127.0.0.1", port)
+    assert options["--allowed-hosts"] == f"127.0.0.1:{port},localhost:{port}"
+    assert environment.items() >= ui.SETTINGS.items()
+    assert uri not in " ".join(arguments)
+    assert environment["MLFLOW_BACKEND_STORE_URI"] in (uri, f"sqlite:///{Path(uri).name}")
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("folder")
+def test_the_page_can_be_read_and_a_signal_ends_all_processes():
     port = free_port()
-    command = [sys.executable, "-m", "pipeline.commands.ui", "--port", str(port)]
+    command = [sys.executable, "-m", "pipeline", "ui", "--port", str(port)]
     environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        match = re.match(PAGE, line)
-        assert match, line + (folder / ui.LOG).read_text()
-        assert int(match[2]) == port
-        with urllib.request.urlopen(match[1].partition("#")[0]) as answer:
-            assert b"<title>MLflow</title>" in answer.read()
+        match = re.match(PAGE, process.stdout.readline())
+        assert match
+        until(lambda: b"<title>MLflow</title>" in read(match[1].partition("#")[0]))
         children = psutil.Process(process.pid).children(recursive=True)
         assert children
-        process.send_signal(number)
-        assert process.wait(30) == 0
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
     until(lambda: not any(child.is_running() for child in children))
+
+
+def read(url: str) -> bytes:
+    with suppress(OSError), urllib.request.urlopen(url) as answer:
+        return answer.read()
+    return b""
 
 
 def test_a_port_in_use_is_one_line(folder: Path, failure: Failure):
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
-        said = failure(ui.main, "--port", str(port), code=2)
+        said = failure(main, "ui", "--port", str(port), code=2)
     assert said.startswith(f"ui: port {port} cannot be used (Address already in use); end what ")
     assert said.endswith(f"choose another port: `make ui PORT={port % 65535 + 1}`")
-    said = failure(ui.main, "--port", "70000", code=2)
+    said = failure(main, "ui", "--port", "70000", code=2)
     assert said == "ui: port 70000: use a number from 1 to 65535, such as `make ui PORT=5001`"
     assert not (folder / ".state").exists()
 
@@ -81,7 +109,7 @@ def test_a_database_that_does_not_answer_is_one_line(
     folder: Path, failure: Failure, monkeypatch: Patch
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me@127.0.0.1:1/db")
-    said = failure(ui.main, "--port", str(free_port()), code=6)
+    said = failure(main, "ui", "--port", str(free_port()), code=6)
     assert said.startswith("ui: the store postgresql://127.0.0.1:1/db cannot be opened: no server ")
     assert not (folder / ".state").exists()
 
@@ -90,7 +118,7 @@ def test_a_store_where_no_file_can_be_made_is_one_line(
     folder: Path, failure: Failure, monkeypatch: Patch
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/mlflow.db")
-    said = failure(ui.main, "--port", str(free_port()), code=6)
+    said = failure(main, "ui", "--port", str(free_port()), code=6)
     assert "/proc/mlflow.db cannot be written (No such file or directory); name a file " in said
     assert said.endswith(" elsewhere in MLFLOW_TRACKING_URI")
     assert not (folder / ".state").exists()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.commands import verify
+from pipeline.cli import main
+from pipeline.dvc import verify
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.small_project import flip_bit
 
@@ -32,8 +33,8 @@ def created(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / ".dvc").mkdir(parents=True)
     (root / ".dvc" / "config").write_text("[core]\n    analytics = false\n    no_scm = true\n")
     (root / "dvc.yaml").write_text(TOY)
-    with chdir(root):
-        verify.ask_dvc(root, lambda repo: repo.reproduce())
+    with chdir(root), verify.opened(root) as repo:
+        repo.reproduce()
     return root
 
 
@@ -64,24 +65,23 @@ def damage_silently(path: Path) -> None:
 def damage(capsys: Capture) -> list[str]:
     """What is told of damaged files."""
     capsys.readouterr()
-    assert verify.main([]) == 3
+    assert main(["verify"]) == 3
     printed = capsys.readouterr()
     assert printed.out == ""
     *lines, last = printed.err.splitlines()
     assert last.startswith(f"verify: {len(lines)} damaged; ")
-    assert last.endswith(" bytes read [exit 3]")
+    assert last.endswith(" outs read [exit 3]")
     return [line.removeprefix("verify: ") for line in lines]
 
 
 def test_an_intact_checkout_is_read_whole(toy: Path, capsys: Capture):
-    """Five objects (four files and a list; DVC keeps uncached outs too), and four files of outs."""
+    """Its objects are four files and a list: DVC keeps uncached outs, too."""
     path = object_of(toy, "walks")
     path.with_name(f"{path.name}.tmp").write_text("half")
-    assert verify.main([]) == 0
+    assert main(["verify"]) == 0
     printed = capsys.readouterr()
-    assert printed.out.startswith("verify: 9 files with ")
-    assert printed.out.endswith(
-        " bytes read: every cache object is what its name says, every out what dvc.lock says\n"
+    assert printed.out == (
+        "verify: 5 cache objects and 3 outs read: all are what their names and dvc.lock say\n"
     )
     assert printed.err == ""
 
@@ -89,13 +89,15 @@ def test_an_intact_checkout_is_read_whole(toy: Path, capsys: Capture):
 def test_a_damaged_object_is_found_though_dvc_trusts_it(toy: Path, capsys: Capture):
     damaged = object_of(toy, "walks")
     damage_silently(damaged)
-    assert verify.ask_dvc(toy, lambda repo: repo.status()) == {}
+    with verify.opened(toy) as repo:
+        assert repo.status() == {}
     name = damaged.relative_to(toy)
     remedy = "remove it, then `dvc fetch` or `dvc repro`"
     assert damage(capsys) == [f"{name}: is not what its name says; {remedy}"]
     damaged.unlink()
-    verify.ask_dvc(toy, lambda repo: repo.reproduce())
-    assert verify.main([]) == 0
+    with verify.opened(toy) as repo:
+        repo.reproduce()
+    assert main(["verify"]) == 0
     assert damaged.read_text() == "walks\n"
 
 
@@ -120,7 +122,8 @@ def test_a_damaged_out_of_any_kind_is_named_and_can_be_restored(
     assert preset.startswith(".presets/smoke/report: is not what dvc.lock says; remove it, ")
 
     shutil.rmtree(toy / "data" / "allo")
-    verify.ask_dvc(toy, lambda repo: repo.checkout(["data/allo"]))
+    with verify.opened(toy) as repo:
+        repo.checkout(["data/allo"])
     assert len(damage(capsys)) == 2
 
 
@@ -140,20 +143,20 @@ def test_outs_that_are_not_here_are_no_damage(toy: Path, capsys: Capture):
     shutil.rmtree(toy / ".dvc" / "cache")
     shutil.rmtree(toy / "data")
     (toy / "report").unlink()
-    assert verify.main([]) == 0
+    assert main(["verify"]) == 0
     rest = "; 2 outs are not here (`dvc pull` or `make repro` brings them)\n"
     assert capsys.readouterr().out.endswith(rest)
     (toy / "dvc.lock").unlink()
-    assert verify.main([]) == 0
-    assert capsys.readouterr().out.startswith("verify: 0 files with 0 bytes read")
+    assert main(["verify"]) == 0
+    assert capsys.readouterr().out.startswith("verify: 0 cache objects and 0 outs read")
 
 
 def test_what_dvc_refuses_is_one_line(toy: Path, monkeypatch: Patch, failure: Failure):
     (toy / "dvc.lock").write_text("{")
-    assert failure(verify.main, code=3) == (
+    assert failure(main, "verify", code=3) == (
         "verify: dvc cannot read toy: unable to read: 'dvc.lock', YAML file structure is "
         "corrupted; `git checkout` or `make repro` mends it"
     )
     monkeypatch.chdir(toy.parent)
     why = "verify: this is no folder of DVC's; run from the repository root"
-    assert failure(verify.main, code=2) == why
+    assert failure(main, "verify", code=2) == why

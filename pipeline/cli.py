@@ -1,0 +1,275 @@
+"""argv -> the work of a verb: `make VERB`, `quatrain VERB` and `python -m pipeline VERB` are one.
+
+A verb parses and calls. It imports its work itself, so that help, wrong options and a wrong
+params.yaml cost no second.
+"""
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import quatrain
+from pipeline.runtime.command import (
+    MODELS_OPTION,
+    PRESET_OPTION,
+    VERBS,
+    Options,
+    Parser,
+    Verb,
+    option,
+    report_failure,
+    run_guarded,
+    seconds,
+    seed,
+    selected_models,
+    shown,
+    verb,
+    whole_number,
+)
+from pipeline.runtime.errors import CommandFailed
+from pipeline.studies import verbs  # noqa: F401  registers those of studies
+from quatrain.errors import ConfigError
+
+CHECKOUT_FILES = ("params.yaml", "dvc.yaml")
+
+
+def jobs(text: str) -> int:
+    """Returns a number of jobs; `auto` is the number of cores that this process may use.
+
+    Two models at a time on two cores were faster than one, though each has two compute threads:
+    the threads of one model wait often. With a GPU it is one: models would share its memory.
+    """
+    if text != "auto":
+        return whole_number(text)
+    from pipeline.runtime.processes import core_count
+    from quatrain.nvidia import has_nvidia_gpu
+
+    return 1 if has_nvidia_gpu() else core_count()
+
+
+@verb(
+    MODELS_OPTION,
+    PRESET_OPTION,
+    option("--jobs", type=jobs, default="auto", metavar="N", help="models to work on at a time"),
+    interrupted="interrupted; the next run continues",
+)
+def repro(options: Options) -> int:
+    """Runs the stages that are out of date, then compares the scores with the baselines."""
+    models = selected_models(options.models)
+    from pipeline.dvc.repro import run
+
+    return run(Path.cwd(), options.preset, models, options.jobs)
+
+
+@verb(
+    MODELS_OPTION,
+    PRESET_OPTION,
+    option("--page", action="store_true", help="only write the table of scores of README.md"),
+)
+def gate(options: Options) -> int:
+    """Compares the stored scores with the baselines and fails if one is worse."""
+    models = selected_models(options.models)
+    root = Path.cwd()
+    if options.page:
+        from pipeline.reporting.scores_page import write_page
+
+        write_page(root)
+        return 0
+    from pipeline.dvc.workspace import workspace_of
+    from pipeline.judging.gate import gate
+
+    return gate(root, workspace_of(root, options.preset), models, options.preset)
+
+
+@verb(
+    MODELS_OPTION,
+    PRESET_OPTION,
+    option("--force", action="store_true", help="store scores that are worse, too; needs --why"),
+    option("--why", metavar="REASON", help="the reason, kept in the provenance"),
+    option("--keep-champion", action="store_true", help="leave that alias to `make sync`"),
+)
+def promote(options: Options) -> int:
+    """Stores the current scores as the baselines."""
+    if options.force != bool((options.why or "").strip()):
+        raise ConfigError("--force and --why '...' go together")
+    models = selected_models(options.models)
+    from pipeline.dvc.promotion import promote
+    from pipeline.dvc.repro import judge_again
+    from pipeline.dvc.workspace import alone
+
+    root, preset = Path.cwd(), options.preset
+    with alone(root, preset):
+        promote(root, models, preset, options.why)
+        return judge_again(root, preset, models, update_aliases=not options.keep_champion)
+
+
+@verb(
+    option("--wait", type=seconds, default=20.0, metavar="SECONDS", help="how long to keep trying"),
+    option("--from-start", action="store_true", help="send all anew; the store doubles nothing"),
+    reads_params=False,
+    interrupted="interrupted; what arrived is noted, run `make sync` again",
+)
+def sync(options: Options) -> int:
+    """Records what a cache restored, delivers pending metrics and sets the aliases."""
+    from pipeline.dvc.sync import sync
+
+    return sync(Path.cwd(), options.wait, options.from_start)
+
+
+@verb(
+    PRESET_OPTION,
+    option("--seed", type=seed, metavar="N", help="in place of params.yaml's; `new`: today's date"),
+    option("--jobs", type=jobs, metavar="N", help="models to work on at a time"),
+    option("--push", action="store_true", help="send branch and outs to the git and DVC remotes"),
+)
+def retrain(options: Options) -> int:
+    """Runs the pipeline again in a copy of the checkout and proposes what is better."""
+    if options.preset != "default" and options.seed is not None:
+        raise ConfigError(
+            "--seed goes with the default preset: it is written into params.yaml; others set it in"
+            " presets/"
+        )
+    from pipeline.retraining.retrain import Request, retrain
+
+    request = Request(options.preset, options.seed, options.jobs, options.push)
+    return retrain(Path.cwd(), request)
+
+
+@verb(
+    option("--port", type=int, default=5000, help="of the UI on 127.0.0.1"),
+    reads_params=False,
+)
+def ui(options: Options) -> None:
+    """Starts the MLflow UI for the tracking store, on this machine only."""
+    from pipeline.tracking.ui import start
+
+    start(Path.cwd(), options.port)
+
+
+@verb(reads_params=False)
+def verify(_options: Options) -> None:
+    """Hashes DVC's cache and all outs again and compares them with dvc.lock."""
+    from pipeline.dvc.verify import verify
+
+    verify(Path.cwd())
+
+
+@verb(
+    option(
+        "action",
+        choices=("check", "preset", "schema"),
+        help="check params.yaml; print it with the values of a preset; or write"
+        " params.schema.json, which editors complete it by",
+    ),
+    option("preset", nargs="?", default="default", help="a file of presets/, without .yaml"),
+    reads_params=False,
+)
+def params(options: Options) -> None:
+    """Checks params.yaml, prints it with a preset, or writes its JSON schema."""
+    from pipeline.storage import params_file
+
+    if options.action == "schema":
+        params_file.write_schema(Path.cwd())
+        return
+    params_file.read_params(Path.cwd(), options.preset)
+    if options.action == "preset":
+        params_file.print_raw(Path.cwd(), options.preset)
+
+
+@verb(
+    option("name", metavar="NAME", help="of the model, in snake case: my_model"),
+    option("--framework", choices=("jax", "torch"), default="jax", help="of its learner"),
+    reads_params=False,
+)
+def new(options: Options) -> None:
+    """Adds a further model to this checkout, which runs, and passes all tests, at once."""
+    from pipeline.scaffolding.new_model import NEXT, create
+
+    lines = create(Path.cwd(), options.name, options.framework)
+    print(*lines, NEXT.format(name=options.name), sep="\n")
+
+
+@verb(
+    option("sweep", type=Path, metavar="SWEEP", help="a file, as sweeps/allo_lr.yaml"),
+    option("--address", metavar="HOST:PORT", help="of a Ray cluster; this machine alone if none"),
+    option(
+        "--storage",
+        metavar="URI",
+        help="where trials keep their checkpoints, reached by all nodes: a shared folder or"
+        " s3://BUCKET/FOLDER; with no --address a folder of .state",
+    ),
+    option(
+        "--cpus", type=whole_number, metavar="N", help="of this machine, for all trials; or all"
+    ),
+    interrupted="interrupted; the same command continues",
+)
+def sweep(options: Options) -> int:
+    """Searches parameters by trials on a Ray cluster, and writes the best as a preset."""
+    from pipeline.scaling import driver
+
+    place = driver.Options(options.address, options.storage, options.cpus)
+    return driver.run(Path.cwd(), options.sweep, place)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a verb; returns its exit code and, if that is not 0, prints one line to stderr."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = arguments[0] if arguments else "--help"
+    if name not in VERBS and not name.startswith("-"):
+        near = difflib.get_close_matches(name, VERBS, n=1)
+        meant = f"; did you mean {near[0]}" if near else ""
+        reason = f"there is no verb {shown(name)}{meant}; `quatrain --help` lists them"
+        return report_failure("quatrain", reason, 2)
+    try:
+        options = parser().parse_args(arguments or ["--help"])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return run_guarded(name, lambda: run(VERBS[name], options), VERBS[name].interrupted)
+
+
+def parser() -> Parser:
+    """Returns the parser of all verbs."""
+    program = Parser(
+        prog="quatrain", description="Runs the pipeline of the checkout in this folder."
+    )
+    program.add_argument("--version", action="version", version=f"quatrain {quatrain.__version__}")
+    below = program.add_subparsers(required=True, metavar="VERB", title="verbs")
+    for name, each in sorted(VERBS.items()):
+        parser_of_verb = below.add_parser(name, help=each.summary, description=each.summary)
+        for add in each.options:
+            add(parser_of_verb)
+    return program
+
+
+def run(verb: Verb, options: Options) -> int | None:
+    """Checks params.yaml where the verb reads it, then does the work.
+
+    Raises:
+        CommandFailed: the libraries of the pipeline are not installed.
+    """
+    try:
+        if verb.reads_params:
+            from pipeline.storage.params_file import read_params
+
+            read_params(Path.cwd(), getattr(options, "preset", None))
+        return verb.work(options)
+    except ModuleNotFoundError as error:
+        raise CommandFailed(
+            f"{error.name} is not installed; run `make setup` in a checkout, or"
+            " `pip install 'quatrain[pipeline]'`"
+        ) from error
+
+
+def run_in_checkout() -> int:
+    """Runs `quatrain VERB` with the code of the checkout that it is called in, as make does."""
+    root = Path.cwd()
+    if all((root / name).is_file() for name in CHECKOUT_FILES):
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(root / "src"), str(root)])
+        os.execv(sys.executable, [sys.executable, "-m", "pipeline", *sys.argv[1:]])
+    name, *rest = sys.argv[1:] or ["--help"]
+    if name not in VERBS or {"-h", "--help"} & set(rest):
+        return main()
+    reason = f"{name} works in a checkout, and here is no {' and no '.join(CHECKOUT_FILES)}"
+    return report_failure("quatrain", f"{reason}; cd to one, or git clone the repository", 2)

@@ -1,1 +1,0 @@
-"""What a person, make or CI calls: `python -m pipeline.commands.NAME`."""

@@ -1,0 +1,286 @@
+"""Every verb by one door: what it says of itself, of wrong options and of wrong params."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import quatrain
+from pipeline import cli
+from pipeline.cli import main
+from pipeline.runtime import console
+from pipeline.runtime.command import VERBS, run_guarded
+from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Capture, Failure, Patch
+from tests.pipeline.small_checkout import contents
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: Patch) -> Path:
+    """Returns the current folder, with all that reading params.yaml needs."""
+    for name in ("inputs", "presets", "baselines"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_help_tells_the_purpose_and_only_defaults_that_are_something(name: str, capsys: Capture):
+    assert main([name, "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.startswith(f"usage: quatrain {name} [-h]")
+    assert VERBS[name].summary in said
+    assert not re.search(r"\(default: (None|False|''|\[\]|)\)", said)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
+def test_help_has_one_line_for_each_verb(arguments: list[str], capsys: Capture):
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert re.findall(r"^    (\w+) +[A-Z]", said, re.MULTILINE) == sorted(VERBS)
+    for verb in VERBS.values():
+        assert verb.summary in " ".join(said.split())
+
+
+def test_the_version_is_the_package_s(capsys: Capture):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"quatrain {quatrain.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("verb", "meant"), [("repo", "; did you mean repro"), ("qqq", ""), ("../x", "")]
+)
+def test_an_unknown_verb_is_refused_with_the_nearest(verb: str, meant: str, failure: Failure):
+    said = failure(main, verb, "--help", code=2)
+    assert said == f"quatrain: there is no verb {verb!r}{meant}; `quatrain --help` lists them"
+
+
+MISUSED = [
+    *((f"{name} --no-such-option", "") for name in sorted(VERBS)),
+    ("repro --preset", "argument --preset: expected one argument"),
+    ("repro --jobs=0", "argument --jobs: '0' is no whole number; pass 1 or more"),
+    *((f"repro --jobs={jobs}", f"'{jobs}' is no whole number") for jobs in ("-1", "1.5", "x", "²")),
+    (f"repro --jobs={'9' * 5000}", f"'{'9' * 60}...' is no whole number"),
+    *((f"retrain --seed={seed}", f"'{seed}' is no seed") for seed in ("-1", "4294967296", "1e3")),
+    *((f"sync --wait={wait}", f"'{wait}' is no number of seconds") for wait in ("x", "nan", "-1")),
+    ("sync --wait=inf", "'inf' is no number of seconds; pass one from 0 to 1e+06"),
+    ("params", "arguments are required: action"),
+    ("params chekc", "invalid choice: 'chekc'"),
+    ("params check a b", "unrecognized arguments: b"),
+    ("new", "arguments are required: NAME"),
+    ("new x --framework tensorflow", "invalid choice: 'tensorflow'"),
+    ("ui --port http", "invalid int value: 'http'"),
+    ("fields --fields nofield", "invalid choice: 'nofield'"),
+    ("identify --arm none", "invalid choice: 'none'"),
+]
+
+
+@pytest.mark.parametrize(("line", "why"), MISUSED)
+def test_a_wrong_option_is_one_line_that_names_the_help(
+    line: str, why: str, folder: Path, capsys: Capture
+):
+    before = contents(folder)
+    assert main(line.split(" ")) == 2
+    verb = line.split()[0]
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert re.match(rf"quatrain( {verb})?: ", said.err)
+    assert why in said.err
+    assert re.search(rf"; `quatrain( {verb})? --help` lists the options \[exit 2\]$", said.err)
+    assert contents(folder) == before
+
+
+REFUSED = [
+    ("promote --force", "promote: --force and --why '...' go together"),
+    ("promote --why x", "promote: --force and --why '...' go together"),
+    ("retrain --preset smoke --seed 1", "retrain: --seed goes with the default preset: "),
+    *((f"{verb} alo", f"{verb}: unknown model 'alo'; known: allo, ") for verb in ("repro", "gate")),
+    ("promote ../allo", "promote: unknown model '../allo'; known: "),
+    ("results allo alo", "results: unknown model 'alo'; known: "),
+    ("profile alo", "profile: unknown model 'alo'; known: "),
+    ("results --seeds 4", "results: --seeds 4: intervals need at least 5"),
+    ("fields --replicates 0", "fields: --replicates 0: give at least 1"),
+    ("decoders --replicates 0", "decoders: --replicates 0: give at least 1"),
+    ("identify", "identify: give one of --recording FILE and --system NAME"),
+    ("grids nofolder", "grids: nofolder"),
+    ("ui --port 0", "ui: port 0: use a number from 1 to 65535"),
+    ("repro --preset smok", "repro: unknown preset 'smok'; did you mean 'smoke'?; known: default,"),
+    ("params check smok", "params: unknown preset 'smok'; did you mean 'smoke'?; known: default,"),
+    ("grids catalogue --preset=../x", "grids: unknown preset '../x'; known: default, "),
+    ("gate --preset=", "gate: unknown preset ''; known: default, "),
+]
+
+
+@pytest.mark.parametrize(("line", "why"), REFUSED)
+def test_what_options_name_and_is_not_there_is_refused_in_a_line(
+    line: str, why: str, folder: Path, failure: Failure
+):
+    before = contents(folder)
+    assert failure(main, *line.split(), code=2).startswith(why)
+    assert contents(folder) == before
+
+
+LIGHT = """
+import sys
+from importlib import import_module
+from pipeline.cli import VERBS, main
+needs = {"grids": ["catalogue"], "profile": ["allo"], "sweep": ["sweeps/allo_lr.yaml"]}
+def loaded(*names):
+    return [name for name in names if name in sys.modules]
+for name in VERBS:
+    assert main([name, "--help"]) == 0
+    assert main([name, "--no-such-option"]) == 2
+assert not loaded("pydantic", "ruamel"), "help needs no library"
+for name, verb in VERBS.items():
+    if verb.reads_params:
+        assert main([name, *needs.get(name, [])]) == 2, name
+assert main(["params", "check"]) == 2
+for stage, argv in {"collect": ["allo"], "train": ["iqn"], "evaluate": ["actor_critic"]}.items():
+    assert import_module("pipeline.runtime.stage").main(stage, "", argv=argv) == 2
+assert import_module("pipeline.runtime.stage").main_of_all("report", "", argv=[]) == 2
+heavy = ("dvc", "gymnasium", "jax", "matplotlib", "mlflow", "numpy", "pandas", "ray", "torch")
+print("loaded:", *loaded(*heavy))
+"""
+
+
+@pytest.mark.parametrize("fault", ["missing", "threads: 0", "a: ["])
+def test_help_and_wrong_params_cost_no_large_library(fault: str, folder: Path):
+    """Every verb and stage that reads params.yaml, in one process."""
+    params = folder / "params.yaml"
+    text = params.read_text()
+    params.unlink()
+    if fault != "missing":
+        params.write_text(text.replace("threads: 2", fault) if ":" in fault else fault)
+    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "PATH": str(folder), "HOME": str(folder)}
+    command = [sys.executable, "-c", LIGHT]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded:"
+    refused = [line for line in done.stderr.splitlines() if "params.yaml" in line]
+    assert len(refused) == 5 + sum(verb.reads_params for verb in VERBS.values())
+    assert all(line.endswith(" [exit 2]") for line in refused)
+
+
+def test_a_library_that_is_not_installed_is_named(
+    folder: Path, failure: Failure, monkeypatch: Patch
+):
+    assert folder == Path.cwd()
+    monkeypatch.setitem(sys.modules, "pipeline.dvc.sync", None)
+    said = failure(main, "sync", code=5)
+    assert said.startswith("sync: pipeline.dvc.sync is not installed; run `make setup` in a ")
+
+
+# How a command ends.
+
+
+def test_ctrl_c_and_a_reader_that_has_ended_have_their_codes(failure: Failure):
+    def interrupt() -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    def write() -> None:
+        raise BrokenPipeError
+
+    run = lambda work: lambda _: run_guarded("probe", work, "interrupted; run it again")  # noqa: E731
+    assert failure(run(interrupt), code=130) == "probe: interrupted; run it again"
+    assert failure(run(write), code=141) == "probe: what reads the output has ended"
+
+
+def test_a_long_reason_loses_its_middle(failure: Failure):
+    def work() -> None:
+        raise quatrain.ConfigError("begin" + "x\n" * 5000 + "end")
+
+    said = failure(lambda _: run_guarded("probe", work), code=2)
+    assert len(said) < 1600
+    assert re.fullmatch(r"probe: begin[x ]+ \.\.\. [x ]+end", said)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("errors", ["/dev/null", "/dev/full"])
+def test_a_full_output_is_exit_5_whether_python_buffers_it_or_not(errors: str, unbuffered: str):
+    code = (
+        "import sys; from pipeline.runtime.command import run_guarded\n"
+        "def work():\n  for _ in range(999): print('x' * 99)\n"
+        "sys.exit(run_guarded('probe', work))"
+    )
+    with Path("/dev/full").open("w") as full, Path(errors).open("w") as err:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=err,
+        )
+    assert done.returncode == 5
+
+
+def test_a_line_to_a_reader_that_has_gone_stops_nothing(monkeypatch: Patch):
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w", buffering=1) as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        console.info("nobody hears it")
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), write)  # what is left of it goes there
+
+
+# The console script.
+
+
+@pytest.fixture
+def started(monkeypatch: Patch) -> list[list[str]]:
+    """Command lines that replaced this process, or would have."""
+    lines: list[list[str]] = []
+
+    def replace(_: str, arguments: list[str]) -> None:
+        lines.append(arguments)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(cli.os, "execv", replace)
+    monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    return lines
+
+
+def script(monkeypatch: Patch, *arguments: str) -> int:
+    """Calls what pyproject.toml names as the script `quatrain`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module, _, function = project["scripts"]["quatrain"].partition(":")
+    monkeypatch.setattr(sys, "argv", ["quatrain", *arguments])
+    return getattr(import_module(module), function)()
+
+
+def test_the_script_runs_the_code_of_the_checkout_it_is_called_in(
+    started: list[list[str]], tmp_path: Path, monkeypatch: Patch
+):
+    for name in cli.CHECKOUT_FILES:
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        script(monkeypatch, "promote", "allo", "--why", "a larger map")
+    command = [sys.executable, "-m", "pipeline", "promote", "allo", "--why", "a larger map"]
+    assert started == [command]
+    assert os.environ["PYTHONPATH"] == f"{tmp_path}/src:{tmp_path}"
+
+
+def test_outside_of_a_checkout_the_script_tells_help_and_refuses_the_rest(
+    started: list[list[str]], tmp_path: Path, monkeypatch: Patch, capsys: Capture
+):
+    monkeypatch.chdir(tmp_path)
+    assert script(monkeypatch, "repro") == 2
+    assert capsys.readouterr().err == (
+        "quatrain: repro works in a checkout, and here is no params.yaml and no dvc.yaml; "
+        "cd to one, or git clone the repository [exit 2]\n"
+    )
+    assert script(monkeypatch, "repo") == 2
+    assert "did you mean repro" in capsys.readouterr().err
+    assert [script(monkeypatch, *each) for each in ([], ["--version"], ["repro", "-h"])] == [0] * 3
+    assert not started
