@@ -28,9 +28,8 @@ from pipeline.runtime.command import (
     verb,
     whole_number,
 )
-from pipeline.runtime.errors import CommandFailed
 from pipeline.studies import verbs  # noqa: F401  registers those of studies
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, PackageMissing
 
 CHECKOUT_FILES = ("params.yaml", "dvc.yaml")
 
@@ -247,7 +246,7 @@ def run(verb: Verb, options: Options) -> int | None:
     """Checks params.yaml where the verb reads it, then does the work.
 
     Raises:
-        CommandFailed: the libraries of the pipeline are not installed.
+        PackageMissing: the libraries of the pipeline are not installed.
     """
     try:
         if verb.reads_params:
@@ -256,9 +255,9 @@ def run(verb: Verb, options: Options) -> int | None:
             read_params(Path.cwd(), getattr(options, "preset", None))
         return verb.work(options)
     except ModuleNotFoundError as error:
-        raise CommandFailed(
-            f"{error.name} is not installed; run `make setup` in a checkout, or"
-            " `pip install 'quatrain[pipeline]'`"
+        raise PackageMissing(
+            f"{error.name} is not installed",
+            remedy="run `make setup` in a checkout, or `pip install 'quatrain[pipeline]'`",
         ) from error
 
 

@@ -51,7 +51,7 @@ def write_page(root: Path) -> None:
     """Writes the scores in reports/ and their baselines into README.md.
 
     Raises:
-        ArtifactError: a file cannot be read, or the page has no place for the table.
+        DataError: a file cannot be read, or the page has no place for the table.
     """
     page = root / PAGE
     text = with_table(read_text(page), judge_stored(root, list(MODELS)))
