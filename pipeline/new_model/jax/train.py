@@ -62,7 +62,8 @@ def train(
         metrics = {name: np.asarray(values) for name, values in recorded.items()}
         if not np.isfinite(metrics["error"]).all():
             raise TrainingDiverged(
-                f"sketch: error not finite after step {step:,}; lower learning_rate"
+                f"sketch: error not finite after step {step:,}",
+                remedy="lower sketch.train.learning_rate",
             )
         yield Progress(int(state.step), state, by_seed(metrics))
 

@@ -61,7 +61,8 @@ def train(
         state, metrics = _run_steps(config, config.train.record_every, dataset, state)
         if not np.isfinite(metrics["error"]).all():
             raise TrainingDiverged(
-                f"sketch: error not finite after step {step:,}; lower learning_rate"
+                f"sketch: error not finite after step {step:,}",
+                remedy="lower sketch.train.learning_rate",
             )
         yield Progress(int(state.step), state, by_seed(metrics))
 
