@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.dvc.moved import CODE
+from pipeline.dvc.repro import CODE
 from pipeline.dvc.workspace import workspace_of
 from pipeline.judging import tables, verdicts
 from pipeline.judging.machine import machine_of
