@@ -33,7 +33,7 @@ def read_json(path: Path) -> Any:
     """Returns the value of one JSON file, which a person may have written.
 
     Raises:
-        FolderError: no regular file, not UTF-8, not JSON, or with equal keys, NaN or infinity.
+        FolderError: it cannot be opened, is no UTF-8 or JSON, or has equal keys, NaN, infinity.
     """
     return folders.decode_file(path, folders.read_bytes(path, folders.LARGEST_JSON), {})
 
@@ -46,7 +46,7 @@ def file_digest(path: Path) -> str:
     """Returns the sha256 of a file's bytes.
 
     Raises:
-        FolderError: not a regular file.
+        FolderError: it cannot be opened.
     """
     with folders.open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -131,7 +131,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     """Returns the arrays of an .npz file; executes nothing in it.
 
     Raises:
-        ConfigError: it is missing, no regular file, damaged, or unfolds to too much.
+        ConfigError: it is missing, damaged, or unfolds to too much.
     """
     try:
         with folders.open_file(path) as stream, zipfile.ZipFile(stream) as archive:

@@ -43,7 +43,6 @@ IN_THE_WAY = {
     errno.ENOTDIR: ("is not a folder", MOVE),
     errno.ELOOP: ("is a link that cannot be followed", MOVE),
     errno.ENOENT: ("is missing", RESTORE),
-    errno.ENXIO: ("is a pipe or a socket", MOVE),
     errno.ENAMETOOLONG: ("has a name too long for this disk", "shorten it"),
 }
 

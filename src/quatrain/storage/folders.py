@@ -4,7 +4,6 @@ before use.
 
 import hashlib
 import os
-import stat
 from collections.abc import Collection, Mapping
 from io import BufferedReader
 from pathlib import Path
@@ -213,7 +212,7 @@ def read_text(path: Path) -> str:
     """Returns the text of a file.
 
     Raises:
-        FolderError: no regular file, too large or not UTF-8.
+        FolderError: it cannot be opened, is too large or not UTF-8.
     """
     try:
         return read_bytes(path, LARGEST_JSON).decode()
@@ -223,25 +222,18 @@ def read_text(path: Path) -> str:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Opens a regular file, or one that a link leads to, as DVC's links into its cache; does not
-    wait for a pipe or touch a device.
+    """Opens a file, or one that a link leads to, as DVC's links into its cache.
 
     Raises:
-        FolderError: it is missing, or is something else.
+        FolderError: it is missing, or a folder.
         OSError: this machine or user cannot read it.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise _refused(path, "is not a regular file")
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        return path.open("rb")
     except OSError as error:
         if error.errno in MACHINE:
             raise
         raise _refused(path, f"cannot be opened ({error.strerror})") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise _refused(path, "is not a regular file")
-    return os.fdopen(descriptor, "rb")
 
 
 def decode_file(path: Path, data: bytes, arrays: Mapping[str, formats.ArraySpec]) -> Any:

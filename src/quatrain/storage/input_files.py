@@ -15,7 +15,7 @@ def read_content(path: Path) -> Content:
     """Returns the numbers, arrays or text of a file that a config names, by the ending of its name.
 
     Raises:
-        ConfigError: it is missing, not a regular file, too large or damaged.
+        ConfigError: it is missing, a folder, too large or damaged.
     """
     if path.suffix not in (ARRAYS, NUMBERS):
         return read_text(path)
@@ -31,7 +31,7 @@ def read_text(path: Path) -> str:
     """Returns the file's text.
 
     Raises:
-        ConfigError: it is missing, not a regular file, too large or not UTF-8.
+        ConfigError: it is missing, a folder, too large or not UTF-8.
     """
     try:
         return read_bytes(path).decode("utf-8-sig")
@@ -45,7 +45,7 @@ def read_bytes(path: Path) -> bytes:
     """Returns what a file holds.
 
     Raises:
-        ConfigError: it is missing, not a regular file or too large.
+        ConfigError: it is missing, a folder or too large.
     """
     name = escaped(path.name)
     try:

@@ -98,7 +98,7 @@ DAMAGES: list[tuple[Callable[[Path], Any], str]] = [
     (lambda folder: (folder / "plots").mkdir(), "do not belong to it: ['plots']"),
     (lambda folder: (folder / "manifest.json").unlink(), "manifest.json: cannot be opened (No su"),
     (lambda folder: linked(folder, "s" * 19), "history.csv: does not match its sha256"),
-    (_folder, "history.csv: is not a regular file"),
+    (_folder, "history.csv: cannot be opened (Is a directory)"),
     (_history("s" * 20), "has 20 bytes, more than the 19"),
     (_history("s" * 18), "has 18 bytes instead of 19"),
     (_history("s" * 19), "does not match its sha256"),
