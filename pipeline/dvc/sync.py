@@ -8,7 +8,7 @@ from pipeline.dvc.workspace import environment
 from pipeline.runtime import console
 from pipeline.runtime.errors import StoreUnavailable
 from pipeline.runtime.redaction import shown
-from pipeline.tracking import backfill, model_registry
+from pipeline.tracking import backfill, registry
 from pipeline.tracking.pending import JournalDelivery, deliver
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.errors import ConfigError
@@ -47,9 +47,9 @@ def set_aliases(root: Path) -> str | None:
     """Sets the aliases of registered models; returns why that failed, if it did."""
     try:
         for preset, work in workspaces(root).items():
-            for line in model_registry.set_aliases(
+            for line in registry.set_aliases(
                 root,
-                model_registry.expected_aliases(root, work, preset, list(MODELS)),
+                registry.expected_aliases(root, work, preset, list(MODELS)),
                 refresh=True,
             ):
                 print(line)

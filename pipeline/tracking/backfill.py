@@ -22,9 +22,9 @@ from pipeline.storage.params_file import read_params
 from pipeline.storage.trained_model import TrainedModel, load_trained, verified_origin
 from pipeline.tracking.charts import chart_rows
 from pipeline.tracking.experiment import EXPERIMENT
+from pipeline.tracking.export import record_model
 from pipeline.tracking.journal import Journal, now
-from pipeline.tracking.model_export import record_model
-from pipeline.tracking.model_registry import RUN_KEY_TAG
+from pipeline.tracking.registry import RUN_KEY_TAG
 from pipeline.tracking.run import Run, journals, last_line
 from pipeline.tracking.scores import record_scores
 from pipeline.tracking.store import check_reachable, open_client, reason_of, resolve_uri

@@ -10,7 +10,7 @@ from typing import Any
 from pipeline.runtime import console
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.redaction import shown
-from pipeline.tracking import model_registry, run_of_key, run_times, sending
+from pipeline.tracking import registry, run_of_key, run_times, sending
 from pipeline.tracking.arrival import Content, check_arrived, lacks
 from pipeline.tracking.cursor import Cursor, keep_cursor, read_cursor
 from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Header, Journal, Line
@@ -145,7 +145,7 @@ class Delivery:
             case "tags":
                 sending.send_tags(self._call, run_id, line["tags"])
             case "card":
-                model_registry.describe(self._call, run_id, line["name"], line["text"])
+                registry.describe(self._call, run_id, line["name"], line["text"])
             case "metrics":
                 sending.send_metrics(self._call, run_id, group)
             case "artifact":

@@ -10,7 +10,7 @@ from ruamel.yaml.error import YAMLError
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime.git import UNKNOWN, commit, git
 from pipeline.storage.params_file import overlaid, parse
-from quatrain.errors import ConfigError
+from pipeline.tracking.registry import SCORES
 from quatrain.judgement import PASSED
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -56,6 +56,12 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
+def scores_section(result: ModelVerdict) -> str:
+    """Returns the section of a model's card that an evaluation writes."""
+    title = f"{SCORES} (preset {result.preset})"
+    return "\n\n".join([title, verdict_of([result]), score_table([result])])
+
+
 def bullets(lines: Sequence[str]) -> list[str]:
     return [f"* {line}" for line in dict.fromkeys(lines)]
 
@@ -67,7 +73,7 @@ def changes(root: Path, preset: str, model: str | None) -> str:
     if committed is None:
         reason = "git does not tell it" if commit(root) == UNKNOWN else "no commit has them"
         return f"The params cannot be compared: {reason}."
-    old, new = (flatten(section) for section in (committed, current_params(root)))
+    old, new = (flatten(section) for section in (committed, parse(root / "params.yaml")))
     others = tuple(f"{other}." for other in MODELS if model not in (None, other))
     names = [name for name in {**old, **new} if not name.startswith(others)]
     differing = [
@@ -81,13 +87,6 @@ def changes(root: Path, preset: str, model: str | None) -> str:
     rest = [f"* and {more} more"] if more > 0 else []
     title = f"Params changed from the commit's {source}:"
     return "\n".join([title, "", *bullets(differing[:MOST_CHANGES]), *rest])
-
-
-def current_params(root: Path) -> Mapping[str, Any]:
-    try:
-        return parse(root / "params.yaml")
-    except ConfigError:
-        return {}
 
 
 def committed_params(root: Path, preset: str) -> Mapping[str, Any] | None:

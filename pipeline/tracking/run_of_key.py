@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pipeline.tracking import experiment, model_registry, run_times
+from pipeline.tracking import experiment, registry, run_times
 from pipeline.tracking.arrival import Call
 from pipeline.tracking.journal import Header
 from pipeline.tracking.run_times import PARENT_TAG
@@ -58,7 +58,7 @@ def _oldest_or_new(
     experiment_id = experiment.find_or_create(call, header.experiment, artifacts)
     runs = _find(call, experiment_id, header.run_key)
     if not runs:
-        tags = {model_registry.RUN_KEY_TAG: header.run_key, **tags}
+        tags = {registry.RUN_KEY_TAG: header.run_key, **tags}
         call("create_run", experiment_id, start, tags, header.run_name)
         runs = _find(call, experiment_id, header.run_key)
         if not runs:
@@ -70,7 +70,7 @@ def _oldest_or_new(
 
 
 def _find(call: Call, experiment_id: str, run_key: str) -> list[Any]:
-    query = f"tags.`{model_registry.RUN_KEY_TAG}` = '{run_key}'"
+    query = f"tags.`{registry.RUN_KEY_TAG}` = '{run_key}'"
     runs = call("search_runs", [experiment_id], query)
     return sorted(
         (run for run in runs if _is_of(run, run_key)),
@@ -80,4 +80,4 @@ def _find(call: Call, experiment_id: str, run_key: str) -> list[Any]:
 
 def _is_of(run: Any, run_key: str) -> bool:
     has_id = isinstance(run.info.run_id, str) and run.info.run_id != ""
-    return has_id and run.data.tags.get(model_registry.RUN_KEY_TAG) == run_key
+    return has_id and run.data.tags.get(registry.RUN_KEY_TAG) == run_key

@@ -9,9 +9,8 @@ from tempfile import TemporaryDirectory
 from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.charts import padded
-from pipeline.tracking.description import description
-from pipeline.tracking.model_card import scores_section
-from pipeline.tracking.model_registry import registered_name
+from pipeline.tracking.description import description, scores_section
+from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.trial_context import trial_context
 from quatrain.judgement import Scores, interval_over_seeds

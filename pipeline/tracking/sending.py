@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipeline.tracking import model_registry
+from pipeline.tracking import registry
 from pipeline.tracking.arrival import DIGEST_LENGTH, Call
 from pipeline.tracking.journal import HISTORY, ROWS_PER_LINE, Line
 from pipeline.tracking.store import UPLOAD_RATE
@@ -82,4 +82,4 @@ def send_model(call: Call, run_id: str, path: Path, line: Line) -> None:
     with TemporaryDirectory() as folder:
         zipfile.ZipFile(path).extractall(folder)
         size = path.stat().st_size + UPLOAD_RATE * len([*Path(folder).rglob("*")])
-        model_registry.register(partial(call, size=size), run_id, Path(folder), line)
+        registry.register(partial(call, size=size), run_id, Path(folder), line)

@@ -1,4 +1,7 @@
-"""load of the machine -> metrics `system/...`, under the names that MLflow's UI groups."""
+"""load of the machine -> metrics `system/...`, under the names that MLflow's UI groups.
+
+MLflow's own monitor sends from a thread, and waits for a server that is away.
+"""
 
 import time
 from collections.abc import Iterator
@@ -17,7 +20,6 @@ class SystemMetrics:
     def __init__(self, cuda: bool, samples: int = 0) -> None:
         self.samples = samples
         self._next_sample = time.monotonic()
-        self._process = psutil.Process()
         self._gpu = _gpu_monitor() if cuda else None
         psutil.cpu_percent()  # Each call returns the load since the call before.
 
@@ -28,22 +30,19 @@ class SystemMetrics:
             return
         self._next_sample = now + EVERY_SECONDS
         self.samples += 1
-        for name, value in self._sample().items():
-            yield f"system/{name}", self.samples, value
-
-    def _sample(self) -> dict[str, float]:
         memory = psutil.virtual_memory()
         sample = {
             "cpu_utilization_percentage": psutil.cpu_percent(),
             "system_memory_usage_megabytes": memory.used / MEGABYTE,
             "system_memory_usage_percentage": memory.percent,
-            "process_memory_megabytes": self._process.memory_info().rss / MEGABYTE,
+            "process_memory_megabytes": psutil.Process().memory_info().rss / MEGABYTE,
         }
         if self._gpu is not None:
             self._gpu.collect_metrics()
             sample |= self._gpu.aggregate_metrics()
             self._gpu.clear_metrics()
-        return sample
+        for name, value in sample.items():
+            yield f"system/{name}", self.samples, value
 
 
 def _gpu_monitor() -> Any:

@@ -19,7 +19,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking._tracking_service.client import TrackingServiceClient
 
 from pipeline.cli import main
-from pipeline.tracking import delivery, model_registry, pending, store
+from pipeline.tracking import delivery, pending, registry, store
 from pipeline.tracking.journal import Journal
 from pipeline.tracking.journal_line import decoded, problem_of
 from pipeline.tracking.shipper import Shipper
@@ -231,9 +231,9 @@ def test_no_other_code_waits_longer_for_a_server(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
         started = time.monotonic()
         if command == "aliases":
-            alias = model_registry.Alias("quatrain-allo", "champion", "k1")
+            alias = registry.Alias("quatrain-allo", "k1")
             with pytest.raises((store.Unreachable, MlflowException)):
-                model_registry.set_aliases(tmp_path, [alias])
+                registry.set_aliases(tmp_path, [alias])
         elif command == "restored":
             with pytest.raises(StoreUnavailable):
                 backfill.metrics_in_store(server.uri, "k1")

@@ -12,7 +12,7 @@ import pytest
 from pipeline.cli import main
 from pipeline.dvc import repro
 from pipeline.judging import verdicts
-from pipeline.tracking import model_registry
+from pipeline.tracking import registry
 from quatrain.registry import MODELS
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
@@ -25,13 +25,13 @@ class StandIn:
         self.code, self.calls, self.aliases = 0, list[Any](), list[Any]()
         patch.setattr(repro, "dvc", self.dvc)
         patch.setattr(repro, "is_stale", lambda *_: False)
-        patch.setattr(model_registry, "set_aliases", self.set_aliases)
+        patch.setattr(registry, "set_aliases", self.set_aliases)
 
     def dvc(self, _root: Path, work: Path, *arguments: str) -> int:
         self.calls.append((work, arguments))
         return self.code
 
-    def set_aliases(self, _root: Path, aliases: list[model_registry.Alias]) -> list[str]:
+    def set_aliases(self, _root: Path, aliases: list[registry.Alias]) -> list[str]:
         self.aliases.append(aliases)
         return []
 
@@ -115,7 +115,7 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
         "runs     `make ui`, then "
         "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n"
     )
-    assert dvc.aliases == [model_registry.expected_aliases(checkout, checkout, "default", MODELS)]
+    assert dvc.aliases == [registry.expected_aliases(checkout, checkout, "default", MODELS)]
 
     Workspace(checkout).score(cosine_mean=0.5)
     assert main(["repro", "allo"]) == 4
@@ -149,7 +149,7 @@ def test_a_store_that_is_away_costs_a_line_and_no_verdict(capsys: Capture, monke
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
-    monkeypatch.setattr(model_registry, "set_aliases", away)
+    monkeypatch.setattr(registry, "set_aliases", away)
     monkeypatch.setattr("pipeline.tracking.backfill.catch_up", lambda *_: 6)
     assert main(["repro"]) == 0
     assert capsys.readouterr().err == (

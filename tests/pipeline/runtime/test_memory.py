@@ -17,10 +17,10 @@ from quatrain.errors import DeviceFull
 from quatrain.memory import GIB
 from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
-from tests.campaign.served import FORMS
 from tests.conftest import ROOT, SMALL, params_with, shapes_unchecked
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import Project
+from tests.pipeline.tracking.served import FORMS
 
 LARGE = {"hidden": 4096, "layers": 16}
 WIDE = {"d": 4096, "layers": 64, "heads": 4}

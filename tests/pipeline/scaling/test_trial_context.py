@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipeline.runtime.stage import Stage
-from pipeline.tracking import model_export
+from pipeline.tracking import export
 from pipeline.tracking import run as runs
 from pipeline.tracking.journal import Journal, Parent
 from pipeline.tracking.pending import JournalDelivery, deliver
@@ -45,7 +45,7 @@ def begin(root: Path) -> Journal:
     stage = Stage("train", "allo", root, params_with({}))
     with Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as run:
         run.metrics([("train/loss", 1, 0.5)])
-        model_export.record_model(stage, run, None, None, "d" * 64)
+        export.record_model(stage, run, None, None, "d" * 64)
     return Journal(run.journal.folder)
 
 
@@ -58,8 +58,8 @@ def exported(monkeypatch: Patch) -> list[str]:
         names.append(stage.model)
         (folder / "model").mkdir()
 
-    monkeypatch.setattr(model_export, "export", lambda *_: model_export.Exported({}, {}, {}))
-    monkeypatch.setattr(model_export, "save_model", save)
+    monkeypatch.setattr(export, "export", lambda *_: export.Exported({}, {}, {}))
+    monkeypatch.setattr(export, "save_model", save)
     return names
 
 

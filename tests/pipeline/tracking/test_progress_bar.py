@@ -27,7 +27,7 @@ def test_a_terminal_shows_a_bar_unless_its_width_is_unknown(
         monkeypatch.undo()
     shown = read_to_the_end(ours)
     bar = r"\rtrain@allo: 100%\|█+\| 240/240 \[.* steps/s, loss=0.25\]"
-    line = r"\ntrain@allo: 240/240  .* steps/s  0 s left  loss 0.25\r\n"
+    line = r"\ntrain@allo: 240/240  .* steps/s  00:00 left, loss=0.25\r\n"
     assert shown.startswith("train@allo: preparing, then 240 steps\r\n")
     assert (re.search(bar, shown) is not None) == is_bar
     assert (re.search(line, shown) is None) == is_bar
@@ -53,16 +53,19 @@ def test_a_file_gets_twenty_plain_lines_and_the_first_step(capsys: Capture):
     assert [line.split()[1] for line in lines[2:]] == [f"{step}/240" for step in range(72, 241, 12)]
 
 
-def test_a_rate_is_said_from_the_second_report_on(capsys: Capture, monkeypatch: Patch):
-    seconds = iter([0.0, 5.0, 6.0, 6.0, 25.0, 25.0])
-    monkeypatch.setattr("time.monotonic", lambda: next(seconds, 25.0))
-    with ProgressBar("train@allo", 20, 0, ("loss",)) as bar:
-        for step in (5, 10):
+def test_rate_and_times_leave_out_compilation(capsys: Capture, monkeypatch: Patch):
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+    with ProgressBar("train@allo", 2000, 0, ("loss",)) as bar:
+        for step, now in ((500, 6.0), (1000, 7.0)):
+            clock[0] = now
             bar.show(Progress(step, None, {"loss": np.array([0.25])}))
     assert capsys.readouterr().err.splitlines()[1:] == [
-        "train@allo: 5/20  loss 0.25",
-        "train@allo: 10/20  5 steps/s  2 s left  loss 0.25",
+        "train@allo: 500/2,000  ? steps/s  ? left, loss=0.25",
+        "train@allo: 1,000/2,000  500.00 steps/s  00:02 left, loss=0.25",
     ]
+    assert bar.times() == {"compile_seconds": 5, "run_seconds": 2, "steps_per_second": 500}
 
 
 def show(bar: ProgressBar) -> None:

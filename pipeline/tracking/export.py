@@ -1,20 +1,24 @@
-"""learner -> a model that MLflow serves: safetensors, JSON and the code that answers, no pickle."""
+"""learner -> a model that MLflow serves, and its card: safetensors, JSON and the code that answers,
+no pickle.
+"""
 
+import inspect
 import logging
 import shutil
 import warnings
 from collections.abc import Mapping
+from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
+from tabulate import tabulate
 
 from pipeline.runtime.stage import Stage
 from pipeline.storage.run_key import CHECKOUT, file_of, imported_by, imports
-from pipeline.tracking.model_card import model_card
-from pipeline.tracking.model_registry import registered_name
+from pipeline.tracking.registry import SCORES, registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from pipeline.tracking.trial_context import trial_context
@@ -32,14 +36,24 @@ REQUIREMENTS: dict[Framework, tuple[str, ...]] = {
     "jax": ("jax", "flax", "optax"),
     "torch": ("torch",),
 }
+# Beside the code of a model: two sections, `## What it is` and `## Limits`.
+CARD = "card.md"
+LIMITS = "## Limits"
+LARGEST_REQUEST = (
+    f"A request has 1..{MOST_QUESTIONS:,} questions, and its body at most {MOST_BYTES:,} bytes."
+)
+
+Arrays = Mapping[str, np.ndarray]
 
 
 class Exported(NamedTuple):
-    """Holds the arrays that answering needs, with an example request and its answer."""
+    """Holds the arrays that answering needs, with an example request and its answer, whose first
+    axis counts questions.
+    """
 
-    arrays: Mapping[str, np.ndarray]
-    request: Mapping[str, np.ndarray]
-    answer: Mapping[str, np.ndarray]
+    arrays: Arrays
+    request: Arrays
+    answer: Arrays
 
 
 def record_model(stage: Stage, run: Run, state: Any, dataset: Any, digest: str) -> None:
@@ -53,8 +67,7 @@ def record_model(stage: Stage, run: Run, state: Any, dataset: Any, digest: str) 
     with TemporaryDirectory() as folder:
         save_model(stage, exported, Path(folder))
         name = registered_name(stage.model, stage.params.preset)
-        text = model_card(stage, exported.request, exported.answer, digest)
-        run.journal.model(Path(folder) / "model", name, text)
+        run.journal.model(Path(folder) / "model", name, model_card(stage, exported, digest))
 
 
 def export(stage: Stage, state: Any, dataset: Any) -> Exported:
@@ -65,14 +78,18 @@ def export(stage: Stage, state: Any, dataset: Any) -> Exported:
     return Exported(arrays, request, serve.answer(stage.config, arrays, request))
 
 
+# The model.
+
+
 def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
     """Writes `folder/model` in MLflow's format, as a model from code.
 
     It has a signature, an example and pinned requirements.
     """
     config = {"model": stage.model, "config": stage.config.model_dump(mode="json")}
-    for file, content in (("config.json", config), ("weights.safetensors", exported.arrays)):
-        (folder / file).write_bytes(formats.encode(file, content)[0])
+    files = {"config": folder / "config.json", "weights": folder / "weights.safetensors"}
+    for file, content in zip(files.values(), (config, exported.arrays), strict=True):
+        file.write_bytes(formats.encode(file.name, content)[0])
     quieten()
     logging.getLogger("mlflow.pyfunc").setLevel(logging.ERROR)
     with warnings.catch_warnings():
@@ -84,10 +101,7 @@ def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
         save(
             str(folder / "model"),
             python_model=str(SCRIPT),
-            artifacts={
-                "config": str(folder / "config.json"),
-                "weights": str(folder / "weights.safetensors"),
-            },
+            artifacts={name: str(file) for name, file in files.items()},
             code_paths=[str(copied_code(stage.modules.package, folder))],
             pip_requirements=requirements(stage.framework, variant(stage.config)),
             signature=_signature(exported),
@@ -108,18 +122,15 @@ def _signature(exported: Exported) -> Any:
     the signature is marked as one whose model checks its input.
     """
     from mlflow.models import ModelSignature
-
-    signature = ModelSignature(_schema(exported.request), _schema(exported.answer))
-    signature._is_signature_from_type_hint = True
-    return signature
-
-
-def _schema(arrays: Mapping[str, np.ndarray]) -> Any:
     from mlflow.types import Schema, TensorSpec
 
-    return Schema(
-        [TensorSpec(array.dtype, (-1, *array.shape[1:]), name) for name, array in arrays.items()]
+    inputs, outputs = (
+        Schema([TensorSpec(each.dtype, (-1, *each.shape[1:]), name) for name, each in side.items()])
+        for side in (exported.request, exported.answer)
     )
+    signature = ModelSignature(inputs, outputs)
+    signature._is_signature_from_type_hint = True
+    return signature
 
 
 def copied_code(package: str, folder: Path) -> Path:
@@ -144,3 +155,39 @@ def requirements(framework: Framework, variant: str = "built_in") -> list[str]:
     further = ("gymnasium",) if variant == "hosted" else ()
     packages = (*SHARED, *REQUIREMENTS[framework], *further)
     return [f"{name}=={version(name).partition('+')[0]}" for name in packages]
+
+
+# Its card.
+
+
+def model_card(stage: Stage, exported: Exported, digest: str) -> str:
+    """Returns the card in Markdown: what the model is, inputs, outputs, data, limits; its
+    evaluation adds the scores.
+
+    digest: of the dataset.
+    """
+    path = resources.files(stage.modules.package) / CARD
+    serve = stage.modules.serve
+    purpose = f"## What it is\n\n{stage.model}: {serve.__doc__}"
+    what, _, limits = (path.read_text() if path.is_file() else purpose).partition(LIMITS)
+    how_to_ask = (inspect.getdoc(serve.answer) or "").partition("\nRaises:")[0].strip()
+    parts = [
+        what.strip(),
+        f"## How to ask\n\n{how_to_ask}\n\n{LARGEST_REQUEST}",
+        f"## Inputs\n\n{_table(exported.request)}",
+        f"## Outputs\n\n{_table(exported.answer)}",
+        f"{SCORES}\n\nNot evaluated yet.",
+        f"## Data\n\n`data/{stage.model}`, sha256 {digest[:16]}: collected in the environment that "
+        "the params `env` and `collect` of the run describe, with seed "
+        f"{stage.params.seed}; held-out data are collected apart.",
+        f"{LIMITS}\n\n{limits.strip() or 'Not written down yet.'}",
+    ]
+    return "\n\n".join(parts)
+
+
+def _table(arrays: Arrays) -> str:
+    rows = [
+        (name, array.dtype, f"({', '.join(['questions', *map(str, array.shape[1:])])})")
+        for name, array in arrays.items()
+    ]
+    return tabulate(rows, ("array", "type", "shape"), tablefmt="github")

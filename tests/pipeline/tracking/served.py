@@ -9,13 +9,12 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import overlaid
-from pipeline.tracking.model_export import Exported, export, save_model
+from pipeline.tracking.export import Exported, export, save_model
 from quatrain.registry import MODELS, load
 from tests.conftest import SMALL, VARIANTS, params_with, shapes_unchecked
 from tests.models.allo import test_hosted as hosted
@@ -47,6 +46,7 @@ class Reply(NamedTuple):
 class Served(NamedTuple):
     """Holds a saved model, what MLflow loads from it, and an example."""
 
+    stage: Stage
     folder: Path
     loaded: Any
     app: Any
@@ -57,8 +57,8 @@ class Served(NamedTuple):
         """Returns the example as JSON has it."""
         return {name: array.tolist() for name, array in self.exported.request.items()}
 
-    def ask(self, body: bytes, content_type: str | None = "application/json") -> Reply:
-        return asyncio.run(post(self.app, body, content_type))
+    def ask(self, body: bytes, content_type: str = "application/json") -> Reply:
+        return asyncio.run(_post(self.app, body, content_type))
 
 
 @cache
@@ -83,22 +83,14 @@ def served(form: str) -> Served:
             # Where mlflow adds the model's copy of the code, which other processes would then find.
             patch.setattr(sys, "path", [*sys.path])
             loaded = mlflow.pyfunc.load_model(str(folder / "model"))
-    return Served(folder / "model", loaded, scoring_server.init(loaded), exported)
+    return Served(stage, folder / "model", loaded, scoring_server.init(loaded), exported)
 
 
-async def post(app: Any, body: bytes, content_type: str | None) -> Reply:
-    """Returns what the app answers to a POST to /invocations."""
+async def _post(app: Any, body: bytes, content_type: str) -> Reply:
+    """Returns what an ASGI app answers to a POST to /invocations."""
     sent: list[dict[str, Any]] = []
-    headers = [] if content_type is None else [(b"content-type", content_type.encode())]
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": "POST",
-        "path": "/invocations",
-        "query_string": b"",
-        "headers": headers,
-    }
+    path = {"method": "POST", "path": "/invocations", "query_string": b"", "http_version": "1.1"}
+    headers = {"headers": [(b"content-type", content_type.encode())]}
     messages = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> dict[str, Any]:
@@ -107,7 +99,7 @@ async def post(app: Any, body: bytes, content_type: str | None) -> Reply:
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
 
-    await app(scope, receive, send)
+    await app({"type": "http", "asgi": {"version": "3.0"}, **path, **headers}, receive, send)
     text = b"".join(message.get("body", b"") for message in sent).decode()
     return Reply(sent[0]["status"], text)
 
@@ -117,7 +109,3 @@ def first_number_replaced(values: Any, number: Any) -> Any:
     if not isinstance(values, list):
         return number
     return [first_number_replaced(values[0], number), *values[1:]]
-
-
-def is_integer(array: np.ndarray) -> bool:
-    return array.dtype.kind in "iu"

@@ -1,0 +1,286 @@
+"""Tests that MLflow serves a model, and refuses what it cannot answer: a 400 with one line."""
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipeline.tracking.export import model_card, requirements
+from quatrain.registry import MODELS
+from quatrain.request_body import MOST_BYTES
+from quatrain.requests import MOST_QUESTIONS
+from tests.conftest import ROOT
+from tests.pipeline.faulty_server import free_port
+from tests.pipeline.tracking.served import FORMS, Reply, Served, first_number_replaced, served
+
+each_form = pytest.mark.parametrize("form", FORMS)
+
+ANSWER = """
+import json, sys, mlflow
+model = mlflow.pyfunc.load_model(sys.argv[1])
+answer = model.predict(model.input_example)
+json.dump({name: array.tolist() for name, array in answer.items()}, open(sys.argv[2], "w"))
+files = {name: module.__file__ for name, module in sys.modules.items() if "quatrain" in name}
+elsewhere = {name: file for name, file in files.items() if not file.startswith(sys.argv[1])}
+assert files.pop("quatrain.registry")
+assert not {name for name in elsewhere if "__editable__" not in name}, elsewhere
+"""
+
+
+def body_of(inputs: Any, **further: Any) -> bytes:
+    return json.dumps({"inputs": inputs, **further}).encode()
+
+
+def count_of(inputs: Mapping[str, Any]) -> int:
+    return len(next(iter(inputs.values())))
+
+
+def check_answer(model: Served, reply: Reply, questions: int) -> None:
+    """The reply has finite outputs, one for each question."""
+    assert reply.status == 200, reply.text
+    predictions = json.loads(reply.text)["predictions"]
+    assert predictions.keys() == model.exported.answer.keys()
+    for name, values in predictions.items():
+        array = np.array(values, float)
+        assert array.shape == (questions, *model.exported.answer[name].shape[1:])
+        assert np.isfinite(array).all()
+
+
+def check_refusal(reply: Reply, says: str) -> None:
+    """The reply is a 400 whose reason has the pattern `says`, in one short line."""
+    assert reply.status == 400, reply.text
+    assert "\n" not in reply.message
+    assert "Traceback" not in reply.message
+    assert len(reply.message) < 500
+    assert re.search(says, reply.message), reply.message
+
+
+@each_form
+def test_one_question_and_as_many_as_are_allowed_are_answered(form: str):
+    model = served(form)
+    metadata = model.loaded.metadata.metadata
+    most = metadata["quatrain.most_questions"]
+    assert (most, metadata["quatrain.most_bytes"]) == (MOST_QUESTIONS, MOST_BYTES)
+    check_answer(model, model.ask(body_of(model.example, params={})), count_of(model.example))
+    inputs = {name: (values * most)[:most] for name, values in model.example.items()}
+    check_answer(model, model.ask(body_of(inputs), "Application/JSON; charset=utf-8"), most)
+    more = {name: [*values, values[0]] for name, values in inputs.items()}
+    check_refusal(model.ask(body_of(more)), f"questions; give at most {MOST_QUESTIONS:,}")
+
+
+NUMBERS: dict[str, tuple[Any, str]] = {
+    "true": (True, "true"),
+    "text of many lines": ("a\n" * 999, '"a a a'),
+    "null": (None, "null"),
+    "a list too deep": ([1], "a list of 1"),
+    "10**4000": (10**4000, "a whole number of some 4001 digits"),
+    "-1e39": (-1e39, r"-1e\+39"),
+    "not a number": (float("nan"), "nan"),
+}
+INTEGERS: dict[str, tuple[Any, str]] = {
+    "a fraction": (1.5, "1.5"),
+    "2**32": (2**32, "4294967296"),
+    "2**64": (2**64, "18446744073709551616"),
+}
+"""Further ones, of inputs that count or number something."""
+
+
+@each_form
+def test_a_value_that_does_not_fit_is_refused_by_name_place_and_value(form: str):
+    model = served(form)
+    for name, array in model.exported.request.items():
+        is_integer = array.dtype.kind in "iu"
+        kind = "whole numbers" if is_integer else "numbers"
+        place = ", ".join("0" * array.ndim)
+        for value, shown in (NUMBERS | (INTEGERS if is_integer else {})).values():
+            changed = {name: first_number_replaced(model.example[name], value)}
+            says = rf"{name}\[{place}\] is ({shown}).*; give {kind} in -?[\d.e+-]+\.\."
+            check_refusal(model.ask(body_of(model.example | changed)), says)
+
+
+BODIES: dict[str, tuple[bytes, str]] = {
+    "nothing": (b"", "not JSON"),
+    "not UTF-8": (b'{"inputs": "\xff"}', "not UTF-8 at byte 12"),
+    "a dataframe": (b'{"dataframe_split": {}}', "has dataframe_split"),
+    "an unknown key": (b'{"inputs": {}, "x": 1}', "the body has inputs, x; send"),
+    "an unknown input": (b'{"inputs": {"x": [1]}}', "has the inputs x; give exactly cells"),
+    "params": (b'{"inputs": {}, "params": {"a": 1}}', "params is an object of 1"),
+    "an input twice": (b'{"inputs": {"a": 1, "a": 1}}', '"a" twice in one object'),
+    "20,000 lists": (b"[" * 20_000 + b"]" * 20_000, "too deeply"),
+    "100 MB of digits": (b"1" * 10**8, "has 100,000,000 bytes; send at most"),
+}
+
+
+@pytest.mark.parametrize("case", BODIES)
+def test_a_body_that_is_no_request_is_refused(case: str):
+    body, says = BODIES[case]
+    check_refusal(served("allo").ask(body), says)
+
+
+def test_another_content_type_is_refused():
+    model = served("allo")
+    for kind in ("text/csv", "application/jsonx", ""):
+        check_refusal(model.ask(body_of(model.example), kind), "Content-Type .*; send application")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 40) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@each_form
+def test_any_request_is_answered_with_finite_numbers_or_refused_with_a_reason(form: str):
+    model = served(form)
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.sampled_from(sorted(model.example)), VALUES, st.booleans())
+    def ask(name: str, value: Any, is_whole: bool) -> None:
+        changed = value if is_whole else first_number_replaced(model.example[name], value)
+        inputs = model.example | {name: changed}
+        reply = model.ask(body_of(inputs))
+        if reply.status == 200:
+            check_answer(model, reply, count_of(inputs))
+        else:
+            check_refusal(reply, "; give ")
+
+    ask()
+
+
+PYTHON: dict[str, tuple[Callable[[np.ndarray], Any], str]] = {
+    "booleans": (lambda array: np.ones(array.shape, bool), "is true; give"),
+    "texts": (lambda array: array.astype(str), r'is "[\d.e+-]+"; give'),
+    "one axis more": (lambda array: array[..., None], "; give .*questions"),
+}
+
+
+@pytest.mark.parametrize("case", PYTHON)
+def test_what_does_not_fit_is_refused_in_python_too(case: str):
+    model = served("iqn")
+    change, says = PYTHON[case]
+    for name, array in model.exported.request.items():
+        with pytest.raises(ValueError, match=says) as error:
+            model.loaded.predict({**model.exported.request, name: change(array)})
+        assert error.value.get_http_status_code() == 400
+
+
+@each_form
+def test_arrays_and_lists_are_the_same_question_and_the_answer_is_that_of_serve(form: str):
+    model = served(form)
+    expected = model.stage.modules.serve.answer(
+        model.stage.config, model.exported.arrays, model.exported.request
+    )
+    for inputs in (model.example, model.exported.request):
+        answer = model.loaded.predict(dict(inputs))
+        for name, array in expected.items():
+            np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-6)
+            assert answer[name].dtype == array.dtype
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_contains_no_pickle_and_no_code_of_other_models(model: str):
+    folder = served(model).folder
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    endings = {"MLmodel", "txt", "yaml", "json", "safetensors", "py"}
+    names = {name for name in names if "__pycache__" not in name}
+    assert {name.rpartition(".")[2] for name in names} <= endings
+    code = "code/quatrain/models/"
+    others = [
+        name.removeprefix(code).partition("/")
+        for name in names
+        if name.startswith(code) and not name.startswith(f"{code}{model}/")
+    ]
+    # params.py names the configs of all models.
+    files = {file.removeprefix("hosted/") for other, _, file in others if other in MODELS}
+    assert files == {"config.py", "__init__.py"}
+
+
+def test_requirements_are_exact_and_of_one_framework():
+    named = {line.partition("==")[0] for line in requirements("jax")}
+    assert named >= {"jax", "flax", "optax", "mlflow"}
+    torch = requirements("torch")
+    pinned = re.search(r"torch==[\d.]+", (ROOT / "requirements" / "torch.txt").read_text())
+    assert pinned is not None
+    assert pinned[0] in torch  # without the name of the build that is installed here
+    assert not [line for line in torch if line.startswith("jax==")]
+
+
+@each_form
+def test_a_card_says_how_to_ask_and_has_a_place_for_the_scores(form: str):
+    model = served(form)
+    card = model_card(model.stage, model.exported, "d" * 64)
+    assert re.findall("^## .*", card, re.M) == [
+        "## What it is",
+        "## How to ask",
+        "## Inputs",
+        "## Outputs",
+        "## Scores",
+        "## Data",
+        "## Limits",
+    ]
+    for name, array in {**model.exported.request, **model.exported.answer}.items():
+        assert re.search(rf"\| {name} +\| {array.dtype} +\| \(questions", card)
+    assert "Raises" not in card
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("form", ["allo", "active_dynamics"])
+def test_a_process_without_the_checkout_answers_the_same(form: str, tmp_path: Path):
+    model, file = served(form), tmp_path / "answer.json"
+    variables = {
+        "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
+        "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/db",
+    }
+    command = [sys.executable, "-I", "-c", ANSWER, str(model.folder), str(file)]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | variables, check=True)
+    answer = json.loads(file.read_text())
+    assert answer.keys() == model.exported.answer.keys()
+    for name, values in answer.items():
+        np.testing.assert_allclose(values, model.exported.answer[name], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.full
+def test_the_server_that_a_user_starts_refuses_and_answers_the_next(tmp_path: Path):
+    model, port = served("allo"), free_port()
+    command = [sys.executable, "-m", "mlflow", "models", "serve", "--env-manager", "local"]
+    variables = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/db"}
+    with subprocess.Popen(
+        [*command, "-m", str(model.folder), "--port", str(port)],
+        env=os.environ | variables,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as server:
+        try:
+            reply = post(port, BODIES["an unknown key"][0], server)
+            check_refusal(reply, BODIES["an unknown key"][1])
+            check_answer(model, post(port, body_of(model.example), server), count_of(model.example))
+        finally:
+            os.killpg(server.pid, 15)
+
+
+def post(port: int, body: bytes, server: subprocess.Popen[bytes]) -> Reply:
+    """Returns the reply of a server, once it listens."""
+    while server.poll() is None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("POST", "/invocations", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            return Reply(response.status, response.read().decode())
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+        finally:
+            connection.close()
+    raise AssertionError(f"the server ended with {server.returncode}")
