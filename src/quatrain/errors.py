@@ -2,7 +2,7 @@
 
 
 class QuatrainError(Exception):
-    """Is the base of all errors that end a command with one line.
+    """Ends a command with one line; the base of all errors that a user can mend.
 
     Attributes:
         exit_code: the exit code of a command that the error ends.

@@ -196,15 +196,8 @@ def test_a_model_contains_no_pickle_and_no_code_of_other_models(model: str):
     endings = {"MLmodel", "txt", "yaml", "json", "safetensors", "py"}
     names = {name for name in names if "__pycache__" not in name}
     assert {name.rpartition(".")[2] for name in names} <= endings
-    code = "code/quatrain/models/"
-    others = [
-        name.removeprefix(code).partition("/")
-        for name in names
-        if name.startswith(code) and not name.startswith(f"{code}{model}/")
-    ]
-    # params.py names the configs of all models.
-    files = {file.removeprefix("hosted/") for other, _, file in others if other in MODELS}
-    assert files == {"config.py", "__init__.py"}
+    models = {path.parent.name for path in (folder / "code/quatrain/models").glob("*/config.py")}
+    assert models == {model}
 
 
 def test_requirements_are_exact_and_of_one_framework():
