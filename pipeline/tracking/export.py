@@ -102,7 +102,7 @@ def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
             str(folder / "model"),
             python_model=str(SCRIPT),
             artifacts={name: str(file) for name, file in files.items()},
-            code_paths=[str(copied_code(stage.modules.package, folder))],
+            code_paths=[str(copied_code(stage, folder))],
             pip_requirements=requirements(stage.framework, variant(stage.config)),
             signature=_signature(exported),
             input_example=dict(exported.request),
@@ -133,20 +133,24 @@ def _signature(exported: Exported) -> Any:
     return signature
 
 
-def copied_code(package: str, folder: Path) -> Path:
+def copied_code(stage: Stage, folder: Path) -> Path:
     """Copies the modules that the script and a model's package import to answer, and no others;
     returns their package.
 
     A server downloads the files one by one.
     """
-    modules = imported_by(CHECKOUT, {f"{package}.serve", *imports(CHECKOUT, SCRIPT)})
+    source = CHECKOUT / "src"
+    configs = (source / "quatrain" / "models" / stage.model).rglob("config.py")  # found by name
+    names = [".".join(path.relative_to(source).with_suffix("").parts) for path in configs]
+    entries = {f"{stage.modules.package}.serve", *names, *imports(CHECKOUT, SCRIPT)}
+    modules = imported_by(CHECKOUT, entries)
     packages = {
         name.rsplit(".", depth)[0] for name in modules for depth in range(1, name.count(".") + 1)
     }
-    for source in {file_of(CHECKOUT, name) for name in modules | packages}:
-        target = folder / source.relative_to(CHECKOUT / "src")
+    for file in {file_of(CHECKOUT, name) for name in modules | packages}:
+        target = folder / file.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+        shutil.copyfile(file, target)
     return folder / "quatrain"
 
 

@@ -229,7 +229,7 @@ def test_a_card_says_how_to_ask_and_has_a_place_for_the_scores(form: str):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("form", ["allo", "active_dynamics"])
+@pytest.mark.parametrize("form", ["allo", "iqn-hosted", "active_dynamics"])
 def test_a_process_without_the_checkout_answers_the_same(form: str, tmp_path: Path):
     model, file = served(form), tmp_path / "answer.json"
     variables = {
@@ -261,7 +261,8 @@ def test_the_server_that_a_user_starts_refuses_and_answers_the_next(tmp_path: Pa
             check_refusal(reply, BODIES["an unknown key"][1])
             check_answer(model, post(port, body_of(model.example), server), count_of(model.example))
         finally:
-            os.killpg(server.pid, 15)
+            if server.poll() is None:
+                os.killpg(server.pid, 15)
 
 
 def post(port: int, body: bytes, server: subprocess.Popen[bytes]) -> Reply:
