@@ -79,12 +79,16 @@ def test_what_the_machine_refuses_is_its_fault(number: int, remedy: str):
     assert failure.text.startswith(remedy)
 
 
+class OfALibrary(OSError): ...
+
+
 @pytest.mark.parametrize(
     "error",
     [
         OSError("a library's own"),
         OSError(errno.ECONNREFUSED, "Connection refused"),
         TimeoutError(errno.ETIMEDOUT, "timed out"),
+        OfALibrary(errno.ENOENT, "no such host", "host"),
     ],
 )
 def test_errors_of_the_network_are_none_of_the_disk(error: OSError):
