@@ -152,27 +152,11 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
         gc.set_threshold(OBJECTS_PER_COLLECTION)
         compile_cache.enable(stage.root, stage.params)
     # Loaded while a signal ends the stage at once, and after the variables are set.
-    run = body or _body_of(verb)
+    run: Body = body or getattr(import_module(f"pipeline.stages.{verb}"), verb)
     with folder_lock(stage.state / "locks" / stage.name, patience_seconds):
         signals.working = True
         run_on_device(stage, run, signals)
         signals.check()
-
-
-def main_of_all(verb: str, about: str, argv: list[str] | None = None) -> int:
-    """Runs a verb of all models, `VERB()` of `pipeline.stages.VERB`; every failure is one line."""
-    Parser(prog=f"python -m pipeline.{verb}", description=about).parse_args(argv)
-
-    def work() -> None:
-        read_params(Path.cwd())
-        _body_of(verb)()
-
-    return run_guarded(verb, work)
-
-
-def _body_of(verb: str) -> Callable[..., None]:
-    body: Callable[..., None] = getattr(import_module(f"pipeline.stages.{verb}"), verb)
-    return body
 
 
 def check_fits(stage: Stage) -> None:

@@ -145,7 +145,7 @@ for name, verb in VERBS.items():
 assert main(["params", "check"]) == 2
 for stage, argv in {"collect": ["allo"], "train": ["iqn"], "evaluate": ["actor_critic"]}.items():
     assert import_module("pipeline.runtime.stage").main(stage, "", argv=argv) == 2
-assert import_module("pipeline.runtime.stage").main_of_all("report", "", argv=[]) == 2
+assert import_module("pipeline.report").main() == 2
 heavy = ("dvc", "gymnasium", "jax", "matplotlib", "mlflow", "numpy", "pandas", "ray", "torch")
 print("loaded:", *loaded(*heavy))
 """
