@@ -4,7 +4,6 @@ campaign`.
 A file `test_AREA.py` has an area's cases as parameters of its tests, one row a case.
 """
 
-import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 from tests.campaign.promises import broken
-from tests.conftest import ROOT
 from tests.pipeline.conftest import (  # noqa: F401 - fixtures
     all_stages_of,
     checkout,
@@ -53,13 +51,3 @@ def in_time() -> Iterator[None]:
     yield
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
-
-
-@pytest.fixture
-def params_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with all that reading params.yaml needs."""
-    for name in ("inputs", "presets", "baselines"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
