@@ -36,7 +36,7 @@ def _is_held(content: bytes) -> bool:
         table = json.loads(content)
     except ValueError:
         return False
-    holders = chain(table["write"].values(), *table["read"].values())
+    holders = chain(table.get("write", {}).values(), *table.get("read", {}).values())
     return any(_lives(holder["pid"], holder["cmd"]) for holder in holders)
 
 

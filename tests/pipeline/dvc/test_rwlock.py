@@ -50,8 +50,10 @@ def is_kept(lock: Path, text: str) -> bool:
     return lock.exists() and lock.read_text() == text
 
 
-@pytest.mark.parametrize("text", ["", '{"write": {"/data/allo": {"pid": 12', '{"write": {}, "re'])
-def test_a_half_written_lock_goes_unless_a_living_dvc_writes_it(lock: Path, text: str):
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"write": {"/data/allo": {"pid": 12', '{"write": {}, "re']
+)
+def test_a_half_written_or_empty_lock_goes_unless_a_living_dvc_writes_it(lock: Path, text: str):
     with lock.with_name("rwlock.lock").open("a") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         assert is_kept(lock, text)
