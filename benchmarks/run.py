@@ -23,9 +23,9 @@ from pipeline.runtime.errors import LockHeld, described
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import digest_of, file_digest
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.journal import Header
 from pipeline.tracking.origin import code_tags
-from pipeline.tracking.run import Run
+from pipeline.tracking.records import Header
+from pipeline.tracking.run import Run, path_of
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
@@ -162,7 +162,7 @@ def record(root: Path, folder: Path, stored: Mapping[str, Results], written: Seq
     files = [folder / f"{name}.json" for name in stored]
     key = digest_of({path.name: file_digest(path) for path in files})
     header = header_of(root, key, stored)
-    with Run.start(root, EXPERIMENT, key, header) as run:
+    with Run.start(root, path_of(root, EXPERIMENT, key), header) as run:
         run.metrics((name, 0, value) for name, value in metrics(claims.named(stored)).items())
         for path in files:
             run.artifact(path, "results")

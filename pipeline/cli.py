@@ -108,11 +108,11 @@ def promote(options: Options) -> int:
     option("--wait", type=seconds, default=20.0, metavar="SECONDS", help="how long to keep trying"),
     option("--from-start", action="store_true", help="send all anew; the store doubles nothing"),
     reads_params=False,
-    interrupted="interrupted; what arrived is noted, run `make sync` again",
+    interrupted="interrupted; what arrived is recorded, run `make sync` again",
 )
 def sync(options: Options) -> int:
-    """Records what a cache restored, delivers pending metrics and sets the aliases."""
-    from pipeline.dvc.sync import sync
+    """Delivers pending metrics and files, and sets the aliases."""
+    from pipeline.tracking.sync import sync
 
     return sync(Path.cwd(), options.wait, options.from_start)
 

@@ -14,7 +14,8 @@ from pipeline.judging.gate import gate
 from pipeline.runtime import console, git
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
-from pipeline.tracking import backfill, registry
+from pipeline.tracking import registry
+from pipeline.tracking.restored import record_restored
 from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.registry import MODELS
@@ -143,14 +144,10 @@ def finish_run(
     all_models: bool,
     update_aliases: bool = True,
 ) -> int:
-    """Records restored results, prints the gate's table and where the results are; returns the
-    gate's exit code.
+    """Records which results were restored, prints the gate's table and where the results are;
+    returns the gate's exit code.
     """
-    if backfill.catch_up(work, models, environment(root, work)):
-        console.info(
-            "repro: some runs are not recorded yet; "
-            "the line above says why, `make sync` tries again"
-        )
+    record_restored(work, models)
     print()
     code = gate(work, work, models)
     if work == root and git.has_changes(root, WRITTEN) and git.has_changes(root, CODE) is False:

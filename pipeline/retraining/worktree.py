@@ -12,7 +12,7 @@ from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed, Interrupted
 from pipeline.runtime.processes import wait_for_child
 from pipeline.runtime.signals import ENDING, parent_death_signal
-from pipeline.tracking.run import journals
+from pipeline.tracking.run import outboxes
 from quatrain.errors import ConfigError
 
 # Without hooks: those of `dvc install` would check out and push in between.
@@ -108,7 +108,7 @@ def push_remote(root: Path) -> str:
 
 
 def prepare(root: Path, path: Path, lock: int, commit: str, preset: str) -> Worktree:
-    """Makes a worktree that shares the checkout's history, DVC settings, cache and journals.
+    """Makes a worktree that shares the checkout's history, DVC settings, cache and outboxes.
 
     That of an interrupted retraining is used again, for its checkpoints.
     """
@@ -124,21 +124,21 @@ def prepare(root: Path, path: Path, lock: int, commit: str, preset: str) -> Work
         run_git(root, "worktree", "add", "--quiet", "--detach", str(copy.path), commit)
     share_settings(root, copy.path)
     for work in {copy.path, workspace_of(copy.path, preset)}:
-        share_journals(root, work)
+        share_outboxes(root, work)
     return copy
 
 
-def share_journals(root: Path, work: Path) -> None:
-    """Links the journals of a workspace to the checkout's, where `make sync` finds them."""
-    link = work / ".state" / "journal"
+def share_outboxes(root: Path, work: Path) -> None:
+    """Links the outboxes of a workspace to the checkout's, where `make sync` finds them."""
+    link = work / ".state" / "outbox"
     if not link.is_symlink():
         link.parent.mkdir(parents=True, exist_ok=True)
-        journals(root).mkdir(parents=True, exist_ok=True)
-        link.symlink_to(journals(root).absolute())
+        outboxes(root).mkdir(parents=True, exist_ok=True)
+        link.symlink_to(outboxes(root).absolute())
 
 
 def remove(copy: Worktree) -> None:
-    """Removes the worktree in any state; the journals are only linked there and stay."""
+    """Removes the worktree in any state; the outboxes are only linked there and stay."""
     if copy.path.exists():
         shutil.rmtree(copy.path)
     git.git(copy.root, "worktree", "unlock", str(copy.path))  # as a killed `worktree add` left it

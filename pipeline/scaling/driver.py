@@ -26,8 +26,8 @@ from pipeline.scaling.snapshots import Storage
 from pipeline.scaling.space import Space, read_space
 from pipeline.storage.artifacts import digest_of
 from pipeline.tracking.description import flatten
-from pipeline.tracking.journal import Parent
 from pipeline.tracking.origin import code_tags
+from pipeline.tracking.records import Parent
 from pipeline.tracking.store import resolve_uri
 from pipeline.tracking.trial_context import TrialContext
 from quatrain.seeds import SEEDS_OF_INTERVAL
@@ -128,7 +128,7 @@ class SweepRun:
         with signals.handle(self._receive):
             status = "FAILED"
             self._record = SweepRecord(
-                self._folder / "journal",
+                self._folder / "outbox",
                 self.storage,
                 self.context,
                 flatten(self.space.sweep.model_dump(mode="json")),

@@ -1,6 +1,6 @@
 """archives of ended trials -> their runs in MLflow, below the run of the sweep.
 
-Nodes never talk to MLflow: the driver takes the journals out of the storage and delivers each once.
+Nodes never talk to MLflow: the driver takes the outboxes out of the storage and delivers each once.
 """
 
 import shutil
@@ -15,9 +15,10 @@ from pipeline.runtime.redaction import shown
 from pipeline.scaling import snapshots, work
 from pipeline.scaling.records import Trial
 from pipeline.scaling.snapshots import Storage
-from pipeline.tracking.experiment import EXPERIMENT
-from pipeline.tracking.journal import Header, Journal
-from pipeline.tracking.pending import JournalDelivery
+from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import EXPERIMENT, Header
+from pipeline.tracking.store import Unreachable, reason_of
 from pipeline.tracking.trial_context import TrialContext
 
 # The last one is put in place last: it marks that all are there.
@@ -29,7 +30,7 @@ SILENT_SECONDS = 60.0
 
 
 class SweepRecord:
-    """Records a sweep and its trials in journals, and delivers them from a thread."""
+    """Records a sweep and its trials in outboxes, and delivers them from a thread."""
 
     def __init__(
         self,
@@ -44,20 +45,20 @@ class SweepRecord:
         self._storage = storage
         self._model = model
         self._uri = uri
-        self._queue: Queue[Path | None] = Queue()
-        self._pending: list[JournalDelivery] = []
+        self._queue: Queue[Outbox | None] = Queue()
+        self._pending: dict[Path, str] = {}
         self._late: list[Trial] = []
         self._silent_until = 0.0
-        self.journal = Journal(folder / "sweep")
+        self.outbox = Outbox(folder / "sweep.sqlite")
         sweep = context.sweep
         tags = {**context.tags, sweep.tag: "true"}
-        self.journal.begin(Header(sweep.run_key, EXPERIMENT, sweep.run_name, params, tags))
+        self.outbox.begin(Header(sweep.run_key, EXPERIMENT, sweep.run_name, params, tags))
         self._thread = threading.Thread(target=self._run, name="sweep-tracking", daemon=True)
         self._thread.start()
-        self._queue.put(self.journal.folder)
+        self._queue.put(self.outbox)
 
     def ended(self, trial: Trial) -> None:
-        """Delivers the journals of a trial; those of a trial that was stopped at the phase's end,
+        """Delivers the outboxes of a trial; those of a trial that was stopped at the phase's end,
         because it still saves.
         """
         if trial.state in ("stopped", "failed"):
@@ -79,8 +80,8 @@ class SweepRecord:
 
     def best(self, trials_ended: int, score: float) -> None:
         """Records the best score after so many trials."""
-        self.journal.metrics([("sweep/best", trials_ended, score)])
-        self._queue.put(self.journal.folder)
+        self.outbox.metrics([("sweep/best", trials_ended, score)])
+        self._queue.put(self.outbox)
 
     def finish(self, status: str, files: Sequence[Path]) -> None:
         """Records the pages of the sweep and its end, and waits for the delivery.
@@ -88,27 +89,27 @@ class SweepRecord:
         Prints one line if something is left.
         """
         for path in files:
-            self.journal.artifact(path, "plots" if path.suffix == ".png" else "report")
-        self.journal.end(status)
-        self.journal.close()
-        self._queue.put(self.journal.folder)
+            self.outbox.artifact(path, "plots" if path.suffix == ".png" else "report")
+        self.outbox.end(status)
+        self._queue.put(self.outbox)
         self._queue.put(None)
         self._thread.join()
         if self._pending:
-            first = self._pending[0]
+            reason = next(iter(self._pending.values()))
             console.info(
                 f"warning: tracking: {len(self._pending)} runs of the sweep are not yet at "
-                f"{shown(self._uri)} ({first.pending}); `make sync` sends them"
+                f"{shown(self._uri)} ({reason}); `make sync` sends them"
             )
 
     def _collect(self, trial: Trial) -> None:
-        """Takes a trial's journals out of the storage, unless they are here."""
-        targets = {verb: self._folder / f"{trial.name}-{verb}@{self._model}" for verb in STAGES}
+        """Takes a trial's outboxes out of the storage, unless they are here."""
+        name = f"{trial.name}-%s@{self._model}.sqlite"
+        targets = {verb: self._folder / (name % verb) for verb in STAGES}
         if not targets[STAGES[-1]].exists():
             self._unpack(trial, targets)
         for target in targets.values():
             if target.exists():
-                self._queue.put(target)
+                self._queue.put(Outbox(target))
 
     def _unpack(self, trial: Trial, targets: Mapping[str, Path]) -> None:
         incoming = self._folder / "incoming" / trial.name
@@ -116,19 +117,22 @@ class SweepRecord:
         incoming.mkdir(parents=True)
         snapshots.restore(self._storage, trial.name, incoming)
         for verb, target in targets.items():
-            newest = work.newest_journal(incoming, f"{verb}@{self._model}")
+            newest = work.newest_outbox(incoming, f"{verb}@{self._model}")
             if newest is not None and not target.exists():
-                work.end_journal(newest.parent)
-                newest.parent.rename(target)
+                work.end_outbox(newest)
+                newest.rename(target)
         shutil.rmtree(incoming.parent)
 
     def _run(self) -> None:
-        while (folder := self._queue.get()) is not None:
-            self._pending = [each for each in self._pending if each.folder != folder]
-            delivery = JournalDelivery(folder, self._uri)
+        while (outbox := self._queue.get()) is not None:
+            self._pending.pop(outbox.path, None)
             if time.monotonic() < self._silent_until:
-                delivery.pending = "the store did not answer"
-            elif not delivery.send():
+                self._pending[outbox.path] = "the store did not answer"
+                continue
+            delivery = Delivery(outbox, self._uri)
+            error = delivery.send()
+            delivery.close()
+            if error is not None:
+                self._pending[outbox.path] = reason_of(error, self._uri)
+            if isinstance(error, Unreachable):
                 self._silent_until = time.monotonic() + SILENT_SECONDS
-            if delivery.pending is not None:
-                self._pending.append(delivery)

@@ -19,11 +19,12 @@ from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.redaction import redact, shown
 from pipeline.storage.artifacts import MANIFEST
 from pipeline.storage.checkpoints import SLOTS
+from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.store import Late, within
 
 # Tells whose archive it is: no other trial of its name may continue from it.
 PARAMS = "params.yaml"
-# What a stage leaves beside checkpoints and journals.
+# What a stage leaves beside checkpoints and outboxes.
 OUTS = ("models", "reports", "outcome.json", "stages.log")
 
 
@@ -107,9 +108,9 @@ def write(storage: Storage, name: str, source: IO[bytes]) -> None:
 
 
 def save(storage: Storage, name: str, folder: Path) -> None:
-    """Stores what a trial in `folder` continues from: outs, checkpoints and journals.
+    """Stores what a trial in `folder` continues from: outs, checkpoints and outboxes.
 
-    Checkpoints come first: a journal may hold more steps than a checkpoint, never fewer. The
+    Checkpoints come first: an outbox may hold more steps than a checkpoint, never fewer. The
     checkpoints of a trial that has been trained are left out.
 
     Raises:
@@ -119,9 +120,19 @@ def save(storage: Storage, name: str, folder: Path) -> None:
         with tarfile.open(fileobj=file, mode="w", dereference=True) as archive:
             for path in _kept(folder):
                 with suppress(FileNotFoundError):  # A slot that the stage replaces just now.
-                    archive.add(path, str(path.relative_to(folder)), recursive=False)
+                    _add(archive, path, str(path.relative_to(folder)))
         file.seek(0)
         write(storage, f"{name}.tar", file)
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    if path.suffix != ".sqlite":
+        archive.add(path, name, recursive=False)
+        return
+    data = Outbox(path).copy()  # The stage may write it just now.
+    entry = archive.gettarinfo(path, name)
+    entry.size = len(data)
+    archive.addfile(entry, io.BytesIO(data))
 
 
 def restore(storage: Storage, name: str, folder: Path) -> bool:
@@ -153,8 +164,7 @@ def _kept(folder: Path) -> Iterator[Path]:
     if not list(folder.glob(f"models/*/{MANIFEST}")):
         for slot in SLOTS:
             yield from _files(state, f"train@*/*/{slot}/*")
-    yield from _files(state, "journal/*/journal.jsonl")
-    yield from _files(state, "journal/*/artifacts/*/*")
+    yield from _files(state, "outbox/*.sqlite")
     for out in OUTS:
         path = folder / out
         yield from [path] if path.is_file() else _files(folder, f"{out}/**/*")

@@ -1,18 +1,18 @@
 """a trial's files -> its training and evaluation as child processes in a folder of its own.
 
-The journal of the training is the channel: its rows of the watched metric are what a schedule
+The outbox of the training is the channel: its rows of the watched metric are what a schedule
 compares. Nothing here imports Ray or a framework.
 """
 
 import io
-import json
+import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -25,7 +25,7 @@ from pipeline.scaling.records import Point
 from pipeline.storage import artifacts
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.storage.trained_model import FILES
-from pipeline.tracking.journal import Journal
+from pipeline.tracking.outbox import Outbox
 from quatrain.errors import DataError
 
 LOG = "stages.log"
@@ -143,15 +143,15 @@ class StageProcess:
         self._log.close()
 
 
-class JournalTail:
-    """Reads the rows of one metric from the newest journal of a stage, while it is written."""
+class OutboxTail:
+    """Reads the rows of one metric from the newest outbox of a stage, while it is written."""
 
     def __init__(self, folder: Path, stage: str, metric: str) -> None:
         self._folder = folder
         self._stage = stage
         self._metric = metric
         self._path: Path | None = None
-        self._offset = 0
+        self._last_id = 0
         self.names: set[str] = set()
         """Names of all metrics that were seen."""
         self.step = 0
@@ -159,34 +159,26 @@ class JournalTail:
 
     def read(self) -> list[Point]:
         """Returns the new rows of the metric; those before a resumption come once."""
-        newest = newest_journal(self._folder, self._stage)
+        newest = newest_outbox(self._folder, self._stage)
         if newest is None:
             return []
         if newest != self._path:
-            self._path, self._offset, self.step = newest, 0, 0
-        with self._path.open("rb") as file:
-            file.seek(self._offset)
-            data = file.read()
-        complete, newline, _ = data.rpartition(b"\n")
-        self._offset += len(complete) + len(newline)
+            self._path, self._last_id, self.step = newest, 0, 0
+        rows = Outbox(newest).points("train/", after=self._last_id)
+        if rows:
+            self._last_id = rows[-1].id
+            self.step = max(row.step for row in rows)
+            self.names |= {row.name for row in rows}
         return [
-            Point(step=step, value=float(value))
-            for raw in complete.splitlines()
-            for name, step, value in self._rows(raw)
-            if name == self._metric and not isinstance(value, str)
+            Point(step=row.step, value=row.value)
+            for row in rows
+            if row.name == self._metric and math.isfinite(row.value)
         ]
 
-    def _rows(self, raw: bytes) -> Sequence[Any]:
-        rows = json.loads(raw).get("rows", ())
-        training = [row for row in rows if row[0].startswith("train/")]
-        self.names |= {row[0] for row in training}
-        self.step = max((row[1] for row in training), default=self.step)
-        return training
 
-
-def newest_journal(folder: Path, stage: str) -> Path | None:
-    """Returns the journal that a stage writes now: on another type of machine it begins another."""
-    paths = (folder / ".state" / "journal").glob(f"{stage}-*/journal.jsonl")
+def newest_outbox(folder: Path, stage: str) -> Path | None:
+    """Returns the outbox that a stage writes now: on another type of machine it begins another."""
+    paths = (folder / ".state" / "outbox").glob(f"{stage}-*.sqlite")
     return max(paths, key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -205,7 +197,7 @@ class TrialWork:
         self._process: StageProcess | None = None
         self._started_at = time.monotonic()
         self._verbs = self._missing_verbs()
-        self.tail = JournalTail(folder, f"train@{model}", f"train/{watch}")
+        self.tail = OutboxTail(folder, f"train@{model}", f"train/{watch}")
 
     def advance(self) -> Outcome | None:
         """Starts the next stage if none runs; returns the outcome after the last one.
@@ -254,13 +246,11 @@ class TrialWork:
         return dict(scores)
 
 
-def end_journal(folder: Path) -> None:
-    """Records KILLED as the end of a journal whose stage was killed."""
-    journal = Journal(folder)
-    lines = [line for _, line in journal.lines()]
-    if lines and lines[-1]["kind"] != "end":
-        journal.end("KILLED")
-    journal.close()
+def end_outbox(path: Path) -> None:
+    """Records KILLED as the end of an outbox whose stage was killed."""
+    outbox = Outbox(path)
+    if outbox.record("begin") is not None and outbox.record("end") is None:
+        outbox.end("KILLED")
 
 
 def code_digest() -> str:

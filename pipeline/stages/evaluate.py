@@ -11,7 +11,7 @@ from pipeline.storage import artifacts
 from pipeline.storage.curves import write_curves
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.trained_model import load_trained
-from pipeline.tracking.journal import now
+from pipeline.tracking.records import now
 from pipeline.tracking.run import Run
 from pipeline.tracking.scores import record_scores
 from quatrain.storage import history

@@ -14,7 +14,7 @@ from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.description import description
-from pipeline.tracking.journal import now
+from pipeline.tracking.records import now
 from pipeline.tracking.run import Run
 from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.registry import MODELS

@@ -12,8 +12,8 @@ from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
 from pipeline.storage.run_key import shaping
 from pipeline.tracking.export import record_model
-from pipeline.tracking.journal import HISTORY
 from pipeline.tracking.progress_bar import ProgressBar
+from pipeline.tracking.records import HISTORY
 from pipeline.tracking.run import Run
 from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.progress import Progress, TrainingDiverged, rows

@@ -1,1 +1,1 @@
-"""Runs, metrics and models in MLflow, delivered from a journal on disk."""
+"""Runs, metrics and models in MLflow, delivered from outboxes on the disk."""

@@ -57,17 +57,17 @@ class Exported(NamedTuple):
 
 
 def record_model(stage: Stage, run: Run, state: Any, dataset: Any, digest: str) -> None:
-    """Records the model in the run's journal, to be registered on delivery; once per run.
+    """Records the model in the run's outbox, to be registered on delivery; once per run.
 
     A trial of a sweep registers none: its params may be adopted as a preset, and trained by that.
     """
-    if run.journal.has_model or trial_context() is not None:
+    if run.has_model or trial_context() is not None:
         return
     exported = export(stage, state, dataset)
     with TemporaryDirectory() as folder:
         save_model(stage, exported, Path(folder))
         name = registered_name(stage.model, stage.params.preset)
-        run.journal.model(Path(folder) / "model", name, model_card(stage, exported, digest))
+        run.model(Path(folder) / "model", name, model_card(stage, exported, digest))
 
 
 def export(stage: Stage, state: Any, dataset: Any) -> Exported:

@@ -1,10 +1,12 @@
-"""stage -> its journal and the shipper behind it: what a verb uses to record."""
+"""stage -> its outbox and the shipper behind it: what a verb uses to record."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+import shutil
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -16,9 +18,9 @@ from pipeline.runtime.stage import Stage
 from pipeline.storage.artifacts import digest_of
 from pipeline.tracking.charts import chart_rows
 from pipeline.tracking.description import DESCRIPTION_TAG, description, flatten
-from pipeline.tracking.experiment import EXPERIMENT
-from pipeline.tracking.journal import HISTORY, DatasetInput, Header, Journal, Parent, Row
 from pipeline.tracking.origin import checkout_of, code_tags
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import EXPERIMENT, HISTORY, DatasetInput, Header, Parent, Row
 from pipeline.tracking.shipper import LATEST_SECONDS, Shipper
 from pipeline.tracking.store import resolve_uri
 from pipeline.tracking.trial_context import trial_context
@@ -26,21 +28,14 @@ from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
 
-# Subfolder of a journal whose lock its only writer holds.
-WRITER = "writer"
-
 
 class Run:
-    """Records one stage's part of an MLflow run, first in the journal, then through a thread."""
+    """Records one stage's part of an MLflow run, first on the disk, then through a thread."""
 
-    def __init__(
-        self, journal: Journal, shippers: list[Shipper], lock: ExitStack, ended: int | None = None
-    ) -> None:
-        self.journal = journal
-        self.shippers = shippers
+    def __init__(self, outbox: Outbox, shipper: Shipper | None, lock: ExitStack) -> None:
+        self.outbox = outbox
+        self.shipper = shipper
         self.lock = lock
-        self.ended = ended
-        """When the work ended, in milliseconds since 1970; None while it is done."""
 
     @classmethod
     def of_stage(
@@ -49,10 +44,9 @@ class Run:
         run_key: str,
         key: str,
         dataset_digest: str,
-        extra_tags: Mapping[str, str] | None = None,
         started: int | None = None,
     ) -> Self:
-        """Starts or continues the journal of the computation `key`, a part of the run `run_key`.
+        """Starts or continues the outbox of the computation `key`, a part of the run `run_key`.
 
         An evaluation adds to the run of its training. started: when the work began, in milliseconds
         since 1970; now if it is None.
@@ -63,56 +57,48 @@ class Run:
             experiment=EXPERIMENT,
             run_name=f"{stage.model} {title(stage.params)}",
             params=flatten(stage.config.model_dump(mode="json")),
-            tags={**(tags(stage) if stage.verb == "train" else {}), **(extra_tags or {})},
+            tags=tags(stage) if stage.verb == "train" else {},
             inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
             parent=pipeline_run(stage.root, stage.params),
         )
         trial = trial_context()
         if trial is not None:
             header = trial.header(header)
-        return cls.start(
-            stage.root, stage.name, key, header, is_delivered=trial is None, started=started
-        )
+        path = path_of(stage.root, stage.name, key)
+        return cls.start(stage.root, path, header, trial is None, started)
 
     @classmethod
     def of_pipeline(cls, root: Path, params: Params, key: str, started: int | None = None) -> Self:
-        """Starts or continues the journal of the results `key`: the parent of all stages' runs."""
+        """Starts or continues the outbox of the results `key`: the parent of all stages' runs."""
         pipeline = pipeline_run(root, params)
-        shared = flatten(params.model_dump(mode="json", exclude=set(MODELS)))
-        return cls.start(
-            root,
-            "report",
-            digest_of([pipeline.run_key, key]),
-            Header(
-                pipeline.run_key,
-                EXPERIMENT,
-                pipeline.run_name,
-                shared,
-                {**origin_tags(root, params), "mlflow.source.name": "dvc.yaml"},
-            ),
-            started=started,
+        header = Header(
+            pipeline.run_key,
+            EXPERIMENT,
+            pipeline.run_name,
+            flatten(params.model_dump(mode="json", exclude=set(MODELS))),
+            {**origin_tags(root, params), pipeline.tag: "true", "mlflow.source.name": "dvc.yaml"},
         )
+        return cls.start(root, report_path(root, params, key), header, started=started)
 
     @classmethod
     def start(
         cls,
         root: Path,
-        stage: str,
-        key: str,
+        path: Path,
         header: Header,
         is_delivered: bool = True,
         started: int | None = None,
     ) -> Self:
-        folder = journals(root) / f"{stage}-{key[:16]}"
+        """Starts or continues an outbox, whose only writer this process is."""
         lock = ExitStack()
-        lock.enter_context(folder_lock(folder / WRITER))
-        journal = Journal(folder)
-        journal.begin(header, started)
-        delivered = [journal, *end_abandoned(folder, stage)] if is_delivered else []
-        shippers = [
-            Shipper(each, resolve_uri(root), latest_seconds=LATEST_SECONDS) for each in delivered
-        ]
-        return cls(journal, shippers, lock)
+        lock.enter_context(writer_lock(path))
+        outbox = Outbox(path)
+        outbox.begin(header, started)
+        shipper = None
+        if is_delivered:
+            outboxes = [outbox, *end_abandoned(path)]
+            shipper = Shipper(outboxes, resolve_uri(root), latest_seconds=LATEST_SECONDS)
+        return cls(outbox, shipper, lock)
 
     def __enter__(self) -> Self:
         return self
@@ -122,17 +108,17 @@ class Run:
     ) -> None:
         failure = "KILLED" if isinstance(error, Interrupted) else "FAILED"
         try:
-            self.journal.end("FINISHED" if error is None else failure, self.ended)
+            self.outbox.end("FINISHED" if error is None else failure)
         finally:
-            for shipper in self.shippers:
-                shipper.finish()
+            if self.shipper is not None:
+                self.shipper.finish()
             self.lock.close()
 
     def metrics(self, rows: Iterable[Row]) -> None:
         """Records metrics; a (name, step) that is recorded already keeps its time and value."""
-        self.journal.metrics(rows)
-        for shipper in self.shippers:
-            shipper.wake()
+        self.outbox.metrics(rows)
+        if self.shipper is not None:
+            self.shipper.wake()
 
     def curves(self, table: Iterable[Row], headline: Sequence[str]) -> None:
         """Records rows of a training: all of them for history.csv, the charts for MLflow."""
@@ -145,53 +131,67 @@ class Run:
         )
 
     def artifact(self, path: Path, folder: str) -> None:
-        self.journal.artifact(path, folder)
+        self.outbox.artifact(path, folder)
 
     def describe(self, text: str) -> None:
         """Records the description that the UI shows above a run."""
-        self.journal.tags({DESCRIPTION_TAG: text})
+        self.outbox.tags({DESCRIPTION_TAG: text})
+
+    @property
+    def has_model(self) -> bool:
+        return self.outbox.record("model") is not None
+
+    def model(self, folder: Path, name: str, card: str) -> None:
+        """Records a model in MLflow's format, to be a version of the registered model `name`."""
+        with TemporaryDirectory() as temporary:
+            archive = Path(shutil.make_archive(f"{temporary}/model", "zip", folder))
+            self.outbox.put("model", name, card, data=archive.read_bytes())
+
+    def card(self, name: str, text: str) -> None:
+        """Records what the registered model `name` says of the version of this run."""
+        self.outbox.put("card", name, text)
 
     def history(self, prefix: str) -> dict[str, list[tuple[int, float]]]:
         """Returns the recorded (step, value) of each metric with this prefix, by its other name."""
-        return {
-            name.removeprefix(prefix): points
-            for name, points in self.journal.history().items()
-            if name.startswith(prefix)
-        }
+        return self.outbox.history(prefix)
 
     def last_step(self, prefix: str) -> int:
         """Returns the last recorded step of the metrics with this prefix; 0 if there is none."""
-        return max((points[-1][0] for points in self.history(prefix).values()), default=0)
+        return self.outbox.last_step(prefix)
 
 
-def journals(root: Path) -> Path:
-    """Returns the folder of all journals, in the checkout in which DVC was started.
+def outboxes(root: Path) -> Path:
+    """Returns the folder of all outboxes, in the checkout in which DVC was started.
 
     `dvc exp run --temp` works in a copy of the checkout and removes it.
     """
-    return checkout_of(root) / ".state" / "journal"
+    return checkout_of(root) / ".state" / "outbox"
 
 
-def end_abandoned(current: Path, stage: str) -> list[Journal]:
-    """Ends a stage's other journals whose writer was killed, and returns them."""
+def path_of(root: Path, stage: str, key: str) -> Path:
+    return outboxes(root) / f"{stage}-{key[:16]}.sqlite"
+
+
+def report_path(root: Path, params: Params, key: str) -> Path:
+    return path_of(root, "report", digest_of([pipeline_run(root, params).run_key, key]))
+
+
+def writer_lock(path: Path, patience_seconds: float = 30.0) -> AbstractContextManager[None]:
+    return folder_lock(path.parent / "locks" / path.stem, patience_seconds)
+
+
+def end_abandoned(current: Path) -> list[Outbox]:
+    """Ends the other outboxes of a stage whose writer was killed, and returns them."""
     ended = []
-    for path in sorted(current.parent.glob(f"{stage}-*/journal.jsonl")):
-        if path.parent == current or b'{"kind": "end"' in last_line(path):
-            continue
-        # LockHeld: another workspace of this checkout writes. DataError: `make sync` reports it.
-        with suppress(LockHeld, DataError), folder_lock(path.parent / WRITER, patience_seconds=0):
-            journal = Journal(path.parent)
-            if journal.header is not None:
-                journal.end("KILLED", journal.last_time)
-                ended.append(journal)
+    stage = current.stem.rpartition("-")[0]
+    for path in sorted(current.parent.glob(f"{stage}-*.sqlite")):
+        # LockHeld: another workspace of this checkout writes. `make sync` tells the others.
+        with suppress(LockHeld, DataError, OSError), writer_lock(path, patience_seconds=0):
+            outbox = Outbox(path)
+            if outbox.record("begin") is not None and outbox.record("end") is None:
+                outbox.end("KILLED", outbox.last_time)
+                ended.append(outbox)
     return ended
-
-
-def last_line(path: Path) -> bytes:
-    """Returns the last line of a file, or the end of a long one."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - 200))
-        return file.read().rstrip(b"\n").rpartition(b"\n")[2]
 
 
 def pipeline_run(root: Path, params: Params) -> Parent:

@@ -5,7 +5,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from pipeline.runtime.redaction import shown
-from pipeline.tracking.experiment import EXPERIMENT
+from pipeline.tracking.records import EXPERIMENT
 from pipeline.tracking.store import (
     check_reachable,
     database_of,

@@ -33,7 +33,7 @@ def record_scores(stage: Stage, run: Run, result: ModelVerdict) -> None:
     run.describe(description(stage.root, stage.params, stage.model, [result]))
     if trial_context() is None:
         name = registered_name(stage.model, stage.params.preset)
-        run.journal.card(name, scores_section(result))
+        run.card(name, scores_section(result))
 
 
 def gated_scores(result: ModelVerdict) -> list[tuple[str, float]]:

@@ -1,12 +1,12 @@
-"""a stage's journal -> MLflow, by a thread that the stage waits for only briefly at its end."""
+"""outboxes of a stage -> MLflow, by a thread that the stage waits for only briefly at its end."""
 
 import threading
 import time
+from collections.abc import Sequence
 
 from pipeline.runtime import console
-from pipeline.runtime.redaction import shown
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.journal import Journal
+from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.store import PATIENCE_SECONDS, reason_of
 
 POLL_SECONDS = 0.5
@@ -16,22 +16,22 @@ LATEST_SECONDS = 30.0
 
 
 class Shipper:
-    """Delivers a journal while it is being written, from a daemon thread."""
+    """Delivers outboxes, the first of which is still being written, from a daemon thread."""
 
     def __init__(
         self,
-        journal: Journal,
+        outboxes: Sequence[Outbox],
         uri: str,
         wait_seconds: float = 30.0,
         retry_seconds: float = 60.0,
         latest_seconds: float = 0.0,
     ) -> None:
-        self._journal = journal
         self._uri = uri
         self._latest_seconds = latest_seconds
         self._wait_seconds = wait_seconds
         self._retry_seconds = retry_seconds
-        self._delivery = Delivery(journal, uri)
+        self._deliveries = [Delivery(outbox, uri) for outbox in outboxes]
+        self._current = self._deliveries[0]
         self._reason = "no answer yet"
         self._woken = threading.Event()
         self._finishing = threading.Event()
@@ -43,7 +43,7 @@ class Shipper:
         self._woken.set()
 
     def finish(self) -> bool:
-        """Returns whether the store has the whole journal; call it after the last line is written.
+        """Returns whether the store has everything; call it after the last record.
 
         An attempt that was in progress and failed is repeated once: a server may be back by now.
         Waits `wait_seconds` while calls are answered, and PATIENCE_SECONDS for a call that is not.
@@ -53,16 +53,17 @@ class Shipper:
         self.wake()
         started = time.monotonic()
         while not self._settled.wait(0.02):
-            patient_until = max(started + PATIENCE_SECONDS, self._delivery.patient_until)
+            patient_until = max(started + PATIENCE_SECONDS, self._current.patient_until)
             if time.monotonic() > min(started + self._wait_seconds, patient_until):
                 break
         if self._delivered:
             return True
-        metrics, files = self._delivery.pending()
+        counts = [delivery.outbox.pending() for delivery in self._deliveries]
+        metrics, files = (sum(column) for column in zip(*counts, strict=True))
         console.info(
             f"warning: tracking: {metrics:,} metrics and {files} files of "
-            f"{self._journal.folder.name} are not yet at {shown(self._uri)} ({self._reason}); "
-            "they are kept: `make sync` sends them"
+            f"{self._deliveries[0].outbox.name} are not yet at {self._uri} "
+            f"({self._reason}); they are kept: `make sync` sends them"
         )
         return False
 
@@ -74,7 +75,8 @@ class Shipper:
             drained = self._drain()
             if was_finishing:
                 self._delivered = drained
-                self._delivery.close()
+                for delivery in self._deliveries:
+                    delivery.close()
                 self._settled.set()
             elif drained:
                 pause = self._retry_seconds
@@ -85,10 +87,10 @@ class Shipper:
 
     def _drain(self) -> bool:
         """Delivers all there is; any failure is kept for `finish`, because training goes on."""
-        try:
-            while self._delivery.step():
-                pass
-        except Exception as error:
-            self._reason = reason_of(error, self._uri)
-            return False
+        for delivery in self._deliveries:
+            self._current = delivery
+            error = delivery.send()
+            if error is not None:
+                self._reason = reason_of(error, self._uri)
+                return False
         return True

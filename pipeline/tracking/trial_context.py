@@ -2,7 +2,7 @@
 
 A trial has a run of its own, below the run of the sweep: a later `make repro` of the same params
 must not add to it. It sends nothing and registers no model; the driver of the sweep delivers its
-journal.
+outbox.
 """
 
 import json
@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pipeline.tracking.journal import Header, Parent
+from pipeline.tracking.records import Header, Parent
 
 VARIABLE = "QUATRAIN_TRIAL"
 
@@ -30,7 +30,7 @@ class TrialContext(NamedTuple):
         )
 
     def header(self, header: Header) -> Header:
-        """Returns the header of a stage's journal as that of this trial."""
+        """Returns the header of a stage's outbox as that of this trial."""
         return header._replace(
             run_key=self.run_key,
             run_name=self.run_name,

@@ -98,7 +98,7 @@ def test_a_server_that_is_away_costs_one_line_and_loses_nothing(
     assert line.startswith("warning: tracking: 8 metrics and ")
     assert line.endswith("they are kept: `make sync` sends them")
     assert "secret" not in line + printed.out
-    assert list((tmp_path / ".state" / "journal").glob("benchmarks-*/journal.jsonl"))
+    assert list((tmp_path / ".state" / "outbox").glob("benchmarks-*.sqlite"))
 
 
 def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path, capsys):

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from pipeline.retraining import outcome
 from pipeline.runtime.command import run_guarded
 from pipeline.stages import report
 from pipeline.storage.figures import png
-from pipeline.tracking.journal import Journal
+from pipeline.tracking.outbox import Outbox
 from quatrain.registry import MODELS
 from tests.campaign.promises import broken
 from tests.campaign.works import Work, files_in, recorded_in, surroundings
@@ -43,8 +42,8 @@ def commands(root: Path) -> Iterator[Work]:
     yield Work("preset", checkout, run_preset, preset_of, ())
     yield work("rwlock", checkout, run_repair, ".dvc/tmp")
     yield work("outcome", scored, run_outcome, "outcome")
-    journals = make_journals(root / "journals")
-    yield Work("sync", journals, run_sync, delivered, (), full=6)
+    outboxes = make_outboxes(root / "outboxes")
+    yield Work("sync", outboxes, run_sync, delivered, (), full=6)
 
 
 def work(name: str, start: Path, run: Any, *writes: str) -> Work:
@@ -89,11 +88,10 @@ def make_checkout(scored: Path, root: Path) -> Path:
     return root
 
 
-def make_journals(root: Path) -> Path:
-    """Returns a folder with the journals of two runs, and an empty store."""
+def make_outboxes(root: Path) -> Path:
+    """Returns a folder with the outboxes of two runs, and an empty store."""
     for number, run_key in ((1, "k1"), (2, "k2")):
-        folder = root / ".state" / "journal" / f"train@allo-{number}"
-        recorded(folder, run_key).close()
+        recorded(root / ".state" / "outbox" / f"train@allo-{number}.sqlite", run_key)
     client_of(store_of(root))._tracking_client.store.engine.dispose()
     return root
 
@@ -152,13 +150,13 @@ def preset_of(root: Path) -> dict[str, Any]:
 
 
 def delivered(root: Path) -> dict[str, Any]:
-    """Returns what the store has of each journal's run, which is each metric once."""
+    """Returns what the store has of each outbox's run, which is each metric once."""
     content: dict[str, Any] = {}
-    for path in sorted(root.glob(".state/journal/*/journal.jsonl")):
-        with closing(Journal(path.parent)) as journal:
-            assert journal.header is not None
-            key = journal.header.run_key
-            content[key] = arrived(client_of(store_of(root)), key)
-            if content[key] != expected(journal):
-                broken("lost", f"the store has not each metric of {key} once")
+    for path in sorted(root.glob(".state/outbox/*.sqlite")):
+        outbox = Outbox(path)
+        assert outbox.header is not None
+        key = outbox.header.run_key
+        content[key] = arrived(client_of(store_of(root)), key)
+        if content[key] != expected(outbox):
+            broken("lost", f"the store has not each metric of {key} once")
     return content

@@ -2,9 +2,10 @@
 forked.
 """
 
-from pipeline.dvc import promotion, sync
+from pipeline.dvc import promotion
 from pipeline.judging import gate
 from pipeline.reporting import scores_page
+from pipeline.tracking import sync
 from quatrain.registry import MODELS, load
 from tests.campaign import command_works, works
 

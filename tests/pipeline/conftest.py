@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.storage import artifacts
 from pipeline.tracking import store
-from pipeline.tracking.journal import Journal
+from pipeline.tracking.outbox import Outbox
 from tests.conftest import shapes_unchecked
 from tests.pipeline import loopback
 from tests.pipeline.fixture_types import Capture, Patch
@@ -48,8 +48,8 @@ def uri(template: Path, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return recorded(tmp_path / "journal" / "train@allo", "k1")
+def outbox(tmp_path: Path) -> Outbox:
+    return recorded(tmp_path / ".state" / "outbox" / "train@allo-1.sqlite", "k1")
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,16 @@
-"""Journals with every kind of line, and what a store must hold of them."""
+"""Outboxes with every kind of record, and what a store must hold of them."""
 
 import math
+import shutil
 import time
 from collections.abc import Callable
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.journal import DatasetInput, Header, Journal, Parent
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import HISTORY, DatasetInput, Header, Parent
 from pipeline.tracking.store import quieten
 
 LARGEST = 1.7976931348623157e308
@@ -44,45 +46,44 @@ def header(run_key: str, **changes: Any) -> Header:
     return defaults._replace(**changes)
 
 
-def recorded(folder: Path, run_key: str, end: str = "FINISHED") -> Journal:
-    """Records every kind of line; 1,480 metrics in batches of unequal size."""
-    journal = Journal(folder)
-    journal.begin(header(run_key))
-    journal.metrics([("train/loss", step, 1 / (step + 3)) for step in range(1400)])
+def recorded(path: Path, run_key: str, end: str = "FINISHED") -> Outbox:
+    """Records every kind of record but a model; 1,480 metrics in batches of unequal size."""
+    outbox = Outbox(path)
+    outbox.begin(header(run_key))
+    outbox.metrics([("train/loss", step, 1 / (step + 3)) for step in range(1400)])
     odd = enumerate([math.nan, math.inf, -math.inf])
-    journal.metrics([("train/odd", step, value) for step, value in odd])
+    outbox.metrics([("train/odd", step, value) for step, value in odd])
     for step in range(7):
-        journal.metrics([(f"train/cosine/{k}", step, step / 7 + k) for k in range(11)])
-    (folder.parent / "curve.png").write_bytes(b"picture")
-    journal.artifact(folder.parent / "curve.png", "plots")
-    journal.end(end)
-    return journal
+        outbox.metrics([(f"train/cosine/{k}", step, step / 7 + k) for k in range(11)])
+    outbox.metrics([("history/loss", step, step / 3) for step in range(5)])
+    outbox.put("artifact", "plots/curve.png", data=b"picture")
+    outbox.tags({"mlflow.note.content": "all hold"})
+    outbox.end(end)
+    return outbox
 
 
-def recorded_model(folder: Path, run_key: str, parent: Parent | None = None) -> Journal:
-    """Records a picture and a folder in the form of a model, without a model."""
-    model = folder.parent / "servable"
-    (model / "code").mkdir(parents=True, exist_ok=True)
-    (model / "MLmodel").write_text("flavors: {}\n")
-    (model / "code" / "answer.py").write_text("ANSWER = 42\n")
-    (folder.parent / "picture.png").write_bytes(b"picture")
-    journal = Journal(folder)
-    journal.begin(header(run_key, parent=parent))
-    journal.artifact(folder.parent / "picture.png", "plots")
+def recorded_model(path: Path, run_key: str, parent: Parent | None = None, time: int = 1) -> Outbox:
+    """Records a folder in the form of a model, without a model."""
+    folder = path.with_suffix(".model")
+    (folder / "code").mkdir(parents=True, exist_ok=True)
+    (folder / "MLmodel").write_text("flavors: {}\n")
+    (folder / "code" / "answer.py").write_text("ANSWER = 42\n")
+    archive = Path(shutil.make_archive(str(folder), "zip", folder))
+    outbox = Outbox(path)
+    outbox.begin(header(run_key, parent=parent))
     card = f"## What it is\n\n{run_key}\n\n## Scores\n\nnone\n\n## Limits\n\nmany"
-    journal.model(model, "quatrain-allo", card)
-    journal.end("FINISHED")
-    return journal
+    outbox.put("model", "quatrain-allo", card, data=archive.read_bytes(), time=time)
+    outbox.end("FINISHED")
+    return outbox
 
 
-def expected(*journals: Journal) -> Arrived:
+def expected(*outboxes: Outbox) -> Arrived:
     rows: Arrived = {}
-    for journal in journals:
-        for _, line in journal.lines():
-            for name, step, value in line.get("rows", ()):
-                number = float(value)
-                shown = "nan" if math.isnan(number) else repr(max(-LARGEST, min(LARGEST, number)))
-                rows.setdefault(name, []).append((step, shown, line["time"]))
+    for point in (point for outbox in outboxes for point in outbox.points()):
+        number = max(-LARGEST, min(LARGEST, point.value))
+        shown = "nan" if math.isnan(point.value) else repr(number)
+        if not point.name.startswith(HISTORY):
+            rows.setdefault(point.name, []).append((point.step, shown, point.time))
     return {name: sorted(points) for name, points in rows.items()}
 
 
@@ -102,10 +103,11 @@ def arrived(client: Any, run_key: str) -> Arrived:
     }
 
 
-def deliver(journal: Journal, uri: str, attempts: int = 1) -> None:
-    with closing(Delivery(journal, uri)) as delivery:
+def deliver(outbox: Outbox, uri: str, attempts: int = 1, **modes: bool) -> Delivery:
+    """Delivers an outbox in at most so many attempts; raises what the last one met."""
+    with closing(Delivery(outbox, uri, **modes)) as delivery:
         for left in reversed(range(attempts)):
-            with suppress(Exception) if left else nullcontext():
-                while delivery.step():
-                    pass
-                return
+            error = delivery.send()
+            if error is not None and not left:
+                raise error
+        return delivery

@@ -25,7 +25,7 @@ from pipeline.stages.evaluate import evaluate
 from pipeline.stages.train import train
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import overlaid, parse, read_params
-from pipeline.tracking.journal import Journal
+from pipeline.tracking.outbox import Outbox
 from quatrain.registry import MODELS, load
 from tests.conftest import QUICK, ROOT, SMALL
 from tests.pipeline.fixture_types import Capture, Patch
@@ -116,13 +116,14 @@ class Project:
         text = artifacts.load(self.weights).contents["history.csv"]
         return [int(line.partition(",")[0]) for line in text.splitlines()[1:]]
 
-    def journals(self, verb: str) -> list[Path]:
-        return sorted((self.root / ".state" / "journal").glob(f"{self.name(verb)}-*"))
+    def outboxes(self, verb: str) -> list[Outbox]:
+        paths = (self.root / ".state" / "outbox").glob(f"{self.name(verb)}-*.sqlite")
+        return [Outbox(path) for path in sorted(paths)]
 
     def statuses(self, verb: str) -> list[str]:
-        """How each of its journals ends; RUNNING if the last line is no end."""
-        last = [[line for _, line in Journal(folder).lines()][-1] for folder in self.journals(verb)]
-        return [line.get("status", "RUNNING") for line in last]
+        """How each of its outboxes ends; RUNNING without an end."""
+        ends = [outbox.record("end") for outbox in self.outboxes(verb)]
+        return [end.body if end else "RUNNING" for end in ends]
 
     def call(self, verb: str, signals: Signals | None = None) -> int:
         """Run a verb in this process, where pytest may break what it stands on; its exit code."""

@@ -175,9 +175,9 @@ def test_a_library_that_is_not_installed_is_named(
     folder: Path, failure: Failure, monkeypatch: Patch
 ):
     assert folder == Path.cwd()
-    monkeypatch.setitem(sys.modules, "pipeline.dvc.sync", None)
+    monkeypatch.setitem(sys.modules, "pipeline.tracking.sync", None)
     said = failure(main, "sync", code=5)
-    assert said.startswith("sync: pipeline.dvc.sync is not installed; run `make setup` in a ")
+    assert said.startswith("sync: pipeline.tracking.sync is not installed; run `make setup` in a ")
 
 
 # How a command ends.

@@ -106,7 +106,7 @@ def test_it_is_judged_and_delivered(
     assert main(["gate"]) == 4
     assert "gate: allo: worse: cosine_mean" in capsys.readouterr().err
     assert main(["sync"]) == 0
-    assert "9 of 9 journals are complete" in capsys.readouterr().out
+    assert "9 of 9 outboxes are complete" in capsys.readouterr().out
     client = client_of(uri)
     experiment = client.get_experiment_by_name("quatrain").experiment_id
     runs = {run.info.run_name.partition(" ")[0]: run for run in client.search_runs([experiment])}

@@ -103,8 +103,8 @@ def test_a_checkpoint_without_metrics_is_not_used(
     collected: Project, uninterrupted: Project, capsys: Capture
 ):
     assert collected.call("train", Pretended(signal.SIGTERM, after=4)) == 143
-    (folder,) = collected.journals("train")
-    (folder / "journal.jsonl").unlink()
+    (outbox,) = collected.outboxes("train")
+    outbox.path.unlink()
     assert collected.call("train") == 0
     assert "continues at" not in capsys.readouterr().err
     assert collected.hashes("models") == uninterrupted.hashes("models")
@@ -112,9 +112,9 @@ def test_a_checkpoint_without_metrics_is_not_used(
 
 def test_changed_params_start_a_new_run_and_end_the_killed_one(collected: Project, capsys: Capture):
     assert collected.call("train", Pretended(signal.SIGTERM, after=4)) == 143
-    (killed,) = collected.journals("train")
-    kept = (killed / "journal.jsonl").read_bytes().splitlines(keepends=True)
-    (killed / "journal.jsonl").write_bytes(b"".join(kept[:-1]))  # as kill -9 would have left it
+    (killed,) = collected.outboxes("train")
+    assert killed.header is not None
+    killed.begin(killed.header)  # as kill -9 would have left it
     capsys.readouterr()
     collected.choose(overlay={"seed": 1})
     assert collected.call("train") == 0
@@ -127,8 +127,8 @@ def test_no_run_is_left_running_in_the_store(collected: Project, uri: str, monke
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     stage = Stage("train", "allo", collected.root, read_params(collected.root))
     killed = Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64)
-    for shipper in killed.shippers:
-        shipper.finish()  # locks go with their process; here they are given back
+    assert killed.shipper is not None
+    killed.shipper.finish()  # locks go with their process; here they are given back
     killed.lock.close()
     client = client_of(uri)
     assert [run.info.status for run in runs_of(client, "k" * 64)] == ["RUNNING"]

@@ -210,19 +210,19 @@ def test_a_folder_that_is_no_worktree_any_more_is_made_anew(night: Night):
     assert night.state() == before
 
 
-def test_settings_of_dvc_and_journals_are_the_checkouts_and_stay(night: Night):
-    journal = night.root / ".state" / "journal" / "train@allo-1" / "kept"
-    journal.parent.mkdir(parents=True)
-    journal.touch()
+def test_settings_of_dvc_and_outboxes_are_the_checkouts_and_stay(night: Night):
+    outbox = night.root / ".state" / "outbox" / "train@allo-1" / "kept"
+    outbox.parent.mkdir(parents=True)
+    outbox.touch()
     (night.root / ".dvc" / "config.local").write_text("[core]\nremote = of this checkout\n")
     night.codes["pipeline repro"] = 255
     assert main(["retrain", "--preset", "smoke"]) == 255
     assert "of this checkout" in (night.root / WORK / ".dvc" / "config.local").read_text()
     for place in (night.root / WORK, night.root / WORK / ".presets" / "smoke"):
-        assert (place / ".state" / "journal").resolve() == journal.parent.parent
+        assert (place / ".state" / "outbox").resolve() == outbox.parent.parent
     del night.codes["pipeline repro"]
     assert main(["retrain"]) == 0
-    assert journal.exists()
+    assert outbox.exists()
 
 
 def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(

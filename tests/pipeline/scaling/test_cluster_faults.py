@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.tracking.outbox import Outbox
 from tests.pipeline.scaling.loopback_cluster import (
     LONG,
     Node,
@@ -142,10 +143,9 @@ def test_a_driver_that_is_asked_to_end_stores_its_trials(
 def rows_of(driver: SweepCommand) -> bool:
     """Whether every training has recorded something."""
     folders = [each.folder for each in driver.left() if "pipeline.train" in each.command]
-    journals = [folder / ".state" / "journal" for folder in folders if folder is not None]
-    return len(journals) == 2 and all(
-        any('"metrics"' in path.read_text() for path in journal.glob("*/journal.jsonl"))
-        for journal in journals
+    outboxes = [folder / ".state" / "outbox" for folder in folders if folder is not None]
+    return len(outboxes) == 2 and all(
+        any(Outbox(path).points() for path in outbox.glob("*.sqlite")) for outbox in outboxes
     )
 
 

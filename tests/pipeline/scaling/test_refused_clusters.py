@@ -14,9 +14,9 @@ from pipeline.cli import main
 from pipeline.runtime.errors import CommandFailed
 from pipeline.scaling import cluster, snapshots
 from pipeline.scaling.snapshots import Storage, StorageFailed
-from pipeline.tracking.experiment import EXPERIMENT
-from pipeline.tracking.journal import Header, Journal
-from pipeline.tracking.run import Run
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import EXPERIMENT, Header
+from pipeline.tracking.run import Run, path_of
 from tests.pipeline.fixture_types import Failure, Patch
 from tests.pipeline.scaling.loopback_cluster import SweepProject
 from tests.pipeline.small_project import NOBODY
@@ -99,25 +99,18 @@ def test_a_full_storage_keeps_the_archive_before(tmp_path: Path) -> None:
     assert (tmp_path / "restored" / "reports" / "scores.json").read_text() == "{}"
 
 
-def test_a_stage_beside_a_sweep_ends_none_of_its_journals(project: SweepProject) -> None:
-    folder = project.root / ".state" / "sweeps" / "tiny-1" / "journal"
+def test_a_stage_beside_a_sweep_ends_none_of_its_outboxes(project: SweepProject) -> None:
     header = Header("key", EXPERIMENT, "a run", {}, {})
-    folders = [folder / "sweep", folder / "0000-train@allo"]
-    for each in folders:
-        journal = Journal(each)
-        journal.begin(header)
-        journal.close()
-    abandoned = Journal(project.root / ".state" / "journal" / "train@allo-0")
-    abandoned.begin(header)
-    abandoned.close()
-    with Run.start(project.root, "train@allo", "k" * 16, header._replace(run_key="other")):
+    abandoned = path_of(project.root, "train@allo", "0")
+    folder = project.root / ".state" / "sweeps" / "tiny-1" / "outbox"
+    outboxes = [Outbox(folder / f"{name}.sqlite") for name in ("sweep", "0000-train@allo")]
+    for each in (Outbox(abandoned), *outboxes):
+        each.begin(header)
+    path = path_of(project.root, "train@allo", "k" * 16)
+    with Run.start(project.root, path, header._replace(run_key="other")):
         pass
-    assert statuses(abandoned.folder) == ["KILLED"]
-    assert [statuses(each) for each in folders] == [[], []]
-
-
-def statuses(folder: Path) -> list[str]:
-    return [line["status"] for _, line in Journal(folder).lines() if line["kind"] == "end"]
+    assert [end.body for end in Outbox(abandoned).records("end")] == ["KILLED"]
+    assert [each.records("end") for each in outboxes] == [[], []]
 
 
 def test_a_python_that_unpacks_without_a_filter_is_refused(monkeypatch: Patch):

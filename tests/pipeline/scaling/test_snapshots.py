@@ -14,6 +14,8 @@ import pytest
 from pipeline.scaling import snapshots
 from pipeline.scaling.snapshots import Storage, StorageFailed, open_storage, restore, save
 from pipeline.storage.checkpoints import Checkpoints
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import Header
 from tests.pipeline.fixture_types import Patch
 
 RUN = Path(".state/train@allo/run-key")
@@ -25,8 +27,7 @@ def make_trial(folder: Path, *steps: int) -> Path:
     for step in steps:
         checkpoints.save(step, {"kernel": np.full((40, 40), step, np.float32)})
     for name in (
-        ".state/journal/train@allo-1/journal.jsonl",
-        ".state/journal/train@allo-1/artifacts/0123/loss.png",
+        ".state/outbox/locks/train@allo-1/lock",
         ".state/locks/train@allo/lock",
         "data/allo/dataset.safetensors",
         "inputs/allo/map.txt",
@@ -36,6 +37,8 @@ def make_trial(folder: Path, *steps: int) -> Path:
     ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
+    outbox = Outbox(folder / ".state/outbox/train@allo-1.sqlite")
+    outbox.begin(Header("k1", "quatrain", "a run", {}, {}))
     return folder
 
 
@@ -73,15 +76,15 @@ def archive(storage: Storage) -> Path:
     return Path(storage.file("0007.tar"))
 
 
-def test_a_trial_comes_back_with_checkpoints_and_journals(
+def test_a_trial_comes_back_with_checkpoints_and_outboxes(
     storage: Storage, source: Path, target: Path
 ):
     save(storage, "0007", source)
     assert restore(storage, "0007", target)
-    left_out = ("data/", "inputs/", ".state/locks/", "models/")
+    left_out = ("data/", "inputs/", ".state/locks/", ".state/outbox/locks/", "models/")
     kept = {name: data for name, data in files(source).items() if not name.startswith(left_out)}
     assert files(target) == kept
-    assert len(kept) == 8
+    assert len(kept) == 7
     latest = Checkpoints(target / RUN).latest()
     assert latest is not None
     assert latest.step == 300
@@ -94,8 +97,7 @@ def test_a_trained_trial_has_no_checkpoints_any_more(storage: Storage, source: P
     save(storage, "0007", source)
     restore(storage, "0007", target)
     assert sorted(files(target)) == [
-        ".state/journal/train@allo-1/artifacts/0123/loss.png",
-        ".state/journal/train@allo-1/journal.jsonl",
+        ".state/outbox/train@allo-1.sqlite",
         "models/allo/history.csv",
         "models/allo/manifest.json",
         "params.yaml",

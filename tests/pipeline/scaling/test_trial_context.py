@@ -1,6 +1,5 @@
 """A stage in a sweep computes what it always does, and records it as a trial of the sweep."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,13 +13,13 @@ import pytest
 from pipeline.runtime.stage import Stage
 from pipeline.tracking import export
 from pipeline.tracking import run as runs
-from pipeline.tracking.journal import Journal, Parent
-from pipeline.tracking.pending import JournalDelivery, deliver
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import Parent
 from pipeline.tracking.run import Run
 from pipeline.tracking.trial_context import TrialContext, trial_context
 from tests.conftest import ROOT, params_with
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.recorded_runs import client_of, header, recorded, runs_of
+from tests.pipeline.recorded_runs import client_of, deliver, header, runs_of
 from tests.pipeline.small_project import NOBODY
 
 SWEEP = Parent("sweep-key", "sweep-tried", tag="quatrain.sweep", ends_with_child=False)
@@ -28,25 +27,25 @@ CONTEXT = TrialContext("0123abcd", "tried", SWEEP, {"git.commit": "c0ffee"})
 
 
 @pytest.fixture
-def shipped(monkeypatch: Patch) -> list[Journal]:
-    """The journals that are delivered from a thread, without the thread."""
-    journals: list[Journal] = []
+def shipped(monkeypatch: Patch) -> list[Outbox]:
+    """The outboxes that are delivered from a thread, without the thread."""
+    outboxes: list[Outbox] = []
 
-    def ship(journal: Journal, *_: Any, **__: Any) -> SimpleNamespace:
-        journals.append(journal)
+    def ship(stage: list[Outbox], *_: Any, **__: Any) -> SimpleNamespace:
+        outboxes.extend(stage)
         return SimpleNamespace(wake=lambda: None, finish=lambda: None)
 
     monkeypatch.setattr(runs, "Shipper", ship)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
-    return journals
+    return outboxes
 
 
-def begin(root: Path) -> Journal:
+def begin(root: Path) -> Outbox:
     stage = Stage("train", "allo", root, params_with({}))
     with Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as run:
         run.metrics([("train/loss", 1, 0.5)])
         export.record_model(stage, run, None, None, "d" * 64)
-    return Journal(run.journal.folder)
+    return run.outbox
 
 
 @pytest.fixture
@@ -64,45 +63,44 @@ def exported(monkeypatch: Patch) -> list[str]:
 
 
 def test_a_trial_has_a_run_of_its_own_below_the_sweep_and_delivers_nothing(
-    tmp_path: Path, shipped: list[Journal], exported: list[str], monkeypatch: Patch
+    tmp_path: Path, shipped: list[Outbox], exported: list[str], monkeypatch: Patch
 ):
     for name, value in CONTEXT.of_trial("0004").to_environment().items():
         monkeypatch.setenv(name, value)
-    journal = begin(tmp_path)
-    assert journal.header is not None
-    assert (journal.header.run_key, journal.header.run_name) == ("0123abcd-0004", "tried-0004")
-    assert journal.header.parent == SWEEP
-    tags = journal.header.tags
+    outbox = begin(tmp_path)
+    assert outbox.header is not None
+    assert (outbox.header.run_key, outbox.header.run_name) == ("0123abcd-0004", "tried-0004")
+    assert outbox.header.parent == SWEEP
+    tags = outbox.header.tags
     assert (tags["quatrain.trial"], tags["git.commit"]) == ("0004", "c0ffee")
     assert tags["quatrain.model"] == "allo"
-    assert journal.header.params["train.learning_rate"] == "0.001"
-    assert journal.history() == {"train/loss": [(1, 0.5)]}
-    assert (shipped, exported, journal.has_model) == ([], [], False)
+    assert outbox.header.params["train.learning_rate"] == "0.001"
+    assert outbox.history() == {"train/loss": [(1, 0.5)]}
+    assert (shipped, exported, outbox.records("model")) == ([], [], [])
 
 
 def test_outside_a_sweep_a_stage_delivers_its_run_and_registers_its_model(
-    tmp_path: Path, shipped: list[Journal], exported: list[str], monkeypatch: Patch
+    tmp_path: Path, shipped: list[Outbox], exported: list[str], monkeypatch: Patch
 ):
     monkeypatch.delenv("QUATRAIN_TRIAL", raising=False)
     assert trial_context() is None
-    journal = begin(tmp_path)
-    assert journal.header is not None
-    assert journal.header.run_key == "k" * 64
-    assert journal.header.parent is not None
-    assert journal.header.parent.tag == "quatrain.pipeline"
-    assert [each.folder for each in shipped] == [journal.folder]
-    assert (exported, journal.has_model) == (["allo"], True)
+    outbox = begin(tmp_path)
+    assert outbox.header is not None
+    assert outbox.header.run_key == "k" * 64
+    assert outbox.header.parent is not None
+    assert outbox.header.parent.tag == "quatrain.pipeline"
+    assert shipped == [outbox]
+    assert (exported, len(outbox.records("model"))) == (["allo"], 1)
 
 
-def test_a_trial_ends_no_journal_of_another(
-    tmp_path: Path, shipped: list[Journal], exported: list[str], monkeypatch: Patch
+def test_a_trial_ends_no_outbox_of_another(
+    tmp_path: Path, shipped: list[Outbox], exported: list[str], monkeypatch: Patch
 ):
-    other = Journal(tmp_path / ".state" / "journal" / "train@allo-other")
+    other = Outbox(tmp_path / ".state" / "outbox" / "train@allo-other.sqlite")
     other.begin(header("k1"))
     monkeypatch.setenv(*CONTEXT.of_trial("0004").to_environment().popitem())
     begin(tmp_path)
-    ends = [line for _, line in Journal(other.folder).lines() if line["kind"] == "end"]
-    assert (ends, shipped, exported) == ([], [], [])
+    assert (other.records("end"), shipped, exported) == ([], [], [])
 
 
 def test_a_context_comes_back_from_the_environment(monkeypatch: Patch):
@@ -114,44 +112,23 @@ def test_a_context_comes_back_from_the_environment(monkeypatch: Patch):
 # Parents.
 
 
-def test_a_journal_from_before_sweeps_can_be_read(tmp_path: Path):
-    journal = Journal(tmp_path)
-    journal.begin(header("k1", parent=SWEEP))
-    path = tmp_path / "journal.jsonl"
-    line = json.loads(path.read_text().partition("\n")[0])
-    line["parent"] = {"run_key": "p1", "run_name": "pipeline-default"}
-    path.write_text(json.dumps(line) + "\n")
-    loaded = Journal(tmp_path).header
-    assert loaded is not None
-    assert loaded.parent == Parent("p1", "pipeline-default", "quatrain.pipeline", True)
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(("ends_with_child", "status"), [(False, "RUNNING"), (True, "FINISHED")])
 def test_only_a_pipeline_ends_with_its_child(
     ends_with_child: bool, status: str, uri: str, tmp_path: Path
 ):
     parent = SWEEP._replace(ends_with_child=ends_with_child)
-    sweep = Journal(tmp_path / "sweep")
+    sweep = Outbox(tmp_path / "sweep.sqlite")
     sweep.begin(header(parent.run_key, tags={parent.tag: "true"}))
-    child = Journal(tmp_path / "child")
+    child = Outbox(tmp_path / "child.sqlite")
     child.begin(header("k1", parent=parent))
     child.end("FINISHED")
-    deliveries = [JournalDelivery(journal.folder, uri) for journal in (sweep, child)]
-    assert deliver(deliveries, wait_seconds=0) == []
+    for outbox in (sweep, child):
+        deliver(outbox, uri)
     client = client_of(uri)
     ((above,), (below,)) = (runs_of(client, key) for key in (parent.run_key, "k1"))
     assert (above.info.status, below.info.status) == (status, "FINISHED")
     assert below.data.tags["mlflow.parentRunId"] == above.info.run_id
-
-
-def test_a_journal_that_is_not_delivered_says_why_and_leaves_the_others_alone(tmp_path: Path):
-    journal = recorded(tmp_path / "train@allo-1", "k1")
-    delivery = JournalDelivery(journal.folder, NOBODY)
-    assert not delivery.send()
-    assert delivery.pending is not None
-    assert delivery.summary().startswith("train@allo-1 (allo-k1, key k1): 0 metrics and 0 files")
-    assert deliver([delivery, JournalDelivery(journal.folder, NOBODY)], wait_seconds=0)
 
 
 # What a stage in the folder of a trial is told.

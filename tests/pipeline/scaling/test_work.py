@@ -11,10 +11,10 @@ import pytest
 from pipeline.scaling import work
 from pipeline.scaling.records import Point
 from pipeline.scaling.snapshots import open_storage, restore, save
-from pipeline.scaling.work import JournalTail, Outcome, StageLost, TrialWork
+from pipeline.scaling.work import OutboxTail, Outcome, StageLost, TrialWork
 from pipeline.storage.params_file import parse
 from pipeline.storage.run_key import CHECKOUT
-from pipeline.tracking.journal import Journal
+from pipeline.tracking.outbox import Outbox
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import header, until
 from tests.pipeline.small_project import Project
@@ -189,75 +189,58 @@ def test_a_trial_does_not_continue_from_one_of_its_name_with_other_params(tmp_pa
         assert bool(list(target.iterdir())) == (name == "same")
 
 
-# The journal of the training.
+# The outbox of the training.
 
 
-def journal_of(folder: Path, name: str = "train@allo-1") -> Journal:
-    journal = Journal(folder / ".state" / "journal" / name)
-    journal.begin(header("k1"))
-    return journal
+def outbox_of(folder: Path, name: str = "train@allo-1") -> Outbox:
+    outbox = Outbox(folder / ".state" / "outbox" / f"{name}.sqlite")
+    outbox.begin(header("k1"))
+    return outbox
 
 
 def test_new_rows_of_the_watched_metric_are_read_once(tmp_path: Path):
-    tail = JournalTail(tmp_path, "train@allo", "train/loss")
+    tail = OutboxTail(tmp_path, "train@allo", "train/loss")
     assert tail.read() == []
-    journal = journal_of(tmp_path)
+    outbox = outbox_of(tmp_path)
     assert tail.read() == []
-    journal.metrics([("train/loss", 10, 0.5), ("train/other", 12, 1.0), ("system/cpu", 90, 1.0)])
-    journal.metrics([("train/loss", 20, 0.25)])
+    outbox.metrics([("train/loss", 10, 0.5), ("train/other", 12, 1.0), ("system/cpu", 90, 1.0)])
+    outbox.metrics([("train/loss", 20, 0.25)])
     assert tail.read() == [Point(step=10, value=0.5), Point(step=20, value=0.25)]
     assert tail.read() == []
     assert (tail.names, tail.step) == ({"train/loss", "train/other"}, 20)
-    journal.metrics([("train/loss", 30, float("nan")), ("train/loss", 40, 1.0)])
+    outbox.metrics([("train/loss", 30, float("nan")), ("train/loss", 40, 1.0)])
     assert tail.read() == [Point(step=40, value=1.0)]
 
 
-def test_rows_across_a_torn_line_are_read_when_it_is_whole(tmp_path: Path):
-    journal = journal_of(tmp_path)
-    tail = JournalTail(tmp_path, "train@allo", "train/loss")
-    path = journal.folder / "journal.jsonl"
-    line = json.dumps({"kind": "metrics", "time": 1, "rows": [["train/loss", 7, 0.5]]}) + "\n"
-    points = []
-    for character in line * 2:
-        with path.open("a") as file:
-            file.write(character)
-        points.append(tail.read())
-    assert [len(read) for read in points].count(1) == 2
-    assert points[-1] == points[len(line) - 1] == [Point(step=7, value=0.5)]
-
-
-def test_only_the_journal_of_the_training_is_read(tmp_path: Path):
-    older = journal_of(tmp_path, "train@allo-0")
+def test_only_the_outbox_of_the_training_is_read(tmp_path: Path):
+    older = outbox_of(tmp_path, "train@allo-0")
     older.metrics([("train/loss", 1, 9.0)])
-    other = journal_of(tmp_path, "evaluate@allo-1")
+    other = outbox_of(tmp_path, "evaluate@allo-1")
     other.metrics([("train/loss", 2, 8.0)])
-    os.utime(older.folder / "journal.jsonl", (1, 1))
-    journal_of(tmp_path).metrics([("train/loss", 3, 7.0)])
-    tail = JournalTail(tmp_path, "train@allo", "train/loss")
+    os.utime(older.path, (1, 1))
+    outbox_of(tmp_path).metrics([("train/loss", 3, 7.0)])
+    tail = OutboxTail(tmp_path, "train@allo", "train/loss")
     assert tail.read() == [Point(step=3, value=7.0)]
 
 
-def test_the_journal_of_another_type_of_machine_is_followed(tmp_path: Path):
-    tail = JournalTail(tmp_path, "train@allo", "train/loss")
-    first = journal_of(tmp_path)
+def test_the_outbox_of_another_type_of_machine_is_followed(tmp_path: Path):
+    tail = OutboxTail(tmp_path, "train@allo", "train/loss")
+    first = outbox_of(tmp_path)
     first.metrics([("train/loss", 900, 0.5)])
-    os.utime(first.folder / "journal.jsonl", (1, 1))
+    os.utime(first.path, (1, 1))
     assert tail.read() == [Point(step=900, value=0.5)]
-    journal_of(tmp_path, "train@allo-2").metrics([("train/loss", 100, 2.0)])
+    outbox_of(tmp_path, "train@allo-2").metrics([("train/loss", 100, 2.0)])
     assert tail.read() == [Point(step=100, value=2.0)]
     assert tail.step == 100
 
 
 def test_a_killed_stage_gets_an_end_and_a_finished_one_keeps_its_own(tmp_path: Path):
-    killed, finished = journal_of(tmp_path, "train@allo-0"), journal_of(tmp_path, "train@allo-1")
+    killed, finished = outbox_of(tmp_path, "train@allo-0"), outbox_of(tmp_path, "train@allo-1")
     finished.end("FINISHED")
-    for journal in (killed, finished):
-        work.end_journal(journal.folder)
-        work.end_journal(journal.folder)
-    ends = [
-        [line["status"] for _, line in Journal(journal.folder).lines() if line["kind"] == "end"]
-        for journal in (killed, finished)
-    ]
+    for outbox in (killed, finished):
+        work.end_outbox(outbox.path)
+        work.end_outbox(outbox.path)
+    ends = [[end.body for end in outbox.records("end")] for outbox in (killed, finished)]
     assert ends == [["KILLED"], ["FINISHED"]]
 
 

@@ -1,14 +1,20 @@
-"""Tests that every line of a journal is delivered once, even if it is sent repeatedly."""
+"""Tests that a store gets every record of an outbox once, whatever is lost or restored."""
 
 import re
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.tracking import store
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.journal import Journal
-from pipeline.tracking.shipper import Shipper
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import Parent
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import (
     arrived,
     client_of,
@@ -17,16 +23,42 @@ from tests.pipeline.recorded_runs import (
     header,
     recorded,
     runs_of,
-    until,
 )
 
+PIPELINE = Parent("p1", "default 2026-01-01 12:00")
 
-def test_a_run_is_delivered_completely(journal: Journal, uri: str, tmp_path: Path):
-    deliver(journal, uri)
+
+@pytest.fixture
+def small(tmp_path: Path) -> Outbox:
+    """A run with few records, each of another kind."""
+    outbox = Outbox(tmp_path / ".state" / "outbox" / "train@allo-1.sqlite")
+    outbox.begin(header("k1", params={"train.steps": "3"}, parent=PIPELINE))
+    outbox.metrics([("train/loss", step, 1 / (step + 3)) for step in range(40)])
+    outbox.put("artifact", "plots/curve.png", data=b"picture")
+    outbox.tags({"mlflow.note.content": "all hold"})
+    outbox.end("FINISHED")
+    return outbox
+
+
+def has_all(uri: str, outbox: Outbox) -> bool:
     client = client_of(uri)
     (run,) = runs_of(client, "k1")
-    assert arrived(client, "k1") == expected(journal)
-    times = [line["time"] for _, line in journal.lines() if line["kind"] in ("begin", "end")]
+    (parent,) = runs_of(client, "p1")
+    files = [file.path for file in client.list_artifacts(run.info.run_id, "plots")]
+    assert arrived(client, "k1") == expected(outbox)
+    assert (run.info.status, parent.info.status) == ("FINISHED", "FINISHED")
+    assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert run.data.tags["mlflow.note.content"] == "all hold"
+    return files == ["plots/curve.png"] and run.data.params == {"train.steps": "3"}
+
+
+def test_a_run_is_delivered_completely(outbox: Outbox, uri: str, tmp_path: Path):
+    delivery = deliver(outbox, uri)
+    assert (delivery.metrics, delivery.files, outbox.pending()) == (1480, 2, (0, 0))
+    client = client_of(uri)
+    (run,) = runs_of(client, "k1")
+    assert arrived(client, "k1") == expected(outbox)
+    times = [record.time for record in (outbox.record("begin"), outbox.record("end")) if record]
     assert [run.info.start_time, run.info.end_time] == times
     assert (run.info.status, run.info.run_name) == ("FINISHED", "allo-k1")
     assert run.data.tags["quatrain.model"] == "allo"
@@ -42,78 +74,113 @@ def test_a_run_is_delivered_completely(journal: Journal, uri: str, tmp_path: Pat
     assert [(tag.key, tag.value) for tag in read.tags] == [("mlflow.data.context", "training")]
 
 
-@pytest.mark.parametrize(
-    "note", [None, b"{", b"[]", b'{"uri": "http://elsewhere", "run_id": "x", "offset": 9}']
-)
-def test_a_second_delivery_changes_nothing(journal: Journal, uri: str, note: bytes | None):
-    deliver(journal, uri)
-    if note is not None:
-        (journal.folder / "cursor.json").write_bytes(note)
-    deliver(Journal(journal.folder), uri)
-    assert arrived(client_of(uri), "k1") == expected(journal)
+@pytest.mark.parametrize("is_lost", [pytest.param(False, marks=pytest.mark.full), True])
+def test_whichever_call_fails_the_next_attempt_completes_the_run_without_duplicates(
+    small: Outbox, uri: str, monkeypatch: Patch, is_lost: bool
+):
+    plain = store.BoundedClient.call
+    calls: list[str] = []
+    failing = 0
+
+    def call(self: Any, method: str, *arguments: Any, **named: Any) -> Any:
+        calls.append(method)
+        if len(calls) == failing and not is_lost:
+            raise ConnectionResetError
+        answer = plain(self, method, *arguments, **named)
+        if len(calls) == failing:
+            raise ConnectionResetError
+        return answer
+
+    monkeypatch.setattr(store.BoundedClient, "call", call)
+    while failing == 0 or len(calls) >= failing:
+        failing += 1
+        calls.clear()
+        for run_key in ("k1", "p1") if failing > 1 else ():
+            for run in runs_of(client_of(uri), run_key):
+                client_of(uri).delete_run(run.info.run_id)
+        first = Delivery(Outbox(small.path), uri, from_start=True)
+        error = first.send()
+        first.close()
+        if error is not None:
+            deliver(small, uri)
+        assert has_all(uri, small), calls[failing - 1]
+    assert {"create_run", "log_batch", "log_artifact", "set_terminated"} <= {*calls}
+    assert failing > 20
 
 
-def test_an_interrupted_delivery_continues_at_any_line(journal: Journal, uri: str):
-    delivered = 0
-    while Delivery(journal, uri).step():
-        delivered += 1
-    assert delivered == 6
-    assert arrived(client_of(uri), "k1") == expected(journal)
+def test_a_second_delivery_asks_once_and_sends_nothing(small: Outbox, uri: str):
+    deliver(small, uri)
+    assert deliver(small, uri, is_checked=True).metrics == 0
+    assert deliver(small, uri, from_start=True).metrics == 40
+    assert has_all(uri, small)
+
+
+def test_another_store_gets_everything_again(small: Outbox, uri: str, template: Path):
+    deliver(small, uri)
+    other = template.parent / "other.db"
+    shutil.copy(template, other)
+    deliver(small, f"sqlite:///{other}")
+    assert has_all(f"sqlite:///{other}", small)
 
 
 def test_a_resumed_training_adds_only_new_metrics(uri: str, tmp_path: Path):
-    folder = tmp_path / "journal" / "train@allo"
-    journal = recorded(folder, "k1", end="KILLED")
-    deliver(journal, uri)
-    assert [run.info.status for run in runs_of(client_of(uri), "k1")] == ["KILLED"]
-    resumed = Journal(folder)
-    resumed.begin(header("k1"))
-    resumed.metrics([("train/loss", step, 1 / (step + 3)) for step in range(1200, 1600)])
-    deliver(resumed, uri)
-    assert [run.info.status for run in runs_of(client_of(uri), "k1")] == ["RUNNING"]
-    resumed.end("FINISHED")
-    deliver(resumed, uri)
-    assert [run.info.status for run in runs_of(client_of(uri), "k1")] == ["FINISHED"]
-    assert len(arrived(client_of(uri), "k1")["train/loss"]) == 1600
-    assert arrived(client_of(uri), "k1") == expected(resumed)
+    path = tmp_path / ".state" / "outbox" / "train@allo.sqlite"
+    outbox = recorded(path, "k1", end="KILLED")
+    deliver(outbox, uri)
+    status = lambda: [run.info.status for run in runs_of(client_of(uri), "k1")]  # noqa: E731
+    assert status() == ["KILLED"]
+    outbox.begin(header("k1"))
+    outbox.metrics([("train/loss", step, 1 / (step + 3)) for step in range(1200, 1600)])
+    assert deliver(outbox, uri).metrics == 200
+    assert status() == ["RUNNING"]
+    outbox.end("FINISHED")
+    deliver(outbox, uri)
+    assert status() == ["FINISHED"]
+    assert arrived(client_of(uri), "k1") == expected(outbox)
 
 
-def test_an_evaluation_adds_to_the_run_of_its_training(journal: Journal, uri: str, tmp_path: Path):
-    evaluation = Journal(tmp_path / "journal" / "evaluate@allo")
-    evaluation.begin(header("k1", params={"train.number_3": "33", "evaluate.pairs": "5"}))
+def test_an_evaluation_adds_to_the_run_of_its_training_which_ends_with_it(
+    small: Outbox, uri: str, tmp_path: Path
+):
+    evaluation = Outbox(tmp_path / ".state" / "outbox" / "evaluate@allo-1.sqlite")
+    params = {"train.steps": "33", "evaluate.pairs": "5"}
+    evaluation.begin(header("k1", params=params, parent=PIPELINE))
     evaluation.metrics([("eval/cosine", 1400, 0.97)])
-    evaluation.end("FINISHED")
-    deliver(journal, uri)
-    deliver(evaluation, uri)
-    (run,) = runs_of(client_of(uri), "k1")
-    assert arrived(client_of(uri), "k1") == expected(journal, evaluation)
-    assert run.data.params["train.number_3"] == "3"
-    assert run.data.params["evaluate.pairs"] == "5"
-    assert run.data.tags["quatrain.changed_params"] == "train.number_3 = 33"
+    later = evaluation.last_time + 5000
+    evaluation.end("FAILED", later)
+    for outbox in (evaluation, small):  # in the other order, too, the last one to end counts
+        deliver(outbox, uri)
+    client = client_of(uri)
+    (run,) = runs_of(client, "k1")
+    (pipeline,) = runs_of(client, "p1")
+    assert arrived(client, "k1") == expected(small, evaluation)
+    assert run.data.params == {"train.steps": "33", "evaluate.pairs": "5"}
+    assert run.data.tags["quatrain.changed_params"] == "train.steps = 3"
+    assert [(each.info.status, each.info.end_time) for each in (run, pipeline)] == [
+        ("FAILED", later)
+    ] * 2
+    assert pipeline.info.run_name == PIPELINE.run_name
+    assert pipeline.data.tags["quatrain.pipeline"] == "true"
 
 
 @pytest.mark.parametrize("steps", [3, 9], ids=["during", "after"])
 def test_a_run_deleted_during_or_after_its_delivery_is_created_again(
-    journal: Journal, uri: str, steps: int
+    small: Outbox, uri: str, steps: int
 ):
     client = client_of(uri)
-    delivery = Delivery(journal, uri)
-    for _ in range(steps):
-        delivery.step()
-    (deleted,) = runs_of(client, "k1")
-    client.delete_run(deleted.info.run_id)
-    if steps == 9:
-        delivery.close()
-        delivery = Delivery(Journal(journal.folder), uri)
-    while delivery.step():
-        pass
-    delivery.close()
+    with closing(Delivery(small, uri)) as delivery:
+        for _ in range(steps):
+            delivery.step()
+        (deleted,) = runs_of(client, "k1")
+        client.delete_run(deleted.info.run_id)
+        assert (delivery.send() is None) == (steps == 9)
+    deliver(small, uri)
     assert runs_of(client, "k1")[0].info.run_id != deleted.info.run_id
-    assert arrived(client, "k1") == expected(journal)
+    assert has_all(uri, small)
 
 
 def test_the_oldest_run_of_a_key_is_used_and_an_empty_duplicate_deleted(
-    journal: Journal, uri: str, tmp_path: Path
+    outbox: Outbox, uri: str, tmp_path: Path
 ):
     client = store.open_client(uri)
     experiment = client.create_experiment("quatrain", str(tmp_path / "files"))
@@ -121,23 +188,63 @@ def test_the_oldest_run_of_a_key_is_used_and_an_empty_duplicate_deleted(
         client.create_run(experiment, start, {"quatrain.run_key": "k1"}).info.run_id
         for start in (900, 700, 800)
     ]
-    deliver(journal, uri)
+    deliver(outbox, uri)
     assert [run.info.run_id for run in runs_of(client, "k1")] == [twins[1]]
-    assert arrived(client, "k1") == expected(journal)
+    assert arrived(client, "k1") == expected(outbox)
 
 
-def test_a_deleted_experiment_is_named(journal: Journal, uri: str):
+def test_a_deleted_experiment_is_named(outbox: Outbox, uri: str):
     client = store.open_client(uri)
     client.delete_experiment(client.create_experiment("quatrain"))
     message = "experiment 'quatrain' is deleted there; restore it in the UI"
     with pytest.raises(store.Unreachable, match=message):
-        deliver(journal, uri)
+        deliver(outbox, uri)
 
 
-def test_many_writers_share_an_sqlite_store(uri: str, tmp_path: Path):
-    journals = [recorded(tmp_path / str(i) / "journal" / "train@allo", f"k{i}") for i in range(6)]
-    shippers = [Shipper(journal, uri, retry_seconds=0.05) for journal in journals]
-    until(lambda: all(Delivery(journal, uri).pending() == (0, 0) for journal in journals))
-    assert [shipper.finish() for shipper in shippers] == [True] * 6
-    for i, journal in enumerate(journals):
-        assert arrived(client_of(uri), f"k{i}") == expected(journal)
+def database_copied(uri: str, source: Path, target: Path) -> None:
+    client_of(uri)._tracking_client.store.engine.dispose()
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
+        old.backup(new)
+
+
+@pytest.mark.parametrize("steps", range(1, 5))
+def test_a_store_of_an_older_backup_gets_again_what_it_lost(
+    small: Outbox, uri: str, tmp_path: Path, steps: int
+):
+    database, backup = tmp_path / "mlflow.db", tmp_path / "backup.db"
+    with closing(Delivery(small, uri)) as partly:
+        for _ in range(steps):
+            partly.step()
+    database_copied(uri, database, backup)
+    deliver(small, uri)
+    database_copied(uri, backup, database)
+    assert deliver(small, uri).metrics == 0, "nobody asked"
+    assert deliver(small, uri, is_checked=True).metrics == 40
+    assert has_all(uri, small)
+
+
+def end_undone(client: Any, run_id: str) -> None:
+    client.update_run(run_id, "RUNNING")
+
+
+def run_deleted(client: Any, run_id: str) -> None:
+    client.delete_run(run_id)
+
+
+@pytest.mark.parametrize("change", [run_deleted, end_undone])
+def test_what_a_store_lost_is_sent_again(
+    small: Outbox, uri: str, change: Callable[[Any, str], None]
+):
+    deliver(small, uri)
+    change(client_of(uri), runs_of(client_of(uri), "k1")[0].info.run_id)
+    deliver(small, uri, is_checked=True)
+    assert has_all(uri, small)
+
+
+def test_one_process_at_a_time_delivers_an_outbox(outbox: Outbox, uri: str):
+    with closing(Delivery(outbox, uri)) as first:
+        first.step()
+        with pytest.raises(Exception, match="train@allo-1-delivery is at work in process"):
+            deliver(outbox, uri)
+    deliver(outbox, uri)
+    assert arrived(client_of(uri), "k1") == expected(outbox)

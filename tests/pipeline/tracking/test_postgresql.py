@@ -11,7 +11,6 @@ import pytest
 
 from pipeline.tracking import store
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.journal import Journal
 from pipeline.tracking.store import reason_of
 from tests.conftest import ROOT
 from tests.pipeline import loopback
@@ -53,9 +52,9 @@ def test_a_database_that_fails_meanwhile_gets_every_line_once(
 ):
     uri = database("failing")
     monkeypatch.chdir(tmp_path)
-    journal = recorded(tmp_path / "journal" / "train@allo", "k1")
+    outbox = recorded(tmp_path / "train@allo.sqlite", "k1")
     for _ in range(3):
-        delivery = Delivery(journal, uri)
+        delivery = Delivery(outbox, uri)
         assert delivery.step()
         postgresql.stop()
         with pytest.raises(Exception, match=r"127\.0\.0\.1") as caught:
@@ -63,14 +62,13 @@ def test_a_database_that_fails_meanwhile_gets_every_line_once(
         assert PASSWORD not in reason_of(caught.value, uri)
         delivery.close()
         postgresql.start()
-    deliver(journal, uri)
-    (journal.folder / "cursor.json").unlink()
-    deliver(Journal(journal.folder), uri)
+    deliver(outbox, uri)
+    deliver(outbox, uri, from_start=True)
 
     (run,) = runs_of(client_of(uri), "k1")
-    assert arrived(client_of(uri), "k1") == expected(journal)
+    assert arrived(client_of(uri), "k1") == expected(outbox)
     assert (run.info.status, len(run.data.params)) == ("FINISHED", 131)
-    assert PASSWORD not in "".join(path.read_text() for path in journal.folder.glob("*.json*"))
+    assert PASSWORD.encode() not in outbox.path.read_bytes()
 
 
 @pytest.mark.slow
@@ -79,8 +77,9 @@ def test_processes_that_use_a_new_database_at_once_lose_nothing(
 ):
     uri = postgresql.create("fresh")
     places = [tmp_path / str(number) for number in range(3)]
-    journals = [
-        recorded(place / ".state" / "journal" / "train@allo", f"k{place.name}") for place in places
+    outboxes = [
+        recorded(place / ".state" / "outbox" / "train@allo.sqlite", f"k{place.name}")
+        for place in places
     ]
     command = ("python", "-m", "pipeline", "sync", "--wait", "120")
     variables = {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
@@ -88,14 +87,14 @@ def test_processes_that_use_a_new_database_at_once_lose_nothing(
     outputs = [process.communicate()[0] for process in running]
 
     assert [process.returncode for process in running] == [0, 0, 0], "\n".join(outputs)
-    for number, journal in enumerate(journals):
-        assert arrived(client_of(uri), f"k{number}") == expected(journal)
+    for number, outbox in enumerate(outboxes):
+        assert arrived(client_of(uri), f"k{number}") == expected(outbox)
 
 
 def test_a_server_keeps_runs_in_postgresql_and_files_in_s3(
     database: Callable[[str], str], tmp_path: Path, monkeypatch: Patch
 ):
-    journal = recorded_model(tmp_path / "journal" / "train@allo", "k1")
+    outbox = recorded_model(tmp_path / "train@allo.sqlite", "k1")
     (tmp_path / "server").mkdir()
 
     with loopback.s3(tmp_path / "moto.log") as url:
@@ -110,9 +109,8 @@ def test_a_server_keeps_runs_in_postgresql_and_files_in_s3(
             tmp_path / "server", database("served"), f"s3://{BUCKET}/mlflow", **settings
         ) as uri:
             monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-            deliver(journal, uri)
-            (journal.folder / "cursor.json").unlink()
-            deliver(Journal(journal.folder), uri)
+            deliver(outbox, uri)
+            deliver(outbox, uri, from_start=True)
             client = client_of(uri)
             (run,) = runs_of(client, "k1")
             (version,) = client.search_model_versions("name = 'quatrain-allo'")

@@ -31,7 +31,7 @@ def folder(tmp_path: Path, uri: str, monkeypatch: Patch) -> Path:
     """A folder whose store has a run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    deliver(recorded(tmp_path / "journal" / "train@allo", "k1"), uri)
+    deliver(recorded(tmp_path / "train@allo.sqlite", "k1"), uri)
     return tmp_path
 
 

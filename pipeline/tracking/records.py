@@ -1,0 +1,138 @@
+"""What a run consists of, in the form in which an outbox keeps it."""
+
+import json
+import posixpath
+import re
+import time
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import NamedTuple
+
+# The experiment of the pipeline's runs.
+EXPERIMENT = "quatrain"
+# Metrics below it are kept for history.csv and never sent: see `charts`.
+HISTORY = "history/"
+# Characters; MLflow cuts the rest off.
+LONGEST_PARAM = 6000
+# Names of params, tags and metrics that MLflow takes, and of a run key.
+NAME = re.compile(r"[\w.\- /:]{1,250}")
+RUN_KEY = re.compile(r"[\w.@-]{1,250}")
+
+# Name, step, value.
+Row = tuple[str, int, float]
+
+
+class DatasetInput(NamedTuple):
+    name: str
+    digest: str
+    # `training` or `evaluation`.
+    context: str
+    source: str
+
+
+class Parent(NamedTuple):
+    """Holds the run of a whole pipeline or sweep; all stages find it by its key.
+
+    tag: marks that run. ends_with_child: its status is that of its last child.
+    """
+
+    run_key: str
+    run_name: str
+    tag: str = "quatrain.pipeline"
+    ends_with_child: bool = True
+
+
+class Header(NamedTuple):
+    """Holds what is fixed before a run starts; outboxes with one `run_key` describe one run."""
+
+    run_key: str
+    experiment: str
+    run_name: str
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
+    inputs: tuple[DatasetInput, ...] = ()
+    parent: Parent | None = None
+
+    def to_json(self) -> str:
+        """Returns JSON in which a param that is too long for MLflow is its digest."""
+        fields = {
+            "params": {name: _short(name, value) for name, value in self.params.items()},
+            "inputs": [entry._asdict() for entry in self.inputs],
+            "parent": self.parent and self.parent._asdict(),
+        }
+        return json.dumps(self._asdict() | fields)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Header":
+        fields = json.loads(text)
+        inputs = tuple(DatasetInput(**entry) for entry in fields["inputs"])
+        parent = Parent(**fields["parent"]) if fields["parent"] else None
+        return cls(**fields | {"inputs": inputs, "parent": parent})
+
+    def long_params(self) -> dict[str, str]:
+        """Returns the params that are too long, by the artifacts that hold them whole."""
+        params = self.params.items()
+        return {_file_of(name): value for name, value in params if len(value) > LONGEST_PARAM}
+
+
+class Record(NamedTuple):
+    """Holds a `begin`, `tag`, `artifact`, `model`, `card`, `end` or `destination`.
+
+    time: in milliseconds since 1970.
+    """
+
+    id: int
+    kind: str
+    name: str
+    time: int
+    body: str
+    data: bytes | None
+    sent: bool
+
+
+class Point(NamedTuple):
+    """Holds the value of a metric at a step; time in milliseconds since 1970."""
+
+    id: int
+    name: str
+    step: int
+    value: float
+    time: int
+
+
+def check_name(kind: str, name: str) -> None:
+    """Applies MLflow's own rule when a name is recorded, not hours later on delivery.
+
+    Raises:
+        ValueError: MLflow refuses the name.
+    """
+    is_path = posixpath.normpath(name) == name != "." and not name.startswith(("/", ".."))
+    if not NAME.fullmatch(name) or not is_path:
+        raise ValueError(
+            f"{kind} name {name!r}: use up to 250 letters, digits, spaces, . _ - : and inner /"
+        )
+
+
+def check_header(header: Header) -> None:
+    """Raises ValueError if MLflow refuses a name, or the run key cannot stand in a query."""
+    if not RUN_KEY.fullmatch(header.run_key):
+        raise ValueError(f"run key {header.run_key!r}: use letters, digits and . _ @ - only")
+    for kind, names in (("param", header.params), ("tag", header.tags)):
+        for name in names:
+            check_name(kind, name)
+
+
+def now() -> int:
+    """Returns milliseconds since 1970, as MLflow counts."""
+    return time.time_ns() // 1_000_000
+
+
+def _short(name: str, value: str) -> str:
+    if len(value) <= LONGEST_PARAM:
+        return value
+    digest = sha256(value.encode()).hexdigest()
+    return f"{len(value)} characters, sha256 {digest}: whole in artifact {_file_of(name)}"
+
+
+def _file_of(param: str) -> str:
+    return f"params/{param.replace('/', '_')}.txt"

@@ -1,0 +1,108 @@
+""".state/outbox -> MLflow: delivers what is left, and sets aliases; exit 6 until then."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from pipeline.runtime.errors import LockHeld, StoreUnavailable
+from pipeline.tracking import registry
+from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.journals import import_journals
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
+from quatrain.registry import MODELS
+from quatrain.storage.disk_errors import escaped
+
+FOLDERS = (".state/outbox", ".presets/*/.state/outbox", ".state/sweeps/*/outbox")
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 10.0
+# Outboxes in a row that may get no answer before the others are left for later.
+MOST_UNANSWERED = 3
+REMEDY = "run `make sync` when that is mended"
+
+
+def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
+    """Delivers everything and sets aliases; tries for about `wait_seconds`. Returns 0.
+
+    The store is asked whether it still has what was sent before: it may be restored from an older
+    backup. With `from_start` all is sent again.
+
+    Raises:
+        StoreUnavailable: outboxes or aliases are pending.
+    """
+    uri = resolve_uri(root)
+    import_journals(root)
+    # Trainings come before evaluations, which describe the versions of trained models.
+    paths = sorted(
+        (path for folder in FOLDERS for path in root.glob(f"{folder}/*.sqlite")),
+        key=lambda path: path.name,
+        reverse=True,
+    )
+    deliveries = [Delivery(Outbox(path), uri, True, from_start) for path in paths]
+    pending = deliver(deliveries, wait_seconds)
+    for delivery in deliveries:
+        if delivery.metrics or delivery.files or delivery in pending:
+            print(summary(delivery, pending.get(delivery), uri))
+    metrics = sum(delivery.metrics for delivery in deliveries)
+    files = sum(delivery.files for delivery in deliveries)
+    print(
+        f"{len(deliveries) - len(pending)} of {len(deliveries)} outboxes are complete"
+        f" at {uri}; {metrics:,} metrics and {files} files sent"
+    )
+    if pending:
+        reason = reason_of(next(iter(pending.values())), uri)
+        raise StoreUnavailable(f"{len(pending)} outboxes are pending: {reason}; {REMEDY}")
+    set_aliases(root, uri)
+    return 0
+
+
+def deliver(deliveries: Sequence[Delivery], wait_seconds: float) -> dict[Delivery, Exception]:
+    """Tries for about `wait_seconds` with growing pauses; returns why some are still pending."""
+    end = time.monotonic() + wait_seconds
+    pause = FIRST_PAUSE
+    pending: dict[Delivery, Exception] = dict.fromkeys(deliveries, Unreachable("not tried"))
+    while pending:
+        unanswered = 0
+        for delivery in list(pending):
+            error = delivery.send()
+            delivery.close()
+            if error is None:
+                del pending[delivery]
+                unanswered = 0
+                continue
+            pending[delivery] = error
+            unanswered += isinstance(error, Unreachable)
+            if unanswered == MOST_UNANSWERED:
+                break
+        if time.monotonic() + pause > end:
+            break
+        time.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+    return pending
+
+
+def summary(delivery: Delivery, error: Exception | None, uri: str) -> str:
+    name = delivery.outbox.name
+    if not isinstance(error, OSError | ValueError | LockHeld):
+        header = delivery.outbox.header
+        name += f" ({header.run_name}, key {header.run_key[:12]})" if header else ""
+    text = f"{escaped(name)}: {delivery.metrics:,} metrics and {delivery.files} files sent"
+    return text if error is None else f"{text}, the rest is pending: {reason_of(error, uri)}"
+
+
+def set_aliases(root: Path, uri: str) -> None:
+    """Sets the aliases of the models of all presets, and prints what moved.
+
+    Raises:
+        StoreUnavailable: the store does not take them.
+    """
+    folders = {"default": root} | {path.name: path for path in sorted(root.glob(".presets/*"))}
+    try:
+        for preset, work in folders.items():
+            if (work / "params.yaml").is_file():
+                aliases = registry.expected_aliases(root, work, preset, list(MODELS))
+                for line in registry.set_aliases(root, aliases, refresh=True):
+                    print(line)
+    except Exception as error:
+        reason = reason_of(error, uri)
+        raise StoreUnavailable(f"the registry's aliases are pending: {reason}; {REMEDY}") from None

@@ -1,0 +1,241 @@
+"""Tests that an outbox holds every record exactly, whenever a process dies or the disk is full."""
+
+import itertools
+import math
+import random
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import Header, Parent
+from pipeline.tracking.run import end_abandoned, writer_lock
+from quatrain.errors import DataError
+from quatrain.storage import history
+from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
+from tests.pipeline.recorded_runs import header
+
+ODD = [0.1, 5e-324, math.nan, math.inf, -math.inf, -0.0, 3.0]
+
+
+def begun(tmp_path: Path, name: str = "train@allo-1", **changes: Any) -> Outbox:
+    outbox = Outbox(tmp_path / f"{name}.sqlite")
+    outbox.begin(header("k1", **changes))
+    return outbox
+
+
+def all_sent(outbox: Outbox) -> None:
+    while (record := outbox.next_record()) is not None:
+        outbox.mark_sent(record)
+
+
+def test_the_next_process_reads_back_every_record_bit_for_bit(tmp_path: Path):
+    outbox = begun(tmp_path, params={"steps": "3"}, parent=Parent("p1", "default"))
+    outbox.metrics([("loss", step, value) for step, value in enumerate(ODD)])
+    outbox.metrics([("entropy", 2, 1 / 3)])
+    outbox.end("FINISHED")
+    again = Outbox(outbox.path)
+    assert again.header == header("k1", params={"steps": "3"}, parent=Parent("p1", "default"))
+    assert [repr(value) for _, value in again.history()["loss"]] == list(map(repr, ODD))
+    assert again.history("ent") == {"ropy": [(2, 1 / 3)]}
+    assert (again.last_step("loss"), again.last_step("none")) == (6, 0)
+
+
+def test_history_csv_is_a_query_of_what_is_never_sent(tmp_path: Path):
+    outbox = begun(tmp_path)
+    outbox.metrics([("history/b", 2, -0.0), ("train/b", 2, 9.0), ("history/a", 1, 1 / 3)])
+    csv = "step,b,a\n1,,0.3333333333333333\n2,-0.0,\n"
+    assert history.to_csv(outbox.history("history/")) == csv
+    assert [point.name for point in outbox.next_points(9)] == ["train/b"]
+    outbox.send_all_to("sqlite:///elsewhere.db", "r1")
+    assert [point.name for point in outbox.next_points(9)] == ["train/b"]
+
+
+def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path, monkeypatch: Patch):
+    seconds = itertools.count(10**18, 10**9)
+    monkeypatch.setattr("time.time_ns", lambda: next(seconds))
+    outbox = begun(tmp_path)
+    outbox.metrics([("loss", 1, 0.5), ("loss", 2, 0.25), ("loss", 2, 99.0)])
+    first = outbox.points()
+    Outbox(outbox.path).metrics([("loss", 1, 7.0), ("loss", 3, 0.125)])
+    *same, new = outbox.points()
+    assert same == first
+    assert (new.step, new.value) == (3, 0.125)
+    assert new.time > first[0].time
+
+
+def test_what_is_unchanged_is_not_sent_again_and_what_changes_while_it_is_sent_is(tmp_path: Path):
+    outbox = begun(tmp_path)
+    all_sent(outbox)
+    for _ in range(2):
+        outbox.put("artifact", "plots/a.png", data=b"one")
+        outbox.tags({"note": "one"})
+    sending = outbox.next_record()
+    assert sending is not None
+    outbox.put("artifact", "plots/a.png", data=b"two")
+    outbox.mark_sent(sending)
+    assert [record.data for record in outbox.records("artifact") if not record.sent] == [b"two"]
+    all_sent(outbox)
+    outbox.tags({"note": "one"})
+    assert outbox.next_record() is None
+
+
+def test_a_resumed_run_is_open_again_under_its_first_header(tmp_path: Path):
+    outbox = begun(tmp_path)
+    outbox.end("KILLED")
+    all_sent(outbox)
+    outbox.begin(header("k1", run_name="another"))
+    assert outbox.header == header("k1")._replace(params=outbox.header.params)
+    assert outbox.record("end") is None
+    first = outbox.next_record()
+    assert first is not None
+    assert first.kind == "begin"
+
+
+def test_params_are_recorded_as_they_are_and_a_long_one_is_a_file_as_well(
+    tmp_path: Path, monkeypatch: Patch
+):
+    monkeypatch.setenv("API_PASSWORD", "default_law")
+    params = {"plates": "default_law", "uri": "http://u:word@host", "a/long": "default_law" * 600}
+    outbox = begun(tmp_path, params=params)
+    assert outbox.header is not None
+    assert outbox.header.params | {"a/long": params["a/long"]} == params
+    assert outbox.header.params["a/long"].endswith(": whole in artifact params/a_long.txt")
+    (file,) = outbox.records("artifact")
+    assert (file.name, file.data) == ("params/a_long.txt", params["a/long"].encode())
+
+
+@pytest.mark.parametrize("name", ["../loss", "a//b", "/a", "", "x" * 251, "a?b", ".", "a/"])
+def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str):
+    message = "name .*: use up to 250 letters, digits, spaces"
+    outbox = begun(tmp_path)
+    with pytest.raises(ValueError, match=f"metric {message}"):
+        outbox.metrics([("loss", 1, 0.5), (name, 1, 0.5)])
+    with pytest.raises(ValueError, match=f"tag {message}"):
+        outbox.tags({name: "x"})
+    with pytest.raises(ValueError, match=f"param {message}"):
+        begun(tmp_path, "other", params={name: "x"})
+    assert outbox.points() == []
+
+
+@pytest.mark.parametrize("run_key", ["", "it's", "a b", "k" * 251])
+def test_a_run_key_that_breaks_a_query_is_refused(tmp_path: Path, run_key: str):
+    with pytest.raises(ValueError, match=r"run key .*: use letters, digits and"):
+        Outbox(tmp_path / "x.sqlite").begin(header(run_key))
+
+
+def test_an_outbox_holds_one_run_and_known_statuses(tmp_path: Path):
+    outbox = begun(tmp_path)
+    with pytest.raises(ValueError, match="train@allo-1 holds run k1, not k2"):
+        outbox.begin(header("k2"))
+    with pytest.raises(ValueError, match="use one of FINISHED, FAILED, KILLED"):
+        outbox.end("DONE")
+
+
+WRITER = """
+import sys
+import time
+from pathlib import Path
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import Header
+outbox = Outbox(Path(sys.argv[1]))
+outbox.begin(Header("k1", "quatrain", "name", {}, {}))
+for step in range(outbox.last_step("train/"), 10**6):
+    outbox.metrics([(f"train/{name}", step, step / 7) for name in range(40)])
+    outbox.put("artifact", "plots/a.png", data=bytes(20_000 + step))
+    print(step, flush=True)
+"""
+
+
+def test_what_was_acknowledged_outlives_kill_9_at_any_moment(tmp_path: Path):
+    path = tmp_path / ".state" / "outbox" / "train@allo-1.sqlite"
+    dice = random.Random(0)
+    for _ in range(6):
+        command = [sys.executable, "-c", WRITER, str(path)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            lines = [writer.stdout.readline() for _ in range(dice.randrange(1, 12))]
+            time.sleep(dice.random() / 50)
+            writer.kill()
+            lines += writer.stdout.readlines()
+        acknowledged = max(int(line) for line in lines if line.endswith("\n"))
+        outbox = Outbox(path)
+        curves = [*outbox.history("train/").values()]
+        assert len(curves) == 40
+        assert all(curve == curves[0] for curve in curves), "a batch is there or it is not"
+        assert curves[0] == [(step, step / 7) for step in range(len(curves[0]))]
+        assert len(curves[0]) > acknowledged
+        (file,) = outbox.records("artifact")
+        assert len(file.data or b"") >= 20_000 + acknowledged
+
+
+def connected(monkeypatch: Patch, *pragmas: str) -> None:
+    """Opens outboxes with limits of SQLite that stand for those of a disk."""
+    connect = sqlite3.connect
+
+    def limited(*arguments: Any, **named: Any) -> sqlite3.Connection:
+        database = connect(*arguments, **named)
+        for pragma in pragmas:
+            database.execute(f"PRAGMA {pragma}")
+        return database
+
+    monkeypatch.setattr("sqlite3.connect", limited)
+
+
+@pytest.mark.parametrize(
+    ("pragma", "says"),
+    [("max_page_count = 20", "No space left on device"), ("query_only = 1", "Permission denied")],
+)
+def test_a_disk_that_takes_nothing_leaves_the_outbox_as_it_was(
+    tmp_path: Path, pragma: str, says: str
+):
+    outbox = begun(tmp_path)
+    outbox.metrics([("loss", 1, 0.5)])
+    with pytest.MonkeyPatch.context() as patch:
+        connected(patch, pragma)
+        with pytest.raises(OSError, match=says) as failure:
+            outbox.put("artifact", "plots/a.png", data=bytes(200_000))
+        assert failure.value.filename == str(outbox.path)
+        assert outbox.history() == {"loss": [(1, 0.5)]}
+    outbox.put("artifact", "plots/a.png", data=bytes(200_000))
+    assert outbox.pending() == (1, 2)
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut", "header"])
+def test_a_damaged_outbox_is_named_with_a_remedy(tmp_path: Path, damage: str):
+    outbox = begun(tmp_path)
+    outbox.metrics([("loss", step, 0.5) for step in range(2000)])
+    content = outbox.path.read_bytes()
+    if damage == "header":
+        with sqlite3.connect(outbox.path) as database:
+            database.execute("UPDATE records SET body = '{' WHERE kind = 'begin'")
+        database.close()
+    else:
+        outbox.path.write_bytes(b"no database" * 999 if damage == "garbage" else content[:9000])
+    with pytest.raises(DataError, match=r"train@allo-1\.sqlite is damaged \(.*\); move it elsewhe"):
+        outbox.history() and outbox.header
+
+
+def test_a_later_run_of_a_stage_ends_those_whose_process_was_killed(tmp_path: Path):
+    killed, ended, working, other = (
+        begun(tmp_path, name)
+        for name in ("train@allo-1", "train@allo-2", "train@allo-3", "train@iqn-1")
+    )
+    killed.metrics([("loss", 1, 0.5)], time=killed.last_time + 5000)
+    ended.end("FINISHED")
+    (tmp_path / "train@allo-4.sqlite").write_bytes(b"no database" * 999)
+    with writer_lock(working.path):
+        assert [each.name for each in end_abandoned(tmp_path / "train@allo-5.sqlite")] == [
+            killed.name
+        ]
+    end = killed.record("end")
+    assert end is not None
+    assert (end.body, end.time) == ("KILLED", killed.points()[0].time)
+    assert [each.record("end") for each in (working, other)] == [None, None]
+    assert isinstance(ended.header, Header)

@@ -1,0 +1,147 @@
+"""Tests that `make sync` delivers later what the stages could not, and says what is left."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import main
+from pipeline.tracking import sync
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.registry import Alias
+from tests.pipeline.faulty_server import faulty
+from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
+from tests.pipeline.small_project import NOBODY
+
+
+@pytest.fixture
+def outboxes(tmp_path: Path, monkeypatch: Patch, uri: str) -> list[Outbox]:
+    """Those of a working folder whose store is `uri`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setattr(sync, "FIRST_PAUSE", 0.01)
+    folder = tmp_path / ".state" / "outbox"
+    return [recorded(folder / f"train@allo-{i}.sqlite", f"k{i}") for i in (1, 2)]
+
+
+@pytest.mark.usefixtures("outboxes")
+def test_without_a_server_it_ends_with_6(monkeypatch: Patch, capsys: Capture):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
+    assert main(["sync", "--wait", "0.05"]) == 6
+    printed = capsys.readouterr()
+    why = "2 outboxes are pending: no server answers; run `make sync` when that is mended"
+    assert printed.err == f"sync: {why} [exit 6]\n"
+    assert "0 of 2 outboxes are complete at http://127.0.0.1:" in printed.out
+
+
+def test_a_server_that_answers_nothing_is_left_after_three_outboxes(
+    outboxes: list[Outbox], tmp_path: Path, monkeypatch: Patch, capsys: Capture
+):
+    for i in range(3, 6):
+        (tmp_path / ".state/outbox" / f"train@allo-{i}.sqlite").write_bytes(
+            outboxes[0].path.read_bytes()
+        )
+    with faulty() as server:
+        server.fault, server.is_ill = "503", True
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+        assert main(["sync", "--wait", "0"]) == 6
+        assert sum(server.requests.values()) <= 2 * sync.MOST_UNANSWERED
+    assert capsys.readouterr().out.count("the rest is pending: not tried") == 2
+
+
+def test_sync_delivers_every_outbox_once_and_the_others_where_one_is_damaged(
+    outboxes: list[Outbox], uri: str, capsys: Capture
+):
+    first, second = outboxes
+    intact = first.path.read_bytes()
+    first.path.write_bytes(b"no database" * 999)
+    assert main(["sync", "--wait", "0"]) == 6
+    printed = capsys.readouterr()
+    assert "train@allo-1.sqlite is damaged (file is not a database); move it else" in printed.err
+    assert "train@allo-2 (allo-k2, key k2): 1,480 metrics and 2 files sent" in printed.out
+
+    first.path.write_bytes(intact)
+    assert main(["sync"]) == 0
+    assert capsys.readouterr().out == (
+        "train@allo-1 (allo-k1, key k1): 1,480 metrics and 2 files sent\n"
+        f"2 of 2 outboxes are complete at {uri}; 1,480 metrics and 2 files sent\n"
+    )
+    for outbox, run_key in ((first, "k1"), (second, "k2")):
+        assert arrived(client_of(uri), run_key) == expected(outbox)
+
+    for arguments, sent in ((), 0), (("--from-start",), 2 * 1480):
+        assert main(["sync", *arguments]) == 0
+        assert f"complete at {uri}; {sent:,} metrics" in capsys.readouterr().out
+    assert arrived(client_of(uri), "k1") == expected(first)
+
+
+def test_sync_with_nothing_to_do_says_so(tmp_path: Path, monkeypatch: Patch, capsys: Capture):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    assert main(["sync"]) == 0
+    assert capsys.readouterr().out.startswith("0 of 0 outboxes are complete at sqlite:///")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("outboxes")
+def test_aliases_that_cannot_move_are_told(tmp_path: Path, monkeypatch: Patch, capsys: Capture):
+    (tmp_path / "params.yaml").touch()
+    aliases = [Alias("quatrain-allo", "k1")]
+    monkeypatch.setattr("pipeline.tracking.registry.expected_aliases", lambda *_: aliases)
+    assert main(["sync"]) == 0
+    why = "quatrain-allo@champion: run k1 has no version in this store\n"
+    assert capsys.readouterr().out.endswith(why)
+
+    monkeypatch.setattr("pipeline.tracking.registry.set_aliases", lambda *_, **__: [][0])
+    assert main(["sync"]) == 6
+    printed = capsys.readouterr()
+    assert "2 of 2 outboxes are complete at " in printed.out
+    assert printed.err.startswith("sync: the registry's aliases are pending: ")
+    assert printed.err.endswith("run `make sync` when that is mended [exit 6]\n")
+
+
+JOURNAL = (
+    {
+        "kind": "begin",
+        "time": 1_700_000_000_000,
+        "run_key": "k3",
+        "experiment": "quatrain",
+        "run_name": "allo-k3",
+        "params": {"a": "1"},
+        "tags": {"quatrain.model": "allo"},
+        "inputs": [{"name": "allo", "digest": "0", "context": "training", "source": "data/allo"}],
+        "parent": None,
+    },
+    {
+        "kind": "metrics",
+        "time": 1_700_000_000_001,
+        "rows": [["train/loss", 1, 0.5], ["history/loss", 1, "nan"]],
+    },
+    {"kind": "resume", "time": 1_700_000_000_002},
+    {"kind": "metrics", "time": 1_700_000_000_003, "rows": [["train/loss", 2, "inf"]]},
+    {"kind": "artifact", "file": "0123/curve.png", "path": "plots"},
+    {"kind": "tags", "tags": {"mlflow.note.content": "all hold"}},
+    {"kind": "end", "status": "FINISHED", "time": 1_700_000_000_004},
+)
+
+
+@pytest.mark.usefixtures("outboxes")
+def test_journals_of_the_older_form_are_delivered_once(tmp_path: Path, uri: str, capsys: Capture):
+    folder = tmp_path / ".state" / "journal" / "train@allo-3"
+    (folder / "artifacts" / "0123").mkdir(parents=True)
+    (folder / "artifacts" / "0123" / "curve.png").write_bytes(b"picture")
+    text = "".join(json.dumps(line) + "\n" for line in JOURNAL)
+    (folder / "journal.jsonl").write_text(text + '{"kind": "metr')
+    damaged = tmp_path / ".state" / "journal" / "train@allo-4" / "journal.jsonl"
+    damaged.parent.mkdir()
+    damaged.write_text("{\n{}\n")
+    assert main(["sync", "--wait", "0"]) == 0
+    assert "train@allo-4/journal.jsonl is left as it is (" in capsys.readouterr().err
+    outbox = Outbox(tmp_path / ".state" / "outbox" / "train@allo-3.sqlite")
+    assert len(outbox.points()) == 3
+    assert arrived(client_of(uri), "k3") == expected(outbox)
+    assert [point.time for point in outbox.points()][-1] == 1_700_000_000_003
+    assert main(["sync", "--wait", "0"]) == 0
+    assert "3 of 3 outboxes are complete" in capsys.readouterr().out
+    assert [path.name for path in folder.glob("*.*")] == ["journal.imported"]
