@@ -9,13 +9,17 @@ import socket
 import sqlite3
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
+from http.client import HTTPException
 from pathlib import Path
+from ssl import SSLError
 from typing import Any, TypeVar
+from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.request import urlopen
 
 from pipeline.runtime.errors import described
 from pipeline.runtime.file_lock import folder_lock
@@ -52,6 +56,8 @@ FORMS = (
     "write http(s)://HOST:PORT, sqlite:///FILE, postgresql://USER@HOST/DATABASE or "
     "mysql://USER@HOST/DATABASE; a server takes USER:PASSWORD@ before HOST"
 )
+# What `sqlite://` may name without naming a file.
+NO_FILE = (None, Path(), Path(":memory:"))
 DEFAULT_STORE = "sqlite:///.mlflow/mlflow.db"
 # Folder of the runs' files, beside an sqlite store.
 ARTIFACTS = "artifacts"
@@ -69,9 +75,6 @@ class Unreachable(QuatrainError):
 
 class Late(Unreachable):
     """Says which call took too long."""
-
-
-# Which store.
 
 
 def resolve_uri(root: Path) -> str:
@@ -102,20 +105,16 @@ def resolve_uri(root: Path) -> str:
 def _admitted(variable: str) -> str:
     """Returns the URI in a variable, from which user and password are taken away."""
     uri = os.environ.get(variable, "").strip()
-    if not uri:
-        return ""
+    kind = uri.partition("://")[0].partition("+")[0]
+    if not uri or (kind == "sqlite" and database_of(uri) not in NO_FILE):
+        return uri
+    if kind not in (*SERVERS, *PORTS):
+        raise ConfigError(f"{variable}: names no file and no server of a known kind; {FORMS}")
     try:
         parts = urlsplit(uri)
         is_whole = parts.port != 0 and "@" not in parts.path + parts.query + parts.fragment
     except ValueError:
         is_whole = False
-    kind = uri.partition("://")[0].partition("+")[0]
-    if kind == "sqlite":
-        if database_of(uri) in (None, Path(), Path(":memory:")):
-            raise ConfigError(f"{variable}: names no file; {FORMS}")
-        return uri
-    if kind not in (*SERVERS, *PORTS):
-        raise ConfigError(f"{variable}: names no store of a known kind; {FORMS}")
     if not is_whole:
         raise ConfigError(
             f"{variable}: its host and port cannot be read; percent-encode / ? # in user and "
@@ -165,9 +164,6 @@ def artifacts_of(uri: str, checkout: Path) -> Path | None:
     return (checkout / ".mlflow" if database is None else database.parent) / ARTIFACTS
 
 
-# Whether it answers.
-
-
 def check_reachable(uri: str) -> None:
     """Asks a server for its health, before mlflow is imported and waits for it.
 
@@ -178,40 +174,31 @@ def check_reachable(uri: str) -> None:
     parts = urlsplit(uri)
     try:
         if is_server(uri):
-            import requests  # noqa: F401  the patience is for the server alone
-
             within(PATIENCE_SECONDS, "health", partial(_check_health, uri.rstrip("/")))
         elif parts.hostname:
             place = parts.hostname, parts.port or PORTS[parts.scheme.partition("+")[0]]
             within(PATIENCE_SECONDS, "connection", lambda: socket.create_connection(place).close())
     except Late:
         raise Unreachable(f"no answer within {PATIENCE_SECONDS:g} s") from None
-    except (OSError, ValueError) as error:
-        raise Unreachable(f"no server answers: {error}") from None
+    except (OSError, ValueError, HTTPException) as error:
+        raise Unreachable(f"no server answers: {getattr(error, 'reason', error)}") from None
 
 
 def _check_health(uri: str) -> None:
-    import requests
-
     try:
-        with requests.get(f"{uri}/health", timeout=PATIENCE_SECONDS, stream=True) as answer:
-            status, text = answer.status_code, answer.raw.read(3, decode_content=True)
-    except requests.exceptions.SSLError:
-        return  # There is a server; mlflow's own TLS settings decide about the rest.
-    except requests.exceptions.Timeout:
-        raise Late("health") from None
-    except requests.exceptions.ConnectionError:
-        raise Unreachable("no server answers") from None
-    except requests.exceptions.RequestException as error:
-        raise Unreachable(f"it does not answer as a server does: {type(error).__name__}") from None
-    if status >= 500:
-        raise Unreachable(f"it answers with HTTP status {status}")
-    if status == 200 and text != b"OK":
-        raise Unreachable("that is no MLflow server")
+        with urlopen(f"{uri}/health", timeout=2 * PATIENCE_SECONDS) as answer:
+            if answer.read(3) != b"OK":
+                raise Unreachable("that is no MLflow server")
+    except HTTPError as error:
+        if error.code >= 500:
+            raise Unreachable(f"it answers with HTTP status {error.code}") from None
+    except URLError as error:
+        if not isinstance(error.reason, SSLError):  # about which mlflow's own settings decide
+            raise
 
 
 def reason_of(error: Exception, uri: str) -> str:
-    """Describes a failure in one line of at most 200 characters, without secrets."""
+    """Describes a failure in one line without secrets; that of a library in 200 characters."""
     words = described(error)
     if isinstance(error, MEANINGLESS) and is_server(uri):
         words = f"its answer cannot be read ({type(error).__name__}: {error})"
@@ -221,10 +208,8 @@ def reason_of(error: Exception, uri: str) -> str:
             words = f"the database: {driver}"
         cause = cause.__cause__
     text = escaped(redact(" ".join(words.split()))) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:60]} ... {text[-135:]}"
-
-
-# Calls that end.
+    is_whole = len(text) <= 200 or isinstance(error, QuatrainError)
+    return text if is_whole else f"{text[:60]} ... {text[-135:]}"
 
 
 def within(seconds: float, what: str, work: Callable[[], Answer]) -> Answer:
@@ -297,13 +282,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message="The ``noload`` loader strategy")
 
 
-# The sqlite store.
-
-
 def prepare_store(uri: str) -> None:
     """Creates or upgrades an sqlite store, and lets readers work beside a writer.
-
-    A lock admits one process at a time: of six that open a new store at once, five fail.
 
     Raises:
         Unreachable: the store is damaged, in use while it must be upgraded, or of another mlflow.
@@ -312,26 +292,38 @@ def prepare_store(uri: str) -> None:
     if database is None:
         return
     quieten()
+    from alembic.util import CommandError
     from mlflow import MlflowClient
-    from mlflow.store.db import utils
+    from sqlalchemy.exc import SQLAlchemyError
 
-    with _remedies(database), folder_lock(database.parent, SETUP_SECONDS):
-        engine = utils.create_sqlalchemy_engine_with_retry(uri)
-        version = utils._get_schema_version(engine)
-        engine.dispose()
-        if version != utils._get_latest_schema_revision():
-            _replace(database, uri, utils._upgrade_db if version else utils._initialize_tables)
-        MlflowClient(tracking_uri=uri).get_experiment("0")
-        with closing(sqlite3.connect(database)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
+    try:
+        # Of six processes that open a new store at once, five would fail.
+        with folder_lock(database.parent, SETUP_SECONDS):
+            _migrate(database, uri)
+            MlflowClient(tracking_uri=uri).get_experiment("0")
+            with closing(sqlite3.connect(database)) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")
+    except (OSError, CommandError, SQLAlchemyError, sqlite3.Error) as error:
+        raise Unreachable(
+            f"{database} cannot be used ({getattr(error, 'orig', error)}); end what else uses it, "
+            "use the mlflow that made it, or name another file in MLFLOW_TRACKING_URI, to which "
+            "`make sync` sends all runs"
+        ) from None
 
 
-def _replace(database: Path, uri: str, migrate: Callable[[Any], None]) -> None:
-    """Migrates a copy of a store and renames it: what a kill leaves of a migration, no other can
+def _migrate(database: Path, uri: str) -> None:
+    """Gives a store the tables of this mlflow.
+
+    That is done in a copy, which is then renamed: what a kill leaves of a migration, no other can
     continue.
     """
     from mlflow.store.db import utils
 
+    engine = utils.create_sqlalchemy_engine_with_retry(uri)
+    version = utils._get_schema_version(engine)
+    engine.dispose()
+    if version == utils._get_latest_schema_revision():
+        return
     copy = Path(f"{database}{PARTIAL}")
     for left in (copy, Path(f"{copy}-journal")):
         left.unlink(missing_ok=True)
@@ -340,32 +332,8 @@ def _replace(database: Path, uri: str, migrate: Callable[[Any], None]) -> None:
         old.backup(new)
     engine = utils.create_sqlalchemy_engine_with_retry(f"{uri}{PARTIAL}")
     try:
-        migrate(engine)
+        (utils._upgrade_db if version else utils._initialize_tables)(engine)
     finally:
         engine.dispose()
     crash_point(os.replace, copy, database)
     sync_folder(database.parent)
-
-
-@contextmanager
-def _remedies(database: Path) -> Iterator[None]:
-    """Raises Unreachable, with a remedy, of what is wrong with a store."""
-    from alembic.util import CommandError
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        yield
-    except OSError as error:
-        raise Unreachable(
-            f"{database} cannot be written ({error.strerror}); name a file elsewhere in "
-            "MLFLOW_TRACKING_URI"
-        ) from None
-    except CommandError as error:
-        raise Unreachable(
-            f"{database} is of another mlflow ({error}); use that one, or move it elsewhere"
-        ) from None
-    except (SQLAlchemyError, sqlite3.Error) as error:
-        raise Unreachable(
-            f"{database} cannot be used ({getattr(error, 'orig', error)}); end what else uses it, "
-            "or move it elsewhere: `make sync` sends all runs to a new one"
-        ) from None

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import sqlite3
 import sys
 from pathlib import Path
 
@@ -77,12 +76,9 @@ def check_store(uri: str) -> None:
     Raises:
         StoreUnavailable: it cannot be opened.
     """
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
     try:
         check_reachable(uri)
         prepare_store(uri)
-    except (MlflowException, SQLAlchemyError, sqlite3.Error, Unreachable) as error:
+    except Unreachable as error:
         reason = reason_of(error, uri)
         raise StoreUnavailable(f"the store {shown(uri)} cannot be opened: {reason}") from None

