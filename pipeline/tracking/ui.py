@@ -14,7 +14,6 @@ from pipeline.tracking.store import (
     check_reachable,
     is_server,
     prepare_store,
-    reason_of,
     resolve_uri,
 )
 from quatrain.errors import ConfigError
@@ -23,10 +22,12 @@ SETTINGS = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PYTHONWARNINGS": "ignore",  # of mlflow's libraries about one another
 }
+# Ctrl-C reaches mlflow and uvicorn, which mlflow sends it once more: uvicorn calls that an error.
 SERVER = (
     *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"),
-    *("--workers", "1", "--uvicorn-opts", "--log-level warning"),
+    *("--workers", "1", "--uvicorn-opts", "--log-level critical"),
 )
 
 
@@ -43,16 +44,18 @@ def start(root: Path, port: int) -> None:
         print(f"runs are kept by a server; open it in a browser: {runs_page(root)}")
         return
     check_port(port)
-    check_store(uri)
+    try:
+        check_reachable(uri)
+        prepare_store(uri)
+    except Unreachable as error:
+        raise StoreUnavailable(f"the store {shown(uri)} cannot be opened: {error}") from None
     options = (
-        *("--port", str(port)),
-        *("--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"),
-        *("--default-artifact-root", str(artifacts_of(uri, root))),
+        *("--port", str(port), "--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"),
+        *("--backend-store-uri", uri, "--default-artifact-root", str(artifacts_of(uri, root))),
     )
-    print(f"MLflow UI: {runs_page(root, port)} (Ctrl-C ends it)", flush=True)
-    # Every user of the machine can read arguments, and none of them the environment.
-    environment = os.environ | SETTINGS | {"MLFLOW_BACKEND_STORE_URI": uri}
-    os.execve(sys.executable, [*SERVER, *options], environment)
+    page = runs_page(root, port)
+    print(f"MLflow UI: {page} (it answers in some seconds; Ctrl-C ends it)", flush=True)
+    os.execve(sys.executable, [*SERVER, *options], os.environ | SETTINGS)
 
 
 def check_port(port: int) -> None:
@@ -68,17 +71,3 @@ def check_port(port: int) -> None:
                 f"port {port} cannot be used ({error.strerror}); end what uses it, perhaps another "
                 f"`make ui`, or choose another port: `make ui PORT={port % 65535 + 1}`"
             ) from None
-
-
-def check_store(uri: str) -> None:
-    """Opens the store, and creates it if it is a file that is not there.
-
-    Raises:
-        StoreUnavailable: it cannot be opened.
-    """
-    try:
-        check_reachable(uri)
-        prepare_store(uri)
-    except Unreachable as error:
-        reason = reason_of(error, uri)
-        raise StoreUnavailable(f"the store {shown(uri)} cannot be opened: {reason}") from None
