@@ -126,7 +126,7 @@ sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set th
 gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (PRESET=, MODELS=, ARGS=--page: table of README.md)
 	@$(BIN)/python -m pipeline gate --preset $(PRESET) $(MODELS) $(ARGS)
 
-promote: $(STAMP)  ## store the current scores as the baseline (PRESET=, MODELS=, ARGS="--force --why '...'")
+promote: $(STAMP)  ## store the current scores as the baseline; runs nothing (PRESET=, MODELS=, ARGS="--force --why '...'")
 	@$(BIN)/python -m pipeline promote --preset $(PRESET) $(MODELS) $(ARGS)
 
 retrain: $(STAMP)  ## fetch, repro in a copy, compare; propose what passed as a branch (ARGS='--push --seed new')

@@ -87,21 +87,19 @@ def gate(options: Options) -> int:
     PRESET_OPTION,
     option("--force", action="store_true", help="store scores that are worse, too; needs --why"),
     option("--why", metavar="REASON", help="the reason, kept in the provenance"),
-    option("--keep-champion", action="store_true", help="leave that alias to `make sync`"),
 )
 def promote(options: Options) -> int:
-    """Stores the current scores as the baselines."""
+    """Stores the current scores as the baselines; runs nothing."""
     if options.force != bool((options.why or "").strip()):
         raise ConfigError("--force and --why '...' go together")
     models = selected_models(options.models)
-    from pipeline.dvc.promotion import promote
-    from pipeline.dvc.repro import judge_again
-    from pipeline.dvc.workspace import alone
+    from pipeline.dvc.workspace import alone, workspace_of
+    from pipeline.judging.promotion import promote
 
     root, preset = Path.cwd(), options.preset
     with alone(root, preset):
-        promote(root, models, preset, options.why)
-        return judge_again(root, preset, models, update_aliases=not options.keep_champion)
+        promote(root, workspace_of(root, preset), models, preset, options.why)
+    return 0
 
 
 @verb(

@@ -1,4 +1,4 @@
-"""data/MODEL, models/MODEL, baselines/MODEL.json -> reports/MODEL: scores, verdict and plots."""
+"""data/MODEL, models/MODEL -> reports/MODEL: plots, curves and scores."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""scores, verdicts, plots and speed of all models -> reports/report.md and reports/report.html."""
+"""judgements, plots and speed of all models -> reports/report.md and reports/report.html."""
 
 import sys
 from pathlib import Path

@@ -7,6 +7,7 @@ import grimp
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline.judging.scores import evaluating_code
 from pipeline.storage.curves import file_name
 from pipeline.storage.params_file import parse
 from quatrain.params import Params
@@ -21,14 +22,13 @@ FURTHER_WRITERS = {
     "collect": set(),
     "train": set(),
     "evaluate": {
-        "pipeline/judging/verdicts.py",
+        "pipeline/judging/scores.py",
         "pipeline/storage/curves.py",
         "pipeline/storage/figures.py",
+        "pipeline/storage/run_key.py",
     },
     "report": {
-        "pipeline/judging/machine.py",
-        "pipeline/judging/tables.py",
-        "pipeline/judging/verdicts.py",
+        "pipeline/judging",
         "pipeline/reporting",
         "pipeline/storage/stored_pictures.py",
     },
@@ -95,10 +95,12 @@ def stage_modules(stage: Declared) -> set[str]:
 
 def needed(stage: Declared) -> set[str]:
     """Files of the inside that shape a stage's outs."""
-    writers = [dep[:-3].replace("/", ".") for dep in stage.deps if dep.startswith("pipeline/")]
+    writers = [dep for dep in stage.deps if dep.startswith("pipeline/")]
+    body = f"pipeline.stages.{stage.verb}"
     direct: set[str] = set()
-    for module in (f"pipeline.stages.{stage.verb}", *writers):
-        direct |= GRAPH.find_modules_directly_imported_by(module)
+    for module in {body, *GRAPH.find_upstream_modules(body)}:
+        if any(covers(dep, file_of(module)) for dep in writers):
+            direct |= GRAPH.find_modules_directly_imported_by(module)
     inside = {module for module in direct if module.startswith("quatrain.")}
     start = inside - WIRING | stage_modules(stage)
     modules = start.union(*map(GRAPH.find_upstream_modules, start))
@@ -136,6 +138,19 @@ def test_no_dependency_is_superfluous(stage: Declared):
             assert any(covers(dep, file) for each in same for file in needed(each)), dep
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_code_that_makes_scores_stale_makes_their_stage_run_again(model: str):
+    """`make repro` could not mend them otherwise; and they tell the report of a changed rule."""
+    deps = PER_MODEL["evaluate", model].deps
+    for package in (f"quatrain.models.{model}", f"quatrain.models.{model}.hosted"):
+        if package in GRAPH.modules:
+            code = [str(path.relative_to(ROOT)) for path in evaluating_code(package)]
+            assert [file for file in code if not any(covers(dep, file) for dep in deps)] == []
+            folder = f"src/{package.replace('.', '/')}"
+            assert {f"{folder}/evaluate.py", f"{folder}/rules.py"} <= {*code}
+    assert f"inputs/{model}" in deps
+
+
 @every_stage
 def test_a_dependency_makes_no_other_model_stale(stage: Declared):
     """Neither the files of another model, nor a world or buffer beside the model's own."""
@@ -152,12 +167,13 @@ def test_a_dependency_makes_no_other_model_stale(stage: Declared):
 def test_each_stage_reads_what_the_one_before_it_makes(model: str):
     collect, train, evaluate = (PER_MODEL[verb, model] for verb in VERBS)
     data, weights, baseline = f"data/{model}", f"models/{model}", f"baselines/{model}.json"
-    names = ("scores.json", "verdict.json", "plots", "metrics.json", "curves")
+    names = ("scores.json", "plots", "metrics.json", "curves")
     reports = {f"reports/{model}/{name}" for name in names}
     assert (collect.outs, train.outs, evaluate.outs) == ({data}, {weights}, reports)
     assert f"inputs/{model}" in collect.deps
     assert data in train.deps
-    assert {data, weights, baseline} <= set(evaluate.deps)
+    assert {data, weights} <= set(evaluate.deps)
+    assert baseline not in evaluate.deps
     assert {"baselines", "models", f"reports/{model}"} <= set(REPORT.deps)
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from quatrain.baselines import Gated, entry_of, preset_of
-from quatrain.judgement import Comparison, Verdict, compare, judge
+from quatrain.baselines import Gated, entry_of
+from quatrain.judgement import Judgement, Line, judge
 
 ACCURACY = Gated(
     "accuracy", "higher", 0.02, {"default": 0.9}, ("floor_random", "floor_constant"), ("oracle",)
@@ -35,14 +35,17 @@ def baseline(preset: str = "default", **changed: float) -> dict[str, Any]:
     return {"schema": 1, "model": "toy", "presets": presets}
 
 
-def judge_scores(stored: Any = None, preset: str = "default", **changed: float | None) -> Verdict:
+def judge_scores(stored: Any = None, preset: str = "default", **changed: float | None) -> Judgement:
     rules = [gated.under(preset) for gated in GATED]
     return judge(SCORES | changed, stored or baseline(preset), rules, preset)
 
 
-def line_of(verdict: Verdict, metric: str) -> tuple[str, str]:
-    line = next(line for line in verdict.lines if line.metric == metric)
-    return line.status, line.why
+def line(judgement: Judgement, metric: str = "accuracy") -> Line:
+    return next(line for line in judgement.lines if line.metric == metric)
+
+
+def line_of(judgement: Judgement, metric: str) -> tuple[str, str]:
+    return line(judgement, metric).status, line(judgement, metric).why
 
 
 def altered(*path: str, to: Any) -> dict[str, Any]:
@@ -74,17 +77,17 @@ def altered(*path: str, to: Any) -> dict[str, Any]:
 def test_a_score_is_judged_in_its_direction(
     metric: str, value: float | None, status: str, why: str
 ):
-    verdict = judge_scores(**{metric: value})
-    actual, line = line_of(verdict, metric)
+    judgement = judge_scores(**{metric: value})
+    actual, said = line_of(judgement, metric)
     assert actual == status
-    assert line.startswith(f"{metric} {why}")
-    assert line.endswith("; `make promote` would store it") == (status == "better")
-    assert verdict.passed == (status in ("ok", "better"))
-    assert [line.status for line in verdict.lines if line.metric != metric] == ["ok", "ok"]
+    assert said.startswith(f"{metric} {why}")
+    assert said.endswith("; `make promote` would store it") == (status == "better")
+    assert judgement.passed == (status in ("ok", "better"))
+    assert [each.status for each in judgement.lines if each.metric != metric] == ["ok", "ok"]
 
 
 def test_a_score_must_also_reach_the_goal_of_its_preset_and_beat_every_floor():
-    for metric, stored, now, preset, line in (
+    for metric, stored, now, preset, why in (
         ("accuracy", 0.89, 0.885, "default", "misses the goal 0.9 (higher is better)"),
         ("error", 4.4, 4.5, "default", "misses the goal 4 (lower is better)"),
         (
@@ -102,10 +105,10 @@ def test_a_score_must_also_reach_the_goal_of_its_preset_and_beat_every_floor():
             "does not beat floor_error 7 by more than 0.3 (lower is better)",
         ),
     ):
-        verdict = judge_scores(baseline(preset, **{metric: stored}), preset, **{metric: now})
+        judgement = judge_scores(baseline(preset, **{metric: stored}), preset, **{metric: now})
         status = "below goal" if preset == "default" else "below floor"
-        assert line_of(verdict, metric) == (status, f"{metric} {now} {line}")
-        assert not verdict.passed
+        assert line_of(judgement, metric) == (status, f"{metric} {now} {why}")
+        assert not judgement.passed
     assert judge_scores(baseline("smoke", accuracy=0.6), "smoke", accuracy=0.6).passed
     assert judge_scores(oracle=0.9).passed
 
@@ -119,10 +122,10 @@ def test_floors_are_those_of_the_evaluation_that_is_judged():
     assert (status, why[:46]) == ("below floor", "accuracy 0.95 does not beat floor_constant 0.9")
     for name in ("floor_constant", "oracle"):
         for value in (None, NAN, float("inf")):
-            verdict = judge_scores(**{name: value})
+            judgement = judge_scores(**{name: value})
             why = f"accuracy is judged beside {name}, which is NaN or infinite"
-            assert line_of(verdict, "accuracy") == ("not finite", why)
-            assert not verdict.passed
+            assert line_of(judgement, "accuracy") == ("not finite", why)
+            assert not judgement.passed
         reported = {key: value for key, value in SCORES.items() if key != name}
         why = f"accuracy is judged beside {name}, but the evaluation did not report that"
         assert line_of(judge(reported, baseline(), RULES, "default"), "accuracy") == (
@@ -145,10 +148,10 @@ def test_a_metric_that_one_side_lacks_is_broken():
         (SCORES, None, RULES, "rate", "no baseline", "preset 'default' has no baseline yet"),
         (SCORES, baseline("smoke"), RULES, "rate", "no baseline", "preset 'default' has no basel"),
     ):
-        verdict = judge(scores, content, rules, "default")
-        actual, line = line_of(verdict, metric)
-        assert (actual, line[: len(why)]) == (status, why)
-        assert not verdict.passed
+        judgement = judge(scores, content, rules, "default")
+        actual, said = line_of(judgement, metric)
+        assert (actual, said[: len(why)]) == (status, why)
+        assert not judgement.passed
 
 
 @pytest.mark.parametrize(
@@ -164,9 +167,9 @@ def test_a_metric_that_one_side_lacks_is_broken():
 )
 def test_a_rule_changed_by_hand_is_broken(key: str, to: Any, why: str):
     for value in (0.5, 0.95, 0.99) if key == "direction" else (0.95,):
-        verdict = judge_scores(altered("accuracy", key, to=to), accuracy=value)
-        status, line = line_of(verdict, "accuracy")
-        assert (status, line[: len(why)], verdict.passed) == ("stale", why, False)
+        judgement = judge_scores(altered("accuracy", key, to=to), accuracy=value)
+        status, said = line_of(judgement, "accuracy")
+        assert (status, said[: len(why)], judgement.passed) == ("stale", why, False)
 
 
 # Several learners: means with intervals.
@@ -197,8 +200,8 @@ def test_an_interval_at_most_doubles_the_tolerance(half: float, seeds: float):
     """However wide it is: a difference of 0.039 is allowed, one of 0.041 is not."""
     stored = baseline(**interval(0.99, 0.0))
     for value, status in ((0.951, "ok"), (0.949, "worse"), (1.029, "ok"), (1.031, "better")):
-        verdict = judge_scores(stored, **interval(value, half, seeds))
-        assert line_of(verdict, "accuracy")[0] == status
+        judgement = judge_scores(stored, **interval(value, half, seeds))
+        assert line_of(judgement, "accuracy")[0] == status
 
 
 @pytest.mark.parametrize(
@@ -222,11 +225,11 @@ def test_what_is_no_interval_of_the_score_is_broken_on_either_side(
     changed: dict[str, float | None], why: str
 ):
     ends = {"accuracy": 0.95, "accuracy_low": 0.9, "accuracy_high": 1.0, "seeds": 5.0}
-    verdict = judge_scores(baseline(), **(ends | changed))
+    judgement = judge_scores(baseline(), **(ends | changed))
     remedy = "mend it in the model's evaluate.py"
     said = f"accuracy has no interval: {why}; {remedy}"
-    assert line_of(verdict, "accuracy") == ("bad interval", said)
-    assert not verdict.passed
+    assert line_of(judgement, "accuracy") == ("bad interval", said)
+    assert not judgement.passed
     numbers = {name: value for name, value in (ends | changed).items() if value is not None}
     if len(numbers) == len(ends) and all(map(math.isfinite, numbers.values())):
         status, said = line_of(judge_scores(baseline(**numbers)), "accuracy")
@@ -263,11 +266,11 @@ def test_what_learned_nothing_is_broken_by_any_number_of_seeds_and_any_interval(
     """An untrained score is about that of the floors: by luck less than a tolerance above them."""
     lucky = SCORES["floor_constant"] + 0.019
     for stored in (0.95, lucky):
-        verdict = judge_scores(
+        judgement = judge_scores(
             baseline("smoke", accuracy=stored), "smoke", **interval(lucky, half, seeds)
         )
         expected = "worse" if stored > lucky else "below floor"
-        assert line_of(verdict, "accuracy")[0] == expected
+        assert line_of(judgement, "accuracy")[0] == expected
 
 
 def test_an_interval_on_one_side_is_used_and_never_replaces_tolerance_or_goal():
@@ -278,15 +281,7 @@ def test_an_interval_on_one_side_is_used_and_never_replaces_tolerance_or_goal():
     assert line_of(wide, "accuracy")[0] == "below goal"
 
 
-# What storing scores would change.
-
-
-def compared(stored: Any = None, **changed: float | None) -> dict[str, Comparison]:
-    stored = stored or baseline()
-    entry = preset_of(stored, "default")
-    assert entry is not None
-    comparisons = compare(judge_scores(stored, **changed), entry.metrics, SCORES | changed)
-    return {comparison.metric: comparison for comparison in comparisons}
+# Both sides of a line.
 
 
 @pytest.mark.parametrize(
@@ -300,22 +295,23 @@ def test_each_judged_metric_stands_beside_its_stored_value_with_the_interval_tha
         {"accuracy": mean} if width is None else interval(mean, width)
         for mean, width in ((0.95, stored), (0.985, now))
     )
-    comparisons = compared(baseline(**old), **new, error=2.9)
-    assert list(comparisons) == ["accuracy", "error", "rate"]
+    judgement = judge_scores(baseline(**old), **new, error=2.9)
+    assert [each.metric for each in judgement.lines] == ["accuracy", "error", "rate"]
+    accuracy, error, rate = judgement.lines
     status = "better" if half in (None, 0.015) else "ok"
-    assert comparisons["accuracy"][1:4] == (status, 0.95, 0.985)
-    assert comparisons["accuracy"][4:6] == pytest.approx((0.035, half))
-    assert comparisons["accuracy"].allowed == pytest.approx(min(max(0.02, half or 0.0), 0.04))
-    assert comparisons["error"].difference == pytest.approx(0.4)
-    assert comparisons["rate"] == Comparison("rate", "ok", 0.25, 0.25, 0.0, None, 0.05)
+    assert (accuracy.status, accuracy.baseline, accuracy.value) == (status, 0.95, 0.985)
+    assert (accuracy.difference, accuracy.half) == pytest.approx((0.035, half))
+    assert accuracy.allowed == pytest.approx(min(max(0.02, half or 0.0), 0.04))
+    assert error.difference == pytest.approx(0.4)
+    assert (rate.difference, rate.half, rate.allowed) == (0.0, None, 0.05)
 
 
 def test_what_is_not_finite_or_known_to_one_side_only_has_no_difference():
     for value in (None, NAN, float("inf")):
-        expected = Comparison("accuracy", "not finite", 0.95, None, None, None, 0.02)
-        assert compared(accuracy=value)["accuracy"] == expected
+        accuracy = line(judge_scores(accuracy=value))
+        assert (accuracy.value, accuracy.baseline, accuracy.difference) == (None, 0.95, None)
+        assert (accuracy.half, accuracy.allowed) == (None, 0.02)
     stored = baseline()
     del stored["presets"]["default"]["metrics"]["rate"]
-    assert compared(stored)["rate"] == Comparison(
-        "rate", "no baseline", None, 0.25, None, None, 0.05
-    )
+    rate = line(judge_scores(stored), "rate")
+    assert (rate.value, rate.baseline, rate.difference, rate.allowed) == (0.25, None, None, 0.05)

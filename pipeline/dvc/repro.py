@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pipeline.dvc import rwlock
 from pipeline.dvc.workspace import alone, environment, prepare_workspace
-from pipeline.judging import verdicts
 from pipeline.judging.gate import gate
 from pipeline.runtime import console, git
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
@@ -121,28 +120,11 @@ def sort_lock(root: Path, work: Path, before: Sequence[str]) -> None:
         write_durably(work / "dvc.lock", dumps_yaml(content).encode())
 
 
-def judge_again(root: Path, preset: str, models: Sequence[str], update_aliases: bool = True) -> int:
-    """Evaluates and reports again after baselines have changed; collects and trains nothing."""
-    work = prepare_workspace(root, preset)
-    rwlock.repair(work)
-    all_models = all(verdicts.files(work, model).verdict.exists() for model in MODELS)
-    stages = [f"evaluate@{model}" for model in models]
-    stages += ["report"] if all_models else []
-    for stage in stages:
-        if code := dvc(root, work, "repro", "--single-item", stage):
-            console.info(
-                f"repro: not judged again: {stage} did not end well; {verdicts.repro_hint(preset)}"
-            )
-            return code
-    return finish_run(root, work, models, all_models, update_aliases)
-
-
 def finish_run(
     root: Path,
     work: Path,
     models: Sequence[str],
     all_models: bool,
-    update_aliases: bool = True,
 ) -> int:
     """Records which results were restored, prints the gate's table and where the results are;
     returns the gate's exit code.
@@ -155,8 +137,7 @@ def finish_run(
             "repro: dvc.lock and reports are not those in git: normal on another machine; on the "
             "same one, commit them with the code that made them"
         )
-    if update_aliases:
-        set_aliases(root, work, models)
+    set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"
     results = f"scores, plots   {reports}/{{{','.join(models)}}}"
     if all_models:

@@ -1,23 +1,34 @@
-"""the results of one model -> its part of the report, in Markdown for pull requests, too."""
+"""judgements, pictures and speed -> the report in Markdown, which pull requests show, too."""
 
-import html
 import math
-import re
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pipeline.judging.tables import format_difference, format_score
-from pipeline.judging.verdicts import ModelVerdict, promote_hint
-from pipeline.reporting.marks import Mark, mark_of, name_of
-from pipeline.reporting.speed import Results, goal_of, main_rows, path_of, ratio_of, reach
-from pipeline.reporting.tables import markdown_table
+from pipeline.judging.gate import promote_hint
+from pipeline.judging.machine import describe, machine_of
+from pipeline.judging.render import (
+    cells,
+    markdown_table,
+    plain,
+    status,
+    summary,
+    verdict,
+    with_interval,
+)
+from pipeline.reporting.marks import LEGEND, mark, name_of
+from pipeline.reporting.speed import Results, main_rows, reach
+from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
-from quatrain.judgement import PASSED, Line, Scores, interval_over_seeds
+from quatrain.judgement import Judgement, Line, Scores, interval_over_seeds
+from quatrain.seeds import SEEDS_OF_INTERVAL
 
-Draw = Callable[[Mark], str]
+INTERVALS = (
+    f"Intervals are over seeds, of which there are at least {SEEDS_OF_INTERVAL}; "
+    "± half of the difference's 95 % interval, from the sides that have one."
+)
 
 
 class Plot(NamedTuple):
@@ -30,124 +41,121 @@ class Plot(NamedTuple):
 class Result(NamedTuple):
     """Holds what the report shows of one model."""
 
-    model_verdict: ModelVerdict
-    run_key: str
+    judgement: Judgement
     plots: Sequence[Plot]
     speed: Results | None
-    machine: str
-
-    @property
-    def model(self) -> str:
-        return self.model_verdict.model
-
-    @property
-    def lines(self) -> tuple[Line, ...]:
-        return self.model_verdict.verdict.lines
-
-    @property
-    def broken(self) -> list[Line]:
-        return [line for line in self.lines if line.status not in PASSED]
 
 
-def model_section(result: Result, draw: Draw) -> str:
-    verdict = result.model_verdict
-    head = ("metric", "score", "baseline", "difference", "where it stands", "status")
-    count = len(result.lines)
-    summary = f"Passed: {count} of {count} scores hold."
-    if result.model_verdict.only_lacks_a_baseline:
-        summary = f"**No baseline yet:** {promote_hint(result.model, verdict.preset)} stores one."
-    elif result.broken:
-        summary = f"**Broken:** {len(result.broken)} of {count} scores."
-    search = f"tags.\"quatrain.run_key\" = '{result.run_key}'"
-    link = f"[in `make ui`]({EXPERIMENTS_PAGE}&searchFilter={quote(search, safe='')})"
-    parts = [
-        f"## {result.model}",
-        f"{summary} {baseline_origin(verdict.baseline.provenance)}",
-        meanings(verdict.rules),
-        markdown_table(head, score_rows(result, draw)),
-        plots_section(result.plots),
-        folded("Rules and references of each score", rules_table(verdict)),
-        speed_section(result.model, result.speed),
+def read_plots(reports: Path, model: str) -> list[Plot]:
+    """Returns the pictures of a model, in the order of the story that they tell.
+
+    Raises:
+        DataError: one of them is no picture.
+    """
+    paths = [path for path in (reports / model / "plots").glob("*") if path.suffix in MEDIA]
+    stored = {path: read_picture(path) for path in sorted(paths)}
+    return [
+        Plot(f"{model}/plots/{path.name}", stored[path].caption)
+        for path in sorted(stored, key=lambda path: stored[path].place)
     ]
-    if verdict.scores:
-        parts.append(folded(f"All scores of {result.model}", all_scores(verdict.scores)))
-    # Run ids differ from store to store, the run key does not.
-    parts.append(f"Run: {link}, or search any tracking server for `{search}`")
+
+
+def title_of(judgements: Sequence[Judgement]) -> str:
+    return f"{verdict(judgements)}: preset {judgements[0].preset}"
+
+
+def page(results: Sequence[Result]) -> str:
+    """Returns the whole page: the verdict first, then a section per model."""
+    judgements = [result.judgement for result in results]
+    head = ("model", "verdict", "judged by", "score", "baseline", "difference", "where it stands")
+    rows = [
+        [f"[{each.model}](#{each.model})", count(each), *score_row(each, each.lines[0])[:-1]]
+        for each in judgements
+    ]
+    settings = [each.learner["settings"] for each in judgements if each.learner]
+    machines = dict.fromkeys(describe(machine_of(each)) for each in settings)
+    parts = [
+        f"# {plain(title_of(judgements))}",
+        summary(judgements),
+        markdown_table(head, rows),
+        f"{LEGEND}. {INTERVALS}",
+        f"Machine: {plain('; '.join(machines))}.",
+        f"All runs: [in `make ui`]({EXPERIMENTS_PAGE}).",
+        *map(model_section, results),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def count(judgement: Judgement) -> str:
+    """Returns how many scores hold, in a cell."""
+    if judgement.only_lacks_a_baseline:
+        return "**no baseline yet**"
+    total, broken = len(judgement.lines), len(judgement.broken)
+    return f"**{broken} of {total} broken**" if broken else f"{total} of {total} hold"
+
+
+def model_section(result: Result) -> str:
+    judgement = result.judgement
+    model = judgement.model
+    first = f"Scores: {count(judgement)}."
+    if judgement.only_lacks_a_baseline:
+        first += f" {promote_hint(judgement)} stores one."
+    head = ("metric", "score", "baseline", "difference", "where it stands", "status")
+    parts = [
+        f"## {model}",
+        f"{first} {baseline_origin(judgement.provenance)}",
+        meanings(judgement.lines),
+        markdown_table(head, [score_row(judgement, line) for line in judgement.lines]),
+        plots_section(result.plots),
+        folded("Rules and references of each score", rules_table(judgement)),
+        speed_line(model, result.speed),
+    ]
+    if judgement.learner:
+        parts.append(folded(f"All scores of {model}", all_scores(judgement.scores)))
+        # Run ids differ from store to store, the run key does not.
+        search = f"tags.\"quatrain.run_key\" = '{judgement.learner['run_key']}'"
+        link = f"[in `make ui`]({EXPERIMENTS_PAGE}&searchFilter={quote(search, safe='')})"
+        parts.append(f"Run: {link}, or search any tracking server for `{search}`")
     return "\n\n".join(part for part in parts if part)
 
 
-def meanings(rules: Sequence[Rule]) -> str:
-    """Returns a line for each judged metric that says what it measures."""
-    return "\n".join(
-        f"* **{plain(rule.metric)}**: {plain(rule.meaning)}" for rule in rules if rule.meaning
-    )
+def score_row(judgement: Judgement, line: Line) -> list[str]:
+    return [plain(line.metric), *cells(line), mark(line, judgement.scores), status(line)]
 
 
-def score_rows(result: Result, draw: Draw) -> list[list[str]]:
-    scores = result.model_verdict.scores
-    rules = rules_by_metric(result.model_verdict)
-    rows = []
-    for line, comparison in zip(result.lines, result.model_verdict.comparisons, strict=True):
-        stored = result.model_verdict.baseline.metrics.get(line.metric)
-        interval = "" if stored is None else format_interval(stored.interval_over_seeds)
-        mark = mark_of(rules.get(line.metric), comparison, scores)
-        rows.append(
-            [
-                plain(line.metric),
-                score_with_interval(line.metric, scores),
-                format_score(line.baseline) + interval,
-                format_difference(comparison),
-                "-" if mark is None else draw(mark),
-                line.status if line.status in PASSED else f"**{line.status}**",
-            ]
-        )
-    return rows
+def meanings(lines: Sequence[Line]) -> str:
+    """Returns what each judged metric measures, a line each."""
+    rules = [line.rule for line in lines if line.rule is not None and line.rule.meaning]
+    return "\n".join(f"* **{plain(rule.metric)}**: {plain(rule.meaning)}" for rule in rules)
 
 
-def score_with_interval(metric: str, scores: Scores) -> str:
-    return format_score(scores.get(metric)) + format_interval(interval_over_seeds(metric, scores))
-
-
-def format_interval(interval: tuple[float, float] | None) -> str:
-    """Returns ` (0.1 to 0.2)`; an empty text without an interval."""
-    if interval is None:
-        return ""
-    return f" ({format_score(interval[0])} to {format_score(interval[1])})"
-
-
-def rules_table(verdict: ModelVerdict) -> str:
+def rules_table(judgement: Judgement) -> str:
     """Returns a table of the rules, with the references of this evaluation."""
-    rules = rules_by_metric(verdict)
-    rows = []
-    for line in verdict.verdict.lines:
-        row = [plain(line.metric), line.direction, f"{line.tolerance:g}", "-", "-", "-"]
-        rule = rules.get(line.metric)
-        if rule is not None:
-            row[3:] = [
-                "-" if rule.goal is None else f"{rule.goal:g}",
-                reference_cell(rule, rule.lower_references, verdict.scores),
-                reference_cell(rule, rule.upper_references, verdict.scores),
-            ]
-        rows.append(row)
+    rows = [
+        [
+            plain(rule.metric),
+            rule.direction,
+            f"{rule.tolerance:g}",
+            "-" if rule.goal is None else f"{rule.goal:g}",
+            reference_cell(rule, rule.lower_references, judgement.scores),
+            reference_cell(rule, rule.upper_references, judgement.scores),
+        ]
+        for rule in (line.rule for line in judgement.lines)
+        if rule is not None
+    ]
     head = ("metric", "better", "tolerance", "goal", "must beat", "compares with")
     return markdown_table(head, rows)
 
 
-def rules_by_metric(verdict: ModelVerdict) -> dict[str, Rule]:
-    return {rule.metric: rule for rule in verdict.rules}
-
-
 def reference_cell(rule: Rule, names: Sequence[str], scores: Scores) -> str:
     """Returns a cell with a short line per reference, the best first: `random numbers 0.083`."""
+    is_higher = rule.direction == "higher"
+    worst = -math.inf if is_higher else math.inf
     values = {name: scores.get(name) for name in names}
-    worst = -math.inf if rule.direction == "higher" else math.inf
+    numbers = {name: worst if value is None else value for name, value in values.items()}
     lines = [
-        f"{plain(name_of(rule, name))} {'-' if value is None else f'{value:.3f}'}"
-        for name, value in sorted(
-            values.items(),
-            key=lambda item: worst if item[1] is None else item[1],
-            reverse=rule.direction == "higher",
-        )
+        f"{plain(name_of(rule, name))} {'-' if values[name] is None else f'{values[name]:.3f}'}"
+        for name in sorted(names, key=numbers.__getitem__, reverse=is_higher)
     ]
     return "<br>".join(lines) or "-"
 
@@ -155,8 +163,8 @@ def reference_cell(rule: Rule, names: Sequence[str], scores: Scores) -> str:
 def baseline_origin(provenance: Mapping[str, Any]) -> str:
     if not provenance:
         return "Baseline: none."
-    count = provenance.get("seeds")
-    seeds = f"{count} seed{'' if count == 1 else 's'}"
+    number = provenance.get("seeds")
+    seeds = f"{number} seed{'' if number == 1 else 's'}"
     why = f"; stored although worse: {plain(provenance['why'])}" if provenance.get("why") else ""
     return (
         f"Baseline: {plain(provenance.get('date'))}, commit {plain(provenance.get('commit'))}, "
@@ -164,26 +172,15 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
     )
 
 
-def speed_section(model: str, results: Results | None) -> str:
-    command = f"make bench BENCH={model}"
+def speed_line(model: str, results: Results | None) -> str:
+    command = f"`make bench BENCH={model}`"
     if results is None:
-        return f"Speed: not measured yet; `{command}` does."
-    machine, rows = results.machine, main_rows(results)
-    reached = [row.goal_reached for row in rows if row.goal_reached is not None]
-    marks = {None: "", True: ", reached", False: ", **missed**"}
-    return folded(
-        f"Speed: {reach(results)} that of plain references; "
-        f"{sum(reached)} of {len(reached)} goals reached",
-        f"Medians (least to greatest) of {results.rounds} rounds by `{command}` on "
-        f"{plain(machine.cpu)}, {plain(machine.backend)}, {plain(machine.threads)} threads; "
-        f"all rows in `{path_of(model)}`.\n\n"
-        + markdown_table(
-            ("work", "times as fast", "goal"),
-            [
-                [plain(row.name), ratio_of(row), plain(goal_of(row)) + marks[row.goal_reached]]
-                for row in rows
-            ],
-        ),
+        return f"Speed: not measured yet; {command} does."
+    reached = [row.goal_reached for row in main_rows(results) if row.goal is not None]
+    return (
+        f"Speed: {reach(results)} that of plain references, {sum(map(bool, reached))} of "
+        f"{len(reached)} goals reached, by {command} on {plain(results.machine.cpu)}; "
+        "docs/benchmarks.md has all."
     )
 
 
@@ -196,16 +193,17 @@ def plots_section(plots: Sequence[Plot]) -> str:
         part, colon, text = plain(plot.caption).partition(":")
         caption = f"**{part}**{colon}{text}" if plot.caption else f"**{name}**"
         images.append(f"{caption}\n\n![{name}]({quote(plot.path)})")
-    count = f"{len(plots)} picture{'' if len(plots) == 1 else 's'}"
-    return folded(count, "\n\n".join(images), " open")
+    number = f"{len(plots)} picture{'' if len(plots) == 1 else 's'}"
+    return folded(number, "\n\n".join(images), " open")
 
 
 def all_scores(scores: Scores) -> str:
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
-    names = sorted(scores.keys() - ends, key=natural_order)
-    return markdown_table(
-        ("metric", "score"), [[plain(name), score_with_interval(name, scores)] for name in names]
-    )
+    rows = [
+        [plain(name), with_interval(scores[name], interval_over_seeds(name, scores))]
+        for name in sorted(scores.keys() - ends, key=natural_order)
+    ]
+    return markdown_table(("metric", "score"), rows)
 
 
 def natural_order(name: str) -> tuple[str, int]:
@@ -216,9 +214,3 @@ def natural_order(name: str) -> tuple[str, int]:
 
 def folded(summary: str, body: str, state: str = "") -> str:
     return f"<details{state}><summary>{summary}</summary>\n\n{body}\n\n</details>"
-
-
-def plain(text: object) -> str:
-    """Escapes text from a file: no markup, one line, and no end of a table's cell."""
-    line = html.escape(" ".join(str(text).split()), quote=False)
-    return re.sub(r"([\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line)

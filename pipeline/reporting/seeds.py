@@ -7,8 +7,7 @@ from typing import NamedTuple
 from pydantic import ConfigDict, TypeAdapter
 
 from pipeline.reporting import speed
-from pipeline.reporting.sections import plain
-from pipeline.reporting.tables import between_marks, markdown_table
+from pipeline.reporting.tables import between_marks, markdown_table, plain
 from quatrain.baselines import Rule
 from quatrain.judgement import Scores
 

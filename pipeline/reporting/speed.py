@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from pipeline.judging.verdicts import first_error
+from pipeline.judging.scores import first_error
 from pipeline.storage import artifacts
 from quatrain.errors import DataError, FolderError
 from quatrain.storage.atomic_write import write_durably
@@ -259,15 +259,6 @@ def as_json(value: Any) -> Any:
 # Wording.
 
 
-def ratio_of(row: Row) -> str:
-    """Formats the ratio to the plain reference: `5x (4x to 6x)`."""
-    ratio = row.ratios.get(PLAIN)
-    if ratio is None:
-        return "-"
-    rounds = f"({times(ratio.least)} to {times(ratio.greatest)})"
-    return f"{times(ratio.median)} {rounds}{' less memory' if row.unit in MEMORY else ''}"
-
-
 def main_rows(results: Results) -> list[Row]:
     """Returns the rows that compare a whole piece of work, not a part or a variant."""
     rows = [row for row in results.rows if not row.part_of]
@@ -323,10 +314,3 @@ def reached(row: Row) -> str:
         return in_unit(row.ours.median, row.unit)
     shown = percent if row.goal and row.goal.against == "limit" else times
     return shown(row.goal_ratio.median) if row.goal_ratio else "not measured"
-
-
-def goal_of(row: Row) -> str:
-    """Words the goal, with what is reached if the ratio to the plain reference does not show it."""
-    if row.goal is None or row.goal.against == "before":
-        return asked(row)
-    return f"{asked(row)}: {reached(row)}"

@@ -1,15 +1,10 @@
 """rows of cells -> a table in Markdown, and its place in a page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from tabulate import tabulate
-
+from pipeline.judging.render import markdown_table as markdown_table
+from pipeline.judging.render import plain as plain
 from quatrain.errors import DataError
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Returns a table of GitHub's Markdown without padding, so that its rows diff one by one."""
-    return tabulate(rows, head, tablefmt="github", disable_numparse=True, stralign=None)
 
 
 def format_score(scores: Mapping[str, float | None], name: str) -> str:

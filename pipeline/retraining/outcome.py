@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from pipeline.judging import tables
-from pipeline.judging.verdicts import ModelVerdict
-from pipeline.reporting.tables import markdown_table
+from pipeline.judging import render
 from pipeline.runtime.errors import BaselineBroken
 from pipeline.runtime.redaction import redact
+from quatrain.judgement import Judgement
 from quatrain.storage.atomic_write import write_together
 
 FOLDER = Path(".state", "retrain")
@@ -46,12 +45,10 @@ class Outcome(NamedTuple):
     branch: str | None = None
 
 
-def better_models(results: Sequence[ModelVerdict]) -> list[str]:
+def better_models(results: Sequence[Judgement]) -> list[str]:
     """Returns the models with a clearly better score: equal ones must not wear baselines down."""
     return [
-        result.model
-        for result in results
-        if any(line.status == "better" for line in result.verdict.lines)
+        result.model for result in results if any(line.status == "better" for line in result.lines)
     ]
 
 
@@ -60,21 +57,25 @@ def unchanged(origin: Origin) -> Outcome:
     return Outcome("unchanged", 0, "Retrain: nothing changed", body)
 
 
-def proposed(origin: Origin, results: Sequence[ModelVerdict], branch: str) -> Outcome:
+def proposed(origin: Origin, results: Sequence[Judgement], branch: str) -> Outcome:
     names = ", ".join(better_models(results))
     seed = f" (seed {origin.seed})" if origin.is_new_seed else ""
     title = f"Retrain: {f'{names} better' if names else 'scores hold their baselines'}{seed}"
     moves = "No baseline moves: the scores hold them, and none is clearly better."
     if names:
         moves = f"Baselines of {names} move: a score is clearly better, none is worse."
-    parts = (f"The gate passed ({origin.summary}).", moves, table(results), _place("report.html"))
+    parts = (
+        f"The gate passed ({origin.summary}).",
+        moves,
+        render.markdown(results),
+        _place("report.html"),
+    )
     return Outcome("proposed", 0, title, _paragraphs(*parts), branch)
 
 
-def broken(origin: Origin, results: Sequence[ModelVerdict]) -> Outcome:
+def broken(origin: Origin, results: Sequence[Judgement]) -> Outcome:
     gate = f"The gate is broken ({origin.summary}). Nothing was promoted and nothing was pushed."
-    reasons = [f"* **{result.model}**: {line.why}" for result in results for line in result.broken]
-    parts = (gate, "\n".join(dict.fromkeys(reasons)), table(results), _place("report.html"))
+    parts = (gate, render.summary(results), render.markdown(results), _place("report.html"))
     return Outcome("broken", BaselineBroken.exit_code, ISSUE, _paragraphs(*parts))
 
 
@@ -82,10 +83,6 @@ def stopped(reason: str, code: int) -> Outcome:
     stop = f"The retraining stopped with exit code {code}:"
     last = "Nothing was promoted and no branch was pushed."
     return Outcome("stopped", code, ISSUE, _paragraphs(stop, f"    {redact(reason)}", last))
-
-
-def table(results: Sequence[ModelVerdict]) -> str:
-    return markdown_table(tables.HEAD, tables.page_table(results))
 
 
 def clear(folder: Path) -> None:

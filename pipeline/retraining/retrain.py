@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.dvc.workspace import workspace_of
-from pipeline.judging import verdicts
-from pipeline.judging.verdicts import ModelVerdict
+from pipeline.judging.gate import judge
 from pipeline.retraining import outcome, worktree
 from pipeline.retraining.outcome import FOLDER, Origin, Outcome, better_models
 from pipeline.retraining.worktree import Worktree, run_git
@@ -27,6 +26,7 @@ from pipeline.runtime.errors import (
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params, write_value
 from quatrain.errors import QuatrainError
+from quatrain.judgement import Judgement
 from quatrain.registry import MODELS
 
 # How long the pipeline of a killed retraining may take to save and leave.
@@ -120,7 +120,8 @@ def conclude(copy: Worktree, remote: str | None, origin: Origin, passed: bool) -
     work = workspace_of(copy.path, origin.preset)
     for name in outcome.REPORTS:
         shutil.copy(work / "reports" / name, copy.root / FOLDER / name)
-    results = [verdicts.check(work, model, origin.preset) for model in MODELS]
+    params = read_params(copy.path, origin.preset)
+    results = [judge(work, model, params, copy.path) for model in MODELS]
     if not passed:
         console.info(
             "retrain: the gate is broken and nothing was promoted; "
@@ -134,7 +135,7 @@ def conclude(copy: Worktree, remote: str | None, origin: Origin, passed: bool) -
 
 
 def propose(
-    copy: Worktree, remote: str | None, origin: Origin, results: Sequence[ModelVerdict]
+    copy: Worktree, remote: str | None, origin: Origin, results: Sequence[Judgement]
 ) -> Outcome:
     """Commits the result to a branch, and pushes it to the remote if there is one; the same result
     only once.
@@ -164,7 +165,7 @@ def propose(
 
 
 def promote(copy: Worktree, preset: str, better: Sequence[str]) -> None:
-    options = ("--preset", preset, "--keep-champion", *better)
+    options = ("--preset", preset, *better)
     if better and copy.call("pipeline", "promote", *options):
         raise CommandFailed("the better scores were not promoted; the lines above say why")
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from tqdm import tqdm
 
-from pipeline.judging.tables import format_score
+from pipeline.judging.render import number
 from pipeline.runtime import console
 from pipeline.scaling.plan import Ledger
 from pipeline.scaling.records import Trial
@@ -62,7 +62,7 @@ class SweepProgress:
             self.tick()
             return
         at = f" at step {trial.last.step:,}" if trial.state == "stopped" and trial.last else ""
-        score = f", {format_score(trial.score)}" if trial.score is not None else ""
+        score = f", {number(trial.score)}" if trial.score is not None else ""
         reason = f": {trial.reason}" if trial.reason else ""
         self._print(f"trial {trial.number} {trial.state}{at}{score}{reason}; ")
 
@@ -97,7 +97,7 @@ class SweepProgress:
         parts = [f"{count} {state}" for state, count in sorted(states.items())]
         ranked = rank(self._trials(), self._ledger.is_higher_better)
         if ranked:
-            parts.append(f"best {format_score(ranked[0].score)} (trial {ranked[0].number})")
+            parts.append(f"best {number(ranked[0].score)} (trial {ranked[0].number})")
         return ", ".join(parts) or "none runs"
 
     def _left(self) -> str:

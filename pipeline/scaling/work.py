@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from ruamel.yaml import YAML
 
+from pipeline.judging.scores import read_scores
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import shell_exit_code
 from pipeline.runtime.signals import PARENT_VARIABLE
@@ -242,8 +243,7 @@ class TrialWork:
         return time.monotonic() - self._started_at
 
     def _scores(self) -> Mapping[str, float | None]:
-        scores = artifacts.read_json(self.folder / "reports" / self._model / "scores.json")
-        return dict(scores)
+        return read_scores(self.folder, self._model).scores
 
 
 def end_outbox(path: Path) -> None:

@@ -1,10 +1,8 @@
-"""data/MODEL, models/MODEL, baselines/MODEL.json -> reports/MODEL: scores, verdict and plots."""
+"""data/MODEL, models/MODEL -> reports/MODEL: plots, curves and scores."""
 
-import math
-from collections.abc import Mapping
-
-from pipeline.judging import tables, verdicts
-from pipeline.runtime import console
+from pipeline.judging import render
+from pipeline.judging.gate import judge_scores
+from pipeline.judging.scores import digests_of, write_scores
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage import artifacts
@@ -18,10 +16,7 @@ from quatrain.storage import history
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
-    """Scores, plots and judges what was trained.
-
-    A broken baseline is a result, not a failure; the gate fails on it.
-    """
+    """Scores and plots what was trained. `make gate` judges the scores."""
     started = now()
     dataset, digest = stage.load_dataset()
     state, files = load_trained(stage.weights, stage.model, stage.params, dataset, digest)
@@ -33,34 +28,19 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     images = encode(figures)
     write_figures(stage.reports / "plots", images)
     write_curves(stage.reports / "curves", curves)
-    artifacts.write_json(stage.reports / "scores.json", artifacts.null_if_not_finite(scores))
-    write_metrics(stage, scores)
-    result = judge(stage)
+    numbers = artifacts.null_if_not_finite(scores)
+    metrics = {gated.metric: numbers.get(gated.metric) for gated in stage.modules.rules.GATED}
+    # By model, because DVC shows those of all in one table.
+    artifacts.write_json(stage.reports / "metrics.json", {stage.model: metrics})
+    # The run says how its scores compare now; no out depends on that.
+    judgement = judge_scores(stage.root, stage.model, stage.params, numbers)
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest, started=started) as run:
         step = stage.config.train.steps
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
-        record_scores(stage, run, result)
-    verdicts.write(stage.root, stage.model, stage.params)  # last: it vouches for all of the above
-    print(tables.table([result]))
-    if result.only_lacks_a_baseline:
-        remedy = verdicts.promote_hint(stage.model, stage.params.preset)
-        console.info(f"{stage.name}: no baseline yet: {remedy}")
-    elif not result.verdict.passed:
-        remedy = "`make gate` tells how, and ends with exit 4"
-        console.info(f"{stage.name}: the baseline is broken; {remedy}")
-
-
-def judge(stage: Stage) -> verdicts.ModelVerdict:
-    preset = stage.params.preset
-    rules = verdicts.rules_of(stage.model, preset, stage.config)
-    paths = verdicts.files(stage.root, stage.model)
-    return verdicts.judge_files(paths, stage.model, preset, rules)
-
-
-def write_metrics(stage: Stage, scores: Mapping[str, float]) -> None:
-    """Writes the judged scores, named by the model, because DVC shows those of all in one table."""
-    gated = [rule.metric for rule in stage.modules.rules.GATED]
-    judged_scores = {name: scores.get(name, math.nan) for name in gated}
-    metrics = {stage.model: artifacts.null_if_not_finite(judged_scores)}
-    artifacts.write_json(stage.reports / "metrics.json", metrics)
+        record_scores(stage, run, judgement)
+    digests = digests_of(stage.root, stage.model, stage.params, files.digest, digest)
+    # Last: it vouches for all of the above.
+    write_scores(stage.root, stage.model, stage.params.preset, digests, numbers)
+    for line in judgement.lines:
+        print(f"{stage.name}: {line.metric} {render.cells(line)[0]}")

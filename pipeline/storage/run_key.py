@@ -3,6 +3,7 @@
 import ast
 import os
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +95,21 @@ def imported_by(root: Path, modules: Iterable[str]) -> set[str]:
 
 def imports(root: Path, file: Path) -> set[str]:
     """Returns the modules of quatrain that a source imports, wherever it does."""
+    names = _imported_names(file.read_bytes())
+    return {
+        name for name in names if name.startswith("quatrain.") and file_of(root, name).is_file()
+    }
+
+
+@cache
+def _imported_names(source: bytes) -> set[str]:
     names = set()
-    for node in ast.walk(ast.parse(file.read_bytes())):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):
             names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-    return {
-        name for name in names if name.startswith("quatrain.") and file_of(root, name).is_file()
-    }
+    return names
 
 
 def file_of(root: Path, module: str) -> Path:

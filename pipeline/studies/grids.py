@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.judging.verdicts import rules_of
+from pipeline.judging.gate import rules_of
 from pipeline.reporting.grids import MapResult, goal_lines, grids_table
 from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipeline.judging import verdicts
+from pipeline.judging.gate import rules_of
 from pipeline.reporting import seeds
 from pipeline.reporting.seeds import PAGE, RESULTS, SeedResult
 from pipeline.reporting.speed import as_json, write_lines
@@ -89,7 +89,7 @@ def run_model(root: Path, params: Params, model: str, key: str) -> SeedResult:
 def write_page(root: Path) -> str:
     """Writes the table of the stored results into the page and returns it."""
     done = seeds.read(root)
-    rules = {model: verdicts.rules_of(model, "default") for model in done}
+    rules = {model: rules_of(model, "default") for model in done}
     text = seeds.render(root, done, rules)
     page = root / PAGE
     write_durably(page, seeds.with_table(read_text(page), text).encode())

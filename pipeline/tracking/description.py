@@ -1,4 +1,4 @@
-"""params, verdicts -> the description that MLflow's UI shows above a run."""
+"""params, judgements -> the description that MLflow's UI shows above a run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from pipeline.judging.verdicts import ModelVerdict
+from pipeline.judging.render import markdown, summary
 from pipeline.runtime.git import UNKNOWN, commit, git
 from pipeline.storage.params_file import overlaid, parse
 from pipeline.tracking.registry import SCORES
-from quatrain.judgement import PASSED
+from quatrain.judgement import Judgement
 from quatrain.params import Params
 from quatrain.registry import MODELS
 
@@ -21,45 +21,20 @@ MOST_CHANGES = 20
 
 
 def description(
-    root: Path, params: Params, model: str | None = None, results: Sequence[ModelVerdict] = ()
+    root: Path, params: Params, model: str | None = None, judgements: Sequence[Judgement] = ()
 ) -> str:
     """Returns Markdown: the verdict, the judged scores, and what params.yaml changes.
 
     model: whose params and those that all share; None for all of them.
     """
-    parts = [verdict_of(results), score_table(results)] if results else []
+    parts = [summary(judgements), markdown(judgements)] if judgements else []
     return "\n\n".join([*parts, changes(root, params.preset, model)])
 
 
-def verdict_of(results: Sequence[ModelVerdict]) -> str:
-    lines = [line for result in results for line in result.verdict.lines]
-    broken = [line.why for line in lines if line.status not in PASSED]
-    if not broken:
-        return f"**Passed**: all {len(lines)} judged scores hold their baselines."
-    return "\n".join(
-        [f"**Broken**: {len(broken)} of {len(lines)} judged scores.", "", *bullets(broken)]
-    )
-
-
-def score_table(results: Sequence[ModelVerdict]) -> str:
-    head = ["| model | metric | score | baseline | status |", "|---|---|---|---|---|"]
-    rows = [
-        f"| {result.model} | {line.metric} | {number(line.value)} | {number(line.baseline)} "
-        f"| {line.status} |"
-        for result in results
-        for line in result.verdict.lines
-    ]
-    return "\n".join([*head, *rows])
-
-
-def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def scores_section(result: ModelVerdict) -> str:
+def scores_section(judgement: Judgement) -> str:
     """Returns the section of a model's card that an evaluation writes."""
-    title = f"{SCORES} (preset {result.preset})"
-    return "\n\n".join([title, verdict_of([result]), score_table([result])])
+    title = f"{SCORES} (preset {judgement.preset})"
+    return "\n\n".join([title, summary([judgement]), markdown([judgement])])
 
 
 def bullets(lines: Sequence[str]) -> list[str]:

@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.judging import verdicts
+from pipeline.judging.gate import judge
 from pipeline.runtime.redaction import shown
 from pipeline.storage import artifacts
+from pipeline.storage.params_file import read_params
 from pipeline.tracking.store import check_reachable, open_client, resolve_uri
 from quatrain.errors import ConfigError, DataError
 from quatrain.storage.atomic_write import write_durably
@@ -140,10 +141,10 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
 
 
 def _key_of_passed(work: Path, model: str, preset: str) -> str | None:
-    with suppress(DataError, verdicts.StaleVerdict, KeyError):
-        if verdicts.check(work, model, preset).verdict.passed:
-            manifest = artifacts.read_json(work / "models" / model / artifacts.MANIFEST)
-            return str(manifest["info"]["run_key"])
+    with suppress(DataError, KeyError):
+        judgement = judge(work, model, read_params(work))
+        if judgement.passed and judgement.preset == preset:
+            return str(judgement.learner["run_key"])
     return None
 
 

@@ -6,40 +6,39 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipeline.judging.verdicts import ModelVerdict
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.charts import padded
 from pipeline.tracking.description import description, scores_section
 from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.trial_context import trial_context
-from quatrain.judgement import Scores, interval_over_seeds
+from quatrain.judgement import Judgement, Scores, interval_over_seeds
 
 TABLE = "scores.csv"
 INTERVAL_ENDS = ("_low", "_high")
 
 
-def record_scores(stage: Stage, run: Run, result: ModelVerdict) -> None:
-    """Records what an evaluation wrote below reports/MODEL; describes the run by its verdict."""
-    gated = gated_scores(result)
+def record_scores(stage: Stage, run: Run, judgement: Judgement) -> None:
+    """Records what an evaluation wrote below reports/MODEL; describes the run by its judgement."""
+    gated = gated_scores(judgement)
     run.metrics((f"eval/{name}", stage.config.train.steps, value) for name, value in gated)
     with TemporaryDirectory() as folder:
         path = Path(folder) / TABLE
-        path.write_text(score_table(result.scores, dict(gated)))
+        path.write_text(score_table(judgement.scores, dict(gated)))
         run.artifact(path, "evaluation")
     for plot in sorted((stage.reports / "plots").iterdir()):
         run.artifact(plot, "plots")
     run.artifact(stage.weights / "history.csv", "data")
-    run.describe(description(stage.root, stage.params, stage.model, [result]))
+    run.describe(description(stage.root, stage.params, stage.model, [judgement]))
     if trial_context() is None:
         name = registered_name(stage.model, stage.params.preset)
-        run.card(name, scores_section(result))
+        run.card(name, scores_section(judgement))
 
 
-def gated_scores(result: ModelVerdict) -> list[tuple[str, float]]:
+def gated_scores(judgement: Judgement) -> list[tuple[str, float]]:
     """Returns the scores that have a rule; NaN where one was not finite."""
-    scores = {rule.metric: result.scores.get(rule.metric) for rule in result.rules}
-    return [(name, float("nan") if value is None else value) for name, value in scores.items()]
+    lines = [line for line in judgement.lines if line.rule is not None]
+    return [(line.metric, float("nan") if line.value is None else line.value) for line in lines]
 
 
 def score_table(scores: Scores, gated: Mapping[str, float]) -> str:

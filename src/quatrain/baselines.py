@@ -184,7 +184,7 @@ def fault_of_interval(
     return None
 
 
-def entry_of(rule: Rule, scores: Mapping[str, float]) -> dict[str, Any]:
+def entry_of(rule: Rule, scores: Mapping[str, float | None]) -> dict[str, Any]:
     """Returns what a baseline file stores of a metric when these scores become the baseline.
 
     `interval` and its `seeds` are stored if the scores have `METRIC_low` and `METRIC_high`.

@@ -1,10 +1,11 @@
-"""scores, stored baseline, rules -> verdict: a pure judgement that anybody can repeat."""
+"""scores, stored baseline, rules -> judgement: a pure function that anybody can repeat."""
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeGuard
 
-from quatrain.baselines import Record, Rule, StoredMetric, fault_of_interval, preset_of
+from quatrain.baselines import Rule, StoredMetric, fault_of_interval, preset_of
 from quatrain.seeds import SEEDS_OF_INTERVAL
 
 Status = Literal[
@@ -21,65 +22,88 @@ Status = Literal[
     "stale",
 ]
 Scores = Mapping[str, float | None]
-# Ends of an interval, and the number of seeds behind it.
-Side = tuple[float | None, float | None, float | None]
+Interval = tuple[float, float]
 
 PASSED = ("ok", "better")
 # Most that an interval widens a tolerance.
 WIDEST = 2.0
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-class Line(Record):
-    """Holds the judgement of one metric."""
+class Line(NamedTuple):
+    """Holds how one metric is judged; a side that is missing or not finite is None."""
 
+    # "-" if no metric is judged.
     metric: str
     status: Status
-    value: float | None
-    baseline: float | None
-    direction: str
-    tolerance: float
     why: str
+    rule: Rule | None = None
+    value: float | None = None
+    baseline: float | None = None
+    # 95 % intervals of value and baseline, over at least SEEDS_OF_INTERVAL seeds.
+    interval: Interval | None = None
+    baseline_interval: Interval | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Returns value - baseline."""
+        if self.value is None or self.baseline is None:
+            return None
+        return self.value - self.baseline
+
+    @property
+    def half(self) -> float | None:
+        """Returns half the width of the difference's 95 % interval, sqrt(h_old² + h_new²).
+
+        A side without an interval counts as exact; None if neither has one.
+        """
+        sides = [side for side in (self.interval, self.baseline_interval) if side is not None]
+        if self.difference is None or not sides:
+            return None
+        # high - low may be too large for a number
+        return math.hypot(*(high / 2 - low / 2 for low, high in sides)) or None
+
+    @property
+    def allowed(self) -> float:
+        """Returns the difference up to which two scores count as equal: the tolerance or, if
+        larger, `half`, but at most WIDEST times the tolerance.
+        """
+        tolerance = 0.0 if self.rule is None else self.rule.tolerance
+        return min(max(tolerance, self.half or 0.0), WIDEST * tolerance)
 
 
-class Verdict(NamedTuple):
-    """Holds all judgements of one evaluation, and whether every metric passed."""
+class Judgement(NamedTuple):
+    """Holds a model's scores against the baseline of a preset."""
 
-    passed: bool
+    preset: str
     lines: tuple[Line, ...]
+    model: str = ""
+    scores: Scores = NOTHING
+    # What the learner's manifest, and the baseline, say of the runs that they come from.
+    learner: Mapping[str, Any] = NOTHING
+    provenance: Mapping[str, Any] = NOTHING
+
+    @property
+    def broken(self) -> list[Line]:
+        return [line for line in self.lines if line.status not in PASSED]
+
+    @property
+    def passed(self) -> bool:
+        return not self.broken
+
+    @property
+    def only_lacks_a_baseline(self) -> bool:
+        """Returns whether all that is broken is that no baseline is stored yet."""
+        return {line.status for line in self.broken} == {"no baseline"}
 
 
-class Comparison(NamedTuple):
-    """Holds a judged metric and its stored value; None if a side is missing or not finite."""
-
-    metric: str
-    status: Status
-    old: float | None
-    new: float | None
-    # new - old.
-    difference: float | None
-    # Half width of the difference's 95 % interval; a side of fewer than SEEDS_OF_INTERVAL seeds
-    # counts as exact, and of two such sides there is none.
-    half: float | None
-    # Difference up to which two scores count as equal.
-    allowed: float
-
-
-NO_RULE = Line(
-    metric="-",
-    status="missing",
-    value=None,
-    baseline=None,
-    direction="-",
-    tolerance=0.0,
-    why="nothing is judged: the model's evaluation names no metric",
-)
-
-
-def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> Verdict:
+def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> Judgement:
     """Compares scores with the baseline of this preset; what is missing or not finite fails.
 
-    A difference counts if it is larger than `allowance`. Lower and upper references are scores of
-    the same evaluation; a score must pass each lower one by more than `allowance`.
+    A difference counts if it is larger than `Line.allowed`. Lower and upper references are scores
+    of the same evaluation; a score must pass each lower one by more than that.
+
+    baseline: content of a baseline file; None if there is none.
 
     Raises:
         BaselineError: the baseline does not have the stored form.
@@ -88,58 +112,49 @@ def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> 
     stored = {} if entry is None else entry.metrics
     lines = [_judge_metric(rule, stored.get(rule.metric), scores) for rule in rules]
     if entry is None:
-        why = {"why": f"preset {preset!r} has no baseline yet"}
-        lines = [
-            line.model_copy(update=why) if line.status == "no baseline" else line for line in lines
-        ]
-    dropped = sorted(stored.keys() - {rule.metric for rule in rules})
-    lines += [_dropped_metric(name, stored[name], scores) for name in dropped]
+        why = f"preset {preset!r} has no baseline yet"
+        lines = [line._replace(why=why) if line.status == "no baseline" else line for line in lines]
+    why = "is in the baseline, but the model's evaluation does not judge it any more"
+    for name in sorted(stored.keys() - {rule.metric for rule in rules}):
+        value, before = scores.get(name), stored[name].value
+        lines.append(Line(name, "stale", f"{name} {why}", value=value, baseline=before))
     if not lines:
-        lines = [NO_RULE]
-    passed = all(line.status in PASSED for line in lines)
-    return Verdict(passed, tuple(lines))
-
-
-def _dropped_metric(metric: str, stored: StoredMetric, scores: Scores) -> Line:
-    return Line(
-        metric=metric,
-        status="stale",
-        value=scores.get(metric),
-        baseline=stored.value,
-        direction=stored.direction,
-        tolerance=stored.tolerance,
-        why=f"{metric} is in the baseline, but the model's evaluation does not judge it any more",
-    )
+        why = "nothing is judged: the model's evaluation names no metric"
+        lines = [Line("-", "missing", why)]
+    provenance = NOTHING if entry is None else entry.provenance
+    return Judgement(preset, tuple(lines), scores=scores, provenance=provenance)
 
 
 def _judge_metric(rule: Rule, stored: StoredMetric | None, scores: Scores) -> Line:
-    status, why = _status_of(rule, stored, scores)
-    return Line(
-        metric=rule.metric,
-        status=status,
-        value=scores.get(rule.metric),
-        baseline=None if stored is None else stored.value,
-        direction=rule.direction,
-        tolerance=rule.tolerance,
-        why=f"{rule.metric} {why}",
-    )
+    line = Line(rule.metric, "ok", "", rule)
+    value = scores.get(rule.metric)
+    if is_finite(value):
+        line = line._replace(value=value)
+        if fault_of_scores(rule.metric, scores) is None:
+            line = line._replace(interval=interval_over_seeds(rule.metric, scores))
+    if stored is not None:
+        line = line._replace(baseline=stored.value)
+        if stored.fault is None:
+            line = line._replace(baseline_interval=stored.interval_over_seeds)
+    status, why = _status_of(line, rule, stored, scores)
+    return line._replace(status=status, why=f"{rule.metric} {why}")
 
 
-def _status_of(rule: Rule, stored: StoredMetric | None, scores: Scores) -> tuple[Status, str]:
+def _status_of(
+    line: Line, rule: Rule, stored: StoredMetric | None, scores: Scores
+) -> tuple[Status, str]:
     problem = _problem_of_scores(rule, scores)
     if problem is not None:
         return problem
-    value = scores[rule.metric]
-    assert value is not None
     if stored is None:
-        return "no baseline", f"{value:.6g} has no entry in the baseline yet"
+        return "no baseline", f"{line.value:.6g} has no entry in the baseline yet"
     if stored.direction != rule.direction:
         model_says = f"the model says {rule.direction!r}"
         return "stale", f"is {stored.direction!r} in the baseline, but {model_says}"
     if stored.fault is not None:
         remedy = "`git checkout` restores the file in baselines/, `make promote` stores another"
         return "bad baseline", f"has no interval in the baseline: {stored.fault}; {remedy}"
-    status, why = _compare_with(stored, rule, value, scores)
+    status, why = _compare(line, rule, scores)
     differing = stored.differs_from(rule)
     if status in PASSED and differing is not None:
         return "stale", f"has another {differing} in the baseline than in the model"
@@ -163,19 +178,18 @@ def _problem_of_scores(rule: Rule, scores: Scores) -> tuple[Status, str] | None:
     return None
 
 
-def _compare_with(
-    stored: StoredMetric, rule: Rule, value: float, scores: Scores
-) -> tuple[Status, str]:
+def _compare(line: Line, rule: Rule, scores: Scores) -> tuple[Status, str]:
+    value, stored = line.value, line.baseline
+    assert value is not None
+    assert stored is not None
     sign = -1.0 if rule.direction == "lower" else 1.0
-    gain = sign * (value - stored.value)
-    if rule.direction == "near":
-        gain = -abs(value - stored.value)
-    allowed = allowance(rule.tolerance, _half_width(rule.metric, stored, scores))
+    gain = -abs(value - stored) if rule.direction == "near" else sign * (value - stored)
+    allowed = line.allowed
     better = "nearer" if rule.direction == "near" else rule.direction
     limits = f"{better} is better, tolerance {rule.tolerance:g}"
     if allowed > rule.tolerance:
         limits += f", widened to {allowed:.3g} by noise"
-    baseline = f"baseline {stored.value:.6g} ({limits})"
+    baseline = f"baseline {stored:.6g} ({limits})"
     if gain < -allowed:
         return "worse", f"{value:.6g} is {-gain:.3g} worse than {baseline}"
     side = f"({rule.direction} is better)"
@@ -192,31 +206,12 @@ def _compare_with(
     return "ok", f"{value:.6g} holds {baseline}"
 
 
-def allowance(tolerance: float, half: float) -> float:
-    """Returns the difference up to which two scores count as equal: the tolerance or, if larger,
-    half the interval of the difference, but at most WIDEST times the tolerance.
-    """
-    return min(max(tolerance, half), WIDEST * tolerance)
-
-
-def _half_width(metric: str, stored: StoredMetric, scores: Scores) -> float:
-    """Returns half the width of the difference's 95 % interval, sqrt(h_old² + h_new²).
-
-    0 if neither side has an interval over seeds.
-    """
-    sides = [None if stored.fault else stored.interval_over_seeds]
-    if fault_of_scores(metric, scores) is None:
-        sides.append(interval_over_seeds(metric, scores))
-    # high - low may be too large for a number
-    return math.hypot(*(side[1] / 2 - side[0] / 2 for side in sides if side is not None))
-
-
-def interval_over_seeds(metric: str, scores: Scores) -> tuple[float, float] | None:
+def interval_over_seeds(metric: str, scores: Scores) -> Interval | None:
     """Returns the 95 % interval of a score; None if an end is missing or it is of fewer than
     SEEDS_OF_INTERVAL seeds.
     """
-    low, high, seeds = _side(metric, scores)
-    if low is None or high is None or (seeds or 0) < SEEDS_OF_INTERVAL:
+    low, high = (scores.get(f"{metric}_{end}") for end in ("low", "high"))
+    if low is None or high is None or (scores.get("seeds") or 0) < SEEDS_OF_INTERVAL:
         return None
     return low, high
 
@@ -226,33 +221,11 @@ def fault_of_scores(metric: str, scores: Scores) -> str | None:
     if there is none, or nothing is wrong.
     """
     value = scores[metric]
-    if value is None or scores.keys().isdisjoint((f"{metric}_low", f"{metric}_high")):
+    low, high = f"{metric}_low", f"{metric}_high"
+    if value is None or scores.keys().isdisjoint((low, high)):
         return None
-    return fault_of_interval(value, *_side(metric, scores))
-
-
-def _side(metric: str, scores: Scores) -> Side:
-    return scores.get(f"{metric}_low"), scores.get(f"{metric}_high"), scores.get("seeds")
+    return fault_of_interval(value, scores.get(low), scores.get(high), scores.get("seeds"))
 
 
 def is_finite(value: float | None) -> TypeGuard[float]:
     return value is not None and math.isfinite(value)
-
-
-def compare(
-    verdict: Verdict, stored: Mapping[str, StoredMetric], scores: Scores
-) -> tuple[Comparison, ...]:
-    """Compares each judged score with the metrics of the baseline that judged it."""
-    comparisons = []
-    for line in verdict.lines:
-        new = line.value if is_finite(line.value) else None
-        difference = None
-        half = None
-        if line.baseline is not None and new is not None:
-            difference = new - line.baseline
-            half = _half_width(line.metric, stored[line.metric], scores) or None
-        allowed = allowance(line.tolerance, half or 0.0)
-        comparisons.append(
-            Comparison(line.metric, line.status, line.baseline, new, difference, half, allowed)
-        )
-    return tuple(comparisons)

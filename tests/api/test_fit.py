@@ -51,7 +51,7 @@ def test_scores_are_those_of_the_stages(
     params = read_params(tmp_path)
     config = getattr(params, model)
     result = quatrain.fit(model, config=config, seed=params.seed, progress=False)
-    stored = artifacts.read_json(project.reports / "scores.json")
+    stored = artifacts.read_json(project.reports / "scores.json")["scores"]
     assert artifacts.null_if_not_finite(result.scores) == stored
     monkeypatch.chdir("/")
     assert_equal(quatrain.load(project.weights), result)

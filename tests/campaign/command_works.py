@@ -6,10 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from pipeline.cli import main
-from pipeline.dvc import repro, rwlock
+from pipeline.dvc import rwlock
 from pipeline.dvc.workspace import alone, prepare_workspace
 from pipeline.retraining import outcome
 from pipeline.runtime.command import run_guarded
@@ -102,10 +100,7 @@ def store_of(root: Path) -> str:
 
 
 def run_promote(models: Sequence[str]) -> int:
-    """Promotes; what DVC then judges again is the work of `evaluate`."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repro, "judge_again", lambda *_, **__: 0)
-        return main(["promote", *models])
+    return main(["promote", *models])
 
 
 def run_page() -> int:

@@ -2,8 +2,7 @@
 forked.
 """
 
-from pipeline.dvc import promotion
-from pipeline.judging import gate
+from pipeline.judging import gate, promotion
 from pipeline.reporting import scores_page
 from pipeline.tracking import sync
 from quatrain.registry import MODELS, load

@@ -83,7 +83,7 @@ def test_dvc_repro_runs_every_stage_once_and_then_none(reproduced: Clone):
     assert sorted(stages_run(reproduced.said)) == sorted(stages_in_lock(root)) == sorted(STAGES)
     for model in MODELS:
         assert (root / "models" / model / "history.csv").read_text().startswith("step,")
-        assert (root / "reports" / model / "verdict.json").exists()
+        assert (root / "reports" / model / "scores.json").exists()
         assert list((root / "reports" / model / "plots").glob("*.png"))
     assert (root / "reports" / "report.md").read_text().startswith("# Broken: preset default\n")
     changed = {line[3:] for line in git(root, "status", "--porcelain").splitlines()}
@@ -128,7 +128,7 @@ def test_a_preset_takes_from_the_cache_what_is_equal_and_runs_once(copied: Clone
     added = [name for name in after.keys() - before.keys() if "__pycache__" not in name]
     assert [name for name in added if not name.startswith((".mlflow/", ".dvc/", ".state/"))] == []
     produced = contents(copied.root / ".presets" / "tiny")
-    assert {"dvc.lock", "reports/allo/verdict.json", "models/allo/history.csv"} <= produced.keys()
+    assert {"dvc.lock", "reports/allo/scores.json", "models/allo/history.csv"} <= produced.keys()
     assert stages_run(copied.call(*repro, code=4)) == []
     assert contents(copied.root / ".presets" / "tiny")["dvc.lock"] == produced["dvc.lock"]
 

@@ -1,6 +1,6 @@
 """The table of maps shows what random numbers score beside each cosine, and the missed goals."""
 
-from pipeline.judging.verdicts import rules_of
+from pipeline.judging.gate import rules_of
 from pipeline.reporting.grids import HEAD, MapResult, goal_lines, grids_table
 
 RULES = rules_of("allo", "large")

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.judging.render import markdown_table, plain
 from pipeline.reporting.page import STYLE, as_html
-from pipeline.reporting.sections import plain
-from pipeline.reporting.tables import markdown_table
 from quatrain.errors import DataError
 from tests.conftest import ROOT
 

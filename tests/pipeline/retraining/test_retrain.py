@@ -46,7 +46,7 @@ class Night:
         if line.startswith("pipeline repro"):
             self.run(copy.path)
         elif line.startswith("pipeline promote"):
-            for model in arguments[5:]:
+            for model in arguments[4:]:
                 baseline = copy.path / "baselines" / f"{model}.json"
                 baseline.write_text(f"{baseline.read_text()}\n")
         return next((code for start, code in self.codes.items() if line.startswith(start)), 0)
@@ -113,11 +113,11 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
     assert main(["retrain"]) == 0
     assert night.state() == before
     (branch,) = night.branches()
-    reports = ["reports/iqn/scores.json", "reports/iqn/verdict.json"]
+    reports = ["reports/iqn/scores.json"]
     assert night.changed() == ["baselines/iqn.json", "dvc.lock", *reports]
     assert git(night.root, "log", "-1", "--format=%an", branch) == "quatrain retraining\n"
     assert git(night.root, "rev-parse", f"{branch}^") == git(night.root, "rev-parse", "main")
-    promote = "pipeline promote --preset default --keep-champion iqn"
+    promote = "pipeline promote --preset default iqn"
     assert night.calls == [REPRO, promote]
     assert capsys.readouterr().out.splitlines() == [
         "retrain: no default DVC remote is set; what the local cache lacks is computed",
@@ -129,7 +129,7 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
     proposed = {"kind": "proposed", "exit": 0, "title": title, "branch": branch}
     assert night.outcome() == proposed
     assert "Baselines of iqn move: a score is clearly better, none is worse.\n" in night.body()
-    assert "|iqn|default|return_mean|140.0000|105.0000|" in night.body().replace(" ", "")
+    assert "|iqn|return_mean|140.0000|105.0000|" in night.body().replace(" ", "")
     assert (night.root / FOLDER / "report.html").read_text() == "the report"
 
     commit = git(night.root, "rev-parse", branch)

@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.cli import main
-from pipeline.judging import verdicts
+from pipeline.judging.gate import rules_of
 from pipeline.reporting import seeds, sweeps
 from pipeline.reporting.seeds import BEGIN, END, SeedResult
 from pipeline.reporting.sweeps import train_resumed
@@ -142,7 +142,7 @@ def test_too_few_seeds_and_a_page_without_a_place_are_refused(project: Path, cap
 
 
 def test_a_row_has_interval_extremes_references_and_other_arms(tmp_path: Path):
-    field, *_ = verdicts.rules_of("active_dynamics", "default")
+    field, *_ = rules_of("active_dynamics", "default")
     replicates = {"field_nrmse.active": 0.08, "field_nrmse.active_low": 0.07}
     replicates |= {"field_nrmse.active_high": 0.09, "field_nrmse.prbs": 0.0926}
     replicates |= {"field_nrmse.prbs_low": 0.0, "zero_field": 1.0, "projection_floor": None}
@@ -154,7 +154,7 @@ def test_a_row_has_interval_extremes_references_and_other_arms(tmp_path: Path):
     assert ("projection_floor", "-") in names
     assert not any("low" in name for name, _ in names)
 
-    learned, *_ = verdicts.rules_of("actor_critic", "default")
+    learned, *_ = rules_of("actor_critic", "default")
     spread = {"_iqm": 8.41, "_iqm_low": 8.4, "_iqm_high": 8.42, "_least": 8.3, "_greatest": 8.5}
     scores = {f"return_mean{end}": value for end, value in spread.items()} | {"return_mean": 1.0}
     cells = seeds.row_of(learned, result(**scores))
@@ -181,6 +181,6 @@ def test_scores_that_bench_peers_notes_stand_below(tmp_path: Path):
 
 def test_the_committed_page_holds_the_committed_results():
     done = seeds.read(ROOT)
-    rules = {model: verdicts.rules_of(model, "default") for model in done}
+    rules = {model: rules_of(model, "default") for model in done}
     page = (ROOT / seeds.PAGE).read_text()
     assert seeds.with_table(page, seeds.render(ROOT, done, rules)) == page

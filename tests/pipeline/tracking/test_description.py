@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.judging import verdicts
+from pipeline.judging.gate import judge
 from pipeline.storage.params_file import parse, read_params
 from pipeline.tracking import origin
 from pipeline.tracking.description import description
@@ -86,15 +86,15 @@ def test_without_a_commit_nothing_is_compared(tmp_path: Path):
 def test_verdict_and_judged_scores_come_first(space: Workspace):
     params = read_params(space.root)
     passed = description(
-        space.root, params, "allo", [verdicts.check(space.root, "allo", "default")]
+        space.root, params, "allo", [judge(space.root, "allo", read_params(space.root))]
     )
-    assert passed.startswith("**Passed**: all 3 judged scores hold their baselines.\n\n| model |")
+    assert passed.startswith("**Passed**: all 3 scores hold their baselines.\n\n| model |")
     assert "| allo | cosine_mean | " in passed
     space.score(cosine_min=0.5)
     broken = description(
-        space.root, params, "allo", [verdicts.check(space.root, "allo", "default")]
+        space.root, params, "allo", [judge(space.root, "allo", read_params(space.root))]
     )
-    assert broken.startswith("**Broken**: 1 of 3 judged scores.\n\n* cosine_min 0.5 is ")
+    assert broken.startswith("**Broken**: 1 of 3 scores.\n\n* **allo**: cosine_min 0.5 is ")
     assert "| allo | cosine_min | 0.5000 |" in broken
 
 

@@ -2,7 +2,8 @@
 
 import math
 
-from pipeline.judging import verdicts
+from pipeline.judging.gate import judge
+from pipeline.storage.params_file import read_params
 from pipeline.tracking.scores import gated_scores, score_table
 from tests.pipeline.scored_workspace import Workspace
 
@@ -32,6 +33,6 @@ def test_judged_scores_come_first_then_names_in_the_order_of_their_indices():
 
 def test_scores_with_a_rule_are_judged_and_one_that_is_not_finite_is_nan(space: Workspace):
     space.score(cosine_min=None)
-    scores = dict(gated_scores(verdicts.check(space.root, "allo", "default")))
+    scores = dict(gated_scores(judge(space.root, "allo", read_params(space.root))))
     assert list(scores) == ["cosine_mean", "cosine_min", "orthogonality"]
     assert math.isnan(scores["cosine_min"])

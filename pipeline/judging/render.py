@@ -1,0 +1,92 @@
+"""judgements -> a table for a terminal, and Markdown for pages, pull requests and MLflow."""
+
+import html
+import re
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from quatrain.judgement import PASSED, Interval, Judgement, Line
+
+HEAD = ("model", "metric", "score", "baseline", "difference", "allowed", "status")
+
+
+def text(judgements: Sequence[Judgement]) -> str:
+    """Returns a row per judged metric; `allowed` is the tolerance, widened by noise."""
+    rows = [
+        (judgement.model, line.metric, *cells(line), f"{line.allowed:.3g}", line.status)
+        for judgement in judgements
+        for line in judgement.lines
+    ]
+    table = tabulate(rows, HEAD, tablefmt="simple", disable_numparse=True)
+    return "\n".join(map(str.rstrip, table.splitlines()))
+
+
+def markdown(judgements: Sequence[Judgement]) -> str:
+    """Returns the same table in Markdown."""
+    rows = [
+        (judgement.model, plain(line.metric), *cells(line), f"{line.allowed:.3g}", status(line))
+        for judgement in judgements
+        for line in judgement.lines
+    ]
+    return markdown_table(HEAD, rows)
+
+
+def cells(line: Line) -> tuple[str, str, str]:
+    """Returns score and baseline with their intervals, and the difference with half of its own:
+    `+0.0120 ± 0.0340`.
+    """
+    difference = "-"
+    if line.difference is not None:
+        rounded = round(line.difference, 4)
+        difference = f"{rounded:+.4f}" if rounded else "0.0000"
+        difference += "" if line.half is None else f" ± {line.half:.4f}"
+    score = with_interval(line.value, line.interval)
+    return score, with_interval(line.baseline, line.baseline_interval), difference
+
+
+def with_interval(value: float | None, interval: Interval | None) -> str:
+    """Formats a score: `0.1500 (0.1000 to 0.2000)`."""
+    if value is None or interval is None:
+        return number(value)
+    return f"{number(value)} ({number(interval[0])} to {number(interval[1])})"
+
+
+def number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def status(line: Line) -> str:
+    return line.status if line.status in PASSED else f"**{line.status}**"
+
+
+def verdict(judgements: Sequence[Judgement]) -> str:
+    """Returns whether all passed, in one or three words."""
+    broken = [judgement for judgement in judgements if not judgement.passed]
+    if broken and all(judgement.only_lacks_a_baseline for judgement in broken):
+        return "No baseline yet"
+    return "Broken" if broken else "Passed"
+
+
+def summary(judgements: Sequence[Judgement]) -> str:
+    """Returns how many scores hold their baselines, and why the others do not, in Markdown."""
+    lines = [line for judgement in judgements for line in judgement.lines]
+    broken = [(each.model, line.why) for each in judgements for line in each.broken]
+    if broken:
+        reasons = dict.fromkeys(f"* **{model}**: {plain(why)}" for model, why in broken)
+        count = f"**{verdict(judgements)}**: {len(broken)} of {len(lines)} scores."
+        return f"{count}\n\n" + "\n".join(reasons)
+    passed = f"**Passed**: all {len(lines)} scores hold their baselines."
+    better = sum(line.status == "better" for line in lines)
+    return f"{passed} {better} better: `make promote` would store that." if better else passed
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table of GitHub's Markdown without padding, so that its rows diff one by one."""
+    return tabulate(rows, head, tablefmt="github", disable_numparse=True, stralign=None)
+
+
+def plain(text: object) -> str:
+    """Escapes text from a file: no markup, one line, and no end of a table's cell."""
+    line = html.escape(" ".join(str(text).split()), quote=False)
+    return re.sub(r"([\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_]))", r"\\\1", line)

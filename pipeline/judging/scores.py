@@ -1,0 +1,155 @@
+"""reports/MODEL/scores.json: scores with the digests of what made them, so that each reader can
+tell whether they belong to what is in the workspace now.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import ValidationError
+
+from pipeline.storage import artifacts, run_key
+from quatrain.baselines import FiniteNumber, Record
+from quatrain.errors import DataError, QuatrainError
+from quatrain.params import Params
+from quatrain.registry import load
+
+EVALUATE = "pipeline/stages/evaluate.py"
+# Keys of params.yaml that all models' scores depend on.
+SHARED = ("seed", "device", "devices", "threads", "deterministic")
+# Digest -> what of the workspace it is one of.
+NAMES = {
+    "learner": "models/{}",
+    "data": "data/{}",
+    "params": "params.yaml",
+    "code": "the code of {}",
+}
+
+
+class Digests(Record):
+    """Holds the digests of what scores were made by."""
+
+    learner: str
+    data: str
+    params: str
+    code: str
+
+
+class StoredScores(Record):
+    """Holds scores.json; a score is None if it was not finite."""
+
+    model: str
+    preset: str
+    digests: Digests
+    scores: dict[str, FiniteNumber | None]
+
+
+class FreshScores(NamedTuple):
+    """Holds scores that belong to the learner of the workspace; info: what its manifest says."""
+
+    scores: Mapping[str, float | None]
+    info: Mapping[str, Any]
+
+
+class NotFresh(QuatrainError):
+    """Says why scores are missing, or made by something else than is in the workspace."""
+
+    exit_code = 4
+
+    def __init__(self, status: Literal["missing", "stale"], reason: str, remedy: str) -> None:
+        super().__init__(reason, remedy=remedy)
+        self.status = status
+
+
+def path_of(root: Path, model: str) -> Path:
+    return root / "reports" / model / "scores.json"
+
+
+def digests_of(root: Path, model: str, params: Params, learner: str, data: str) -> Digests:
+    """Returns the digests of learner, dataset and params, and of the code that evaluates, which
+    includes inputs/MODEL.
+    """
+    content = params.model_dump(mode="json", include={*SHARED, model})
+    code = evaluating_code(load(model, getattr(params, model)).package)
+    files = {os.path.relpath(file, run_key.CHECKOUT): artifacts.file_digest(file) for file in code}
+    return Digests(
+        learner=learner,
+        data=data,
+        params=artifacts.digest_of(content),
+        code=artifacts.digest_of([files, run_key.inputs_of(root / "inputs" / model)]),
+    )
+
+
+def evaluating_code(package: str) -> list[Path]:
+    """Returns the files that shape what the evaluation of the model in a package writes, its rules
+    among them.
+
+    All of them are dependencies of its stage, so that `make repro` mends what is stale; the
+    `__init__` of a package, which is none, holds no code.
+    """
+    rules = run_key.file_of(run_key.CHECKOUT, f"{package}.rules")
+    files = {*run_key.code_of(package, "evaluate"), rules, run_key.CHECKOUT / EVALUATE}
+    return [file for file in files if file.name != "__init__.py"]
+
+
+def write_scores(
+    root: Path, model: str, preset: str, digests: Digests, scores: Mapping[str, float | None]
+) -> None:
+    stored = StoredScores(model=model, preset=preset, digests=digests, scores=dict(scores))
+    artifacts.write_json(path_of(root, model), stored.model_dump())
+
+
+def read_scores(root: Path, model: str) -> StoredScores:
+    """Returns the scores in `root`, whatever they were made by.
+
+    Raises:
+        DataError: the file is missing, or not one that `evaluate` writes.
+    """
+    path = path_of(root, model)
+    content = artifacts.read_json(path)
+    try:
+        return StoredScores.model_validate(content)
+    except ValidationError as error:
+        reason = first_error(error)
+        if isinstance(content, dict) and "digests" not in content:
+            reason = "was written by an earlier version, without digests"
+        where = f"reports/{model}/{path.name}"
+        raise DataError(f"{where}: {reason}", remedy="`make repro` writes it anew") from None
+
+
+def first_error(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
+
+
+def fresh_scores(root: Path, model: str, params: Params) -> FreshScores:
+    """Returns the scores in `root` if learner, data, params and code are those that made them; the
+    dataset may be absent. Hashes every file of the learner.
+
+    Raises:
+        NotFresh: scores or learner are missing, or one of the four has changed.
+        DataError: a file cannot be read, or the learner is not as it was saved.
+    """
+    hint = repro_hint(params.preset)
+    if not path_of(root, model).exists():
+        raise NotFresh("missing", f"{model} was not evaluated yet", hint)
+    stored = read_scores(root, model)
+    weights, data = (root / kind / model for kind in ("models", "data"))
+    if not os.path.lexists(weights):
+        raise NotFresh("missing", f"models/{model}, which was evaluated, is not there", hint)
+    if (stored.model, stored.preset) != (model, params.preset):
+        reason = f"the scores are those of {stored.model}, preset {stored.preset!r}"
+        raise NotFresh("stale", reason, hint)
+    learner = artifacts.verify(weights)
+    dataset = artifacts.folder_digest(data) if os.path.lexists(data) else stored.digests.data
+    current = digests_of(root, model, params, learner.digest, dataset)
+    for kind, name in NAMES.items():
+        if getattr(stored.digests, kind) != getattr(current, kind):
+            reason = f"{name.format(model)} changed after {model} was evaluated"
+            raise NotFresh("stale", reason, hint)
+    return FreshScores(stored.scores, learner.info)
+
+
+def repro_hint(preset: str) -> str:
+    return "run `make repro`" if preset == "default" else f"run `make repro PRESET={preset}`"

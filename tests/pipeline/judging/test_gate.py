@@ -1,0 +1,168 @@
+"""Only fresh scores that hold their baselines pass; every other end is a line and its exit code."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import grimp
+import pytest
+
+from pipeline.judging.gate import gate, promote_hint, rules_of
+from quatrain.errors import ConfigError
+from quatrain.judgement import Judgement
+from quatrain.registry import MODELS
+from tests.pipeline.fixture_types import Capture
+from tests.pipeline.scored_workspace import Workspace
+
+
+def ended(space: Workspace, capsys: Capture, *models: str) -> tuple[int, str, str]:
+    """The exit code, stdout and stderr of the gate, which writes nothing."""
+    before = {path: path.read_bytes() for path in space.root.rglob("*") if path.is_file()}
+    code = gate(space.root, space.root, models or ["allo"])
+    assert {path: path.read_bytes() for path in space.root.rglob("*") if path.is_file()} == before
+    out, err = capsys.readouterr()
+    assert ("gate: passed" in out) == (code == 0)
+    return code, out, err
+
+
+def test_a_held_baseline_passes_and_the_table_says_so(space: Workspace, capsys: Capture):
+    assert ended(space, capsys) == (
+        0,
+        "model    metric         score    baseline    difference    allowed    status\n"
+        "-------  -------------  -------  ----------  ------------  ---------  --------\n"
+        "allo     cosine_mean    0.9950   0.9950      0.0000        0.005      ok\n"
+        "allo     cosine_min     0.9800   0.9800      0.0000        0.03       ok\n"
+        "allo     orthogonality  0.0500   0.0500      0.0000        0.1        ok\n"
+        "gate: passed; 3 metrics of preset default hold their baselines\n",
+        "",
+    )
+
+
+def test_a_worse_score_is_told_with_its_baseline_and_the_way_out(space: Workspace, capsys: Capture):
+    space.score(cosine_min=0.5)
+    code, _, err = ended(space, capsys)
+    assert code == 4
+    assert err == (
+        "gate: allo: worse: cosine_min 0.5 is 0.48 worse than baseline 0.98 (higher is better, "
+        "tolerance 0.03); baseline of 2026-01-02, commit abc123 [exit 4]\n"
+        "gate: allo: the scores are kept; to make them the baseline all the same: "
+        """`make promote MODELS=allo ARGS="--force --why '...'"`\n"""
+    )
+
+
+def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys: Capture):
+    space.stored.unlink()
+    code, out, err = ended(space, capsys)
+    assert code == 4
+    assert "cosine_min     0.9800   -           -             0.03       no baseline\n" in out
+    assert err == (
+        "gate: allo: no baseline: preset 'default' has no baseline yet [exit 4]\n"
+        "gate: allo: no baseline yet: `make promote MODELS=allo` stores these scores as the first\n"
+    )
+    hint = promote_hint(Judgement("smoke", (), "iqn"))
+    assert hint == "`make promote PRESET=smoke MODELS=iqn`"
+
+
+def test_each_model_is_judged_by_its_own_rules(space: Workspace, capsys: Capture):
+    code, out, _ = ended(space, capsys, *MODELS)
+    assert code == 0
+    assert f"passed; {sum(len(rules_of(model, 'default')) for model in MODELS)} metrics" in out
+    for model in MODELS:
+        first, *_ = rules_of(model, "default")
+        Workspace(space.root, model).score(
+            **{first.metric: -1e9 if first.direction == "higher" else 1e9}
+        )
+        code, _, err = ended(space, capsys, *MODELS)
+        assert code == 4
+        assert f"gate: {model}: worse: {first.metric} " in err
+
+
+def test_a_metric_that_is_judged_by_nothing_any_more_is_stale(space: Workspace, capsys: Capture):
+    content = space.baseline()
+    metrics = content["presets"]["default"]["metrics"]
+    metrics["recall"] = metrics["cosine_mean"]
+    space.edit_baseline(content)
+    code, _, err = ended(space, capsys)
+    assert code == 4
+    assert err.startswith("gate: allo: stale: recall is in the baseline, but the model's evaluatio")
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"cosine_min": None}, "not finite: cosine_min is NaN or infinite"),
+        ({"floor_random": None}, "not finite: cosine_mean is judged beside floor_random, which is"),
+        ({"cosine_min_low": 1.0, "cosine_min_high": 0.5}, "bad interval: cosine_min has no interv"),
+    ],
+)
+def test_scores_that_no_promotion_stores_have_no_such_remedy(
+    space: Workspace, capsys: Capture, changed: dict[str, Any], why: str
+):
+    space.score(**changed)
+    code, _, err = ended(space, capsys)
+    assert (code, err.startswith(f"gate: allo: {why}"), err.count("\n")) == (4, True, 1)
+
+
+ALLO = '{"schema": 1, "model": "allo", "presets": %s}'
+
+
+@pytest.mark.parametrize(
+    ("edit", "code", "why"),
+    [
+        (lambda s: s.scores.unlink(), 4, "missing: allo was not evaluated yet; run `make repro`"),
+        (lambda s: s.train("b" * 64), 4, "stale: models/allo changed after allo was evaluated; ru"),
+        (lambda s: s.scores.write_text("{}"), 3, "reports/allo/scores.json: was written by an ear"),
+        (lambda s: (s.weights / "x").touch(), 3, "models/allo: files that are missing: [], "),
+        (lambda s: s.edit_baseline(""), 3, "baselines/allo.json: cannot be read (JSONDecodeError"),
+        (lambda s: s.edit_baseline("[" * 100_000), 3, "baselines/allo.json: cannot be read"),
+        (lambda s: s.edit_baseline("[]"), 3, "baselines/allo.json: is not the baseline of allo; "),
+        (lambda s: s.edit_baseline({"model": "iqn"}), 3, "baselines/allo.json: is not the baselin"),
+        (lambda s: s.edit_baseline(ALLO % "[]"), 3, "baselines/allo.json: presets is []: Input"),
+        (lambda s: s.edit_baseline(ALLO % '{"default": 3}'), 3, "baselines/allo.json: presets.def"),
+    ],
+)
+def test_what_is_not_fresh_or_cannot_be_read_is_no_pass(
+    space: Workspace, capsys: Capture, edit: Callable[[Workspace], Any], code: int, why: str
+):
+    """And the other models are judged all the same."""
+    edit(space)
+    actual, out, err = ended(space, capsys, "allo", "iqn")
+    assert actual == code
+    assert f"gate: allo: {why}" in err
+    assert err.endswith(f" [exit {code}]\n")
+    assert err.count("\n") == 1
+    assert re.search(r"iqn +return_mean +105\.0000 +105\.0000 +0\.0000 +\S+ +ok", out)
+    if "baselines" in why:
+        assert "; `git checkout baselines/allo.json` restores it [exit 3]" in err
+
+
+def test_the_table_shows_intervals_and_what_they_allow(space: Workspace, capsys: Capture):
+    ends = {"orthogonality_low": -0.08, "orthogonality_high": 0.18, "seeds": 5.0}
+    space.score(orthogonality=0.17, **ends)
+    code, out, _ = ended(space, capsys)
+    assert code == 0
+    row = "orthogonality  0.1700 (-0.0800 to 0.1800)  0.0500      +0.1200 ± 0.1300  0.13       ok\n"
+    assert row in out
+
+
+def test_params_and_presets_that_cannot_be_used(space: Workspace):
+    with pytest.raises(ConfigError, match="unknown preset 'smok'; did you mean 'smoke'"):
+        gate(space.root, space.root, ["allo"], "smok")
+    (space.root / "params.yaml").unlink()
+    with pytest.raises(ConfigError, match=r"params\.yaml: "):
+        gate(space.root, space.root, ["allo"])
+
+
+def test_the_gate_loads_no_framework_and_few_modules():
+    """Of the pipeline, what a reader opens to know why the gate fails."""
+    graph = grimp.build_graph("quatrain", "pipeline")
+    closure = graph.find_upstream_modules("pipeline.judging.gate")
+    modules = {name for name in closure if name.startswith("pipeline.") and name.count(".") == 2}
+    assert {name for name in modules if not name.startswith("pipeline.runtime")} <= {
+        "pipeline.judging.render",
+        "pipeline.judging.scores",
+        "pipeline.storage.artifacts",
+        "pipeline.storage.params_file",
+        "pipeline.storage.run_key",
+    }
+    assert not {"pipeline.tracking", "pipeline.stages", "pipeline.dvc"} & closure

@@ -1,0 +1,187 @@
+"""promote writes one entry of a baseline, and nothing worse without a reason; it runs nothing."""
+
+import datetime
+import json
+import shutil
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from pipeline.dvc.workspace import workspace_of
+from pipeline.judging.gate import gate, rules_of
+from pipeline.judging.promotion import PromotionRefused, promote
+from pipeline.judging.scores import NotFresh
+from pipeline.storage.params_file import read_params, read_raw
+from quatrain.baselines import StoredMetric
+from quatrain.errors import DataError
+from quatrain.registry import MODELS
+from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Capture
+from tests.pipeline.scored_workspace import SCORES, Workspace
+from tests.pipeline.small_checkout import contents
+
+WHY = "smaller network"
+
+
+def stored(space: Workspace, *models: str, why: str | None = None, preset: str = "default") -> None:
+    work = workspace_of(space.root, preset)
+    promote(space.root, work, models or ["allo"], preset, why)
+
+
+def refused(space: Workspace, *models: str, why: str | None = None) -> str:
+    """What a promotion that changes nothing says."""
+    before = contents(space.root)
+    with pytest.raises((PromotionRefused, NotFresh, DataError)) as caught:
+        stored(space, *models, why=why)
+    assert contents(space.root) == before
+    return str(caught.value)
+
+
+def test_a_first_baseline_holds_rules_references_and_provenance(space: Workspace, capsys: Capture):
+    space.stored.unlink()
+    stored(space)
+    out = capsys.readouterr().out
+    assert "cosine_min     0.9800   -           -             0.03       no baseline\n" in out
+    said = "preset default now holds the 3 scores of run aaaaaaaaaaaa"
+    afterwards = "commit it; `make repro` writes the report anew, `make sync` moves the alias champ"
+    assert f"\nbaselines/allo.json: {said}\n{afterwards}" in out
+    floors = sorted(name for name in SCORES["allo"] if name.startswith("floor"))
+    rule = {"value": 0.995, "direction": "higher", "tolerance": 0.005, "goal": 0.99}
+    references = {"floors": floors, "ceilings": ["ceiling_truth"]}
+    assert space.metrics()["cosine_mean"] == rule | references
+    provenance = space.baseline()["presets"]["default"]["provenance"]
+    assert datetime.date.fromisoformat(provenance.pop("date"))
+    machine = {"device": "cpu", "cpu": "25 / 1 / AMD", "threads": "2", "commit": "none"}
+    assert provenance == machine | {"run_key": "a" * 64, "seeds": 1, "why": None}
+    assert gate(space.root, space.root, ["allo"]) == 0
+
+
+def test_better_scores_are_shown_beside_the_old_ones_and_stored(space: Workspace, capsys: Capture):
+    """And nothing but baselines is written."""
+    interval = {"orthogonality_low": 0.007, "orthogonality_high": 0.013, "seeds": 5.0}
+    space.score(cosine_mean=0.999, orthogonality=0.01, **interval)
+    before = contents(space.root)
+    stored(space, "allo", "iqn")
+    out = capsys.readouterr().out
+    row = "orthogonality  0.0100 (0.0070 to 0.0130)  0.0500      -0.0400 ± 0.0030  0.1        ok\n"
+    assert row in out
+    assert space.metrics()["cosine_mean"]["value"] == 0.999
+    assert space.metrics()["orthogonality"]["interval"] == [0.007, 0.013]
+    after = contents(space.root)
+    changed = {name for name in after if after[name] != before.get(name)}
+    assert changed == {"baselines/allo.json", "baselines/iqn.json"}
+
+
+def test_worse_scores_are_refused_or_stored_with_their_reason(space: Workspace):
+    """Those of no model are stored if one is refused."""
+    space.score(cosine_min=0.9, orthogonality=0.9)
+    assert refused(space, "iqn", "allo") == (
+        "nothing is promoted: "
+        "allo: cosine_min 0.9 is 0.08 worse than baseline 0.98 (higher is better, tolerance 0.03); "
+        "allo: orthogonality 0.9 is 0.85 worse than baseline "
+        "0.05 (lower is better, tolerance 0.1); "
+        "--force --why '...' stores it all the same"
+    )
+    stored(space, why=f"{WHY}, see http://u:word@host/x")
+    assert space.metrics()["cosine_min"]["value"] == 0.9
+    provenance = space.baseline()["presets"]["default"]["provenance"]
+    assert provenance["why"] == f"{WHY}, see http://***@host/x"
+
+
+def test_a_low_first_baseline_or_another_rule_needs_a_reason(space: Workspace):
+    """A metric that is judged for the first time needs none."""
+    content = space.baseline()
+    metrics = content["presets"]["default"]["metrics"]
+    cosine_min = metrics.pop("cosine_min")
+    space.edit_baseline(content)
+    stored(space)
+    assert set(space.metrics()) == {"cosine_mean", "cosine_min", "orthogonality"}
+
+    metrics |= {"cosine_min": cosine_min, "recall": cosine_min}
+    metrics["cosine_mean"]["tolerance"] = 0.001
+    space.edit_baseline(content)
+    why = refused(space)
+    assert "cosine_mean has another tolerance in the baseline than in the model" in why
+    assert "recall is in the baseline, but the model's evaluation does not judge it" in why
+
+    space.stored.unlink()
+    space.score(cosine_mean=0.9)
+    assert "cosine_mean 0.9 misses the goal 0.99 (higher is better)" in refused(space)
+    stored(space, why=WHY)
+
+
+NONE = "allo is not promoted: no finite score for "
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"cosine_min": None, "ceiling_truth": None}, f"{NONE}ceiling_truth, cosine_min; a base"),
+        ({"floor_random": None}, f"{NONE}floor_random; a baseline needs one"),
+        (
+            {"cosine_min_low": 0.99, "cosine_min_high": 0.9, "seeds": 5.0},
+            "allo is not promoted: co",
+        ),
+        (
+            {"cosine_min_low": 0.9, "cosine_min_high": 0.99},
+            "allo is not promoted: cosine_min has n",
+        ),
+    ],
+)
+def test_what_is_never_stored(space: Workspace, changed: dict[str, Any], why: str):
+    space.score(**changed)
+    assert refused(space).startswith(why)
+    assert refused(space, why=WHY) == refused(space)
+
+
+def test_scores_of_something_else_or_a_damaged_baseline_are_never_stored(space: Workspace):
+    space.train("b" * 64)
+    why = "models/allo changed after allo was evaluated; run `make repro`"
+    assert refused(space) == refused(space, why=WHY) == why
+    space.score()
+    space.edit_baseline("{")
+    assert "`git checkout baselines/allo.json` restores it" in refused(space, why=WHY)
+
+
+def test_a_preset_is_promoted_from_its_own_workspace_and_others_are_not_concerned(
+    space: Workspace, capsys: Capture
+):
+    work = workspace_of(space.root, "smoke")
+    shutil.copytree(ROOT / "inputs", work / "inputs")
+    with (work / "params.yaml").open("w") as file:
+        YAML().dump(read_raw(ROOT, "smoke"), file)
+    other = Workspace(work)
+    other.train("c" * 64)
+    other.score("smoke", cosine_mean=0.7)
+    before = space.baseline()["presets"]["default"]
+    assert gate(space.root, work, ["allo"], "smoke") == 4
+    assert "preset 'smoke' has no baseline yet" in capsys.readouterr().err
+    stored(space, preset="smoke")
+    entries = space.baseline()["presets"]
+    assert entries["default"] == before
+    assert entries["smoke"]["metrics"]["cosine_mean"]["value"] == 0.7
+    assert entries["smoke"]["metrics"]["cosine_mean"]["goal"] is None
+    assert entries["smoke"]["provenance"]["run_key"] == "c" * 64
+    assert not other.stored.exists()
+    # Both presets hold at once, and nothing is to be evaluated again.
+    assert gate(space.root, space.root, ["allo"]) == 0
+    assert gate(space.root, work, ["allo"], "smoke") == 0
+    other.score("smoke", cosine_mean=0.5)
+    assert gate(space.root, space.root, ["allo"]) == 0
+    assert gate(space.root, work, ["allo"], "smoke") == 4
+    params = space.root / "params.yaml"
+    params.write_text(params.read_text().replace("seed: 0", "seed: 1", 1))
+    with pytest.raises(NotFresh, match=r"^params\.yaml changed .*; run `make repro PRESET=smoke`"):
+        stored(space, preset="smoke")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_committed_baselines_are_what_promote_writes(model: str):
+    """Known presets, and rules that the code still has."""
+    content = json.loads((ROOT / "baselines" / f"{model}.json").read_text())
+    for preset, entry in content["presets"].items():
+        config = getattr(read_params(ROOT, preset), model)
+        for rule in rules_of(model, preset, config):
+            stored_metric = StoredMetric.model_validate(entry["metrics"][rule.metric])
+            assert stored_metric.differs_from(rule) is None

@@ -1,0 +1,165 @@
+"""Scores vouch for themselves: only those of this learner, dataset, params and code are fresh."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.judging.scores import FreshScores, NotFresh, digests_of, fresh_scores, read_scores
+from pipeline.storage import artifacts, run_key
+from pipeline.storage.params_file import read_params
+from quatrain.errors import DataError
+from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
+from tests.pipeline.scored_workspace import DATASET, SCORES, Workspace
+from tests.pipeline.small_project import flip_bit
+
+Edit = Callable[[Workspace], Any]
+
+
+def fresh(space: Workspace) -> FreshScores:
+    return fresh_scores(space.root, space.model, read_params(space.root))
+
+
+def edit_params(space: Workspace, old: str, new: str) -> None:
+    path = space.root / "params.yaml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def edit(space: Workspace, **changed: Any) -> None:
+    content = json.loads(space.scores.read_text())
+    digests = content["digests"] | changed.pop("digests", {})
+    space.scores.write_text(json.dumps(content | {"digests": digests} | changed))
+
+
+def collect(space: Workspace, **content: Any) -> str:
+    return artifacts.save(space.data, {"x.json": content}, {})
+
+
+def test_fresh_scores_come_with_what_the_learner_says_of_its_run(space: Workspace):
+    space.score(cosine_min=None)
+    stored, info = fresh(space)
+    assert stored == SCORES["allo"] | {"cosine_min": None}
+    assert (info["run_key"], info["settings"]["threads"]) == ("a" * 64, "2")
+    content = json.loads(space.scores.read_text())
+    assert [*content] == ["digests", "model", "preset", "scores"]
+    assert (content["model"], content["preset"]) == ("allo", "default")
+    assert content["digests"]["learner"] == artifacts.folder_digest(space.weights)
+    assert content["digests"]["data"] == DATASET
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "why"),
+    [
+        (lambda s: s.scores.unlink(), "missing", "allo was not evaluated yet"),
+        (lambda s: shutil.rmtree(s.weights), "missing", "models/allo, which was evaluated, is not"),
+        (lambda s: edit(s, model="iqn"), "stale", "the scores are those of iqn, preset 'default'"),
+        (lambda s: edit(s, preset="my"), "stale", "the scores are those of allo, preset 'my'"),
+        (lambda s: s.train("b" * 64), "stale", "models/allo changed after allo was evaluated"),
+        (lambda s: collect(s, a=1), "stale", "data/allo changed after allo was evaluated"),
+        (lambda s: edit_params(s, "seed: 0", "seed: 1"), "stale", "params.yaml changed after"),
+        (lambda s: edit_params(s, "d: 11", "d: 10"), "stale", "params.yaml changed after"),
+        (lambda s: (s.root / "inputs/allo/my.py").touch(), "stale", "the code of allo changed"),
+        (lambda s: edit(s, digests={"code": "0"}), "stale", "the code of allo changed after allo"),
+    ],
+    ids=str,
+)
+def test_scores_of_something_else_are_not_fresh(
+    space: Workspace, change: Edit, status: str, why: str
+):
+    change(space)
+    with pytest.raises(NotFresh, match=f"^{why}.*; run `make repro`$") as caught:
+        fresh(space)
+    assert caught.value.status == status
+
+
+def test_what_shapes_no_score_may_change_and_the_dataset_may_be_absent(space: Workspace):
+    edit_params(space, "checkpoint_seconds: ", "checkpoint_seconds: 1")
+    edit_params(space, "iqn:\n  seeds: 1", "iqn:\n  seeds: 2")
+    cached = space.root / "inputs" / "allo" / "__pycache__"
+    cached.mkdir()
+    (cached / "a.pyc").touch()
+    assert fresh(space).scores == SCORES["allo"]
+    edit(space, digests={"data": collect(space, a=1)})
+    assert fresh(space).scores == SCORES["allo"]
+
+
+def test_the_digest_of_the_code_follows_what_evaluates(
+    space: Workspace, tmp_path: Path, monkeypatch: Patch
+):
+    for name in ("src/quatrain", "pipeline/stages", "pipeline/storage"):
+        shutil.copytree(ROOT / name, tmp_path / "code" / name)
+    monkeypatch.setattr(run_key, "CHECKOUT", tmp_path / "code")
+
+    def digest() -> str:
+        return digests_of(space.root, "allo", read_params(space.root), "", "").code
+
+    before = digest()
+    for name, changes in {
+        "models/allo/serve.py": False,
+        "models/allo/__init__.py": False,
+        "models/allo/evaluate.py": True,
+        "envs/grid/layouts.py": True,
+    }.items():
+        path = tmp_path / "code" / "src" / "quatrain" / name
+        path.write_text(f"{path.read_text()}\n# changed\n")
+        assert (digest() != before) == changes, name
+        before = digest()
+
+
+OLD = json.dumps({"cosine_mean": 0.9, "gap": None})
+WHOLE = (
+    '{"model": "allo", "preset": "default", "digests": {"learner": "", "data": "", "params": "",'
+)
+WHOLE += ' "code": ""}, "scores": %s}'
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (OLD, "was written by an earlier version, without digests"),
+        ("[]", "the whole: Input should be a valid dictionary"),
+        ("null", "the whole: Input should"),
+        ('{"digests": {}}', "model: Field required"),
+        (WHOLE % "[]", "scores: Input should be a valid dictionary"),
+        (WHOLE % '{"a": true}', "scores.a: Input should be a valid number"),
+        (WHOLE % '{"a": "3"}', "scores.a: Input should be a valid number"),
+        (WHOLE % '{"a": [3]}', "scores.a: Input should be a valid number"),
+        (WHOLE % '{}, "extra": 1', "extra: Extra inputs are not permitted"),
+        ((WHOLE % "{}").replace('"code": ""', '"code": 1'), "digests.code: Input should be a"),
+    ],
+)
+def test_another_form_is_refused_with_the_remedy(space: Workspace, text: str, why: str):
+    space.scores.write_text(text)
+    with pytest.raises(DataError) as caught:
+        read_scores(space.root, "allo")
+    assert str(caught.value).startswith(f"reports/allo/scores.json: {why}")
+    assert str(caught.value).endswith("; `make repro` writes it anew")
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity", '1, "a": 2', "[" * 100_000])
+def test_what_is_no_json_is_refused(space: Workspace, number: str):
+    space.scores.write_text(WHOLE % f'{{"a": {number}}}')
+    with pytest.raises(DataError, match=r"allo/scores\.json"):
+        fresh(space)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda s: flip_bit(s.weights / "history.csv"),
+        lambda s: flip_bit(s.weights / artifacts.MANIFEST),
+        lambda s: (s.weights / "more.txt").write_text("x"),
+        lambda s: flip_bit((collect(s, a=1), s.data / artifacts.MANIFEST)[1]),
+    ],
+    ids=["file", "manifest", "further file", "dataset"],
+)
+def test_a_damaged_learner_or_dataset_is_refused(space: Workspace, damage: Edit):
+    damage(space)
+    with pytest.raises(DataError, match=f"^({space.model}|models/allo|data/allo)"):
+        fresh(space)
