@@ -1,6 +1,7 @@
 """params.yaml (and an overlay of presets/) -> Params, or one line that says what is wrong."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -51,18 +52,9 @@ def write_schema(root: Path) -> None:
 
 
 def write_value(path: Path, key: str, value: int) -> None:
-    """Sets a number at the top of a YAML file; every other character stays, comments among them.
-
-    Raises:
-        ConfigError: the file cannot be read, or has no such key.
-    """
-    parse(path)
+    """Sets a number at the top of a YAML file; every other character stays, comments among them."""
     text = path.read_bytes().decode()
-    nodes = {name.value: node for name, node in YAML().compose(text).value}
-    if key not in nodes:
-        raise ConfigError(f"{path.name}: {key} is missing")
-    start, end = nodes[key].start_mark.index, nodes[key].end_mark.index
-    write_durably(path, f"{text[:start]}{value}{text[end:]}".encode())
+    write_durably(path, re.sub(rf"(?m)^{key}:\s*\S+", f"{key}: {value}", text).encode())
 
 
 def read_input(root: Path, name: str) -> Content:
