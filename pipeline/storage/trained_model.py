@@ -1,15 +1,12 @@
-"""models/MODEL -> the verified state of the learner that a stage or a command continues with."""
+"""models/MODEL -> the verified state of the learner that `evaluate` continues with."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
 from pipeline.storage import artifacts
-from pipeline.storage.run_key import SHAPING as SHAPING
-from pipeline.storage.run_key import shaping as shaping
+from pipeline.storage.run_key import shaping
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import load
@@ -17,16 +14,6 @@ from quatrain.registry import load
 CONFIG = "config.json"
 FILES = (CONFIG, "history.csv", "state.safetensors", "weights.safetensors")
 LONGEST_VALUE = 60
-
-
-class LearnerInfo(BaseModel):
-    """Holds what the manifest of a learner says of its training; params: the keys in SHAPING."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-    run_key: str
-    dataset: str
-    settings: dict[str, str]
-    params: dict[str, int | bool]
 
 
 class TrainedModel(NamedTuple):
@@ -44,57 +31,25 @@ def load_trained(
         DataError: the files are damaged, or belong to other params or another dataset.
     """
     files = artifacts.load(folder, FILES)
+    is_default = params.preset == "default"
+    remedy = f"dvc repro train@{model}" if is_default else f"make repro PRESET={params.preset}"
+    name = f"models/{model}"
     if files.info.get("dataset") != digest:
-        reason = f"was trained on another dataset than data/{model} holds"
-        raise _refused(model, params, reason)
-    check_origin(model, params, files)
+        reason = f"{name}: was trained on another dataset than data/{model} holds"
+        raise DataError(reason, remedy=f"run `{remedy}`")
+    trained = leaves({**files.info.get("params", {}), model: files.contents[CONFIG]})
     config = getattr(params, model)
+    current = leaves({**shaping(params), model: config.model_dump(mode="json")})
+    for key in sorted(trained.keys() | current.keys()):
+        old, new = (values.get(key, "nothing")[:LONGEST_VALUE] for values in (trained, current))
+        if trained.get(key) != current.get(key):
+            reason = f"{name}: was trained with {key} = {old}, but params.yaml has {new}"
+            raise DataError(reason, remedy=f"set that back, or run `{remedy}`")
     arrays = files.contents["weights.safetensors"] | files.contents["state.safetensors"]
     try:
         return TrainedModel(load(model, config).train.from_arrays(config, dataset, arrays), files)
     except ValueError as error:
-        raise _refused(model, params, str(error)) from None
-
-
-def verified_origin(folder: Path, model: str, params: Params) -> artifacts.Loaded:
-    """Returns digest and info of a learner that was trained under these params, with every file of
-    its folder hashed.
-
-    Raises:
-        DataError: as `load_trained`.
-    """
-    files = artifacts.verify(folder, [CONFIG])
-    check_origin(model, params, files)
-    return files
-
-
-def check_origin(model: str, params: Params, files: artifacts.Loaded) -> None:
-    """Checks that a learner was trained under these params: the model's section and SHAPING.
-
-    Raises:
-        DataError: a value differs, or the folder does not say how it was trained.
-    """
-    try:
-        info = LearnerInfo.model_validate(files.info)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        reason = f"its manifest does not tell how it was trained (info.{key}: {first['msg']})"
-        raise _refused(model, params, reason) from None
-    trained = {**info.params, model: files.contents[CONFIG]}
-    current = {**shaping(params), model: getattr(params, model).model_dump(mode="json")}
-    for key, old, new in differences(trained, current):
-        reason = f"was trained with {key} = {old}, but params.yaml has {new}"
-        raise _refused(model, params, reason, "set that back, or ")
-
-
-def differences(old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
-    """Yields each key whose values differ in value or type, with both as JSON."""
-    before, after = leaves(old), leaves(new)
-    for key in sorted(before.keys() | after.keys()):
-        sides = (shortened(before.get(key, "nothing")), shortened(after.get(key, "nothing")))
-        if before.get(key) != after.get(key):
-            yield key, *sides
+        raise DataError(f"{name}: {error}", remedy=f"run `{remedy}`") from None
 
 
 def leaves(value: Any, key: str = "") -> dict[str, str]:
@@ -105,13 +60,3 @@ def leaves(value: Any, key: str = "") -> dict[str, str]:
         return {key: json.dumps(value, sort_keys=True)}
     nested = (leaves(part, f"{key}.{name}" if key else name) for name, part in value.items())
     return {name: text for part in nested for name, text in part.items()}
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."
-
-
-def _refused(model: str, params: Params, reason: str, alternative: str = "") -> DataError:
-    is_default = params.preset == "default"
-    command = f"dvc repro train@{model}" if is_default else f"make repro PRESET={params.preset}"
-    return DataError(f"models/{model}: {reason}; {alternative}run `{command}`")

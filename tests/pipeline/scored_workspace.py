@@ -9,7 +9,8 @@ from pipeline.judging.gate import baseline_path, rules_of
 from pipeline.judging.scores import digests_of, path_of, write_scores
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
-from pipeline.storage.trained_model import CONFIG, shaping
+from pipeline.storage.run_key import shaping
+from pipeline.storage.trained_model import CONFIG
 from quatrain.baselines import entry_of
 from quatrain.registry import MODELS
 from tests.conftest import ROOT, SIZES
