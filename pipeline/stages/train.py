@@ -47,7 +47,7 @@ def train(stage: Stage, signals: Signals) -> None:
             "params": shaping(stage.params),
         }
         save(stage, run, arrays, info)
-        record_model(stage, run, recorder.state, dataset, digest)
+        record_model(stage, run, recorder.state, dataset)
 
 
 def usable_checkpoint(stage: Stage, checkpoints: Checkpoints, run: Run) -> Checkpoint | None:

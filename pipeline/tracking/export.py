@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
-from tabulate import tabulate
 
 from pipeline.runtime.stage import Stage
 from pipeline.storage.run_key import CHECKOUT, file_of, imported_by, imports
@@ -23,19 +22,15 @@ from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from pipeline.tracking.trial_context import trial_context
 from quatrain.envs.host.config import variant
-from quatrain.registry import Framework
+from quatrain.registry import PACKAGES, Framework
 from quatrain.request_body import MOST_BYTES
 from quatrain.requests import MOST_QUESTIONS
 from quatrain.storage import formats
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
-# Packages that all exported models import.
+# Packages that all exported models import, beside those of their framework; inferring them takes
+# MLflow seconds for each model.
 SHARED = ("mlflow", "numpy", "pydantic", "jaxtyping", "safetensors", "scipy")
-# Further packages by framework; inferring them takes MLflow seconds for each model.
-REQUIREMENTS: dict[Framework, tuple[str, ...]] = {
-    "jax": ("jax", "flax", "optax"),
-    "torch": ("torch",),
-}
 # Beside the code of a model: two sections, `## What it is` and `## Limits`.
 CARD = "card.md"
 LIMITS = "## Limits"
@@ -56,7 +51,7 @@ class Exported(NamedTuple):
     answer: Arrays
 
 
-def record_model(stage: Stage, run: Run, state: Any, dataset: Any, digest: str) -> None:
+def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
     """Records the model in the run's outbox, to be registered on delivery; once per run.
 
     A trial of a sweep registers none: its params may be adopted as a preset, and trained by that.
@@ -67,7 +62,7 @@ def record_model(stage: Stage, run: Run, state: Any, dataset: Any, digest: str) 
     with TemporaryDirectory() as folder:
         save_model(stage, exported, Path(folder))
         name = registered_name(stage.model, stage.params.preset)
-        run.model(Path(folder) / "model", name, model_card(stage, exported, digest))
+        run.model(Path(folder) / "model", name, model_card(stage))
 
 
 def export(stage: Stage, state: Any, dataset: Any) -> Exported:
@@ -157,41 +152,26 @@ def copied_code(stage: Stage, folder: Path) -> Path:
 def requirements(framework: Framework, variant: str = "built_in") -> list[str]:
     """Returns the installed versions of the packages; torch without the name of its build."""
     further = ("gymnasium",) if variant == "hosted" else ()
-    packages = (*SHARED, *REQUIREMENTS[framework], *further)
+    packages = (*SHARED, *PACKAGES[framework], *further)
     return [f"{name}=={version(name).partition('+')[0]}" for name in packages]
 
 
 # Its card.
 
 
-def model_card(stage: Stage, exported: Exported, digest: str) -> str:
-    """Returns the card in Markdown: what the model is, inputs, outputs, data, limits; its
-    evaluation adds the scores.
-
-    digest: of the dataset.
+def model_card(stage: Stage) -> str:
+    """Returns the card in Markdown: what the model is, how to ask it, its limits; its evaluation
+    adds the scores. Schema and dataset are shown by MLflow itself.
     """
-    path = resources.files(stage.modules.package) / CARD
     serve = stage.modules.serve
+    path = resources.files(stage.modules.package) / CARD
     purpose = f"## What it is\n\n{stage.model}: {serve.__doc__}"
     what, _, limits = (path.read_text() if path.is_file() else purpose).partition(LIMITS)
     how_to_ask = (inspect.getdoc(serve.answer) or "").partition("\nRaises:")[0].strip()
     parts = [
         what.strip(),
         f"## How to ask\n\n{how_to_ask}\n\n{LARGEST_REQUEST}",
-        f"## Inputs\n\n{_table(exported.request)}",
-        f"## Outputs\n\n{_table(exported.answer)}",
         f"{SCORES}\n\nNot evaluated yet.",
-        f"## Data\n\n`data/{stage.model}`, sha256 {digest[:16]}: collected in the environment that "
-        "the params `env` and `collect` of the run describe, with seed "
-        f"{stage.params.seed}; held-out data are collected apart.",
         f"{LIMITS}\n\n{limits.strip() or 'Not written down yet.'}",
     ]
     return "\n\n".join(parts)
-
-
-def _table(arrays: Arrays) -> str:
-    rows = [
-        (name, array.dtype, f"({', '.join(['questions', *map(str, array.shape[1:])])})")
-        for name, array in arrays.items()
-    ]
-    return tabulate(rows, ("array", "type", "shape"), tablefmt="github")

@@ -44,7 +44,7 @@ def begin(root: Path) -> Outbox:
     stage = Stage("train", "allo", root, params_with({}))
     with Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as run:
         run.metrics([("train/loss", 1, 0.5)])
-        export.record_model(stage, run, None, None, "d" * 64)
+        export.record_model(stage, run, None, None)
     return run.outbox
 
 
