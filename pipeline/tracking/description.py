@@ -37,10 +37,6 @@ def scores_section(judgement: Judgement) -> str:
     return "\n\n".join([title, summary([judgement]), markdown([judgement])])
 
 
-def bullets(lines: Sequence[str]) -> list[str]:
-    return [f"* {line}" for line in dict.fromkeys(lines)]
-
-
 def changes(root: Path, preset: str, model: str | None) -> str:
     """Returns a list of the params that differ from the last commit's, with its values."""
     source = "params.yaml" if preset == "default" else f"params.yaml with presets/{preset}.yaml"
@@ -48,20 +44,18 @@ def changes(root: Path, preset: str, model: str | None) -> str:
     if committed is None:
         reason = "git does not tell it" if commit(root) == UNKNOWN else "no commit has them"
         return f"The params cannot be compared: {reason}."
-    old, new = (flatten(section) for section in (committed, parse(root / "params.yaml")))
+    old, new = flatten(committed), flatten(parse(root / "params.yaml"))
     others = tuple(f"{other}." for other in MODELS if model not in (None, other))
-    names = [name for name in {**old, **new} if not name.startswith(others)]
-    differing = [
-        f"`{name}`: {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
-        for name in names
-        if old.get(name) != new.get(name)
+    lines = [
+        f"* `{name}`: {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name) and not name.startswith(others)
     ]
-    if not differing:
+    if not lines:
         return f"Params: those of the commit's {source}."
-    more = len(differing) - MOST_CHANGES
-    rest = [f"* and {more} more"] if more > 0 else []
-    title = f"Params changed from the commit's {source}:"
-    return "\n".join([title, "", *bullets(differing[:MOST_CHANGES]), *rest])
+    if len(lines) > MOST_CHANGES:
+        lines[MOST_CHANGES:] = [f"* and {len(lines) - MOST_CHANGES} more"]
+    return "\n".join([f"Params changed from the commit's {source}:", "", *lines])
 
 
 def committed_params(root: Path, preset: str) -> Mapping[str, Any] | None:

@@ -132,7 +132,7 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
     """
     aliases = []
     for model in models:
-        with suppress(DataError, ConfigError, KeyError, TypeError):  # no baseline, or a damaged one
+        with suppress(DataError, KeyError, TypeError):  # no baseline, or a damaged one
             baseline = artifacts.read_json(root / "baselines" / f"{model}.json")
             champion = baseline["presets"][preset]["provenance"]["run_key"]
             fallback = _key_of_passed(work, model, preset)
@@ -141,7 +141,7 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
 
 
 def _key_of_passed(work: Path, model: str, preset: str) -> str | None:
-    with suppress(DataError, KeyError):
+    with suppress(ConfigError, DataError, KeyError):
         judgement = judge(work, model, read_params(work))
         if judgement.passed and judgement.preset == preset:
             return str(judgement.learner["run_key"])
