@@ -157,7 +157,7 @@ def test_a_new_model_keeps_the_contract_and_its_first_baseline(
     assert f"baselines/{model}.json: preset default now holds" in promoted
     again = call(root, "python", "-m", "pipeline", "repro", model)
     assert "Running stage" not in again
-    assert "gate: passed; 1 metrics hold their baselines" in again
+    assert "gate: passed; 1 metrics of preset default hold their baselines" in again
     changed = {line[3:] for line in git(root, "status", "--porcelain", "-uall").splitlines()}
     written = {f"reports/{model}/{name}.json" for name in ("scores", "metrics")}
     expected = {f"baselines/{model}.json", "dvc.lock", *written}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from pipeline.judging import gate, render
 from pipeline.judging.machine import machine_of
-from pipeline.judging.scores import fresh_scores
+from pipeline.judging.scores import fresh_scores, repro_hint
 from pipeline.runtime.git import revision
 from pipeline.runtime.redaction import redact
 from pipeline.storage import artifacts
@@ -19,7 +19,7 @@ from quatrain.params import Params
 
 # What shapes scores; reports, dvc.lock and baselines do not.
 CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
-AFTERWARDS = "commit it; `make repro` writes the report anew, `make sync` moves the alias champion"
+AFTERWARDS = "it writes the report anew and moves the alias champion; then commit"
 
 
 class PromotionRefused(QuatrainError):
@@ -70,7 +70,7 @@ def promote(root: Path, work: Path, models: Sequence[str], preset: str, why: str
         run = change.before.learner["run_key"][:12]
         count = len(change.after.lines)
         print(f"baselines/{path.name}: preset {preset} now holds the {count} scores of run {run}")
-    print(AFTERWARDS, flush=True)
+    print(f"{repro_hint(preset)}: {AFTERWARDS}", flush=True)
 
 
 def promotion(root: Path, work: Path, model: str, params: Params, why: str | None) -> Promotion:

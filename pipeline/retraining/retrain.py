@@ -165,9 +165,18 @@ def propose(
 
 
 def promote(copy: Worktree, preset: str, better: Sequence[str]) -> None:
-    options = ("--preset", preset, *better)
-    if better and copy.call("pipeline", "promote", *options):
+    """Moves baselines of the worktree, and writes the report of the default preset, which is in
+    git, by the new ones.
+
+    Raises:
+        CommandFailed: the scores are refused, or the report cannot be written.
+    """
+    if not better:
+        return
+    if copy.call("pipeline", "promote", "--preset", preset, *better):
         raise CommandFailed("the better scores were not promoted; the lines above say why")
+    if preset == "default" and copy.call("dvc", "repro", "--single-item", "report"):
+        raise CommandFailed("the report was not written anew; the lines above say why")
 
 
 def result_digest(work: Path, better: Sequence[str]) -> str:

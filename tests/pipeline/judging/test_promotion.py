@@ -44,7 +44,7 @@ def test_a_first_baseline_holds_rules_references_and_provenance(space: Workspace
     out = capsys.readouterr().out
     assert "cosine_min     0.9800   -           -             0.03       no baseline\n" in out
     said = "preset default now holds the 3 scores of run aaaaaaaaaaaa"
-    afterwards = "commit it; `make repro` writes the report anew, `make sync` moves the alias champ"
+    afterwards = "run `make repro`: it writes the report anew and moves the alias champion; then"
     assert f"\nbaselines/allo.json: {said}\n{afterwards}" in out
     floors = sorted(name for name in SCORES["allo"] if name.startswith("floor"))
     rule = {"value": 0.995, "direction": "higher", "tolerance": 0.005, "goal": 0.99}

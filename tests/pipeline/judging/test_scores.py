@@ -15,7 +15,7 @@ from quatrain.errors import DataError
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import DATASET, SCORES, Workspace
-from tests.pipeline.small_project import flip_bit
+from tests.pipeline.small_project import Project, flip_bit
 
 Edit = Callable[[Workspace], Any]
 
@@ -51,6 +51,17 @@ def test_fresh_scores_come_with_what_the_learner_says_of_its_run(space: Workspac
     assert (content["model"], content["preset"]) == ("allo", "default")
     assert content["digests"]["learner"] == artifacts.folder_digest(space.weights)
     assert content["digests"]["data"] == DATASET
+
+
+def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated: Project):
+    params = read_params(evaluated.root)
+    stored, info = fresh_scores(evaluated.root, evaluated.model, params)
+    metrics = artifacts.read_json(evaluated.reports / "metrics.json")[evaluated.model]
+    assert metrics.items() <= stored.items()
+    assert read_scores(evaluated.root, evaluated.model).digests.data == info["dataset"]
+    evaluated.choose(overlay={"seed": params.seed + 1})
+    with pytest.raises(NotFresh, match=r"^params\.yaml changed after"):
+        fresh_scores(evaluated.root, evaluated.model, read_params(evaluated.root))
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
     assert git(night.root, "log", "-1", "--format=%an", branch) == "quatrain retraining\n"
     assert git(night.root, "rev-parse", f"{branch}^") == git(night.root, "rev-parse", "main")
     promote = "pipeline promote --preset default iqn"
-    assert night.calls == [REPRO, promote]
+    assert night.calls == [REPRO, promote, "dvc repro --single-item report"]
     assert capsys.readouterr().out.splitlines() == [
         "retrain: no default DVC remote is set; what the local cache lacks is computed",
         f"retrain: proposed: branch {branch}; --push would send it",
