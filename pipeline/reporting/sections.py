@@ -79,7 +79,7 @@ def page(results: Sequence[Result]) -> str:
         summary(judgements),
         markdown_table(head, rows),
         f"{LEGEND}. {INTERVALS}",
-        f"Machine: {plain('; '.join(machines))}.",
+        f"Machine: {plain('; '.join(machines) or 'unknown')}.",
         f"All runs: [in `make ui`]({EXPERIMENTS_PAGE}).",
         *map(model_section, results),
     ]
