@@ -10,6 +10,7 @@ from pathlib import Path
 from pipeline.dvc import rwlock
 from pipeline.dvc.workspace import alone, environment, prepare_workspace
 from pipeline.judging.gate import gate
+from pipeline.judging.promotion import CODE
 from pipeline.runtime import console, git
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
@@ -22,8 +23,7 @@ from quatrain.storage.atomic_write import write_durably
 
 DVC = (sys.executable, "-m", "dvc")
 VERBS = ("collect", "train", "evaluate")
-# What a person changes in git, and what a run writes.
-CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
+# What a run writes into git.
 WRITTEN = ("dvc.lock", "reports")
 
 
@@ -37,11 +37,9 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
     the first that failed. Works on `jobs` models at a time.
 
     Raises:
-        ConfigError: params.yaml or the preset cannot be used.
         LockHeld: another process runs this preset.
         KeyboardInterrupt: Ctrl-C ended a stage.
     """
-    read_params(root, preset)
     with alone(root, preset):
         work = prepare_workspace(root, preset)
         rwlock.repair(work)
@@ -53,7 +51,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
                 "repro: dvc stopped before the end; the line above that ends with [exit N] says why"
             )
             return code
-        return finish_run(root, work, models, set(models) == set(MODELS))
+        return finish_run(root, work, models)
 
 
 def reproduce(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
@@ -120,12 +118,7 @@ def sort_lock(root: Path, work: Path, before: Sequence[str]) -> None:
         write_durably(work / "dvc.lock", dumps_yaml(content).encode())
 
 
-def finish_run(
-    root: Path,
-    work: Path,
-    models: Sequence[str],
-    all_models: bool,
-) -> int:
+def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
     """Records which results were restored, prints the gate's table and where the results are;
     returns the gate's exit code.
     """
@@ -140,7 +133,7 @@ def finish_run(
     set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"
     results = f"scores, plots   {reports}/{{{','.join(models)}}}"
-    if all_models:
+    if set(models) == set(MODELS):
         results = f"report   {reports}/report.html  (open it in a browser; report.md is its text)"
     print(f"\n{results}\nruns     `make ui`, then {runs_page(root)}", flush=True)
     return code

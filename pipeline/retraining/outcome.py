@@ -17,6 +17,7 @@ FOLDER = Path(".state", "retrain")
 OUTCOME = "outcome.json"
 BODY = "body.md"
 REPORTS = ("report.html", "report.md")
+PLACE = f"The report with its pictures: `{FOLDER / 'report.html'}` where the retraining ran."
 # Title of the only issue, whatever went wrong.
 ISSUE = "Retraining needs attention"
 
@@ -64,18 +65,14 @@ def proposed(origin: Origin, results: Sequence[Judgement], branch: str) -> Outco
     moves = "No baseline moves: the scores hold them, and none is clearly better."
     if names:
         moves = f"Baselines of {names} move: a score is clearly better, none is worse."
-    parts = (
-        f"The gate passed ({origin.summary}).",
-        moves,
-        render.markdown(results),
-        _place("report.html"),
-    )
+    gate = f"The gate passed ({origin.summary})."
+    parts = (gate, moves, render.markdown(results), PLACE)
     return Outcome("proposed", 0, title, _paragraphs(*parts), branch)
 
 
 def broken(origin: Origin, results: Sequence[Judgement]) -> Outcome:
     gate = f"The gate is broken ({origin.summary}). Nothing was promoted and nothing was pushed."
-    parts = (gate, render.summary(results), render.markdown(results), _place("report.html"))
+    parts = (gate, render.summary(results), render.markdown(results), PLACE)
     return Outcome("broken", BaselineBroken.exit_code, ISSUE, _paragraphs(*parts))
 
 
@@ -105,7 +102,3 @@ def write(folder: Path, result: Outcome) -> None:
 
 def _paragraphs(*parts: str) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _place(name: str) -> str:
-    return f"The report with its pictures: `{FOLDER / name}` where the retraining ran."

@@ -71,7 +71,6 @@ def retrain(root: Path, request: Request, patience_seconds: float = PATIENCE_SEC
 def retrain_alone(root: Path, request: Request, lock: int) -> Outcome:
     """Runs pipeline and gate in a git worktree; the checkout is never modified."""
     commit = worktree.clean_commit(root)
-    read_params(root, request.preset)
     remote = worktree.push_remote(root) if request.push else None
     copy = worktree.prepare(root, root / FOLDER / "work", lock, commit, request.preset)
     fetch_outs(copy)

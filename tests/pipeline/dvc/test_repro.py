@@ -134,58 +134,47 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     assert dvc.calls == list(zip(places, arguments, strict=True))
 
 
-def test_results_that_are_not_those_in_git_are_told_unless_code_changed_too(
-    checkout: Path, dvc: StandIn, capsys: Capture
+def test_what_git_the_store_or_dvc_has_to_say_costs_a_line(
+    checkout: Path, dvc: StandIn, capsys: Capture, monkeypatch: Patch
 ):
     told = "repro: dvc.lock and reports are not those in git: normal on another machine; on the "
     for name, is_told in (("docs/d.md", False), ("dvc.lock", True), ("src/a.py", False)):
         (checkout / name).write_text("changed\n")
         assert main(["repro"]) == 0
         assert (told in capsys.readouterr().err) == is_told
-    assert dvc.calls
 
-
-@pytest.mark.usefixtures("dvc")
-def test_a_store_that_is_away_costs_a_line_and_no_verdict(capsys: Capture, monkeypatch: Patch):
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
     monkeypatch.setattr(registry, "set_aliases", away)
     assert main(["repro"]) == 0
-    assert capsys.readouterr().err == (
-        "warning: registry: its aliases are not set yet (nobody answers there); `make sync` "
-        "does it\n"
-    )
+    why = "registry: its aliases are not set yet (nobody answers there); `make sync` does it"
+    assert capsys.readouterr().err == f"warning: {why}\n"
 
-
-@pytest.mark.usefixtures("checkout")
-def test_where_dvc_stops_there_is_no_judgement(dvc: StandIn, capsys: Capture):
     dvc.code = 255
     assert main(["repro"]) == 255
     why = "repro: dvc stopped before the end; the line above that ends with [exit N] says why\n"
     assert capsys.readouterr() == ("", why)
 
 
-@pytest.mark.parametrize(("option", "limit"), [("3", 3), ("auto", len(os.sched_getaffinity(0)))])
 def test_several_jobs_work_on_all_models_verb_by_verb_and_then_on_the_rest(
-    option: str, limit: int, checkout: Path, dvc: StandIn, monkeypatch: Patch
+    checkout: Path, dvc: StandIn, monkeypatch: Patch
 ):
     def run(pool: repro.ParallelCommands, commands: Any, *_: object) -> dict[str, int]:
         dvc.calls.append((pool.limit, [command[3:] for command in commands.values()]))
         return dict.fromkeys(commands, 0)
 
     monkeypatch.setattr(repro.ParallelCommands, "run", run)
+    models = ["allo", "iqn"]
     rest = (checkout, ("repro", "evaluate@allo", "evaluate@iqn"))
-    assert main(["repro", "--jobs", option, "allo", "iqn"]) == 0
+    assert main(["repro", "--jobs", "3", *models]) == 0
     assert dvc.calls == [rest]  # Nothing is stale.
     dvc.calls.clear()
     monkeypatch.setattr(repro, "is_stale", lambda *_: True)
-    assert main(["repro", "--jobs", option, "allo", "iqn"]) == 0
+    assert main(["repro", "--jobs", "3", *models]) == 0
     alone = ["--wait-for-lock", "repro", "--single-item"]
     verbs = ("collect", "train", "evaluate")
-    parallel = [
-        (limit, [[*alone, f"{verb}@{model}"] for model in ("allo", "iqn")]) for verb in verbs
-    ]
+    parallel = [(3, [[*alone, f"{verb}@{model}"] for model in models]) for verb in verbs]
     assert dvc.calls == [*parallel, rest]
 
 
