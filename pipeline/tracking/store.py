@@ -53,8 +53,8 @@ PASSWORD_REMEDIES = {
     "mysql": "give it by an option file (?read_default_file=FILE)",
 }
 FORMS = (
-    "write http(s)://HOST:PORT, sqlite:///FILE, postgresql://USER@HOST/DATABASE or "
-    "mysql://USER@HOST/DATABASE; a server takes USER:PASSWORD@ before HOST"
+    "write http(s)://HOST:PORT, sqlite:///FILE, postgresql://HOST/DATABASE or "
+    "mysql://HOST/DATABASE, with USER@ before HOST, and http(s) with USER:PASSWORD@"
 )
 # What `sqlite://` may name without naming a file.
 NO_FILE = (None, Path(), Path(":memory:"))

@@ -11,7 +11,6 @@ import pytest
 
 from pipeline.tracking import store
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.store import reason_of
 from tests.conftest import ROOT
 from tests.pipeline import loopback
 from tests.pipeline.fixture_types import Patch
@@ -25,7 +24,6 @@ from tests.pipeline.recorded_runs import (
     recorded_model,
     runs_of,
 )
-from tests.pipeline.small_checkout import start
 
 pytestmark = pytest.mark.full
 
@@ -52,14 +50,13 @@ def test_a_database_that_fails_meanwhile_gets_every_line_once(
 ):
     uri = database("failing")
     monkeypatch.chdir(tmp_path)
-    outbox = recorded(tmp_path / "train@allo.sqlite", "k1")
+    outbox = recorded(tmp_path / ".state" / "outbox" / "train@allo.sqlite", "k1")
     for _ in range(3):
         delivery = Delivery(outbox, uri)
         assert delivery.step()
         postgresql.stop()
-        with pytest.raises(Exception, match=r"127\.0\.0\.1") as caught:
+        with pytest.raises(Exception, match=r"127\.0\.0\.1"):
             delivery.step()
-        assert PASSWORD not in reason_of(caught.value, uri)
         delivery.close()
         postgresql.start()
     deliver(outbox, uri)
@@ -68,33 +65,13 @@ def test_a_database_that_fails_meanwhile_gets_every_line_once(
     (run,) = runs_of(client_of(uri), "k1")
     assert arrived(client_of(uri), "k1") == expected(outbox)
     assert (run.info.status, len(run.data.params)) == ("FINISHED", 131)
-    assert PASSWORD.encode() not in outbox.path.read_bytes()
-
-
-@pytest.mark.slow
-def test_processes_that_use_a_new_database_at_once_lose_nothing(
-    postgresql: Postgresql, tmp_path: Path
-):
-    uri = postgresql.create("fresh")
-    places = [tmp_path / str(number) for number in range(3)]
-    outboxes = [
-        recorded(place / ".state" / "outbox" / "train@allo.sqlite", f"k{place.name}")
-        for place in places
-    ]
-    command = ("python", "-m", "pipeline", "sync", "--wait", "120")
-    variables = {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
-    running = [start(place, *command, **variables) for place in places]
-    outputs = [process.communicate()[0] for process in running]
-
-    assert [process.returncode for process in running] == [0, 0, 0], "\n".join(outputs)
-    for number, outbox in enumerate(outboxes):
-        assert arrived(client_of(uri), f"k{number}") == expected(outbox)
 
 
 def test_a_server_keeps_runs_in_postgresql_and_files_in_s3(
     database: Callable[[str], str], tmp_path: Path, monkeypatch: Patch
 ):
-    outbox = recorded_model(tmp_path / "train@allo.sqlite", "k1")
+    outbox = recorded_model(tmp_path / ".state" / "outbox" / "train@allo.sqlite", "k1")
+    outbox.put("artifact", "plots/curve.png", data=b"picture")
     (tmp_path / "server").mkdir()
 
     with loopback.s3(tmp_path / "moto.log") as url:
@@ -114,7 +91,7 @@ def test_a_server_keeps_runs_in_postgresql_and_files_in_s3(
             client = client_of(uri)
             (run,) = runs_of(client, "k1")
             (version,) = client.search_model_versions("name = 'quatrain-allo'")
-            picture = client.download_artifacts(run.info.run_id, "plots/picture.png", str(tmp_path))
+            picture = client.download_artifacts(run.info.run_id, "plots/curve.png", str(tmp_path))
             alias = client.get_model_version_by_alias("quatrain-allo", "candidate")
 
     assert Path(picture).read_bytes() == b"picture"

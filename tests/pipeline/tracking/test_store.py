@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.runtime.redaction import redact
 from pipeline.tracking import store
 from pipeline.tracking.store import (
     BoundedClient,
@@ -105,8 +106,8 @@ def test_any_other_address_is_refused_in_a_line_without_it(
     monkeypatch.setenv(variable, uri)
     with pytest.raises(ConfigError, match=f"^{variable}: (?:{reason})") as caught:
         resolve_uri(Path("/work"))
-    assert "word@" not in str(caught.value)
-    assert "=word" not in str(caught.value)
+    assert "word" not in str(caught.value).replace("password", "")
+    assert redact(str(caught.value)) == str(caught.value)
 
 
 def test_a_path_is_relative_to_the_checkout(tmp_path: Path, monkeypatch: Patch):
