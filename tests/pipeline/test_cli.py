@@ -1,5 +1,6 @@
 """Every verb by one door: what it says of itself, of wrong options and of wrong params."""
 
+import io
 import os
 import re
 import shutil
@@ -16,7 +17,8 @@ import quatrain
 from pipeline import cli
 from pipeline.cli import main
 from pipeline.runtime import console
-from pipeline.runtime.command import VERBS, run_guarded
+from pipeline.runtime.command import VERBS, run_guarded, selected_models
+from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.small_checkout import contents
@@ -128,6 +130,11 @@ def test_what_options_name_and_is_not_there_is_refused_in_a_line(
     assert contents(folder) == before
 
 
+def test_models_are_those_that_are_named_each_once_or_all():
+    assert selected_models(["iqn", "allo", "iqn"]) == ["iqn", "allo"]
+    assert selected_models([]) == list(MODELS)
+
+
 LIGHT = """
 import sys
 from importlib import import_module
@@ -193,6 +200,22 @@ def test_ctrl_c_and_a_reader_that_has_ended_have_their_codes(failure: Failure):
     run = lambda work: lambda _: run_guarded("probe", work, "interrupted; run it again")  # noqa: E731
     assert failure(run(interrupt), code=130) == "probe: interrupted; run it again"
     assert failure(run(write), code=141) == "probe: what reads the output has ended"
+
+
+def test_a_verb_says_after_ctrl_c_how_its_work_goes_on(failure: Failure, monkeypatch: Patch):
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(VERBS, "sync", VERBS["sync"]._replace(work=interrupt))
+    assert failure(main, "sync", code=130) == f"sync: {VERBS['sync'].interrupted}"
+    assert VERBS["sync"].interrupted.endswith("run `make sync` again")
+
+
+def test_an_output_that_lacks_a_letter_shows_its_number(monkeypatch: Patch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", stream)
+    assert run_guarded("probe", lambda: stream.write("0.5 ± 0.1") and None) == 0
+    assert stream.buffer.getvalue() == b"0.5 \\xb1 0.1"
 
 
 def test_a_long_reason_loses_its_middle(failure: Failure):

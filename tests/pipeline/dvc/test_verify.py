@@ -127,6 +127,18 @@ def test_a_damaged_out_of_any_kind_is_named_and_can_be_restored(
     assert len(damage(capsys)) == 2
 
 
+def test_a_link_to_nothing_is_damage_and_an_ignored_file_is_none(toy: Path, capsys: Capture):
+    (toy / ".dvcignore").write_text("*.pyc\n")
+    (toy / "data" / "allo" / "stray.pyc").touch()
+    assert main(["verify"]) == 0
+    for path in (toy / "report", toy / "data" / "allo" / "dataset"):
+        path.unlink()
+        path.symlink_to("nowhere")
+    folder, file = damage(capsys)
+    assert folder.startswith("data/allo: data/allo/dataset is a link that leads nowhere; remove it")
+    assert file.startswith("report: report is a link that leads nowhere; remove it, then `dvc ")
+
+
 def test_a_damaged_or_absent_list_of_files_hides_no_damage(toy: Path, capsys: Capture):
     damage_silently(toy / "data" / "allo" / "dataset")
     damage_silently(object_of(toy, "relpath"))
