@@ -25,7 +25,7 @@ from pipeline.runtime.errors import (
 )
 from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params, write_value
-from quatrain.errors import QuatrainError
+from quatrain.errors import ConfigError, QuatrainError
 from quatrain.judgement import Judgement
 from quatrain.registry import MODELS
 
@@ -105,12 +105,16 @@ def choose_seed(work: Path, commit: str, request: Request) -> Origin:
     """Writes the requested seed into params.yaml, whose comments stay.
 
     Raises:
-        ConfigError: params.yaml cannot be used.
+        ConfigError: params.yaml cannot be used, or has its seed in another form.
     """
     old = read_params(work).seed
     if request.seed is not None:
         write_value(work / "params.yaml", "seed", request.seed)
     seed = read_params(work, request.preset).seed
+    if request.seed not in (None, seed):
+        raise ConfigError(
+            f"params.yaml: its line of the seed is not understood; write `seed: {seed}`"
+        )
     return Origin(commit, request.preset, seed, is_new_seed=request.seed not in (None, old))
 
 

@@ -144,17 +144,26 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
 
 def test_equal_scores_of_another_seed_are_proposed_and_move_no_baseline(night: Night):
     params = night.root / "params.yaml"
-    params.write_text(params.read_text().replace("seed: 0", "seed : 0  # drawn once", 1))
+    params.write_text(params.read_text().replace("seed: 0", "seed: 0  # drawn once", 1))
     git(night.root, "commit", "-q", "-a", "-m", "a comment")
     night.files = {"dvc.lock": "new outs\n"}
     assert main(["retrain", "--seed", "7", "--jobs", "2"]) == 0
     assert night.calls == [f"{REPRO} --jobs 2"]
     assert night.changed() == ["dvc.lock", "params.yaml"]
     diff = git(night.root, "diff", "-U0", "main", *night.branches(), "--", "params.yaml")
-    assert diff.splitlines()[-2:] == ["-seed : 0  # drawn once", "+seed : 7  # drawn once"]
+    assert diff.splitlines()[-2:] == ["-seed: 0  # drawn once", "+seed: 7  # drawn once"]
     assert night.outcome()["title"] == "Retrain: scores hold their baselines (seed 7)"
     assert "preset default, seed 7 (new)" in night.body()
     assert "No baseline moves: the scores hold them, and none is clearly better." in night.body()
+
+
+def test_a_seed_that_cannot_be_written_is_refused(night: Night, failure: Failure):
+    params = night.root / "params.yaml"
+    params.write_text(params.read_text().replace("seed: 0", "seed : 0", 1))
+    git(night.root, "commit", "-q", "-a", "-m", "another form")
+    why = "retrain: params.yaml: its line of the seed is not understood; write `seed: 0`"
+    assert failure(main, "retrain", "--seed", "7", code=2) == why
+    assert night.calls == []
 
 
 def test_a_broken_gate_keeps_the_report_and_no_more(night: Night, remote: Path, failure: Failure):
