@@ -106,9 +106,9 @@ def _admitted(variable: str) -> str:
     """Returns the URI in a variable, from which user and password are taken away."""
     uri = os.environ.get(variable, "").strip()
     kind = uri.partition("://")[0].partition("+")[0]
-    if not uri or (kind == "sqlite" and database_of(uri) not in NO_FILE):
+    if not uri or database_of(uri) not in NO_FILE:
         return uri
-    if kind not in (*SERVERS, *PORTS):
+    if not is_server(uri) and kind not in PORTS:
         raise ConfigError(f"{variable}: names no file and no server of a known kind; {FORMS}")
     try:
         parts = urlsplit(uri)

@@ -137,11 +137,11 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
 def test_what_git_the_store_or_dvc_has_to_say_costs_a_line(
     checkout: Path, dvc: StandIn, capsys: Capture, monkeypatch: Patch
 ):
-    told = "repro: dvc.lock and reports are not those in git: normal on another machine; on the "
-    for name, is_told in (("docs/d.md", False), ("dvc.lock", True), ("src/a.py", False)):
+    line = "repro: dvc.lock and reports are not those in git: normal on another machine; on the "
+    for name, is_said in (("docs/d.md", False), ("dvc.lock", True), ("src/a.py", False)):
         (checkout / name).write_text("changed\n")
         assert main(["repro"]) == 0
-        assert (told in capsys.readouterr().err) == is_told
+        assert (line in capsys.readouterr().err) == is_said
 
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")

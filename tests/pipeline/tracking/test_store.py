@@ -96,6 +96,7 @@ def test_a_password_never_enters(
         ("sqlite://", "names no file and"),
         ("sqlite:///:memory:", "names no file and"),
         ("mssql://me:word@host/db", "names no file and no server of a known kind; write http"),
+        ("http+unix://word", "names no file and no server of a known kind"),
         ("HTTP://word", "names no file and no server of a known kind"),
         ("word", "names no file and no server of a known kind"),
     ],
