@@ -120,7 +120,7 @@ ui: $(STAMP)  ## the MLflow UI: prints the address of its page of runs (PORT=)
 experiments: $(STAMP)  ## experiments of `dvc exp run` side by side: the scores and params that differ
 	@$(BIN)/dvc exp show --only-changed --drop '.*/' $(ARGS)
 
-sync: $(STAMP)  ## record what a cache restored, deliver pending metrics, set the aliases (ARGS=--from-start: send all anew)
+sync: $(STAMP)  ## deliver pending metrics and files, set the aliases (ARGS=--from-start: send all anew)
 	@$(BIN)/python -m pipeline sync $(ARGS)
 
 gate: $(STAMP)  ## compare the current scores with the baselines; fails if one is broken (PRESET=, MODELS=, ARGS=--page: table of README.md)
