@@ -13,14 +13,17 @@ from tests.pipeline.scored_workspace import make_workspace
 from tests.pipeline.small_project import NOBODY
 
 NAME = "quatrain-allo"
+EXPERIMENT = "1"
 EXPECTED = [Alias(NAME, "k1")]
 IS_SET = ["quatrain-allo@champion: version 1, run k1"]
 CARD = "## What it is\n\nk1\n\n## Scores\n\nnone\n\n## Limits\n\nmany"
 
 
 @pytest.fixture
-def call(uri: str) -> Any:
-    return store.open_client(uri).call
+def call(uri: str, tmp_path: Path) -> Any:
+    call = store.open_client(uri).call
+    assert call("create_experiment", "quatrain", f"{tmp_path}/artifacts") == EXPERIMENT
+    return call
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def train(call: registry.Call, tmp_path: Path) -> Callable[..., str]:
     (tmp_path / "model" / "code" / "answer.py").write_text("ANSWER = 42\n")
 
     def register(key: str, time: int = 0, run_id: str = "", by: registry.Call = call) -> str:
-        run_id = run_id or call("create_run", "0", tags={RUN_KEY_TAG: key}).info.run_id
+        run_id = run_id or call("create_run", EXPERIMENT, tags={RUN_KEY_TAG: key}).info.run_id
         line = {"name": NAME, "time": time, "card": CARD.replace("k1", key)}
         registry.register(by, run_id, tmp_path / "model", line)
         return run_id
@@ -56,7 +59,7 @@ def test_a_model_is_registered_once_with_its_files(call: registry.Call, train: C
     (version,) = versions_in(call)
     assert (version.run_id, version.tags[RUN_KEY_TAG]) == (run_id, "k1")
     assert (Path(version.source) / "code" / "answer.py").read_text() == "ANSWER = 42\n"
-    (logged,) = call("search_logged_models", ["0"])
+    (logged,) = call("search_logged_models", [EXPERIMENT])
     assert (logged.status.value, logged.source_run_id) == ("READY", run_id)
     outputs = call("get_run", run_id).outputs.model_outputs
     assert [output.model_id for output in outputs] == [logged.model_id]
@@ -81,11 +84,11 @@ def test_a_call_whose_reply_is_lost_is_repeated_without_duplicates(
             raise ConnectionError("the answer was lost")
         return answer
 
-    run_id = call("create_run", "0", tags={RUN_KEY_TAG: "k1"}).info.run_id
+    run_id = call("create_run", EXPERIMENT, tags={RUN_KEY_TAG: "k1"}).info.run_id
     with pytest.raises(ConnectionError):
         train("k1", run_id=run_id, by=failing)
     train("k1", run_id=run_id)
-    assert len(versions_in(call)) == len(call("search_logged_models", ["0"])) == 1
+    assert len(versions_in(call)) == len(call("search_logged_models", [EXPERIMENT])) == 1
     assert version_of(call, CANDIDATE) == "1"
 
 
@@ -112,7 +115,7 @@ def test_the_scores_go_into_the_card_of_the_version_and_of_the_model_if_it_is_it
     registry.describe(call, run_id, NAME, "## Scores\n\nnone")
     assert versions_in(call)[0].description == CARD
     assert call("get_registered_model", NAME).description == CARD.replace("k1", "k2")
-    other = call("create_run", "0").info.run_id
+    other = call("create_run", EXPERIMENT).info.run_id
     registry.describe(call, other, NAME, "## Scores\n\nnone")  # a run without a version
 
 
