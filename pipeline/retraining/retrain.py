@@ -154,7 +154,9 @@ def propose(
     if run_git(copy.root, "ls-remote", remote, ref) if remote else is_here:
         log(f"this result is proposed already: branch {branch}")
         return result
-    if not is_here:
+    if is_here:  # not pushed yet, with outs of its own dvc.lock
+        copy.git("checkout", "--quiet", "--force", "--detach", branch)
+    else:
         # The alias `champion` moves when the baselines are merged.
         promote(copy, origin.preset, better)
         copy.commit(f"{result.title}\n\nFrom {origin.summary}.", *PROPOSED)

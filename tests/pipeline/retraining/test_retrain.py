@@ -36,6 +36,7 @@ class Night:
         self.scores: dict[str, dict[str, float]] = {}
         self.files: dict[str, str] = {}
         self.calls: list[str] = []
+        self.pushed = ""
         self.continued: list[str] = []
 
     def call(self, copy: Worktree, *arguments: str) -> int:
@@ -45,6 +46,8 @@ class Night:
             self.calls.append(line)
         if line.startswith("pipeline repro"):
             self.run(copy.path)
+        elif line.startswith("dvc push"):
+            self.pushed = git(copy.path, "rev-parse", "HEAD")
         elif line.startswith("pipeline promote"):
             for model in arguments[4:]:
                 baseline = copy.path / "baselines" / f"{model}.json"
@@ -256,7 +259,7 @@ def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(
     fetch, push = (f"dvc {verb} --quiet --run-cache" for verb in ("fetch", "push"))
     assert night.calls == [fetch, REPRO, push]
     assert night.branches(remote) == night.branches()
-    assert git(remote, "rev-parse", *night.branches(remote)) == commit
+    assert git(remote, "rev-parse", *night.branches(remote)) == night.pushed == commit
     assert git(remote, "for-each-ref", "refs/heads/main") == ""
 
     git(night.root, "branch", "-q", "-D", *night.branches())  # pushed by another checkout
