@@ -67,18 +67,21 @@ def broken_lines(judgement: Judgement) -> list[str]:
     ]
     statuses = {line.status for line in judgement.broken}
     if judgement.only_lacks_a_baseline:
-        command = promote_hint(judgement)
+        command = promote_hint(judgement.preset, judgement.model)
         lines.append(f"no baseline yet: {command} stores these scores as the first")
     elif judgement.scores and statuses and not statuses & UNUSABLE:
-        command = promote_hint(judgement, """ ARGS="--force --why '...'\"""")
+        command = promote_hint(judgement.preset, judgement.model, force=True)
         lines.append(f"the scores are kept; to make them the baseline all the same: {command}")
     return [f"gate: {judgement.model}: {line}" for line in dict.fromkeys(lines)]
 
 
-def promote_hint(judgement: Judgement, options: str = "") -> str:
-    """Returns the command that stores a model's scores as its baseline."""
-    named = "" if judgement.preset == "default" else f" PRESET={judgement.preset}"
-    return f"`make promote{named} MODELS={judgement.model}{options}`"
+def promote_hint(preset: str, *models: str, force: bool = False) -> str:
+    """Returns the command that stores scores as baselines, `force`: worse ones, too."""
+    named = "" if preset == "default" else f" PRESET={preset}"
+    names = " ".join(models)
+    quoted = f"'{names}'" if len(models) > 1 else names
+    options = """ ARGS="--force --why '...'\"""" if force else ""
+    return f"`make promote{named} MODELS={quoted}{options}`"
 
 
 def judge(work: Path, model: str, params: Params, root: Path | None = None) -> Judgement:

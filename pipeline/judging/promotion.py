@@ -60,9 +60,10 @@ def promote(root: Path, work: Path, models: Sequence[str], preset: str, why: str
     print(render.text([change.before for change in promotions]))
     objections = dict.fromkeys(text for change in promotions for text in change.objections)
     if objections and why is None:
+        command = gate.promote_hint(preset, *models, force=True)
         raise PromotionRefused(
-            f"nothing is promoted: {'; '.join(objections)}; "
-            "--force --why '...' stores it all the same"
+            f"nothing is promoted: {'; '.join(objections)}",
+            remedy=f"{command} stores it all the same",
         )
     for change in promotions:
         path = gate.baseline_path(root, change.before.model)

@@ -99,7 +99,7 @@ def model_section(result: Result) -> str:
     model = judgement.model
     first = f"Scores: {count(judgement)}."
     if judgement.only_lacks_a_baseline:
-        first += f" {promote_hint(judgement)} stores one."
+        first += f" {promote_hint(judgement.preset, model)} stores one."
     head = ("metric", "score", "baseline", "difference", "where it stands", "status")
     parts = [
         f"## {model}",

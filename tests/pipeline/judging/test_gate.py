@@ -9,7 +9,6 @@ import pytest
 
 from pipeline.judging.gate import gate, promote_hint, rules_of
 from quatrain.errors import ConfigError
-from quatrain.judgement import Judgement
 from quatrain.registry import MODELS
 from tests.pipeline.fixture_types import Capture
 from tests.pipeline.scored_workspace import Workspace
@@ -59,8 +58,7 @@ def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys:
         "gate: allo: no baseline: preset 'default' has no baseline yet [exit 4]\n"
         "gate: allo: no baseline yet: `make promote MODELS=allo` stores these scores as the first\n"
     )
-    hint = promote_hint(Judgement("smoke", (), "iqn"))
-    assert hint == "`make promote PRESET=smoke MODELS=iqn`"
+    assert promote_hint("smoke", "iqn") == "`make promote PRESET=smoke MODELS=iqn`"
 
 
 def test_each_model_is_judged_by_its_own_rules(space: Workspace, capsys: Capture):

@@ -81,7 +81,7 @@ def test_worse_scores_are_refused_or_stored_with_their_reason(space: Workspace):
         "allo: cosine_min 0.9 is 0.08 worse than baseline 0.98 (higher is better, tolerance 0.03); "
         "allo: orthogonality 0.9 is 0.85 worse than baseline "
         "0.05 (lower is better, tolerance 0.1); "
-        "--force --why '...' stores it all the same"
+        """`make promote MODELS='iqn allo' ARGS="--force --why '...'"` stores it all the same"""
     )
     stored(space, why=f"{WHY}, see http://u:word@host/x")
     assert space.metrics()["cosine_min"]["value"] == 0.9
