@@ -9,7 +9,7 @@ import json
 import math
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -41,8 +41,6 @@ ENTRIES_PER_CALL = 100
 DIGEST_LENGTH = 36
 # Statuses of a run that has not ended.
 OPEN = ("RUNNING", "SCHEDULED")
-# Calls a method of an MLflow client, given its name and arguments.
-Call = Callable[..., Any]
 # Error codes of a run that a store does not have; it gives the second for an ID that is none.
 ABSENT = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
@@ -160,8 +158,7 @@ class Delivery:
 
         MLflow may create duplicate runs when a reply is lost: deletes empty duplicates.
         """
-        folder = artifacts_of(self._uri, _checkout_of(self.outbox.path))
-        experiment = find_or_create_experiment(self._call, header.experiment, folder)
+        experiment = self._find_or_create_experiment(header.experiment)
         query = f"tags.`{registry.RUN_KEY_TAG}` = '{header.run_key}'"
         find = partial(self._call, "search_runs", [experiment], query)
         runs = find()
@@ -178,6 +175,21 @@ class Delivery:
             if not run.data.metrics and not run.data.params:
                 self._call("delete_run", run.info.run_id)
         return str(oldest.info.run_id)
+
+    def _find_or_create_experiment(self, name: str) -> str:
+        experiment = self._call("get_experiment_by_name", name)
+        if experiment is None:
+            folder = artifacts_of(self._uri, _checkout_of(self.outbox.path))
+            arguments = (name, folder and str(folder), EXPERIMENT_TAGS)
+            try:
+                return str(self._call("create_experiment", *arguments))
+            except Exception:
+                experiment = self._call("get_experiment_by_name", name)  # another created it
+                if experiment is None:
+                    raise
+        if experiment.lifecycle_stage != "active":
+            raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
+        return str(experiment.experiment_id)
 
     # Its records.
 
@@ -257,26 +269,6 @@ class Delivery:
             return self._client.call(method, *arguments, size=size, **named)
         finally:
             self.patient_until = math.inf
-
-
-def find_or_create_experiment(call: Call, name: str, folder: Path | None) -> str:
-    """Returns the ID of an experiment; folder: of its files, None for a server's.
-
-    Raises:
-        Unreachable: it was deleted there.
-        Exception: any error of mlflow and its libraries.
-    """
-    experiment = call("get_experiment_by_name", name)
-    if experiment is None:
-        try:
-            return str(call("create_experiment", name, folder and str(folder), EXPERIMENT_TAGS))
-        except Exception:
-            experiment = call("get_experiment_by_name", name)  # another may have created it
-            if experiment is None:
-                raise
-    if experiment.lifecycle_stage != "active":
-        raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
-    return str(experiment.experiment_id)
 
 
 def _above(header: Header) -> tuple[Header, dict[str, str]]:

@@ -52,6 +52,7 @@ def _add(outbox: Outbox, folder: Path, line: dict[str, Any]) -> None:
             data = None if file is None else (folder / "artifacts" / file).read_bytes()
             outbox.put(line["kind"], name, body, data=data, time=line.get("time"))
         case "tags":
-            outbox.tags(line["tags"])
+            for name, text in line["tags"].items():
+                outbox.put("tag", name, text)
         case "end":
             outbox.end(line["status"], line["time"])

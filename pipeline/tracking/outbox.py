@@ -6,7 +6,7 @@ import operator
 import os
 import posixpath
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -118,12 +118,6 @@ class Outbox:
         """Records a copy of a file for a folder of the run, unless unchanged."""
         self.put("artifact", posixpath.join(folder, path.name), data=path.read_bytes())
 
-    def tags(self, tags: Mapping[str, str]) -> None:
-        """Records tags that were not known at the begin, unless unchanged."""
-        for name, text in tags.items():
-            check_name("tag", name)
-            self.put("tag", name, text)
-
     def end(self, status: str, ended: int | None = None) -> None:
         """Records how the run ended, in milliseconds since 1970; now if `ended` is None."""
         if status not in STATUSES:
@@ -133,7 +127,8 @@ class Outbox:
     def put(self, kind: str, name: str = "", body: str = "", **more: Any) -> None:
         """Records something unless it is recorded already, unchanged.
 
-        An `artifact` has `data`, and a `model` data (a zip of MLflow's format) and a card.
+        A `tag` and a `card` have a body, an `artifact` has data, a `model` has data (a zip of
+        MLflow's format) and a card.
         """
         with self._transaction() as database:
             _put(database, kind, name, body, **more)
@@ -201,9 +196,8 @@ class Outbox:
             database.execute("UPDATE metrics SET sent = (name GLOB ?)", (f"{HISTORY}*",))
 
     def next_record(self) -> Record | None:
-        """Returns the next record to send: the begin first, the end last."""
-        order = "kind = 'end', kind <> 'begin', id LIMIT 1"
-        rows = self._read(f"SELECT {RECORD} FROM records WHERE NOT sent ORDER BY {order}")
+        """Returns the next record to send, in the order of recording."""
+        rows = self._read(f"SELECT {RECORD} FROM records WHERE NOT sent ORDER BY id LIMIT 1")
         return Record(*rows[0]) if rows else None
 
     def next_points(self, count: int) -> list[Point]:

@@ -25,7 +25,7 @@ def record_restored(root: Path, models: Iterable[str]) -> None:
     params = read_params(root)
     if names and not report_path(root, params, names).is_file():
         with Run.of_pipeline(root, params, names) as run:
-            run.outbox.tags({TAG: names})
+            run.outbox.put("tag", TAG, names)
 
 
 def restored(root: Path, model: str) -> Iterator[str]:

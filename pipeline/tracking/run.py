@@ -135,7 +135,7 @@ class Run:
 
     def describe(self, text: str) -> None:
         """Records the description that the UI shows above a run."""
-        self.outbox.tags({DESCRIPTION_TAG: text})
+        self.outbox.put("tag", DESCRIPTION_TAG, text)
 
     @property
     def has_model(self) -> bool:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from pipeline.runtime.errors import LockHeld, StoreUnavailable
@@ -64,8 +65,8 @@ def deliver(deliveries: Sequence[Delivery], wait_seconds: float) -> dict[Deliver
     while pending:
         unanswered = 0
         for delivery in list(pending):
-            error = delivery.send()
-            delivery.close()
+            with closing(delivery):
+                error = delivery.send()
             if error is None:
                 del pending[delivery]
                 unanswered = 0

@@ -13,10 +13,11 @@ from pipeline.retraining import outcome
 from pipeline.runtime.command import run_guarded
 from pipeline.stages import report
 from pipeline.storage.figures import png
+from pipeline.tracking import outbox
 from pipeline.tracking.outbox import Outbox
 from quatrain.registry import MODELS
 from tests.campaign.promises import broken
-from tests.campaign.works import Work, files_in, recorded_in, surroundings
+from tests.campaign.works import Work, files_in, recorded_in, surroundings, watched_commit
 from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
 from tests.pipeline.scored_workspace import make_workspace
@@ -112,7 +113,9 @@ def run_schema() -> int:
 
 
 def run_sync() -> int:
-    return main(["sync", "--wait", "0"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(outbox, "commit", watched_commit)
+        return main(["sync", "--wait", "0"])
 
 
 def run_report() -> int:
@@ -148,10 +151,10 @@ def delivered(root: Path) -> dict[str, Any]:
     """Returns what the store has of each outbox's run, which is each metric once."""
     content: dict[str, Any] = {}
     for path in sorted(root.glob(".state/outbox/*.sqlite")):
-        outbox = Outbox(path)
-        assert outbox.header is not None
-        key = outbox.header.run_key
+        part = Outbox(path)
+        assert part.header is not None
+        key = part.header.run_key
         content[key] = arrived(client_of(store_of(root)), key)
-        if content[key] != expected(outbox):
+        if content[key] != expected(part):
             broken("lost", f"the store has not each metric of {key} once")
     return content

@@ -57,7 +57,7 @@ def recorded(path: Path, run_key: str, end: str = "FINISHED") -> Outbox:
         outbox.metrics([(f"train/cosine/{k}", step, step / 7 + k) for k in range(11)])
     outbox.metrics([("history/loss", step, step / 3) for step in range(5)])
     outbox.put("artifact", "plots/curve.png", data=b"picture")
-    outbox.tags({"mlflow.note.content": "all hold"})
+    outbox.put("tag", "mlflow.note.content", "all hold")
     outbox.end(end)
     return outbox
 

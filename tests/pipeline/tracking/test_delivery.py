@@ -35,7 +35,7 @@ def small(tmp_path: Path) -> Outbox:
     outbox.begin(header("k1", params={"train.steps": "3"}, parent=PIPELINE))
     outbox.metrics([("train/loss", step, 1 / (step + 3)) for step in range(40)])
     outbox.put("artifact", "plots/curve.png", data=b"picture")
-    outbox.tags({"mlflow.note.content": "all hold"})
+    outbox.put("tag", "mlflow.note.content", "all hold")
     outbox.end("FINISHED")
     return outbox
 
@@ -221,6 +221,20 @@ def test_a_store_of_an_older_backup_gets_again_what_it_lost(
     assert deliver(small, uri).metrics == 0, "nobody asked"
     assert deliver(small, uri, is_checked=True).metrics == 40
     assert has_all(uri, small)
+
+
+def test_a_running_training_gets_again_what_a_restored_store_lost(uri: str, tmp_path: Path):
+    database, backup = tmp_path / "mlflow.db", tmp_path / "backup.db"
+    outbox = Outbox(tmp_path / "train@allo-1.sqlite")
+    outbox.begin(header("k1"))
+    outbox.metrics([("train/early", 1, 0.5)])
+    deliver(outbox, uri)
+    database_copied(uri, database, backup)
+    outbox.metrics([("train/late", 2, 0.25)])
+    deliver(outbox, uri)
+    database_copied(uri, backup, database)
+    assert deliver(outbox, uri, is_checked=True).metrics == 2
+    assert arrived(client_of(uri), "k1") == expected(outbox)
 
 
 def end_undone(client: Any, run_id: str) -> None:

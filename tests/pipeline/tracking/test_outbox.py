@@ -75,14 +75,14 @@ def test_what_is_unchanged_is_not_sent_again_and_what_changes_while_it_is_sent_i
     all_sent(outbox)
     for _ in range(2):
         outbox.put("artifact", "plots/a.png", data=b"one")
-        outbox.tags({"note": "one"})
+        outbox.put("tag", "note", "one")
     sending = outbox.next_record()
     assert sending is not None
     outbox.put("artifact", "plots/a.png", data=b"two")
     outbox.mark_sent(sending)
     assert [record.data for record in outbox.records("artifact") if not record.sent] == [b"two"]
     all_sent(outbox)
-    outbox.tags({"note": "one"})
+    outbox.put("tag", "note", "one")
     assert outbox.next_record() is None
 
 
@@ -117,10 +117,9 @@ def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str
     outbox = begun(tmp_path)
     with pytest.raises(ValueError, match=f"metric {message}"):
         outbox.metrics([("loss", 1, 0.5), (name, 1, 0.5)])
-    with pytest.raises(ValueError, match=f"tag {message}"):
-        outbox.tags({name: "x"})
-    with pytest.raises(ValueError, match=f"param {message}"):
-        begun(tmp_path, "other", params={name: "x"})
+    for kind in ("param", "tag"):
+        with pytest.raises(ValueError, match=f"{kind} {message}"):
+            begun(tmp_path, kind, **{f"{kind}s": {name: "x"}})
     assert outbox.points() == []
 
 

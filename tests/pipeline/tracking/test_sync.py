@@ -30,8 +30,8 @@ def test_without_a_server_it_ends_with_6(monkeypatch: Patch, capsys: Capture):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
     assert main(["sync", "--wait", "0.05"]) == 6
     printed = capsys.readouterr()
-    why = "2 outboxes are pending: no server answers; run `make sync` when that is mended"
-    assert printed.err == f"sync: {why} [exit 6]\n"
+    assert printed.err.startswith("sync: 2 outboxes are pending: no server answers")
+    assert printed.err.endswith("; run `make sync` when that is mended [exit 6]\n")
     assert "0 of 2 outboxes are complete at http://127.0.0.1:" in printed.out
 
 
