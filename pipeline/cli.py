@@ -76,8 +76,8 @@ def gate(options: Options) -> int:
 
         write_page(root)
         return 0
-    from pipeline.dvc.workspace import workspace_of
     from pipeline.judging.gate import gate
+    from pipeline.storage.params_file import workspace_of
 
     return gate(root, workspace_of(root, options.preset), models, options.preset)
 
@@ -93,8 +93,9 @@ def promote(options: Options) -> int:
     if options.force != bool((options.why or "").strip()):
         raise ConfigError("--force and --why '...' go together")
     models = selected_models(options.models)
-    from pipeline.dvc.workspace import alone, workspace_of
+    from pipeline.dvc.workspace import alone
     from pipeline.judging.promotion import promote
+    from pipeline.storage.params_file import workspace_of
 
     root, preset = Path.cwd(), options.preset
     with alone(root, preset):

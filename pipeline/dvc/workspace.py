@@ -15,7 +15,7 @@ from pipeline.dvc.local_config import share_settings
 from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.storage.params_file import read_raw
+from pipeline.storage.params_file import read_raw, workspace_of
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import ConfigError
 from quatrain.storage.atomic_write import PARTIAL, write_durably
@@ -25,13 +25,6 @@ PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "param
 # How long a command that is about to end may take.
 PATIENCE_SECONDS = 2.0
 GIT_LIST = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-
-
-def workspace_of(root: Path, preset: str) -> Path:
-    """Returns the folder of a preset: the checkout for the default one, else a copy with outputs of
-    its own.
-    """
-    return root if preset == "default" else root / ".presets" / preset
 
 
 def alone(root: Path, preset: str) -> AbstractContextManager[None]:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.dvc.workspace import workspace_of
 from pipeline.judging.gate import judge
 from pipeline.retraining import outcome, worktree
 from pipeline.retraining.outcome import FOLDER, Origin, Outcome, better_models
@@ -24,7 +23,7 @@ from pipeline.runtime.errors import (
     exit_code_of,
 )
 from pipeline.storage import artifacts
-from pipeline.storage.params_file import read_params, write_value
+from pipeline.storage.params_file import read_params, workspace_of, write_value
 from quatrain.errors import ConfigError, QuatrainError
 from quatrain.judgement import Judgement
 from quatrain.registry import MODELS

@@ -24,6 +24,13 @@ from quatrain.validation import validate as validate
 SCHEMA_FILE = "params.schema.json"
 
 
+def workspace_of(root: Path, preset: str) -> Path:
+    """Returns the folder of a preset: the checkout for the default one, else a copy with outputs of
+    its own.
+    """
+    return root if preset == "default" else root / ".presets" / preset
+
+
 def read_params(root: Path, preset: str | None = None) -> Params:
     """Returns the validated `root/params.yaml` with the values of `root/presets/PRESET.yaml`, if
     one is named.

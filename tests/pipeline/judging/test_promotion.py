@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.dvc.workspace import workspace_of
 from pipeline.judging.gate import gate, rules_of
 from pipeline.judging.promotion import PromotionRefused, promote
 from pipeline.judging.scores import NotFresh
-from pipeline.storage.params_file import read_params, read_raw
+from pipeline.storage.params_file import read_params, read_raw, workspace_of
 from quatrain.baselines import StoredMetric
 from quatrain.errors import DataError
 from quatrain.registry import MODELS
