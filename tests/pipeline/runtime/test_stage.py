@@ -181,14 +181,14 @@ def test_a_file_where_a_folder_belongs_is_named(
 def test_a_file_that_this_machine_cannot_read_is_named(
     evaluated: Project, number: int, monkeypatch: Patch, capsys: Capture
 ):
-    opened = os.open
+    opened = Path.open
 
-    def fails(path: Any, *arguments: Any, **named: Any) -> int:
-        if str(path).endswith("manifest.json"):
+    def fails(path: Path, *arguments: Any, **named: Any) -> Any:
+        if path.name == "manifest.json":
             raise OSError(number, os.strerror(number), str(path))
         return opened(path, *arguments, **named)
 
-    monkeypatch.setattr(os, "open", fails)
+    monkeypatch.setattr(Path, "open", fails)
     assert evaluated.call("evaluate") == 5
     reason = f"evaluate@allo: cannot use data/allo/manifest.json: {os.strerror(number)}; "
     assert last_line(capsys).startswith(reason)
