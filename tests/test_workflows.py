@@ -123,7 +123,7 @@ esac
 PROPOSED = {"kind": "proposed", "title": "Retrain: iqn better", "branch": "retrain/abc"}
 UNCHANGED = {"kind": "unchanged", "title": "Retrain: nothing changed", "branch": None}
 BROKEN = {"kind": "broken", "title": ISSUE, "branch": None}
-OTHER, KNOWN = {"number": 3, "title": "other"}, {"number": 7, "title": ISSUE}
+OTHER, OPEN_ISSUE = {"number": 3, "title": "other"}, {"number": 7, "title": ISSUE}
 BODY = "--body-file outcome/body.md"
 OPENED = f"pr create --head retrain/abc --base trunk --title {PROPOSED['title']} {BODY}"
 UPDATED = f"pr edit retrain/abc --title {PROPOSED['title']} {BODY}"
@@ -131,11 +131,11 @@ CLOSED = "issue close 7 --comment A later retraining passed: "
 ANNOUNCED: list[tuple[dict[str, Any] | None, list[str], list[dict[str, Any]], list[str]]] = [
     (PROPOSED, [], [], [OPENED]),
     (PROPOSED, ["CLOSED", "OPEN"], [OTHER], [UPDATED]),
-    (PROPOSED, ["CLOSED"], [KNOWN], [f"{CLOSED}{PROPOSED['title']}"]),
+    (PROPOSED, ["CLOSED"], [OPEN_ISSUE], [f"{CLOSED}{PROPOSED['title']}"]),
     (PROPOSED, ["MERGED"], [], []),
-    (UNCHANGED, [], [OTHER, KNOWN], [f"{CLOSED}{UNCHANGED['title']}"]),
+    (UNCHANGED, [], [OTHER, OPEN_ISSUE], [f"{CLOSED}{UNCHANGED['title']}"]),
     (BROKEN, [], [OTHER], [f"issue create --title {ISSUE} {BODY}"]),
-    (BROKEN, [], [OTHER, KNOWN], [f"issue edit 7 {BODY}"]),
+    (BROKEN, [], [OTHER, OPEN_ISSUE], [f"issue edit 7 {BODY}"]),
     (None, [], [], [f"issue create --title {ISSUE} {BODY}"]),
 ]
 
