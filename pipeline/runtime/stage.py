@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.runtime import compile_cache, console
+from pipeline.runtime import console
 from pipeline.runtime.command import Parser, run_guarded
 from pipeline.runtime.devices import free_memory, on_device, settings
 from pipeline.runtime.file_lock import folder_lock
@@ -149,6 +149,8 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
     check_fits(stage)
     prepare_process(stage.params)
     if stage.framework == "jax":
+        from pipeline.runtime import compile_cache
+
         gc.set_threshold(OBJECTS_PER_COLLECTION)
         compile_cache.enable(stage.root, stage.params)
     # Loaded while a signal ends the stage at once, and after the variables are set.
