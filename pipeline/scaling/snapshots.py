@@ -120,19 +120,12 @@ def save(storage: Storage, name: str, folder: Path) -> None:
         with tarfile.open(fileobj=file, mode="w", dereference=True) as archive:
             for path in _kept(folder):
                 with suppress(FileNotFoundError):  # A slot that the stage replaces just now.
-                    _add(archive, path, str(path.relative_to(folder)))
+                    data = Outbox(path).copy() if path.suffix == ".sqlite" else path.read_bytes()
+                    entry = archive.gettarinfo(path, str(path.relative_to(folder)))
+                    entry.size = len(data)
+                    archive.addfile(entry, io.BytesIO(data))
         file.seek(0)
         write(storage, f"{name}.tar", file)
-
-
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    if path.suffix != ".sqlite":
-        archive.add(path, name, recursive=False)
-        return
-    data = Outbox(path).copy()  # The stage may write it just now.
-    entry = archive.gettarinfo(path, name)
-    entry.size = len(data)
-    archive.addfile(entry, io.BytesIO(data))
 
 
 def restore(storage: Storage, name: str, folder: Path) -> bool:

@@ -166,10 +166,9 @@ class OutboxTail:
         if newest != self._path:
             self._path, self._last_id, self.step = newest, 0, 0
         rows = Outbox(newest).points("train/", after=self._last_id)
-        if rows:
-            self._last_id = rows[-1].id
-            self.step = max(row.step for row in rows)
-            self.names |= {row.name for row in rows}
+        self._last_id = max((row.id for row in rows), default=self._last_id)
+        self.step = max((row.step for row in rows), default=self.step)
+        self.names |= {row.name for row in rows}
         return [
             Point(step=row.step, value=row.value)
             for row in rows
