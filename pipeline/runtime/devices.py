@@ -88,11 +88,11 @@ def free_memory() -> int:
 def _left_by_groups() -> Iterator[int]:
     """Yields what each limited group (cgroup v2) that this process is in leaves."""
     try:
-        own = OWN_GROUP.read_text().partition("0::/")[2].strip()
+        group = OWN_GROUP.read_text().partition("0::/")[2].strip()
     except OSError:
         return
     # Inside a container the path may be one of the host, and the root its own group.
-    for folder in (GROUPS / own, *(GROUPS / own).parents):
+    for folder in (GROUPS / group, *(GROUPS / group).parents):
         with suppress(OSError, ValueError):  # no group of ours, or one without a limit: `max`
             limit = int((folder / "memory.max").read_text())
             used = int((folder / "memory.current").read_text())

@@ -134,8 +134,8 @@ GROUPS: dict[str, tuple[str, dict[str, str], float]] = {
 def test_what_is_free_is_the_least_that_anybody_allows(
     case: str, tmp_path: Path, monkeypatch: Patch
 ):
-    own, files, expected = GROUPS[case]
-    (tmp_path / "own").write_text(own)
+    group, files, expected = GROUPS[case]
+    (tmp_path / "own").write_text(group)
     for name, text in files.items():
         path = tmp_path / "groups" / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -194,16 +194,16 @@ def test_a_stage_has_another_key_after_each_change_that_shapes_it(
     def key_with(**changed: Any) -> str:
         return stage._replace(params=stage.params.model_copy(update=changed)).key(["d"])
 
-    known = {stage.key(["d"])}
+    keys_so_far = {stage.key(["d"])}
     unchanged = {key_with(preset="x"), key_with(checkpoint_seconds=9), key_with(allo=None)}
-    assert unchanged == known
+    assert unchanged == keys_so_far
     for name in ("inputs/iqn/walls.py", "inputs/iqn/other.py", "helper.py"):
         (own_code / name).write_text(f"{FILES[name]}# edited\n")
-        assert stage.key(["d"]) not in known, name
-        known.add(stage.key(["d"]))
+        assert stage.key(["d"]) not in keys_so_far, name
+        keys_so_far.add(stage.key(["d"]))
     others = [stage.key(["e"]), key_with(seed=9), stage._replace(verb="evaluate").key(["d"])]
     monkeypatch.setattr(environment_key, "version", lambda _: "9")
     others.append(stage.key(["d"]))
     monkeypatch.setattr(stages, "settings", lambda *_: {"threads": "9"})
     others.append(stage.key(["d"]))
-    assert len({*known, *others}) == len(known) + len(others)
+    assert len({*keys_so_far, *others}) == len(keys_so_far) + len(others)
