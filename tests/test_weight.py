@@ -85,12 +85,12 @@ def folder_of(file: str) -> str | None:
 
 def weights() -> dict[str, int]:
     """Returns the code lines of each entry of BUDGETS."""
-    counted = dict.fromkeys(BUDGETS, 0)
+    lines_of = dict.fromkeys(BUDGETS, 0)
     for file in python_files():
         folder = folder_of(file)
         assert folder is not None, f"{file} has no budget: add its folder to tests/test_weight.py"
-        counted[folder] += code_lines((ROOT / file).read_text())
-    return counted
+        lines_of[folder] += code_lines((ROOT / file).read_text())
+    return lines_of
 
 
 def python_files() -> list[str]:
@@ -102,12 +102,12 @@ def python_files() -> list[str]:
 
 def table() -> str:
     """Returns code lines and budget of each folder, and the sums of the top folders."""
-    counted = weights()
+    lines_of = weights()
     rows = [f"{'code lines':>10}  {'budget':>6}  folder"]
-    rows += [f"{counted[name]:10,}  {BUDGETS[name]:6,}  {name}" for name in BUDGETS]
+    rows += [f"{lines_of[name]:10,}  {BUDGETS[name]:6,}  {name}" for name in BUDGETS]
     for top in ("src", "pipeline", "tests", "benchmarks", ""):
         names = [name for name in BUDGETS if name.startswith(top)]
-        sums = sum(counted[name] for name in names), sum(BUDGETS[name] for name in names)
+        sums = sum(lines_of[name] for name in names), sum(BUDGETS[name] for name in names)
         rows.append(f"{sums[0]:10,}  {sums[1]:6,}  {top or 'all'}")
     return "\n".join(rows)
 
