@@ -23,9 +23,6 @@ def test_the_readme_gets_the_table_of_the_stored_scores_and_their_machine(space:
         scores_page.write_page(space.root)
 
 
-@pytest.mark.skipif(
-    "digests" not in (ROOT / "reports/allo/scores.json").read_text(), reason="not evaluated yet"
-)
 def test_the_readme_of_the_project_has_the_scores_and_baselines_beside_it():
     page = (ROOT / scores_page.PAGE).read_text()
     assert scores_page.with_table(page, scores_page.judge_stored(ROOT)) == page
