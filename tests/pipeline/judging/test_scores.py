@@ -78,7 +78,7 @@ def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated
         (lambda s: (s.root / "inputs/allo/my.py").touch(), "stale", "the code of allo changed"),
         (lambda s: edit(s, digests={"code": "0"}), "stale", "the code of allo changed after allo"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_scores_of_something_else_are_not_fresh(
     space: Workspace, change: Edit, status: str, why: str
