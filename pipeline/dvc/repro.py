@@ -14,7 +14,7 @@ from pipeline.judging.promotion import CODE
 from pipeline.runtime import console, git
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
-from pipeline.tracking import registry
+from pipeline.tracking import champions
 from pipeline.tracking.restored import record_restored
 from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of, resolve_uri
@@ -144,8 +144,8 @@ def set_aliases(root: Path, work: Path, models: Sequence[str]) -> None:
     verdict are stored.
     """
     try:
-        for line in registry.set_aliases(
-            root, registry.expected_aliases(root, work, read_params(work).preset, models)
+        for line in champions.set_aliases(
+            root, champions.expected_aliases(root, work, read_params(work).preset, models)
         ):
             print(line)
     except Exception as error:

@@ -25,11 +25,9 @@ from pipeline.scaling.result import Dimension, SweepResult, confirmation_of, win
 from pipeline.scaling.snapshots import Storage
 from pipeline.scaling.space import Space, read_space
 from pipeline.storage.artifacts import digest_of
-from pipeline.tracking.description import flatten
-from pipeline.tracking.origin import code_tags
+from pipeline.tracking.origin import TrialContext, code_tags, flatten
 from pipeline.tracking.records import Parent
 from pipeline.tracking.store import resolve_uri
-from pipeline.tracking.trial_context import TrialContext
 from quatrain.seeds import SEEDS_OF_INTERVAL
 
 if TYPE_CHECKING:  # loads Ray

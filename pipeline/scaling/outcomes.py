@@ -16,10 +16,10 @@ from pipeline.scaling import snapshots, work
 from pipeline.scaling.records import Trial
 from pipeline.scaling.snapshots import Storage
 from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.origin import TrialContext
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import EXPERIMENT, Header
 from pipeline.tracking.store import Unreachable, reason_of
-from pipeline.tracking.trial_context import TrialContext
 
 # The last one is put in place last: it marks that all are there.
 STAGES = ("evaluate", "train")

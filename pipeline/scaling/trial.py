@@ -21,7 +21,7 @@ from pipeline.scaling.records import Point
 from pipeline.scaling.snapshots import Storage
 from pipeline.scaling.work import Outcome, StageLost, TrialWork
 from pipeline.storage.checkpoints import SLOTS
-from pipeline.tracking.trial_context import TrialContext
+from pipeline.tracking.origin import TrialContext
 from quatrain.errors import ConfigError, QuatrainError
 
 # Reports to the driver are at least so far apart, except at the steps that a schedule compares.

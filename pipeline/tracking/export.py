@@ -17,10 +17,10 @@ import numpy as np
 
 from pipeline.runtime.stage import Stage
 from pipeline.storage.run_key import CHECKOUT, file_of, imported_by, imports
+from pipeline.tracking.origin import trial_context
 from pipeline.tracking.registry import SCORES, registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
-from pipeline.tracking.trial_context import trial_context
 from quatrain.envs.host.config import variant
 from quatrain.registry import PACKAGES, Framework
 from quatrain.request_body import MOST_BYTES

@@ -1,14 +1,76 @@
-"""checkout -> commit, branch, changes and user, as the tags of a run."""
+"""checkout, params, sweep -> name, tags and parent of a run: where its results come from."""
 
 import getpass
+import json
 import os
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from pipeline.runtime.devices import settings
 from pipeline.runtime.git import NONE, UNKNOWN, commit, git, has_changes
 from pipeline.runtime.redaction import shown
+from pipeline.runtime.stage import Stage
+from pipeline.storage.artifacts import digest_of
+from pipeline.storage.params_file import overlaid, parse
+from pipeline.tracking.records import Header, Parent
+from quatrain.params import Params
+from quatrain.registry import MODELS
 
+DESCRIPTION_TAG = "mlflow.note.content"
+# Changed params that are listed.
+MOST_CHANGES = 20
 # Tracked files that the pipeline itself writes: they make no checkout dirty.
 WRITTEN = ("dvc.lock", "reports")
+# Holds the context of a trial, for the processes of its stages.
+TRIAL_VARIABLE = "QUATRAIN_TRIAL"
+
+
+# Of its params and its stage.
+
+
+def pipeline_run(root: Path, params: Params) -> Parent:
+    """Returns the run of everything that is made with these params and this commit."""
+    key = digest_of({"params": params_digest(params), "commit": commit(root)})
+    return Parent(key, title(params))
+
+
+def title(params: Params) -> str:
+    """Returns the name of DVC's experiment, or else preset and date."""
+    experiment = os.environ.get("DVC_EXP_NAME")
+    return experiment or f"{params.preset} {datetime.now():%Y-%m-%d %H:%M}"
+
+
+def tags(stage: Stage) -> dict[str, str]:
+    versions = settings(stage.params, stage.framework)
+    return {
+        **{f"quatrain.{name}": value for name, value in versions.items()},
+        **origin_tags(stage.root, stage.params),
+        "mlflow.source.name": f"pipeline/{stage.verb}.py",
+        DESCRIPTION_TAG: changes(stage.root, stage.params.preset, stage.model),
+        "quatrain.model": stage.model,
+        "dvc.stage": stage.name,
+    }
+
+
+def origin_tags(root: Path, params: Params) -> dict[str, str]:
+    return {
+        "quatrain.preset": params.preset,
+        "quatrain.seed": str(params.seed),
+        "quatrain.params": params_digest(params)[:16],
+        **code_tags(root),
+    }
+
+
+def params_digest(params: Params) -> str:
+    return digest_of(params.model_dump(mode="json", exclude={"checkpoint_seconds"}))
+
+
+# Of its checkout.
 
 
 def code_tags(root: Path) -> dict[str, str]:
@@ -47,3 +109,98 @@ def user() -> str:
 def checkout_of(root: Path) -> Path:
     """Returns the checkout in which DVC was started; `root` is a copy of it in an experiment."""
     return Path(os.environ.get("DVC_ROOT") or root)
+
+
+def changes(root: Path, preset: str, model: str | None) -> str:
+    """Returns a list of the params that differ from the last commit's, with its values."""
+    source = "params.yaml" if preset == "default" else f"params.yaml with presets/{preset}.yaml"
+    committed = committed_params(root, preset)
+    if committed is None:
+        reason = "git does not tell it" if commit(root) == UNKNOWN else "no commit has them"
+        return f"The params cannot be compared: {reason}."
+    old, new = flatten(committed), flatten(parse(root / "params.yaml"))
+    others = tuple(f"{other}." for other in MODELS if model not in (None, other))
+    lines = [
+        f"* `{name}`: {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
+        for name in {**old, **new}
+        if old.get(name) != new.get(name) and not name.startswith(others)
+    ]
+    if not lines:
+        return f"Params: those of the commit's {source}."
+    if len(lines) > MOST_CHANGES:
+        lines[MOST_CHANGES:] = [f"* and {len(lines) - MOST_CHANGES} more"]
+    return "\n".join([f"Params changed from the commit's {source}:", "", *lines])
+
+
+def committed_params(root: Path, preset: str) -> Mapping[str, Any] | None:
+    """Returns params.yaml of the last commit with its preset; None if there is none."""
+    params = committed_yaml(root, "params.yaml")
+    if params is None or preset == "default":
+        return params
+    overlay = committed_yaml(root, f"presets/{preset}.yaml")
+    return None if overlay is None else overlaid(params, overlay)
+
+
+def committed_yaml(root: Path, path: str) -> Mapping[str, Any] | None:
+    try:
+        content = YAML(typ="safe", pure=True).load(git(root, "show", f"HEAD:{path}"))
+    except YAMLError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Returns nested params under dotted names: `train.learning_rate` -> '0.001'."""
+    flat: dict[str, str] = {}
+    for name, value in section.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = str(value)
+    return flat
+
+
+# Of its sweep.
+
+
+class TrialContext(NamedTuple):
+    """Holds what a stage records differently as a trial of a sweep.
+
+    A trial has a run of its own, below the run of the sweep: a later `make repro` of the same
+    params must not add to it. It sends nothing and registers no model; the driver of the sweep
+    delivers its outbox.
+    """
+
+    run_key: str
+    run_name: str
+    sweep: Parent
+    tags: Mapping[str, str]
+
+    def of_trial(self, name: str) -> "TrialContext":
+        """Returns the context of one trial of the sweep that this one names."""
+        return self._replace(
+            run_key=f"{self.run_key}-{name}",
+            run_name=f"{self.run_name}-{name}",
+            tags={**self.tags, "quatrain.trial": name},
+        )
+
+    def header(self, header: Header) -> Header:
+        """Returns the header of a stage's outbox as that of this trial."""
+        return header._replace(
+            run_key=self.run_key,
+            run_name=self.run_name,
+            parent=self.sweep,
+            tags={**header.tags, **self.tags},
+        )
+
+    def to_environment(self) -> dict[str, str]:
+        return {TRIAL_VARIABLE: json.dumps(self._asdict() | {"sweep": self.sweep._asdict()})}
+
+
+def trial_context() -> TrialContext | None:
+    """Returns what this process was started with; None outside a sweep."""
+    text = os.environ.get(TRIAL_VARIABLE)
+    if not text:
+        return None
+    fields = json.loads(text)
+    return TrialContext(**fields | {"sweep": Parent(**fields["sweep"])})

@@ -1,18 +1,8 @@
-"""trained models and baselines -> versions and aliases of registered models in MLflow."""
+"""trained models -> versions of registered models in MLflow."""
 
-import json
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from pipeline.judging.gate import judge
-from pipeline.runtime.redaction import shown
-from pipeline.storage import artifacts
-from pipeline.storage.params_file import read_params
-from pipeline.tracking.store import check_reachable, open_client, resolve_uri
-from quatrain.errors import ConfigError, DataError
-from quatrain.storage.atomic_write import write_durably
+from typing import Any
 
 RUN_KEY_TAG = "quatrain.run_key"
 TIME_TAG = "quatrain.trained_at"
@@ -20,10 +10,6 @@ TIME_TAG = "quatrain.trained_at"
 SCORES = "## Scores"
 # Alias of the version that was trained last.
 CANDIDATE = "candidate"
-# Alias of the version whose scores are the baseline.
-CHAMPION = "champion"
-# File in .state with the champions that are set, so that the store is asked only about others.
-CACHE = "aliases.json"
 
 # Calls a method of an MLflow client, given its name and arguments.
 Call = Callable[..., Any]
@@ -32,9 +18,6 @@ Call = Callable[..., Any]
 def registered_name(model: str, preset: str) -> str:
     """Returns the name of the registered model; each preset has a model of its own."""
     return f"quatrain-{model}" if preset == "default" else f"quatrain-{model}-{preset}"
-
-
-# Versions: a training registers one, its evaluation adds the scores to its card.
 
 
 def register(call: Call, run_id: str, folder: Path, line: Mapping[str, Any]) -> None:
@@ -111,103 +94,3 @@ def version_with_alias(call: Call, name: str, alias: str) -> str | None:
     models = call("search_registered_models", f"name = '{name}'")
     version = models[0].aliases.get(alias) if models else None
     return None if version is None else str(version)
-
-
-# Champions: the versions whose scores are the baselines.
-
-
-class Alias(NamedTuple):
-    """Holds a registered model, and the run whose version should be its champion."""
-
-    model: str
-    run_key: str
-    # Key of a run that holds the baseline, for a store without a champion and without the run.
-    fallback: str | None = None
-
-
-def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str]) -> list[Alias]:
-    """Returns the champions that the baselines in `root` ask for.
-
-    work: the folder of the trained models, which are fallbacks where they hold their baselines.
-    """
-    aliases = []
-    for model in models:
-        with suppress(DataError, KeyError, TypeError):  # no baseline, or a damaged one
-            baseline = artifacts.read_json(root / "baselines" / f"{model}.json")
-            champion = baseline["presets"][preset]["provenance"]["run_key"]
-            fallback = _key_of_passed(work, model, preset)
-            aliases.append(Alias(registered_name(model, preset), champion, fallback))
-    return aliases
-
-
-def _key_of_passed(work: Path, model: str, preset: str) -> str | None:
-    with suppress(ConfigError, DataError, KeyError):
-        judgement = judge(work, model, read_params(work))
-        if judgement.passed and judgement.preset == preset:
-            return str(judgement.learner["run_key"])
-    return None
-
-
-def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -> list[str]:
-    """Sets champions in the store of a checkout; returns a line per champion that moved or cannot.
-
-    Neither loads mlflow nor asks the store if all were set before. `refresh` asks all the same: an
-    alias may be deleted there, or the run of a baseline may have arrived.
-
-    Raises:
-        Exception: any error of mlflow and its libraries; the next call tries again.
-    """
-    uri = resolve_uri(root)
-    cache = root / ".state" / CACHE
-    settled = {} if refresh else _read_cache(cache, shown(uri))
-    pending = [alias for alias in aliases if settled.get(alias.model) != alias.run_key]
-    if not pending:
-        return []
-    check_reachable(uri)
-    call = open_client(uri).call
-    messages = []
-    for alias in pending:
-        is_settled, message = _set_champion(call, alias)
-        if is_settled:
-            settled[alias.model] = alias.run_key
-        if message:
-            messages.append(f"{alias.model}@{CHAMPION}: {message}")
-    write_durably(cache, json.dumps({"uri": shown(uri), "aliases": settled}).encode())
-    return messages
-
-
-def _set_champion(call: Call, alias: Alias) -> tuple[bool, str]:
-    """Returns whether a champion needs no further attempt, and what is new, or ""."""
-    current = version_with_alias(call, alias.model, CHAMPION)
-    key = alias.run_key
-    version = _version_of_key(call, alias.model, key)
-    if version is None:
-        absent = f"run {key[:12]} has no version in this store"
-        if current is not None:
-            return True, f"{absent}; version {current} stays"
-        if alias.fallback is None:
-            return False, absent
-        key = alias.fallback
-        version = _version_of_key(call, alias.model, key)
-        if version is None:
-            return False, absent
-    if version == current:
-        return True, ""
-    call("set_registered_model_alias", alias.model, CHAMPION, version)
-    return True, f"version {version}, run {key[:12]}"
-
-
-def _version_of_key(call: Call, name: str, run_key: str) -> str | None:
-    query = f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
-    versions = [version.version for version in call("search_model_versions", query)]
-    return str(max(versions, key=int)) if versions else None
-
-
-def _read_cache(path: Path, uri: str) -> dict[str, str]:
-    """Returns model -> run key of its champion as set last in this store; nothing if the file is
-    damaged.
-    """
-    with suppress(DataError, KeyError, TypeError, ValueError):
-        content = artifacts.read_json(path)
-        return dict(content["aliases"]) if content["uri"] == uri else {}
-    return {}

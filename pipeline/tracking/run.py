@@ -1,38 +1,48 @@
-"""stage -> its outbox and the shipper behind it: what a verb uses to record."""
+"""stage -> its outbox, and a thread that delivers it: what a verb uses to record."""
 
-import os
 import shutil
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
-from pipeline.runtime.devices import settings
+from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.runtime.git import commit
 from pipeline.runtime.stage import Stage
 from pipeline.storage.artifacts import digest_of
-from pipeline.tracking.charts import chart_rows
-from pipeline.tracking.description import DESCRIPTION_TAG, description, flatten
-from pipeline.tracking.origin import checkout_of, code_tags
+from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.origin import (
+    DESCRIPTION_TAG,
+    checkout_of,
+    flatten,
+    origin_tags,
+    pipeline_run,
+    tags,
+    title,
+    trial_context,
+)
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.records import EXPERIMENT, HISTORY, DatasetInput, Header, Parent, Row
-from pipeline.tracking.shipper import LATEST_SECONDS, Shipper
-from pipeline.tracking.store import resolve_uri
-from pipeline.tracking.trial_context import trial_context
+from pipeline.tracking.records import EXPERIMENT, HISTORY, DatasetInput, Header, Row, chart_rows
+from pipeline.tracking.store import PATIENCE_SECONDS, reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
+
+POLL_SECONDS = 0.5
+LONGEST_PAUSE = 600.0
+# Delivery starts with the first record, or after this time: importing mlflow delays the work.
+LATEST_SECONDS = 30.0
 
 
 class Run:
     """Records one stage's part of an MLflow run, first on the disk, then through a thread."""
 
-    def __init__(self, outbox: Outbox, shipper: Shipper | None, lock: ExitStack) -> None:
+    def __init__(self, outbox: Outbox, shipper: "Shipper | None", lock: ExitStack) -> None:
         self.outbox = outbox
         self.shipper = shipper
         self.lock = lock
@@ -160,6 +170,90 @@ class Run:
         return self.outbox.last_step(prefix)
 
 
+class Shipper:
+    """Delivers outboxes, the first of which is still being written, from a daemon thread."""
+
+    def __init__(
+        self,
+        outboxes: Sequence[Outbox],
+        uri: str,
+        wait_seconds: float = 30.0,
+        retry_seconds: float = 60.0,
+        latest_seconds: float = 0.0,
+    ) -> None:
+        self._uri = uri
+        self._latest_seconds = latest_seconds
+        self._wait_seconds = wait_seconds
+        self._retry_seconds = retry_seconds
+        self._deliveries = [Delivery(outbox, uri) for outbox in outboxes]
+        self._current = self._deliveries[0]
+        self._reason = "no answer yet"
+        self._woken = threading.Event()
+        self._finishing = threading.Event()
+        self._settled = threading.Event()
+        self._delivered = False
+        threading.Thread(target=self._run, name="tracking", daemon=True).start()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def finish(self) -> bool:
+        """Returns whether the store has everything; call it after the last record.
+
+        An attempt that was in progress and failed is repeated once: a server may be back by now.
+        Waits `wait_seconds` while calls are answered, and PATIENCE_SECONDS for a call that is not.
+        Prints one line to stderr about what is left and how to deliver it.
+        """
+        self._finishing.set()
+        self.wake()
+        started = time.monotonic()
+        while not self._settled.wait(0.02):
+            patient_until = max(started + PATIENCE_SECONDS, self._current.patient_until)
+            if time.monotonic() > min(started + self._wait_seconds, patient_until):
+                break
+        if self._delivered:
+            return True
+        counts = [delivery.outbox.pending() for delivery in self._deliveries]
+        metrics, files = (sum(column) for column in zip(*counts, strict=True))
+        console.info(
+            f"warning: tracking: {metrics:,} metrics and {files} files of "
+            f"{self._deliveries[0].outbox.name} are not yet at {self._uri} "
+            f"({self._reason}); they are kept: `make sync` sends them"
+        )
+        return False
+
+    def _run(self) -> None:
+        pause = self._retry_seconds
+        self._woken.wait(self._latest_seconds)
+        while not self._settled.is_set():
+            was_finishing = self._finishing.is_set()
+            drained = self._drain()
+            if was_finishing:
+                self._delivered = drained
+                for delivery in self._deliveries:
+                    delivery.close()
+                self._settled.set()
+            elif drained:
+                pause = self._retry_seconds
+                self._finishing.wait(POLL_SECONDS)
+            else:
+                self._finishing.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _drain(self) -> bool:
+        """Delivers all there is; any failure is kept for `finish`, because training goes on."""
+        for delivery in self._deliveries:
+            self._current = delivery
+            error = delivery.send()
+            if error is not None:
+                self._reason = reason_of(error, self._uri)
+                return False
+        return True
+
+
+# Where outboxes are.
+
+
 def outboxes(root: Path) -> Path:
     """Returns the folder of all outboxes, in the checkout in which DVC was started.
 
@@ -192,40 +286,3 @@ def end_abandoned(current: Path) -> list[Outbox]:
                 outbox.end("KILLED", outbox.last_time)
                 ended.append(outbox)
     return ended
-
-
-def pipeline_run(root: Path, params: Params) -> Parent:
-    """Returns the run of everything that is made with these params and this commit."""
-    key = digest_of({"params": params_digest(params), "commit": commit(root)})
-    return Parent(key, title(params))
-
-
-def title(params: Params) -> str:
-    """Returns the name of DVC's experiment, or else preset and date."""
-    experiment = os.environ.get("DVC_EXP_NAME")
-    return experiment or f"{params.preset} {datetime.now():%Y-%m-%d %H:%M}"
-
-
-def tags(stage: Stage) -> dict[str, str]:
-    versions = settings(stage.params, stage.framework)
-    return {
-        **{f"quatrain.{name}": value for name, value in versions.items()},
-        **origin_tags(stage.root, stage.params),
-        "mlflow.source.name": f"pipeline/{stage.verb}.py",
-        DESCRIPTION_TAG: description(stage.root, stage.params, stage.model),
-        "quatrain.model": stage.model,
-        "dvc.stage": stage.name,
-    }
-
-
-def origin_tags(root: Path, params: Params) -> dict[str, str]:
-    return {
-        "quatrain.preset": params.preset,
-        "quatrain.seed": str(params.seed),
-        "quatrain.params": params_digest(params)[:16],
-        **code_tags(root),
-    }
-
-
-def params_digest(params: Params) -> str:
-    return digest_of(params.model_dump(mode="json", exclude={"checkpoint_seconds"}))

@@ -7,11 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipeline.runtime.stage import Stage
-from pipeline.tracking.charts import padded
 from pipeline.tracking.description import description, scores_section
+from pipeline.tracking.origin import trial_context
+from pipeline.tracking.records import padded
 from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import Run
-from pipeline.tracking.trial_context import trial_context
 from quatrain.judgement import Judgement, Scores, interval_over_seeds
 
 TABLE = "scores.csv"

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pipeline.runtime.errors import LockHeld, StoreUnavailable
-from pipeline.tracking import registry
+from pipeline.tracking import champions
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journals import import_journals
 from pipeline.tracking.outbox import Outbox
@@ -101,8 +101,8 @@ def set_aliases(root: Path, uri: str) -> None:
     try:
         for preset, work in folders.items():
             if (work / "params.yaml").is_file():
-                aliases = registry.expected_aliases(root, work, preset, list(MODELS))
-                for line in registry.set_aliases(root, aliases, refresh=True):
+                aliases = champions.expected_aliases(root, work, preset, list(MODELS))
+                for line in champions.set_aliases(root, aliases, refresh=True):
                     print(line)
     except Exception as error:
         reason = reason_of(error, uri)

@@ -12,7 +12,7 @@ import pytest
 from pipeline.cli import main
 from pipeline.dvc import repro
 from pipeline.judging.gate import rules_of
-from pipeline.tracking import registry
+from pipeline.tracking import champions
 from quatrain.registry import MODELS
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
@@ -26,13 +26,13 @@ class StandIn:
         patch.setattr(repro, "dvc", self.dvc)
         patch.setattr(repro, "is_stale", lambda *_: False)
         patch.setattr(repro, "record_restored", lambda *_: None)
-        patch.setattr(registry, "set_aliases", self.set_aliases)
+        patch.setattr(champions, "set_aliases", self.set_aliases)
 
     def dvc(self, _root: Path, work: Path, *arguments: str) -> int:
         self.calls.append((work, arguments))
         return self.code
 
-    def set_aliases(self, _root: Path, aliases: list[registry.Alias]) -> list[str]:
+    def set_aliases(self, _root: Path, aliases: list[champions.Alias]) -> list[str]:
         self.aliases.append(aliases)
         return []
 
@@ -116,7 +116,7 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
         "runs     `make ui`, then "
         "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n"
     )
-    assert dvc.aliases == [registry.expected_aliases(checkout, checkout, "default", MODELS)]
+    assert dvc.aliases == [champions.expected_aliases(checkout, checkout, "default", MODELS)]
 
     Workspace(checkout).score(cosine_mean=0.5)
     assert main(["repro", "allo"]) == 4
@@ -146,7 +146,7 @@ def test_what_git_the_store_or_dvc_has_to_say_costs_a_line(
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
-    monkeypatch.setattr(registry, "set_aliases", away)
+    monkeypatch.setattr(champions, "set_aliases", away)
     assert main(["repro"]) == 0
     why = "registry: its aliases are not set yet (nobody answers there); `make sync` does it"
     assert capsys.readouterr().err == f"warning: {why}\n"

@@ -13,10 +13,10 @@ import pytest
 from pipeline.runtime.stage import Stage
 from pipeline.tracking import export
 from pipeline.tracking import run as runs
+from pipeline.tracking.origin import TrialContext, trial_context
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import Parent
 from pipeline.tracking.run import Run
-from pipeline.tracking.trial_context import TrialContext, trial_context
 from tests.conftest import ROOT, params_with
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import client_of, deliver, header, runs_of

@@ -1,6 +1,6 @@
 """Tests which metrics of a training become charts in MLflow."""
 
-from pipeline.tracking.charts import chart_rows, padded
+from pipeline.tracking.records import chart_rows, padded
 
 
 def names(*metrics: str, headline: tuple[str, ...] = ("return", "success")) -> list[str]:

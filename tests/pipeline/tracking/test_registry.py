@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.tracking import registry, store
-from pipeline.tracking.registry import CANDIDATE, CHAMPION, RUN_KEY_TAG, Alias, set_aliases
+from pipeline.tracking import champions, registry, store
+from pipeline.tracking.champions import CHAMPION, Alias, set_aliases
+from pipeline.tracking.registry import CANDIDATE, RUN_KEY_TAG
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import make_workspace
 from tests.pipeline.small_project import NOBODY
@@ -135,7 +136,7 @@ def test_the_champion_is_the_version_of_the_baselines_run_and_moves_with_it(
     train("k2")
     assert set_aliases(root, EXPECTED) == IS_SET
     with monkeypatch.context() as patch:
-        patch.setattr(registry, "open_client", lambda _: pytest.fail("asked"))
+        patch.setattr(champions, "open_client", lambda _: pytest.fail("asked"))
         assert set_aliases(root, EXPECTED) == []
     moved = ["quatrain-allo@champion: version 2, run k2"]
     assert set_aliases(root, [Alias(NAME, "k2")]) == moved
@@ -175,17 +176,17 @@ def test_a_damaged_cache_is_ignored_and_one_of_another_store(
 
 
 def test_a_baseline_names_the_run_of_its_champion(tmp_path: Path):
-    assert registry.expected_aliases(tmp_path, tmp_path, "default", ["allo"]) == []
+    assert champions.expected_aliases(tmp_path, tmp_path, "default", ["allo"]) == []
     workspace = make_workspace(tmp_path)["allo"]
     champion = Alias(NAME, "0" * 64, fallback="a" * 64)
-    assert registry.expected_aliases(tmp_path, tmp_path, "default", ["allo"]) == [champion]
+    assert champions.expected_aliases(tmp_path, tmp_path, "default", ["allo"]) == [champion]
     # A run that broke its baseline is no fallback, nor a model trained after its evaluation.
     for change in (lambda: workspace.score(cosine_mean=0.5), lambda: workspace.train("b" * 64)):
         change()
-        (expected,) = registry.expected_aliases(tmp_path, tmp_path, "default", ["allo"])
+        (expected,) = champions.expected_aliases(tmp_path, tmp_path, "default", ["allo"])
         assert expected == champion._replace(fallback=None)
         workspace.score()
     workspace.set_baseline("paper")  # the scores are of another preset
-    (paper,) = registry.expected_aliases(tmp_path, tmp_path, "paper", ["allo", "iqn"])
+    (paper,) = champions.expected_aliases(tmp_path, tmp_path, "paper", ["allo", "iqn"])
     assert paper == champion._replace(model="quatrain-allo-paper", fallback=None)
-    assert registry.expected_aliases(tmp_path, tmp_path, "default", ["allo"]) == []
+    assert champions.expected_aliases(tmp_path, tmp_path, "default", ["allo"]) == []

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.tracking import shipper
+from pipeline.tracking import run
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.shipper import Shipper
+from pipeline.tracking.run import Shipper
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import faulty
 from tests.pipeline.fixture_types import Capture, Patch
@@ -88,7 +88,7 @@ def test_an_attempt_that_fails_while_the_stage_ends_is_repeated(
 
 
 def test_a_failing_server_is_retried_after_a_pause(outbox: Outbox, monkeypatch: Patch):
-    monkeypatch.setattr(shipper, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(run, "POLL_SECONDS", 0.01)
     with faulty() as server:
         server.fault = "500"
         ship = Shipper([outbox], server.uri, retry_seconds=1e6)
@@ -127,7 +127,7 @@ def test_a_process_ends_while_a_call_hangs(outbox: Outbox):
 import sys
 from pathlib import Path
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.shipper import Shipper
+from pipeline.tracking.run import Shipper
 shipper = Shipper([Outbox(Path(sys.argv[1]))], sys.argv[2], wait_seconds=1e6)
 sys.exit(7 if shipper.finish() else 0)
 """

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.tracking import sync
+from pipeline.tracking.champions import Alias
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.registry import Alias
 from tests.pipeline.faulty_server import faulty
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
@@ -88,12 +88,12 @@ def test_sync_with_nothing_to_do_says_so(tmp_path: Path, monkeypatch: Patch, cap
 def test_aliases_that_cannot_move_are_told(tmp_path: Path, monkeypatch: Patch, capsys: Capture):
     (tmp_path / "params.yaml").touch()
     aliases = [Alias("quatrain-allo", "k1")]
-    monkeypatch.setattr("pipeline.tracking.registry.expected_aliases", lambda *_: aliases)
+    monkeypatch.setattr("pipeline.tracking.champions.expected_aliases", lambda *_: aliases)
     assert main(["sync"]) == 0
     why = "quatrain-allo@champion: run k1 has no version in this store\n"
     assert capsys.readouterr().out.endswith(why)
 
-    monkeypatch.setattr("pipeline.tracking.registry.set_aliases", lambda *_, **__: [][0])
+    monkeypatch.setattr("pipeline.tracking.champions.set_aliases", lambda *_, **__: [][0])
     assert main(["sync"]) == 6
     printed = capsys.readouterr()
     assert "2 of 2 outboxes are complete at " in printed.out
