@@ -10,7 +10,9 @@ import numpy as np
 
 from pipeline.reporting import speed
 from pipeline.reporting.speed import Goal, Measured, Results, Row, Without
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import read_input
+from quatrain.presets import read_raw
+from quatrain.validation import overlaid, validate
 
 __all__ = ["Goal", "Measured", "Row", "Without"]  # for those who measure, as all below
 TIMES = ("row", "unit", "before", "seed's way", "ours", "limit")

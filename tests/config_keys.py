@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel
 from ruamel.yaml import YAML
 
-from pipeline.storage.params_file import overlaid, validate
 from quatrain.errors import ConfigError
 from quatrain.section import Section
+from quatrain.validation import overlaid, validate
 from tests.conftest import committed
 
 Keys = tuple[str, ...]

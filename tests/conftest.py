@@ -15,9 +15,11 @@ import jaxtyping
 import pytest
 
 from pipeline.runtime import compile_cache
-from pipeline.storage.params_file import overlaid, parse, read_input, validate
+from pipeline.storage.params_file import read_input
 from quatrain.params import Params
+from quatrain.presets import parse
 from quatrain.registry import MODELS
+from quatrain.validation import overlaid, validate
 from tests.models.actor_critic import hosted_envs as actor_critic_hosted
 from tests.models.iqn import hosted_envs as iqn_hosted
 

@@ -7,13 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pipeline.storage.params_file import overlaid
 from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 from quatrain.envs.treasurehunt.world import State
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import prefill
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.train import State as TrainState
+from quatrain.validation import overlaid
 from tests.conftest import params_with
 
 FRAME = 36

@@ -9,8 +9,8 @@ from ruamel.yaml import YAML
 
 from pipeline.judging.scores import evaluating_code
 from pipeline.storage.curves import file_name
-from pipeline.storage.params_file import parse
 from quatrain.params import Params
+from quatrain.presets import parse
 from quatrain.registry import MODELS, PACKAGES
 from tests.conftest import ROOT
 

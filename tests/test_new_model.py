@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.dvc import workspace
 from pipeline.scaffolding import new_model
-from pipeline.storage.params_file import parse
 from quatrain.errors import ConfigError
+from quatrain.presets import parse
 from quatrain.registry import FRAMEWORKS, MODELS, Framework
 from tests.conftest import ROOT
 from tests.pipeline.small_checkout import call, contents, git

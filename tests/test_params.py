@@ -13,20 +13,13 @@ from typing import Any
 import pytest
 
 from pipeline.cli import main
-from pipeline.storage.params_file import (
-    SCHEMA_FILE,
-    overlaid,
-    parse,
-    read_input,
-    read_params,
-    read_raw,
-    tuples,
-    validate,
-)
+from pipeline.storage.params_file import SCHEMA_FILE, read_input, read_params
 from quatrain.errors import ConfigError
 from quatrain.models.allo.config import AlloConfig
 from quatrain.params import class_name
+from quatrain.presets import parse, read_raw
 from quatrain.registry import MODELS
+from quatrain.validation import overlaid, tuples, validate
 from tests.config_keys import overlay_of
 from tests.config_schema import (
     ROOT_SCHEMA,

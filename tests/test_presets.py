@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.storage.params_file import overlaid, parse, read_input, read_raw, validate
+from pipeline.storage.params_file import read_input
 from quatrain import registry
 from quatrain.envs.colony import reference_policies
+from quatrain.presets import parse, read_raw
 from quatrain.progress import Progress
+from quatrain.validation import overlaid, validate
 from tests.conftest import ROOT, shapes_unchecked
 
 FIELD: dict[str, Any] = {

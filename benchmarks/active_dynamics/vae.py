@@ -10,7 +10,6 @@ from torch import Generator, Tensor
 from benchmarks.harness import read_config
 from benchmarks.reference import active_dynamics as plain
 from benchmarks.torch_rows import check_same
-from pipeline.storage.params_file import overlaid
 from quatrain.models.active_dynamics.collect import collect, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
@@ -19,6 +18,7 @@ from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.seq_vae.trainer_state import init_state
 from quatrain.replay import windows
 from quatrain.replay.windows import Entry, WindowRing
+from quatrain.validation import overlaid
 
 SEED = 0
 LENGTH = 20

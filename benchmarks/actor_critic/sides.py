@@ -11,7 +11,6 @@ from benchmarks.harness import read_config
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.colony import Colony, Plate
 from benchmarks.torch_rows import check_same
-from pipeline.storage.params_file import overlaid
 from quatrain.envs.colony import features
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, sample_plates
@@ -19,6 +18,7 @@ from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.envs.colony.world import start, step
 from quatrain.models.actor_critic.network import TRUNK, init
 from quatrain.models.actor_critic.ppo.acting import Actor, Scale, make_actor, observe
+from quatrain.validation import overlaid
 
 SEED = 0
 PLATES, SCALED = 16, 32

@@ -19,9 +19,11 @@ from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import read_input
 from quatrain.params import Params
+from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
+from quatrain.validation import overlaid, validate
 
 RESULTS = Path("benchmarks/results/allo_states.json")
 MOST_ROWS = 16_384

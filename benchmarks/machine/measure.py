@@ -15,7 +15,8 @@ from ruamel.yaml import YAML
 
 from benchmarks.harness import Goal, Measured, NotComparable, Report, Row
 from pipeline.runtime.compile_cache import FOLDER
-from pipeline.storage.params_file import overlaid, read_raw
+from quatrain.presets import read_raw
+from quatrain.validation import overlaid
 
 TRIED = (
     "small programs are kept, too; mlflow is imported at the first record, not beside the first"

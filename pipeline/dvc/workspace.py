@@ -15,9 +15,10 @@ from pipeline.dvc.local_config import share_settings
 from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.file_lock import folder_lock
-from pipeline.storage.params_file import read_raw, workspace_of
+from pipeline.storage.params_file import workspace_of
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import ConfigError
+from quatrain.presets import read_raw
 from quatrain.storage.atomic_write import PARTIAL, write_durably
 
 # What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.

@@ -17,10 +17,12 @@ from pipeline.scaling.result import (
     winner_of,
 )
 from pipeline.scaling.space import Space, json_text
-from pipeline.storage.params_file import overlaid, parse, read_input, validate
+from pipeline.storage.params_file import read_input
 from quatrain.errors import ConfigError
+from quatrain.presets import parse
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
+from quatrain.validation import overlaid, validate
 
 NOTHING_BETTER = "no trial is better than the start"
 MARK = "# Written by `make sweep SWEEP=sweeps/{name}.yaml`"

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.storage.artifacts import digest_of
-from pipeline.storage.params_file import parse
 from quatrain.params import Params
+from quatrain.presets import parse
 
 
 def dataset_key(root: Path, params: Params, model: str) -> str:

@@ -14,20 +14,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from pipeline.scaling.records import Trial
-from pipeline.storage.params_file import (
-    describe,
-    nearest,
-    overlaid,
-    parse,
-    read_input,
-    read_raw,
-    tuples,
-    validate,
-)
+from pipeline.storage.params_file import read_input
 from quatrain.errors import ConfigError
 from quatrain.params import Params
+from quatrain.presets import parse, read_raw
 from quatrain.registry import MODELS, load
 from quatrain.section import Section
+from quatrain.validation import describe, nearest, overlaid, tuples, validate
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 Number = Annotated[int | float, Field(allow_inf_nan=False)]

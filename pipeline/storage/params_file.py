@@ -9,17 +9,12 @@ from ruamel.yaml import YAML
 
 from quatrain.errors import ConfigError
 from quatrain.params import Params
-from quatrain.presets import parse as parse
-from quatrain.presets import read_raw as read_raw
+from quatrain.presets import read_raw
 from quatrain.section import Content
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import escaped
-from quatrain.storage.input_files import read_content as read_content
-from quatrain.validation import describe as describe
-from quatrain.validation import nearest as nearest
-from quatrain.validation import overlaid as overlaid
-from quatrain.validation import tuples as tuples
-from quatrain.validation import validate as validate
+from quatrain.storage.input_files import read_content
+from quatrain.validation import nearest, validate
 
 SCHEMA_FILE = "params.schema.json"
 

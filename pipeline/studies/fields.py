@@ -18,10 +18,12 @@ from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import null_if_not_finite
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import read_input
 from quatrain.errors import ConfigError
 from quatrain.params import Params
+from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
+from quatrain.validation import overlaid, validate
 
 MODEL = "active_dynamics"
 RESULTS = Path("benchmarks/results/active_dynamics_fields.json")

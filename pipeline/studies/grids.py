@@ -15,16 +15,19 @@ from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.figures import encode, write_figures
-from pipeline.storage.params_file import overlaid, read_content, read_input, read_raw, validate
+from pipeline.storage.params_file import read_input
 from quatrain.baselines import Rule
 from quatrain.envs.grid.catalogue import CATALOGUE
 from quatrain.errors import ConfigError, DataError
 from quatrain.models.allo.config import count_starts
 from quatrain.params import Params
+from quatrain.presets import read_raw
 from quatrain.progress import TrainingDiverged
 from quatrain.registry import MODELS, load
 from quatrain.section import Content
 from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.input_files import read_content
+from quatrain.validation import overlaid, validate
 
 OUT = "grids-out"
 PAPER = Path("benchmarks/reference/allo_paper.json")

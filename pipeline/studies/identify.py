@@ -13,16 +13,18 @@ from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import read_input
 from quatrain.errors import ConfigError
 from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamicsConfig
 from quatrain.params import Params
+from quatrain.presets import read_raw
 from quatrain.registry import MODELS
 from quatrain.statistics import Interval
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import printable
 from quatrain.storage.formats import PARSER_ERRORS
+from quatrain.validation import overlaid, validate
 
 # These load torch, which takes seconds: whoever asks for --help does not wait for it.
 if TYPE_CHECKING:

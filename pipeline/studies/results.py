@@ -19,13 +19,15 @@ from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoints
-from pipeline.storage.params_file import overlaid, read_input, read_raw, validate
+from pipeline.storage.params_file import read_input
 from quatrain.errors import ConfigError
 from quatrain.params import Params
+from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
 from quatrain.statistics import LEAST_SEEDS
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
+from quatrain.validation import overlaid, validate
 
 # Checkpoints of what is not done.
 CACHE = Path(".state/results")

@@ -16,11 +16,12 @@ from matplotlib.figure import Figure
 from pipeline.runtime.command import run_guarded
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.stage import Stage, run_on_device
-from pipeline.storage.params_file import overlaid, read_params
+from pipeline.storage.params_file import read_params
 from pipeline.tracking import outbox
 from pipeline.tracking import run as tracking
 from pipeline.tracking.outbox import Outbox
 from quatrain.registry import MODELS, load
+from quatrain.validation import overlaid
 from tests.conftest import SMALL, VARIANTS
 from tests.models.allo import test_hosted as allo_hosted
 from tests.pipeline.small_project import BODIES, NOBODY, Pretended, Project

@@ -24,9 +24,11 @@ from pipeline.stages.collect import collect
 from pipeline.stages.evaluate import evaluate
 from pipeline.stages.train import train
 from pipeline.storage import artifacts
-from pipeline.storage.params_file import overlaid, parse, read_params
+from pipeline.storage.params_file import read_params
 from pipeline.tracking.outbox import Outbox
+from quatrain.presets import parse
 from quatrain.registry import MODELS, load
+from quatrain.validation import overlaid
 from tests.conftest import QUICK, ROOT, SMALL
 from tests.pipeline.fixture_types import Capture, Patch
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.storage.params_file import overlaid, read_params
+from pipeline.storage.params_file import read_params
 from quatrain.baselines import entry_of
 from quatrain.envs.host.episodes import play_episodes
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
@@ -28,6 +28,7 @@ from quatrain.models.actor_critic.network import Output, Shape
 from quatrain.params import read_section
 from quatrain.progress import Progress
 from quatrain.registry import load
+from quatrain.validation import overlaid
 from tests.config_keys import unread_keys
 from tests.conftest import ROOT, params_with, shapes_unchecked
 from tests.models.actor_critic.hosted_envs import section

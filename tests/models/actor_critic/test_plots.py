@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.storage.params_file import overlaid
 from quatrain.envs.colony.dynamics import hill_length
 from quatrain.models.actor_critic.collect import Dataset, HeldOut, collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -30,6 +29,7 @@ from quatrain.models.actor_critic.plots import plots
 from quatrain.models.actor_critic.train import State, train
 from quatrain.plots import BLUE
 from quatrain.progress import History, history, rows
+from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small
 
 COLONIES = 40

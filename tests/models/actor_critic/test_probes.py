@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.storage.params_file import overlaid
 from quatrain.envs.colony.dynamics import Colonies, hill_length, intensity_at, make_world
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start
@@ -15,6 +14,7 @@ from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.ppo.acting import Actor, deterministic_policy, observe
 from quatrain.models.actor_critic.ppo.trainer import load_actor
 from quatrain.progress import Progress
+from quatrain.validation import overlaid
 from tests.conftest import params_with, shapes_unchecked
 
 pytestmark = [

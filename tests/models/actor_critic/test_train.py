@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.storage.params_file import overlaid
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.errors import DatasetMismatch
 from quatrain.models.actor_critic import train
@@ -18,6 +17,7 @@ from quatrain.models.actor_critic.ppo.acting import observe
 from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.progress import Progress, TrainingDiverged
 from quatrain.replay.rollouts import buffer, gae
+from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small
 
 BRIEF = {"transitions": 24 * 8 * 3, "record_every": 3}

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipeline.storage.params_file import overlaid, read_input, read_params, read_raw, validate
+from pipeline.storage.params_file import read_input, read_params
 from quatrain import registry
 from quatrain.envs.host.envs import HostEnvs
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
@@ -34,6 +34,7 @@ from quatrain.models.iqn.hosted.train import (
     to_arrays,
     train,
 )
+from quatrain.presets import read_raw
 from quatrain.replay.frames.ring import init, write
 from quatrain.replay.frames.sampling import (
     Window,
@@ -41,6 +42,7 @@ from quatrain.replay.frames.sampling import (
     start_entries,
     valid_starts,
 )
+from quatrain.validation import overlaid, validate
 from tests.config_keys import overlay_of
 from tests.conftest import ROOT, params_with, shapes_unchecked
 from tests.models.iqn.hosted_envs import PAYOFFS, Diary, Episode, section

@@ -6,11 +6,12 @@ import jax
 import numpy as np
 import pytest
 
-from pipeline.storage.params_file import overlaid, read_raw
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate, evaluate_reference_policy, order_gap, returns
 from quatrain.models.iqn.train import train
+from quatrain.presets import read_raw
+from quatrain.validation import overlaid
 from tests.conftest import ROOT, params_with, shapes_unchecked
 
 pytestmark = pytest.mark.slow

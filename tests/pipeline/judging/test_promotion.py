@@ -11,9 +11,10 @@ from ruamel.yaml import YAML
 from pipeline.judging.gate import gate, rules_of
 from pipeline.judging.promotion import PromotionRefused, promote
 from pipeline.judging.scores import NotFresh
-from pipeline.storage.params_file import read_params, read_raw, workspace_of
+from pipeline.storage.params_file import read_params, workspace_of
 from quatrain.baselines import StoredMetric
 from quatrain.errors import DataError
+from quatrain.presets import read_raw
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture

@@ -12,11 +12,12 @@ import torch
 from pipeline.runtime import devices, stage
 from pipeline.runtime.command import run_guarded
 from pipeline.runtime.stage import Stage, check_fits
-from pipeline.storage.params_file import overlaid, read_input, validate
+from pipeline.storage.params_file import read_input
 from quatrain.errors import DeviceFull
 from quatrain.memory import GIB
 from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
+from quatrain.validation import overlaid, validate
 from tests.conftest import ROOT, SMALL, params_with, shapes_unchecked
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import Project

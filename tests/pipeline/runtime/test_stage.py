@@ -22,7 +22,7 @@ from pipeline.runtime.errors import Interrupted
 from pipeline.runtime.signals import ENDING, PARENT_VARIABLE, Signals, die_with_parent
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
-from pipeline.storage.params_file import parse
+from quatrain.presets import parse
 from quatrain.registry import MODELS
 from tests.conftest import params_with
 from tests.models.iqn.hosted_envs import Corridor, section

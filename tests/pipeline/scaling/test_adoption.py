@@ -19,9 +19,11 @@ from pipeline.scaling.plan import Ledger
 from pipeline.scaling.records import Trial
 from pipeline.scaling.result import SweepResult
 from pipeline.scaling.space import Space
-from pipeline.storage.params_file import overlaid, parse, read_params
+from pipeline.storage.params_file import read_params
 from quatrain.errors import ConfigError
+from quatrain.presets import parse
 from quatrain.registry import MODELS
+from quatrain.validation import overlaid
 from tests.conftest import ROOT
 from tests.pipeline.small_sweep import HIDDEN, RATE, space_of, trial
 

@@ -12,9 +12,9 @@ from pipeline.scaling import work
 from pipeline.scaling.records import Point
 from pipeline.scaling.snapshots import open_storage, restore, save
 from pipeline.scaling.work import OutboxTail, Outcome, StageLost, TrialWork
-from pipeline.storage.params_file import parse
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.tracking.outbox import Outbox
+from quatrain.presets import parse
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import header, until
 from tests.pipeline.small_project import Project

@@ -9,9 +9,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.cli import main
-from pipeline.storage.params_file import overlaid, parse
 from pipeline.studies import profile
 from pipeline.studies.profile import Spent, operations, self_times
+from quatrain.presets import parse
+from quatrain.validation import overlaid
 from tests.conftest import ROOT, SMALL
 
 

@@ -16,10 +16,10 @@ from pipeline.reporting import seeds, sweeps
 from pipeline.reporting.seeds import BEGIN, END, SeedResult
 from pipeline.reporting.sweeps import train_resumed
 from pipeline.storage.checkpoints import Checkpoints
-from pipeline.storage.params_file import overlaid
 from pipeline.studies import results
 from quatrain.errors import DataError
 from quatrain.registry import MODELS, load
+from quatrain.validation import overlaid
 from tests.conftest import ROOT, SMALL, committed, params_with, shapes_unchecked
 from tests.pipeline.fixture_types import Capture, Patch
 

@@ -13,9 +13,9 @@ import pytest
 
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import Stage
-from pipeline.storage.params_file import overlaid
 from pipeline.tracking.export import Exported, export, save_model
 from quatrain.registry import MODELS, load
+from quatrain.validation import overlaid
 from tests.conftest import SMALL, VARIANTS, params_with, shapes_unchecked
 from tests.models.allo import test_hosted as hosted
 

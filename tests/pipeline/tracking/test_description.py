@@ -6,9 +6,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.judging.gate import judge
-from pipeline.storage.params_file import parse, read_params
+from pipeline.storage.params_file import read_params
 from pipeline.tracking import origin
 from pipeline.tracking.description import description
+from quatrain.presets import parse
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import Workspace
