@@ -6,6 +6,7 @@ lighter, and raised only in a commit that says what a user gets for it.
 
 import ast
 import io
+import math
 import sys
 import tokenize
 from collections.abc import Iterator
@@ -13,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 # Folder -> most code lines of the Python files in it; a file counts for the longest name that it is
-# below.
-BUDGETS = {
+# below. Models that `make new` writes have none.
+BUDGETS: dict[str, float] = {
     "src/quatrain": 1_653,
     "src/quatrain/api": 583,
     "src/quatrain/storage": 861,
@@ -23,6 +24,7 @@ BUDGETS = {
     "src/quatrain/envs/host": 675,
     "src/quatrain/envs/adapters": 1_218,
     "src/quatrain/replay": 1_131,
+    "src/quatrain/models": math.inf,
     "src/quatrain/models/allo": 2_182,
     "src/quatrain/models/iqn": 2_878,
     "src/quatrain/models/actor_critic": 4_146,
@@ -40,12 +42,16 @@ BUDGETS = {
     "pipeline/tracking": 1_833,
     "pipeline/scaling": 2_940,
     "pipeline/studies": 744,
-    "tests": 9_669,
+    "tests": 9_678,
     "tests/pipeline": 6_728,
     "tests/pipeline/scaling": 2_768,
     "tests/pipeline/studies": 521,
-    "tests/campaign": 852,
-    "tests/models": 8_914,
+    "tests/campaign": 853,
+    "tests/models": math.inf,
+    "tests/models/allo": 1_007,
+    "tests/models/iqn": 1_738,
+    "tests/models/actor_critic": 2_439,
+    "tests/models/active_dynamics": 3_730,
     "tests/benchmarks": 1_270,
     "benchmarks": 6_183,
 }
@@ -103,17 +109,20 @@ def table() -> str:
     """Returns code lines and budget of each folder, and the sums of the top folders."""
     lines_of = weights()
     rows = [f"{'code lines':>10}  {'budget':>6}  folder"]
-    rows += [f"{lines_of[name]:10,}  {BUDGETS[name]:6,}  {name}" for name in BUDGETS]
+    rows += [f"{lines_of[name]:10,}  {BUDGETS[name]:6,.0f}  {name}" for name in BUDGETS]
     for top in ("src", "pipeline", "tests", "benchmarks", ""):
         names = [name for name in BUDGETS if name.startswith(top)]
-        sums = sum(lines_of[name] for name in names), sum(BUDGETS[name] for name in names)
-        rows.append(f"{sums[0]:10,}  {sums[1]:6,}  {top or 'all'}")
+        sums = (
+            sum(lines_of[name] for name in names),
+            sum(BUDGETS[name] for name in names if BUDGETS[name] < math.inf),
+        )
+        rows.append(f"{sums[0]:10,}  {sums[1]:6,.0f}  {top or 'all'}")
     return "\n".join(rows)
 
 
 def test_every_folder_keeps_its_budget() -> None:
     heavy = {
-        name: f"{lines:,} code lines, {BUDGETS[name]:,} allowed"
+        name: f"{lines:,} code lines, {BUDGETS[name]:,.0f} allowed"
         for name, lines in weights().items()
         if lines > BUDGETS[name]
     }

@@ -21,8 +21,8 @@ from quatrain.judgement import judge as judge_by
 from quatrain.params import Params
 from quatrain.registry import load
 
-# Scores that no promotion stores.
-UNUSABLE = {"missing", "not finite", "bad interval"}
+# What no promotion mends.
+UNUSABLE = {"missing", "not finite", "bad interval", "below floor"}
 
 
 def gate(root: Path, work: Path, models: Sequence[str], preset: str | None = None) -> int:

@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pipeline.cli import main
 from pipeline.dvc import rwlock
 from pipeline.dvc.workspace import alone, prepare_workspace

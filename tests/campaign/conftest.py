@@ -1,4 +1,4 @@
-"""The campaign of bad inputs and faults: a sample of its cases in `make test-full`, all in `make
+"""The campaign of crashes, kills and races: a sample of its cases in `make test-full`, all in `make
 campaign`.
 
 A file `test_AREA.py` has an area's cases as parameters of its tests, one row a case.
