@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -27,15 +27,6 @@ KEYS = {
     "AWS_DEFAULT_REGION": "us-east-1",
 }
 PASSWORD = "swordfish/9"
-
-
-class Sshd(NamedTuple):
-    """Takes a user with a key, for sftp alone, who may write to the folder `store`."""
-
-    port: int
-    name: str
-    key: Path
-    store: Path
 
 
 def program(name: str, *folders: Path, reason: str = "") -> str:
@@ -87,31 +78,6 @@ def running(
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-@contextmanager
-def sshd(client: Path) -> Iterator[Sshd]:
-    """An ssh server; the folder `client` gets the key of its one user."""
-    binary, keygen = program("sshd"), program("ssh-keygen")
-    name, user = account()
-    for key in ("host_key", "client_key"):
-        subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", client / key], check=True)
-    with folder_of(user) as folder:
-        for file in ("host_key", "client_key.pub"):
-            shutil.copy(client / file, folder)
-        (folder / "store").mkdir()
-        for path in folder.iterdir():
-            os.chown(path, user.get("user", -1), user.get("group", -1))
-        port, log = free_port(), client / "sshd.log"
-        (folder / "config").write_text(
-            f"ListenAddress 127.0.0.1\nPort {port}\nHostKey {folder}/host_key\n"
-            f"AuthorizedKeysFile {folder}/client_key.pub\nSubsystem sftp internal-sftp\n"
-            "PidFile none\nStrictModes no\nUsePAM yes\nPasswordAuthentication no\n"
-            "KbdInteractiveAuthentication no\n"
-        )
-        command = [binary, "-D", "-e", "-f", f"{folder}/config"]
-        with running(command, log, lambda: "listening" in log.read_text(), **user):
-            yield Sshd(port, name, client / "client_key", folder / "store")
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """A project in a folder of its own whose stages take seconds; how to run, kill and compare them."""
 
-import errno
 import os
 import re
 import shutil
@@ -196,28 +195,6 @@ def flip_bit(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-
-
-class Disk:
-    """Takes so many writes below a folder, and half of one more."""
-
-    def __init__(self, patch: Patch, folder: Path, number: int = errno.ENOSPC) -> None:
-        self.left, self.used = float("inf"), 0
-        write = os.write
-
-        def limited(descriptor: int, data: Any) -> int:
-            if not Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(folder):
-                return write(descriptor, data)
-            if self.used >= self.left:
-                write(descriptor, bytes(data)[: len(data) // 2])
-                raise OSError(number, os.strerror(number))
-            self.used += 1
-            return write(descriptor, data)
-
-        patch.setattr(os, "write", limited)
-
-    def takes(self, writes: float) -> None:
-        self.left, self.used = writes, 0
 
 
 def orphans(project: Project) -> list[int]:

@@ -66,7 +66,7 @@ def test_an_unknown_verb_is_refused_with_the_nearest(verb: str, meant: str, fail
 
 
 MISUSED = [
-    *((f"{name} --no-such-option", "") for name in sorted(VERBS)),
+    ("gate --no-such-option", "unrecognized arguments: --no-such-option"),
     ("repro --preset", "argument --preset: expected one argument"),
     ("repro --jobs=0", "argument --jobs: '0' is no whole number; pass 1 or more"),
     *((f"repro --jobs={jobs}", f"'{jobs}' is no whole number") for jobs in ("-1", "1.5", "x", "²")),
@@ -104,6 +104,7 @@ REFUSED = [
     ("promote --force", "promote: --force and --why '...' go together"),
     ("promote --why x", "promote: --force and --why '...' go together"),
     ("retrain --preset smoke --seed 1", "retrain: --seed goes with the default preset: "),
+    ("retrain --preset smok", "retrain: unknown preset 'smok'; did you mean 'smoke'?"),
     *((f"{verb} alo", f"{verb}: unknown model 'alo'; known: allo, ") for verb in ("repro", "gate")),
     ("promote ../allo", "promote: unknown model '../allo'; known: "),
     ("results allo alo", "results: unknown model 'alo'; known: "),
@@ -158,14 +159,10 @@ print("loaded:", *loaded(*heavy))
 """
 
 
-@pytest.mark.parametrize("fault", ["missing", "threads: 0", "a: ["])
-def test_help_and_wrong_params_cost_no_large_library(fault: str, folder: Path):
+def test_help_and_wrong_params_cost_no_large_library(folder: Path):
     """Every verb and stage that reads params.yaml, in one process."""
     params = folder / "params.yaml"
-    text = params.read_text()
-    params.unlink()
-    if fault != "missing":
-        params.write_text(text.replace("threads: 2", fault) if ":" in fault else fault)
+    params.write_text(params.read_text().replace("threads: 2", "threads: 0"))
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "PATH": str(folder), "HOME": str(folder)}
     command = [sys.executable, "-c", LIGHT]
     done = subprocess.run(
@@ -227,8 +224,7 @@ def test_a_long_reason_loses_its_middle(failure: Failure):
     assert re.fullmatch(r"probe: begin[x ]+ \.\.\. [x ]+end", said)
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("errors", ["/dev/null", "/dev/full"])
+@pytest.mark.parametrize(("errors", "unbuffered"), [("/dev/null", ""), ("/dev/full", "1")])
 def test_a_full_output_is_exit_5_whether_python_buffers_it_or_not(errors: str, unbuffered: str):
     code = (
         "import sys; from pipeline.runtime.command import run_guarded\n"

@@ -6,12 +6,10 @@ import re
 import shutil
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen
 from typing import NamedTuple
 
-import psutil
 import pytest
 from ruamel.yaml import YAML
 
@@ -146,19 +144,12 @@ PASSED_WITHOUT_DVC = (" 40/60", " 60/60")
 """Not said again after dvc alone was killed at 20 steps: the stage ends by itself, later."""
 
 
-def kill_stage(dvc: "Popen[str]") -> None:
-    with suppress(psutil.NoSuchProcess):
-        until(lambda: psutil.Process(dvc.pid).children() or dvc.poll() is not None)
-        for child in psutil.Process(dvc.pid).children():
-            child.kill()
-
-
 def kill_group(dvc: "Popen[str]") -> None:
     os.killpg(dvc.pid, signal.SIGKILL)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", [kill_stage, kill_group, Popen.kill])
+@pytest.mark.parametrize("kill", [kill_group, Popen.kill])
 def test_dvc_repro_killed_gives_the_same_bytes(reproduced: Clone, tmp_path: Path, kill: Kill):
     killed = Project(clone(tmp_path / "work", reproduced.root))
     skipped = PASSED_WITHOUT_DVC if kill is Popen.kill else ()

@@ -150,7 +150,6 @@ def diverge(patch: Patch, model: str, yields: int) -> None:
     patch.setattr(learning, "train", diverging)
 
 
-@all_models
 def test_a_divergence_leaves_the_last_good_state(
     collected: Project, uninterrupted: Project, monkeypatch: Patch, capsys: Capture
 ):

@@ -112,11 +112,8 @@ ALLO = '{"schema": 1, "model": "allo", "presets": %s}'
         (lambda s: s.scores.write_text("{}"), 3, "reports/allo/scores.json: was written by an ear"),
         (lambda s: (s.weights / "x").touch(), 3, "models/allo: files that are missing: [], "),
         (lambda s: s.edit_baseline(""), 3, "baselines/allo.json: cannot be read (JSONDecodeError"),
-        (lambda s: s.edit_baseline("[" * 100_000), 3, "baselines/allo.json: cannot be read"),
-        (lambda s: s.edit_baseline("[]"), 3, "baselines/allo.json: is not the baseline of allo; "),
         (lambda s: s.edit_baseline({"model": "iqn"}), 3, "baselines/allo.json: is not the baselin"),
         (lambda s: s.edit_baseline(ALLO % "[]"), 3, "baselines/allo.json: presets is []: Input"),
-        (lambda s: s.edit_baseline(ALLO % '{"default": 3}'), 3, "baselines/allo.json: presets.def"),
     ],
 )
 def test_what_is_not_fresh_or_cannot_be_read_is_no_pass(
@@ -132,15 +129,6 @@ def test_what_is_not_fresh_or_cannot_be_read_is_no_pass(
     assert re.search(r"iqn +return_mean +105\.0000 +105\.0000 +0\.0000 +\S+ +ok", out)
     if "baselines" in why:
         assert "; `git checkout baselines/allo.json` restores it [exit 3]" in err
-
-
-def test_the_table_shows_intervals_and_what_they_allow(space: Workspace, capsys: Capture):
-    ends = {"orthogonality_low": -0.08, "orthogonality_high": 0.18, "seeds": 5.0}
-    space.score(orthogonality=0.17, **ends)
-    code, out, _ = ended(space, capsys)
-    assert code == 0
-    row = "orthogonality  0.1700 (-0.0800 to 0.1800)  0.0500      +0.1200 ± 0.1300  0.13       ok\n"
-    assert row in out
 
 
 def test_params_and_presets_that_cannot_be_used(space: Workspace):

@@ -135,14 +135,8 @@ WHOLE += ' "code": ""}, "scores": %s}'
     [
         (OLD, "was written by an earlier version, without digests"),
         ("[]", "the whole: Input should be a valid dictionary"),
-        ("null", "the whole: Input should"),
-        ('{"digests": {}}', "model: Field required"),
-        (WHOLE % "[]", "scores: Input should be a valid dictionary"),
         (WHOLE % '{"a": true}', "scores.a: Input should be a valid number"),
-        (WHOLE % '{"a": "3"}', "scores.a: Input should be a valid number"),
-        (WHOLE % '{"a": [3]}', "scores.a: Input should be a valid number"),
         (WHOLE % '{}, "extra": 1', "extra: Extra inputs are not permitted"),
-        ((WHOLE % "{}").replace('"code": ""', '"code": 1'), "digests.code: Input should be a"),
     ],
 )
 def test_another_form_is_refused_with_the_remedy(space: Workspace, text: str, why: str):
@@ -153,9 +147,8 @@ def test_another_form_is_refused_with_the_remedy(space: Workspace, text: str, wh
     assert str(caught.value).endswith("; `make repro` writes it anew")
 
 
-@pytest.mark.parametrize("number", ["NaN", "1e999", "-Infinity", '1, "a": 2', "[" * 100_000])
-def test_what_is_no_json_is_refused(space: Workspace, number: str):
-    space.scores.write_text(WHOLE % f'{{"a": {number}}}')
+def test_a_score_that_is_not_finite_is_refused(space: Workspace):
+    space.scores.write_text(WHOLE % '{"a": NaN}')
     with pytest.raises(DataError, match=r"allo/scores\.json"):
         fresh(space)
 
@@ -164,11 +157,9 @@ def test_what_is_no_json_is_refused(space: Workspace, number: str):
     "damage",
     [
         lambda s: flip_bit(s.weights / "history.csv"),
-        lambda s: flip_bit(s.weights / artifacts.MANIFEST),
-        lambda s: (s.weights / "more.txt").write_text("x"),
         lambda s: flip_bit((collect(s, a=1), s.data / artifacts.MANIFEST)[1]),
     ],
-    ids=["file", "manifest", "further file", "dataset"],
+    ids=["learner", "dataset"],
 )
 def test_a_damaged_learner_or_dataset_is_refused(space: Workspace, damage: Edit):
     damage(space)

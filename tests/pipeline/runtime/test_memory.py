@@ -1,16 +1,13 @@
 """Configs that no memory holds: refused with the numbers before anything is loaded or allocated."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from pipeline.runtime import devices, stage
-from pipeline.runtime.command import run_guarded
 from pipeline.runtime.stage import Stage, check_fits
 from pipeline.storage.params_file import read_input
 from quatrain.errors import DeviceFull
@@ -19,7 +16,7 @@ from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
 from quatrain.validation import overlaid, validate
 from tests.conftest import ROOT, SMALL, params_with, shapes_unchecked
-from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Project
 from tests.pipeline.tracking.served import FORMS
 
@@ -146,24 +143,3 @@ def test_what_is_free_is_the_least_that_anybody_allows(
     monkeypatch.setattr(devices, "GROUPS", tmp_path / "groups")
     free = devices.free_memory()
     assert free > 2**20 if expected == np.inf else free == expected
-
-
-def of_jax() -> Any:
-    raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 4398046511104 bytes.\n  at a")
-
-
-def of_a_gpu() -> Any:
-    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
-
-
-def of_cpp() -> Any:
-    raise MemoryError("std::bad_alloc")
-
-
-@pytest.mark.parametrize(
-    "failure", [lambda: np.empty(2**56), lambda: torch.empty(2**56), of_jax, of_a_gpu, of_cpp]
-)
-def test_an_allocation_that_fails_is_one_line(failure: Callable[[], Any], capsys: Capture):
-    assert run_guarded("train@allo", failure) == 5
-    (line,) = capsys.readouterr().err.splitlines()
-    assert re.match(r"train@allo: out of memory: .*; lower .* \[exit 5\]$", line)

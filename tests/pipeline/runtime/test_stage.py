@@ -2,11 +2,8 @@
 line, and nothing half-written.
 """
 
-import errno
 import importlib
-import json
 import os
-import re
 import shutil
 import signal
 import warnings
@@ -22,10 +19,8 @@ from pipeline.runtime.errors import Interrupted
 from pipeline.runtime.signals import ENDING, PARENT_VARIABLE, Signals, die_with_parent
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
-from quatrain.presets import parse
 from quatrain.registry import MODELS
 from tests.conftest import params_with
-from tests.models.iqn.hosted_envs import Corridor, section
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.small_checkout import call
@@ -33,14 +28,12 @@ from tests.pipeline.small_project import (
     Ended,
     Pretended,
     Project,
-    each_model,
     ended,
     flip_bit,
     interrupted,
     last_line,
     lines_until,
     orphans,
-    surround,
 )
 
 CONTINUES = "the next run continues"
@@ -68,7 +61,7 @@ stage.main("train", "", train.train, [model])
 """
 
 
-@pytest.mark.parametrize("model", each_model("active_dynamics"))
+@pytest.mark.parametrize("model", [pytest.param("allo", marks=pytest.mark.full), "active_dynamics"])
 def test_a_stage_loads_its_framework_and_no_more_than_it_needs(model: str, tmp_path: Path):
     root = Project.create(tmp_path / "project", model, code=True).root
     store = {"MLFLOW_TRACKING_URI": f"sqlite:///{root}/mlflow.db"}
@@ -163,71 +156,21 @@ def test_a_dataset_of_another_model_is_not_trained_on(evaluated: Project, capsys
     assert last_line(capsys).startswith("train@allo: not a Dataset: arrays missing ")
 
 
-@pytest.mark.parametrize(
-    ("verb", "file"), [("train", "models"), ("train", ".state"), ("evaluate", "reports/allo")]
-)
-def test_a_file_where_a_folder_belongs_is_named(
-    evaluated: Project, verb: str, file: str, capsys: Capture
-):
-    shutil.rmtree(evaluated.root / file)
-    (evaluated.root / file).write_text("a user's own\n")
-    assert evaluated.call(verb) == 3
-    line = last_line(capsys)
-    assert re.search(rf"@allo: {file}: is (not a folder|in the way); move it elsewhere", line)
-    assert (evaluated.root / file).read_text() == "a user's own\n"
-
-
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EMFILE])
-def test_a_file_that_this_machine_cannot_read_is_named(
-    evaluated: Project, number: int, monkeypatch: Patch, capsys: Capture
-):
-    opened = Path.open
-
-    def fails(path: Path, *arguments: Any, **named: Any) -> Any:
-        if path.name == "manifest.json":
-            raise OSError(number, os.strerror(number), str(path))
-        return opened(path, *arguments, **named)
-
-    monkeypatch.setattr(Path, "open", fails)
-    assert evaluated.call("evaluate") == 5
-    reason = f"evaluate@allo: cannot use data/allo/manifest.json: {os.strerror(number)}; "
-    assert last_line(capsys).startswith(reason)
-
-
-# Environments of users.
-
-
-class Leaving(Corridor):
-    def step(self, _action: int) -> Any:
-        raise SystemExit(0)
-
-
-@pytest.fixture
-def leaving(tmp_path: Path, monkeypatch: Patch) -> Project:
-    """Collects in an environment that ends the process at its first step."""
-    project = Project.create(tmp_path, "iqn")
-    surround(monkeypatch, project)
-    params = parse(tmp_path / "params.yaml") | {"iqn": section("Corridor")}
-    params["iqn"]["env"]["import"] = f"{__name__}:Leaving"
-    (tmp_path / "params.yaml").write_text(json.dumps(params))
-    return project
-
-
-def test_an_environment_that_ends_the_process_is_one_line_and_no_success(
-    leaving: Project, capsys: Capture
-):
-    assert leaving.call("collect") == 3
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("collect@iqn: env Leaving (number 0, episode 0, step 1): SystemExit: 0")
-    assert not leaving.data.exists()
-
-
-def test_what_fails_after_a_signal_is_an_interruption(leaving: Project, capsys: Capture):
-    assert leaving.call("collect", Pretended(signal.SIGINT)) == 130
-    assert last_line(capsys) == f"collect@iqn: interrupted by SIGINT; {CONTINUES} [exit 130]"
+def test_a_file_where_a_folder_belongs_is_named_and_kept(evaluated: Project, capsys: Capture):
+    shutil.rmtree(evaluated.root / "models")
+    (evaluated.root / "models").write_text("a user's own\n")
+    assert evaluated.call("train") == 3
+    assert last_line(capsys).startswith("train@allo: models: is in the way; move it elsewhere")
+    assert (evaluated.root / "models").read_text() == "a user's own\n"
 
 
 # Signals.
+
+
+def test_what_fails_after_a_signal_is_an_interruption(evaluated: Project, capsys: Capture):
+    flip_bit(evaluated.data / "manifest.json")
+    assert evaluated.call("evaluate", Pretended(signal.SIGINT)) == 130
+    assert last_line(capsys) == f"evaluate@allo: interrupted by SIGINT; {CONTINUES} [exit 130]"
 
 
 @pytest.fixture

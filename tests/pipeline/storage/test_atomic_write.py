@@ -175,6 +175,8 @@ def test_a_folder_of_exactly_these_files_keeps_the_old_ones_until_all_are_writte
 def test_writing_replaces_a_link_and_not_what_it_points_to(tmp_path: Path):
     (tmp_path / "cache").write_text("cached")
     (tmp_path / "out.txt").symlink_to(tmp_path / "cache")
-    write_durably(tmp_path / "out.txt", b"new")
-    assert (tmp_path / "cache").read_text() == "cached"
-    assert (tmp_path / "out.txt").read_bytes() == b"new"
+    (tmp_path / "hard.txt").hardlink_to(tmp_path / "cache")
+    for name in ("out.txt", "hard.txt"):
+        write_durably(tmp_path / name, b"new")
+        assert (tmp_path / "cache").read_text() == "cached"
+        assert (tmp_path / name).read_bytes() == b"new"

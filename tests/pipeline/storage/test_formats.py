@@ -37,11 +37,9 @@ TERABYTE = tensor("I8", [2**40], 0, 2**40)
 TWICE = f'{{"x": {json.dumps(TENSOR)}, "x": {json.dumps(TENSOR)}}}'.encode()
 NOT_A_NUMBER = np.float64(np.nan).tobytes()
 HOSTILE_ARRAYS: list[tuple[bytes, dict[str, Any], str]] = [
-    (b"", {}, "cannot be read (error: unpack_from requires"),
     (safetensors({"x": TENSOR}, length=2**40), BYTES, "claims a header of 1,099,511,627,776 bytes"),
     (safetensors({"x": TERABYTE}), BYTES, "SafetensorError"),
     (safetensors({"x": TENSOR, "y": TENSOR}), BYTES | {"y": BYTES["x"]}, "SafetensorError"),
-    (safetensors({"x": TENSOR}, b"123"), BYTES, "SafetensorError"),
     (safetensors({"y": TENSOR}), BYTES, "exactly the declared arrays: ['x', 'y']"),
     (safetensors({"x": TENSOR, "__metadata__": {}}), BYTES, "['__metadata__']"),
     (safetensors(TWICE), BYTES, "holds the key 'x' twice"),
@@ -55,7 +53,6 @@ HOSTILE_ARRAYS: list[tuple[bytes, dict[str, Any], str]] = [
     (safetensors(b"[" * 10**5), {}, "RecursionError"),
 ]
 HOSTILE: list[tuple[str, bytes, str]] = [
-    ("a.json", b"", "JSONDecodeError"),
     ("a.json", b'{"a": {"b": 1, "b": 1}}', "holds the key 'b' twice"),
     ("a.json", b'{"a": [NaN]}', "holds the number NaN, which is not finite"),
     ("a.json", b"1e999", "holds the number 1e999"),
