@@ -101,7 +101,7 @@ def test_the_preset_is_the_best_trial(swept: Swept, plain: Project, tmp_path: Pa
     assert "presets/tiny.yaml" in swept.ended.text
     params = read_params(swept.project.root, "tiny")
     project = plain.copied(tmp_path / "copy")
-    project.choose(params.model_dump(mode="json") | {"preset": "tiny"})
+    project.choose(params.model_dump(mode="json") | {"preset": "default"})
     assert swept.project.outs("0001") == stages(project, "train", "evaluate")
 
 
