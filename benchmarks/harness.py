@@ -10,9 +10,7 @@ import numpy as np
 
 from pipeline.reporting import speed
 from pipeline.reporting.speed import Goal, Measured, Results, Row, Without
-from pipeline.storage.params_file import read_input
-from quatrain.presets import read_raw
-from quatrain.validation import overlaid, validate
+from pipeline.storage.params_file import read_params
 
 __all__ = ["Goal", "Measured", "Row", "Without"]  # for those who measure, as all below
 TIMES = ("row", "unit", "before", "seed's way", "ours", "limit")
@@ -47,8 +45,7 @@ class Report(NamedTuple):
 
 def read_config(root: Path, preset: str | None, model: str, changes: Mapping[str, Any]) -> Any:
     """Returns a model's config of a preset (None: params.yaml) with some values changed."""
-    raw = overlaid(read_raw(root, preset), {model: changes})
-    return getattr(validate(raw, lambda name: read_input(root, str(name))), model)
+    return getattr(read_params(root, preset, {model: changes}), model)
 
 
 def repeat(work: Callable[[], object], units: float = 1.0) -> Contestant:

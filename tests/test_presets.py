@@ -5,12 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.storage.params_file import read_input
+from pipeline.storage.params_file import read_params
 from quatrain import registry
 from quatrain.envs.colony import reference_policies
-from quatrain.presets import parse, read_raw
+from quatrain.presets import parse
 from quatrain.progress import Progress
-from quatrain.validation import overlaid, validate
 from tests.conftest import ROOT, shapes_unchecked
 
 FIELD: dict[str, Any] = {
@@ -30,8 +29,7 @@ FIELD_PRESETS = sorted(
 
 def trained(model: str, preset: str | None, changes: dict[str, Any]) -> list[Progress]:
     """Returns all yields; their metrics are finite."""
-    raw = overlaid(read_raw(ROOT, preset), {model: changes})
-    config = getattr(validate(raw, lambda name: read_input(ROOT, str(name))), model)
+    config = getattr(read_params(ROOT, preset, {model: changes}), model)
     module = registry.load(model)
     with shapes_unchecked():
         yields = list(module.train.train(config, module.collect.collect(config, 0), 1))

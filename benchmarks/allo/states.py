@@ -19,11 +19,9 @@ from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
-from pipeline.storage.params_file import read_input
+from pipeline.storage.params_file import read_params
 from quatrain.params import Params
-from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
-from quatrain.validation import overlaid, validate
 
 RESULTS = Path("benchmarks/results/allo_states.json")
 MOST_ROWS = 16_384
@@ -115,8 +113,7 @@ def params_for(root: Path, name: str, steps: int, batch: int) -> Params:
         "collect": {"num_envs": WALKS},
         "train": train_keys,
     }
-    raw = overlaid(read_raw(root, "large"), {"allo": changes})
-    return validate(raw, lambda path: read_input(root, str(path)))
+    return read_params(root, "large", {"allo": changes})
 
 
 def measure(params: Params, name: str) -> dict[str, Any]:

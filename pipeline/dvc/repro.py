@@ -17,7 +17,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.tracking import champions
 from pipeline.tracking.restored import record_restored
 from pipeline.tracking.runs_page import runs_page
-from pipeline.tracking.store import reason_of, resolve_uri
+from pipeline.tracking.store import reason_of
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
 
@@ -151,5 +151,5 @@ def set_aliases(root: Path, work: Path, models: Sequence[str]) -> None:
     except Exception as error:
         console.info(
             "warning: registry: its aliases are not set yet "
-            f"({reason_of(error, resolve_uri(root))}); `make sync` does it"
+            f"({reason_of(error)}); `make sync` does it"
         )

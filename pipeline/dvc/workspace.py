@@ -109,9 +109,8 @@ def environment(root: Path, work: Path) -> dict[str, str]:
     """Returns the variables of dvc's processes: this interpreter, the workspace's code, the
     checkout's tracking.
     """
-    uri = resolve_uri(root.absolute())
     return git.git_environment() | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "MLFLOW_TRACKING_URI": uri,
+        "MLFLOW_TRACKING_URI": resolve_uri(root.absolute()),
         "PYTHONPATH": str(work.absolute() / "src"),
     }

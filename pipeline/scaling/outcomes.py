@@ -133,6 +133,6 @@ class SweepRecord:
             error = delivery.send()
             delivery.close()
             if error is not None:
-                self._pending[outbox.path] = reason_of(error, self._uri)
+                self._pending[outbox.path] = reason_of(error)
             if isinstance(error, Unreachable):
                 self._silent_until = time.monotonic() + SILENT_SECONDS

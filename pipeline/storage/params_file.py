@@ -3,7 +3,9 @@
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -14,7 +16,7 @@ from quatrain.section import Content
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import escaped
 from quatrain.storage.input_files import read_content
-from quatrain.validation import nearest, validate
+from quatrain.validation import nearest, overlaid, validate
 
 SCHEMA_FILE = "params.schema.json"
 
@@ -26,14 +28,16 @@ def workspace_of(root: Path, preset: str) -> Path:
     return root if preset == "default" else root / ".presets" / preset
 
 
-def read_params(root: Path, preset: str | None = None) -> Params:
+def read_params(
+    root: Path, preset: str | None = None, changes: Mapping[str, Any] | None = None
+) -> Params:
     """Returns the validated `root/params.yaml` with the values of `root/presets/PRESET.yaml`, if
-    one is named.
+    one is named, and then with some values changed.
 
     Raises:
         ConfigError: the file or a value in it cannot be used.
     """
-    raw = read_raw(root, preset)
+    raw = overlaid(read_raw(root, preset), changes or {})
     try:
         return validate(raw, lambda name: read_input(root, str(name)))
     except ConfigError as error:

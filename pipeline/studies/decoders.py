@@ -15,12 +15,10 @@ from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import null_if_not_finite
-from pipeline.storage.params_file import read_input
+from pipeline.storage.params_file import read_params
 from quatrain.errors import ConfigError
 from quatrain.params import Params
-from quatrain.presets import read_raw
 from quatrain.registry import MODELS
-from quatrain.validation import overlaid, validate
 
 MODEL = "active_dynamics"
 PRESET = "seq_vae"
@@ -69,8 +67,7 @@ def params_for(root: Path, decoder: str, kind: str, replicates: int) -> Params:
         "env": {"observation": {"kind": kind}},
         "network": {"decoder": decoder},
     }
-    raw = overlaid(read_raw(root, PRESET), {MODEL: changes})
-    return validate(raw, lambda name: read_input(root, str(name)))
+    return read_params(root, PRESET, {MODEL: changes})
 
 
 def run_decoder(params: Params, decoder: str) -> dict[str, Any]:

@@ -18,12 +18,10 @@ from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.artifacts import null_if_not_finite
-from pipeline.storage.params_file import read_input
+from pipeline.storage.params_file import read_params
 from quatrain.errors import ConfigError
 from quatrain.params import Params
-from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
-from quatrain.validation import overlaid, validate
 
 MODEL = "active_dynamics"
 RESULTS = Path("benchmarks/results/active_dynamics_fields.json")
@@ -90,13 +88,13 @@ def params_for(root: Path, field: str, request: Request) -> Params:
         raise ConfigError(
             f"--replicates {request.replicates}: give at least 1, and 6 for intervals"
         )
-    raw = read_raw(root, None)
+    committed = read_params(root).active_dynamics.env.field.model_dump()
     changes = {
         "seeds": request.replicates,
-        "env": {"field": raw[MODEL]["env"]["field"] | NONE | {"kind": field}},
+        "env": {"field": committed | NONE | {"kind": field}},
         "train": {"arms": list(ARMS), "transitions": request.transitions},
     }
-    return validate(overlaid(raw, {MODEL: changes}), lambda name: read_input(root, str(name)))
+    return read_params(root, None, {MODEL: changes})
 
 
 def learn(params: Params, field: str, pilot: int) -> dict[str, Any]:

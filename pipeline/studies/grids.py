@@ -15,7 +15,7 @@ from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.figures import encode, write_figures
-from pipeline.storage.params_file import read_input
+from pipeline.storage.params_file import read_input, read_params
 from quatrain.baselines import Rule
 from quatrain.envs.grid.catalogue import CATALOGUE
 from quatrain.errors import ConfigError, DataError
@@ -53,7 +53,7 @@ def compare(root: Path, request: Request) -> None:
     Raises:
         ConfigError: a map or the preset cannot be used, or the folder holds no map.
     """
-    params = validate(read_raw(root, request.preset), lambda name: read_input(root, str(name)))
+    params = read_params(root, request.preset)
     prepare_process(params)
     with on_device(params, MODELS["allo"]):
         run_maps(root, request)

@@ -13,18 +13,16 @@ from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import console
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage.params_file import read_input
+from pipeline.storage.params_file import read_params
 from quatrain.errors import ConfigError
 from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamicsConfig
 from quatrain.params import Params
-from quatrain.presets import read_raw
 from quatrain.registry import MODELS
 from quatrain.statistics import Interval
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import printable
 from quatrain.storage.formats import PARSER_ERRORS
-from quatrain.validation import overlaid, validate
 
 # These load torch, which takes seconds: whoever asks for --help does not wait for it.
 if TYPE_CHECKING:
@@ -109,8 +107,7 @@ def params_for(root: Path, request: Request) -> Params:
         "network": {"family": "bayes_filter", "decoder": "linear"},
         "train": {"arms": ["random"], "transitions": request.transitions},
     }
-    raw = overlaid(read_raw(root, None), {MODEL: changes})
-    return validate(raw, lambda name: read_input(root, str(name)))
+    return read_params(root, None, {MODEL: changes})
 
 
 def from_recording(

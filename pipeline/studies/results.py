@@ -19,15 +19,13 @@ from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoints
-from pipeline.storage.params_file import read_input
+from pipeline.storage.params_file import read_params
 from quatrain.errors import ConfigError
 from quatrain.params import Params
-from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
 from quatrain.statistics import LEAST_SEEDS
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
-from quatrain.validation import overlaid, validate
 
 # Checkpoints of what is not done.
 CACHE = Path(".state/results")
@@ -62,9 +60,8 @@ def params_for(root: Path, model: str, count: int) -> Params:
     Raises:
         ConfigError: params.yaml cannot be used.
     """
-    raw = read_raw(root, None)
-    changes = {"seeds": max(count, raw[model]["seeds"])}
-    return validate(overlaid(raw, {model: changes}), lambda name: read_input(root, str(name)))
+    changes = {"seeds": max(count, getattr(read_params(root), model).seeds)}
+    return read_params(root, None, {model: changes})
 
 
 def run_model(root: Path, params: Params, model: str, key: str) -> SeedResult:

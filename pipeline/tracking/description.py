@@ -5,23 +5,16 @@ from pathlib import Path
 
 from pipeline.judging.render import markdown, summary
 from pipeline.tracking.origin import changes
-from pipeline.tracking.registry import SCORES
 from quatrain.judgement import Judgement
 from quatrain.params import Params
 
 
 def description(
-    root: Path, params: Params, model: str | None = None, judgements: Sequence[Judgement] = ()
+    root: Path, params: Params, model: str | None, judgements: Sequence[Judgement]
 ) -> str:
     """Returns Markdown: the verdict, the judged scores, and what params.yaml changes.
 
     model: whose params and those that all share; None for all of them.
     """
-    parts = [summary(judgements), markdown(judgements)] if judgements else []
-    return "\n\n".join([*parts, changes(root, params.preset, model)])
-
-
-def scores_section(judgement: Judgement) -> str:
-    """Returns the section of a model's card that an evaluation writes."""
-    title = f"{SCORES} (preset {judgement.preset})"
-    return "\n\n".join([title, summary([judgement]), markdown([judgement])])
+    parts = summary(judgements), markdown(judgements), changes(root, params.preset, model)
+    return "\n\n".join(parts)

@@ -14,9 +14,8 @@ EXPERIMENT = "quatrain"
 HISTORY = "history/"
 # Characters; MLflow cuts the rest off.
 LONGEST_PARAM = 6000
-# Names of params, tags and metrics that MLflow takes, and of a run key.
+# Names of params, tags and metrics that MLflow takes.
 NAME = re.compile(r"[\w.\- /:]{1,250}")
-RUN_KEY = re.compile(r"[\w.@-]{1,250}")
 
 # Part of a metric's name that comes before the index of a learner.
 SEED = "/seed/"
@@ -121,9 +120,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 def check_header(header: Header) -> None:
-    """Raises ValueError if MLflow refuses a name, or the run key cannot stand in a query."""
-    if not RUN_KEY.fullmatch(header.run_key):
-        raise ValueError(f"run key {header.run_key!r}: use letters, digits and . _ @ - only")
+    """Raises ValueError if MLflow refuses a name."""
     for kind, names in (("param", header.params), ("tag", header.tags)):
         for name in names:
             check_name(kind, name)

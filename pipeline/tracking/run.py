@@ -157,10 +157,6 @@ class Run:
             archive = Path(shutil.make_archive(f"{temporary}/model", "zip", folder))
             self.outbox.put("model", name, card, data=archive.read_bytes())
 
-    def card(self, name: str, text: str) -> None:
-        """Records what the registered model `name` says of the version of this run."""
-        self.outbox.put("card", name, text)
-
     def history(self, prefix: str) -> dict[str, list[tuple[int, float]]]:
         """Returns the recorded (step, value) of each metric with this prefix, by its other name."""
         return self.outbox.history(prefix)
@@ -246,7 +242,7 @@ class Shipper:
             self._current = delivery
             error = delivery.send()
             if error is not None:
-                self._reason = reason_of(error, self._uri)
+                self._reason = reason_of(error)
                 return False
         return True
 

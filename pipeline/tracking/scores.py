@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pipeline.judging.render import markdown, summary
 from pipeline.runtime.stage import Stage
-from pipeline.tracking.description import description, scores_section
+from pipeline.tracking.description import description
 from pipeline.tracking.origin import trial_context
 from pipeline.tracking.records import padded
-from pipeline.tracking.registry import registered_name
+from pipeline.tracking.registry import SCORES, registered_name
 from pipeline.tracking.run import Run
 from quatrain.judgement import Judgement, Scores, interval_over_seeds
 
@@ -32,7 +33,9 @@ def record_scores(stage: Stage, run: Run, judgement: Judgement) -> None:
     run.describe(description(stage.root, stage.params, stage.model, [judgement]))
     if trial_context() is None:
         name = registered_name(stage.model, stage.params.preset)
-        run.card(name, scores_section(judgement))
+        title = f"{SCORES} (preset {judgement.preset})"
+        section = "\n\n".join([title, summary([judgement]), markdown([judgement])])
+        run.outbox.put("card", name, section)
 
 
 def gated_scores(judgement: Judgement) -> list[tuple[str, float]]:

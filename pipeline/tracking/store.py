@@ -61,8 +61,6 @@ NO_FILE = (None, Path(), Path(":memory:"))
 DEFAULT_STORE = "sqlite:///.mlflow/mlflow.db"
 # Folder of the runs' files, beside an sqlite store.
 ARTIFACTS = "artifacts"
-# What mlflow raises of an answer that it did not expect.
-MEANINGLESS = (TypeError, AttributeError, LookupError, UnicodeError, RecursionError)
 
 Answer = TypeVar("Answer")
 
@@ -197,11 +195,9 @@ def _check_health(uri: str) -> None:
             raise
 
 
-def reason_of(error: Exception, uri: str) -> str:
+def reason_of(error: Exception) -> str:
     """Describes a failure in one line without secrets; that of a library in 200 characters."""
     words = described(error)
-    if isinstance(error, MEANINGLESS) and is_server(uri):
-        words = f"its answer cannot be read ({type(error).__name__}: {error})"
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(driver := getattr(cause, "orig", None), Exception):

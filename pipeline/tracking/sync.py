@@ -43,7 +43,7 @@ def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
     pending = deliver(deliveries, wait_seconds)
     for delivery in deliveries:
         if delivery.metrics or delivery.files or delivery in pending:
-            print(summary(delivery, pending.get(delivery), uri))
+            print(summary(delivery, pending.get(delivery)))
     metrics = sum(delivery.metrics for delivery in deliveries)
     files = sum(delivery.files for delivery in deliveries)
     print(
@@ -51,9 +51,9 @@ def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
         f" at {uri}; {metrics:,} metrics and {files} files sent"
     )
     if pending:
-        reason = reason_of(next(iter(pending.values())), uri)
+        reason = reason_of(next(iter(pending.values())))
         raise StoreUnavailable(f"{len(pending)} outboxes are pending: {reason}; {REMEDY}")
-    set_aliases(root, uri)
+    set_aliases(root)
     return 0
 
 
@@ -82,16 +82,16 @@ def deliver(deliveries: Sequence[Delivery], wait_seconds: float) -> dict[Deliver
     return pending
 
 
-def summary(delivery: Delivery, error: Exception | None, uri: str) -> str:
+def summary(delivery: Delivery, error: Exception | None) -> str:
     name = delivery.outbox.name
     if not isinstance(error, OSError | ValueError | LockHeld):
         header = delivery.outbox.header
         name += f" ({header.run_name}, key {header.run_key[:12]})" if header else ""
     text = f"{escaped(name)}: {delivery.metrics:,} metrics and {delivery.files} files sent"
-    return text if error is None else f"{text}, the rest is pending: {reason_of(error, uri)}"
+    return text if error is None else f"{text}, the rest is pending: {reason_of(error)}"
 
 
-def set_aliases(root: Path, uri: str) -> None:
+def set_aliases(root: Path) -> None:
     """Sets the aliases of the models of all presets, and prints what moved.
 
     Raises:
@@ -105,5 +105,5 @@ def set_aliases(root: Path, uri: str) -> None:
                 for line in champions.set_aliases(root, aliases, refresh=True):
                     print(line)
     except Exception as error:
-        reason = reason_of(error, uri)
+        reason = reason_of(error)
         raise StoreUnavailable(f"the registry's aliases are pending: {reason}; {REMEDY}") from None

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pipeline.storage.params_file import read_input, read_params
+from pipeline.storage.params_file import read_params
 from quatrain import registry
 from quatrain.envs.host.envs import HostEnvs
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
@@ -34,7 +34,6 @@ from quatrain.models.iqn.hosted.train import (
     to_arrays,
     train,
 )
-from quatrain.presets import read_raw
 from quatrain.replay.frames.ring import init, write
 from quatrain.replay.frames.sampling import (
     Window,
@@ -42,7 +41,7 @@ from quatrain.replay.frames.sampling import (
     start_entries,
     valid_starts,
 )
-from quatrain.validation import overlaid, validate
+from quatrain.validation import overlaid
 from tests.config_keys import overlay_of
 from tests.conftest import ROOT, params_with, shapes_unchecked
 from tests.models.iqn.hosted_envs import PAYOFFS, Diary, Episode, section
@@ -394,8 +393,7 @@ def test_a_learner_of_other_arrays_is_refused():
 def test_the_preset_learns_its_first_cycles():
     brief = {"turns": 64, "record_every": 32, "evaluate_every": 64, "evaluation_worlds": 2}
     brief |= {"acting": {"epsilon": {"over_transitions": 100}}}
-    raw = overlaid(read_raw(ROOT, "gymnasium"), {"iqn": {"seeds": 1, "train": brief}})
-    config = validate(raw, lambda name: read_input(ROOT, str(name))).iqn
+    config = read_params(ROOT, "gymnasium", {"iqn": {"seeds": 1, "train": brief}}).iqn
     with shapes_unchecked():
         yields = list(train(config, collect(config, 0), 0))
     assert [len(progress.metrics["greedy_return"]) for progress in yields] == [0, 1, 0, 1]

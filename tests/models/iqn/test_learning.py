@@ -6,12 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from pipeline.storage.params_file import read_params
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate, evaluate_reference_policy, order_gap, returns
 from quatrain.models.iqn.train import train
-from quatrain.presets import read_raw
-from quatrain.validation import overlaid
 from tests.conftest import ROOT, params_with, shapes_unchecked
 
 pytestmark = pytest.mark.slow
@@ -65,7 +64,7 @@ def test_moving_first_pays_in_a_fixed_order_only():
 
 def test_the_large_world_is_learned_within_300_000_agent_steps():
     brief = {"seeds": 1, "train": {"turns": 1000, "evaluate_every": 0}}
-    config = params_with(overlaid(read_raw(ROOT, "large"), {"iqn": brief})).iqn
+    config = read_params(ROOT, "large", {"iqn": brief}).iqn
     dataset = collect(config, 0)
     *_, end = train(config, dataset, 100)
     scores = evaluate(config, end.state, dataset, 5)

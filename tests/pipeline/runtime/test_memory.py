@@ -9,12 +9,11 @@ import pytest
 
 from pipeline.runtime import devices, stage
 from pipeline.runtime.stage import Stage, check_fits
-from pipeline.storage.params_file import read_input
+from pipeline.storage.params_file import read_params
 from quatrain.errors import DeviceFull
 from quatrain.memory import GIB
-from quatrain.presets import read_raw
 from quatrain.registry import MODELS, load
-from quatrain.validation import overlaid, validate
+from quatrain.validation import overlaid
 from tests.conftest import ROOT, SMALL, params_with, shapes_unchecked
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Project
@@ -71,7 +70,7 @@ def test_a_config_that_does_not_fit_is_refused_with_the_numbers(
 )
 def test_every_preset_fits_into_four_gibibytes(preset: str, monkeypatch: Patch):
     monkeypatch.setattr(stage, "free_memory", lambda: 4 * GIB)
-    params = validate(read_raw(ROOT, preset), lambda name: read_input(ROOT, str(name)))
+    params = read_params(ROOT, preset)
     params = params.model_copy(update={"device": "cpu"})
     for model in MODELS:
         for verb in ("collect", "train", "evaluate"):

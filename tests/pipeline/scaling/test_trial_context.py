@@ -16,7 +16,6 @@ from pipeline.tracking import run as runs
 from pipeline.tracking.origin import TrialContext, trial_context
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import Parent
-from pipeline.tracking.run import Run
 from tests.conftest import ROOT, params_with
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import client_of, deliver, header, runs_of
@@ -42,7 +41,7 @@ def shipped(monkeypatch: Patch) -> list[Outbox]:
 
 def begin(root: Path) -> Outbox:
     stage = Stage("train", "allo", root, params_with({}))
-    with Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as run:
+    with runs.Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as run:
         run.metrics([("train/loss", 1, 0.5)])
         export.record_model(stage, run, None, None)
     return run.outbox

@@ -11,9 +11,8 @@ from ruamel.yaml import YAML
 from pipeline.cli import main
 from pipeline.studies import profile
 from pipeline.studies.profile import Spent, operations, self_times
-from quatrain.presets import parse
 from quatrain.validation import overlaid
-from tests.conftest import ROOT, SMALL
+from tests.conftest import ROOT, SMALL, committed
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder whose models are small."""
     shutil.copytree(ROOT / "inputs", tmp_path / "inputs")
     with (tmp_path / "params.yaml").open("w") as file:
-        YAML().dump(overlaid(parse(ROOT / "params.yaml"), {"device": "cpu", **SMALL}), file)
+        YAML().dump(overlaid(committed(), {"device": "cpu", **SMALL}), file)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(profile, "prepare_process", lambda _: None)
     monkeypatch.setattr(profile, "WARM", 1)
@@ -35,7 +34,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_profile_names_the_operations_and_keeps_the_trace(
     project: Path, model: str, operation: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([model, "--seconds", "0"]) == 0
+    assert main(["profile", model, "--seconds", "0"]) == 0
     out = capsys.readouterr().out
     folder = project / ".bench" / "profile" / model
     (file,) = [path for path in folder.rglob("*trace.json*") if path.is_file()]

@@ -10,7 +10,6 @@ from pipeline.storage.params_file import read_params
 from pipeline.tracking import origin
 from pipeline.tracking.description import description
 from quatrain.presets import parse
-from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_checkout import git
@@ -48,8 +47,7 @@ def edit(path: Path, before: str, after: str) -> None:
 
 
 def described(root: Path, preset: str = "default", model: str | None = "allo") -> str:
-    params = read_params(ROOT).model_copy(update={"preset": preset})
-    return description(root, params, model)
+    return origin.changes(root, preset, model)
 
 
 def test_params_of_the_commit_are_said_to_be_that(commit: Path):

@@ -123,18 +123,10 @@ def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str
     assert outbox.points() == []
 
 
-@pytest.mark.parametrize("run_key", ["", "it's", "a b", "k" * 251])
-def test_a_run_key_that_breaks_a_query_is_refused(tmp_path: Path, run_key: str):
-    with pytest.raises(ValueError, match=r"run key .*: use letters, digits and"):
-        Outbox(tmp_path / "x.sqlite").begin(header(run_key))
-
-
-def test_an_outbox_holds_one_run_and_known_statuses(tmp_path: Path):
+def test_an_outbox_holds_one_run(tmp_path: Path):
     outbox = begun(tmp_path)
     with pytest.raises(ValueError, match="train@allo-1 holds run k1, not k2"):
         outbox.begin(header("k2"))
-    with pytest.raises(ValueError, match="use one of FINISHED, FAILED, KILLED"):
-        outbox.end("DONE")
 
 
 WRITER = """
