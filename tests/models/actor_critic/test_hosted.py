@@ -37,9 +37,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def config_of(name: str, changes: dict[str, Any], **kwargs: Any) -> HostedActorCriticConfig:
-    config = params_with({"actor_critic": overlaid(section(name, **kwargs), changes)}).actor_critic
-    assert isinstance(config, HostedActorCriticConfig)
-    return config
+    return params_with({"actor_critic": overlaid(section(name, **kwargs), changes)}).actor_critic
 
 
 def trained(config: HostedActorCriticConfig) -> Progress:

@@ -124,8 +124,7 @@ def test_only_a_winner_that_was_confirmed_as_the_file_says_is_adopted(tmp_path: 
         reason = obstacle(space, result_of_trials(space, *first_runs, *repeats))
         assert reason == "trials could not be confirmed; the table says why"
     assert obstacle(space, result_of_trials(space, trial(1))) == "no trial has a score"
-    alone = result_of_trials(space, first_runs[0], first_runs[2])
-    assert obstacle(space, alone) == NOTHING_BETTER
+    assert obstacle(space, result_of_trials(space, first_runs[0], first_runs[2])) == NOTHING_BETTER
 
 
 def test_a_preset_holds_no_value_that_params_yaml_has(tmp_path: Path, root: Path):
