@@ -58,8 +58,7 @@ def zipped(*members: tuple[str, bytes], compression: int = zipfile.ZIP_STORED) -
 AXIS, VECTORS = np.linspace(-2, 2, 5), np.arange(30.0).reshape(5, 3, 2)
 
 
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-@pytest.mark.parametrize("dtype", ["float16", "float64", ">f8"])
+@pytest.mark.parametrize(("dtype", "save"), [("float16", np.savez), (">f8", np.savez_compressed)])
 def test_the_content_of_files_replaces_their_paths(project: Path, dtype: str, save: Any):
     """Which numbers are allowed is left to the config that names them."""
     values = np.array([0.1, 2.0, np.inf, np.nan, -1.0]).astype(dtype)
@@ -141,33 +140,24 @@ CUT_OFF = "is damaged: it does not hold 600 numbers, as it says"
 DAMAGED: list[tuple[str, bytes, str]] = [
     ("mine.npy", b"", NO_NPY),
     ("mine.npy", b"1.0\n2.0\n", NO_NPY),
-    ("mine.npy", NUMBERS.replace(b"Y\x01", b"Y\x03"), NO_NPY),
     ("mine.npy", CODE, NO_NPY),
     ("mine.npy", npy_header((True,)) + bytes(8), NO_NPY),
     ("mine.npy", NUMBERS.replace(b"{'descr'", b"((('descr'"), NO_NPY),
     ("mine.npy", NUMBERS[:-3], CUT_OFF),
-    ("mine.npy", NUMBERS + b"\0", CUT_OFF),
     ("mine.npy", npy(np.ones((3, 5))), f"holds float64 of shape (3, 5); {ONE_AXIS}"),
     ("mine.npy", npy(np.arange(7)), f"holds int64 of shape (7,); {ONE_AXIS}"),
     ("mine.npy", npy(np.ones(25_000)), "200,128 bytes; at most 200,000 are read"),
     ("mine.npz", b"", NO_NPZ),
-    ("mine.npz", b"\x80\x04N.", NO_NPZ),
     ("mine.npz", ARRAYS[: len(ARRAYS) // 2], NO_NPZ),
     ("mine.npz", zipped(("axis_0.npy", NUMBERS), compression=zipfile.ZIP_LZMA), NO_NPZ),
     ("mine.npz", zipped(("a.npy", NUMBERS), ("a", NUMBERS)), NO_NPZ),
     ("mine.npz", smaller(BOMB, 150_000), NO_NPZ),
     ("mine.npz", BOMB, "unfolds to 60,000,000 bytes; at most 200,000 are read"),
-    (
-        "mine.npz",
-        npz(np.savez_compressed, **{f"axis_{i}": np.zeros(9000) for i in range(3)}),
-        "unfolds to 216,384 bytes; at most 200,000 are read",
-    ),
     ("mine.npz", zipped(("a.npy", CODE)), f"a: {NO_NPY}"),
     ("mine.npz", zipped(("a.npy", npy_header((9 * 10**12,)))), f"a: is damaged: {MANY}"),
     ("mine.npz", zipped(("a.npy", npy_header((9 * 10**12, 0)))), f"a: {HOLDS} (9000000000000, 0)"),
     ("mine.npz", npz(a=np.ones((1,) * 9)), f"a: {HOLDS} (1, 1, 1, 1, 1, 1, 1, 1, 1)"),
     ("mine.npz", zipped(("a.npy", npy_header((-2, -300)) + bytes(4800))), f"a: {HOLDS} (-2, -300)"),
-    ("mine.npz", npz(a=np.arange(7)), f"a: holds int64 of shape (7,); {NO_EMPTY}"),
     ("mine.npz", npz(a=np.array([None])), f"a: holds object of shape (1,); {NO_EMPTY}"),
 ]
 

@@ -77,12 +77,10 @@ def test_padding_is_ignored_and_replaced_by_the_least_value():
         ({"before": [[-1] * 3, [-1, 0, 2]]}, "before[1, 2] is 2; give whole numbers in -1..1"),
         ({"places": shifted(0, 0.25)}, "places[0, 0, 1] is 0.25; give numbers in 0.0..0.1"),
         ({"places": shifted(np.nan, 0)}, "places[0, 0, 0] is nan; give numbers in 0.0..10.0"),
-        ({"places": shifted(-np.inf, 0)}, "places[0, 0, 0] is -inf; give numbers in 0.0..10.0"),
         ({"sizes": [1.0, 3.0]}, "sizes[0] is 1.0; give whole numbers in 1..3"),
         ({"sizes": [True, True]}, "sizes[0] is true; give whole numbers in 1..3"),
         ({"sizes": 3}, "sizes is int64[]; give whole numbers [questions]"),
         ({"places": PLACES[0]}, "places is float64[3, 2]; give numbers [questions, 3, 2]"),
-        ({"places": 1j * PLACES}, "places[0, 0, 0] is 0j; give numbers in 0.0..10.0"),
         ({"shade": [["dark", "pale"]] * 2}, 'shade[0, 0] is "dark"; give whole numbers in 0..255'),
         (
             {"sizes": [1]},
@@ -121,13 +119,11 @@ def test_nested_lists_are_read_like_arrays():
     ("changes", "message"),
     [
         ({"sizes": [1, 3.0]}, "sizes[1] is 3.0; give whole numbers in 1..3"),
-        ({"sizes": [1, True]}, "sizes[1] is true; give whole numbers in 1..3"),
         ({"sizes": ["1", 3]}, 'sizes[0] is "1"; give whole numbers in 1..3'),
         ({"sizes": [1, None]}, "sizes[1] is null; give whole numbers in 1..3"),
         ({"sizes": [1, 10**5000]}, "sizes[1] is a whole number of some 5001 digits; give whole"),
         ({"sizes": {"0": 1}}, "sizes is an object of 1; give whole numbers [questions]"),
         ({"shade": [[0, 1], [2]]}, "shade[1] is a list of 1; give whole numbers [questions, 2]"),
-        ({"shade": [[0, 1], [2, [3]]]}, "shade[1, 1] is a list of 1; give whole numbers in 0..255"),
         ({"sizes": [1] * (MOST_QUESTIONS + 1)}, "sizes has 1,001 questions; give at most 1,000"),
     ],
 )

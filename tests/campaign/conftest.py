@@ -25,7 +25,7 @@ from tests.pipeline.conftest import (  # noqa: F401 - fixtures
 
 HERE = Path(__file__).parent
 # Of the cases of a test, every so many-th belongs to the sample.
-SAMPLE = 12
+SAMPLE = 17
 LONGEST_SECONDS = 300.0
 
 

@@ -25,6 +25,13 @@ GROUPS |= {COMMANDS: command_works.commands}
 HEAD = ("work", *(f"{fault}: {what}" for fault in FAULTS for what in ("points", "tried", "whole")))
 
 
+def work_of(name: str, root: Path) -> works.Work:
+    """Makes what one work begins with, and no more."""
+    learner = name.partition(" ")[0]
+    group = learner if learner in GROUPS else COMMANDS
+    return next(work for work in GROUPS[group](root) if work.name == name)
+
+
 def spread(points: int, tries: int) -> list[int]:
     """Returns at most so many points, spread evenly over all."""
     tries = min(points, tries)

@@ -9,8 +9,8 @@ from functools import cache
 
 import pytest
 
-from tests.campaign import crash
-from tests.campaign.crash import COMMANDS, GROUPS, spread
+from tests.campaign import command_works, crash
+from tests.campaign.crash import spread, work_of
 from tests.campaign.faulty_disk import FAULTS, Fault
 from tests.campaign.lives import Undisturbed, attempt, undisturbed
 from tests.campaign.works import LEARNERS, VERBS, folder
@@ -19,8 +19,8 @@ from tests.pipeline.fixture_types import Capture, Patch
 
 # Of each work and fault; `make crash` tries more.
 POINTS = 6
-ROWS = [(learner, f"{learner} {verb}") for learner in LEARNERS for verb in VERBS]
-ROWS += [(COMMANDS, name) for name in crash.command_works.COMMANDS]
+ROWS = [f"{learner} {verb}" for learner in LEARNERS for verb in VERBS]
+ROWS += command_works.COMMANDS
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -30,19 +30,15 @@ def as_outside_the_tests() -> Iterator[None]:
 
 
 @cache
-def works_of(group: str) -> dict[str, Undisturbed]:
-    """What each work of a group does undisturbed, once in a process."""
-    root = folder() / group
-    return {
-        work.name: undisturbed(work, root / work.name.replace(" ", "-"))
-        for work in GROUPS[group](root)
-    }
+def reference_of(name: str) -> Undisturbed:
+    root = folder() / "crashes" / name.replace(" ", "-")
+    return undisturbed(work_of(name, root), root)
 
 
-@pytest.mark.parametrize(("group", "name"), ROWS)
+@pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_at_any_moment_loses_nothing(fault: Fault, group: str, name: str):
-    reference = works_of(group)[name]
+def test_a_fault_at_any_moment_loses_nothing(fault: Fault, name: str):
+    reference = reference_of(name)
     for point in spread(reference.points[fault], POINTS):
         attempt(fault, reference, folder() / name.replace(" ", "-"), point)
 

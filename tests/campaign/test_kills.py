@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.campaign.command_works import commands
+from tests.campaign.crash import work_of
 from tests.campaign.faulty_disk import signals
 from tests.campaign.lives import nobody_holds_a_lock, nothing_half_written
 from tests.campaign.processes import Body, begin, stage_body
 from tests.campaign.promises import accepted, broken
-from tests.campaign.works import LEARNERS, VERBS, Work, folder, stages_of
+from tests.campaign.works import LEARNERS, VERBS, Work, folder
 
 SIGNALS: dict[str, tuple[tuple[int, ...], set[int]]] = {
     "SIGKILL": ((signal.SIGKILL,), {-signal.SIGKILL}),
@@ -51,25 +51,13 @@ class Whole(NamedTuple):
 
 
 @cache
-def works() -> dict[str, Work]:
-    return {work.name: work for work in commands(folder() / "commands of processes")}
-
-
-@cache
-def stages(learner: str) -> dict[str, Work]:
-    return {work.name: work for work in stages_of(learner, folder() / f"processes of {learner}")}
-
-
-@cache
 def whole(name: str) -> Whole:
     learner, _, verb = name.partition(" ")
-    if learner in LEARNERS:
-        work = stages(learner)[name]
-        body: Body = partial(stage_body, verb, LEARNERS[learner][0])
-    else:
-        work = works()[name]
-        body = work.run
     place = folder() / "whole" / name.replace(" ", "-")
+    work = work_of(name, place.with_name(f"start of {place.name}"))
+    body: Body = work.run
+    if learner in LEARNERS:
+        body = partial(stage_body, verb, LEARNERS[learner][0])
     shutil.copytree(work.start, place, symlinks=True)
     running = begin(body, place, "run")
     accepted(running.ended())

@@ -3,7 +3,6 @@ those of one.
 """
 
 import shutil
-import time
 from collections.abc import Collection
 from functools import partial
 from itertools import cycle
@@ -11,20 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import main
-from pipeline.dvc import repro
 from tests.campaign.faulty_disk import waits
 from tests.campaign.lives import nobody_holds_a_lock, nothing_half_written
 from tests.campaign.processes import Body, Running, begin, stage_body
 from tests.campaign.promises import accepted, broken, refused
 from tests.campaign.test_kills import whole
 from tests.campaign.works import LEARNERS, VERBS
-from tests.pipeline.recorded_runs import until
 
 # Before each operation on the disk, so that both are at work.
 PAUSE_SECONDS = 0.01
-# Longer than a command waits for one that is about to end.
-LONG_SECONDS = 6.0
 STAGES = [f"{learner} {verb}" for learner, verb in zip(LEARNERS, cycle(VERBS), strict=False)]
 COMMANDS = ["promote all", "report", "gate --page", "schema", "preset", "outcome"]
 PAIRS = (("evaluate", "train"), ("evaluate", "collect"), ("train", "collect"))
@@ -82,44 +76,9 @@ def test_a_stage_beside_one_that_writes_what_it_reads(name: str, other: str, tmp
     the_results_are_right(name, place)
 
 
-@pytest.mark.parametrize("name", ["promote all", "report", "iqn evaluate"])
-def test_the_gate_beside_what_writes_its_files(name: str, tmp_path: Path):
-    place = project_of(name, tmp_path / "project")
-    learner = name.partition(" ")[0]
-    models = [LEARNERS[learner][0]] if learner in LEARNERS else []
-    writing, gating = at_once(whole(name).body, partial(gate_often, models), place)
-    ends(writing)
-    ending = gating.ended()
-    if "Traceback" in ending.said or ending.code not in (0, 4):
-        broken("traceback" if "Traceback" in ending.said else "wrong code", f"{ending}")
-    the_results_are_right(name, place)
-
-
-def gate_often(models: list[str]) -> int:
-    return max(main(["gate", *models]) for _ in range(10))
-
-
 def test_two_syncs_deliver_once(tmp_path: Path):
     place = project_of("sync", tmp_path / "project")
     for running in at_once(whole("sync").body, whole("sync").body, place):
         ends(running, refusals={6})
     accepted(begin(whole("sync").body, place, "again").ended())
     the_results_are_right("sync", place)
-
-
-def run_repro() -> int:
-    """A run whose stages take long, and do nothing."""
-    repro.reproduce = lambda *_: time.sleep(LONG_SECONDS) or 0
-    repro.finish_run = lambda *_, **__: 0
-    return main(["repro", "--preset", "default"])
-
-
-@pytest.mark.parametrize("second", ["repro", "promote"])
-def test_a_command_beside_a_run_is_refused(second: str, tmp_path: Path):
-    place = project_of("promote all", tmp_path / "project")
-    body = {"repro": run_repro, "promote": whole("promote all").body}[second]
-    running = begin(run_repro, place, "first")
-    until((place / ".state" / "locks" / "repro" / "lock").exists)
-    refused(begin(body, place, "second").ended(), 5, "repro is at work in process [0-9]+; wait")
-    accepted(running.ended())
-    accepted(begin(body, place, "again").ended())

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline.cli import main
-from pipeline.dvc import repro
+from pipeline.dvc import repro, workspace
 from pipeline.judging.gate import rules_of
 from pipeline.tracking import champions
 from quatrain.registry import MODELS
@@ -52,6 +52,16 @@ def test_what_cannot_be_used_never_reaches_dvc(checkout: Path, dvc: StandIn, fai
     (checkout / "params.yaml").write_text("seed: -1\n")
     assert failure(main, "repro", code=2).startswith("repro: params.yaml: ")
     assert dvc.calls == []
+
+
+def test_a_run_or_a_promotion_beside_a_run_is_refused(
+    checkout: Path, failure: Failure, monkeypatch: Patch
+):
+    monkeypatch.setattr(workspace, "PATIENCE_SECONDS", 0.0)
+    with workspace.alone(checkout, "default"):
+        for verb in ("repro", "promote"):
+            why = f"{verb}: repro is at work in process {os.getpid()}; wait for it or end it"
+            assert failure(main, verb, code=5).startswith(why)
 
 
 SAVES = """
