@@ -152,7 +152,7 @@ def _status_of(
         model_says = f"the model says {rule.direction!r}"
         return "stale", f"is {stored.direction!r} in the baseline, but {model_says}"
     if stored.fault is not None:
-        remedy = "`git checkout` restores the file in baselines/, a promotion by force stores another"
+        remedy = "`git checkout` restores the file in baselines/, a forced promotion stores another"
         return "bad baseline", f"has no interval in the baseline: {stored.fault}; {remedy}"
     status, why = _compare(line, rule, scores)
     differing = stored.differs_from(rule)
