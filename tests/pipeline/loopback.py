@@ -1,4 +1,4 @@
-"""Servers on this machine alone, with ports and data of their own: sshd, S3, PostgreSQL, MLflow."""
+"""Servers on this machine alone, with ports and data of their own: S3, PostgreSQL, MLflow."""
 
 import os
 import pwd
