@@ -7,6 +7,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,8 @@ from pipeline.storage.artifacts import file_digest
 from quatrain.envs.host.config import HostEnv
 
 INSTALLED = {"site-packages", "dist-packages"}
+# Package -> its distributions; to read what is installed takes about a second.
+installed = cache(packages_distributions)
 # Extras of a distribution that no environment needs.
 TOOLS = re.compile(r"extra == .(?:all|dev|doc|test)")
 
@@ -91,7 +94,7 @@ def _versions_of(package: str) -> dict[str, str]:
     installed.
     """
     versions = {}
-    for distribution in packages_distributions().get(package, ()):
+    for distribution in installed().get(package, ()):
         lines = [line for line in requires(distribution) or () if not TOOLS.search(line)]
         for name in (distribution, *(re.split(r"[^\w.-]", line)[0] for line in lines)):
             try:

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache, partial
-from importlib.metadata import packages_distributions
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +16,6 @@ from matplotlib.figure import Figure
 from pipeline.runtime.command import run_guarded
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.stage import Stage, run_on_device
-from pipeline.storage import environment_key
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import outbox
 from pipeline.tracking import run as tracking
@@ -29,8 +27,6 @@ from tests.models.allo import test_hosted as allo_hosted
 from tests.pipeline.small_project import BODIES, NOBODY, Pretended, Project
 
 VERBS = tuple(BODIES)
-DISTRIBUTIONS = cache(packages_distributions)
-"""What is installed, which takes a second to read."""
 # A learner's yields, at each of which a checkpoint is written.
 SHORT: dict[str, Any] = {"allo": {"train": {"steps": 60, "record_every": 20}}}
 HOSTED_ALLO = overlaid(
@@ -112,7 +108,6 @@ def surroundings(model: str | None = None, config: Any = None) -> Iterator[None]
         patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
         patch.setattr(tracking, "Shipper", Silent)
         patch.setattr(outbox, "commit", watched_commit)
-        patch.setattr(environment_key, "packages_distributions", DISTRIBUTIONS)
         if model is not None:
             picture = {"empty": Figure(figsize=(1, 1))}
             patch.setattr(load(model, config).plots, "plots", lambda *_: picture)

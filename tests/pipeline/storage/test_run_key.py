@@ -2,7 +2,6 @@
 nothing else.
 """
 
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +19,6 @@ from quatrain.registry import MODELS
 from tests.conftest import ROOT, params_with
 from tests.models.iqn import hosted_envs
 from tests.pipeline.fixture_types import Patch
-
-DISTRIBUTIONS = packages_distributions()
-
-
-@pytest.fixture(autouse=True)
-def read_once(monkeypatch: Patch) -> None:
-    """Reading what is installed takes a second each time."""
-    monkeypatch.setattr(environment_key, "packages_distributions", lambda: DISTRIBUTIONS)
-
 
 # The key itself.
 
