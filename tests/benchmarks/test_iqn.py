@@ -152,7 +152,8 @@ def test_rows_of_a_return_hold_seconds_and_agent_steps_of_each_run():
         "greedy return 100 from nothing / agent-steps, with the prefill",
         True,
     )
-    assert speed.goal_of(steps) == "at most 30000 agent-steps: 26000 agent-steps"
+    assert speed.asked(steps) == "at most 30000 agent-steps"
+    assert speed.reached(steps) == "26000 agent-steps"
     np.testing.assert_array_equal(steps.before.values, [100_000, 140_000])
 
 

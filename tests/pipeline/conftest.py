@@ -3,6 +3,7 @@ files test with.
 """
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -29,6 +30,13 @@ def stages_without_shape_checks() -> Iterator[None]:
     """As outside the tests; the checks are for the tests of what the stages call."""
     with shapes_unchecked():
         yield
+
+
+@pytest.fixture(autouse=True)
+def handlers_of_python() -> None:
+    """A stage in this process sets its own for signals, and its process would end with it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
