@@ -43,7 +43,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/scaling": 2_933,
     "pipeline/studies": 744,
     "tests": 9_659,
-    "tests/pipeline": 6_428,
+    "tests/pipeline": 6_433,
     "tests/pipeline/scaling": 2_768,
     "tests/pipeline/studies": 521,
     "tests/campaign": 778,
@@ -52,7 +52,7 @@ BUDGETS: dict[str, float] = {
     "tests/models/iqn": 1_738,
     "tests/models/actor_critic": 2_438,
     "tests/models/active_dynamics": 3_730,
-    "tests/benchmarks": 1_270,
+    "tests/benchmarks": 1_271,
     "benchmarks": 6_182,
 }
 TOKENS_WITHOUT_CODE = (
