@@ -221,9 +221,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         reason = f"there is no verb {shown(name)}{meant}; `quatrain --help` lists them"
         return report_failure("quatrain", reason, 2)
     try:
-        options = parser().parse_args(arguments or ["--help"])
+        options, unknown = parser().parse_known_args(arguments or ["--help"])
     except SystemExit as ended:
         return int(ended.code or 0)
+    if unknown:
+        program = f"quatrain {name}" if name in VERBS else "quatrain"
+        words = shown(" ".join(unknown))
+        reason = f"unrecognized arguments: {words}; `{program} --help` lists the options"
+        return report_failure(program, reason, 2)
     return run_guarded(name, lambda: run(VERBS[name], options), VERBS[name].interrupted)
 
 
