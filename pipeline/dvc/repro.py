@@ -12,12 +12,14 @@ from pipeline.dvc.workspace import alone, environment, prepare_workspace
 from pipeline.judging.gate import gate
 from pipeline.judging.promotion import CODE
 from pipeline.runtime import console, git
+from pipeline.runtime.errors import described
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import champions
 from pipeline.tracking.restored import record_restored
 from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of
+from quatrain.errors import QuatrainError
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
 
@@ -119,10 +121,9 @@ def sort_lock(root: Path, work: Path, before: Sequence[str]) -> None:
 
 
 def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
-    """Records which results were restored, prints the gate's table and where the results are;
-    returns the gate's exit code.
+    """Prints the gate's table, records which results were restored, and says where the results
+    are; returns the gate's exit code.
     """
-    record_restored(work, models)
     print()
     code = gate(work, work, models)
     if work == root and git.has_changes(root, WRITTEN) and git.has_changes(root, CODE) is False:
@@ -130,6 +131,10 @@ def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
             "repro: dvc.lock and reports are not those in git: normal on another machine; on the "
             "same one, commit them with the code that made them"
         )
+    try:
+        record_restored(work, models)
+    except (QuatrainError, OSError) as error:
+        console.info(f"warning: tracking: restored results are not recorded ({described(error)})")
     set_aliases(root, work, models)
     reports = work.relative_to(root) / "reports"
     results = f"scores, plots   {reports}/{{{','.join(models)}}}"

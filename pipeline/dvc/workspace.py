@@ -109,8 +109,9 @@ def environment(root: Path, work: Path) -> dict[str, str]:
     """Returns the variables of dvc's processes: this interpreter, the workspace's code, the
     checkout's tracking.
     """
+    uri = resolve_uri(root.absolute())  # first: it moves a password into variables
     return git.git_environment() | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "MLFLOW_TRACKING_URI": resolve_uri(root.absolute()),
+        "MLFLOW_TRACKING_URI": uri,
         "PYTHONPATH": str(work.absolute() / "src"),
     }

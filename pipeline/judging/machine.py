@@ -1,4 +1,4 @@
-"""what a run recorded of its machine -> words, and whether another machine is of the same type."""
+"""what a run recorded of its machine -> words."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,11 +10,6 @@ KEYS = ("device", "cpu", "threads")
 def machine_of(settings: Mapping[str, Any]) -> dict[str, str]:
     """Returns what recorded settings, or the provenance of a baseline, say of the machine."""
     return {key: str(settings[key]) for key in KEYS if settings.get(key) is not None}
-
-
-def is_same(machine: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Returns whether both are of one type, as far as both say."""
-    return all(machine[key] == other[key] for key in machine.keys() & other.keys())
 
 
 def describe(machine: Mapping[str, str]) -> str:

@@ -10,12 +10,13 @@ from pipeline.judging.machine import machine_of
 from pipeline.judging.scores import fresh_scores, repro_hint
 from pipeline.runtime.git import revision
 from pipeline.runtime.redaction import redact
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.errors import QuatrainError
 from quatrain.judgement import Judgement, Scores, fault_of_scores, judge
 from quatrain.params import Params
+from quatrain.storage.atomic_write import write_together
+from quatrain.storage.folders import encode_file
 
 # What shapes scores; reports, dvc.lock and baselines do not.
 CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
@@ -65,12 +66,15 @@ def promote(root: Path, work: Path, models: Sequence[str], preset: str, why: str
             f"nothing is promoted: {'; '.join(objections)}",
             remedy=f"{command} stores it all the same",
         )
+    files = {}
     for change in promotions:
         path = gate.baseline_path(root, change.before.model)
-        artifacts.write_json(path, change.baseline)
+        files[path.name] = encode_file(path, change.baseline)[0]
+    write_together(root / "baselines", files)
+    for name, change in zip(files, promotions, strict=True):
         run = change.before.learner["run_key"][:12]
         count = len(change.after.lines)
-        print(f"baselines/{path.name}: preset {preset} now holds the {count} scores of run {run}")
+        print(f"baselines/{name}: preset {preset} now holds the {count} scores of run {run}")
     print(f"{repro_hint(preset)}: {AFTERWARDS}", flush=True)
 
 

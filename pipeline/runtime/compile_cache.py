@@ -9,6 +9,7 @@ neither processor nor threads, although both shape the machine code: so they nam
 import hashlib
 import os
 import platform
+import re
 import shutil
 import warnings
 from importlib.metadata import version
@@ -20,6 +21,8 @@ from quatrain.params import Params
 
 FOLDER = ".jax_cache"
 KEPT_FOLDERS = 4
+# What `folder_name` returns.
+FOLDER_NAME = re.compile(r"[0-9][\w.]*-[0-9a-f]{16}")
 # jax's lock file in a folder, which it takes for each program that it reads or writes.
 LOCK = ".lockfile"
 SETTINGS = {
@@ -84,6 +87,7 @@ def tidy(folder: Path) -> None:
             program.unlink()
     os.close(lock)
     os.utime(folder)
-    used = sorted(folder.parent.glob(f"*/{LOCK}"), key=lambda path: path.parent.stat().st_mtime)
-    for old in used[:-KEPT_FOLDERS]:
-        shutil.rmtree(old.parent, ignore_errors=True)
+    beside = (path.parent for path in folder.parent.glob(f"*/{LOCK}"))
+    ours = [path for path in beside if FOLDER_NAME.fullmatch(path.name)]
+    for old in sorted(ours, key=lambda path: path.stat().st_mtime)[:-KEPT_FOLDERS]:
+        shutil.rmtree(old, ignore_errors=True)

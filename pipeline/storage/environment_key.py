@@ -33,20 +33,24 @@ def environment_of(env: object) -> dict[str, str]:
     if not isinstance(env, HostEnv):
         return {}
     identity: dict[str, str] = {}
-    visited = set(sys.stdlib_module_names)
-    pending = {env.kind, (env.import_ or _maker_of(str(env.id))).partition(":")[0]}
+    of_others = set(sys.stdlib_module_names)
+    visited: set[str] = set()
+    pending = [env.kind, (env.import_ or _maker_of(str(env.id))).partition(":")[0]]
     while pending:
         name = pending.pop()
-        if name in visited or name.partition(".")[0] in visited:
+        top = name.partition(".")[0]
+        if name in visited or top in of_others:
             continue
         visited.add(name)
         sources = _sources_of(name)
-        if not sources:
-            identity |= _versions_of(name.partition(".")[0])
+        # A folder without __init__.py, such as inputs, has neither: what is below it is looked at.
+        if not sources and (versions := _versions_of(top)):
+            identity |= versions
+            of_others.add(top)
         for module, source in sources.items():
             if module not in identity:
                 identity[module] = file_digest(source)
-                pending |= set(_imports(module, source))
+                pending += _imports(module, source)
     return dict(sorted(identity.items()))
 
 

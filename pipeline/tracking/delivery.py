@@ -89,17 +89,19 @@ class Delivery:
         if header is None:
             return False
         run_id = self._run_id or self._open(header)
-        record = self.outbox.next_record()
-        points = self.outbox.next_points(METRICS_PER_CALL)
-        if points and (record is None or record.kind != "begin"):
+        begin = self.outbox.record("begin")
+        points = self.outbox.next_points(METRICS_PER_CALL) if begin and begin.sent else []
+        if points:
             self._send_metrics(run_id, points)
             self.outbox.mark_sent(points[-1])
             self.metrics += len(points)
-        elif record is not None:
+            return True
+        record = self.outbox.next_record()
+        if record is not None:
             self._send(run_id, header, record)
             self.outbox.mark_sent(record)
             self.files += record.kind in ("artifact", "model")
-        return bool(points) or record is not None
+        return record is not None
 
     def close(self) -> None:
         """Releases the lock, so that another process can deliver."""

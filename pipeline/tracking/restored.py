@@ -45,7 +45,7 @@ def restored(root: Path, model: str) -> Iterator[str]:
 
 def run_key_of(path: Path) -> str | None:
     """Returns the key of the run in an outbox; None if it is damaged, which `make sync` says."""
-    with suppress(DataError):
+    with suppress(DataError, OSError):
         header = Outbox(path).header
         return header and header.run_key
     return None

@@ -100,6 +100,7 @@ class Run:
         started: int | None = None,
     ) -> Self:
         """Starts or continues an outbox, whose only writer this process is."""
+        uri = resolve_uri(root)  # refused before anything is written
         lock = ExitStack()
         lock.enter_context(writer_lock(path))
         outbox = Outbox(path)
@@ -107,7 +108,7 @@ class Run:
         shipper = None
         if is_delivered:
             outboxes = [outbox, *end_abandoned(path)]
-            shipper = Shipper(outboxes, resolve_uri(root), latest_seconds=LATEST_SECONDS)
+            shipper = Shipper(outboxes, uri, latest_seconds=LATEST_SECONDS)
         return cls(outbox, shipper, lock)
 
     def __enter__(self) -> Self:

@@ -71,8 +71,9 @@ def deliver(deliveries: Sequence[Delivery], wait_seconds: float) -> dict[Deliver
                 del pending[delivery]
                 unanswered = 0
                 continue
+            del pending[delivery]  # the others come first next time
             pending[delivery] = error
-            unanswered += isinstance(error, Unreachable)
+            unanswered = unanswered + 1 if isinstance(error, Unreachable) else 0
             if unanswered == MOST_UNANSWERED:
                 break
         if time.monotonic() + pause > end:

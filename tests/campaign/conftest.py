@@ -13,15 +13,7 @@ from typing import Any
 import pytest
 
 from tests.campaign.promises import broken
-from tests.pipeline.conftest import (  # noqa: F401 - fixtures
-    all_stages_of,
-    checkout,
-    committed,
-    folder,
-    scored,
-    stages_without_shape_checks,
-    trained_of,
-)
+from tests.pipeline.conftest import stages_without_shape_checks  # noqa: F401 - a fixture
 
 HERE = Path(__file__).parent
 # Of the cases of a test, every so many-th belongs to the sample.

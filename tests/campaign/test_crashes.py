@@ -4,7 +4,6 @@ happened.
 """
 
 import re
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
@@ -14,19 +13,12 @@ from tests.campaign.crash import spread, work_of
 from tests.campaign.faulty_disk import FAULTS, Fault
 from tests.campaign.lives import Undisturbed, attempt, undisturbed
 from tests.campaign.works import LEARNERS, VERBS, folder
-from tests.conftest import shapes_unchecked
 from tests.pipeline.fixture_types import Capture, Patch
 
 # Of each work and fault; `make crash` tries more.
 POINTS = 6
 ROWS = [f"{learner} {verb}" for learner in LEARNERS for verb in VERBS]
 ROWS += command_works.COMMANDS
-
-
-@pytest.fixture(autouse=True, scope="module")
-def as_outside_the_tests() -> Iterator[None]:
-    with shapes_unchecked():
-        yield
 
 
 @cache
@@ -50,11 +42,9 @@ def test_points_are_spread_over_all_of_them():
     assert spread(0, 6) == []
 
 
-@pytest.mark.parametrize(("survived", "code"), [(2, 0), (1, 1)])
-def test_a_point_that_is_not_survived_is_a_failure(
-    survived: int, code: int, monkeypatch: Patch, capsys: Capture
-):
-    rows = [["allo train", 1000, 2, survived, 3, 3, 3]]
-    monkeypatch.setattr(crash, "campaign", lambda *_: iter(rows))
-    assert crash.main(["allo"]) == code
-    assert re.search(rf"all .* 1,000 \| +2 \| +{survived} \| +3", capsys.readouterr().out)
+def test_a_point_that_is_not_survived_is_a_failure(monkeypatch: Patch, capsys: Capture):
+    for survived, code in ((2, 0), (1, 1)):
+        rows = [["allo train", 1000, 2, survived, 3, 3, 3]]
+        monkeypatch.setattr(crash, "campaign", lambda *_, rows=rows: iter(rows))
+        assert crash.main(["allo"]) == code
+        assert re.search(rf"all .* 1,000 \| +2 \| +{survived} \| +3", capsys.readouterr().out)

@@ -33,8 +33,11 @@ def stages_without_shape_checks() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def handlers_of_python() -> None:
+def handlers_of_python() -> Iterator[None]:
     """A stage in this process sets its own for signals, and its process would end with it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

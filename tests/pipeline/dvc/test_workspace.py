@@ -64,6 +64,18 @@ def test_settings_that_dvc_cannot_read_are_refused(text: str, checkout: Path):
         workspace.prepare_workspace(checkout, "smoke")
 
 
+def test_stages_get_user_and_password_of_the_server_in_variables(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+        monkeypatch.setenv(name, "of before")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter22@127.0.0.1:1")
+    variables = workspace.environment(checkout, checkout)
+    assert variables["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:1"
+    assert variables["MLFLOW_TRACKING_USERNAME"] == "me"
+    assert variables["MLFLOW_TRACKING_PASSWORD"] == "hunter22"
+
+
 def test_edits_new_and_removed_files_travel_and_what_was_made_stays(checkout: Path):
     work = workspace.prepare_workspace(checkout, "smoke")
     for name in (*PRODUCED, "src/of_an_older_version.py"):

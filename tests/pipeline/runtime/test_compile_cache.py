@@ -89,13 +89,21 @@ def test_a_folder_and_limits_that_the_user_chose_are_kept(own_environment: Patch
 
 
 def test_folders_that_nobody_uses_go_and_those_of_others_stay(tmp_path: Path):
-    old = [tmp_path / FOLDER / f"0.{number}" for number in range(KEPT_FOLDERS)]
+    old = [tmp_path / FOLDER / f"0.{number}-{16 * 'a'}" for number in range(KEPT_FOLDERS)]
     other = tmp_path / FOLDER / "other"
     for age, path in enumerate(old):
         path.mkdir(parents=True)
         (path / LOCK).touch()
         os.utime(path, (age, age))
-    other.mkdir()
+    for path in (other, other.with_name("jax-of-others")):
+        path.mkdir()
+        os.utime(path, (0, 0))
+    (other.with_name("jax-of-others") / LOCK).touch()
     enable(tmp_path, params_with({}))
-    kept = {*old[1:], other, tmp_path / FOLDER / folder_name(params_with({}))}
+    kept = {
+        *old[1:],
+        other,
+        other.with_name("jax-of-others"),
+        tmp_path / FOLDER / folder_name(params_with({})),
+    }
     assert {*(tmp_path / FOLDER).iterdir()} == kept

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 import pipeline
 from pipeline.runtime import signals as signal_module
 from pipeline.runtime.errors import Interrupted
+from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.signals import ENDING, PARENT_VARIABLE, Signals, die_with_parent
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage import artifacts
@@ -127,6 +127,8 @@ def test_a_file_with_a_flipped_bit_is_never_used(
     [
         ("allo", {"allo": {"network": {"hidden": 17}}}, "allo.network.hidden = "),
         ("active_dynamics", {"seed": 1}, "seed = "),
+        ("allo", {"threads": 1}, "threads = "),
+        ("allo", {"deterministic": False}, "deterministic = "),
     ],
     indirect=["uninterrupted"],
 )
@@ -150,6 +152,19 @@ def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
         f"holds; run `dvc repro train@{model}` [exit 3]"
     )
     assert evaluated.hashes("reports") == before
+
+
+def test_a_second_stage_of_one_name_is_refused_and_names_the_first(tmp_path: Path):
+    project = Project.create(tmp_path / "project", "allo", code=True)
+    code = (
+        "import sys; from pipeline.runtime.stage import main;"
+        "sys.exit(main('train', '', lambda *_: print('ran'), ['allo'], patience_seconds=0.2))"
+    )
+    with folder_lock(project.root / ".state" / "locks" / "train@allo"):
+        said = project.run("-c", code)
+    assert said.code == 5
+    assert f"train@allo: train@allo is at work in process {os.getpid()}; wait" in said.said
+    assert project.run("-c", code).code == 0
 
 
 def test_a_dataset_of_another_model_is_not_trained_on(evaluated: Project, capsys: Capture):
@@ -176,11 +191,8 @@ def test_what_fails_after_a_signal_is_an_interruption(evaluated: Project, capsys
 
 
 @pytest.fixture
-def received() -> Iterator[Signals]:
-    before = {number: signal.getsignal(number) for number in ENDING}
-    yield Signals()
-    for number, handler in before.items():
-        signal.signal(number, handler)
+def received() -> Signals:
+    return Signals()
 
 
 @pytest.mark.parametrize("number", ENDING)

@@ -109,6 +109,7 @@ FILES = {
     "inputs/iqn/beside.py": "",
     "inputs/iqn/other.py": "",
     "helper.py": "def broken(:\n",
+    "outer.py": "from inputs.iqn import other\nimport inputs\n",
     "registering/__init__.py": "register('Maze-v0', entry_point='registering.inner.maze:Maze')\n",
     "registering/inner/maze.py": "import pettingzoo\n",
 }
@@ -134,6 +135,7 @@ def env(env_id: str | None, imported: str | None) -> HostEnv:
     ("imported", "covered"),
     [
         ("inputs.iqn.walls:Maze", {"inputs/iqn/walls.py", "inputs/iqn/beside.py", "helper.py"}),
+        ("outer:make", {"outer.py", "inputs/iqn/other.py"}),
         ("registering:make", {"registering/__init__.py", "registering/inner/maze.py"}),
         ("nowhere:make", set()),
     ],
