@@ -75,12 +75,12 @@ def upstream(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def failure(capsys: Capture) -> Callable[..., str]:
-    """Calls a command that must fail, and returns the line that says why, without the exit code."""
+    """Calls a command that must fail in one line, and returns it without the exit code."""
 
     def call(main: Callable[[list[str]], int], *arguments: str, code: int) -> str:
         capsys.readouterr()
         assert main([*arguments]) == code
-        *_, said = capsys.readouterr().err.splitlines()
+        (said,) = capsys.readouterr().err.splitlines()
         assert said.endswith(f" [exit {code}]")
         return said.removesuffix(f" [exit {code}]")
 
