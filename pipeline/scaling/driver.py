@@ -91,8 +91,8 @@ def warn_of_few_seeds(space: Space) -> None:
     if seeds < SEEDS_OF_INTERVAL:
         key = "seeds" if confirm is None else "confirm.seeds"
         console.info(
-            f"sweeps/{space.name}.yaml: {key} = {seeds}: fewer than {SEEDS_OF_INTERVAL} seeds give "
-            f"no interval, so the result cannot be told from chance; raise {key}"
+            f"warning: sweeps/{space.name}.yaml: {key} = {seeds}: fewer than {SEEDS_OF_INTERVAL} "
+            f"seeds give no interval, so the result cannot be told from chance; raise {key}"
         )
 
 

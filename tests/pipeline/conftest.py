@@ -75,12 +75,16 @@ def upstream(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def failure(capsys: Capture) -> Callable[..., str]:
-    """Calls a command that must fail in one line, and returns it without the exit code."""
+    """Calls a command that must fail in one line, and returns it without the exit code.
+
+    Warnings may stand before it.
+    """
 
     def call(main: Callable[[list[str]], int], *arguments: str, code: int) -> str:
         capsys.readouterr()
         assert main([*arguments]) == code
-        (said,) = capsys.readouterr().err.splitlines()
+        *warnings, said = capsys.readouterr().err.splitlines()
+        assert all(line.startswith("warning: ") for line in warnings), warnings
         assert said.endswith(f" [exit {code}]")
         return said.removesuffix(f" [exit {code}]")
 
