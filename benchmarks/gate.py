@@ -12,8 +12,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 from benchmarks import claims
 from benchmarks.claims import COMMANDS
 from benchmarks.run import parsed
+from pipeline.judging.render import markdown_table
 from pipeline.reporting.speed import PLAIN, VARIANT, Results, as_json, read_file, write_lines
-from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.errors import described
 from pipeline.runtime.git import revision
 from quatrain.baselines import whole

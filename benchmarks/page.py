@@ -8,10 +8,10 @@ from benchmarks import claims, pictures
 from benchmarks.claims import COMMANDS, PROPOSALS, WORDS, Named, Verdict
 from benchmarks.harness import HEAD, cells, spread
 from benchmarks.run import RESULTS
+from pipeline.judging.render import markdown_table, plain
 from pipeline.reporting import speed
 from pipeline.reporting.sections import folded
 from pipeline.reporting.speed import PLAIN, PROPOSED, Results, Row
-from pipeline.reporting.tables import markdown_table, plain
 from pipeline.storage.figures import png, write_figures
 from quatrain.storage.atomic_write import write_durably
 

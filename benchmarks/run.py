@@ -14,14 +14,13 @@ from pathlib import Path
 from benchmarks import claims
 from benchmarks.claims import COMMANDS, PROPOSALS, Named
 from benchmarks.harness import HEAD, cells, results_of
+from pipeline.judging.render import markdown_table
 from pipeline.reporting import speed
 from pipeline.reporting.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, Results
-from pipeline.reporting.tables import markdown_table
 from pipeline.runtime import redaction
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import LockHeld, described
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage.artifacts import digest_of, file_digest
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.origin import code_tags
 from pipeline.tracking.records import Header
@@ -29,6 +28,7 @@ from pipeline.tracking.run import Run, path_of
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
+from quatrain.storage.folders import digest_of, file_digest
 
 RESULTS = Path("benchmarks/results")
 BENCHMARKS = (*MODELS, "machine")

@@ -11,7 +11,6 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save
 
 from pipeline.runtime.devices import on_device
-from pipeline.storage.artifacts import to_arrays
 from quatrain.animation import Animation
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.judgement import judge
@@ -19,6 +18,7 @@ from quatrain.params import Params
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import MODELS, load
 from quatrain.seeds import SEEDS_OF_INTERVAL
+from quatrain.storage.trees import to_arrays
 from tests.conftest import VARIANTS, params_with, shapes_unchecked, small
 
 Named = dict[str, np.ndarray]

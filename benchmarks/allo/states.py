@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pipeline.judging.render import markdown_table
 from pipeline.reporting.speed import as_json, write_lines
 from pipeline.reporting.sweeps import result_key, train
-from pipeline.reporting.tables import markdown_table
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
+from quatrain.storage import folders
 
 RESULTS = Path("benchmarks/results/allo_states.json")
 MOST_ROWS = 16_384
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no map {', '.join(sorted(unknown))}; known: {'; '.join(MAPS)}")
     root = Path.cwd()
-    done = artifacts.read_json(selected.results)["maps"] if selected.results.exists() else {}
+    done = folders.read_json(selected.results)["maps"] if selected.results.exists() else {}
     for name in selected.maps or MAPS:
         steps = selected.steps or MAPS[name].steps
         params = params_for(root, name, steps, selected.batch)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.reporting.tables import markdown_table
+from pipeline.judging.render import markdown_table
 from quatrain.statistics import format_mean
 
 OURS = ("iqn", "actor_critic")

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import psutil
 
 from benchmarks.scaling.model import DRAWS, Costs, Estimate, estimates, makespan
+from pipeline.judging.render import markdown_table
 from pipeline.reporting.speed import as_json, write_lines
-from pipeline.reporting.tables import markdown_table
 from pipeline.scaling import cluster
 from pipeline.scaling.records import read_trials
-from pipeline.storage import artifacts
 from pipeline.storage.run_key import CHECKOUT
 from quatrain.errors import DataError
+from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
 
 RESULTS = Path("benchmarks/results/scaling.json")
@@ -114,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
             machine = {"cores": len(os.sched_getaffinity(0)), "load": load}
             content = {**machine, "sweeps": timelines}
             write_lines(options.results, as_json(content), depth=3)
-    stored = artifacts.read_json(options.results)
+    stored = folders.read_json(options.results)
     text = render([Timeline(**each) for each in stored["sweeps"]], stored)
     print(text)
     page = options.docs.read_text()

@@ -12,7 +12,6 @@ from pipeline.judging import render
 from pipeline.judging.scores import NotFresh, fresh_scores
 from pipeline.runtime import console
 from pipeline.runtime.errors import BaselineBroken, described
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import BaselineError, Rule
 from quatrain.errors import DataError
@@ -20,6 +19,7 @@ from quatrain.judgement import Judgement, Line, Scores
 from quatrain.judgement import judge as judge_by
 from quatrain.params import Params
 from quatrain.registry import load
+from quatrain.storage import folders
 
 # What no promotion mends.
 UNUSABLE = {"missing", "not finite", "bad interval", "below floor"}
@@ -138,7 +138,7 @@ def read_baseline(root: Path, model: str) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        baseline = artifacts.read_json(path)
+        baseline = folders.read_json(path)
     except DataError as error:
         raise DataError(error.reason, remedy=restore_hint(model)) from None
     if not isinstance(baseline, dict) or baseline.get("model") != model:

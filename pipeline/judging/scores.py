@@ -9,11 +9,12 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from pipeline.storage import artifacts, run_key
+from pipeline.storage import run_key
 from quatrain.baselines import FiniteNumber, Record
 from quatrain.errors import DataError, QuatrainError
 from quatrain.params import Params
 from quatrain.registry import load
+from quatrain.storage import folders
 
 EVALUATE = "pipeline/stages/evaluate.py"
 # Keys of params.yaml that all models' scores depend on.
@@ -72,12 +73,12 @@ def digests_of(root: Path, model: str, params: Params, learner: str, data: str) 
     """
     content = params.model_dump(mode="json", include={*SHARED, model})
     code = evaluating_code(load(model, getattr(params, model)).package)
-    files = {os.path.relpath(file, run_key.CHECKOUT): artifacts.file_digest(file) for file in code}
+    files = {os.path.relpath(file, run_key.CHECKOUT): folders.file_digest(file) for file in code}
     return Digests(
         learner=learner,
         data=data,
-        params=artifacts.digest_of(content),
-        code=artifacts.digest_of([files, run_key.inputs_of(root / "inputs" / model)]),
+        params=folders.digest_of(content),
+        code=folders.digest_of([files, run_key.inputs_of(root / "inputs" / model)]),
     )
 
 
@@ -97,7 +98,7 @@ def write_scores(
     root: Path, model: str, preset: str, digests: Digests, scores: Mapping[str, float | None]
 ) -> None:
     stored = StoredScores(model=model, preset=preset, digests=digests, scores=dict(scores))
-    artifacts.write_json(path_of(root, model), stored.model_dump())
+    folders.write_json(path_of(root, model), stored.model_dump())
 
 
 def read_scores(root: Path, model: str) -> StoredScores:
@@ -107,7 +108,7 @@ def read_scores(root: Path, model: str) -> StoredScores:
         DataError: the file is missing, or not one that `evaluate` writes.
     """
     path = path_of(root, model)
-    content = artifacts.read_json(path)
+    content = folders.read_json(path)
     try:
         return StoredScores.model_validate(content)
     except ValidationError as error:
@@ -141,8 +142,8 @@ def fresh_scores(root: Path, model: str, params: Params) -> FreshScores:
     if (stored.model, stored.preset) != (model, params.preset):
         reason = f"the scores are those of {stored.model}, preset {stored.preset!r}"
         raise NotFresh("stale", reason, hint)
-    learner = artifacts.verify(weights)
-    dataset = artifacts.folder_digest(data) if os.path.lexists(data) else stored.digests.data
+    learner = folders.verify(weights)
+    dataset = folders.read_digest(data) if os.path.lexists(data) else stored.digests.data
     current = digests_of(root, model, params, learner.digest, dataset)
     for kind, name in NAMES.items():
         if getattr(stored.digests, kind) != getattr(current, kind):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipeline.reporting.tables import markdown_table
+from pipeline.judging.render import markdown_table
 from quatrain.baselines import Rule
 from quatrain.statistics import format_mean
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from pydantic import ConfigDict, TypeAdapter
 
+from pipeline.judging.render import markdown_table, plain
 from pipeline.reporting import speed
-from pipeline.reporting.tables import between_marks, markdown_table, plain
+from pipeline.reporting.tables import between_marks
 from quatrain.baselines import Rule
 from quatrain.judgement import Scores
 

@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from pipeline.judging.scores import first_error
-from pipeline.storage import artifacts
 from quatrain.errors import DataError, FolderError
+from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
 
 # Names of ratios. `seed's` is the variant that a document proposes.
@@ -187,7 +187,7 @@ def read_file(root: Path, path: Path, form: TypeAdapter[Form], command: str) -> 
     if not (root / path).exists():
         return None
     try:
-        return form.validate_python(artifacts.read_json(root / path))
+        return form.validate_python(folders.read_json(root / path))
     except ValidationError as error:
         raise DataError(f"{path}: {first_error(error)}; `{command}` writes it anew") from None
 
@@ -200,7 +200,7 @@ def read_stored(path: Path, key: str) -> dict[str, Any]:
     """
     if not path.exists():
         return {}
-    content = artifacts.read_json(path)
+    content = folders.read_json(path)
     stored = content.get(key) if isinstance(content, dict) else None
     if not isinstance(stored, dict) or not all(isinstance(each, dict) for each in stored.values()):
         raise FolderError(f"{path.name}: has no results under {key!r}")

@@ -1,9 +1,7 @@
-"""rows of cells -> a table in Markdown, and its place in a page."""
+"""a score -> a cell; a table -> its place in a page."""
 
 from collections.abc import Mapping
 
-from pipeline.judging.render import markdown_table as markdown_table
-from pipeline.judging.render import plain as plain
 from quatrain.errors import DataError
 
 

@@ -22,11 +22,11 @@ from pipeline.runtime.errors import (
     described,
     exit_code_of,
 )
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params, workspace_of, write_value
 from quatrain.errors import ConfigError, QuatrainError
 from quatrain.judgement import Judgement
 from quatrain.registry import MODELS
+from quatrain.storage import folders
 
 # How long the pipeline of a killed retraining may take to save and leave.
 PATIENCE_SECONDS = 60.0
@@ -188,7 +188,7 @@ def result_digest(work: Path, better: Sequence[str]) -> str:
     without the date of a promotion, so that it is the same tomorrow.
     """
     lock = hashlib.sha256((work / "dvc.lock").read_bytes()).hexdigest()
-    return artifacts.digest_of({"lock": lock, "better": better})[:12]
+    return folders.digest_of({"lock": lock, "better": better})[:12]
 
 
 def push(copy: Worktree, remote: str, ref: str, with_outs: bool) -> None:

@@ -87,11 +87,11 @@ class Stage(NamedTuple):
             DataError: it is missing, damaged or of another form.
             DataError: it was collected for another config.
         """
-        from pipeline.storage import artifacts
+        from quatrain.storage import folders, trees
 
-        loaded = artifacts.load(self.data, [DATASET])
+        loaded = folders.load(self.data, [DATASET])
         collecting = self.modules.collect
-        dataset = artifacts.from_arrays(collecting.Dataset, loaded.contents[DATASET])
+        dataset = trees.from_arrays(collecting.Dataset, loaded.contents[DATASET])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest
 

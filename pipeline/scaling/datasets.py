@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.storage.artifacts import digest_of
 from quatrain.params import Params
 from quatrain.presets import parse
+from quatrain.storage.folders import digest_of
 
 
 def dataset_key(root: Path, params: Params, model: str) -> str:

@@ -24,11 +24,11 @@ from pipeline.scaling.records import Trial
 from pipeline.scaling.result import Dimension, SweepResult, confirmation_of, winner_of
 from pipeline.scaling.snapshots import Storage
 from pipeline.scaling.space import Space, read_space
-from pipeline.storage.artifacts import digest_of
 from pipeline.tracking.origin import TrialContext, code_tags, flatten
 from pipeline.tracking.records import Parent
 from pipeline.tracking.store import resolve_uri
 from quatrain.seeds import SEEDS_OF_INTERVAL
+from quatrain.storage.folders import digest_of
 
 if TYPE_CHECKING:  # loads Ray
     from pipeline.scaling.trial import Common

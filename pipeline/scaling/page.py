@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from pipeline.judging.render import markdown_table, plain
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import folded
-from pipeline.reporting.tables import markdown_table, plain
 from pipeline.scaling.importance import obstacle
 from pipeline.scaling.labels import text_of
 from pipeline.scaling.listing import (

@@ -6,9 +6,9 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from pipeline.runtime.redaction import redact
-from pipeline.storage import artifacts
 from quatrain.baselines import FiniteNumber, Record
 from quatrain.errors import DataError
+from quatrain.storage import folders
 
 Role = Literal["start", "search", "confirm"]
 State = Literal["running", "finished", "stopped", "diverged", "refused", "failed"]
@@ -56,7 +56,7 @@ class Trial(Record):
 
 def write_trial(folder: Path, trial: Trial) -> None:
     content = trial.model_dump(mode="json") | {"reason": redact(trial.reason)}
-    artifacts.write_json(folder / f"{trial.name}.json", content)
+    folders.write_json(folder / f"{trial.name}.json", content)
 
 
 def read_trials(folder: Path) -> list[Trial]:
@@ -70,7 +70,7 @@ def read_trials(folder: Path) -> list[Trial]:
 
 def _read_trial(path: Path) -> Trial:
     try:
-        return Trial.model_validate(artifacts.read_json(path))
+        return Trial.model_validate(folders.read_json(path))
     except ValidationError as error:
         reason = f"{path}: {error.errors()[0]['msg']}"
     except DataError as error:

@@ -17,10 +17,10 @@ from typing import IO, Any, NamedTuple
 
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.redaction import redact, shown
-from pipeline.storage.artifacts import MANIFEST
 from pipeline.storage.checkpoints import SLOTS
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.store import Late, within
+from quatrain.storage.folders import MANIFEST
 
 # Tells whose archive it is: no other trial of its name may continue from it.
 PARAMS = "params.yaml"

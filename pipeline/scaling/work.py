@@ -23,11 +23,11 @@ from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import shell_exit_code
 from pipeline.runtime.signals import PARENT_VARIABLE
 from pipeline.scaling.records import Point
-from pipeline.storage import artifacts
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.storage.trained_model import FILES
 from pipeline.tracking.outbox import Outbox
 from quatrain.errors import DataError
+from quatrain.storage import folders
 
 LOG = "stages.log"
 OUTCOME = "outcome.json"
@@ -231,7 +231,7 @@ class TrialWork:
     def _missing_verbs(self) -> Iterator[str]:
         verbs = ["train", "evaluate"]
         try:
-            artifacts.load(self.folder / "models" / self._model, FILES)
+            folders.load(self.folder / "models" / self._model, FILES)
             verbs.remove("train")
         except DataError:
             pass
@@ -256,16 +256,16 @@ def code_digest() -> str:
     """Returns the digest of all code that a trial runs, by name relative to the checkout."""
     files = [*CHECKOUT.glob("src/quatrain/**/*.py"), *CHECKOUT.glob("pipeline/**/*.py")]
     names = {str(path.relative_to(CHECKOUT)): path for path in sorted(files)}
-    return artifacts.digest_of({name: artifacts.file_digest(path) for name, path in names.items()})
+    return folders.digest_of({name: folders.file_digest(path) for name, path in names.items()})
 
 
 def write_outcome(folder: Path, outcome: Outcome) -> None:
-    artifacts.write_json(folder / OUTCOME, outcome._asdict())
+    folders.write_json(folder / OUTCOME, outcome._asdict())
 
 
 def read_outcome(folder: Path) -> Outcome | None:
     """Returns the outcome that a trial stored; None if it did not come so far."""
     try:
-        return Outcome(**artifacts.read_json(folder / OUTCOME))
+        return Outcome(**folders.read_json(folder / OUTCOME))
     except (DataError, TypeError):
         return None

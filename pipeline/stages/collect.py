@@ -2,14 +2,14 @@
 
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
-from pipeline.storage import artifacts
+from quatrain.storage import folders, trees
 
 
 def collect(stage: Stage, signals: Signals) -> None:
     """Collects the dataset, and saves it with its manifest."""
     dataset = stage.modules.collect.collect(stage.config, stage.seed("collect"))
     signals.check()
-    arrays = artifacts.to_arrays(dataset)
-    artifacts.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
+    arrays = trees.to_arrays(dataset)
+    folders.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
     megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
     print(f"{stage.name}: {stage.data.relative_to(stage.root)}: {megabytes:.1f} MB")

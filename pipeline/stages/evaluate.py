@@ -5,14 +5,13 @@ from pipeline.judging.gate import judge_scores
 from pipeline.judging.scores import digests_of, write_scores
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
-from pipeline.storage import artifacts
 from pipeline.storage.curves import write_curves
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.trained_model import load_trained
 from pipeline.tracking.records import now
 from pipeline.tracking.run import Run
 from pipeline.tracking.scores import record_scores
-from quatrain.storage import history
+from quatrain.storage import folders, formats, history
 
 
 def evaluate(stage: Stage, signals: Signals) -> None:
@@ -28,10 +27,10 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     images = encode(figures)
     write_figures(stage.reports / "plots", images)
     write_curves(stage.reports / "curves", curves)
-    numbers = artifacts.null_if_not_finite(scores)
+    numbers = formats.null_if_not_finite(scores)
     metrics = {gated.metric: numbers.get(gated.metric) for gated in stage.modules.rules.GATED}
     # By model, because DVC shows those of all in one table.
-    artifacts.write_json(stage.reports / "metrics.json", {stage.model: metrics})
+    folders.write_json(stage.reports / "metrics.json", {stage.model: metrics})
     # The run says how its scores compare now; no out depends on that.
     judgement = judge_scores(stage.root, stage.model, stage.params, numbers)
     key = stage.key([digest, files.digest])

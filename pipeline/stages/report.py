@@ -7,13 +7,13 @@ from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import Result, page, read_plots, title_of
 from pipeline.reporting.speed import read_results
 from pipeline.runtime import console
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.description import description
 from pipeline.tracking.records import now
 from pipeline.tracking.run import Run
 from quatrain.params import Params
 from quatrain.registry import MODELS
+from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_together
 
 
@@ -44,7 +44,7 @@ def report() -> None:
     markdown = page(results)
     html = as_html(markdown, title_of(judgements), reports)
     write_together(reports, {"report.md": markdown.encode(), "report.html": html.encode()})
-    digest = artifacts.file_digest(reports / "report.md")
+    digest = folders.file_digest(reports / "report.md")
     with Run.of_pipeline(root, params, digest, started) as run:
         run.metrics(
             (f"{judgement.model}/{line.metric}", 0, line.value)

@@ -8,7 +8,6 @@ from pipeline.runtime import console
 from pipeline.runtime.devices import device_of, settings
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
-from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
 from pipeline.storage.run_key import shaping
 from pipeline.tracking.export import record_model
@@ -17,7 +16,7 @@ from pipeline.tracking.records import HISTORY
 from pipeline.tracking.run import Run
 from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.progress import Progress, TrainingDiverged, rows
-from quatrain.storage import history
+from quatrain.storage import folders, history
 
 # Other computations (a default run, experiments) whose checkpoints stay on the disk.
 OTHER_CHECKPOINTS = 3
@@ -135,6 +134,6 @@ def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -
         "config.json": stage.config.model_dump(mode="json"),
         "history.csv": history.to_csv(run.history(HISTORY)),
     }
-    artifacts.save(stage.weights, contents, info)
+    folders.save(stage.weights, contents, info)
     for name in ("weights.safetensors", "config.json"):
         run.artifact(stage.weights / name, "model")

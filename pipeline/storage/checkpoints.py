@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipeline.storage import artifacts
 from quatrain.errors import DataError
+from quatrain.storage import folders
 from quatrain.storage.atomic_write import crash_point
 
 SLOTS = ("slot-0", "slot-1")
@@ -37,7 +37,7 @@ class Checkpoints:
             if not (self.folder / slot).exists():
                 continue
             try:
-                contents, info, _ = artifacts.load(self.folder / slot, [ARRAYS])
+                contents, info, _ = folders.load(self.folder / slot, [ARRAYS])
                 valid[slot] = Checkpoint(info["step"], contents[ARRAYS])
             except DataError as error:
                 skipped.append(error.reason)
@@ -56,7 +56,7 @@ class Checkpoints:
         if not self._is_read:
             self.latest()
         slot = SLOTS[1] if self._newest == SLOTS[0] else SLOTS[0]
-        artifacts.save(self.folder / slot, {ARRAYS: arrays}, {"step": step})
+        folders.save(self.folder / slot, {ARRAYS: arrays}, {"step": step})
         self._newest = slot
 
     def remove_others(self, kept: int) -> None:

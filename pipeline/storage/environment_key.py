@@ -12,8 +12,8 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, req
 from importlib.util import find_spec
 from pathlib import Path
 
-from pipeline.storage.artifacts import file_digest
 from quatrain.envs.host.config import HostEnv
+from quatrain.storage.folders import file_digest
 
 INSTALLED = {"site-packages", "dist-packages"}
 # Package -> its distributions; to read what is installed takes about a second.

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.storage.artifacts import digest_of, file_digest
 from quatrain.params import Params
+from quatrain.storage.folders import digest_of, file_digest
 
 # The folder of this code; a stage works in the current folder, which is another one in tests.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -24,7 +24,6 @@ COMPUTING = {
 SHAPING = ("seed", "threads", "deterministic")
 # Modules that shape the bytes of a result.
 WRITERS = (
-    "pipeline/storage/artifacts.py",
     "src/quatrain/storage/folders.py",
     "src/quatrain/storage/formats.py",
     "src/quatrain/storage/history.py",

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.storage import artifacts
 from pipeline.storage.run_key import shaping
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import load
+from quatrain.storage import folders
 
 CONFIG = "config.json"
 FILES = (CONFIG, "history.csv", "state.safetensors", "weights.safetensors")
@@ -18,7 +18,7 @@ LONGEST_VALUE = 60
 
 class TrainedModel(NamedTuple):
     state: Any
-    files: artifacts.Loaded
+    files: folders.Loaded
 
 
 def load_trained(
@@ -30,7 +30,7 @@ def load_trained(
     Raises:
         DataError: the files are damaged, or belong to other params or another dataset.
     """
-    files = artifacts.load(folder, FILES)
+    files = folders.load(folder, FILES)
     is_default = params.preset == "default"
     remedy = f"dvc repro train@{model}" if is_default else f"make repro PRESET={params.preset}"
     name = f"models/{model}"

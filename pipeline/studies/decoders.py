@@ -8,17 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.judging.render import markdown_table
 from pipeline.reporting.speed import as_json, read_stored, write_lines
 from pipeline.reporting.sweeps import result_key, train_and_score
-from pipeline.reporting.tables import format_score, markdown_table
+from pipeline.reporting.tables import format_score
 from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage.artifacts import null_if_not_finite
 from pipeline.storage.params_file import read_params
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS
+from quatrain.storage.formats import null_if_not_finite
 
 MODEL = "active_dynamics"
 PRESET = "seq_vae"

@@ -13,7 +13,6 @@ from pipeline.reporting.sweeps import result_key, train_and_score
 from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage import artifacts
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.params_file import read_input, read_params
 from quatrain.baselines import Rule
@@ -25,6 +24,7 @@ from quatrain.presets import read_raw
 from quatrain.progress import TrainingDiverged
 from quatrain.registry import MODELS, load
 from quatrain.section import Content
+from quatrain.storage import folders, formats
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.input_files import read_content
 from quatrain.validation import overlaid, validate
@@ -96,7 +96,7 @@ def run_map(params: Params, name: str, out: Path, done: dict[str, Any]) -> MapRe
         stored = done.setdefault(str(repeated.seed), {})
         if stored.get("key") != key:
             scores = run_once(repeated, name, out / name if index == 0 else None)
-            stored |= {"key": key, "scores": artifacts.null_if_not_finite(scores)}
+            stored |= {"key": key, "scores": formats.null_if_not_finite(scores)}
         by_seed.append(stored["scores"])
     return MapResult(name, by_seed)
 
@@ -137,7 +137,7 @@ def run_maps(root: Path, request: Request) -> None:
     """
     layouts = layouts_of(request.folder)
     preset, results_file = request.preset, root / request.results_file
-    out, paper = root / OUT / preset, artifacts.read_json(root / PAPER)
+    out, paper = root / OUT / preset, folders.read_json(root / PAPER)
     by_preset = read_stored(results_file, "maps")
     maps: dict[str, Any] = by_preset.get(preset, {})
     results = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pipeline.reporting.tables import markdown_table
+from pipeline.judging.render import markdown_table
 from pipeline.runtime import console
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import prepare_process

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pipeline.reporting.tables import markdown_table
+from pipeline.judging.render import markdown_table
 from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import Stage, prepare_process
 from pipeline.storage.params_file import read_params

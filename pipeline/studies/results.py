@@ -17,13 +17,13 @@ from pipeline.reporting.sweeps import result_key, train_resumed
 from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage import artifacts
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import read_params
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
 from quatrain.statistics import LEAST_SEEDS
+from quatrain.storage import formats
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
 
@@ -79,7 +79,7 @@ def run_model(root: Path, params: Params, model: str, key: str) -> SeedResult:
         seeds=config.seeds,
         train_cpu_seconds=trained.cpu_seconds,
         evaluate_cpu_seconds=time.process_time() - began,
-        scores=artifacts.null_if_not_finite(scores),
+        scores=formats.null_if_not_finite(scores),
     )
     checkpoints.clear()
     return result

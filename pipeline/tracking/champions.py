@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from pipeline.judging.gate import judge
 from pipeline.runtime.redaction import shown
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.registry import RUN_KEY_TAG, Call, registered_name, version_with_alias
 from pipeline.tracking.store import check_reachable, open_client, resolve_uri
 from quatrain.errors import ConfigError, DataError
+from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
 
 CHAMPION = "champion"
@@ -39,7 +39,7 @@ def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str])
     aliases = []
     for model in models:
         with suppress(DataError, KeyError, TypeError):  # no baseline, or a damaged one
-            baseline = artifacts.read_json(root / "baselines" / f"{model}.json")
+            baseline = folders.read_json(root / "baselines" / f"{model}.json")
             champion = baseline["presets"][preset]["provenance"]["run_key"]
             fallback = _key_of_passed(work, model, preset)
             aliases.append(Alias(registered_name(model, preset), champion, fallback))
@@ -114,6 +114,6 @@ def _read_cache(path: Path, uri: str) -> dict[str, str]:
     damaged.
     """
     with suppress(DataError, KeyError, TypeError, ValueError):
-        content = artifacts.read_json(path)
+        content = folders.read_json(path)
         return dict(content["aliases"]) if content["uri"] == uri else {}
     return {}

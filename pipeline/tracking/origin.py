@@ -15,11 +15,11 @@ from pipeline.runtime.devices import settings
 from pipeline.runtime.git import NONE, UNKNOWN, commit, git, has_changes
 from pipeline.runtime.redaction import shown
 from pipeline.runtime.stage import Stage
-from pipeline.storage.artifacts import digest_of
 from pipeline.tracking.records import Header, Parent
 from quatrain.params import Params
 from quatrain.presets import parse
 from quatrain.registry import MODELS
+from quatrain.storage.folders import digest_of
 from quatrain.validation import overlaid
 
 DESCRIPTION_TAG = "mlflow.note.content"

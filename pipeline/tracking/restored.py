@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.run import Run, outboxes, path_of, report_path
 from quatrain.errors import DataError
+from quatrain.storage import folders
 
 # Names the stages whose results were made elsewhere, and restored by DVC.
 TAG = "quatrain.restored"
@@ -31,7 +31,7 @@ def record_restored(root: Path, models: Iterable[str]) -> None:
 def restored(root: Path, model: str) -> Iterator[str]:
     """Yields the stages of a model whose results are here, and of which no outbox is."""
     try:
-        manifest = artifacts.read_json(root / "models" / model / artifacts.MANIFEST)
+        manifest = folders.read_json(root / "models" / model / folders.MANIFEST)
         key = str(manifest["info"]["run_key"])
     except (DataError, KeyError, TypeError):
         return

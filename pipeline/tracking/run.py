@@ -14,7 +14,6 @@ from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.stage import Stage
-from pipeline.storage.artifacts import digest_of
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.origin import (
     DESCRIPTION_TAG,
@@ -32,6 +31,7 @@ from pipeline.tracking.store import PATIENCE_SECONDS, reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
+from quatrain.storage.folders import digest_of
 
 POLL_SECONDS = 0.5
 LONGEST_PAUSE = 600.0

@@ -13,12 +13,12 @@ import threadpoolctl  # noqa: F401  # sets a variable when it is loaded
 import torch
 
 import quatrain
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from quatrain.api import progress_display, session
 from quatrain.api.results import Result
 from quatrain.errors import DataError, PackageMissing
 from quatrain.registry import load as load_modules
+from quatrain.storage import folders, formats
 from tests.conftest import ROOT, SMALL, VARIANTS, shapes_unchecked, small
 from tests.pipeline.small_project import Project, each_model, surround
 
@@ -51,8 +51,8 @@ def test_scores_are_those_of_the_stages(
     params = read_params(tmp_path)
     config = getattr(params, model)
     result = quatrain.fit(model, config=config, seed=params.seed, progress=False)
-    stored = artifacts.read_json(project.reports / "scores.json")["scores"]
-    assert artifacts.null_if_not_finite(result.scores) == stored
+    stored = folders.read_json(project.reports / "scores.json")["scores"]
+    assert formats.null_if_not_finite(result.scores) == stored
     monkeypatch.chdir("/")
     assert_equal(quatrain.load(project.weights), result)
 

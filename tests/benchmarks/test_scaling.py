@@ -8,8 +8,8 @@ import pytest
 from benchmarks.scaling import measure
 from benchmarks.scaling.measure import BEGIN, END, Timeline
 from benchmarks.scaling.model import Costs, estimates, limits, makespan
-from pipeline.storage import artifacts
 from quatrain.errors import DataError
+from quatrain.storage import folders
 
 COSTS = Costs(seconds=[4.0, 6.0, 5.0], overhead=1.0, driver=0.5, ends=10.0)
 
@@ -59,7 +59,7 @@ def test_the_model_gives_back_the_sweep_that_its_costs_are_from():
 def test_the_table_is_written_between_the_marks(tmp_path: Path):
     results, page = tmp_path / "scaling.json", tmp_path / "cluster.md"
     stored = {"cores": 2, "load": 0.3, "sweeps": [timeline(nodes)._asdict() for nodes in (1, 2)]}
-    artifacts.write_json(results, stored)
+    folders.write_json(results, stored)
     page.write_text(f"above\n\n{BEGIN}\nold\n{END}\n\nbelow\n")
     arguments = ["--page", "--results", str(results), "--docs", str(page)]
     assert measure.main(arguments) == 0

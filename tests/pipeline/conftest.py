@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.storage import artifacts
 from pipeline.tracking import store
 from pipeline.tracking.outbox import Outbox
+from quatrain.storage import folders
 from tests.conftest import shapes_unchecked
 from tests.pipeline import loopback
 from tests.pipeline.fixture_types import Capture, Patch
@@ -93,8 +93,8 @@ def failure(capsys: Capture) -> Callable[..., str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What `artifacts.save` makes of CONTENTS."""
-    artifacts.save(tmp_path / "allo", CONTENTS, INFO)
+    """What `folders.save` makes of CONTENTS."""
+    folders.save(tmp_path / "allo", CONTENTS, INFO)
     return tmp_path / "allo"
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from pipeline.judging.gate import baseline_path, rules_of
 from pipeline.judging.scores import digests_of, path_of, write_scores
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import shaping
 from pipeline.storage.trained_model import CONFIG
 from quatrain.baselines import entry_of
 from quatrain.registry import MODELS
+from quatrain.storage import folders
 from tests.conftest import ROOT, SIZES
 
 SCORES: dict[str, dict[str, Any]] = {model: sizes.SCORES for model, sizes in SIZES.items()}
@@ -34,7 +34,7 @@ class Workspace:
     def score(self, preset: str = "default", **changed: float | None) -> None:
         """As if the model had been evaluated with these scores."""
         params = read_params(self.root)
-        learner = artifacts.folder_digest(self.weights)
+        learner = folders.read_digest(self.weights)
         digests = digests_of(self.root, self.model, params, learner, DATASET)
         write_scores(self.root, self.model, preset, digests, SCORES[self.model] | changed)
 
@@ -66,7 +66,7 @@ class Workspace:
             "params": shaping(params),
         }
         config = getattr(params, self.model).model_dump(mode="json")
-        artifacts.save(self.weights, {"history.csv": "step\n", CONFIG: config}, info)
+        folders.save(self.weights, {"history.csv": "step\n", CONFIG: config}, info)
 
 
 def make_workspace(root: Path) -> dict[str, Workspace]:

@@ -22,11 +22,11 @@ from pipeline.runtime.stage import Stage, run_on_device
 from pipeline.stages.collect import collect
 from pipeline.stages.evaluate import evaluate
 from pipeline.stages.train import train
-from pipeline.storage import artifacts
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.outbox import Outbox
 from quatrain.presets import parse
 from quatrain.registry import MODELS, load
+from quatrain.storage import folders
 from quatrain.validation import overlaid
 from tests.conftest import QUICK, ROOT, SMALL
 from tests.pipeline.fixture_types import Capture, Patch
@@ -114,7 +114,7 @@ class Project:
         }
 
     def history_steps(self) -> list[int]:
-        text = artifacts.load(self.weights).contents["history.csv"]
+        text = folders.load(self.weights).contents["history.csv"]
         return [int(line.partition(",")[0]) for line in text.splitlines()[1:]]
 
     def outboxes(self, verb: str) -> list[Outbox]:

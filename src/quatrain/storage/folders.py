@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quatrain.errors import FolderError
 from quatrain.storage import formats
-from quatrain.storage.atomic_write import PARTIAL, remove, write_together
+from quatrain.storage.atomic_write import PARTIAL, remove, write_durably, write_together
 from quatrain.storage.disk_errors import MACHINE, printable
 
 SCHEMA = 1
@@ -152,6 +152,10 @@ def sha256_of(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def digest_of(value: Any) -> str:
+    return sha256_of(formats.to_json(value))
+
+
 def _read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST
     data = read_bytes(path, LARGEST_JSON)
@@ -221,6 +225,25 @@ def read_text(path: Path) -> str:
         raise _refused(path, f"byte {error.start} is not UTF-8", remedy) from None
 
 
+def read_json(path: Path) -> Any:
+    """Returns the value of one JSON file, which a person may have written.
+
+    Raises:
+        FolderError: it cannot be opened, is no UTF-8 or JSON, or has equal keys, NaN, infinity.
+    """
+    return decode_file(path, read_bytes(path, LARGEST_JSON), {})
+
+
+def file_digest(path: Path) -> str:
+    """Returns the sha256 of a file's bytes.
+
+    Raises:
+        FolderError: it cannot be opened.
+    """
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def open_file(path: Path) -> BufferedReader:
     """Opens a file, or one that a link leads to, as DVC's links into its cache.
 
@@ -251,6 +274,15 @@ def encode_file(path: Path, content: Any) -> tuple[bytes, dict[str, Any]]:
         return formats.encode(path.name, content)
     except formats.FormatError as error:
         raise _refused(path, str(error), UNTOUCHED) from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes one JSON file without a manifest.
+
+    Raises:
+        FolderError: the value is not JSON, which knows no NaN.
+    """
+    write_durably(path, encode_file(path, value)[0])
 
 
 def _others(folder: Path, keep: set[str]) -> list[Path]:

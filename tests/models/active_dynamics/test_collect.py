@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Generator
 
-from pipeline.storage.artifacts import to_arrays
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.errors import DatasetMismatch
 from quatrain.models.active_dynamics import collect as collecting
@@ -21,6 +20,7 @@ from quatrain.models.active_dynamics.collect import (
     world_of,
 )
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.storage.trees import to_arrays
 from tests.conftest import small
 
 SEED, REPLICATES, CHANNELS, WARMUP, HELD_OUT, STARTS = 11, 3, 7, 13, 10, 9

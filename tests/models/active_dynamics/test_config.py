@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.storage.artifacts import to_arrays
 from quatrain.models.active_dynamics import config as configs
 from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -13,6 +12,7 @@ from quatrain.models.active_dynamics.evaluate import evaluate
 from quatrain.models.active_dynamics.seq_vae import trainer
 from quatrain.models.active_dynamics.train import train as learn
 from quatrain.section import NamedArray
+from quatrain.storage.trees import to_arrays
 from tests.config_keys import config_of, leaves, overlay_of, refusal, unread_keys
 from tests.conftest import shapes_unchecked, small
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from pipeline.storage.artifacts import to_arrays
 from quatrain.envs.colony import plates as colony_plates
 from quatrain.envs.colony.dynamics import Colonies, advance, make_world
 from quatrain.envs.colony.episodes import returns
@@ -29,6 +28,7 @@ from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.actor_critic import collect as collecting
 from quatrain.models.actor_critic.collect import Dataset, check, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.storage.trees import to_arrays
 from tests.conftest import shapes_unchecked, small
 
 SEED = 11

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 import pytest
 
-from pipeline.storage.artifacts import to_arrays
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.models.allo.collect import Dataset, collect, draw_frequencies, encoder_inputs
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.learning import state as states
 from quatrain.models.allo.learning.state import State
 from quatrain.models.allo.learning.step import run_chunk
+from quatrain.storage.trees import to_arrays
 from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small
 

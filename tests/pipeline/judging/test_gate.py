@@ -147,7 +147,6 @@ def test_the_gate_loads_no_framework_and_few_modules():
     assert {name for name in modules if not name.startswith("pipeline.runtime")} <= {
         "pipeline.judging.render",
         "pipeline.judging.scores",
-        "pipeline.storage.artifacts",
         "pipeline.storage.params_file",
         "pipeline.storage.run_key",
     }

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from pipeline.judging.scores import FreshScores, NotFresh, digests_of, fresh_scores, read_scores
-from pipeline.storage import artifacts, run_key
+from pipeline.storage import run_key
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
+from quatrain.storage import folders
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import DATASET, SCORES, Workspace
@@ -38,7 +39,7 @@ def edit(space: Workspace, **changed: Any) -> None:
 
 
 def collect(space: Workspace, **content: Any) -> str:
-    return artifacts.save(space.data, {"x.json": content}, {})
+    return folders.save(space.data, {"x.json": content}, {})
 
 
 def test_fresh_scores_come_with_what_the_learner_says_of_its_run(space: Workspace):
@@ -49,14 +50,14 @@ def test_fresh_scores_come_with_what_the_learner_says_of_its_run(space: Workspac
     content = json.loads(space.scores.read_text())
     assert [*content] == ["digests", "model", "preset", "scores"]
     assert (content["model"], content["preset"]) == ("allo", "default")
-    assert content["digests"]["learner"] == artifacts.folder_digest(space.weights)
+    assert content["digests"]["learner"] == folders.read_digest(space.weights)
     assert content["digests"]["data"] == DATASET
 
 
 def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated: Project):
     params = read_params(evaluated.root)
     stored, info = fresh_scores(evaluated.root, evaluated.model, params)
-    metrics = artifacts.read_json(evaluated.reports / "metrics.json")[evaluated.model]
+    metrics = folders.read_json(evaluated.reports / "metrics.json")[evaluated.model]
     assert metrics.items() <= stored.items()
     assert read_scores(evaluated.root, evaluated.model).digests.data == info["dataset"]
     evaluated.choose(overlay={"seed": params.seed + 1})
@@ -162,7 +163,7 @@ def test_a_score_that_is_not_finite_is_refused(space: Workspace):
     "damage",
     [
         lambda s: flip_bit(s.weights / "history.csv"),
-        lambda s: flip_bit((collect(s, a=1), s.data / artifacts.MANIFEST)[1]),
+        lambda s: flip_bit((collect(s, a=1), s.data / folders.MANIFEST)[1]),
     ],
     ids=["learner", "dataset"],
 )

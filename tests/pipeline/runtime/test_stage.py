@@ -18,8 +18,8 @@ from pipeline.runtime.errors import Interrupted
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.signals import ENDING, PARENT_VARIABLE, Signals, die_with_parent
 from pipeline.runtime.stage import prepare_process
-from pipeline.storage import artifacts
 from quatrain.registry import MODELS
+from quatrain.storage import folders
 from tests.conftest import params_with
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import until
@@ -144,8 +144,8 @@ def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
     assert line.endswith(f"; set that back, or run `dvc repro train@{model}` [exit 3]")
 
     (evaluated.root / "params.yaml").write_text(params)
-    dataset, _, _ = artifacts.load(evaluated.data)
-    artifacts.save(evaluated.data, dataset, {"stage": "of another seed"})
+    dataset, _, _ = folders.load(evaluated.data)
+    folders.save(evaluated.data, dataset, {"stage": "of another seed"})
     assert evaluated.call("evaluate") == 3
     assert last_line(capsys) == (
         f"evaluate@{model}: models/{model}: was trained on another dataset than data/{model} "
@@ -168,7 +168,7 @@ def test_a_second_stage_of_one_name_is_refused_and_names_the_first(tmp_path: Pat
 
 
 def test_a_dataset_of_another_model_is_not_trained_on(evaluated: Project, capsys: Capture):
-    artifacts.save(evaluated.data, {"dataset.safetensors": {"x": [3.0]}}, {})
+    folders.save(evaluated.data, {"dataset.safetensors": {"x": [3.0]}}, {})
     assert evaluated.call("train") == 3
     assert last_line(capsys).startswith("train@allo: not a Dataset: arrays missing ")
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from jaxtyping import Float32, Int32
 
-from pipeline.storage import artifacts
-from pipeline.storage.artifacts import from_arrays, load, save, to_arrays
 from quatrain.errors import DataError
+from quatrain.storage import folders
+from quatrain.storage.folders import load, save
+from quatrain.storage.trees import from_arrays, to_arrays
 from tests.pipeline.saved_folder import ARRAYS, CONTENTS, FILES, INFO
 
 
@@ -34,7 +35,7 @@ def test_equal_contents_give_equal_bytes_whatever_their_order_and_their_layout_i
         for name, content in reversed(CONTENTS.items())
     }
     digest = save(tmp_path / "b", reverse, dict(reversed(INFO.items())))
-    assert digest == load(folder).digest == artifacts.folder_digest(folder)
+    assert digest == load(folder).digest == folders.read_digest(folder)
     for name in FILES:
         assert (folder / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.storage.artifacts import load, save
 from pipeline.storage.checkpoints import Checkpoints
 from quatrain.errors import FolderError
 from quatrain.storage import atomic_write
@@ -24,6 +23,7 @@ from quatrain.storage.atomic_write import (
     write_durably,
     write_exactly,
 )
+from quatrain.storage.folders import load, save
 from tests.campaign.faulty_disk import FaultyDisk, Killed, dies, is_full
 from tests.pipeline.fixture_types import Patch
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pipeline.runtime.errors import RESTORE, described
-from pipeline.storage import artifacts
-from pipeline.storage.artifacts import load, read_json, write_json
 from quatrain.errors import DataError
+from quatrain.storage import folders
+from quatrain.storage.folders import load, read_json, write_json
 from tests.pipeline.saved_folder import FILES
 
 
@@ -33,7 +33,7 @@ def forged(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
         manifest = read_json(folder / "manifest.json")
         change(manifest)
         manifest.pop("digest")
-        write_json(folder / "manifest.json", manifest | {"digest": artifacts.digest_of(manifest)})
+        write_json(folder / "manifest.json", manifest | {"digest": folders.digest_of(manifest)})
 
     return damage
 
@@ -118,12 +118,12 @@ def test_a_link_to_the_right_bytes_is_read_and_never_written_through(folder: Pat
     before = load(folder)
     linked(folder)
     assert load(folder).digest == before.digest
-    artifacts.save(folder, before.contents | {"history.csv": "step,loss\n"}, before.info)
+    folders.save(folder, before.contents | {"history.csv": "step,loss\n"}, before.info)
     assert (folder.parent / "history.csv").read_text() == before.contents["history.csv"]
     assert load(folder).contents["history.csv"] == "step,loss\n"
     rest = {name: value for name, value in before.contents.items() if name != "history.csv"}
     (folder / "history.csv").unlink()
     (folder / "history.csv").symlink_to(folder.parent / "history.csv")
-    artifacts.save(folder, rest, before.info)
+    folders.save(folder, rest, before.info)
     assert (folder.parent / "history.csv").exists()
     assert not (folder / "history.csv").is_symlink()
