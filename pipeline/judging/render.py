@@ -2,11 +2,11 @@
 
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tabulate import tabulate
 
-from quatrain.judgement import PASSED, Interval, Judgement, Line
+from quatrain.judgement import PASSED, Interval, Judgement, Line, Scores, interval_over_seeds
 
 HEAD = ("model", "metric", "score", "baseline", "difference", "allowed", "status")
 
@@ -43,6 +43,17 @@ def cells(line: Line) -> tuple[str, str, str]:
         difference += "" if line.half is None else f" ± {line.half:.4f}"
     score = with_interval(line.value, line.interval)
     return score, with_interval(line.baseline, line.baseline_interval), difference
+
+
+def scores_table(scores: Scores, names: Iterable[str]) -> str:
+    """Returns scores with their intervals over seeds as a table in Markdown."""
+    rows = [(plain(name), score(scores, name)) for name in names]
+    return markdown_table(("metric", "score"), rows)
+
+
+def score(scores: Scores, name: str) -> str:
+    """Formats a score with its interval over seeds, if it has one."""
+    return with_interval(scores.get(name), interval_over_seeds(name, scores))
 
 
 def with_interval(value: float | None, interval: Interval | None) -> str:

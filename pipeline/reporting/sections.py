@@ -12,17 +12,17 @@ from pipeline.judging.render import (
     cells,
     markdown_table,
     plain,
+    scores_table,
     status,
     summary,
     verdict,
-    with_interval,
 )
 from pipeline.reporting.marks import LEGEND, mark, name_of
 from pipeline.reporting.speed import Results, main_rows, reach
 from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
-from quatrain.judgement import Judgement, Line, Scores, interval_over_seeds
+from quatrain.judgement import Judgement, Line, Scores
 from quatrain.seeds import SEEDS_OF_INTERVAL
 
 INTERVALS = (
@@ -199,11 +199,7 @@ def plots_section(plots: Sequence[Plot]) -> str:
 
 def all_scores(scores: Scores) -> str:
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
-    rows = [
-        [plain(name), with_interval(scores[name], interval_over_seeds(name, scores))]
-        for name in sorted(scores.keys() - ends, key=natural_order)
-    ]
-    return markdown_table(("metric", "score"), rows)
+    return scores_table(scores, sorted(scores.keys() - ends, key=natural_order))
 
 
 def natural_order(name: str) -> tuple[str, int]:

@@ -1,7 +1,6 @@
 """data/MODEL, models/MODEL -> reports/MODEL: plots, curves and scores."""
 
 from pipeline.judging import render
-from pipeline.judging.gate import judge_scores
 from pipeline.judging.scores import digests_of, write_scores
 from pipeline.runtime.signals import Signals
 from pipeline.runtime.stage import Stage
@@ -28,18 +27,16 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     write_figures(stage.reports / "plots", images)
     write_curves(stage.reports / "curves", curves)
     numbers = formats.null_if_not_finite(scores)
-    metrics = {gated.metric: numbers.get(gated.metric) for gated in stage.modules.rules.GATED}
+    gated = {rule.metric: numbers.get(rule.metric) for rule in stage.modules.rules.GATED}
     # By model, because DVC shows those of all in one table.
-    folders.write_json(stage.reports / "metrics.json", {stage.model: metrics})
-    # The run says how its scores compare now; no out depends on that.
-    judgement = judge_scores(stage.root, stage.model, stage.params, numbers)
+    folders.write_json(stage.reports / "metrics.json", {stage.model: gated})
     key = stage.key([digest, files.digest])
     with Run.of_stage(stage, files.info["run_key"], key, digest, started=started) as run:
         step = stage.config.train.steps
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
-        record_scores(stage, run, judgement)
+        record_scores(stage, run, numbers)
     digests = digests_of(stage.root, stage.model, stage.params, files.digest, digest)
     # Last: it vouches for all of the above.
     write_scores(stage.root, stage.model, stage.params.preset, digests, numbers)
-    for line in judgement.lines:
-        print(f"{stage.name}: {line.metric} {render.cells(line)[0]}")
+    for name in gated:
+        print(f"{stage.name}: {name} {render.score(numbers, name)}")

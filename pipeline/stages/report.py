@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+from pipeline.judging import render
 from pipeline.judging.gate import judge
 from pipeline.reporting.page import as_html
 from pipeline.reporting.sections import Result, page, read_plots, title_of
 from pipeline.reporting.speed import read_results
 from pipeline.runtime import console
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.description import description
+from pipeline.tracking.origin import changes
 from pipeline.tracking.records import now
 from pipeline.tracking.run import Run
 from quatrain.params import Params
@@ -53,6 +54,7 @@ def report() -> None:
             if line.value is not None
         )
         run.artifact(reports / "report.html", "report")
-        run.describe(description(root, params, None, judgements))
+        scores = f"{render.summary(judgements)}\n\n{render.markdown(judgements)}"
+        run.describe(f"{scores}\n\n{changes(root, params.preset, None)}")
     if not all(judgement.passed for judgement in judgements):
         console.info("report: not every score holds its baseline; `make gate` says why")

@@ -2,49 +2,53 @@
 
 import csv
 import io
-from collections.abc import Mapping
+import math
+from collections.abc import Collection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pipeline.judging.render import markdown, summary
+from pipeline.judging.render import scores_table
 from pipeline.runtime.stage import Stage
-from pipeline.tracking.description import description
-from pipeline.tracking.origin import trial_context
+from pipeline.tracking.origin import changes, trial_context
 from pipeline.tracking.records import padded
 from pipeline.tracking.registry import SCORES, registered_name
 from pipeline.tracking.run import Run
-from quatrain.judgement import Judgement, Scores, interval_over_seeds
+from quatrain.judgement import Scores, interval_over_seeds
 
 TABLE = "scores.csv"
+JUDGED_BY = (
+    "`make gate` compares these scores with the baseline; "
+    "the report's run, above those of the models, has the verdict."
+)
 INTERVAL_ENDS = ("_low", "_high")
 
 
-def record_scores(stage: Stage, run: Run, judgement: Judgement) -> None:
-    """Records what an evaluation wrote below reports/MODEL; describes the run by its judgement."""
-    gated = gated_scores(judgement)
-    run.metrics((f"eval/{name}", stage.config.train.steps, value) for name, value in gated)
+def record_scores(stage: Stage, run: Run, scores: Scores) -> None:
+    """Records what an evaluation wrote below reports/MODEL, and describes the run by it."""
+    gated = [rule.metric for rule in stage.modules.rules.GATED]
+    step = stage.config.train.steps
+    run.metrics((f"eval/{name}", step, number_of(scores.get(name))) for name in gated)
     with TemporaryDirectory() as folder:
         path = Path(folder) / TABLE
-        path.write_text(score_table(judgement.scores, dict(gated)))
+        path.write_text(score_table(scores, gated))
         run.artifact(path, "evaluation")
     for plot in sorted((stage.reports / "plots").iterdir()):
         run.artifact(plot, "plots")
     run.artifact(stage.weights / "history.csv", "data")
-    run.describe(description(stage.root, stage.params, stage.model, [judgement]))
+    table = scores_table(scores, gated)
+    preset = stage.params.preset
+    run.describe(f"{table}\n\n{JUDGED_BY}\n\n{changes(stage.root, preset, stage.model)}")
     if trial_context() is None:
-        name = registered_name(stage.model, stage.params.preset)
-        title = f"{SCORES} (preset {judgement.preset})"
-        section = "\n\n".join([title, summary([judgement]), markdown([judgement])])
-        run.outbox.put("card", name, section)
+        name = registered_name(stage.model, preset)
+        run.outbox.put("card", name, f"{SCORES} (preset {preset})\n\n{table}")
 
 
-def gated_scores(judgement: Judgement) -> list[tuple[str, float]]:
-    """Returns the scores that have a rule; NaN where one was not finite."""
-    lines = [line for line in judgement.lines if line.rule is not None]
-    return [(line.metric, float("nan") if line.value is None else line.value) for line in lines]
+def number_of(score: float | None) -> float:
+    """Returns a score; NaN where it was not finite."""
+    return math.nan if score is None else score
 
 
-def score_table(scores: Scores, gated: Mapping[str, float]) -> str:
+def score_table(scores: Scores, gated: Collection[str]) -> str:
     """Returns CSV of all scores with their intervals, judged ones first; the UI shows a table."""
     ends = {f"{name}{end}" for name in scores for end in INTERVAL_ENDS}
     names = sorted(scores.keys() - ends, key=lambda name: (name not in gated, padded(name)))

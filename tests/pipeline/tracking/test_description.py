@@ -1,17 +1,13 @@
-"""Tests what the UI shows above a run: verdict, judged scores, changed params, and its origin."""
+"""Tests what a run says of its origin: changed params, commit and user."""
 
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.judging.gate import judge
-from pipeline.storage.params_file import read_params
 from pipeline.tracking import origin
-from pipeline.tracking.description import description
 from quatrain.presets import parse
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_checkout import git
 
 PARAMS = """\
@@ -80,21 +76,6 @@ def test_changed_params_stand_beside_those_of_the_commit_and_its_preset(commit: 
 def test_without_a_commit_nothing_is_compared(tmp_path: Path):
     (tmp_path / "params.yaml").write_text(PARAMS)
     assert described(tmp_path) == "The params cannot be compared: no commit has them."
-
-
-def test_verdict_and_judged_scores_come_first(space: Workspace):
-    params = read_params(space.root)
-    passed = description(
-        space.root, params, "allo", [judge(space.root, "allo", read_params(space.root))]
-    )
-    assert passed.startswith("**Passed**: all 3 scores hold their baselines.\n\n| model |")
-    assert "| allo | cosine_mean | " in passed
-    space.score(cosine_min=0.5)
-    broken = description(
-        space.root, params, "allo", [judge(space.root, "allo", read_params(space.root))]
-    )
-    assert broken.startswith("**Broken**: 1 of 3 scores.\n\n* **allo**: cosine_min 0.5 is ")
-    assert "| allo | cosine_min | 0.5000 |" in broken
 
 
 def test_what_the_pipeline_writes_makes_no_checkout_dirty(commit: Path):
