@@ -10,9 +10,9 @@ from pathlib import Path
 from pipeline.dvc import rwlock
 from pipeline.dvc.workspace import alone, environment, prepare_workspace
 from pipeline.judging.gate import gate
-from pipeline.judging.promotion import CODE
-from pipeline.runtime import console, git
+from pipeline.runtime import console
 from pipeline.runtime.errors import described
+from pipeline.runtime.git import CODE, WRITTEN, has_changes
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import champions
@@ -25,8 +25,6 @@ from quatrain.storage.atomic_write import write_durably
 
 DVC = (sys.executable, "-m", "dvc")
 VERBS = ("collect", "train", "evaluate")
-# What a run writes into git.
-WRITTEN = ("dvc.lock", "reports")
 
 
 def dvc(root: Path, work: Path, *arguments: str) -> int:
@@ -126,7 +124,7 @@ def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
     """
     print()
     code = gate(work, work, models)
-    if work == root and git.has_changes(root, WRITTEN) and git.has_changes(root, CODE) is False:
+    if work == root and has_changes(root, WRITTEN) and has_changes(root, CODE) is False:
         console.info(
             "repro: dvc.lock and reports are not those in git: normal on another machine; on the "
             "same one, commit them with the code that made them"

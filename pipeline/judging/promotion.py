@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pipeline.judging import gate, render
 from pipeline.judging.machine import machine_of
 from pipeline.judging.scores import fresh_scores, repro_hint
-from pipeline.runtime.git import revision
+from pipeline.runtime.git import CODE, revision
 from pipeline.runtime.redaction import redact
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import SCHEMA, Rule, entry_of
@@ -18,8 +18,6 @@ from quatrain.params import Params
 from quatrain.storage.atomic_write import write_together
 from quatrain.storage.folders import encode_file
 
-# What shapes scores; reports, dvc.lock and baselines do not.
-CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
 AFTERWARDS = "it writes the report anew and moves the alias champion; then commit"
 
 

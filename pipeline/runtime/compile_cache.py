@@ -36,12 +36,12 @@ SETTINGS = {
 }
 
 
-def enable(root: Path, params: Params) -> None:
+def enable(checkout: Path, params: Params) -> None:
     """Lets jax, which is not loaded yet, look for compiled programs and store those that it
     compiles: in the checkout, or where JAX_COMPILATION_CACHE_DIR says.
     """
     configured = os.environ.pop("JAX_COMPILATION_CACHE_DIR", "")
-    base = Path(configured or checkout_of(root) / FOLDER).absolute()
+    base = Path(configured or checkout / FOLDER).absolute()
     name = folder_name(params)
     folder = base if base.name == name else base / name
     try:
@@ -56,14 +56,6 @@ def enable(root: Path, params: Params) -> None:
         # On some processors XLA warns about its own programs, with a page of processor features for
         # each.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-
-def checkout_of(root: Path) -> Path:
-    """Returns the checkout of a working folder: of an experiment (`dvc exp run --temp`), of a
-    preset, or itself.
-    """
-    checkout = Path(os.environ.get("DVC_ROOT") or root).absolute()
-    return checkout.parents[1] if checkout.parent.name == ".presets" else checkout
 
 
 def folder_name(params: Params) -> str:

@@ -16,6 +16,9 @@ REPOSITORY = (
 )
 # How git says that there is no repository or no commit; that it refuses to tell is another matter.
 ABSENT = ("not a git repository (or any", "ambiguous argument 'HEAD'")
+# What shapes scores, and what the pipeline itself writes of what git tracks.
+CODE = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
+WRITTEN = ("dvc.lock", "reports")
 # A commit where there is no repository, or none in it; and where git refuses to tell.
 NONE, UNKNOWN = "none", "unknown"
 

@@ -15,7 +15,7 @@ from pipeline.runtime.command import Parser, run_guarded
 from pipeline.runtime.devices import free_memory, on_device, settings
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.signals import Signals, die_with_parent
-from pipeline.storage.params_file import read_params
+from pipeline.storage.params_file import checkout_of, dvc_root, read_params
 from quatrain.devices import framework_environment
 from quatrain.errors import DataError
 from quatrain.frameworks.jax.flags import DEFAULTS
@@ -152,7 +152,7 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
         from pipeline.runtime import compile_cache
 
         gc.set_threshold(OBJECTS_PER_COLLECTION)
-        compile_cache.enable(stage.root, stage.params)
+        compile_cache.enable(checkout_of(dvc_root(stage.root)), stage.params)
     # Loaded while a signal ends the stage at once, and after the variables are set.
     run: Body = body or getattr(import_module(f"pipeline.stages.{verb}"), verb)
     with folder_lock(stage.state / "locks" / stage.name, patience_seconds):

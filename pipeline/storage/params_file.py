@@ -1,6 +1,7 @@
 """params.yaml (and an overlay of presets/) -> Params, or one line that says what is wrong."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -19,13 +20,25 @@ from quatrain.storage.input_files import read_content
 from quatrain.validation import nearest, overlaid, validate
 
 SCHEMA_FILE = "params.schema.json"
+# Folder of the workspaces of presets.
+PRESETS = ".presets"
 
 
 def workspace_of(root: Path, preset: str) -> Path:
     """Returns the folder of a preset: the checkout for the default one, else a copy with outputs of
     its own.
     """
-    return root if preset == "default" else root / ".presets" / preset
+    return root if preset == "default" else root / PRESETS / preset
+
+
+def dvc_root(root: Path) -> Path:
+    """Returns the folder in which DVC was started; `dvc exp run --temp` works in a copy of it."""
+    return Path(os.environ.get("DVC_ROOT") or root).absolute()
+
+
+def checkout_of(work: Path) -> Path:
+    """Returns the checkout of a preset's workspace; of any other folder, itself."""
+    return work.parents[1] if work.parent.name == PRESETS else work
 
 
 def read_params(

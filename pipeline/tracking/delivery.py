@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.runtime.file_lock import folder_lock
+from pipeline.storage.params_file import checkout_of
 from pipeline.tracking import registry
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import Header, Point, Record
@@ -181,7 +182,7 @@ class Delivery:
     def _find_or_create_experiment(self, name: str) -> str:
         experiment = self._call("get_experiment_by_name", name)
         if experiment is None:
-            folder = artifacts_of(self._uri, _checkout_of(self.outbox.path))
+            folder = artifacts_of(self._uri, checkout_of(_workspace_of(self.outbox.path)))
             arguments = (name, folder and str(folder), EXPERIMENT_TAGS)
             try:
                 return str(self._call("create_experiment", *arguments))
@@ -287,6 +288,6 @@ def _chunks(entries: list[Any]) -> Iterator[list[Any]]:
         yield entries[start : start + ENTRIES_PER_CALL]
 
 
-def _checkout_of(path: Path) -> Path:
+def _workspace_of(path: Path) -> Path:
     """Returns the folder that holds `.state`, in which all outboxes are."""
     return next((each.parent for each in path.resolve().parents if each.name == ".state"), path)

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from pipeline.runtime.devices import settings
-from pipeline.runtime.git import NONE, UNKNOWN, commit, git, has_changes
+from pipeline.runtime.git import NONE, UNKNOWN, WRITTEN, commit, git, has_changes
 from pipeline.runtime.redaction import shown
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.records import Header, Parent
@@ -25,8 +25,6 @@ from quatrain.validation import overlaid
 DESCRIPTION_TAG = "mlflow.note.content"
 # Changed params that are listed.
 MOST_CHANGES = 20
-# Tracked files that the pipeline itself writes: they make no checkout dirty.
-WRITTEN = ("dvc.lock", "reports")
 # Holds the context of a trial, for the processes of its stages.
 TRIAL_VARIABLE = "QUATRAIN_TRIAL"
 
@@ -105,11 +103,6 @@ def user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
         return str(os.getuid())
-
-
-def checkout_of(root: Path) -> Path:
-    """Returns the checkout in which DVC was started; `root` is a copy of it in an experiment."""
-    return Path(os.environ.get("DVC_ROOT") or root)
 
 
 def changes(root: Path, preset: str, model: str | None) -> str:

@@ -14,10 +14,10 @@ from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.stage import Stage
+from pipeline.storage.params_file import dvc_root
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.origin import (
     DESCRIPTION_TAG,
-    checkout_of,
     flatten,
     origin_tags,
     pipeline_run,
@@ -252,11 +252,8 @@ class Shipper:
 
 
 def outboxes(root: Path) -> Path:
-    """Returns the folder of all outboxes, in the checkout in which DVC was started.
-
-    `dvc exp run --temp` works in a copy of the checkout and removes it.
-    """
-    return checkout_of(root) / ".state" / "outbox"
+    """Returns the folder of all outboxes, in the folder in which DVC was started."""
+    return dvc_root(root) / ".state" / "outbox"
 
 
 def path_of(root: Path, stage: str, key: str) -> Path:

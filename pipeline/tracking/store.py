@@ -24,6 +24,7 @@ from urllib.request import urlopen
 from pipeline.runtime.errors import described
 from pipeline.runtime.file_lock import folder_lock
 from pipeline.runtime.redaction import redact
+from pipeline.storage.params_file import checkout_of, dvc_root
 from quatrain.errors import ConfigError, QuatrainError
 from quatrain.storage.atomic_write import PARTIAL, crash_point, sync_folder
 from quatrain.storage.disk_errors import escaped
@@ -79,14 +80,14 @@ def resolve_uri(root: Path) -> str:
     """Returns MLFLOW_TRACKING_URI without user and password, or else the checkout's sqlite store.
 
     A server's user and password become MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD of
-    this process and its children. The checkout, to which a path is relative, is DVC_ROOT if DVC
-    started this process, else `root`: `dvc exp run --temp` removes its working folder afterwards.
+    this process and its children. A path is relative to the checkout, whatever preset or experiment
+    `root` is the working folder of.
 
     Raises:
         ConfigError: it names no store that is known, or a database with its password; or
             MLFLOW_REGISTRY_URI, which mlflow reads, does.
     """
-    checkout = Path(os.environ.get("DVC_ROOT") or root)
+    checkout = checkout_of(dvc_root(root))
     _admitted("MLFLOW_REGISTRY_URI")
     uri = _admitted("MLFLOW_TRACKING_URI") or DEFAULT_STORE
     database = database_of(uri)

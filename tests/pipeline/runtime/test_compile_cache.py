@@ -10,7 +10,6 @@ from pipeline.runtime.compile_cache import (
     FOLDER,
     KEPT_FOLDERS,
     LOCK,
-    checkout_of,
     enable,
     folder_name,
 )
@@ -69,13 +68,6 @@ def test_other_threads_and_another_processor_have_programs_of_their_own(monkeypa
     names.add(folder_name(single))
     monkeypatch.setattr(compile_cache, "cpu_name", lambda: "another")
     assert len({*names, folder_name(single)}) == 4
-
-
-def test_presets_and_experiments_share_the_folder_of_the_checkout(own_environment: Patch):
-    root = Path("/home/me/quatrain")
-    assert checkout_of(root) == checkout_of(root / ".presets" / "smoke") == root
-    own_environment.setenv("DVC_ROOT", str(root))
-    assert checkout_of(Path("/elsewhere/tmp")) == root
 
 
 def test_a_folder_and_limits_that_the_user_chose_are_kept(own_environment: Patch, tmp_path: Path):
