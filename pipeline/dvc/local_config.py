@@ -12,7 +12,7 @@ LOCAL = Path(".dvc") / "config.local"
 
 
 def share_settings(root: Path, work: Path) -> None:
-    """Writes .dvc/config.local of a copy that is no repository of git, for this user alone.
+    """Writes .dvc/config.local of a copy of the checkout, for this user alone.
 
     It has what `.dvc/config` and `.dvc/config.local` of the checkout say, for relative paths there
     lead elsewhere from the copy.
@@ -35,7 +35,8 @@ def share_settings(root: Path, work: Path) -> None:
         ) from None
     # The user's own settings for all repositories may name a cache, too.
     settings["cache"]["dir"] = config["cache"].get("dir") or str(folder / "cache")
-    settings["core"]["no_scm"] = "true"
+    if not (work / ".git").exists():  # a copy, and no worktree
+        settings["core"]["no_scm"] = "true"
     text = io.BytesIO()
     ConfigObj(_pack_named(settings)).write(text)
     mask = os.umask(0o077)

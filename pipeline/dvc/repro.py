@@ -1,18 +1,15 @@
 """params.yaml, preset -> `dvc repro` in the preset's workspace, then the gate."""
 
-import re
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.dvc import rwlock
-from pipeline.dvc.workspace import alone, environment, prepare_workspace
+from pipeline.dvc.workspace import alone, drop_rwlock, environment, prepare_workspace
 from pipeline.judging.gate import gate
 from pipeline.runtime import console
 from pipeline.runtime.errors import described
-from pipeline.runtime.git import CODE, WRITTEN, has_changes
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import champions
@@ -21,7 +18,6 @@ from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of
 from quatrain.errors import QuatrainError
 from quatrain.registry import MODELS
-from quatrain.storage.atomic_write import write_durably
 
 DVC = (sys.executable, "-m", "dvc")
 VERBS = ("collect", "train", "evaluate")
@@ -42,7 +38,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
     """
     with alone(root, preset):
         work = prepare_workspace(root, preset)
-        rwlock.repair(work)
+        drop_rwlock(work)
         code = reproduce(root, work, models, jobs)
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
@@ -81,41 +77,14 @@ def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) ->
     subcommand makes each wait for its turn to write dvc.lock.
     """
     command = [*DVC, "--wait-for-lock", "repro", "--single-item"]
-    before = stages_in_lock(work)
-    try:
-        for verb in VERBS:
-            commands = {f"{verb}@{model}": [*command, f"{verb}@{model}"] for model in models}
-            codes = ParallelCommands(jobs).run(commands, work, environment(root, work))
-            if failed := [stage for stage, code in codes.items() if code]:
-                names = ", ".join(failed)
-                console.info(f"repro: {names} did not end well; the others did what they could")
-                return codes[failed[0]]
-        return 0
-    finally:
-        sort_lock(root, work, before)
-
-
-def stages_in_lock(work: Path) -> list[str]:
-    lock = work / "dvc.lock"
-    return re.findall(r"^  (\S+):$", lock.read_text(), re.MULTILINE) if lock.exists() else []
-
-
-def sort_lock(root: Path, work: Path, before: Sequence[str]) -> None:
-    """Moves stages that are new in dvc.lock into the order of dvc.yaml, which is that of a
-    sequential run: dvc appends a stage when it ends for the first time.
-    """
-    from dvc.utils.serialize import dumps_yaml, parse_yaml_for_update
-
-    new = set(stages_in_lock(work)).difference(before)
-    if len(new) > 1:
-        command = [*DVC, "stage", "list", "--name-only"]
-        variables = environment(root, work)
-        listed = subprocess.run(command, cwd=work, env=variables, stdout=subprocess.PIPE, text=True)
-        content = parse_yaml_for_update((work / "dvc.lock").read_text(), "dvc.lock")
-        stages = content["stages"]
-        for name in filter(new.__contains__, listed.stdout.split()):
-            stages[name] = stages.pop(name)
-        write_durably(work / "dvc.lock", dumps_yaml(content).encode())
+    for verb in VERBS:
+        commands = {f"{verb}@{model}": [*command, f"{verb}@{model}"] for model in models}
+        codes = ParallelCommands(jobs).run(commands, work, environment(root, work))
+        if failed := [stage for stage, code in codes.items() if code]:
+            names = ", ".join(failed)
+            console.info(f"repro: {names} did not end well; the others did what they could")
+            return codes[failed[0]]
+    return 0
 
 
 def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
@@ -124,11 +93,6 @@ def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
     """
     print()
     code = gate(work, work, models)
-    if work == root and has_changes(root, WRITTEN) and has_changes(root, CODE) is False:
-        console.info(
-            "repro: dvc.lock and reports are not those in git: normal on another machine; on the "
-            "same one, commit them with the code that made them"
-        )
     try:
         record_restored(work, models)
     except (QuatrainError, OSError) as error:

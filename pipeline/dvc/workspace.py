@@ -9,6 +9,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import psutil
 from ruamel.yaml import YAML
 
 from pipeline.dvc.local_config import share_settings
@@ -19,13 +20,15 @@ from pipeline.storage.params_file import workspace_of
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import ConfigError
 from quatrain.presets import read_raw
-from quatrain.storage.atomic_write import PARTIAL, write_durably
+from quatrain.storage.atomic_write import write_durably
 
 # What runs of a preset write; everything else in its workspace, except DVC's own files, is a copy.
 PRODUCED = {"data", "models", "reports", ".state", ".mlflow", "dvc.lock", "params.yaml"}
 # How long a command that is about to end may take.
 PATIENCE_SECONDS = 2.0
 GIT_LIST = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+# Names what processes of DVC work on; DVC's other locks are the kernel's, and end with a process.
+RWLOCK = Path(".dvc", "tmp", "rwlock")
 
 
 def alone(root: Path, preset: str) -> AbstractContextManager[None]:
@@ -92,17 +95,30 @@ def files_of_git(root: Path) -> set[str]:
 
 
 def copy_if_changed(source: Path, target: Path) -> None:
-    """Copies or removes a file; an equal file keeps its time, which saves DVC a hash."""
+    """Copies or removes a file; an equal file keeps its time, which saves DVC a hash.
+
+    A copy that a kill or a full disk cut short differs, and is made anew by the next run.
+    """
     if not source.is_file():
         target.unlink(missing_ok=True)
     elif not target.is_file() or source.read_bytes() != target.read_bytes():
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial = target.with_name(f"{target.name}{PARTIAL}")
-        try:
-            shutil.copy2(source, partial)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        shutil.copy2(source, target)
+
+
+def drop_rwlock(work: Path) -> None:
+    """Removes .dvc/tmp/rwlock, unless a dvc is at work in the folder.
+
+    DVC refuses one that a kill left half-written, and one of a killed dvc whose number another
+    process has by now, which in a container happens at once.
+    """
+    place = work.resolve()
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        names = {Path(word).name for word in process.info["cmdline"] or ()}
+        folder = process.info["cwd"]
+        if "dvc" in names and folder and Path(folder).is_relative_to(place):
+            return
+    (work / RWLOCK).unlink(missing_ok=True)
 
 
 def environment(root: Path, work: Path) -> dict[str, str]:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pipeline.cli import main
-from pipeline.dvc import rwlock
 from pipeline.dvc.workspace import alone, prepare_workspace
 from pipeline.retraining import outcome
 from pipeline.runtime.command import run_guarded
@@ -26,9 +25,8 @@ from tests.pipeline.scored_workspace import make_workspace
 from tests.pipeline.small_checkout import git
 
 PROMOTIONS = {**{f"promote {model}": [model] for model in MODELS}, "promote all": list(MODELS)}
-COMMANDS = [*PROMOTIONS, "report", "gate --page", "schema", "preset", "rwlock", "outcome", "sync"]
+COMMANDS = [*PROMOTIONS, "report", "gate --page", "schema", "preset", "outcome", "sync"]
 PRESET = "smoke"
-HALF_WRITTEN = '{"write": {"a": {"pid"'
 
 
 def commands(root: Path) -> Iterator[Work]:
@@ -41,7 +39,6 @@ def commands(root: Path) -> Iterator[Work]:
     yield work("schema", scored, run_schema, "params.schema.json")
     checkout = make_checkout(scored, root / "checkout")
     yield Work("preset", checkout, run_preset, preset_of, ())
-    yield work("rwlock", checkout, run_repair, ".dvc/tmp")
     yield work("outcome", scored, run_outcome, "outcome")
     outboxes = make_outboxes(root / "outboxes")
     yield Work("sync", outboxes, run_sync, delivered, (), full=6)
@@ -84,8 +81,6 @@ def make_checkout(scored: Path, root: Path) -> Path:
     git(root, "init", "-q")
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "start")
-    (root / ".dvc" / "tmp").mkdir(parents=True)
-    (root / ".dvc" / "tmp" / "rwlock").write_text(HALF_WRITTEN)
     return root
 
 
@@ -131,10 +126,6 @@ def run_preset() -> int:
             prepare_workspace(Path.cwd(), PRESET)
 
     return run_guarded("repro", prepare)
-
-
-def run_repair() -> int:
-    return run_guarded("repro", lambda: rwlock.repair(Path.cwd()))
 
 
 def run_outcome() -> int:

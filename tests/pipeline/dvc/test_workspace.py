@@ -1,10 +1,17 @@
 """A preset runs in a copy of the checkout that is updated and leaves the checkout alone."""
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from dvc.fs import localfs
+from dvc.lock import LockError
 from dvc.repo import Repo
+from dvc.rwlock import rwlock
+from dvc.scm import NoSCM
 from ruamel.yaml import YAML
 
 from pipeline.dvc import workspace
@@ -50,6 +57,7 @@ def test_a_preset_has_the_checkouts_cache_remotes_and_credentials(checkout: Path
         work = workspace.prepare_workspace(checkout, "smoke")
     assert (work / ".dvc" / "config.local").stat().st_mode & 0o777 == 0o600
     with Repo(str(work)) as repo:
+        assert isinstance(repo.scm, NoSCM)
         assert repo.cache.local.path.startswith(f"{checkout.parent}/cache/")
         assert repo.config["core"]["remote"] == "store"
         assert repo.config["remote"]["disk"]["url"] == f"{checkout.parent}/store"
@@ -64,16 +72,24 @@ def test_settings_that_dvc_cannot_read_are_refused(text: str, checkout: Path):
         workspace.prepare_workspace(checkout, "smoke")
 
 
-def test_stages_get_user_and_password_of_the_server_in_variables(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
+def test_dvc_runs_with_this_python_the_copys_code_and_the_checkouts_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
-        monkeypatch.setenv(name, "of before")
+    """User and password of a server are variables, whatever they were before."""
+    work = tmp_path / ".presets" / "smoke"
+    for name in ("MLFLOW_TRACKING_URI", "DVC_ROOT"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("USERNAME", "PASSWORD"):
+        monkeypatch.setenv(f"MLFLOW_TRACKING_{name}", "of before")
+    variables = workspace.environment(tmp_path, work)
+    assert variables["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+    assert variables["PYTHONPATH"] == f"{work}/src"
+    assert variables["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path}/.mlflow/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hunter22@127.0.0.1:1")
-    variables = workspace.environment(checkout, checkout)
-    assert variables["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:1"
-    assert variables["MLFLOW_TRACKING_USERNAME"] == "me"
-    assert variables["MLFLOW_TRACKING_PASSWORD"] == "hunter22"
+    variables = workspace.environment(tmp_path, work)
+    names = ("URI", "USERNAME", "PASSWORD")
+    values = [variables[f"MLFLOW_TRACKING_{name}"] for name in names]
+    assert values == ["http://127.0.0.1:1", "me", "hunter22"]
 
 
 def test_edits_new_and_removed_files_travel_and_what_was_made_stays(checkout: Path):
@@ -100,3 +116,31 @@ def test_a_preset_outside_a_git_checkout_is_refused(checkout: Path):
     why = r"a preset runs in a copy of what git lists; run from a git checkout, with git \(fatal"
     with pytest.raises(ConfigError, match=why):
         workspace.prepare_workspace(checkout, "smoke")
+
+
+@pytest.mark.parametrize("text", ["", '{"write": {"/data/allo": {"pid": 12'])
+def test_what_a_killed_dvc_left_goes_unless_a_dvc_works_in_the_folder(tmp_path: Path, text: str):
+    lock = tmp_path / workspace.RWLOCK
+    lock.parent.mkdir(parents=True)
+    lock.write_text(text)
+    command = [sys.executable, "-S", "-c", "input()", "dvc", "repro"]
+    (tmp_path / "reports").mkdir()
+    for folder, is_kept in (("reports", True), ("..", False)):
+        with subprocess.Popen(command, cwd=tmp_path / folder, stdin=subprocess.PIPE) as process:
+            workspace.drop_rwlock(tmp_path)
+            process.communicate(b"\n")
+        assert lock.exists() == is_kept
+    workspace.drop_rwlock(tmp_path)  # there is none
+
+
+def test_dvc_takes_the_lock_of_a_killed_one_whose_number_is_used_again(tmp_path: Path):
+    lock = tmp_path / workspace.RWLOCK
+    lock.parent.mkdir(parents=True)
+    holder = {"pid": os.getpid(), "cmd": "/somewhere/dvc/__main__.py repro"}
+    lock.write_text(json.dumps({"write": {"/models/allo": holder}, "read": {}}))
+    request = (str(lock.parent), localfs, "dvc repro", [], ["/models/allo"], False)
+    with pytest.raises(LockError), rwlock(*request):
+        pass
+    workspace.drop_rwlock(tmp_path)
+    with rwlock(*request):
+        assert json.loads(lock.read_text())["write"]["/models/allo"]["cmd"] == "dvc repro"
