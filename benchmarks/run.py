@@ -17,7 +17,7 @@ from benchmarks.harness import HEAD, cells, results_of
 from pipeline.judging.render import markdown_table
 from pipeline.reporting import speed
 from pipeline.reporting.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, Results
-from pipeline.runtime import redaction
+from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import LockHeld, described
 from pipeline.runtime.stage import prepare_process
@@ -144,10 +144,10 @@ def publish(root: Path, folder: Path, names: Sequence[str] = tuple(COMMANDS)) ->
         stored = {name: each for name, each in claims.read(folder).items() if name in names}
         if stored:
             name = record(root, folder, stored, written)
-            place = f"{redaction.shown(resolve_uri(root))} (`make ui`)"
+            place = f"{console.shown(resolve_uri(root))} (`make ui`)"
             print(f"run {name} of the experiment `{EXPERIMENT}`: {place}")
     except (DataError, LockHeld, OSError) as error:
-        why = redaction.redact(" ".join(described(error).split()))
+        why = console.redact(" ".join(described(error).split()))
         print(f"warning: publish: {why}; the results are kept in {folder}", file=sys.stderr)
         return 3
     return 0

@@ -19,7 +19,7 @@ def _report_interrupt(
     if issubclass(kind, KeyboardInterrupt):
         sys.stderr.write("interrupted by SIGINT [exit 130]\n")
     else:
-        from pipeline.runtime.redaction import redact
+        from pipeline.runtime.console import redact
 
         sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 

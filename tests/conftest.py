@@ -14,7 +14,7 @@ import jax
 import jaxtyping
 import pytest
 
-from pipeline.runtime import compile_cache
+from pipeline.runtime import devices
 from pipeline.storage.params_file import read_input
 from quatrain.params import Params
 from quatrain.presets import parse
@@ -101,9 +101,9 @@ def share_compiled_programs() -> None:
     """Loads what another file, worker or run has compiled. The shape checks import jax before any
     variable can be set, so it is configured a second time.
     """
-    compile_cache.enable(ROOT, params_with({}))
+    devices.keep_programs(ROOT, params_with({}))
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
-    for variable, value in compile_cache.SETTINGS.items():
+    for variable, value in devices.PROGRAMS_SETTINGS.items():
         name = variable.lower()
         jax.config.update(name, type(getattr(jax.config, name))(value))
 

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from pipeline.dvc.local_config import share_settings
 from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed
-from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.processes import folder_lock
 from pipeline.storage.params_file import workspace_of
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import ConfigError

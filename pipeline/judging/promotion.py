@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from pipeline.judging import gate, render
 from pipeline.judging.machine import machine_of
 from pipeline.judging.scores import fresh_scores, repro_hint
+from pipeline.runtime.console import redact
 from pipeline.runtime.git import CODE, revision
-from pipeline.runtime.redaction import redact
 from pipeline.storage.params_file import read_params
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.errors import QuatrainError

@@ -8,7 +8,7 @@ import numpy as np
 from pipeline.runtime.devices import settings
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.run_key import code_of, run_key
-from pipeline.tracking.progress_bar import ProgressBar
+from pipeline.tracking.monitoring import ProgressBar
 from quatrain.params import Params
 from quatrain.progress import History, Row, history, rows
 from quatrain.registry import MODELS, load

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pipeline.judging import render
+from pipeline.runtime.console import redact
 from pipeline.runtime.errors import BaselineBroken
-from pipeline.runtime.redaction import redact
 from quatrain.judgement import Judgement
 from quatrain.storage.atomic_write import write_together
 

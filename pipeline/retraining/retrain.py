@@ -13,7 +13,7 @@ from pipeline.judging.gate import judge
 from pipeline.retraining import outcome, worktree
 from pipeline.retraining.outcome import FOLDER, Origin, Outcome, better_models
 from pipeline.retraining.worktree import Worktree, run_git
-from pipeline.runtime import console, file_lock
+from pipeline.runtime import console, processes
 from pipeline.runtime.errors import (
     BaselineBroken,
     CommandFailed,
@@ -50,7 +50,7 @@ def retrain(root: Path, request: Request, patience_seconds: float = PATIENCE_SEC
         Interrupted: a signal was received; the next retraining continues in the same worktree.
     """
     folder = root / FOLDER
-    lock = file_lock.acquire(folder / "lock", patience_seconds)
+    lock = processes.lock_file(folder / "lock", patience_seconds)
     if lock is None:
         raise LockHeld("another retraining is at work in this checkout; wait for it or end it")
     try:

@@ -10,8 +10,7 @@ from pipeline.dvc.local_config import share_settings
 from pipeline.dvc.workspace import environment
 from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed, Interrupted
-from pipeline.runtime.processes import wait_for_child
-from pipeline.runtime.signals import ENDING, parent_death_signal
+from pipeline.runtime.processes import ENDING, parent_death_signal, wait_for_child
 from pipeline.storage.params_file import workspace_of
 from pipeline.tracking.run import outboxes
 from quatrain.errors import ConfigError

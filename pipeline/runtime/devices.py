@@ -1,7 +1,11 @@
-"""this machine, params.yaml -> a record of what a result depends on, and the memory left."""
+"""this machine, params.yaml -> a record of what a result depends on, the memory left, and
+jax's compiled programs.
+"""
 
+import hashlib
 import os
 import platform
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -9,6 +13,7 @@ from pathlib import Path
 
 import psutil
 
+from pipeline.runtime.processes import lock_file
 from quatrain.devices import DETERMINISTIC_XLA, framework_environment
 from quatrain.devices import device_of as device_of
 from quatrain.devices import on_device as on_device
@@ -25,6 +30,18 @@ HARMLESS += ("JAX_ENABLE_CHECKS", "JAX_EXPLAIN_", "JAX_LOG", "JAX_PERSISTENT_CAC
 HARMLESS += ("JAX_TRACEBACK_", "XLA_PYTHON_")
 GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")
+PROGRAMS = ".jax_cache"
+# jax's lock file in a folder, which it takes for each program that it reads or writes.
+PROGRAMS_LOCK = ".lockfile"
+PROGRAMS_SETTINGS = {
+    # Limit of a folder; the programs of a run are about 1 MB.
+    "JAX_COMPILATION_CACHE_MAX_SIZE": str(256 * 2**20),
+    # A dozen small programs are a fifth of a second.
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    # XLA's own caches have no limit, and make the path part of the key.
+    "JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none",
+}
 
 
 def settings(params: Params, framework: Framework) -> dict[str, str]:
@@ -98,3 +115,51 @@ def _left_by_groups() -> Iterator[int]:
             used = int((folder / "memory.current").read_text())
             pairs = map(str.split, (folder / "memory.stat").read_text().splitlines())
             yield limit - used + int(dict(pairs).get("file", 0))
+
+
+def keep_programs(checkout: Path, params: Params) -> None:
+    """Lets jax, which is not loaded yet, look for compiled programs and store those that it
+    compiles: in the checkout, or where JAX_COMPILATION_CACHE_DIR says.
+
+    jax limits the size of the folder, evicts the least recently used programs, and compiles anew
+    what it cannot read, with a warning; the folder may be removed at any time. Its key of a program
+    names neither processor nor threads, although both shape the machine code: so they name the
+    folder.
+    """
+    configured = os.environ.pop("JAX_COMPILATION_CACHE_DIR", "")
+    base = Path(configured or checkout / PROGRAMS).absolute()
+    name = programs_name(params)
+    folder = base if base.name == name else base / name
+    try:
+        tidy_programs(folder)
+    except OSError as error:
+        warnings.warn(f"compiled programs are not kept: {folder}: {error.strerror}", stacklevel=2)
+        return
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
+    for variable, value in PROGRAMS_SETTINGS.items():
+        os.environ.setdefault(variable, value)
+    if device_of(params, "jax") == "cpu":
+        # On some processors XLA warns about its own programs, with a page of processor features for
+        # each.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def programs_name(params: Params) -> str:
+    """Returns a name for what machine code depends on and jax's own key leaves out."""
+    threads = str(max(params.threads, params.devices))  # each device of a CPU has one at least
+    machine = "\n".join([platform.machine(), cpu_name(), cpu_features(), threads])
+    return f"{version('jaxlib')}-{hashlib.sha256(machine.encode()).hexdigest()[:16]}"
+
+
+def tidy_programs(folder: Path) -> None:
+    """Makes the folder, and removes programs without the time of their use, which a killed process
+    leaves and which keep jax from writing others.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = lock_file(folder / PROGRAMS_LOCK, patience_seconds=0.0)
+    if lock is None:  # another process is at work in it
+        return
+    for program in folder.glob("*-cache"):
+        if not program.with_name(program.name.removesuffix("cache") + "atime").exists():
+            program.unlink()
+    os.close(lock)

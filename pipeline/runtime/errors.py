@@ -4,7 +4,7 @@ those of `quatrain.errors`.
 
 import signal
 
-from pipeline.runtime.redaction import redact
+from pipeline.runtime.console import redact
 from quatrain.errors import DataError, DeviceFull, DiskError, FolderError, QuatrainError
 from quatrain.storage import disk_errors
 

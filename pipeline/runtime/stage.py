@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from pipeline.runtime import console
 from pipeline.runtime.command import Parser, run_guarded
-from pipeline.runtime.devices import free_memory, on_device, settings
-from pipeline.runtime.file_lock import folder_lock
-from pipeline.runtime.signals import Signals, die_with_parent
+from pipeline.runtime.devices import free_memory, keep_programs, on_device, settings
+from pipeline.runtime.processes import Signals, die_with_parent, folder_lock
 from pipeline.storage.params_file import checkout_of, dvc_root, read_params
 from quatrain.devices import framework_environment
 from quatrain.errors import DataError
@@ -99,8 +98,7 @@ class Stage(NamedTuple):
         """Returns the key of this computation: its inputs, its code, that of a user's environment,
         device, threads, versions and flags.
         """
-        from pipeline.storage.environment_key import environment_of
-        from pipeline.storage.run_key import CHECKOUT, code_of, inputs_of, run_key
+        from pipeline.storage.run_key import CHECKOUT, code_of, environment_of, inputs_of, run_key
 
         others = MODELS.keys() - {self.model}
         left_out = {"checkpoint_seconds", "preset", *others}
@@ -149,10 +147,8 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
     check_fits(stage)
     prepare_process(stage.params)
     if stage.framework == "jax":
-        from pipeline.runtime import compile_cache
-
         gc.set_threshold(OBJECTS_PER_COLLECTION)
-        compile_cache.enable(checkout_of(dvc_root(stage.root)), stage.params)
+        keep_programs(checkout_of(dvc_root(stage.root)), stage.params)
     # Loaded while a signal ends the stage at once, and after the variables are set.
     run: Body = body or getattr(import_module(f"pipeline.stages.{verb}"), verb)
     with folder_lock(stage.state / "locks" / stage.name, patience_seconds):

@@ -12,10 +12,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipeline.runtime import console, signals
+from pipeline.runtime import console, processes
 from pipeline.runtime.errors import CommandFailed, Interrupted
-from pipeline.runtime.file_lock import folder_lock
-from pipeline.runtime.processes import core_count
+from pipeline.runtime.processes import core_count, folder_lock
 from pipeline.scaling import adoption, cluster, page, snapshots, work
 from pipeline.scaling.outcomes import SweepRecord
 from pipeline.scaling.plan import ConfirmPlan, Ledger, Plan, SearchPlan
@@ -123,7 +122,7 @@ class SweepRun:
 
     def run(self, options: Options) -> int:
         """Searches, confirms, then writes the pages and the preset."""
-        with signals.handle(self._receive):
+        with processes.on_signals(self._receive):
             status = "FAILED"
             self._record = SweepRecord(
                 self._folder / "outbox",
@@ -160,7 +159,7 @@ class SweepRun:
     def _run_trials(self, options: Options) -> None:
         # Again, because Ray replaces the handlers when it connects.
         connection = cluster.connection(options.address, options.cpus)
-        with connection as ray, signals.handle(self._receive):
+        with connection as ray, processes.on_signals(self._receive):
             from pipeline.scaling import tuning
 
             if options.address is None and not tuning.slots(self.space):

@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import Queue
 
 from pipeline.runtime import console
-from pipeline.runtime.redaction import shown
+from pipeline.runtime.console import shown
 from pipeline.scaling import snapshots, work
 from pipeline.scaling.records import Trial
 from pipeline.scaling.snapshots import Storage

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from pipeline.runtime.redaction import redact
+from pipeline.runtime.console import redact
 from quatrain.baselines import FiniteNumber, Record
 from quatrain.errors import DataError
 from quatrain.storage import folders

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from pipeline.runtime.console import redact, shown
 from pipeline.runtime.errors import CommandFailed
-from pipeline.runtime.redaction import redact, shown
 from pipeline.storage.checkpoints import SLOTS
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.store import Late, within

@@ -20,8 +20,7 @@ from ruamel.yaml import YAML
 
 from pipeline.judging.scores import read_scores
 from pipeline.runtime.errors import CommandFailed
-from pipeline.runtime.processes import shell_exit_code
-from pipeline.runtime.signals import PARENT_VARIABLE
+from pipeline.runtime.processes import PARENT_VARIABLE, shell_exit_code
 from pipeline.scaling.records import Point
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.storage.trained_model import FILES

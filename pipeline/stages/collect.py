@@ -1,6 +1,6 @@
 """params -> data/MODEL: the dataset that training and evaluation read."""
 
-from pipeline.runtime.signals import Signals
+from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from quatrain.storage import folders, trees
 

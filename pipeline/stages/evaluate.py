@@ -2,7 +2,7 @@
 
 from pipeline.judging import render
 from pipeline.judging.scores import digests_of, write_scores
-from pipeline.runtime.signals import Signals
+from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage.curves import write_curves
 from pipeline.storage.figures import encode, write_figures

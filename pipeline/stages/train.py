@@ -6,15 +6,14 @@ from typing import Any
 
 from pipeline.runtime import console
 from pipeline.runtime.devices import device_of, settings
-from pipeline.runtime.signals import Signals
+from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
 from pipeline.storage.run_key import shaping
 from pipeline.tracking.export import record_model
-from pipeline.tracking.progress_bar import ProgressBar
+from pipeline.tracking.monitoring import ProgressBar, SystemMetrics
 from pipeline.tracking.records import HISTORY
 from pipeline.tracking.run import Run
-from pipeline.tracking.system_metrics import SystemMetrics
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.storage import folders, history
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pipeline.judging.gate import judge
-from pipeline.runtime.redaction import shown
+from pipeline.runtime.console import shown
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.registry import RUN_KEY_TAG, Call, registered_name, version_with_alias
 from pipeline.tracking.store import check_reachable, open_client, resolve_uri

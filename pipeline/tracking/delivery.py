@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.processes import folder_lock
 from pipeline.storage.params_file import checkout_of
 from pipeline.tracking import registry
 from pipeline.tracking.outbox import Outbox

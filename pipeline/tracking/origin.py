@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from pipeline.runtime.console import shown
 from pipeline.runtime.devices import settings
 from pipeline.runtime.git import NONE, UNKNOWN, WRITTEN, commit, git, has_changes
-from pipeline.runtime.redaction import shown
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.records import Header, Parent
 from quatrain.params import Params

@@ -12,7 +12,7 @@ from typing import Self
 
 from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted, LockHeld
-from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.processes import folder_lock
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import dvc_root
 from pipeline.tracking.delivery import Delivery

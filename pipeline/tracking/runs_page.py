@@ -4,7 +4,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from pipeline.runtime.redaction import shown
+from pipeline.runtime.console import shown
 from pipeline.tracking.records import EXPERIMENT
 from pipeline.tracking.store import (
     check_reachable,

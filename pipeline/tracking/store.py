@@ -21,9 +21,9 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import urlopen
 
+from pipeline.runtime.console import redact
 from pipeline.runtime.errors import described
-from pipeline.runtime.file_lock import folder_lock
-from pipeline.runtime.redaction import redact
+from pipeline.runtime.processes import folder_lock
 from pipeline.storage.params_file import checkout_of, dvc_root
 from quatrain.errors import ConfigError, QuatrainError
 from quatrain.storage.atomic_write import PARTIAL, crash_point, sync_folder

@@ -5,8 +5,8 @@ import socket
 import sys
 from pathlib import Path
 
+from pipeline.runtime.console import shown
 from pipeline.runtime.errors import StoreUnavailable
-from pipeline.runtime.redaction import shown
 from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import (
     Unreachable,

@@ -14,7 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from pipeline.runtime.command import run_guarded
-from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.processes import folder_lock
 from pipeline.runtime.stage import Stage, run_on_device
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import outbox

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
 from pipeline.runtime.command import run_guarded
-from pipeline.runtime.signals import Signals
+from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage, run_on_device
 from pipeline.stages.collect import collect
 from pipeline.stages.evaluate import evaluate

@@ -15,7 +15,7 @@ from pipeline.cli import main
 from pipeline.retraining import retrain as work
 from pipeline.retraining.outcome import FOLDER, ISSUE
 from pipeline.retraining.worktree import Worktree
-from pipeline.runtime import command, file_lock
+from pipeline.runtime import command, processes
 from pipeline.runtime.errors import Interrupted, LockHeld
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
@@ -311,7 +311,7 @@ def test_a_signal_leaves_no_outcome(night: Night, failure: Failure, monkeypatch:
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 def test_a_second_retraining_waits_for_what_the_first_one_runs(tmp_path: Path):
     """What runs in the worktree holds the lock, too."""
-    lock = file_lock.acquire(tmp_path / FOLDER / "lock", 0.0)
+    lock = processes.lock_file(tmp_path / FOLDER / "lock", 0.0)
     assert lock is not None
     with pytest.raises(LockHeld, match="another retraining is at work in this checkout; wait"):
         work.retrain(tmp_path, work.Request("default"), patience_seconds=0.0)

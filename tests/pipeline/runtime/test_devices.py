@@ -1,16 +1,27 @@
-"""Threads, device and determinism of params.yaml reach the framework of a stage's model."""
+"""Threads, device and determinism of params.yaml reach the framework of a stage's model, and its
+compiled programs are kept.
+"""
 
 import os
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, Mock, call
 
 import pytest
 import torch
 
-from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime import devices as runtime_devices
+from pipeline.runtime.devices import (
+    PROGRAMS,
+    PROGRAMS_LOCK,
+    keep_programs,
+    on_device,
+    programs_name,
+    settings,
+)
 from pipeline.runtime.stage import prepare_process
 from quatrain import devices
 from quatrain.errors import DeviceMissing
@@ -19,6 +30,7 @@ from quatrain.frameworks.torch import flags
 from quatrain.registry import Framework
 from tests.conftest import params_with
 from tests.pipeline.fixture_types import Patch
+from tests.pipeline.small_project import Project
 
 
 @pytest.fixture
@@ -188,3 +200,77 @@ with on_device(params_with({"threads": 2}), "jax"):
         subprocess.check_output([sys.executable, "-c", program, cores]) for cores in ("1", "64")
     )
     assert of_one_core == of_all_cores
+
+
+# Compiled programs outlive a run; what goes wrong with them costs a line.
+
+
+@pytest.fixture
+def own_environment(monkeypatch: Patch) -> Patch:
+    """What `keep_programs` sets in the process is forgotten after the test."""
+    theirs = ("JAX_", "TF_CPP_", "DVC_ROOT")
+    others = {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
+    monkeypatch.setattr(os, "environ", others)
+    return monkeypatch
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("own_environment")
+def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing(tmp_path: Path):
+    def programs(folder: Path) -> dict[str, bytes]:
+        return {path.name: path.read_bytes() for path in folder.glob(f"{PROGRAMS}/*/*-cache")}
+
+    cold, warm = (Project.create(tmp_path / name, "allo", code=True) for name in ("cold", "warm"))
+    for verb in ("collect", "train"):
+        assert cold.run(verb).code == 0
+    kept = programs(cold.root)
+    assert any("run_chunk" in name for name in kept)
+    for verb in ("collect", "train"):
+        assert warm.run(verb, JAX_COMPILATION_CACHE_DIR=str(cold.root / PROGRAMS)).code == 0
+    assert warm.hashes("data", "models") == cold.hashes("data", "models")
+    assert programs(cold.root) == kept
+    assert not (warm.root / PROGRAMS).exists()
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_what_a_killed_process_left_is_removed(tmp_path: Path):
+    folder = tmp_path / PROGRAMS / programs_name(params_with({}))
+    folder.mkdir(parents=True)
+    for name in ("jit_f-0-cache", "jit_f-0-atime", "jit_g-1-cache"):
+        (folder / name).touch()
+    keep_programs(tmp_path, params_with({}))
+    assert {path.name for path in folder.iterdir()} == {
+        "jit_f-0-cache",
+        "jit_f-0-atime",
+        PROGRAMS_LOCK,
+    }
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path: Path):
+    (tmp_path / PROGRAMS).write_text("no folder")
+    with pytest.warns(UserWarning, match=r"^compiled programs are not kept: .*: Not a directory$"):
+        keep_programs(tmp_path, params_with({}))
+    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
+
+
+def test_other_threads_and_another_processor_have_programs_of_their_own(monkeypatch: Patch):
+    names = {
+        programs_name(params_with(changed))
+        for changed in ({"threads": 1}, {"threads": 2}, {"threads": 1, "devices": 2})
+    }
+    assert len(names) == 2
+    for name in ("cpu_features", "cpu_name"):
+        monkeypatch.setattr(runtime_devices, name, lambda: "another")
+        names.add(programs_name(params_with({"threads": 1})))
+    assert len(names) == 4
+
+
+def test_a_folder_and_limits_that_the_user_chose_are_kept(own_environment: Patch, tmp_path: Path):
+    folder = tmp_path / "mine" / programs_name(params_with({}))
+    own_environment.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
+    own_environment.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "12345")
+    for _ in range(2):
+        keep_programs(tmp_path, params_with({}))
+        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(folder)
+    assert os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] == "12345"

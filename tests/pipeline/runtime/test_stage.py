@@ -13,10 +13,15 @@ from typing import Any
 import pytest
 
 import pipeline
-from pipeline.runtime import signals as signal_module
+from pipeline.runtime import processes
 from pipeline.runtime.errors import Interrupted
-from pipeline.runtime.file_lock import folder_lock
-from pipeline.runtime.signals import ENDING, PARENT_VARIABLE, Signals, die_with_parent
+from pipeline.runtime.processes import (
+    ENDING,
+    PARENT_VARIABLE,
+    Signals,
+    die_with_parent,
+    folder_lock,
+)
 from pipeline.runtime.stage import prepare_process
 from quatrain.registry import MODELS
 from quatrain.storage import folders
@@ -232,7 +237,7 @@ def test_a_second_sigterm_is_no_hurry_and_a_second_sigint_is(received: Signals, 
 def test_a_stage_whose_parent_was_dead_before_it_could_ask_does_not_begin(
     variables: dict[str, str], parent: str, dies: bool, monkeypatch: Patch
 ):
-    monkeypatch.setattr(signal_module, "parent_death_signal", lambda: lambda: None)
+    monkeypatch.setattr(processes, "parent_death_signal", lambda: lambda: None)
     monkeypatch.setattr(os, "getppid", lambda: 1)
     monkeypatch.setattr(os, "environ", variables)
     monkeypatch.setattr(Path, "read_bytes", lambda _: parent.encode())

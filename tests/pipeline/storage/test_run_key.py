@@ -9,11 +9,9 @@ import pytest
 
 from pipeline.runtime import stage as stages
 from pipeline.runtime.stage import Stage
-from pipeline.storage import environment_key
 from pipeline.storage import run_key as keys
-from pipeline.storage.environment_key import environment_of
 from pipeline.storage.params_file import read_params
-from pipeline.storage.run_key import WRITERS, code_of, imported_by, run_key
+from pipeline.storage.run_key import WRITERS, code_of, environment_of, imported_by, run_key
 from quatrain.envs.host.config import HostEnv
 from quatrain.registry import MODELS
 from tests.conftest import ROOT, params_with
@@ -165,12 +163,12 @@ def test_installed_modules_are_covered_by_the_version_of_their_distribution(
     env_id: str | None, imported: str | None, distribution: str, monkeypatch: Patch
 ):
     before = environment_of(env(env_id, imported))
-    version = environment_key.version
+    version = keys.version
 
     def newer(name: str) -> str:
         return version(name) + "1" * (name == distribution)
 
-    monkeypatch.setattr(environment_key, "version", newer)
+    monkeypatch.setattr(keys, "version", newer)
     name = f"{distribution} (version)"
     expected = before | {name: f"{version(distribution)}1"}
     assert environment_of(env(env_id, imported)) == expected
@@ -204,7 +202,7 @@ def test_a_stage_has_another_key_after_each_change_that_shapes_it(
         assert stage.key(["d"]) not in keys_so_far, name
         keys_so_far.add(stage.key(["d"]))
     others = [stage.key(["e"]), key_with(seed=9), stage._replace(verb="evaluate").key(["d"])]
-    monkeypatch.setattr(environment_key, "version", lambda _: "9")
+    monkeypatch.setattr(keys, "version", lambda _: "9")
     others.append(stage.key(["d"]))
     monkeypatch.setattr(stages, "settings", lambda *_: {"threads": "9"})
     others.append(stage.key(["d"]))

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.runtime.redaction import redact
+from pipeline.runtime.console import redact
 from pipeline.tracking import store
 from pipeline.tracking.store import (
     BoundedClient,

@@ -1,12 +1,15 @@
-"""progress of a learner -> a bar on a terminal, plain lines elsewhere."""
+"""a training while it runs -> a bar or plain lines for the user, and the load of the machine."""
 
 import math
 import os
 import sys
 import time
-from typing import Self
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Self
 
 import numpy as np
+import psutil
 from tqdm import tqdm
 
 from pipeline.runtime import console
@@ -15,6 +18,8 @@ from quatrain.progress import Progress
 # Lines of a whole run if stderr is not a terminal (CI, files), and their form.
 LINES = 20
 LINE = "{desc}: {n:,}/{total:,}  {rate_noinv_fmt}  {remaining} left{postfix}"
+EVERY_SECONDS = 5.0
+MEGABYTE = 1e6
 
 
 class ProgressBar:
@@ -87,3 +92,47 @@ class ProgressBar:
             "run_seconds": now - self.started_at - compilation,
             "steps_per_second": rate,
         }
+
+
+class SystemMetrics:
+    """Samples the machine at most every EVERY_SECONDS; a step counts samples, as in MLflow.
+
+    The names are those that MLflow's UI groups; MLflow's own monitor sends from a thread, and waits
+    for a server that is away.
+    """
+
+    def __init__(self, cuda: bool, samples: int = 0) -> None:
+        self.samples = samples
+        self._next_sample = time.monotonic()
+        self._gpu = _gpu_monitor() if cuda else None
+        psutil.cpu_percent()  # Each call returns the load since the call before.
+
+    def rows(self) -> Iterator[tuple[str, int, float]]:
+        """Yields (name, step, value) of one sample, or nothing until the next one is due."""
+        now = time.monotonic()
+        if now < self._next_sample:
+            return
+        self._next_sample = now + EVERY_SECONDS
+        self.samples += 1
+        memory = psutil.virtual_memory()
+        sample = {
+            "cpu_utilization_percentage": psutil.cpu_percent(),
+            "system_memory_usage_megabytes": memory.used / MEGABYTE,
+            "system_memory_usage_percentage": memory.percent,
+            "process_memory_megabytes": psutil.Process().memory_info().rss / MEGABYTE,
+        }
+        if self._gpu is not None:
+            self._gpu.collect_metrics()
+            sample |= self._gpu.aggregate_metrics()
+            self._gpu.clear_metrics()
+        for name, value in sample.items():
+            yield f"system/{name}", self.samples, value
+
+
+def _gpu_monitor() -> Any:
+    """Returns MLflow's monitor; None without nvidia-ml-py (requirements/gpu.txt) or its driver."""
+    with suppress(ImportError, RuntimeError):
+        from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
+
+        return GPUMonitor()
+    return None

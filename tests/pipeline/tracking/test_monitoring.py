@@ -1,5 +1,6 @@
-"""Tests that progress is a bar on a terminal and some plain lines elsewhere."""
+"""Progress is a bar on a terminal and some plain lines elsewhere; the machine has metrics."""
 
+import itertools
 import os
 import pty
 import re
@@ -10,7 +11,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from pipeline.tracking.progress_bar import ProgressBar
+from pipeline.tracking import monitoring
+from pipeline.tracking.monitoring import ProgressBar, SystemMetrics
 from quatrain.progress import Progress
 from tests.pipeline.fixture_types import Capture, Patch
 
@@ -72,3 +74,32 @@ def show(bar: ProgressBar) -> None:
     with bar:
         for step in range(bar.start + 2, 241, 2):
             bar.show(Progress(step, None, {"loss": np.array([0.25])}))
+
+
+def test_a_sample_is_taken_when_it_is_due_and_counted(monkeypatch: Patch):
+    clock = itertools.count(0.0, 2.0)
+    monkeypatch.setattr(monitoring.time, "monotonic", lambda: next(clock))
+    busy = SystemMetrics(cuda=False)
+    samples = [list(busy.rows()) for _ in range(7)]  # at 2, 4, ... 14 seconds; one in five is due
+    steps = [{step for _, step, _ in rows} for rows in samples]
+    assert steps == [{1}, set(), set(), {2}, set(), set(), {3}]
+    assert {step for _, step, _ in SystemMetrics(cuda=False, samples=4).rows()} == {5}  # resumed
+
+
+def test_names_are_those_that_the_ui_groups_and_values_are_plausible():
+    rows = {name: value for name, _, value in SystemMetrics(cuda=False).rows()}
+    assert rows.keys() == {
+        "system/cpu_utilization_percentage",
+        "system/system_memory_usage_megabytes",
+        "system/system_memory_usage_percentage",
+        "system/process_memory_megabytes",
+    }
+    assert 0 <= rows["system/cpu_utilization_percentage"] <= 100
+    process = rows["system/process_memory_megabytes"]
+    assert 0 < process < rows["system/system_memory_usage_megabytes"]
+
+
+def test_a_gpu_without_monitor_is_ignored(monkeypatch: Patch):
+    monkeypatch.setitem(sys.modules, "mlflow.system_metrics.metrics.gpu_monitor", None)
+    rows = SystemMetrics(cuda=True).rows()
+    assert not [name for name, _, _ in rows if name.startswith("system/gpu")]

@@ -7,7 +7,7 @@ import pytest
 
 import pipeline
 from pipeline.runtime import console
-from pipeline.runtime.redaction import redact, shown
+from pipeline.runtime.console import redact, shown
 from tests.pipeline.fixture_types import Capture, Patch
 
 
