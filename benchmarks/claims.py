@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from pipeline.reporting.speed import FORM, PLAIN, PROPOSED, Measured, Results, Row, ratio, read_file
+from benchmarks.speed import FORM, PLAIN, PROPOSED, Measured, Results, Row, ratio
+from pipeline.studies.result_files import read_file
 from quatrain.registry import MODELS
 
 COMMANDS = {

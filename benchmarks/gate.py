@@ -12,10 +12,11 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
 from benchmarks import claims
 from benchmarks.claims import COMMANDS
 from benchmarks.run import parsed
+from benchmarks.speed import PLAIN, VARIANT, Results
 from pipeline.judging.render import markdown_table
-from pipeline.reporting.speed import PLAIN, VARIANT, Results, as_json, read_file, write_lines
 from pipeline.runtime.errors import described
 from pipeline.runtime.git import revision
+from pipeline.studies.result_files import as_json, read_file, write_lines
 from quatrain.baselines import whole
 from quatrain.errors import DataError
 

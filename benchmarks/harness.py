@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pipeline.reporting import speed
-from pipeline.reporting.speed import Goal, Measured, Results, Row, Without
+from benchmarks import speed
+from benchmarks.speed import Goal, Measured, Results, Row, Without
 from pipeline.storage.params_file import read_params
 
 __all__ = ["Goal", "Measured", "Row", "Without"]  # for those who measure, as all below

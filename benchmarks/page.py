@@ -4,14 +4,13 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import claims, pictures
+from benchmarks import claims, pictures, speed
 from benchmarks.claims import COMMANDS, PROPOSALS, WORDS, Named, Verdict
 from benchmarks.harness import HEAD, cells, spread
 from benchmarks.run import RESULTS
+from benchmarks.speed import PLAIN, PROPOSED, Results, Row
 from pipeline.judging.render import markdown_table, plain
-from pipeline.reporting import speed
 from pipeline.reporting.sections import folded
-from pipeline.reporting.speed import PLAIN, PROPOSED, Results, Row
 from pipeline.storage.figures import png, write_figures
 from quatrain.storage.atomic_write import write_durably
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks import claims
 from benchmarks.claims import PROPOSALS, Named, Verdict
-from pipeline.reporting.speed import PLAIN, PROPOSED, Ratio, Row, times
+from benchmarks.speed import PLAIN, PROPOSED, Ratio, Row, times
 from quatrain.plots import BLACK, BLUE, ORANGE, RED, caption, house_style
 
 LABEL = 34

@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import claims
+from benchmarks import claims, speed
 from benchmarks.claims import COMMANDS, PROPOSALS, Named
 from benchmarks.harness import HEAD, cells, results_of
+from benchmarks.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, Results
 from pipeline.judging.render import markdown_table
-from pipeline.reporting import speed
-from pipeline.reporting.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, Results
 from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.errors import LockHeld, described

@@ -8,7 +8,7 @@ import jax
 from benchmarks.harness import Report
 from benchmarks.iqn.measure import narrow_rows
 from benchmarks.peers import colony, gae, host, loop, scan
-from pipeline.reporting.speed import REFERENCE
+from benchmarks.speed import REFERENCE
 
 LIBRARIES = ["cpprb", "flashbax", "stable-baselines3", "tianshou", "torchrl", "rejax", "gymnax"]
 NOTES = [

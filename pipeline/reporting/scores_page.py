@@ -6,8 +6,8 @@ from pathlib import Path
 from pipeline.judging import gate, render
 from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.scores import read_scores
-from pipeline.reporting.tables import between_marks
 from pipeline.storage.params_file import read_params
+from quatrain.errors import DataError
 from quatrain.judgement import Judgement
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
@@ -49,3 +49,18 @@ def with_table(page: str, judgements: Sequence[Judgement]) -> str:
     machines = [describe(machine_of(judgement.provenance)) for judgement in judgements]
     line = f"Machine: {'; '.join(dict.fromkeys(machines))}."
     return between_marks(page, f"{render.markdown(judgements)}\n\n{line}", BEGIN, END, str(PAGE))
+
+
+def between_marks(page: str, text: str, begin: str, end: str, name: str) -> str:
+    """Returns a page with the text between two marks.
+
+    Raises:
+        DataError: the page has not one of each mark, in this order.
+    """
+    if page.count(begin) != 1 or page.count(end) != 1 or page.index(begin) > page.index(end):
+        raise DataError(
+            f"{name}: needs the lines {begin} and {end} once each, in this order, "
+            "around the table; put them where it belongs"
+        )
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}\n\n{text}\n\n{end}{rest.partition(end)[2]}"

@@ -18,12 +18,13 @@ from pipeline.judging.render import (
     verdict,
 )
 from pipeline.reporting.marks import LEGEND, mark, name_of
-from pipeline.reporting.speed import Results, main_rows, reach
 from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
+from quatrain.errors import DataError
 from quatrain.judgement import Judgement, Line, Scores
 from quatrain.seeds import SEEDS_OF_INTERVAL
+from quatrain.storage import folders
 
 INTERVALS = (
     f"Intervals are over seeds, of which there are at least {SEEDS_OF_INTERVAL}; "
@@ -43,7 +44,7 @@ class Result(NamedTuple):
 
     judgement: Judgement
     plots: Sequence[Plot]
-    speed: Results | None
+    speed: str
 
 
 def read_plots(reports: Path, model: str) -> list[Plot]:
@@ -58,6 +59,25 @@ def read_plots(reports: Path, model: str) -> list[Plot]:
         Plot(f"{model}/plots/{path.name}", stored[path].caption)
         for path in sorted(stored, key=lambda path: stored[path].place)
     ]
+
+
+def read_speed(root: Path, model: str) -> str:
+    """Returns what a model's benchmark says of its speed, in a line.
+
+    Raises:
+        DataError: its results have another form.
+    """
+    path = Path("benchmarks", "results", f"{model}.json")
+    command = f"`make bench BENCH={model}`"
+    if not (root / path).exists():
+        return f"Speed: not measured yet; {command} does."
+    content = folders.read_json(root / path)
+    try:
+        summary, cpu = content["summary"], content["machine"]["cpu"]
+    except (KeyError, TypeError):
+        remedy = f"{command} writes it anew"
+        raise DataError(f"{path}: has no summary of its results", remedy=remedy) from None
+    return f"Speed: {plain(summary)}, by {command} on {plain(cpu)}; docs/benchmarks.md has all."
 
 
 def title_of(judgements: Sequence[Judgement]) -> str:
@@ -108,7 +128,7 @@ def model_section(result: Result) -> str:
         markdown_table(head, [score_row(judgement, line) for line in judgement.lines]),
         plots_section(result.plots),
         folded("Rules and references of each score", rules_table(judgement)),
-        speed_line(model, result.speed),
+        result.speed,
     ]
     if judgement.learner:
         parts.append(folded(f"All scores of {model}", all_scores(judgement.scores)))
@@ -169,18 +189,6 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
     return (
         f"Baseline: {plain(provenance.get('date'))}, commit {plain(provenance.get('commit'))}, "
         f"{seeds}{why}."
-    )
-
-
-def speed_line(model: str, results: Results | None) -> str:
-    command = f"`make bench BENCH={model}`"
-    if results is None:
-        return f"Speed: not measured yet; {command} does."
-    reached = [row.goal_reached for row in main_rows(results) if row.goal is not None]
-    return (
-        f"Speed: {reach(results)} that of plain references, {sum(map(bool, reached))} of "
-        f"{len(reached)} goals reached, by {command} on {plain(results.machine.cpu)}; "
-        "docs/benchmarks.md has all."
     )
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from pipeline.judging import render
 from pipeline.judging.gate import judge
 from pipeline.reporting.page import as_html
-from pipeline.reporting.sections import Result, page, read_plots, title_of
-from pipeline.reporting.speed import read_results
+from pipeline.reporting.sections import Result, page, read_plots, read_speed, title_of
 from pipeline.runtime import console
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.origin import changes
@@ -28,7 +27,7 @@ def read_all(root: Path, params: Params) -> list[Result]:
         Result(
             judgement=judge(root, model, params),
             plots=read_plots(root / "reports", model),
-            speed=read_results(root, model),
+            speed=read_speed(root, model),
         )
         for model in MODELS
     ]

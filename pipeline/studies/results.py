@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.judging.gate import rules_of
-from pipeline.reporting import seeds
-from pipeline.reporting.seeds import PAGE, RESULTS, SeedResult
-from pipeline.reporting.speed import as_json, write_lines
-from pipeline.reporting.sweeps import result_key, train_resumed
 from pipeline.runtime import console
 from pipeline.runtime.devices import on_device, settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import read_params
+from pipeline.studies import seeds
+from pipeline.studies.result_files import as_json, write_lines
+from pipeline.studies.seeds import PAGE, RESULTS, SeedResult
+from pipeline.studies.training import result_key, train_resumed
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS, load

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.claims import Named, named, read
 from benchmarks.harness import Goal, Measured, Report, Row, Without, results_of
-from pipeline.reporting.speed import write_results
+from benchmarks.speed import write_results
 
 SETTINGS = {"device": "cpu", "threads": "2", "cpu": "some CPU", "jax": "0.10.2"}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks import speed
 from benchmarks.harness import NotComparable
 from benchmarks.iqn import playing, ring, steps, whole
 from benchmarks.iqn import sides as making
@@ -15,7 +16,6 @@ from benchmarks.iqn.sides import SAME_TARGET
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as seed
 from benchmarks.reference.iqn_world import ObjectWorld
-from pipeline.reporting import speed
 from quatrain.frameworks.torch.threads import threads
 from tests.conftest import ROOT
 

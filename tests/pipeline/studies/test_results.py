@@ -12,11 +12,10 @@ from ruamel.yaml import YAML
 
 from pipeline.cli import main
 from pipeline.judging.gate import rules_of
-from pipeline.reporting import seeds, sweeps
-from pipeline.reporting.seeds import BEGIN, END, SeedResult
-from pipeline.reporting.sweeps import train_resumed
 from pipeline.storage.checkpoints import Checkpoints
-from pipeline.studies import results
+from pipeline.studies import results, seeds, training
+from pipeline.studies.seeds import BEGIN, END, SeedResult
+from pipeline.studies.training import train_resumed
 from quatrain.errors import DataError
 from quatrain.registry import MODELS, load
 from quatrain.validation import overlaid
@@ -103,7 +102,7 @@ def test_an_interrupted_training_continues_and_ends_as_if_it_had_not_been(
     module, config = load(model).train, getattr(params, model)
     dataset = load(model).collect.collect(config, 0)
     checkpoints = Checkpoints(tmp_path / "checkpoints")
-    monkeypatch.setattr(sweeps.time, "monotonic", iter(range(0, 10**6, 2)).__next__)
+    monkeypatch.setattr(training.time, "monotonic", iter(range(0, 10**6, 2)).__next__)
     with shapes_unchecked():
         (*_, expected) = module.train(config, dataset, params.seed + 1)
         save, saves = checkpoints.save, []
@@ -122,7 +121,7 @@ def test_an_interrupted_training_continues_and_ends_as_if_it_had_not_been(
     arrays, again = module.to_arrays(expected.state), module.to_arrays(trained.state)
     assert arrays.keys() == again.keys()
     assert all(np.array_equal(arrays[name], again[name]) for name in arrays)
-    assert trained.cpu_seconds >= float(checkpoints.latest().arrays[sweeps.CPU_SECONDS])
+    assert trained.cpu_seconds >= float(checkpoints.latest().arrays[training.CPU_SECONDS])
 
 
 @pytest.mark.usefixtures("project")

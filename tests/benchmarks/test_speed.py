@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.reporting import sections, speed
-from pipeline.reporting.speed import Goal, Machine, Measured, Ratio, Results, Row, Without
+from benchmarks import claims, speed
+from benchmarks.speed import Goal, Machine, Measured, Ratio, Results, Row, Without
+from pipeline.reporting import sections
+from pipeline.studies.result_files import as_json
 from quatrain.errors import DataError
 
 
@@ -16,7 +18,7 @@ def measured(*values: float) -> Measured:
     return Measured(np.array(values), 0.25)
 
 
-PATH = speed.path_of("allo")
+PATH = Path("benchmarks", "results", "allo.json")
 STEP = Row("step", "ms/step", measured(1, 2, 4), measured(6, 10, 24000), goal=Goal(5, "before"))
 SAMPLE = Row("sample", "us/call", measured(2), measured(6), measured(3), goal=Goal(2, "seed's way"))
 LIMIT = Row("matmuls", "ms", measured(4), limit=measured(1), goal=Goal(0.3, "limit"))
@@ -37,9 +39,7 @@ RESULTS = Results(Machine("cpu", "cpu", "some CPU", "2", {"jax": "0.10"}), 3, RO
 
 def stored(root: Path, **changed: Any) -> Results:
     speed.write_results(root / PATH, RESULTS._replace(**changed))
-    results = speed.read_results(root, "allo")
-    assert results is not None
-    return results
+    return claims.read(root / PATH.parent)["allo"]
 
 
 def test_ratios_are_medians_of_rounds_and_goals_are_reached_by_them():
@@ -66,33 +66,35 @@ def test_main_rows_are_told_with_their_goals(tmp_path: Path):
         ("rollout", "at most 1 MB", "2 MB", 0.5),
         ("alone", "at least 2x", "not measured", 0),
     ]
-    assert speed.reach(results._replace(rows=[LIMIT])) == "no ratio to"
-    assert sections.speed_line("allo", results) == (
+    assert speed.summary(results._replace(rows=[LIMIT])).startswith("no ratio to that of plain")
+    assert sections.read_speed(tmp_path, "allo") == (
         "Speed: 0.5x to 6x that of plain references, 2 of 6 goals reached, "
         "by `make bench BENCH=allo` on some CPU; docs/benchmarks.md has all."
     )
 
 
 def test_a_file_has_a_line_per_row_few_digits_and_no_defaults(tmp_path: Path):
-    assert speed.read_results(tmp_path, "iqn") is None
     odd = SAMPLE._replace(ours=measured(1 / 3), claims=("a-1",))
     results = stored(tmp_path, rows=[odd, LIMIT])
-    assert [speed.as_json(row) for row in results.rows] == [*map(speed.as_json, (odd, LIMIT))]
+    assert [as_json(row) for row in results.rows] == [*map(as_json, (odd, LIMIT))]
     lines = (tmp_path / PATH).read_text().splitlines()
     begin = '  {"name": "sample", "unit": "us/call", "ours": {"values": [0.33333], "compile_seconds'
     assert lines[lines.index(' "rows": [') + 1].startswith(begin)
-    assert lines[-6:][:2] == [f"  {json.dumps(speed.as_json(LIMIT))}", " ],"]
-    assert "part_of" not in lines[-6]
+    assert lines[-7:][:2] == [f"  {json.dumps(as_json(LIMIT))}", " ],"]
+    assert "part_of" not in lines[-7]
 
 
 def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path):
-    row = speed.as_json(STEP) | {"unit": "weeks"}
-    content = speed.as_json(RESULTS) | {"rows": [row]}
+    row = as_json(STEP) | {"unit": "weeks"}
+    content = as_json(RESULTS) | {"rows": [row]}
     (tmp_path / PATH).parent.mkdir(parents=True)
     (tmp_path / PATH).write_text(json.dumps(content))
     with pytest.raises(DataError) as caught:
-        speed.read_results(tmp_path, "allo")
+        claims.read(tmp_path / PATH.parent)
     why = "rows.0.unit: Input should be 'ms/step', 'us/call'"
-    assert str(caught.value).startswith(f"benchmarks/results/allo.json: {why}")
+    assert f"benchmarks/results/allo.json: {why}" in str(caught.value)
     assert str(caught.value).endswith("; `make bench BENCH=allo` writes it anew")
     assert "\n" not in str(caught.value)
+    remedy = "benchmarks/results/allo.json: has no summary of its results; `make bench BENCH=allo`"
+    with pytest.raises(DataError, match=remedy):
+        sections.read_speed(tmp_path, "allo")

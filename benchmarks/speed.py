@@ -1,17 +1,13 @@
 """benchmarks/results/NAME.json <-> measured rows with their goals, and the words for them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter
 
-from pipeline.judging.scores import first_error
-from quatrain.errors import DataError, FolderError
-from quatrain.storage import folders
-from quatrain.storage.atomic_write import write_durably
+from pipeline.studies.result_files import as_json, write_lines
 
 # Names of ratios. `seed's` is the variant that a document proposes.
 PLAIN = "before/ours"
@@ -22,8 +18,6 @@ WITHOUT = "without/ours"
 # `before` of a row that names nothing else.
 REFERENCE = "plain reference"
 MEMORY = ("MB", "KiB")
-# Significant digits of a stored number.
-DIGITS = 5
 
 Unit = Literal["ms/step", "us/call", "us/agent-step", "s", "ms", "MB", "KiB", "agent-steps"]
 # Unit -> factor from seconds, bytes or agent-steps.
@@ -37,7 +31,6 @@ FACTORS: dict[str, float] = {
     "KiB": 1 / 1024,
     "agent-steps": 1.0,
 }
-Form = TypeVar("Form")
 
 
 class Measured(NamedTuple):
@@ -149,12 +142,13 @@ class Machine(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Holds all comparisons of one benchmark."""
+    """Holds all comparisons of one benchmark; summary: what the report shows of them."""
 
     machine: Machine
     rounds: Annotated[int, Field(gt=0)]
     rows: Sequence[Row]
     notes: Sequence[str]
+    summary: str = ""
 
 
 FORM = TypeAdapter(Results, config=ConfigDict(strict=True))
@@ -169,91 +163,15 @@ def ratio(slow: Measured, fast: Measured) -> Ratio:
 # Files.
 
 
-def read_results(root: Path, model: str) -> Results | None:
-    """Reads what `make bench BENCH=MODEL` wrote; None if it was not run.
-
-    Raises:
-        DataError: the file has another form.
-    """
-    return read_file(root, path_of(model), FORM, f"make bench BENCH={model}")
-
-
-def read_file(root: Path, path: Path, form: TypeAdapter[Form], command: str) -> Form | None:
-    """Reads a file below `root` that a command writes; None if there is none.
-
-    Raises:
-        DataError: the file has another form.
-    """
-    if not (root / path).exists():
-        return None
-    try:
-        return form.validate_python(folders.read_json(root / path))
-    except ValidationError as error:
-        raise DataError(f"{path}: {first_error(error)}; `{command}` writes it anew") from None
-
-
-def read_stored(path: Path, key: str) -> dict[str, Any]:
-    """Returns what a command stored under a key of a file, to be continued; {} without a file.
-
-    Raises:
-        DataError: the file has another form.
-    """
-    if not path.exists():
-        return {}
-    content = folders.read_json(path)
-    stored = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(stored, dict) or not all(isinstance(each, dict) for each in stored.values()):
-        raise FolderError(f"{path.name}: has no results under {key!r}")
-    return stored
-
-
-def path_of(model: str) -> Path:
-    return Path("benchmarks", "results", f"{model}.json")
-
-
 def write_results(path: Path, results: Results) -> None:
     """Writes results with a line per row.
 
     Raises:
         ValidationError: a row has another form.
     """
-    content = as_json(results)
+    content = as_json(results._replace(summary=summary(results)))
     FORM.validate_python(content)
     write_lines(path, content, depth=2)
-
-
-def write_lines(path: Path, value: Any, depth: int) -> None:
-    """Writes JSON with a line per item of its `depth` outer levels."""
-    write_durably(path, f"{_lines(value, depth)}\n".encode())
-
-
-def _lines(value: Any, depth: int, indent: str = "\n") -> str:
-    if not depth or not value or not isinstance(value, dict | list):
-        return json.dumps(value)
-    inner = f"{indent} "
-    if isinstance(value, list):
-        items = [_lines(item, depth - 1, inner) for item in value]
-        return f"[{inner}{f',{inner}'.join(items)}{indent}]"
-    items = [f"{json.dumps(key)}: {_lines(item, depth - 1, inner)}" for key, item in value.items()]
-    return f"{{{inner}{f',{inner}'.join(items)}{indent}}}"
-
-
-def as_json(value: Any) -> Any:
-    """Returns named tuples as dictionaries without the fields that have their default value."""
-    if isinstance(value, float | np.number):
-        return float(f"{value:.{DIGITS}g}")
-    if hasattr(value, "_fields"):
-        defaults = value._field_defaults
-        return {
-            key: as_json(item)
-            for key, item in value._asdict().items()
-            if key not in defaults or item != defaults[key]
-        }
-    if isinstance(value, dict):
-        return {key: as_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [as_json(item) for item in value]
-    return value
 
 
 # Wording.
@@ -265,14 +183,19 @@ def main_rows(results: Results) -> list[Row]:
     return [row for row in rows if PLAIN in row.ratios or row.goal]
 
 
-def reach(results: Results) -> str:
-    """Returns the least and the greatest median ratio of times to plain references."""
+def summary(results: Results) -> str:
+    """Returns the least and the greatest median ratio of times to plain references, and how many
+    goals are reached.
+    """
+    rows = main_rows(results)
     medians = [
         row.ratios[PLAIN].median
-        for row in main_rows(results)
+        for row in rows
         if row.unit not in MEMORY and row.against == REFERENCE and PLAIN in row.ratios
     ]
-    return f"{times(min(medians))} to {times(max(medians))}" if medians else "no ratio to"
+    speed = f"{times(min(medians))} to {times(max(medians))}" if medians else "no ratio to"
+    goals = [row.goal_reached for row in rows if row.goal is not None]
+    return f"{speed} that of plain references, {goals.count(True)} of {len(goals)} goals reached"
 
 
 def times(ratio: float) -> str:

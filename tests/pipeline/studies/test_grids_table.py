@@ -1,7 +1,7 @@
 """The table of maps shows what random numbers score beside each cosine, and the missed goals."""
 
 from pipeline.judging.gate import rules_of
-from pipeline.reporting.grids import HEAD, MapResult, goal_lines, grids_table
+from pipeline.studies.grids_table import HEAD, MapResult, goal_lines, grids_table
 
 RULES = rules_of("allo", "large")
 PAPER = {"layouts": {"Maze": {"allo": 0.99}, "Hall": {"allo": 0.98}}}

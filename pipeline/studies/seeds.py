@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from pipeline.judging.render import markdown_table, plain
-from pipeline.reporting import speed
-from pipeline.reporting.tables import between_marks
+from pipeline.reporting.scores_page import between_marks
+from pipeline.studies.result_files import read_file
 from quatrain.baselines import Rule
 from quatrain.judgement import Scores
 
 RESULTS = Path("benchmarks/results/seeds.json")
+PEERS = Path("benchmarks/results/peers.json")
 PAGE = Path("docs/results.md")
 BEGIN = "<!-- Made by `make results`. -->"
 END = "<!-- End of what `make results` makes. -->"
@@ -44,7 +45,14 @@ class SeedResult(NamedTuple):
     scores: Mapping[str, float | None]
 
 
+class Peers(BaseModel):
+    """Holds what this page shows of the results of other libraries."""
+
+    notes: list[str]
+
+
 FORM = TypeAdapter(dict[str, SeedResult], config=ConfigDict(strict=True))
+PEERS_FORM = TypeAdapter(Peers)
 
 
 def read(root: Path) -> dict[str, SeedResult]:
@@ -53,7 +61,7 @@ def read(root: Path) -> dict[str, SeedResult]:
     Raises:
         DataError: the file has another form.
     """
-    return speed.read_file(root, RESULTS, FORM, f"rm {RESULTS}; make results") or {}
+    return read_file(root, RESULTS, FORM, f"rm {RESULTS}; make results") or {}
 
 
 def render(root: Path, done: Mapping[str, SeedResult], rules: Mapping[str, Sequence[Rule]]) -> str:
@@ -106,8 +114,7 @@ def shown(scores: Scores, name: str) -> str:
 
 def peer_notes(root: Path) -> list[str]:
     """Returns what `make bench-peers` notes about scores of other libraries over seeds."""
-    path = speed.path_of("peers")
-    results = speed.read_file(root, path, speed.FORM, "make bench-peers")
+    results = read_file(root, PEERS, PEERS_FORM, "make bench-peers")
     notes = [note for note in results.notes if OF_SEEDS in note] if results else []
     return ["\n".join(f"* {plain(note)}" for note in notes)] if notes else []
 
