@@ -14,8 +14,8 @@ from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import champions
 from pipeline.tracking.restored import record_restored
-from pipeline.tracking.runs_page import runs_page
 from pipeline.tracking.store import reason_of
+from pipeline.tracking.ui import runs_page
 from quatrain.errors import QuatrainError
 from quatrain.registry import MODELS
 
@@ -97,7 +97,7 @@ def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
         record_restored(work, models)
     except (QuatrainError, OSError) as error:
         console.info(f"warning: tracking: restored results are not recorded ({described(error)})")
-    set_aliases(root, work, models)
+    set_aliases(root, work)
     reports = work.relative_to(root) / "reports"
     results = f"scores, plots   {reports}/{{{','.join(models)}}}"
     if set(models) == set(MODELS):
@@ -106,14 +106,12 @@ def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
     return code
 
 
-def set_aliases(root: Path, work: Path, models: Sequence[str]) -> None:
+def set_aliases(root: Path, work: Path) -> None:
     """Updates the aliases of registered models; a failure is only a warning, because runs and
     verdict are stored.
     """
     try:
-        for line in champions.set_aliases(
-            root, champions.expected_aliases(root, work, read_params(work).preset, models)
-        ):
+        for line in champions.set_champions(root, work, read_params(work).preset):
             print(line)
     except Exception as error:
         console.info(

@@ -19,7 +19,7 @@ from pipeline.judging.render import (
 )
 from pipeline.reporting.marks import LEGEND, mark, name_of
 from pipeline.storage.stored_pictures import MEDIA, read_picture
-from pipeline.tracking.runs_page import EXPERIMENTS_PAGE
+from pipeline.tracking.ui import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
 from quatrain.errors import DataError
 from quatrain.judgement import Judgement, Line, Scores

@@ -33,12 +33,6 @@ class LockHeld(QuatrainError):
     exit_code = 5
 
 
-class StoreUnavailable(QuatrainError):
-    """Says what is not recorded or delivered because the tracking store does not answer."""
-
-    exit_code = 6
-
-
 class CommandFailed(QuatrainError):
     """Says which command failed; it may have an exit code of its own."""
 

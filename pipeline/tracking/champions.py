@@ -3,117 +3,83 @@ are the baselines.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-from pipeline.judging.gate import judge
-from pipeline.runtime.console import shown
+from pipeline.judging.gate import judge, read_baseline
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.registry import RUN_KEY_TAG, Call, registered_name, version_with_alias
+from pipeline.tracking.registry import (
+    RUN_KEY_TAG,
+    Call,
+    registered_name,
+    version_with_alias,
+    versions_of,
+)
 from pipeline.tracking.store import check_reachable, open_client, resolve_uri
 from quatrain.errors import ConfigError, DataError
-from quatrain.storage import folders
+from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
 
 CHAMPION = "champion"
-# File in .state with the champions that are set, so that the store is asked only about others.
-CACHE = "aliases.json"
+# File in .state of a workspace: the champions that were set last, so that the store is asked once.
+MEMO = "champions.json"
 
 
-class Alias(NamedTuple):
-    """Holds a registered model, and the run whose version should be its champion."""
+def set_champions(root: Path, work: Path, preset: str, again: bool = False) -> list[str]:
+    """Sets the champions that the baselines in `root` ask for; returns a line for each that moved
+    or cannot.
 
-    model: str
-    run_key: str
-    # Key of a run that holds the baseline, for a store without a champion and without the run.
-    fallback: str | None = None
-
-
-def expected_aliases(root: Path, work: Path, preset: str, models: Sequence[str]) -> list[Alias]:
-    """Returns the champions that the baselines in `root` ask for.
-
-    work: the folder of the trained models, which are fallbacks where they hold their baselines.
-    """
-    aliases = []
-    for model in models:
-        with suppress(DataError, KeyError, TypeError):  # no baseline, or a damaged one
-            baseline = folders.read_json(root / "baselines" / f"{model}.json")
-            champion = baseline["presets"][preset]["provenance"]["run_key"]
-            fallback = _key_of_passed(work, model, preset)
-            aliases.append(Alias(registered_name(model, preset), champion, fallback))
-    return aliases
-
-
-def _key_of_passed(work: Path, model: str, preset: str) -> str | None:
-    with suppress(ConfigError, DataError, KeyError):
-        judgement = judge(work, model, read_params(work))
-        if judgement.passed and judgement.preset == preset:
-            return str(judgement.learner["run_key"])
-    return None
-
-
-def set_aliases(root: Path, aliases: Collection[Alias], refresh: bool = False) -> list[str]:
-    """Sets champions in the store of a checkout; returns a line per champion that moved or cannot.
-
-    Neither loads mlflow nor asks the store if all were set before. `refresh` asks all the same: an
-    alias may be deleted there, or the run of a baseline may have arrived.
+    work: the preset's workspace. Neither loads mlflow nor asks the store if the same ones were set
+    last. `again` asks all the same: an alias may be deleted there, or the run of a baseline may
+    have arrived.
 
     Raises:
         Exception: any error of mlflow and its libraries; the next call tries again.
     """
     uri = resolve_uri(root)
-    cache = root / ".state" / CACHE
-    settled = {} if refresh else _read_cache(cache, shown(uri))
-    pending = [alias for alias in aliases if settled.get(alias.model) != alias.run_key]
-    if not pending:
+    run_keys = champions(root, work, preset)
+    memo = work / ".state" / MEMO
+    content = json.dumps([uri, run_keys]).encode()
+    is_set = memo.is_file() and memo.read_bytes() == content
+    if not run_keys or (is_set and not again):
         return []
     check_reachable(uri)
     call = open_client(uri).call
-    messages = []
-    for alias in pending:
-        is_settled, message = _set_champion(call, alias)
-        if is_settled:
-            settled[alias.model] = alias.run_key
-        if message:
-            messages.append(f"{alias.model}@{CHAMPION}: {message}")
-    write_durably(cache, json.dumps({"uri": shown(uri), "aliases": settled}).encode())
-    return messages
+    news = {name: set_champion(call, name, keys) for name, keys in run_keys.items()}
+    write_durably(memo, content)
+    return [f"{name}@{CHAMPION}: {text}" for name, text in news.items() if text]
 
 
-def _set_champion(call: Call, alias: Alias) -> tuple[bool, str]:
-    """Returns whether a champion needs no further attempt, and what is new, or ""."""
-    current = version_with_alias(call, alias.model, CHAMPION)
-    key = alias.run_key
-    version = _version_of_key(call, alias.model, key)
-    if version is None:
-        absent = f"run {key[:12]} has no version in this store"
-        if current is not None:
-            return True, f"{absent}; version {current} stays"
-        if alias.fallback is None:
-            return False, absent
-        key = alias.fallback
-        version = _version_of_key(call, alias.model, key)
-        if version is None:
-            return False, absent
-    if version == current:
-        return True, ""
-    call("set_registered_model_alias", alias.model, CHAMPION, version)
-    return True, f"version {version}, run {key[:12]}"
+def champions(root: Path, work: Path, preset: str) -> dict[str, list[str]]:
+    """Returns registered model -> keys of the runs whose version may be its champion.
 
-
-def _version_of_key(call: Call, name: str, run_key: str) -> str | None:
-    query = f"name = '{name}' and tags.`{RUN_KEY_TAG}` = '{run_key}'"
-    versions = [version.version for version in call("search_model_versions", query)]
-    return str(max(versions, key=int)) if versions else None
-
-
-def _read_cache(path: Path, uri: str) -> dict[str, str]:
-    """Returns model -> run key of its champion as set last in this store; nothing if the file is
-    damaged.
+    The first is that of the baseline. The second is of the learner in `work` if it holds its
+    baseline: for a store that has no champion and not that run, for it was made elsewhere.
     """
-    with suppress(DataError, KeyError, TypeError, ValueError):
-        content = folders.read_json(path)
-        return dict(content["aliases"]) if content["uri"] == uri else {}
-    return {}
+    run_keys = {}
+    for model in MODELS:
+        with suppress(DataError, KeyError, TypeError):  # no baseline, or a damaged one
+            baseline = read_baseline(root, model) or {}
+            keys = [str(baseline["presets"][preset]["provenance"]["run_key"])]
+            run_keys[registered_name(model, preset)] = keys
+            with suppress(ConfigError):
+                judgement = judge(work, model, read_params(work), root)
+                if judgement.passed and judgement.preset == preset:
+                    keys.append(str(judgement.learner["run_key"]))
+    return run_keys
+
+
+def set_champion(call: Call, name: str, run_keys: Sequence[str]) -> str:
+    """Sets the alias of one model; returns what is new, or ""."""
+    current = version_with_alias(call, name, CHAMPION)
+    for key in run_keys if current is None else run_keys[:1]:
+        versions = versions_of(call, name, f"tags.`{RUN_KEY_TAG}` = '{key}'")
+        if versions:
+            version = str(versions[0].version)
+            if version == current:
+                return ""
+            call("set_registered_model_alias", name, CHAMPION, version)
+            return f"version {version}, run {key[:12]}"
+    stays = "" if current is None else f"; version {current} stays"
+    return f"run {run_keys[0][:12]} has no version in this store{stays}"

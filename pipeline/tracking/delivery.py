@@ -250,12 +250,11 @@ class Delivery:
 
     def _send_model(self, run_id: str, record: Record) -> None:
         """Registers the model in an archive; each of its files may take a second of its own."""
-        line = {"name": record.name, "card": record.body, "time": record.time}
         data = record.data or b""
         with TemporaryDirectory() as folder:
             zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
             size = len(data) + UPLOAD_RATE * len([*Path(folder).rglob("*")])
-            registry.register(partial(self._call, size=size), run_id, Path(folder), line)
+            registry.register(partial(self._call, size=size), run_id, Path(folder), record)
 
     def _terminate(self, run_id: str, end: Record) -> None:
         """Ends a run, unless another part of it has ended later."""

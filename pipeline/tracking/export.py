@@ -18,7 +18,7 @@ import numpy as np
 from pipeline.runtime.stage import Stage
 from pipeline.storage.run_key import CHECKOUT, file_of, imported_by, imports
 from pipeline.tracking.origin import trial_context
-from pipeline.tracking.registry import SCORES, registered_name
+from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
 from quatrain.envs.host.config import variant
@@ -77,10 +77,7 @@ def export(stage: Stage, state: Any, dataset: Any) -> Exported:
 
 
 def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
-    """Writes `folder/model` in MLflow's format, as a model from code.
-
-    It has a signature, an example and pinned requirements.
-    """
+    """Writes `folder/model` in MLflow's format, as a model from code, with pinned requirements."""
     config = {"model": stage.model, "config": stage.config.model_dump(mode="json")}
     files = {"config": folder / "config.json", "weights": folder / "weights.safetensors"}
     for file, content in zip(files.values(), (config, exported.arrays), strict=True):
@@ -90,42 +87,22 @@ def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # mlflow's own, about type hints and libraries
         # A part that another thread is importing is incomplete: import the whole first.
-        import mlflow  # noqa: F401
-        from mlflow.pyfunc import save_model as save
+        import mlflow
 
-        save(
+        signature = mlflow.models.infer_signature(dict(exported.request), dict(exported.answer))
+        # Marked as one whose model checks its input: MLflow would drop inputs that it does not
+        # know, and convert strings and booleans to numbers.
+        signature._is_signature_from_type_hint = True
+        mlflow.pyfunc.save_model(
             str(folder / "model"),
             python_model=str(SCRIPT),
             artifacts={name: str(file) for name, file in files.items()},
             code_paths=[str(copied_code(stage, folder))],
             pip_requirements=requirements(stage.framework, variant(stage.config)),
-            signature=_signature(exported),
+            signature=signature,
             input_example=dict(exported.request),
-            metadata={
-                "quatrain.model": stage.model,
-                "quatrain.preset": stage.params.preset,
-                "quatrain.most_questions": MOST_QUESTIONS,
-                "quatrain.most_bytes": MOST_BYTES,
-            },
+            metadata={"quatrain.model": stage.model, "quatrain.preset": stage.params.preset},
         )
-
-
-def _signature(exported: Exported) -> Any:
-    """Returns the types and shapes of inputs and outputs, which the model checks by itself.
-
-    MLflow drops inputs that it does not know and converts strings and booleans to numbers, unless
-    the signature is marked as one whose model checks its input.
-    """
-    from mlflow.models import ModelSignature
-    from mlflow.types import Schema, TensorSpec
-
-    inputs, outputs = (
-        Schema([TensorSpec(each.dtype, (-1, *each.shape[1:]), name) for name, each in side.items()])
-        for side in (exported.request, exported.answer)
-    )
-    signature = ModelSignature(inputs, outputs)
-    signature._is_signature_from_type_hint = True
-    return signature
 
 
 def copied_code(stage: Stage, folder: Path) -> Path:
@@ -159,9 +136,9 @@ def requirements(framework: Framework, variant: str = "built_in") -> list[str]:
 # Its card.
 
 
-def model_card(stage: Stage) -> str:
-    """Returns the card in Markdown: what the model is, how to ask it, its limits; its evaluation
-    adds the scores. Schema and dataset are shown by MLflow itself.
+def model_card(stage: Stage, scores: str = "Not evaluated yet.") -> str:
+    """Returns the card in Markdown: what the model is, how to ask it, its scores and limits. Schema
+    and dataset are shown by MLflow itself.
     """
     serve = stage.modules.serve
     path = resources.files(stage.modules.package) / CARD
@@ -171,7 +148,7 @@ def model_card(stage: Stage) -> str:
     parts = [
         what.strip(),
         f"## How to ask\n\n{how_to_ask}\n\n{LARGEST_REQUEST}",
-        f"{SCORES}\n\nNot evaluated yet.",
+        f"## Scores (preset {stage.params.preset})\n\n{scores}",
         f"{LIMITS}\n\n{limits.strip() or 'Not written down yet.'}",
     ]
     return "\n\n".join(parts)

@@ -4,18 +4,17 @@ import csv
 import io
 import math
 from collections.abc import Collection
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from pipeline.judging.render import scores_table
 from pipeline.runtime.stage import Stage
+from pipeline.tracking.export import model_card
 from pipeline.tracking.origin import changes, trial_context
 from pipeline.tracking.records import padded
-from pipeline.tracking.registry import SCORES, registered_name
+from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import Run
 from quatrain.judgement import Scores, interval_over_seeds
 
-TABLE = "scores.csv"
+TABLE = "evaluation/scores.csv"
 JUDGED_BY = (
     "`make gate` compares these scores with the baseline; "
     "the report's run, above those of the models, has the verdict."
@@ -28,10 +27,7 @@ def record_scores(stage: Stage, run: Run, scores: Scores) -> None:
     gated = [rule.metric for rule in stage.modules.rules.GATED]
     step = stage.config.train.steps
     run.metrics((f"eval/{name}", step, number_of(scores.get(name))) for name in gated)
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / TABLE
-        path.write_text(score_table(scores, gated))
-        run.artifact(path, "evaluation")
+    run.outbox.put("artifact", TABLE, data=score_table(scores, gated).encode())
     for plot in sorted((stage.reports / "plots").iterdir()):
         run.artifact(plot, "plots")
     run.artifact(stage.weights / "history.csv", "data")
@@ -39,8 +35,7 @@ def record_scores(stage: Stage, run: Run, scores: Scores) -> None:
     preset = stage.params.preset
     run.describe(f"{table}\n\n{JUDGED_BY}\n\n{changes(stage.root, preset, stage.model)}")
     if trial_context() is None:
-        name = registered_name(stage.model, preset)
-        run.outbox.put("card", name, f"{SCORES} (preset {preset})\n\n{table}")
+        run.outbox.put("card", registered_name(stage.model, preset), model_card(stage, table))
 
 
 def number_of(score: float | None) -> float:

@@ -1,6 +1,4 @@
-"""MLFLOW_TRACKING_URI -> an MLflow client whose every call ends, or one line about why there is
-none.
-"""
+"""MLFLOW_TRACKING_URI -> an MLflow client whose every call ends, or one line that says why not."""
 
 import logging
 import os
@@ -16,9 +14,9 @@ from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from ssl import SSLError
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import urlopen
 
 from pipeline.runtime.console import redact
@@ -46,17 +44,19 @@ ENVIRONMENT = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
 }
 
-SERVERS = ("http", "https")
-PORTS = {"postgresql": 5432, "mysql": 3306}
-# Where a database's driver reads a password that its URI may not have.
-PASSWORD_REMEDIES = {
-    "postgresql": "give it by PGPASSWORD, ~/.pgpass or a service file (?service=NAME)",
-    "mysql": "give it by an option file (?read_default_file=FILE)",
-}
-FORMS = (
-    "write http(s)://HOST:PORT, sqlite:///FILE, postgresql://HOST/DATABASE or "
-    "mysql://HOST/DATABASE, with USER@ before HOST, and http(s) with USER:PASSWORD@"
+# What addresses may be; in a user or password, / ? # are percent-encoded.
+SERVER = re.compile(r"(https?://)(?:([^\s/?#:@]+):([^/?#]+)@)?([^\s/?#@]+(?:/[^?#@]*)?)")
+DATABASE = re.compile(
+    r"(?:postgresql|mysql)(?:\+\w+)?://(?:[^/?#:@]*@)?[^/?#@]*(?:/[^?#@]*)?(?:\?[^#@]*)?"
 )
+PASSWORD = re.compile(r"(?i)[?&]\w*passw(or)?d=")
+FORMS = (
+    "write http(s)://HOST:PORT or http(s)://USER:PASSWORD@HOST:PORT with / ? # percent-encoded "
+    "(a token goes into MLFLOW_TRACKING_TOKEN), sqlite:///FILE, postgresql://USER@HOST/DATABASE "
+    "(its password is read from PGPASSWORD, ~/.pgpass or ?service=NAME) or "
+    "mysql://USER@HOST/DATABASE (its password is read from ?read_default_file=FILE)"
+)
+PORTS = {"postgresql": 5432, "mysql": 3306}
 # What `sqlite://` may name without naming a file.
 NO_FILE = (None, Path(), Path(":memory:"))
 DEFAULT_STORE = "sqlite:///.mlflow/mlflow.db"
@@ -104,46 +104,25 @@ def resolve_uri(root: Path) -> str:
 def _admitted(variable: str) -> str:
     """Returns the URI in a variable, from which user and password are taken away."""
     uri = os.environ.get(variable, "").strip()
-    kind = uri.partition("://")[0].partition("+")[0]
     if not uri or database_of(uri) not in NO_FILE:
         return uri
-    if not is_server(uri) and kind not in PORTS:
-        raise ConfigError(f"{variable}: names no file and no server of a known kind; {FORMS}")
-    try:
-        parts = urlsplit(uri)
-        is_whole = parts.port != 0 and "@" not in parts.path + parts.query + parts.fragment
-    except ValueError:
-        is_whole = False
-    if not is_whole:
-        raise ConfigError(
-            f"{variable}: its host and port cannot be read; percent-encode / ? # in user and "
-            f"password; {FORMS}"
-        )
-    return _without_password(variable, uri, kind, parts)
-
-
-def _without_password(variable: str, uri: str, kind: str, parts: SplitResult) -> str:
-    if kind in PORTS:
-        if parts.password is not None or re.search(r"(?i)(^|&)\w*passw(or)?d=", parts.query):
-            raise ConfigError(f"{variable}: has a password; {PASSWORD_REMEDIES[kind]}")
+    server = SERVER.fullmatch(uri)
+    if server is None:
+        if not DATABASE.fullmatch(uri) or PASSWORD.search(uri):
+            raise ConfigError(
+                f"{variable}: is no address of a store, or has a password at a wrong place; {FORMS}"
+            )
         return uri
-    if not parts.hostname or parts.query or parts.fragment:
-        raise ConfigError(f"{variable}: has no host, or something after ? or #; {FORMS}")
-    if parts.username is None:
-        return uri
-    if not parts.username or not parts.password:
-        raise ConfigError(
-            f"{variable}: has a user or a password alone; {FORMS}, or give a token by "
-            "MLFLOW_TRACKING_TOKEN"
-        )
-    os.environ["MLFLOW_TRACKING_USERNAME"] = unquote(parts.username)
-    os.environ["MLFLOW_TRACKING_PASSWORD"] = unquote(parts.password)
-    os.environ[variable] = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return os.environ[variable]
+    scheme, user, password, place = server.groups()
+    if user is not None:
+        os.environ["MLFLOW_TRACKING_USERNAME"] = unquote(user)
+        os.environ["MLFLOW_TRACKING_PASSWORD"] = unquote(password)
+        uri = os.environ[variable] = scheme + place
+    return uri
 
 
 def is_server(uri: str) -> bool:
-    return uri.partition("://")[0] in SERVERS
+    return uri.startswith(("http://", "https://"))
 
 
 def database_of(uri: str) -> Path | None:
@@ -177,8 +156,6 @@ def check_reachable(uri: str) -> None:
         elif parts.hostname:
             place = parts.hostname, parts.port or PORTS[parts.scheme.partition("+")[0]]
             within(PATIENCE_SECONDS, "connection", lambda: socket.create_connection(place).close())
-    except Late:
-        raise Unreachable(f"no answer within {PATIENCE_SECONDS:g} s") from None
     except (OSError, ValueError, HTTPException) as error:
         raise Unreachable(f"no server answers: {getattr(error, 'reason', error)}") from None
 
@@ -230,15 +207,10 @@ def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
         future.set_exception(error)
 
 
-class BoundedClient:
-    """Wraps an MlflowClient, so that each of its methods ends within CALL_SECONDS."""
+class BoundedClient(NamedTuple):
+    """Calls the methods of an MlflowClient, each of which ends within CALL_SECONDS."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._client, name)
-        return partial(self.call, name) if callable(attribute) else attribute
+    client: Any
 
     def call(self, method: str, *arguments: Any, size: float = 0, **named: Any) -> Any:
         """Calls a method; size: bytes of the file that it sends.
@@ -247,7 +219,7 @@ class BoundedClient:
             Late: it took longer than CALL_SECONDS and the time for its file.
             Exception: any error of mlflow and its libraries.
         """
-        work = partial(getattr(self._client, method), *arguments, **named)
+        work = partial(getattr(self.client, method), *arguments, **named)
         return within(CALL_SECONDS + size / UPLOAD_RATE, method, work)
 
 
@@ -280,10 +252,10 @@ def quieten() -> None:
 
 
 def prepare_store(uri: str) -> None:
-    """Creates or upgrades an sqlite store, and lets readers work beside a writer.
+    """Makes an sqlite store that is not there yet, and checks that this mlflow can use it.
 
     Raises:
-        Unreachable: the store is damaged, in use while it must be upgraded, or of another mlflow.
+        Unreachable: the store is damaged, cannot be made, or is of another mlflow.
     """
     database = database_of(uri)
     if database is None:
@@ -291,46 +263,38 @@ def prepare_store(uri: str) -> None:
     quieten()
     from alembic.util import CommandError
     from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         # Of six processes that open a new store at once, five would fail.
         with folder_lock(database.parent, SETUP_SECONDS):
-            _migrate(database, uri)
+            if not database.exists():
+                _make(database)
             MlflowClient(tracking_uri=uri).get_experiment("0")
-            with closing(sqlite3.connect(database)) as connection:
-                connection.execute("PRAGMA journal_mode=WAL")
-    except (OSError, CommandError, SQLAlchemyError, sqlite3.Error) as error:
+    except (OSError, CommandError, MlflowException, SQLAlchemyError, sqlite3.Error) as error:
+        reason = " ".join(str(getattr(error, "orig", error)).split())
         raise Unreachable(
-            f"{database} cannot be used ({getattr(error, 'orig', error)}); end what else uses it, "
-            "use the mlflow that made it, or name another file in MLFLOW_TRACKING_URI, to which "
-            "`make sync` sends all runs"
+            f"{database} cannot be used ({reason}); end what else uses it, use the mlflow that "
+            "made it, or name a new file in MLFLOW_TRACKING_URI: `make sync` sends all runs to it"
         ) from None
 
 
-def _migrate(database: Path, uri: str) -> None:
-    """Gives a store the tables of this mlflow.
-
-    That is done in a copy, which is then renamed: what a kill leaves of a migration, no other can
-    continue.
+def _make(database: Path) -> None:
+    """Makes a store beside its place and renames it: half of one, which a kill leaves, is no start
+    for another. Readers do not wait for a writer of it.
     """
     from mlflow.store.db import utils
 
-    engine = utils.create_sqlalchemy_engine_with_retry(uri)
-    version = utils._get_schema_version(engine)
-    engine.dispose()
-    if version == utils._get_latest_schema_revision():
-        return
-    copy = Path(f"{database}{PARTIAL}")
-    for left in (copy, Path(f"{copy}-journal")):
-        left.unlink(missing_ok=True)
-    with closing(sqlite3.connect(database)) as old, closing(sqlite3.connect(copy)) as new:
-        old.execute("PRAGMA journal_mode=DELETE")  # only where nobody else has it open
-        old.backup(new)
-    engine = utils.create_sqlalchemy_engine_with_retry(f"{uri}{PARTIAL}")
+    draft = Path(f"{database}{PARTIAL}")
+    for left in database.parent.glob(f"{draft.name}*"):
+        left.unlink()
+    engine = utils.create_sqlalchemy_engine_with_retry(f"sqlite:///{draft}")
     try:
-        (utils._upgrade_db if version else utils._initialize_tables)(engine)
+        utils._initialize_tables(engine)
     finally:
         engine.dispose()
-    crash_point(os.replace, copy, database)
+    with closing(sqlite3.connect(draft)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+    crash_point(os.replace, draft, database)
     sync_folder(database.parent)

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-from pipeline.runtime.errors import LockHeld, StoreUnavailable
-from pipeline.tracking import champions
+from pipeline.tracking.champions import set_champions
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.journals import import_journals
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
-from quatrain.registry import MODELS
 from quatrain.storage.disk_errors import escaped
 
 FOLDERS = (".state/outbox", ".presets/*/.state/outbox", ".state/sweeps/*/outbox")
@@ -29,7 +27,7 @@ def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
     backup. With `from_start` all is sent again.
 
     Raises:
-        StoreUnavailable: outboxes or aliases are pending.
+        Unreachable: outboxes or aliases are pending.
     """
     uri = resolve_uri(root)
     import_journals(root)
@@ -42,8 +40,11 @@ def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
     deliveries = [Delivery(Outbox(path), uri, True, from_start) for path in paths]
     pending = deliver(deliveries, wait_seconds)
     for delivery in deliveries:
-        if delivery.metrics or delivery.files or delivery in pending:
-            print(summary(delivery, pending.get(delivery)))
+        error = pending.get(delivery)
+        if delivery.metrics or delivery.files or error is not None:
+            sent = f"{delivery.metrics:,} metrics and {delivery.files} files sent"
+            rest = "" if error is None else f", the rest is pending: {reason_of(error)}"
+            print(f"{escaped(delivery.outbox.name)}: {sent}{rest}")
     metrics = sum(delivery.metrics for delivery in deliveries)
     files = sum(delivery.files for delivery in deliveries)
     print(
@@ -52,7 +53,7 @@ def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
     )
     if pending:
         reason = reason_of(next(iter(pending.values())))
-        raise StoreUnavailable(f"{len(pending)} outboxes are pending: {reason}; {REMEDY}")
+        raise Unreachable(f"{len(pending)} outboxes are pending: {reason}; {REMEDY}")
     set_aliases(root)
     return 0
 
@@ -67,12 +68,9 @@ def deliver(deliveries: Sequence[Delivery], wait_seconds: float) -> dict[Deliver
         for delivery in list(pending):
             with closing(delivery):
                 error = delivery.send()
-            if error is None:
-                del pending[delivery]
-                unanswered = 0
-                continue
-            del pending[delivery]  # the others come first next time
-            pending[delivery] = error
+            del pending[delivery]
+            if error is not None:
+                pending[delivery] = error  # the others come first next time
             unanswered = unanswered + 1 if isinstance(error, Unreachable) else 0
             if unanswered == MOST_UNANSWERED:
                 break
@@ -83,28 +81,17 @@ def deliver(deliveries: Sequence[Delivery], wait_seconds: float) -> dict[Deliver
     return pending
 
 
-def summary(delivery: Delivery, error: Exception | None) -> str:
-    name = delivery.outbox.name
-    if not isinstance(error, OSError | ValueError | LockHeld):
-        header = delivery.outbox.header
-        name += f" ({header.run_name}, key {header.run_key[:12]})" if header else ""
-    text = f"{escaped(name)}: {delivery.metrics:,} metrics and {delivery.files} files sent"
-    return text if error is None else f"{text}, the rest is pending: {reason_of(error)}"
-
-
 def set_aliases(root: Path) -> None:
     """Sets the aliases of the models of all presets, and prints what moved.
 
     Raises:
-        StoreUnavailable: the store does not take them.
+        Unreachable: the store does not take them.
     """
     folders = {"default": root} | {path.name: path for path in sorted(root.glob(".presets/*"))}
     try:
         for preset, work in folders.items():
-            if (work / "params.yaml").is_file():
-                aliases = champions.expected_aliases(root, work, preset, list(MODELS))
-                for line in champions.set_aliases(root, aliases, refresh=True):
-                    print(line)
+            for line in set_champions(root, work, preset, again=True):
+                print(line)
     except Exception as error:
         reason = reason_of(error)
-        raise StoreUnavailable(f"the registry's aliases are pending: {reason}; {REMEDY}") from None
+        raise Unreachable(f"the registry's aliases are pending: {reason}; {REMEDY}") from None

@@ -1,23 +1,31 @@
-"""the tracking store -> MLflow's own server of its UI, on this machine only."""
+"""the tracking store -> the page of its runs, and MLflow's own server on this machine only."""
 
 import os
 import socket
+import sqlite3
 import sys
+from contextlib import closing, suppress
 from pathlib import Path
 
-from pipeline.runtime.console import shown
-from pipeline.runtime.errors import StoreUnavailable
-from pipeline.tracking.runs_page import runs_page
+from pipeline.tracking.records import EXPERIMENT
 from pipeline.tracking.store import (
     Unreachable,
     artifacts_of,
     check_reachable,
+    database_of,
     is_server,
+    open_client,
     prepare_store,
     resolve_uri,
 )
 from quatrain.errors import ConfigError
 
+PORT = 5000
+# Without it the UI opens with the traces of language models.
+VIEW = "workflowType=machine_learning"
+# The list of experiments of `make ui`, which a report without a store links to.
+EXPERIMENTS_PAGE = f"http://127.0.0.1:{PORT}/#/experiments?{VIEW}"
+QUERY = "SELECT experiment_id FROM experiments WHERE name = ? AND lifecycle_stage = 'active'"
 SETTINGS = {
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_ALLOW_PICKLE_DESERIALIZATION": "false",
@@ -37,7 +45,7 @@ def start(root: Path, port: int) -> None:
 
     Raises:
         ConfigError: the port is in use or no port.
-        StoreUnavailable: the store cannot be opened.
+        Unreachable: the store cannot be opened.
     """
     uri = resolve_uri(root)
     if is_server(uri):
@@ -48,7 +56,7 @@ def start(root: Path, port: int) -> None:
         check_reachable(uri)
         prepare_store(uri)
     except Unreachable as error:
-        raise StoreUnavailable(f"the store {shown(uri)} cannot be opened: {error}") from None
+        raise Unreachable(f"the store {uri} cannot be opened: {error}") from None
     options = (
         *("--port", str(port), "--allowed-hosts", f"127.0.0.1:{port},localhost:{port}"),
         *("--backend-store-uri", uri, "--default-artifact-root", str(artifacts_of(uri, root))),
@@ -60,14 +68,40 @@ def start(root: Path, port: int) -> None:
 
 def check_port(port: int) -> None:
     """Raises ConfigError unless the port of 127.0.0.1 is free."""
-    if not 0 < port < 2**16:
-        raise ConfigError(f"port {port}: use a number from 1 to 65535, such as `make ui PORT=5001`")
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             raise ConfigError(
-                f"port {port} cannot be used ({error.strerror}); end what uses it, perhaps another "
-                f"`make ui`, or choose another port: `make ui PORT={port % 65535 + 1}`"
+                f"port {port} cannot be used ({getattr(error, 'strerror', error)}); end what uses "
+                "it, perhaps another `make ui`, or choose another: `make ui PORT=5001`"
             ) from None
+
+
+def runs_page(root: Path, port: int = PORT) -> str:
+    """Returns the address of the page: of `make ui` on this machine, or of a tracking server.
+
+    It is the list of experiments if the store has no run yet, or does not answer.
+    """
+    uri = resolve_uri(root)
+    server = uri.rstrip("/") if is_server(uri) else f"http://127.0.0.1:{port}"
+    number = experiment_id(uri)
+    runs = "" if number is None else f"/{number}/runs"
+    return f"{server}/#/experiments{runs}?{VIEW}"
+
+
+def experiment_id(uri: str) -> str | None:
+    """Returns the ID that the store gave the experiment; None if there is none, or no answer.
+
+    An sqlite store is read without mlflow, which takes seconds to import.
+    """
+    database = database_of(uri)
+    with suppress(Exception):  # a page is not worth a failure of what links to it
+        if database is not None:
+            with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+                (number,) = connection.execute(QUERY, (EXPERIMENT,)).fetchone()
+            return str(number)
+        check_reachable(uri)
+        return str(open_client(uri).call("get_experiment_by_name", EXPERIMENT).experiment_id)
+    return None

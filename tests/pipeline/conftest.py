@@ -46,7 +46,7 @@ def handlers_of_python() -> Iterator[None]:
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty store: made once, copied by the tests."""
     path = tmp_path_factory.mktemp("template") / "mlflow.db"
-    store.open_client(f"sqlite:///{path}")._tracking_client.store.engine.dispose()
+    store.open_client(f"sqlite:///{path}").client._tracking_client.store.engine.dispose()
     return path
 
 

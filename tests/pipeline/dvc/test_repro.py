@@ -27,14 +27,14 @@ class StandIn:
         patch.setattr(repro, "dvc", self.dvc)
         patch.setattr(repro, "is_stale", lambda *_: False)
         patch.setattr(repro, "record_restored", lambda *_: None)
-        patch.setattr(champions, "set_aliases", self.set_aliases)
+        patch.setattr(champions, "set_champions", self.set_champions)
 
     def dvc(self, _root: Path, work: Path, *arguments: str) -> int:
         self.calls.append((work, arguments))
         return self.code
 
-    def set_aliases(self, _root: Path, aliases: list[champions.Alias]) -> list[str]:
-        self.aliases.append(aliases)
+    def set_champions(self, _root: Path, work: Path, preset: str) -> list[str]:
+        self.aliases.append((work, preset))
         return []
 
 
@@ -116,7 +116,7 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
         "runs     `make ui`, then "
         "http://127.0.0.1:5000/#/experiments?workflowType=machine_learning\n"
     )
-    assert dvc.aliases == [champions.expected_aliases(checkout, checkout, "default", MODELS)]
+    assert dvc.aliases == [(checkout, "default")]
 
     Workspace(checkout).score(cosine_mean=0.5)
     assert main(["repro", "allo"]) == 4
@@ -142,7 +142,7 @@ def test_what_the_registry_or_dvc_has_to_say_costs_a_line(
     def away(*_: object) -> list[str]:
         raise ConnectionError("nobody answers there")
 
-    monkeypatch.setattr(champions, "set_aliases", away)
+    monkeypatch.setattr(champions, "set_champions", away)
     assert main(["repro"]) == 0
     why = "registry: its aliases are not set yet (nobody answers there); `make sync` does it"
     assert capsys.readouterr().err == f"warning: {why}\n"

@@ -11,7 +11,6 @@ from pipeline.runtime.errors import (
     CommandFailed,
     Interrupted,
     LockHeld,
-    StoreUnavailable,
     described,
     exit_code_of,
 )
@@ -34,7 +33,6 @@ FULL = "cannot write a file: No space left on device; nothing half-written was l
         (errors.DiskError, 5, OSError),
         (errors.PackageMissing, 5, ImportError),
         (LockHeld, 5, Exception),
-        (StoreUnavailable, 6, Exception),
         (errors.TrainingDiverged, 7, ArithmeticError),
     ],
 )

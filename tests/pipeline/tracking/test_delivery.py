@@ -182,7 +182,7 @@ def test_a_run_deleted_during_or_after_its_delivery_is_created_again(
 def test_the_oldest_run_of_a_key_is_used_and_an_empty_duplicate_deleted(
     outbox: Outbox, uri: str, tmp_path: Path
 ):
-    client = store.open_client(uri)
+    client = store.open_client(uri).client
     experiment = client.create_experiment("quatrain", str(tmp_path / "files"))
     twins = [
         client.create_run(experiment, start, {"quatrain.run_key": "k1"}).info.run_id
@@ -194,7 +194,7 @@ def test_the_oldest_run_of_a_key_is_used_and_an_empty_duplicate_deleted(
 
 
 def test_a_deleted_experiment_is_named(outbox: Outbox, uri: str):
-    client = store.open_client(uri)
+    client = store.open_client(uri).client
     client.delete_experiment(client.create_experiment("quatrain"))
     message = "experiment 'quatrain' is deleted there; restore it in the UI"
     with pytest.raises(store.Unreachable, match=message):

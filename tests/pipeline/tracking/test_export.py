@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from pipeline.tracking.export import record_model, requirements
 from quatrain.registry import MODELS
-from quatrain.request_body import MOST_BYTES
 from quatrain.requests import MOST_QUESTIONS
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import free_port
@@ -70,9 +69,7 @@ def check_refusal(reply: Reply, says: str) -> None:
 @each_form
 def test_one_question_and_as_many_as_are_allowed_are_answered(form: str):
     model = served(form)
-    metadata = model.loaded.metadata.metadata
-    most = metadata["quatrain.most_questions"]
-    assert (most, metadata["quatrain.most_bytes"]) == (MOST_QUESTIONS, MOST_BYTES)
+    most = MOST_QUESTIONS
     check_answer(model, model.ask(body_of(model.example, params={})), count_of(model.example))
     inputs = {name: (values * most)[:most] for name, values in model.example.items()}
     check_answer(model, model.ask(body_of(inputs), "Application/JSON; charset=utf-8"), most)
@@ -217,7 +214,7 @@ def test_a_training_records_one_model_with_its_card(monkeypatch: Patch):
         record_model(stage, run, None, None)
     ((name, card),) = recorded
     assert name == "quatrain-allo"
-    titles = ["## What it is", "## How to ask", "## Scores", "## Limits"]
+    titles = ["## What it is", "## How to ask", "## Scores (preset default)", "## Limits"]
     assert re.findall("^## .*", card, re.M) == titles
     assert "1..1,000 questions" in card
     assert "Raises" not in card

@@ -42,7 +42,7 @@ def database(postgresql: Postgresql) -> Callable[[str], str]:
 
 
 def engine_of(uri: str) -> Any:
-    return store.open_client(uri)._tracking_client.store.engine
+    return store.open_client(uri).client._tracking_client.store.engine
 
 
 def test_a_database_that_fails_meanwhile_gets_every_line_once(

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from pipeline.tracking import champions, registry, store
-from pipeline.tracking.champions import CHAMPION, Alias, set_aliases
+from pipeline.tracking.champions import CHAMPION, set_champions
+from pipeline.tracking.records import Record
 from pipeline.tracking.registry import CANDIDATE, RUN_KEY_TAG
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import make_workspace
@@ -15,9 +16,7 @@ from tests.pipeline.small_project import NOBODY
 
 NAME = "quatrain-allo"
 EXPERIMENT = "1"
-EXPECTED = [Alias(NAME, "k1")]
 IS_SET = ["quatrain-allo@champion: version 1, run k1"]
-CARD = "## What it is\n\nk1\n\n## Scores\n\nnone\n\n## Limits\n\nmany"
 
 
 @pytest.fixture
@@ -35,16 +34,11 @@ def train(call: registry.Call, tmp_path: Path) -> Callable[..., str]:
 
     def register(key: str, time: int = 0, run_id: str = "", by: registry.Call = call) -> str:
         run_id = run_id or call("create_run", EXPERIMENT, tags={RUN_KEY_TAG: key}).info.run_id
-        line = {"name": NAME, "time": time, "card": CARD.replace("k1", key)}
-        registry.register(by, run_id, tmp_path / "model", line)
+        record = Record(1, "model", NAME, time, f"card of {key}", None, False)
+        registry.register(by, run_id, tmp_path / "model", record)
         return run_id
 
     return register
-
-
-def versions_in(call: registry.Call) -> list[Any]:
-    versions = call("search_model_versions", f"name = '{NAME}'")
-    return sorted(versions, key=lambda version: int(version.version))
 
 
 def version_of(call: registry.Call, alias: str) -> str | None:
@@ -57,7 +51,7 @@ def version_of(call: registry.Call, alias: str) -> str | None:
 def test_a_model_is_registered_once_with_its_files(call: registry.Call, train: Callable[..., str]):
     run_id = train("k1")
     train("k1", run_id=run_id)
-    (version,) = versions_in(call)
+    (version,) = registry.versions_of(call, NAME)
     assert (version.run_id, version.tags[RUN_KEY_TAG]) == (run_id, "k1")
     assert (Path(version.source) / "code" / "answer.py").read_text() == "ANSWER = 42\n"
     (logged,) = call("search_logged_models", [EXPERIMENT])
@@ -89,7 +83,11 @@ def test_a_call_whose_reply_is_lost_is_repeated_without_duplicates(
     with pytest.raises(ConnectionError):
         train("k1", run_id=run_id, by=failing)
     train("k1", run_id=run_id)
-    assert len(versions_in(call)) == len(call("search_logged_models", [EXPERIMENT])) == 1
+    assert (
+        len(registry.versions_of(call, NAME))
+        == len(call("search_logged_models", [EXPERIMENT]))
+        == 1
+    )
     assert version_of(call, CANDIDATE) == "1"
 
 
@@ -98,26 +96,23 @@ def test_the_candidate_is_the_model_trained_last_not_the_model_delivered_last(
 ):
     train("k2", time=2000)
     train("k1", time=1000)
-    assert [version.tags[RUN_KEY_TAG] for version in versions_in(call)] == ["k2", "k1"]
+    assert [each.tags[RUN_KEY_TAG] for each in registry.versions_of(call, NAME)] == ["k1", "k2"]
     assert version_of(call, CANDIDATE) == "1"
-    assert call("get_registered_model", NAME).description == CARD.replace("k1", "k2")
+    assert call("get_registered_model", NAME).description == "card of k2"
 
 
-def test_the_scores_go_into_the_card_of_the_version_and_of_the_model_if_it_is_its_candidate(
+def test_a_card_is_that_of_its_version_and_of_the_model_if_it_is_the_candidate(
     call: registry.Call, train: Callable[..., str]
 ):
     run_id = train("k1", time=1)
-    scored = CARD.replace("none", "all hold")
-    for _ in range(2):
-        registry.describe(call, run_id, NAME, "## Scores\n\nall hold")
-        assert [version.description for version in versions_in(call)] == [scored]
-        assert call("get_registered_model", NAME).description == scored
+    registry.describe(call, run_id, NAME, "scored")
+    assert call("get_registered_model", NAME).description == "scored"
     train("k2", time=2)
-    registry.describe(call, run_id, NAME, "## Scores\n\nnone")
-    assert versions_in(call)[0].description == CARD
-    assert call("get_registered_model", NAME).description == CARD.replace("k1", "k2")
-    other = call("create_run", EXPERIMENT).info.run_id
-    registry.describe(call, other, NAME, "## Scores\n\nnone")  # a run without a version
+    registry.describe(call, run_id, NAME, "scored again")
+    cards = [version.description for version in registry.versions_of(call, NAME)]
+    assert cards == ["card of k2", "scored again"]
+    assert call("get_registered_model", NAME).description == "card of k2"
+    registry.describe(call, call("create_run", EXPERIMENT).info.run_id, NAME, "without a version")
 
 
 # Champions.
@@ -129,64 +124,72 @@ def root(tmp_path: Path, uri: str, monkeypatch: Patch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def ask(root: Path, monkeypatch: Patch) -> Callable[..., list[str]]:
+    """Sets the champion of one model, whose candidates are runs with these keys."""
+
+    def ask(*keys: str, again: bool = False) -> list[str]:
+        monkeypatch.setattr(champions, "champions", lambda *_: {NAME: [*keys]})
+        return set_champions(root, root, "default", again)
+
+    return ask
+
+
 def test_the_champion_is_the_version_of_the_baselines_run_and_moves_with_it(
-    root: Path, call: registry.Call, train: Callable[..., str], monkeypatch: Patch
+    ask: Callable[..., list[str]],
+    call: registry.Call,
+    train: Callable[..., str],
+    monkeypatch: Patch,
 ):
     train("k1")
     train("k2")
-    assert set_aliases(root, EXPECTED) == IS_SET
+    assert ask("k1") == IS_SET
     with monkeypatch.context() as patch:
         patch.setattr(champions, "open_client", lambda _: pytest.fail("asked"))
-        assert set_aliases(root, EXPECTED) == []
+        assert ask("k1") == []
     moved = ["quatrain-allo@champion: version 2, run k2"]
-    assert set_aliases(root, [Alias(NAME, "k2")]) == moved
+    assert ask("k2") == moved
     assert (version_of(call, CHAMPION), version_of(call, CANDIDATE)) == ("2", "2")
     call("delete_registered_model_alias", NAME, CHAMPION)
-    assert set_aliases(root, [Alias(NAME, "k2")]) == []
-    assert set_aliases(root, [Alias(NAME, "k2")], refresh=True) == moved
-    assert set_aliases(root, [Alias(NAME, "k2")], refresh=True) == []
+    assert (ask("k2"), ask("k2", again=True), ask("k2", again=True)) == ([], moved, [])
 
 
-def test_a_run_without_a_version_is_said_and_its_fallback_is_the_first_champion(
-    root: Path, train: Callable[..., str]
+def test_a_run_without_a_version_is_said_and_the_learner_here_is_the_first_champion(
+    ask: Callable[..., list[str]], train: Callable[..., str]
 ):
     absent = "quatrain-allo@champion: run k9 has no version in this store"
-    for alias in (Alias(NAME, "k9"), Alias(NAME, "k9", fallback="k1")):
-        for _ in range(2):
-            assert set_aliases(root, [alias]) == [absent]
+    assert ask("k9") == ask("k9", "k1") == [absent]
     train("k1")
     train("k2")
-    assert set_aliases(root, [Alias(NAME, "k9", fallback="k1")]) == IS_SET
-    other = [Alias(NAME, "k9", fallback="k2")]
-    assert set_aliases(root, other) == []
-    assert set_aliases(root, other, refresh=True) == [f"{absent}; version 1 stays"]
+    assert ask("k9", "k1", again=True) == IS_SET
+    assert ask("k9", "k2") == [f"{absent}; version 1 stays"]
 
 
-@pytest.mark.parametrize("note", [b"", b"[]", b'{"uri": 3}', b'{"aliases": {}}'])
-def test_a_damaged_cache_is_ignored_and_one_of_another_store(
-    root: Path, train: Callable[..., str], note: bytes, monkeypatch: Patch
+def test_a_damaged_memo_is_ignored_and_one_of_another_store(
+    ask: Callable[..., list[str]], root: Path, train: Callable[..., str], monkeypatch: Patch
 ):
     train("k1")
     (root / ".state").mkdir()
-    (root / ".state" / "aliases.json").write_bytes(note)
-    assert set_aliases(root, EXPECTED) == IS_SET
+    (root / ".state" / champions.MEMO).write_bytes(b"\xff")
+    assert ask("k1") == IS_SET
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
     with pytest.raises(store.Unreachable, match="no server answers"):
-        set_aliases(root, EXPECTED)
+        ask("k1")
 
 
 def test_a_baseline_names_the_run_of_its_champion(tmp_path: Path):
-    assert champions.expected_aliases(tmp_path, tmp_path, "default", ["allo"]) == []
+    assert champions.champions(tmp_path, tmp_path, "default") == {}
     workspace = make_workspace(tmp_path)["allo"]
-    champion = Alias(NAME, "0" * 64, fallback="a" * 64)
-    assert champions.expected_aliases(tmp_path, tmp_path, "default", ["allo"]) == [champion]
-    # A run that broke its baseline is no fallback, nor a model trained after its evaluation.
+    of_baseline, here = "0" * 64, "a" * 64
+    keys = lambda preset="default": champions.champions(tmp_path, tmp_path, preset)  # noqa: E731
+    assert keys()[NAME] == [of_baseline, here]
+    # A run that broke its baseline is none, nor a model trained after its evaluation.
     for change in (lambda: workspace.score(cosine_mean=0.5), lambda: workspace.train("b" * 64)):
         change()
-        (expected,) = champions.expected_aliases(tmp_path, tmp_path, "default", ["allo"])
-        assert expected == champion._replace(fallback=None)
+        assert keys()[NAME] == [of_baseline]
         workspace.score()
     workspace.set_baseline("paper")  # the scores are of another preset
-    (paper,) = champions.expected_aliases(tmp_path, tmp_path, "paper", ["allo", "iqn"])
-    assert paper == champion._replace(model="quatrain-allo-paper", fallback=None)
-    assert champions.expected_aliases(tmp_path, tmp_path, "default", ["allo"]) == []
+    assert keys("paper") == {"quatrain-allo-paper": [of_baseline]}
+    workspace.edit_baseline("{")
+    assert NAME not in keys()
+    assert "quatrain-iqn" in keys()

@@ -52,7 +52,8 @@ def test_a_run_has_the_judged_scores_and_says_so_whatever_the_baseline_is(
     card, note = outbox.record("card"), outbox.record("tag")
     assert card is not None
     assert note is not None
-    assert card.body.startswith("## Scores (preset default)\n\n| metric | score |")
-    assert card.body.endswith(table)
+    assert card.body.startswith("## What it is")
+    assert "\n\n## Scores (preset default)\n\n| metric | score |" in card.body
+    assert f"{table}\n\n## Limits" in card.body
     assert f"{table}\n\n`make gate` compares" in note.body
     assert "Params changed" in note.body or "no commit" in note.body

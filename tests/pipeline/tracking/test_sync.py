@@ -7,7 +7,6 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.tracking import sync
-from pipeline.tracking.champions import Alias
 from pipeline.tracking.outbox import Outbox
 from tests.pipeline.faulty_server import faulty
 from tests.pipeline.fixture_types import Capture, Patch
@@ -59,12 +58,12 @@ def test_sync_delivers_every_outbox_once_and_the_others_where_one_is_damaged(
     assert main(["sync", "--wait", "0"]) == 6
     printed = capsys.readouterr()
     assert "train@allo-1.sqlite is damaged (file is not a database); move it else" in printed.err
-    assert "train@allo-2 (allo-k2, key k2): 1,480 metrics and 2 files sent" in printed.out
+    assert "train@allo-2: 1,480 metrics and 2 files sent" in printed.out
 
     first.path.write_bytes(intact)
     assert main(["sync"]) == 0
     assert capsys.readouterr().out == (
-        "train@allo-1 (allo-k1, key k1): 1,480 metrics and 2 files sent\n"
+        "train@allo-1: 1,480 metrics and 2 files sent\n"
         f"2 of 2 outboxes are complete at {uri}; 1,480 metrics and 2 files sent\n"
     )
     for outbox, run_key in ((first, "k1"), (second, "k2")):
@@ -86,14 +85,15 @@ def test_sync_with_nothing_to_do_says_so(tmp_path: Path, monkeypatch: Patch, cap
 
 @pytest.mark.usefixtures("outboxes")
 def test_aliases_that_cannot_move_are_told(tmp_path: Path, monkeypatch: Patch, capsys: Capture):
-    (tmp_path / "params.yaml").touch()
-    aliases = [Alias("quatrain-allo", "k1")]
-    monkeypatch.setattr("pipeline.tracking.champions.expected_aliases", lambda *_: aliases)
+    baseline = {"model": "allo", "presets": {"smoke": {"provenance": {"run_key": "k1"}}}}
+    (tmp_path / "baselines").mkdir()
+    (tmp_path / "baselines" / "allo.json").write_text(json.dumps(baseline))
+    (tmp_path / ".presets" / "smoke").mkdir(parents=True)
     assert main(["sync"]) == 0
-    why = "quatrain-allo@champion: run k1 has no version in this store\n"
+    why = "quatrain-allo-smoke@champion: run k1 has no version in this store\n"
     assert capsys.readouterr().out.endswith(why)
 
-    monkeypatch.setattr("pipeline.tracking.champions.set_aliases", lambda *_, **__: [][0])
+    monkeypatch.setattr(sync, "set_champions", lambda *_, **__: [][0])
     assert main(["sync"]) == 6
     printed = capsys.readouterr()
     assert "2 of 2 outboxes are complete at " in printed.out

@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.tracking import ui
-from pipeline.tracking.runs_page import runs_page
+from pipeline.tracking.ui import runs_page
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.fixture_types import Capture, Failure, Patch
@@ -89,9 +89,9 @@ def test_a_port_in_use_is_one_line(folder: Path, failure: Failure):
         port = server.getsockname()[1]
         said = failure(main, "ui", "--port", str(port), code=2)
     assert said.startswith(f"ui: port {port} cannot be used (Address already in use); end what ")
-    assert said.endswith(f"choose another port: `make ui PORT={port % 65535 + 1}`")
+    assert said.endswith("or choose another: `make ui PORT=5001`")
     said = failure(main, "ui", "--port", "70000", code=2)
-    assert said == "ui: port 70000: use a number from 1 to 65535, such as `make ui PORT=5001`"
+    assert said.startswith("ui: port 70000 cannot be used (bind(): port must be 0-65535.); end ")
     assert not (folder / ".state").exists()
 
 
@@ -109,7 +109,9 @@ def test_a_database_that_does_not_answer_is_one_line(
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me@127.0.0.1:1/db")
     said = failure(main, "ui", "--port", str(free_port()), code=6)
-    assert said.startswith("ui: the store postgresql://127.0.0.1:1/db cannot be opened: no server ")
+    assert said.startswith(
+        "ui: the store postgresql://***@127.0.0.1:1/db cannot be opened: no server "
+    )
     assert not (folder / ".state").exists()
 
 
