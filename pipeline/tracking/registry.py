@@ -65,8 +65,8 @@ def _set_candidate(call: Call, name: str) -> None:
 def versions_of(call: Call, name: str, condition: str = "") -> list[Any]:
     """Returns the versions of a registered model that meet a condition, the newest first."""
     query = " and ".join(filter(None, [f"name = '{name}'", condition]))
-    found = call("search_model_versions", query)
-    return sorted(found, key=lambda version: int(version.version), reverse=True)
+    versions = call("search_model_versions", query)
+    return sorted(versions, key=lambda version: int(version.version), reverse=True)
 
 
 def version_with_alias(call: Call, name: str, alias: str) -> str | None:
