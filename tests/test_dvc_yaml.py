@@ -7,8 +7,8 @@ import grimp
 import pytest
 from ruamel.yaml import YAML
 
-from pipeline.judging.scores import evaluating_code
 from pipeline.storage.curves import file_name
+from pipeline.storage.run_key import code_of
 from quatrain.params import Params
 from quatrain.presets import parse
 from quatrain.registry import MODELS, PACKAGES
@@ -143,7 +143,7 @@ def test_code_that_makes_scores_stale_makes_their_stage_run_again(model: str):
     deps = PER_MODEL["evaluate", model].deps
     for package in (f"quatrain.models.{model}", f"quatrain.models.{model}.hosted"):
         if package in GRAPH.modules:
-            code = [str(path.relative_to(ROOT)) for path in evaluating_code(package)]
+            code = [str(path.relative_to(ROOT)) for path in code_of(package, "evaluate")]
             assert [file for file in code if not any(covers(dep, file) for dep in deps)] == []
             folder = f"src/{package.replace('.', '/')}"
             assert {f"{folder}/evaluate.py", f"{folder}/rules.py"} <= {*code}

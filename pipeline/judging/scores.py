@@ -9,16 +9,12 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from pipeline.storage import run_key
+from pipeline.storage.run_key import params_of, sources_of
 from quatrain.baselines import FiniteNumber, Record
 from quatrain.errors import DataError, QuatrainError
 from quatrain.params import Params
-from quatrain.registry import load
 from quatrain.storage import folders
 
-EVALUATE = "pipeline/stages/evaluate.py"
-# Keys of params.yaml that all models' scores depend on.
-SHARED = ("seed", "device", "devices", "threads", "deterministic")
 # Digest -> what of the workspace it is one of.
 NAMES = {
     "learner": "models/{}",
@@ -71,27 +67,12 @@ def digests_of(root: Path, model: str, params: Params, learner: str, data: str) 
     """Returns the digests of learner, dataset and params, and of the code that evaluates, which
     includes inputs/MODEL.
     """
-    content = params.model_dump(mode="json", include={*SHARED, model})
-    code = evaluating_code(load(model, getattr(params, model)).package)
-    files = {os.path.relpath(file, run_key.CHECKOUT): folders.file_digest(file) for file in code}
     return Digests(
         learner=learner,
         data=data,
-        params=folders.digest_of(content),
-        code=folders.digest_of([files, run_key.inputs_of(root / "inputs" / model)]),
+        params=folders.digest_of(params_of(params, model)),
+        code=folders.digest_of(sources_of(root, model, params, "evaluate")),
     )
-
-
-def evaluating_code(package: str) -> list[Path]:
-    """Returns the files that shape what the evaluation of the model in a package writes, its rules
-    among them.
-
-    All of them are dependencies of its stage, so that `make repro` mends what is stale; the
-    `__init__` of a package, which is none, holds no code.
-    """
-    rules = run_key.file_of(run_key.CHECKOUT, f"{package}.rules")
-    files = {*run_key.code_of(package, "evaluate"), rules, run_key.CHECKOUT / EVALUATE}
-    return [file for file in files if file.name != "__init__.py"]
 
 
 def write_scores(

@@ -95,25 +95,24 @@ class Stage(NamedTuple):
         return dataset, loaded.digest
 
     def key(self, inputs: list[str]) -> str:
-        """Returns the key of this computation: its inputs, its code, that of a user's environment,
-        device, threads, versions and flags.
-        """
-        from pipeline.storage.run_key import CHECKOUT, code_of, environment_of, inputs_of, run_key
+        """Returns the key of this computation, whose inputs are digests: of these, params, code, a
+        user's environment, device, threads, versions and flags.
 
-        others = MODELS.keys() - {self.model}
-        left_out = {"checkpoint_seconds", "preset", *others}
-        params = self.params.model_dump(mode="json", exclude=left_out)
-        code = code_of(self.modules.package, self.verb)
-        return run_key(
-            stage=self.name,
-            params=params | {"seed": self.seed(self.verb)},
-            code=[*code, CHECKOUT / "pipeline" / "stages" / f"{self.verb}.py"],
-            inputs=inputs,
-            settings={
-                **settings(self.params, self.framework),
-                "inputs": inputs_of(self.root / "inputs" / self.model),
+        A checkpoint of another key is never continued.
+        """
+        from pipeline.storage.run_key import environment_of, params_of, sources_of
+        from quatrain.storage.folders import digest_of
+
+        return digest_of(
+            {
+                "stage": self.name,
+                "inputs": inputs,
+                "seed": self.seed(self.verb),
+                "params": params_of(self.params, self.model),
+                "sources": sources_of(self.root, self.model, self.params, self.verb),
                 "environment": environment_of(self.config.env),
-            },
+                "settings": settings(self.params, self.framework),
+            }
         )
 
 

@@ -1,11 +1,13 @@
-"""params, code, inputs and settings -> the key that names a computation."""
+"""params, code and input files -> what a result depends on, by which keys and digests name it."""
 
 import ast
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
+from importlib.machinery import PathFinder
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +15,8 @@ from typing import Any
 
 from quatrain.envs.host.config import HostEnv
 from quatrain.params import Params
-from quatrain.storage.folders import digest_of, file_digest
+from quatrain.registry import MODELS, load
+from quatrain.storage.folders import file_digest
 
 # The folder of this code; a stage works in the current folder, which is another one in tests.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -21,11 +24,10 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 COMPUTING = {
     "collect": ("collect",),
     "train": ("collect", "train"),
-    "evaluate": ("collect", "train", "evaluate", "plots"),
+    "evaluate": ("collect", "train", "evaluate", "plots", "rules"),
 }
-# What shapes a learner beside its model's section. `device` and `devices` say where it is computed,
-# `checkpoint_seconds` how often it is saved, and `preset` names the values: a learner may be
-# evaluated under others of these.
+# What shapes a learner beside its model's section. `device` and `devices` say where it is computed:
+# a learner may be evaluated elsewhere.
 SHAPING = ("seed", "threads", "deterministic")
 # Modules that shape the bytes of a result.
 WRITERS = (
@@ -41,84 +43,79 @@ installed = cache(packages_distributions)
 TOOLS = re.compile(r"extra == .(?:all|dev|doc|test)")
 
 
-def run_key(
-    stage: str,
-    params: Mapping[str, Any],
-    code: Iterable[Path],
-    inputs: Iterable[str],
-    settings: Mapping[str, Any],
-) -> str:
-    """Returns the key of a computation: a digest of all that its result depends on.
-
-    A checkpoint of another key is never continued. `code`: files of the checkout. `inputs`: digests
-    of artifacts. `settings`: device, threads, versions of libraries, code of a user.
-
-    Raises:
-        FolderError: a file of `code` cannot be read.
-    """
-    return digest_of(
-        {
-            "stage": stage,
-            "params": dict(params),
-            "code": {os.path.relpath(file, CHECKOUT): file_digest(file) for file in code},
-            "inputs": list(inputs),
-            "settings": dict(settings),
-        }
-    )
-
-
 def shaping(params: Params) -> dict[str, Any]:
     return params.model_dump(mode="json", include=set(SHAPING))
 
 
-def inputs_of(folder: Path) -> dict[str, str]:
-    """Returns the digests of a model's input files by name.
+def params_of(params: Params, model: str) -> dict[str, Any]:
+    """Returns the params that a result of a model depends on: `checkpoint_seconds` says how often a
+    learner is saved, and `preset` names the values.
+    """
+    others = MODELS.keys() - {model}
+    return params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset", *others})
+
+
+def sources_of(root: Path, model: str, params: Params, verb: str) -> dict[str, str]:
+    """Returns the digests of the code that shapes what a verb of a model computes, and of the
+    model's input files, by their paths.
 
     Raises:
-        FolderError: one cannot be read.
+        FolderError: a file cannot be read.
     """
-    paths = (path for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts)
-    return {str(path.relative_to(folder)): file_digest(path) for path in paths if path.is_file()}
-
-
-def code_of(package: str, verb: str) -> list[Path]:
-    """Returns the files that shape what a verb computes: the modules of a model, the modules of
-    quatrain that they import, and the writers.
-    """
-    modules = imported_by(CHECKOUT, [f"{package}.{name}" for name in COMPUTING[verb]])
-    files = {file_of(CHECKOUT, name) for name in modules}
-    return sorted({*files, *(CHECKOUT / name for name in WRITERS)})
-
-
-def imported_by(root: Path, modules: Iterable[str]) -> set[str]:
-    """Returns these modules of quatrain and those that their sources import, directly or through
-    others, whether or not this process has loaded them.
-    """
-    visited: set[str] = set()
-    pending = set(modules)
-    while pending:
-        visited |= pending
-        pending = set().union(*(imports(root, file_of(root, name)) for name in pending)) - visited
-    return visited
-
-
-def imports(root: Path, file: Path) -> set[str]:
-    """Returns the modules of quatrain that a source imports, wherever it does."""
-    names = _imported_names(file.read_bytes())
+    code = code_of(load(model, getattr(params, model)).package, verb)
+    inputs = [path for path in (root / "inputs" / model).rglob("*") if path.is_file()]
+    files = {os.path.relpath(path, CHECKOUT): path for path in code}
+    files |= {str(path.relative_to(root)): path for path in inputs}
     return {
-        name for name in names if name.startswith("quatrain.") and file_of(root, name).is_file()
+        name: file_digest(path)
+        for name, path in sorted(files.items())
+        if "__pycache__" not in path.parts
     }
 
 
+def code_of(package: str, verb: str) -> list[Path]:
+    """Returns the files that shape what a verb computes: its stage, the modules of a model, the
+    modules of quatrain that they import, and the writers.
+
+    The `__init__` of a package, which is no dependency in dvc.yaml, holds no code.
+    """
+    modules = imported_by(CHECKOUT, [f"{package}.{name}" for name in COMPUTING[verb]])
+    files = {file_of(CHECKOUT, name) for name in modules}
+    files |= {CHECKOUT / name for name in (f"pipeline/stages/{verb}.py", *WRITERS)}
+    return sorted(file for file in files if file.name != "__init__.py")
+
+
+def imported_by(root: Path, names: Iterable[str]) -> set[str]:
+    """Returns those of these names that are modules of quatrain, and those that their sources
+    import, directly or through others, whether or not this process has loaded them.
+    """
+    visited: set[str] = set()
+    pending = set(names)
+    while pending:
+        found = {name for name in pending - visited if name.startswith("quatrain.")}
+        sources = {name: file_of(root, name) for name in found}
+        visited |= {name for name, source in sources.items() if source.is_file()}
+        pending = set().union(*(imports(sources[name], name) for name in found & visited))
+    return visited
+
+
+def imports(source: Path, module: str = "") -> frozenset[str]:
+    """Returns what a source may import, wherever it does: modules, and names that may be some."""
+    return _imported_names(source.read_bytes(), module)
+
+
 @cache
-def _imported_names(source: bytes) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom):
-            names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-    return names
+def _imported_names(source: bytes, module: str) -> frozenset[str]:
+    names: set[str] = set()
+    with suppress(SyntaxError, ValueError):  # which Python itself will refuse
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                package = module.rsplit(".", node.level)[:1] if node.level else []
+                base = ".".join([*package, *([node.module] if node.module else [])])
+                names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return frozenset(names)
 
 
 def file_of(root: Path, module: str) -> Path:
@@ -127,8 +124,7 @@ def file_of(root: Path, module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-# Code of a user's environment: nothing is imported for it; modules are found, read, and followed
-# to what they import.
+# Code of a user's environment: modules are found, read and followed, and none is imported.
 
 
 def environment_of(env: object) -> dict[str, str]:
@@ -159,7 +155,7 @@ def environment_of(env: object) -> dict[str, str]:
         for module, source in sources.items():
             if module not in identity:
                 identity[module] = file_digest(source)
-                pending += _imports(module, source)
+                pending += sorted(imports(source, module))
     return dict(sorted(identity.items()))
 
 
@@ -175,31 +171,22 @@ def _sources_of(name: str) -> dict[str, Path]:
     """Returns the files that a module of the user's own is made of, by module: its own, or those of
     the outermost package with an __init__.py; none of a module that is installed.
     """
-    top, *parts = name.split(".")
-    try:
-        spec = find_spec(top)
-    except (ImportError, ValueError):  # ValueError: the module in memory is from no file
-        spec = None
-    if spec is None:
+    spec, places, found = None, None, ""
+    for part in name.split("."):
+        found = f"{found}.{part}".strip(".")
+        with suppress(ImportError, ValueError):  # ValueError: the module in memory is from no file
+            spec = PathFinder.find_spec(part, places) if places else find_spec(part)
+        if spec is None or spec.origin:
+            break
+        places = list(spec.submodule_search_locations or ())  # without __init__.py, such as inputs
+    if spec is None or not spec.origin or INSTALLED & {*Path(spec.origin).parts}:
         return {}
-    places = [Path(place) for place in spec.submodule_search_locations or [str(spec.origin)]]
-    if any(INSTALLED & {*place.parts} for place in places):
-        return {}
-    name = top
-    while spec.origin is None and parts and not any(map(_is_source, places)):
-        part = parts.pop(0)  # of packages without __init__.py, such as inputs
-        name = f"{name}.{part}"
-        below = [place / part for place in places]
-        places = [*(place.with_suffix(".py") for place in below), *below]
-    place = next(filter(_is_source, places), None)
-    if place is None or place.is_file():
-        return {name: place} if place else {}
-    modules = (path.relative_to(place).with_suffix("") for path in sorted(place.rglob("*.py")))
-    return {".".join((name, *path.parts)): (place / path).with_suffix(".py") for path in modules}
-
-
-def _is_source(path: Path) -> bool:
-    return path.is_file() or (path / "__init__.py").is_file()
+    origin = Path(spec.origin)
+    if origin.name != "__init__.py":
+        return {found: origin}
+    folder = origin.parent
+    below = {path.relative_to(folder).with_suffix("").parts: path for path in folder.rglob("*.py")}
+    return {".".join((found, *parts)): path for parts, path in below.items()}
 
 
 def _versions_of(package: str) -> dict[str, str]:
@@ -215,19 +202,3 @@ def _versions_of(package: str) -> dict[str, str]:
             except PackageNotFoundError:
                 continue
     return versions
-
-
-def _imports(module: str, source: Path) -> Iterator[str]:
-    """Yields the modules that a source may import, wherever it does."""
-    try:
-        nodes = list(ast.walk(ast.parse(source.read_bytes())))
-    except (SyntaxError, ValueError):  # which Python itself will refuse
-        return
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            package = module.rsplit(".", node.level)[:1] if node.level else []
-            base = ".".join([*package, *([node.module] if node.module else [])])
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)

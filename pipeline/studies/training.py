@@ -7,11 +7,12 @@ import numpy as np
 
 from pipeline.runtime.devices import settings
 from pipeline.storage.checkpoints import Checkpoints
-from pipeline.storage.run_key import code_of, run_key
+from pipeline.storage.run_key import CHECKOUT, sources_of
 from pipeline.tracking.monitoring import ProgressBar
 from quatrain.params import Params
 from quatrain.progress import History, Row, history, rows
 from quatrain.registry import MODELS, load
+from quatrain.storage.folders import digest_of
 
 # Beside the arrays of a state in a checkpoint.
 CPU_SECONDS = "cpu_seconds"
@@ -19,16 +20,14 @@ CPU_SECONDS = "cpu_seconds"
 
 def result_key(sweep: str, params: Params, model: str) -> str:
     """Returns the key of a result: config, seed, code, device and versions."""
-    package = load(model, getattr(params, model)).package
-    return run_key(
-        stage=sweep,
-        params={
+    return digest_of(
+        {
+            "stage": sweep,
             "config": getattr(params, model).model_dump(mode="json"),
             "seed": params.seed,
-        },
-        code=code_of(package, "evaluate"),
-        inputs=[],
-        settings=settings(params, MODELS[model]),
+            "sources": sources_of(CHECKOUT, model, params, "evaluate"),
+            "settings": settings(params, MODELS[model]),
+        }
     )
 
 

@@ -11,54 +11,12 @@ from pipeline.runtime import stage as stages
 from pipeline.runtime.stage import Stage
 from pipeline.storage import run_key as keys
 from pipeline.storage.params_file import read_params
-from pipeline.storage.run_key import WRITERS, code_of, environment_of, imported_by, run_key
+from pipeline.storage.run_key import WRITERS, code_of, environment_of, imported_by, sources_of
 from quatrain.envs.host.config import HostEnv
 from quatrain.registry import MODELS
 from tests.conftest import ROOT, params_with
 from tests.models.iqn import hosted_envs
 from tests.pipeline.fixture_types import Patch
-
-# The key itself.
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: Patch) -> Path:
-    (tmp_path / "train.py").write_text("steps = 1\n")
-    monkeypatch.setattr(keys, "CHECKOUT", tmp_path)
-    return tmp_path
-
-
-def key(checkout: Path, **changed: Any) -> str:
-    arguments = {
-        "stage": "train@allo",
-        "params": {"seed": 3, "allo": {"steps": 500}},
-        "code": [checkout / "train.py"],
-        "inputs": ["5ac1"],
-        "settings": {"device": "cpu", "threads": 1},
-    }
-    return run_key(**(arguments | changed))
-
-
-def test_the_key_changes_with_each_thing_that_the_result_depends_on(
-    checkout: Path, monkeypatch: Patch
-):
-    assert key(checkout, params={"allo": {"steps": 500}, "seed": 3}) == key(checkout)
-    different = [
-        key(checkout),
-        key(checkout, stage="evaluate@allo"),
-        key(checkout, params={"seed": 4, "allo": {"steps": 500}}),
-        key(checkout, inputs=["5ac2"]),
-        key(checkout, settings={"device": "cpu", "threads": 2}),
-    ]
-    moved = checkout.rename(checkout.with_name("moved"))
-    monkeypatch.setattr(keys, "CHECKOUT", moved)
-    assert key(moved) == different[0]
-    (moved / "train.py").write_text("steps = 2\n")
-    different.append(key(moved))
-    (moved / "train.py").rename(moved / "learn.py")
-    different.append(key(moved, code=[moved / "learn.py"]))
-    assert len(set(different)) == len(different)
-
 
 # Code of quatrain.
 
@@ -73,12 +31,13 @@ def covered(model: str, verb: str) -> set[str]:
 def test_a_key_covers_what_shapes_the_result_and_no_other_model(model: str):
     names = covered(model, "evaluate")
     folder = f"src/quatrain/models/{model.partition('.')[0]}/"
-    assert {*WRITERS, "src/quatrain/progress.py"} <= names
+    assert {*WRITERS, "src/quatrain/progress.py", "pipeline/stages/evaluate.py"} <= names
     assert {f"{folder}config.py", f"{folder}losses.py", f"{folder}network.py"} <= names
     assert all(name.startswith(folder) for name in names if "/models/" in name)
     assert not names & {f"{folder}{name}.py" for name in BESIDE}
     assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
-    assert covered(model, "collect") < covered(model, "train") < names
+    own = {f"pipeline/stages/{verb}.py" for verb in ("collect", "train")}
+    assert covered(model, "collect") - own < covered(model, "train") - own < names
 
 
 SOURCES = {
@@ -98,6 +57,12 @@ def test_imports_are_followed_wherever_a_source_has_them(tmp_path: Path):
         path.write_text(source)
     names = imported_by(tmp_path, ["quatrain.a"])
     assert names == {f"quatrain.{name}" for name in ("a", "b", "pack", "pack.c")}
+
+
+def test_sources_are_named_as_in_any_checkout():
+    names = sources_of(ROOT, "allo", params_with({}), "train").keys()
+    assert {"pipeline/stages/train.py", "src/quatrain/progress.py"} <= names
+    assert {"inputs/allo/one_way.txt"} == {name for name in names if name.startswith("inputs")}
 
 
 # Code of a user.
@@ -189,7 +154,8 @@ def test_a_stage_has_another_key_after_each_change_that_shapes_it(
     params = read_params(ROOT)
     values = params.model_dump(mode="json", by_alias=True) | {"iqn": section}
     stage = Stage("train", "iqn", own_code, type(params).model_validate(values))
-    monkeypatch.setattr(keys, "code_of", lambda *_: [])
+    (own_code / "learner.py").touch()
+    monkeypatch.setattr(keys, "code_of", lambda *_: [own_code / "learner.py"])
 
     def key_with(**changed: Any) -> str:
         return stage._replace(params=stage.params.model_copy(update=changed)).key(["d"])
@@ -197,8 +163,9 @@ def test_a_stage_has_another_key_after_each_change_that_shapes_it(
     keys_so_far = {stage.key(["d"])}
     unchanged = {key_with(preset="x"), key_with(checkpoint_seconds=9), key_with(allo=None)}
     assert unchanged == keys_so_far
-    for name in ("inputs/iqn/walls.py", "inputs/iqn/other.py", "helper.py"):
-        (own_code / name).write_text(f"{FILES[name]}# edited\n")
+    for name in ("inputs/iqn/walls.py", "inputs/iqn/other.py", "helper.py", "learner.py"):
+        with (own_code / name).open("a") as file:
+            file.write("# edited\n")
         assert stage.key(["d"]) not in keys_so_far, name
         keys_so_far.add(stage.key(["d"]))
     others = [stage.key(["e"]), key_with(seed=9), stage._replace(verb="evaluate").key(["d"])]
