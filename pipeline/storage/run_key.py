@@ -92,10 +92,10 @@ def imported_by(root: Path, names: Iterable[str]) -> set[str]:
     visited: set[str] = set()
     pending = set(names)
     while pending:
-        found = {name for name in pending - visited if name.startswith("quatrain.")}
-        sources = {name: file_of(root, name) for name in found}
+        unread = {name for name in pending - visited if name.startswith("quatrain.")}
+        sources = {name: file_of(root, name) for name in unread}
         visited |= {name for name, source in sources.items() if source.is_file()}
-        pending = set().union(*(imports(sources[name], name) for name in found & visited))
+        pending = set().union(*(imports(sources[name], name) for name in unread & visited))
     return visited
 
 
@@ -124,7 +124,7 @@ def file_of(root: Path, module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-# Code of a user's environment: modules are found, read and followed, and none is imported.
+# Code of a user's environment: modules are module, read and followed, and none is imported.
 
 
 def environment_of(env: object) -> dict[str, str]:
@@ -171,9 +171,9 @@ def _sources_of(name: str) -> dict[str, Path]:
     """Returns the files that a module of the user's own is made of, by module: its own, or those of
     the outermost package with an __init__.py; none of a module that is installed.
     """
-    spec, places, found = None, None, ""
+    spec, places, module = None, None, ""
     for part in name.split("."):
-        found = f"{found}.{part}".strip(".")
+        module = f"{module}.{part}".strip(".")
         with suppress(ImportError, ValueError):  # ValueError: the module in memory is from no file
             spec = PathFinder.find_spec(part, places) if places else find_spec(part)
         if spec is None or spec.origin:
@@ -183,10 +183,10 @@ def _sources_of(name: str) -> dict[str, Path]:
         return {}
     origin = Path(spec.origin)
     if origin.name != "__init__.py":
-        return {found: origin}
+        return {module: origin}
     folder = origin.parent
     below = {path.relative_to(folder).with_suffix("").parts: path for path in folder.rglob("*.py")}
-    return {".".join((found, *parts)): path for parts, path in below.items()}
+    return {".".join((module, *parts)): path for parts, path in below.items()}
 
 
 def _versions_of(package: str) -> dict[str, str]:
