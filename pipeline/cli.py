@@ -77,9 +77,10 @@ def gate(options: Options) -> int:
         write_page(root)
         return 0
     from pipeline.judging.gate import gate
-    from pipeline.storage.params_file import workspace_of
+    from pipeline.storage.params_file import read_params, workspace_of
 
-    return gate(root, workspace_of(root, options.preset), models, options.preset)
+    params = read_params(root, options.preset)
+    return gate(root, workspace_of(root, options.preset), models, params)
 
 
 @verb(
@@ -95,11 +96,12 @@ def promote(options: Options) -> int:
     models = selected_models(options.models)
     from pipeline.dvc.workspace import alone
     from pipeline.judging.promotion import promote
-    from pipeline.storage.params_file import workspace_of
+    from pipeline.storage.params_file import read_params, workspace_of
 
     root, preset = Path.cwd(), options.preset
     with alone(root, preset):
-        promote(root, workspace_of(root, preset), models, preset, options.why)
+        params = read_params(root, preset)
+        promote(root, workspace_of(root, preset), models, params, options.why)
     return 0
 
 

@@ -92,7 +92,7 @@ def finish_run(root: Path, work: Path, models: Sequence[str]) -> int:
     are; returns the gate's exit code.
     """
     print()
-    code = gate(work, work, models)
+    code = gate(work, work, models, read_params(work))
     try:
         record_restored(work, models)
     except (QuatrainError, OSError) as error:

@@ -2,7 +2,7 @@
 else a line per broken metric.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from pipeline.judging import render
 from pipeline.judging.scores import NotFresh, fresh_scores
 from pipeline.runtime import console
 from pipeline.runtime.errors import BaselineBroken, described
-from pipeline.storage.params_file import read_params
 from quatrain.baselines import BaselineError, Rule
 from quatrain.errors import DataError
 from quatrain.judgement import Judgement, Line, Scores
@@ -21,58 +20,52 @@ from quatrain.params import Params
 from quatrain.registry import load
 from quatrain.storage import folders
 
-# What no promotion mends.
-UNUSABLE = {"missing", "not finite", "bad interval", "below floor"}
+# Statuses of scores that become no baseline, even by force.
+UNUSABLE = {"missing", "not finite", "bad interval"}
 
 
-def gate(root: Path, work: Path, models: Sequence[str], preset: str | None = None) -> int:
+def gate(root: Path, work: Path, models: Sequence[str], params: Params) -> int:
     """Prints the score table and what is broken; returns 3 if a file cannot be read, 4 if a
     baseline is broken, or 0.
 
-    root: the checkout, with params and baselines. work: the folder of the preset's results.
-
-    Raises:
-        ConfigError: params.yaml cannot be used.
+    root: the checkout, with the baselines. work: the folder of the preset's results. params: those
+    of the preset.
     """
-    params = read_params(root, preset)
     judgements: list[Judgement] = []
     failures = []
-    code = 0
     for model in models:
         try:
             judgements.append(judge(work, model, params, root))
         except DataError as error:
-            code = error.exit_code
-            failures.append(f"gate: {model}: {described(error)} [exit {code}]")
+            failures.append(f"gate: {model}: {described(error)} [exit {error.exit_code}]")
     if judgements:
         print(render.text(judgements), flush=True)
-    broken = [line for judgement in judgements for line in broken_lines(judgement)]
+    broken = [line for each in judgements if not each.passed for line in reasons(each)]
     for line in (*failures, *broken):
         console.info(line)
-    if broken and not code:
-        code = BaselineBroken.exit_code
-    if not code:
-        count = sum(len(judgement.lines) for judgement in judgements)
-        print(f"gate: passed; {count} metrics of preset {params.preset} hold their baselines")
-    return code
+    if failures or broken:
+        return DataError.exit_code if failures else BaselineBroken.exit_code
+    count = sum(len(judgement.lines) for judgement in judgements)
+    print(f"gate: passed; {count} metrics of preset {params.preset} hold their baselines")
+    return 0
 
 
-def broken_lines(judgement: Judgement) -> list[str]:
-    """Returns a line per broken metric with the origin of its baseline, then the remedy."""
-    origin = judgement.provenance
+def reasons(judgement: Judgement) -> Iterator[str]:
+    """Yields why a judgement is broken, each reason once with the origin of its baseline, then the
+    remedy.
+    """
+    origin, model = judgement.provenance, judgement.model
     source = f"; baseline of {origin.get('date')}, commit {origin.get('commit')}" if origin else ""
-    lines = [
-        f"{line.status}: {line.why}{source} [exit {BaselineBroken.exit_code}]"
-        for line in judgement.broken
-    ]
-    statuses = {line.status for line in judgement.broken}
+    for text in dict.fromkeys(f"{line.status}: {line.why}" for line in judgement.broken):
+        yield f"gate: {model}: {text}{source} [exit {BaselineBroken.exit_code}]"
     if judgement.only_lacks_a_baseline:
-        command = promote_hint(judgement.preset, judgement.model)
-        lines.append(f"no baseline yet: {command} stores these scores as the first")
-    elif judgement.scores and statuses and not statuses & UNUSABLE:
-        command = promote_hint(judgement.preset, judgement.model, force=True)
-        lines.append(f"the scores are kept; to make them the baseline all the same: {command}")
-    return [f"gate: {judgement.model}: {line}" for line in dict.fromkeys(lines)]
+        command = promote_hint(judgement.preset, model)
+        yield f"gate: {model}: no baseline yet: {command} stores these scores as the first"
+    # A promotion does not mend scores below their references.
+    elif judgement.scores and not judgement.statuses & {*UNUSABLE, "below floor"}:
+        command = promote_hint(judgement.preset, model, force=True)
+        remedy = f"the scores are kept; to make them the baseline all the same: {command}"
+        yield f"gate: {model}: {remedy}"
 
 
 def promote_hint(preset: str, *models: str, force: bool = False) -> str:
@@ -110,8 +103,7 @@ def judge_scores(root: Path, model: str, params: Params, scores: Scores) -> Judg
     try:
         return judge_by(scores, content, rules, params.preset)._replace(model=model)
     except BaselineError as error:
-        reason = f"baselines/{model}.json: {error}"
-        raise DataError(reason, remedy=restore_hint(model)) from None
+        raise damaged(model, f"baselines/{model}.json: {error}") from None
 
 
 def rules_of(
@@ -140,12 +132,11 @@ def read_baseline(root: Path, model: str) -> dict[str, Any] | None:
     try:
         baseline = folders.read_json(path)
     except DataError as error:
-        raise DataError(error.reason, remedy=restore_hint(model)) from None
+        raise damaged(model, error.reason) from None
     if not isinstance(baseline, dict) or baseline.get("model") != model:
-        reason = f"baselines/{path.name}: is not the baseline of {model}"
-        raise DataError(reason, remedy=restore_hint(model))
+        raise damaged(model, f"baselines/{path.name}: is not the baseline of {model}")
     return baseline
 
 
-def restore_hint(model: str) -> str:
-    return f"`git checkout baselines/{model}.json` restores it"
+def damaged(model: str, reason: str) -> DataError:
+    return DataError(reason, remedy=f"`git checkout baselines/{model}.json` restores it")

@@ -11,25 +11,27 @@ from quatrain.judgement import PASSED, Interval, Judgement, Line, Scores, interv
 HEAD = ("model", "metric", "score", "baseline", "difference", "allowed", "status")
 
 
-def text(judgements: Sequence[Judgement]) -> str:
-    """Returns a row per judged metric; `allowed` is the tolerance, widened by noise."""
-    rows = [
+def rows(judgements: Sequence[Judgement]) -> list[tuple[str, ...]]:
+    """Returns the cells of HEAD for each judged metric; `allowed` is the tolerance, widened by
+    noise.
+    """
+    return [
         (judgement.model, line.metric, *cells(line), f"{line.allowed:.3g}", line.status)
         for judgement in judgements
         for line in judgement.lines
     ]
-    table = tabulate(rows, HEAD, tablefmt="simple", disable_numparse=True)
+
+
+def text(judgements: Sequence[Judgement]) -> str:
+    """Returns the table of scores for a terminal."""
+    table = tabulate(rows(judgements), HEAD, tablefmt="simple", disable_numparse=True)
     return "\n".join(map(str.rstrip, table.splitlines()))
 
 
 def markdown(judgements: Sequence[Judgement]) -> str:
-    """Returns the same table in Markdown."""
-    rows = [
-        (judgement.model, plain(line.metric), *cells(line), f"{line.allowed:.3g}", status(line))
-        for judgement in judgements
-        for line in judgement.lines
-    ]
-    return markdown_table(HEAD, rows)
+    """Returns the table of scores in Markdown."""
+    lines = [(*map(plain, row), status(word)) for *row, word in rows(judgements)]
+    return markdown_table(HEAD, lines)
 
 
 def cells(line: Line) -> tuple[str, str, str]:
@@ -67,8 +69,8 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def status(line: Line) -> str:
-    return line.status if line.status in PASSED else f"**{line.status}**"
+def status(word: str) -> str:
+    return word if word in PASSED else f"**{word}**"
 
 
 def verdict(judgements: Sequence[Judgement]) -> str:

@@ -24,21 +24,13 @@ NAMES = {
 }
 
 
-class Digests(Record):
-    """Holds the digests of what scores were made by."""
-
-    learner: str
-    data: str
-    params: str
-    code: str
-
-
 class StoredScores(Record):
     """Holds scores.json; a score is None if it was not finite."""
 
     model: str
     preset: str
-    digests: Digests
+    # Of what made the scores, by the keys of NAMES.
+    digests: dict[str, str]
     scores: dict[str, FiniteNumber | None]
 
 
@@ -63,20 +55,20 @@ def path_of(root: Path, model: str) -> Path:
     return root / "reports" / model / "scores.json"
 
 
-def digests_of(root: Path, model: str, params: Params, learner: str, data: str) -> Digests:
+def digests_of(root: Path, model: str, params: Params, learner: str, data: str) -> dict[str, str]:
     """Returns the digests of learner, dataset and params, and of the code that evaluates, which
     includes inputs/MODEL.
     """
-    return Digests(
-        learner=learner,
-        data=data,
-        params=folders.digest_of(params_of(params, model)),
-        code=folders.digest_of(sources_of(root, model, params, "evaluate")),
-    )
+    return {
+        "learner": learner,
+        "data": data,
+        "params": folders.digest_of(params_of(params, model)),
+        "code": folders.digest_of(sources_of(root, model, params, "evaluate")),
+    }
 
 
 def write_scores(
-    root: Path, model: str, preset: str, digests: Digests, scores: Mapping[str, float | None]
+    root: Path, model: str, preset: str, digests: dict[str, str], scores: Mapping[str, float | None]
 ) -> None:
     stored = StoredScores(model=model, preset=preset, digests=digests, scores=dict(scores))
     folders.write_json(path_of(root, model), stored.model_dump())
@@ -89,15 +81,11 @@ def read_scores(root: Path, model: str) -> StoredScores:
         DataError: the file is missing, or not one that `evaluate` writes.
     """
     path = path_of(root, model)
-    content = folders.read_json(path)
     try:
-        return StoredScores.model_validate(content)
+        return StoredScores.model_validate(folders.read_json(path))
     except ValidationError as error:
-        reason = first_error(error)
-        if isinstance(content, dict) and "digests" not in content:
-            reason = "was written by an earlier version, without digests"
-        where = f"reports/{model}/{path.name}"
-        raise DataError(f"{where}: {reason}", remedy="`make repro` writes it anew") from None
+        reason = f"reports/{model}/{path.name}: {first_error(error)}"
+        raise DataError(reason, remedy="`make repro` writes it anew") from None
 
 
 def first_error(error: ValidationError) -> str:
@@ -124,10 +112,10 @@ def fresh_scores(root: Path, model: str, params: Params) -> FreshScores:
         reason = f"the scores are those of {stored.model}, preset {stored.preset!r}"
         raise NotFresh("stale", reason, hint)
     learner = folders.verify(weights)
-    dataset = folders.read_digest(data) if os.path.lexists(data) else stored.digests.data
+    dataset = folders.read_digest(data) if os.path.lexists(data) else stored.digests.get("data", "")
     current = digests_of(root, model, params, learner.digest, dataset)
     for kind, name in NAMES.items():
-        if getattr(stored.digests, kind) != getattr(current, kind):
+        if stored.digests.get(kind) != current[kind]:
             reason = f"{name.format(model)} changed after {model} was evaluated"
             raise NotFresh("stale", reason, hint)
     return FreshScores(stored.scores, learner.info)

@@ -140,7 +140,7 @@ def model_section(result: Result) -> str:
 
 
 def score_row(judgement: Judgement, line: Line) -> list[str]:
-    return [plain(line.metric), *cells(line), mark(line, judgement.scores), status(line)]
+    return [plain(line.metric), *cells(line), mark(line, judgement.scores), status(line.status)]
 
 
 def meanings(lines: Sequence[Line]) -> str:

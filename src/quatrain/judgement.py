@@ -92,9 +92,14 @@ class Judgement(NamedTuple):
         return not self.broken
 
     @property
+    def statuses(self) -> set[Status]:
+        """Returns how scores are broken."""
+        return {line.status for line in self.broken}
+
+    @property
     def only_lacks_a_baseline(self) -> bool:
         """Returns whether all that is broken is that no baseline is stored yet."""
-        return {line.status for line in self.broken} == {"no baseline"}
+        return self.statuses == {"no baseline"}
 
 
 def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> Judgement:

@@ -8,7 +8,7 @@ import grimp
 import pytest
 
 from pipeline.judging.gate import gate, promote_hint, rules_of
-from quatrain.errors import ConfigError
+from pipeline.storage.params_file import read_params
 from quatrain.registry import MODELS
 from tests.pipeline.fixture_types import Capture
 from tests.pipeline.scored_workspace import Workspace
@@ -17,7 +17,7 @@ from tests.pipeline.scored_workspace import Workspace
 def ended(space: Workspace, capsys: Capture, *models: str) -> tuple[int, str, str]:
     """The exit code, stdout and stderr of the gate, which writes nothing."""
     before = {path: path.read_bytes() for path in space.root.rglob("*") if path.is_file()}
-    code = gate(space.root, space.root, models or ["allo"])
+    code = gate(space.root, space.root, models or ["allo"], read_params(space.root))
     assert {path: path.read_bytes() for path in space.root.rglob("*") if path.is_file()} == before
     out, err = capsys.readouterr()
     assert ("gate: passed" in out) == (code == 0)
@@ -109,12 +109,13 @@ ALLO = '{"schema": 1, "model": "allo", "presets": %s}'
     [
         (lambda s: s.scores.unlink(), 4, "missing: allo was not evaluated yet; run `make repro`"),
         (lambda s: s.train("b" * 64), 4, "stale: models/allo changed after allo was evaluated; ru"),
-        (lambda s: s.scores.write_text("{}"), 3, "reports/allo/scores.json: was written by an ear"),
+        (lambda s: s.scores.write_text("{}"), 3, "reports/allo/scores.json: model: Field required"),
         (lambda s: (s.weights / "x").touch(), 3, "models/allo: files that are missing: [], "),
         (lambda s: s.edit_baseline(""), 3, "baselines/allo.json: cannot be read (JSONDecodeError"),
         (lambda s: s.edit_baseline({"model": "iqn"}), 3, "baselines/allo.json: is not the baselin"),
         (lambda s: s.edit_baseline(ALLO % "[]"), 3, "baselines/allo.json: presets is []: Input"),
     ],
+    ids=["unscored", "retrained", "scores", "learner", "empty", "of another", "no presets"],
 )
 def test_what_is_not_fresh_or_cannot_be_read_is_no_pass(
     space: Workspace, capsys: Capture, edit: Callable[[Workspace], Any], code: int, why: str
@@ -131,23 +132,14 @@ def test_what_is_not_fresh_or_cannot_be_read_is_no_pass(
         assert "; `git checkout baselines/allo.json` restores it [exit 3]" in err
 
 
-def test_params_and_presets_that_cannot_be_used(space: Workspace):
-    with pytest.raises(ConfigError, match="unknown preset 'smok'; did you mean 'smoke'"):
-        gate(space.root, space.root, ["allo"], "smok")
-    (space.root / "params.yaml").unlink()
-    with pytest.raises(ConfigError, match=r"params\.yaml: "):
-        gate(space.root, space.root, ["allo"])
-
-
-def test_the_gate_loads_no_framework_and_few_modules():
-    """Of the pipeline, what a reader opens to know why the gate fails."""
-    graph = grimp.build_graph("quatrain", "pipeline")
-    closure = graph.find_upstream_modules("pipeline.judging.gate")
-    modules = {name for name in closure if name.startswith("pipeline.") and name.count(".") == 2}
-    assert {name for name in modules if not name.startswith("pipeline.runtime")} <= {
+def test_the_gate_is_six_modules_of_the_pipeline():
+    """What a reader opens to know why it fails."""
+    graph = grimp.build_graph("quatrain", "pipeline", cache_dir=None)
+    closure = graph.find_upstream_modules(gate.__module__)
+    assert {name for name in closure if name.startswith("pipeline.") and name.count(".") == 2} == {
         "pipeline.judging.render",
         "pipeline.judging.scores",
-        "pipeline.storage.params_file",
+        "pipeline.runtime.console",
+        "pipeline.runtime.errors",
         "pipeline.storage.run_key",
     }
-    assert not {"pipeline.tracking", "pipeline.stages", "pipeline.dvc"} & closure

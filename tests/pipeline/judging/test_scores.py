@@ -59,7 +59,7 @@ def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated
     stored, info = fresh_scores(evaluated.root, evaluated.model, params)
     metrics = folders.read_json(evaluated.reports / "metrics.json")[evaluated.model]
     assert metrics.items() <= stored.items()
-    assert read_scores(evaluated.root, evaluated.model).digests.data == info["dataset"]
+    assert read_scores(evaluated.root, evaluated.model).digests["data"] == info["dataset"]
     evaluated.choose(overlay={"seed": params.seed + 1})
     with pytest.raises(NotFresh, match=r"^params\.yaml changed after"):
         fresh_scores(evaluated.root, evaluated.model, read_params(evaluated.root))
@@ -114,7 +114,7 @@ def test_the_digest_of_the_code_follows_what_evaluates(
     monkeypatch.setattr(run_key, "CHECKOUT", tmp_path / "code")
 
     def digest() -> str:
-        return digests_of(space.root, "allo", read_params(space.root), "", "").code
+        return digests_of(space.root, "allo", read_params(space.root), "", "")["code"]
 
     before = digest()
     for name, changes in {
@@ -129,17 +129,13 @@ def test_the_digest_of_the_code_follows_what_evaluates(
         before = digest()
 
 
-OLD = json.dumps({"cosine_mean": 0.9, "gap": None})
-WHOLE = (
-    '{"model": "allo", "preset": "default", "digests": {"learner": "", "data": "", "params": "",'
-)
-WHOLE += ' "code": ""}, "scores": %s}'
+WHOLE = '{"model": "allo", "preset": "default", "digests": {}, "scores": %s}'
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (OLD, "was written by an earlier version, without digests"),
+        (json.dumps({"cosine_mean": 0.9}), "model: Field required"),
         ("[]", "the whole: Input should be a valid dictionary"),
         (WHOLE % '{"a": true}', "scores.a: Input should be a valid number"),
         (WHOLE % '{}, "extra": 1', "extra: Extra inputs are not permitted"),
