@@ -13,7 +13,7 @@ from pipeline.runtime.errors import described
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.tracking import champions
-from pipeline.tracking.restored import record_restored
+from pipeline.tracking.run import record_restored
 from pipeline.tracking.store import reason_of
 from pipeline.tracking.ui import runs_page
 from quatrain.errors import QuatrainError

@@ -119,7 +119,7 @@ class SweepRecord:
         for verb, target in targets.items():
             newest = work.newest_outbox(incoming, f"{verb}@{self._model}")
             if newest is not None and not target.exists():
-                work.end_outbox(newest)
+                Outbox(newest).end_killed()
                 newest.rename(target)
         shutil.rmtree(incoming.parent)
 
@@ -131,7 +131,6 @@ class SweepRecord:
                 continue
             delivery = Delivery(outbox, self._uri)
             error = delivery.send()
-            delivery.close()
             if error is not None:
                 self._pending[outbox.path] = reason_of(error)
             if isinstance(error, Unreachable):

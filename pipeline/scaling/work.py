@@ -25,6 +25,7 @@ from pipeline.scaling.records import Point
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.storage.trained_model import FILES
 from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.records import HISTORY, SEED
 from quatrain.errors import DataError
 from quatrain.storage import folders
 
@@ -164,10 +165,10 @@ class OutboxTail:
             return []
         if newest != self._path:
             self._path, self._last_id, self.step = newest, 0, 0
-        rows = Outbox(newest).points("train/", after=self._last_id)
+        rows = Outbox(newest).points(HISTORY, after=self._last_id)
         self._last_id = max((row.id for row in rows), default=self._last_id)
         self.step = max((row.step for row in rows), default=self.step)
-        self.names |= {row.name for row in rows}
+        self.names |= {row.name for row in rows if SEED not in row.name}
         return [
             Point(step=row.step, value=row.value)
             for row in rows
@@ -196,7 +197,7 @@ class TrialWork:
         self._process: StageProcess | None = None
         self._started_at = time.monotonic()
         self._verbs = self._missing_verbs()
-        self.tail = OutboxTail(folder, f"train@{model}", f"train/{watch}")
+        self.tail = OutboxTail(folder, f"train@{model}", f"{HISTORY}{watch}")
 
     def advance(self) -> Outcome | None:
         """Starts the next stage if none runs; returns the outcome after the last one.
@@ -242,13 +243,6 @@ class TrialWork:
 
     def _scores(self) -> Mapping[str, float | None]:
         return read_scores(self.folder, self._model).scores
-
-
-def end_outbox(path: Path) -> None:
-    """Records KILLED as the end of an outbox whose stage was killed."""
-    outbox = Outbox(path)
-    if outbox.record("begin") is not None and outbox.record("end") is None:
-        outbox.end("KILLED")
 
 
 def code_digest() -> str:

@@ -6,21 +6,12 @@ import operator
 import os
 import posixpath
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipeline.tracking.records import (
-    HISTORY,
-    Header,
-    Point,
-    Record,
-    Row,
-    check_header,
-    check_name,
-    now,
-)
+from pipeline.tracking.records import HEADER, Header, Point, Record, Row, check_names, now, short
 from quatrain.errors import DataError
 from quatrain.storage.atomic_write import crash_point, sync_folder
 from quatrain.storage.disk_errors import printable
@@ -37,9 +28,14 @@ DISK_ERRORS = {
 }
 PRIMARY_CODE = 0xFF
 
+VERSION = 2
+# What `sent` of a metric says if MLflow is not to draw it; the others are 0, then 1.
+NEVER = 2
+
 # A record is what the run has now, not an event: a later one of its kind and name replaces it and
 # is sent again. `value` has no type, because SQLite would drop the sign of -0.0; NaN is NULL.
-SCHEMA = """
+# Version 1 stored what is drawn a second time, and all of it under history/ as sent.
+SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS records (
     id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL,
@@ -51,7 +47,8 @@ CREATE TABLE IF NOT EXISTS metrics (
     time INTEGER NOT NULL, sent INTEGER NOT NULL, UNIQUE (name, step)
 );
 CREATE INDEX IF NOT EXISTS unsent ON metrics (id) WHERE NOT sent;
-PRAGMA user_version = 1;
+UPDATE metrics SET sent = {NEVER} WHERE name GLOB 'history/*';
+PRAGMA user_version = {VERSION};
 COMMIT;
 """
 RECORD = "id, kind, name, time, body, data, sent"
@@ -83,31 +80,34 @@ class Outbox:
         Raises:
             ValueError: MLflow refuses a name, or the outbox holds another run.
         """
-        check_header(header)
+        check_names("param", header.params)
+        check_names("tag", header.tags)
         stored = self.header
         if stored is not None and stored.run_key != header.run_key:
             raise ValueError(f"{self.name} holds run {stored.run_key}, not {header.run_key}")
         with self._transaction() as database:
             if stored is None:
-                _put(database, "begin", body=header.to_json(), time=started)
-                for name, value in header.long_params().items():
-                    _put(database, "artifact", name, data=value.encode())
+                params = {name: short(value) for name, value in header.params.items()}
+                body = HEADER.dump_json(header._replace(params=params)).decode()
+                _put(database, "begin", body=body, time=started)
             database.execute("DELETE FROM records WHERE kind = 'end'")
             database.execute("UPDATE records SET sent = 0 WHERE kind = 'begin'")
 
-    def metrics(self, rows: Iterable[Row], time: int | None = None) -> None:
+    def metrics(
+        self, rows: Iterable[Row], time: int | None = None, hidden: Container[str] = ()
+    ) -> None:
         """Records metrics, unless their (name, step) is recorded already.
 
         A resumed training repeats the steps since its checkpoint, and MLflow tells a repetition
         from a new value by its time alone. time: milliseconds since 1970; now if it is None.
+        hidden: names of metrics that are kept here and never sent.
         """
         time = time or now()
         new = [
-            (name, operator.index(step), float(value), time, name.startswith(HISTORY))
+            (name, operator.index(step), float(value), time, NEVER if name in hidden else 0)
             for name, step, value in rows
         ]
-        for name in {row[0] for row in new}:
-            check_name("metric", name)
+        check_names("metric", {row[0] for row in new})
         columns = "(name, step, value, time, sent) VALUES (?, ?, ?, ?, ?)"
         if new:
             with self._transaction() as database:
@@ -120,6 +120,13 @@ class Outbox:
     def end(self, status: str, ended: int | None = None) -> None:
         """Records that the run is FINISHED, FAILED or KILLED; ended: as `started` of `begin`."""
         self.put("end", body=status, time=ended)
+
+    def end_killed(self) -> bool:
+        """Ends a run whose process was killed, at its last record; returns whether it was open."""
+        is_open = self.has("begin") and not self.has("end")
+        if is_open:
+            self.end("KILLED", self.last_time)
+        return is_open
 
     def put(self, kind: str, name: str = "", body: str = "", **more: Any) -> None:
         """Records something unless it is recorded already, unchanged.
@@ -136,17 +143,19 @@ class Outbox:
     def header(self) -> Header | None:
         begin = self.record("begin")
         try:
-            return None if begin is None else Header.from_json(begin.body)
-        except (ValueError, TypeError, KeyError) as error:
-            raise _damaged(self.path, error) from None
+            return None if begin is None else HEADER.validate_json(begin.body)
+        except ValueError:
+            raise _damaged(self.path, "its header cannot be read") from None
 
     @property
     def last_time(self) -> int:
         """Returns when something was recorded last, in milliseconds since 1970."""
-        query = (
-            "SELECT time FROM records UNION ALL SELECT time FROM metrics ORDER BY 1 DESC LIMIT 1"
-        )
-        return next((time for (time,) in self._read(query)), 0)
+        query = "SELECT max(time) FROM (SELECT time FROM records UNION SELECT time FROM metrics)"
+        return self._read(query)[0][0] or 0
+
+    def has(self, kind: str) -> bool:
+        """Returns whether there is a record of a kind, without reading its data."""
+        return bool(self._read("SELECT 1 FROM records WHERE kind = ? LIMIT 1", kind))
 
     def record(self, kind: str) -> Record | None:
         """Returns the record of a kind; the first one if there are several."""
@@ -190,7 +199,7 @@ class Outbox:
             database.execute("DELETE FROM records WHERE kind = 'destination'")
             _put(database, "destination", uri, run_id)
             database.execute("UPDATE records SET sent = (kind = 'destination')")
-            database.execute("UPDATE metrics SET sent = (name GLOB ?)", (f"{HISTORY}*",))
+            database.execute("UPDATE metrics SET sent = 0 WHERE sent = 1")
 
     def next_record(self) -> Record | None:
         """Returns the next record to send, in the order of recording."""
@@ -215,8 +224,7 @@ class Outbox:
 
     def last_sent(self) -> dict[str, int]:
         """Returns the last step of each metric that the store acknowledged."""
-        query = "SELECT name, max(step) FROM metrics WHERE sent AND NOT name GLOB ? GROUP BY name"
-        return dict(self._read(query, f"{HISTORY}*"))
+        return dict(self._read("SELECT name, max(step) FROM metrics WHERE sent = 1 GROUP BY name"))
 
     def pending(self) -> tuple[int, int]:
         """Returns how many metrics and files are not acknowledged."""
@@ -249,11 +257,11 @@ class Outbox:
             with closing(
                 sqlite3.connect(self.path, BUSY_SECONDS, isolation_level=None)
             ) as database:
-                if not database.execute("PRAGMA user_version").fetchone()[0]:
+                if database.execute("PRAGMA user_version").fetchone()[0] < VERSION:
                     database.executescript(SCHEMA)
                 database.execute("PRAGMA synchronous = EXTRA")
                 yield database
-        except (sqlite3.DatabaseError, UnicodeError) as error:
+        except sqlite3.DatabaseError as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & PRIMARY_CODE
             if code not in DISK_ERRORS:
                 raise _damaged(self.path, error) from None
@@ -289,6 +297,6 @@ def _points(rows: list[Any]) -> list[Point]:
     ]
 
 
-def _damaged(path: Path, error: Exception) -> DataError:
+def _damaged(path: Path, reason: object) -> DataError:
     remedy = "move it elsewhere, then run again"
-    return DataError(f"{printable(path)} is damaged ({error})", remedy=remedy)
+    return DataError(f"{printable(path)} is damaged ({reason})", remedy=remedy)

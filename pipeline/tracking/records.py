@@ -1,6 +1,5 @@
 """What a run consists of, in the form in which an outbox keeps it, and what of it is drawn."""
 
-import json
 import posixpath
 import re
 import time
@@ -8,10 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
+from pydantic import TypeAdapter
+
 # The experiment of the pipeline's runs.
 EXPERIMENT = "quatrain"
-# Metrics below it are kept for history.csv and never sent: see `chart_rows`.
-HISTORY = "history/"
+# Metrics of a training, all of which history.csv has; MLflow draws some of them.
+HISTORY = "train/"
+# What MLflow draws beside them: the lowest and the highest learner.
+RANGE = "range/"
 # Characters; MLflow cuts the rest off.
 LONGEST_PARAM = 6000
 # Names of params, tags and metrics that MLflow takes.
@@ -59,26 +62,8 @@ class Header(NamedTuple):
     inputs: tuple[DatasetInput, ...] = ()
     parent: Parent | None = None
 
-    def to_json(self) -> str:
-        """Returns JSON in which a param that is too long for MLflow is its digest."""
-        fields = {
-            "params": {name: _short(name, value) for name, value in self.params.items()},
-            "inputs": [entry._asdict() for entry in self.inputs],
-            "parent": self.parent and self.parent._asdict(),
-        }
-        return json.dumps(self._asdict() | fields)
 
-    @classmethod
-    def from_json(cls, text: str) -> "Header":
-        fields = json.loads(text)
-        inputs = tuple(DatasetInput(**entry) for entry in fields["inputs"])
-        parent = Parent(**fields["parent"]) if fields["parent"] else None
-        return cls(**fields | {"inputs": inputs, "parent": parent})
-
-    def long_params(self) -> dict[str, str]:
-        """Returns the params that are too long, by the artifacts that hold them whole."""
-        params = self.params.items()
-        return {_file_of(name): value for name, value in params if len(value) > LONGEST_PARAM}
+HEADER = TypeAdapter(Header)
 
 
 class Record(NamedTuple):
@@ -106,24 +91,25 @@ class Point(NamedTuple):
     time: int
 
 
-def check_name(kind: str, name: str) -> None:
+def check_names(kind: str, names: Iterable[str]) -> None:
     """Applies MLflow's own rule when a name is recorded, not hours later on delivery.
 
     Raises:
-        ValueError: MLflow refuses the name.
+        ValueError: MLflow refuses a name.
     """
-    is_path = posixpath.normpath(name) == name != "." and not name.startswith(("/", ".."))
-    if not NAME.fullmatch(name) or not is_path:
-        raise ValueError(
-            f"{kind} name {name!r}: use up to 250 letters, digits, spaces, . _ - : and inner /"
-        )
+    for name in names:
+        is_path = posixpath.normpath(name) == name != "." and not name.startswith(("/", ".."))
+        if not NAME.fullmatch(name) or not is_path:
+            raise ValueError(
+                f"{kind} name {name!r}: use up to 250 letters, digits, spaces, . _ - : and inner /"
+            )
 
 
-def check_header(header: Header) -> None:
-    """Raises ValueError if MLflow refuses a name."""
-    for kind, names in (("param", header.params), ("tag", header.tags)):
-        for name in names:
-            check_name(kind, name)
+def short(param: str) -> str:
+    """Returns a param as MLflow takes it: the model's config.json has the whole of a long one."""
+    if len(param) <= LONGEST_PARAM:
+        return param
+    return f"{len(param)} characters, sha256 {sha256(param.encode()).hexdigest()}"
 
 
 def now() -> int:
@@ -131,54 +117,38 @@ def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _short(name: str, value: str) -> str:
-    if len(value) <= LONGEST_PARAM:
-        return value
-    digest = sha256(value.encode()).hexdigest()
-    return f"{len(value)} characters, sha256 {digest}: whole in artifact {_file_of(name)}"
-
-
-def _file_of(param: str) -> str:
-    return f"params/{param.replace('/', '_')}.txt"
-
-
 # Charts, of which MLflow draws one for each metric.
 
 
-def chart_rows(table: Iterable[Row], headline: Sequence[str]) -> list[Row]:
-    """Returns the rows that are drawn: scalars, and of the first headline metric its members, and
-    its lowest and highest learner.
+def charts(metrics: Iterable[str], headline: Sequence[str]) -> set[str]:
+    """Returns the metrics that are drawn: scalars, and of the first headline metric its members.
 
     Means over learners are drawn, single learners are not; nor are means over arms beside the
     arms. What is left out stands in history.csv.
     """
-    rows = list(table)
-    names = {name for name, _, _ in rows}
-    over_arms = {name.rpartition(".")[0] for name in names if "." in name}
-    charts = {name for name in names - over_arms if is_chart(name, headline)}
-    drawn = [(padded(name), step, value) for name, step, value in rows if name in charts]
-    learners = [row for row in rows if row[0].partition(SEED)[0] not in over_arms]
-    return [*drawn, *ranges(learners, headline)]
+    names = set(metrics)
+    return {name for name in names - _over_arms(names) if _is_chart(name, headline)}
 
 
-def is_chart(name: str, headline: Sequence[str]) -> bool:
-    """Returns whether a metric is a scalar, or a member of the first headline metric."""
+def _is_chart(name: str, headline: Sequence[str]) -> bool:
     if SEED in name:
         return False
     base, _, last = name.rpartition("/")
-    if not base or without_arm(name) in headline:
+    if not base or _without_arm(name) in headline:
         return True
     vector = base.removesuffix("/agent")
     is_main = vector in (headline[0], headline[0].removesuffix("_mean"))
     return is_main and last.isdecimal() and int(last) < MOST_MEMBERS
 
 
-def ranges(rows: Iterable[Row], headline: Sequence[str]) -> list[Row]:
+def ranges(rows: Sequence[Row], headline: Sequence[str]) -> list[Row]:
     """Returns `NAME_low` and `NAME_high` over the learners of the first headline metric."""
+    over_arms = _over_arms(name for name, _, _ in rows)
     learners: dict[tuple[str, int], list[float]] = {}
     for name, step, value in rows:
         metric, _, seed = name.partition(SEED)
-        if seed.isdecimal() and without_arm(metric) == headline[0]:
+        is_main = _without_arm(metric) == headline[0] and metric not in over_arms
+        if is_main and seed.isdecimal():
             learners.setdefault((metric, step), []).append(value)
     return [
         (f"{metric}_{end}", step, choose(values))
@@ -187,8 +157,18 @@ def ranges(rows: Iterable[Row], headline: Sequence[str]) -> list[Row]:
     ]
 
 
-def without_arm(name: str) -> str:
+def _over_arms(names: Iterable[str]) -> set[str]:
+    return {name.rpartition(".")[0] for name in names if "." in name}
+
+
+def _without_arm(name: str) -> str:
     return name.partition(".")[0]
+
+
+def drawn_as(name: str) -> str:
+    """Returns the name of a metric in MLflow: `train/cosine/03` for `train/cosine/3`."""
+    kind, _, rest = name.partition("/")
+    return f"{HISTORY}{padded(rest)}" if f"{kind}/" in (HISTORY, RANGE) else name
 
 
 def padded(name: str) -> str:

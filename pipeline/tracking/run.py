@@ -2,19 +2,17 @@
 
 import shutil
 import threading
-import time
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import TracebackType
 from typing import Self
 
 from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.processes import folder_lock
 from pipeline.runtime.stage import Stage
-from pipeline.storage.params_file import dvc_root
+from pipeline.storage.params_file import dvc_root, read_params
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.origin import (
     DESCRIPTION_TAG,
@@ -26,26 +24,35 @@ from pipeline.tracking.origin import (
     trial_context,
 )
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.records import EXPERIMENT, HISTORY, DatasetInput, Header, Row, chart_rows
-from pipeline.tracking.store import PATIENCE_SECONDS, reason_of, resolve_uri
+from pipeline.tracking.records import (
+    EXPERIMENT,
+    HISTORY,
+    RANGE,
+    DatasetInput,
+    Header,
+    Row,
+    charts,
+    ranges,
+)
+from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
-from quatrain.storage.folders import digest_of
+from quatrain.storage import folders
 
 POLL_SECONDS = 0.5
-LONGEST_PAUSE = 600.0
 # Delivery starts with the first record, or after this time: importing mlflow delays the work.
 LATEST_SECONDS = 30.0
+# Names the stages whose results were made elsewhere, and restored by DVC.
+RESTORED_TAG = "quatrain.restored"
 
 
 class Run:
     """Records one stage's part of an MLflow run, first on the disk, then through a thread."""
 
-    def __init__(self, outbox: Outbox, shipper: "Shipper | None", lock: ExitStack) -> None:
+    def __init__(self, outbox: Outbox, shipper: "Shipper | None") -> None:
         self.outbox = outbox
-        self.shipper = shipper
-        self.lock = lock
+        self._shipper = shipper
 
     @classmethod
     def of_stage(
@@ -55,7 +62,7 @@ class Run:
         key: str,
         dataset_digest: str,
         started: int | None = None,
-    ) -> Self:
+    ) -> AbstractContextManager[Self]:
         """Starts or continues the outbox of the computation `key`, a part of the run `run_key`.
 
         An evaluation adds to the run of its training. started: when the work began, in milliseconds
@@ -74,11 +81,12 @@ class Run:
         trial = trial_context()
         if trial is not None:
             header = trial.header(header)
-        path = path_of(stage.root, stage.name, key)
-        return cls.start(stage.root, path, header, trial is None, started)
+        return cls.start(stage.root, path_of(stage.root, stage.name, key), header, started)
 
     @classmethod
-    def of_pipeline(cls, root: Path, params: Params, key: str, started: int | None = None) -> Self:
+    def of_pipeline(
+        cls, root: Path, params: Params, key: str, started: int | None = None
+    ) -> AbstractContextManager[Self]:
         """Starts or continues the outbox of the results `key`: the parent of all stages' runs."""
         pipeline = pipeline_run(root, params)
         header = Header(
@@ -88,57 +96,58 @@ class Run:
             flatten(params.model_dump(mode="json", exclude=set(MODELS))),
             {**origin_tags(root, params), pipeline.tag: "true", "mlflow.source.name": "dvc.yaml"},
         )
-        return cls.start(root, report_path(root, params, key), header, started=started)
+        return cls.start(root, report_path(root, params, key), header, started)
 
     @classmethod
+    @contextmanager
     def start(
-        cls,
-        root: Path,
-        path: Path,
-        header: Header,
-        is_delivered: bool = True,
-        started: int | None = None,
-    ) -> Self:
-        """Starts or continues an outbox, whose only writer this process is."""
+        cls, root: Path, path: Path, header: Header, started: int | None = None
+    ) -> Iterator[Self]:
+        """Starts or continues an outbox, whose only writer this process is, and ends it.
+
+        The driver of a sweep delivers those of its trials.
+        """
         uri = resolve_uri(root)  # refused before anything is written
-        lock = ExitStack()
-        lock.enter_context(writer_lock(path))
-        outbox = Outbox(path)
-        outbox.begin(header, started)
-        shipper = None
-        if is_delivered:
-            outboxes = [outbox, *end_abandoned(path)]
-            shipper = Shipper(outboxes, uri, latest_seconds=LATEST_SECONDS)
-        return cls(outbox, shipper, lock)
+        with writer_lock(path):
+            outbox = Outbox(path)
+            outbox.begin(header, started)
+            shipper = None
+            if trial_context() is None:
+                shipper = Shipper(
+                    [outbox, *end_abandoned(path)], uri, latest_seconds=LATEST_SECONDS
+                )
+            status = "FAILED"
+            try:
+                yield cls(outbox, shipper)
+                status = "FINISHED"
+            except Interrupted:
+                status = "KILLED"
+                raise
+            finally:
+                try:
+                    outbox.end(status)
+                finally:
+                    if shipper is not None:
+                        shipper.finish()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
-    ) -> None:
-        failure = "KILLED" if isinstance(error, Interrupted) else "FAILED"
-        try:
-            self.outbox.end("FINISHED" if error is None else failure)
-        finally:
-            if self.shipper is not None:
-                self.shipper.finish()
-            self.lock.close()
-
-    def metrics(self, rows: Iterable[Row]) -> None:
+    def metrics(self, rows: Iterable[Row], hidden: Container[str] = ()) -> None:
         """Records metrics; a (name, step) that is recorded already keeps its time and value."""
-        self.outbox.metrics(rows)
-        if self.shipper is not None:
-            self.shipper.wake()
+        self.outbox.metrics(rows, hidden=hidden)
+        if self._shipper is not None:
+            self._shipper.wake()
 
     def curves(self, table: Iterable[Row], headline: Sequence[str]) -> None:
         """Records rows of a training: all of them for history.csv, the charts for MLflow."""
         rows = list(table)
-        charts = chart_rows(rows, headline)
+        names = {name for name, _, _ in rows}
+        hidden = {f"{HISTORY}{name}" for name in names - charts(names, headline)}
         self.metrics(
-            (f"{prefix}{name}", step, value)
-            for prefix, part in ((HISTORY, rows), ("train/", charts))
-            for name, step, value in part
+            [
+                (f"{prefix}{name}", step, value)
+                for prefix, part in ((HISTORY, rows), (RANGE, ranges(rows, headline)))
+                for name, step, value in part
+            ],
+            hidden,
         )
 
     def artifact(self, path: Path, folder: str) -> None:
@@ -150,21 +159,13 @@ class Run:
 
     @property
     def has_model(self) -> bool:
-        return self.outbox.record("model") is not None
+        return self.outbox.has("model")
 
     def model(self, folder: Path, name: str, card: str) -> None:
         """Records a model in MLflow's format, to be a version of the registered model `name`."""
         with TemporaryDirectory() as temporary:
             archive = Path(shutil.make_archive(f"{temporary}/model", "zip", folder))
             self.outbox.put("model", name, card, data=archive.read_bytes())
-
-    def history(self, prefix: str) -> dict[str, list[tuple[int, float]]]:
-        """Returns the recorded (step, value) of each metric with this prefix, by its other name."""
-        return self.outbox.history(prefix)
-
-    def last_step(self, prefix: str) -> int:
-        """Returns the last recorded step of the metrics with this prefix; 0 if there is none."""
-        return self.outbox.last_step(prefix)
 
 
 class Shipper:
@@ -178,18 +179,17 @@ class Shipper:
         retry_seconds: float = 60.0,
         latest_seconds: float = 0.0,
     ) -> None:
+        self._outboxes = outboxes
         self._uri = uri
         self._latest_seconds = latest_seconds
         self._wait_seconds = wait_seconds
         self._retry_seconds = retry_seconds
-        self._deliveries = [Delivery(outbox, uri) for outbox in outboxes]
-        self._current = self._deliveries[0]
         self._reason = "no answer yet"
         self._woken = threading.Event()
         self._finishing = threading.Event()
-        self._settled = threading.Event()
-        self._delivered = False
-        threading.Thread(target=self._run, name="tracking", daemon=True).start()
+        self._is_delivered = False
+        self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
+        self._thread.start()
 
     def wake(self) -> None:
         self._woken.set()
@@ -198,54 +198,35 @@ class Shipper:
         """Returns whether the store has everything; call it after the last record.
 
         An attempt that was in progress and failed is repeated once: a server may be back by now.
-        Waits `wait_seconds` while calls are answered, and PATIENCE_SECONDS for a call that is not.
-        Prints one line to stderr about what is left and how to deliver it.
+        Waits at most `wait_seconds`; prints one line to stderr about what is left and how to
+        deliver it.
         """
         self._finishing.set()
         self.wake()
-        started = time.monotonic()
-        while not self._settled.wait(0.02):
-            patient_until = max(started + PATIENCE_SECONDS, self._current.patient_until)
-            if time.monotonic() > min(started + self._wait_seconds, patient_until):
-                break
-        if self._delivered:
+        self._thread.join(self._wait_seconds)
+        if self._is_delivered and not self._thread.is_alive():
             return True
-        counts = [delivery.outbox.pending() for delivery in self._deliveries]
+        counts = [outbox.pending() for outbox in self._outboxes]
         metrics, files = (sum(column) for column in zip(*counts, strict=True))
         console.info(
             f"warning: tracking: {metrics:,} metrics and {files} files of "
-            f"{self._deliveries[0].outbox.name} are not yet at {self._uri} "
+            f"{self._outboxes[0].name} are not yet at {self._uri} "
             f"({self._reason}); they are kept: `make sync` sends them"
         )
         return False
 
     def _run(self) -> None:
-        pause = self._retry_seconds
+        """Delivers all there is until it ends; what fails is told by `finish`."""
+        deliveries = [Delivery(outbox, self._uri) for outbox in self._outboxes]
         self._woken.wait(self._latest_seconds)
-        while not self._settled.is_set():
-            was_finishing = self._finishing.is_set()
-            drained = self._drain()
-            if was_finishing:
-                self._delivered = drained
-                for delivery in self._deliveries:
-                    delivery.close()
-                self._settled.set()
-            elif drained:
-                pause = self._retry_seconds
-                self._finishing.wait(POLL_SECONDS)
-            else:
-                self._finishing.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
-
-    def _drain(self) -> bool:
-        """Delivers all there is; any failure is kept for `finish`, because training goes on."""
-        for delivery in self._deliveries:
-            self._current = delivery
-            error = delivery.send()
+        is_last = False
+        while not is_last:
+            is_last = self._finishing.is_set()
+            error = next(filter(None, (delivery.send() for delivery in deliveries)), None)
+            self._is_delivered = error is None
             if error is not None:
                 self._reason = reason_of(error)
-                return False
-        return True
+            self._finishing.wait(self._retry_seconds if error else POLL_SECONDS)
 
 
 # Where outboxes are.
@@ -261,7 +242,7 @@ def path_of(root: Path, stage: str, key: str) -> Path:
 
 
 def report_path(root: Path, params: Params, key: str) -> Path:
-    return path_of(root, "report", digest_of([pipeline_run(root, params).run_key, key]))
+    return path_of(root, "report", folders.digest_of([pipeline_run(root, params).run_key, key]))
 
 
 def writer_lock(path: Path, patience_seconds: float = 30.0) -> AbstractContextManager[None]:
@@ -275,8 +256,41 @@ def end_abandoned(current: Path) -> list[Outbox]:
     for path in sorted(current.parent.glob(f"{stage}-*.sqlite")):
         # LockHeld: another workspace of this checkout writes. `make sync` tells the others.
         with suppress(LockHeld, DataError, OSError), writer_lock(path, patience_seconds=0):
-            outbox = Outbox(path)
-            if outbox.record("begin") is not None and outbox.record("end") is None:
-                outbox.end("KILLED", outbox.last_time)
-                ended.append(outbox)
+            if Outbox(path).end_killed():
+                ended.append(Outbox(path))
     return ended
+
+
+# Results that DVC's cache restored have no run of their own.
+
+
+def record_restored(root: Path, models: Iterable[str]) -> None:
+    """Records in a tag of the pipeline's run which results DVC restored, once.
+
+    Raises:
+        ConfigError: params.yaml cannot be used.
+        DataError, OSError: the outbox of the pipeline is damaged, or the disk is full.
+    """
+    names = ", ".join(name for model in models for name in restored(root, model))
+    params = read_params(root)
+    if names and not report_path(root, params, names).is_file():
+        with Run.of_pipeline(root, params, names) as run:
+            run.outbox.put("tag", RESTORED_TAG, names)
+
+
+def restored(root: Path, model: str) -> Iterator[str]:
+    """Yields the stages of a model whose results are here, and of which no outbox is."""
+    try:
+        manifest = folders.read_json(root / "models" / model / folders.MANIFEST)
+        key = str(manifest["info"]["run_key"])
+    except (DataError, KeyError, TypeError):
+        return
+    if not path_of(root, f"train@{model}", key).is_file():
+        yield f"train@{model}"
+    keys = []
+    for path in outboxes(root).glob(f"evaluate@{model}-*.sqlite"):
+        with suppress(DataError, OSError):  # `make sync` tells them
+            header = Outbox(path).header
+            keys.append(header and header.run_key)
+    if (root / "reports" / model / "scores.json").is_file() and key not in keys:
+        yield f"evaluate@{model}"

@@ -2,12 +2,10 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 from pipeline.tracking.champions import set_champions
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.journals import import_journals
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.storage.disk_errors import escaped
@@ -30,7 +28,6 @@ def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
         Unreachable: outboxes or aliases are pending.
     """
     uri = resolve_uri(root)
-    import_journals(root)
     # Trainings come before evaluations, which describe the versions of trained models.
     paths = sorted(
         (path for folder in FOLDERS for path in root.glob(f"{folder}/*.sqlite")),
@@ -66,8 +63,7 @@ def deliver(deliveries: Sequence[Delivery], wait_seconds: float) -> dict[Deliver
     while pending:
         unanswered = 0
         for delivery in list(pending):
-            with closing(delivery):
-                error = delivery.send()
+            error = delivery.send()
             del pending[delivery]
             if error is not None:
                 pending[delivery] = error  # the others come first next time

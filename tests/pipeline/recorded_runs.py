@@ -4,13 +4,12 @@ import math
 import shutil
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.records import HISTORY, DatasetInput, Header, Parent
+from pipeline.tracking.records import SEED, DatasetInput, Header, Parent, drawn_as
 from pipeline.tracking.store import quieten
 
 LARGEST = 1.7976931348623157e308
@@ -55,7 +54,8 @@ def recorded(path: Path, run_key: str, end: str = "FINISHED") -> Outbox:
     outbox.metrics([("train/odd", step, value) for step, value in odd])
     for step in range(7):
         outbox.metrics([(f"train/cosine/{k}", step, step / 7 + k) for k in range(11)])
-    outbox.metrics([("history/loss", step, step / 3) for step in range(5)])
+    learner = f"train/loss{SEED}0"
+    outbox.metrics([(learner, step, step / 3) for step in range(5)], hidden={learner})
     outbox.put("artifact", "plots/curve.png", data=b"picture")
     outbox.put("tag", "mlflow.note.content", "all hold")
     outbox.end(end)
@@ -82,8 +82,8 @@ def expected(*outboxes: Outbox) -> Arrived:
     for point in (point for outbox in outboxes for point in outbox.points()):
         number = max(-LARGEST, min(LARGEST, point.value))
         shown = "nan" if math.isnan(point.value) else repr(number)
-        if not point.name.startswith(HISTORY):
-            rows.setdefault(point.name, []).append((point.step, shown, point.time))
+        if SEED not in point.name:
+            rows.setdefault(drawn_as(point.name), []).append((point.step, shown, point.time))
     return {name: sorted(points) for name, points in rows.items()}
 
 
@@ -105,9 +105,9 @@ def arrived(client: Any, run_key: str) -> Arrived:
 
 def deliver(outbox: Outbox, uri: str, attempts: int = 1, **modes: bool) -> Delivery:
     """Delivers an outbox in at most so many attempts; raises what the last one met."""
-    with closing(Delivery(outbox, uri, **modes)) as delivery:
-        for left in reversed(range(attempts)):
-            error = delivery.send()
-            if error is not None and not left:
-                raise error
-        return delivery
+    delivery = Delivery(outbox, uri, **modes)
+    for left in reversed(range(attempts)):
+        error = delivery.send()
+        if error is not None and not left:
+            raise error
+    return delivery

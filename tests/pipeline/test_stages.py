@@ -16,7 +16,7 @@ from pipeline.tracking.run import Run
 from quatrain.progress import Progress, TrainingDiverged
 from quatrain.registry import load
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.recorded_runs import client_of, runs_of
+from tests.pipeline.recorded_runs import client_of, deliver, runs_of
 from tests.pipeline.small_project import Pretended, Project, each_model, flip_bit, last_line
 
 all_models = pytest.mark.parametrize(
@@ -126,10 +126,11 @@ def test_changed_params_start_a_new_run_and_end_the_killed_one(collected: Projec
 def test_no_run_is_left_running_in_the_store(collected: Project, uri: str, monkeypatch: Patch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     stage = Stage("train", "allo", collected.root, read_params(collected.root))
-    killed = Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64)
-    assert killed.shipper is not None
-    killed.shipper.finish()  # locks go with their process; here they are given back
-    killed.lock.close()
+    with Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as killed:
+        pass
+    assert killed.outbox.header is not None
+    killed.outbox.begin(killed.outbox.header)  # as kill -9 would have left it
+    deliver(killed.outbox, uri)
     client = client_of(uri)
     assert [run.info.status for run in runs_of(client, "k" * 64)] == ["RUNNING"]
     with pytest.raises(Interrupted), Run.of_stage(stage, "n" * 64, "n" * 64, "d" * 64):

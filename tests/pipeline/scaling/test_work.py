@@ -241,8 +241,8 @@ def test_a_killed_stage_gets_an_end_and_a_finished_one_keeps_its_own(tmp_path: P
     killed, finished = outbox_of(tmp_path, "train@allo-0"), outbox_of(tmp_path, "train@allo-1")
     finished.end("FINISHED")
     for outbox in (killed, finished):
-        work.end_outbox(outbox.path)
-        work.end_outbox(outbox.path)
+        outbox.end_killed()
+        outbox.end_killed()
     ends = [[end.body for end in outbox.records("end")] for outbox in (killed, finished)]
     assert ends == [["KILLED"], ["FINISHED"]]
 

@@ -1,46 +1,47 @@
-"""Tests which metrics of a training become charts in MLflow."""
+"""Tests which metrics of a training become charts in MLflow, and under which names."""
 
-from pipeline.tracking.records import chart_rows, padded
+import pytest
 
+from pipeline.tracking.records import charts, drawn_as, ranges
 
-def names(*metrics: str, headline: tuple[str, ...] = ("return", "success")) -> list[str]:
-    return [name for name, _, _ in chart_rows([(name, 1, 0.5) for name in metrics], headline)]
-
-
-def test_scalars_are_charts_and_learners_are_not():
-    assert names("loss", "loss/seed/0", "loss/seed/1", "reason/timeout") == ["loss"]
-
-
-def test_members_of_the_first_headline_metric_sort_by_their_index():
-    headline = ("cosine_mean", "loss")
-    metrics = ("cosine/10", "cosine/9", "eigenvalue/3", "cosine_mean", "cosine/seed/0/3")
-    shown = sorted(names(*metrics, headline=headline))
-    assert shown == ["cosine/09", "cosine/10", "cosine_mean"]
-    assert names("cosine/12", "cosine/300", headline=headline) == []
-    agents = ("return/agent/0", "return/agent/1", "loss/agent/0", "success/agent/0")
-    assert names(*agents) == ["return/agent/00", "return/agent/01"]
+ARMS = {"error", "error.active", "error.random", "monitor/other", "loss"}
+TABLE = [
+    # headline, metrics, charts
+    (("return",), {"loss", "loss/seed/0", "reason/timeout"}, {"loss"}),
+    (("cosine_mean",), {"cosine_mean", "cosine/9", "cosine/12", "value/3"}, {"cosine/9"}),
+    (("return",), {"return/agent/1", "loss/agent/0", "cosine/seed/0/3"}, {"return/agent/1"}),
+    (("error",), ARMS, {"error.active", "error.random", "loss"}),
+    (("monitor/error",), {"monitor/error", "monitor/other"}, {"monitor/error"}),
+]
 
 
-def test_arms_replace_their_mean_and_a_headline_metric_may_have_a_slash():
-    headline = ("monitor/error", "surprise")
-    metrics = ("monitor/error", "monitor/error.active", "monitor/error.random", "monitor/other")
-    assert names(*metrics, headline=headline) == ["monitor/error.active", "monitor/error.random"]
+@pytest.mark.parametrize(("headline", "metrics", "drawn"), TABLE)
+def test_scalars_and_members_of_the_headline_are_charts_and_learners_and_means_of_arms_are_not(
+    headline: tuple[str, ...], metrics: set[str], drawn: set[str]
+):
+    assert charts(metrics, headline) == drawn | (metrics & {"cosine_mean"})
 
 
 def test_the_range_of_the_first_headline_metric_is_that_of_its_learners():
-    values = {"return": 2.0, "return/seed/0": 1.0, "return/seed/1": 3.0, "loss/seed/0": 9.0}
+    values = {"error/seed/0": 1.0, "error/seed/1": 3.0, "loss/seed/0": 9.0, "error": 2.0}
     table = [(name, step, step * value) for step in (1, 2) for name, value in values.items()]
-    drawn = {(name, step): value for name, step, value in chart_rows(table, ("return", "loss"))}
-    assert drawn == {
-        ("return", 1): 2.0,
-        ("return", 2): 4.0,
-        ("return_low", 1): 1.0,
-        ("return_low", 2): 2.0,
-        ("return_high", 1): 3.0,
-        ("return_high", 2): 6.0,
-    }
+    low_and_high = {("error_low", 1): 1.0, ("error_low", 2): 2.0}
+    low_and_high |= {("error_high", 1): 3.0, ("error_high", 2): 6.0}
+    drawn = ranges(table, ("error", "loss"))
+    assert {(name, step): value for name, step, value in drawn} == low_and_high
+    of_arm = [("error.active/seed/0", 1, 0.5)]
+    drawn = ranges([*table, *of_arm], ("error", "loss"))
+    assert [name for name, _, _ in drawn] == ["error.active_low", "error.active_high"]
 
 
-def test_padding_changes_indices_alone():
-    shown = [padded(name) for name in ("cosine/3", "return/agent/12", "loss", "field.active/2")]
-    assert shown == ["cosine/03", "return/agent/12", "loss", "field.active/02"]
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("train/cosine/3", "train/cosine/03"),
+        ("train/return/agent/12", "train/return/agent/12"),
+        ("range/return.active_low", "train/return.active_low"),
+        ("eval/cosine/3", "eval/cosine/3"),
+    ],
+)
+def test_mlflow_sorts_members_by_index_and_has_ranges_beside_their_mean(name: str, shown: str):
+    assert drawn_as(name) == shown

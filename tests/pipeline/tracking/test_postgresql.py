@@ -57,7 +57,6 @@ def test_a_database_that_fails_meanwhile_gets_every_line_once(
         postgresql.stop()
         with pytest.raises(Exception, match=r"127\.0\.0\.1"):
             delivery.step()
-        delivery.close()
         postgresql.start()
     deliver(outbox, uri)
     deliver(outbox, uri, from_start=True)

@@ -6,8 +6,7 @@ import pytest
 
 from pipeline.tracking import run
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.restored import TAG, record_restored, restored
-from pipeline.tracking.run import outboxes, path_of
+from pipeline.tracking.run import RESTORED_TAG, outboxes, path_of, record_restored, restored
 from tests.pipeline.recorded_runs import header
 from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_project import NOBODY
@@ -42,7 +41,7 @@ def test_restored_results_are_named_on_the_run_of_the_pipeline_once(
     assert shipped == [outbox.name]
     assert outbox.header is not None
     assert outbox.header.tags["quatrain.pipeline"] == "true"
-    assert [tag.body for tag in outbox.records("tag") if tag.name == TAG] == [
+    assert [tag.body for tag in outbox.records("tag") if tag.name == RESTORED_TAG] == [
         "train@allo, evaluate@allo, train@iqn, evaluate@iqn"
     ]
     assert [end.body for end in outbox.records("end")] == ["FINISHED"]

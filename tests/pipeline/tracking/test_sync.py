@@ -1,6 +1,5 @@
 """Tests that `make sync` delivers later what the stages could not, and says what is left."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -58,13 +57,13 @@ def test_sync_delivers_every_outbox_once_and_the_others_where_one_is_damaged(
     assert main(["sync", "--wait", "0"]) == 6
     printed = capsys.readouterr()
     assert "train@allo-1.sqlite is damaged (file is not a database); move it else" in printed.err
-    assert "train@allo-2: 1,480 metrics and 2 files sent" in printed.out
+    assert "train@allo-2: 1,480 metrics and 1 files sent" in printed.out
 
     first.path.write_bytes(intact)
     assert main(["sync"]) == 0
     assert capsys.readouterr().out == (
-        "train@allo-1: 1,480 metrics and 2 files sent\n"
-        f"2 of 2 outboxes are complete at {uri}; 1,480 metrics and 2 files sent\n"
+        "train@allo-1: 1,480 metrics and 1 files sent\n"
+        f"2 of 2 outboxes are complete at {uri}; 1,480 metrics and 1 files sent\n"
     )
     for outbox, run_key in ((first, "k1"), (second, "k2")):
         assert arrived(client_of(uri), run_key) == expected(outbox)
@@ -99,49 +98,3 @@ def test_aliases_that_cannot_move_are_told(tmp_path: Path, monkeypatch: Patch, c
     assert "2 of 2 outboxes are complete at " in printed.out
     assert printed.err.startswith("sync: the registry's aliases are pending: ")
     assert printed.err.endswith("run `make sync` when that is mended [exit 6]\n")
-
-
-JOURNAL = (
-    {
-        "kind": "begin",
-        "time": 1_700_000_000_000,
-        "run_key": "k3",
-        "experiment": "quatrain",
-        "run_name": "allo-k3",
-        "params": {"a": "1"},
-        "tags": {"quatrain.model": "allo"},
-        "inputs": [{"name": "allo", "digest": "0", "context": "training", "source": "data/allo"}],
-        "parent": None,
-    },
-    {
-        "kind": "metrics",
-        "time": 1_700_000_000_001,
-        "rows": [["train/loss", 1, 0.5], ["history/loss", 1, "nan"]],
-    },
-    {"kind": "resume", "time": 1_700_000_000_002},
-    {"kind": "metrics", "time": 1_700_000_000_003, "rows": [["train/loss", 2, "inf"]]},
-    {"kind": "artifact", "file": "0123/curve.png", "path": "plots"},
-    {"kind": "tags", "tags": {"mlflow.note.content": "all hold"}},
-    {"kind": "end", "status": "FINISHED", "time": 1_700_000_000_004},
-)
-
-
-@pytest.mark.usefixtures("outboxes")
-def test_journals_of_the_older_form_are_delivered_once(tmp_path: Path, uri: str, capsys: Capture):
-    folder = tmp_path / ".state" / "journal" / "train@allo-3"
-    (folder / "artifacts" / "0123").mkdir(parents=True)
-    (folder / "artifacts" / "0123" / "curve.png").write_bytes(b"picture")
-    text = "".join(json.dumps(line) + "\n" for line in JOURNAL)
-    (folder / "journal.jsonl").write_text(text + '{"kind": "metr')
-    damaged = tmp_path / ".state" / "journal" / "train@allo-4" / "journal.jsonl"
-    damaged.parent.mkdir()
-    damaged.write_text("{\n{}\n")
-    assert main(["sync", "--wait", "0"]) == 0
-    assert "train@allo-4/journal.jsonl is left as it is (" in capsys.readouterr().err
-    outbox = Outbox(tmp_path / ".state" / "outbox" / "train@allo-3.sqlite")
-    assert len(outbox.points()) == 3
-    assert arrived(client_of(uri), "k3") == expected(outbox)
-    assert [point.time for point in outbox.points()][-1] == 1_700_000_000_003
-    assert main(["sync", "--wait", "0"]) == 0
-    assert "3 of 3 outboxes are complete" in capsys.readouterr().out
-    assert [path.name for path in folder.glob("*.*")] == ["journal.imported"]
