@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.runtime.file_lock import folder_lock
+from pipeline.runtime.processes import folder_lock
 from pipeline.tracking import store
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.outbox import Outbox
