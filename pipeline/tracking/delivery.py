@@ -56,7 +56,7 @@ class Delivery:
         self._uri = uri
         self._is_checked = is_checked
         self._from_start = from_start
-        self._client: Any = None
+        self._call: Any = None
         self._run_id: str | None = None
 
     def send(self) -> Exception | None:
@@ -99,7 +99,7 @@ class Delivery:
     def _open(self, header: Header) -> str:
         """Returns the ID of the run; finds or creates it, and resets what was sent elsewhere."""
         check_reachable(self._uri)
-        self._client = open_client(self._uri)
+        self._call = open_client(self._uri).call
         with folder_lock(self.outbox.path.parent):
             run = self._find_or_create(header)
         run_id = str(run.info.run_id)
@@ -138,7 +138,7 @@ class Delivery:
         """
         experiment = self._find_or_create_experiment(header.experiment)
         query = f"tags.`{registry.RUN_KEY_TAG}` = '{header.run_key}'"
-        find = partial(self._client.search_runs, [experiment], query)
+        find = partial(self._call, "search_runs", [experiment], query)
         runs = find()
         if not runs:
             tags = {registry.RUN_KEY_TAG: header.run_key, **(tags or {})}
@@ -146,23 +146,23 @@ class Delivery:
                 tags[PARENT_TAG] = self._find_or_create(*_above(header)).info.run_id
             begin = self.outbox.record("begin")
             start = begin and begin.time
-            self._client.create_run(experiment, start, tags, header.run_name)
+            self._call("create_run", experiment, start, tags, header.run_name)
             runs = find()
         oldest, *others = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
         for run in others:
             if not run.data.metrics and not run.data.params:
-                self._client.delete_run(run.info.run_id)
+                self._call("delete_run", run.info.run_id)
         return oldest
 
     def _find_or_create_experiment(self, name: str) -> str:
-        experiment = self._client.get_experiment_by_name(name)
+        experiment = self._call("get_experiment_by_name", name)
         if experiment is None:
             # The folder that holds `.state`, in which all outboxes are.
             parents = self.outbox.path.resolve().parents
             work = next((each.parent for each in parents if each.name == ".state"), parents[0])
             folder = artifacts_of(self._uri, checkout_of(work))
             place = folder and str(folder)
-            return str(self._client.create_experiment(name, place, EXPERIMENT_TAGS))
+            return str(self._call("create_experiment", name, place, EXPERIMENT_TAGS))
         if experiment.lifecycle_stage != "active":
             raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
         return str(experiment.experiment_id)
@@ -175,13 +175,13 @@ class Delivery:
             case "begin":
                 self._send_header(run_id, header)
             case "tag":
-                self._client.set_tag(run_id, name, record.body)
+                self._call("set_tag", run_id, name, record.body)
             case "artifact":
                 self._send_file(run_id, record)
             case "model":
                 self._send_model(run_id, record)
             case "card":
-                registry.describe(self._client.call, run_id, name, record.body)
+                registry.describe(self._call, run_id, name, record.body)
             case "end":
                 self._terminate(run_id, record)
                 if header.parent is not None and header.parent.ends_with_child:
@@ -192,29 +192,29 @@ class Delivery:
         """Sends params, tags and datasets; a param that has another value already is a tag."""
         from mlflow.entities import Dataset, DatasetInput, InputTag, Param, RunTag
 
-        stored = self._client.get_run(run_id).data.params
+        stored = self._call("get_run", run_id).data.params
         changed = [f"{k} = {v}" for k, v in header.params.items() if stored.get(k, v) != v]
         params = [Param(*item) for item in header.params.items() if item[0] not in stored]
         for start in range(0, len(params), PARAMS_PER_CALL):
             chunk = params[start : start + PARAMS_PER_CALL]
-            self._client.log_batch(run_id, params=chunk, synchronous=True)
+            self._call("log_batch", run_id, params=chunk, synchronous=True)
         tags = [RunTag(*item) for item in header.tags.items()]
         if changed:
             tags.append(RunTag(CHANGED_PARAMS_TAG, ", ".join(changed)))
-        self._client.log_batch(run_id, tags=tags, synchronous=True)
+        self._call("log_batch", run_id, tags=tags, synchronous=True)
         for entry in header.inputs:
             source = json.dumps({"uri": entry.source})
             dataset = Dataset(entry.name, entry.digest[:DIGEST_LENGTH], "local", source)
             context = InputTag("mlflow.data.context", entry.context)
-            self._client.log_inputs(run_id, [DatasetInput(dataset, [context])])
+            self._call("log_inputs", run_id, [DatasetInput(dataset, [context])])
         if not self.outbox.has("end"):
-            self._client.update_run(run_id, "RUNNING")
+            self._call("update_run", run_id, "RUNNING")
 
     def _send_metrics(self, run_id: str, points: Sequence[Point]) -> None:
         from mlflow.entities import Metric
 
         rows = [Metric(drawn_as(each.name), each.value, each.time, each.step) for each in points]
-        self._client.log_batch(run_id, metrics=rows, synchronous=True)
+        self._call("log_batch", run_id, metrics=rows, synchronous=True)
 
     def _send_file(self, run_id: str, record: Record) -> None:
         folder, _, file = record.name.rpartition("/")
@@ -222,7 +222,7 @@ class Delivery:
         with TemporaryDirectory() as temporary:
             path = Path(temporary) / file
             path.write_bytes(data)
-            self._client.log_artifact(run_id, str(path), folder or None, size=len(data))
+            self._call("log_artifact", run_id, str(path), folder or None, size=len(data))
 
     def _send_model(self, run_id: str, record: Record) -> None:
         """Registers the model in an archive; each of its files may take a second of its own."""
@@ -230,14 +230,14 @@ class Delivery:
         with TemporaryDirectory() as folder:
             zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
             size = len(data) + UPLOAD_RATE * len([*Path(folder).rglob("*")])
-            registry.register(partial(self._client.call, size=size), run_id, Path(folder), record)
+            registry.register(partial(self._call, size=size), run_id, Path(folder), record)
 
     def _terminate(self, run_id: str, end: Record) -> None:
         """Ends a run, unless another part of it has ended later."""
-        info = self._client.get_run(run_id).info
+        info = self._call("get_run", run_id).info
         last = max(end.time, info.end_time or 0)
         if info.status in OPEN or last == end.time:
-            self._client.set_terminated(run_id, end.body, last)
+            self._call("set_terminated", run_id, end.body, last)
 
 
 def _above(header: Header) -> tuple[Header, dict[str, str]]:

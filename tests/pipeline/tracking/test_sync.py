@@ -1,5 +1,6 @@
 """Tests that `make sync` delivers later what the stages could not, and says what is left."""
 
+import json
 from pathlib import Path
 
 import pytest
