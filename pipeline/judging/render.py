@@ -65,8 +65,8 @@ def with_interval(value: float | None, interval: Interval | None) -> str:
     return f"{number(value)} ({number(interval[0])} to {number(interval[1])})"
 
 
-def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+def number(value: float | None, decimals: int = 4) -> str:
+    return "-" if value is None else f"{value:.{decimals}f}"
 
 
 def status(word: str) -> str:

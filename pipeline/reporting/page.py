@@ -30,7 +30,9 @@ def as_html(markdown: str, title: str, folder: Path) -> str:
     reader = MarkdownIt("commonmark", {"html": True}).enable("table")
     reader.add_render_rule("image", _image)
     tokens = reader.parse(markdown)
-    _set_attributes(tokens)
+    for token, content in pairwise(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", content.content)  # for links such as `#allo`
     body = reader.renderer.render(tokens, reader.options, {"folder": folder})
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -56,23 +58,3 @@ def _image(
         f'style="min-width:{round(READABLE * picture.width)}px" '
         f'src="data:{picture.media};base64,{data}"></span>'
     )
-
-
-def _set_attributes(tokens: Sequence[Token]) -> None:
-    """Gives `## allo` the id `allo`, so that the link `#allo` works, and labels each cell with its
-    column: a narrow screen shows rows as cards.
-    """
-    heads: list[str] = []
-    column = 0
-    for token, content in pairwise(tokens):
-        if token.type == "heading_open":
-            token.attrSet("id", content.content)
-        elif token.type == "thead_open":
-            heads = []
-        elif token.type == "tr_open":
-            column = 0
-        elif token.type == "th_open":
-            heads.append(content.content)
-        elif token.type == "td_open":
-            token.attrSet("data-label", heads[column])
-            column += 1

@@ -6,11 +6,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from pipeline.judging.gate import promote_hint
+from pipeline.judging.gate import judge, promote_hint
 from pipeline.judging.machine import describe, machine_of
 from pipeline.judging.render import (
     cells,
     markdown_table,
+    number,
     plain,
     scores_table,
     status,
@@ -19,10 +20,13 @@ from pipeline.judging.render import (
 )
 from pipeline.reporting.marks import LEGEND, mark, name_of
 from pipeline.storage.stored_pictures import MEDIA, read_picture
+from pipeline.tracking.records import padded
 from pipeline.tracking.ui import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
 from quatrain.errors import DataError
 from quatrain.judgement import Judgement, Line, Scores
+from quatrain.params import Params
+from quatrain.registry import MODELS
 from quatrain.seeds import SEEDS_OF_INTERVAL
 from quatrain.storage import folders
 
@@ -32,41 +36,36 @@ INTERVALS = (
 )
 
 
-class Plot(NamedTuple):
-    """Holds a picture's path relative to the report, and its caption."""
-
-    path: str
-    caption: str
-
-
 class Result(NamedTuple):
-    """Holds what the report shows of one model."""
+    """Holds what the report shows of one model; plots: path relative to the report -> caption."""
 
     judgement: Judgement
-    plots: Sequence[Plot]
+    plots: Mapping[str, str]
     speed: str
 
 
-def read_plots(reports: Path, model: str) -> list[Plot]:
-    """Returns the pictures of a model, in the order of the story that they tell.
+def read_all(root: Path, params: Params) -> list[Result]:
+    """Returns the results of all models, in the order of the registry.
 
     Raises:
-        DataError: one of them is no picture.
+        DataError: scores, baseline, learner, pictures or speed of a model cannot be read.
     """
-    paths = [path for path in (reports / model / "plots").glob("*") if path.suffix in MEDIA]
-    stored = {path: read_picture(path) for path in sorted(paths)}
     return [
-        Plot(f"{model}/plots/{path.name}", stored[path].caption)
-        for path in sorted(stored, key=lambda path: stored[path].place)
+        Result(judge(root, model, params), read_plots(root, model), read_speed(root, model))
+        for model in MODELS
     ]
 
 
-def read_speed(root: Path, model: str) -> str:
-    """Returns what a model's benchmark says of its speed, in a line.
+def read_plots(root: Path, model: str) -> dict[str, str]:
+    """Returns path -> caption of a model's pictures, in the order of the story that they tell."""
+    files = sorted((root / "reports" / model / "plots").glob("*"))
+    pictures = [(file, read_picture(file)) for file in files if file.suffix in MEDIA]
+    pictures.sort(key=lambda picture: picture[1].place)
+    return {f"{model}/plots/{file.name}": stored.caption for file, stored in pictures}
 
-    Raises:
-        DataError: its results have another form.
-    """
+
+def read_speed(root: Path, model: str) -> str:
+    """Returns what a model's benchmark says of its speed, in a line."""
     path = Path("benchmarks", "results", f"{model}.json")
     command = f"`make bench BENCH={model}`"
     if not (root / path).exists():
@@ -75,8 +74,7 @@ def read_speed(root: Path, model: str) -> str:
     try:
         summary, cpu = content["summary"], content["machine"]["cpu"]
     except (KeyError, TypeError):
-        remedy = f"{command} writes it anew"
-        raise DataError(f"{path}: has no summary of its results", remedy=remedy) from None
+        raise DataError(f"{path}: has no summary", remedy=f"{command} writes it anew") from None
     return f"Speed: {plain(summary)}, by {command} on {plain(cpu)}; docs/benchmarks.md has all."
 
 
@@ -151,17 +149,18 @@ def meanings(lines: Sequence[Line]) -> str:
 
 def rules_table(judgement: Judgement) -> str:
     """Returns a table of the rules, with the references of this evaluation."""
+    scores = judgement.scores
     rows = [
         [
             plain(rule.metric),
             rule.direction,
             f"{rule.tolerance:g}",
             "-" if rule.goal is None else f"{rule.goal:g}",
-            reference_cell(rule, rule.lower_references, judgement.scores),
-            reference_cell(rule, rule.upper_references, judgement.scores),
+            reference_cell(rule, rule.lower_references, scores),
+            reference_cell(rule, rule.upper_references, scores),
         ]
-        for rule in (line.rule for line in judgement.lines)
-        if rule is not None
+        for line in judgement.lines
+        if (rule := line.rule) is not None
     ]
     head = ("metric", "better", "tolerance", "goal", "must beat", "compares with")
     return markdown_table(head, rows)
@@ -169,15 +168,11 @@ def rules_table(judgement: Judgement) -> str:
 
 def reference_cell(rule: Rule, names: Sequence[str], scores: Scores) -> str:
     """Returns a cell with a short line per reference, the best first: `random numbers 0.083`."""
-    is_higher = rule.direction == "higher"
-    worst = -math.inf if is_higher else math.inf
-    values = {name: scores.get(name) for name in names}
-    numbers = {name: worst if value is None else value for name, value in values.items()}
-    lines = [
-        f"{plain(name_of(rule, name))} {'-' if values[name] is None else f'{values[name]:.3f}'}"
-        for name in sorted(names, key=numbers.__getitem__, reverse=is_higher)
-    ]
-    return "<br>".join(lines) or "-"
+    sign = -1 if rule.direction == "higher" else 1
+    values = {plain(name_of(rule, name)): scores.get(name) for name in names}
+    ranks = {name: math.inf if value is None else sign * value for name, value in values.items()}
+    best_first = sorted(values, key=ranks.__getitem__)
+    return "<br>".join(f"{name} {number(values[name], 3)}" for name in best_first) or "-"
 
 
 def baseline_origin(provenance: Mapping[str, Any]) -> str:
@@ -192,28 +187,21 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
     )
 
 
-def plots_section(plots: Sequence[Plot]) -> str:
+def plots_section(plots: Mapping[str, str]) -> str:
     if not plots:
         return "No plots."
     images = []
-    for plot in plots:
-        name = plain(PurePosixPath(plot.path).stem.replace("_", " "))
-        part, colon, text = plain(plot.caption).partition(":")
-        caption = f"**{part}**{colon}{text}" if plot.caption else f"**{name}**"
-        images.append(f"{caption}\n\n![{name}]({quote(plot.path)})")
-    number = f"{len(plots)} picture{'' if len(plots) == 1 else 's'}"
-    return folded(number, "\n\n".join(images), " open")
+    for path, caption in plots.items():
+        name = PurePosixPath(path).stem.replace("_", " ")
+        part, colon, text = plain(caption or name).partition(":")
+        images.append(f"**{part}**{colon}{text}\n\n![{plain(name)}]({quote(path)})")
+    title = f"{len(plots)} picture{'' if len(plots) == 1 else 's'}"
+    return folded(title, "\n\n".join(images), " open")
 
 
 def all_scores(scores: Scores) -> str:
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
-    return scores_table(scores, sorted(scores.keys() - ends, key=natural_order))
-
-
-def natural_order(name: str) -> tuple[str, int]:
-    """Returns a key that sorts cosine/2 before cosine/10."""
-    stem, _, index = name.rpartition("/")
-    return (stem, int(index)) if index.isdigit() else (name, -1)
+    return scores_table(scores, sorted(scores.keys() - ends, key=padded))
 
 
 def folded(summary: str, body: str, state: str = "") -> str:

@@ -3,38 +3,21 @@
 from pathlib import Path
 
 from pipeline.judging import render
-from pipeline.judging.gate import judge
 from pipeline.reporting.page import as_html
-from pipeline.reporting.sections import Result, page, read_plots, read_speed, title_of
+from pipeline.reporting.sections import page, read_all, title_of
 from pipeline.runtime import console
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.origin import changes
 from pipeline.tracking.records import now
 from pipeline.tracking.run import Run
-from quatrain.params import Params
-from quatrain.registry import MODELS
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_together
 
 
-def read_all(root: Path, params: Params) -> list[Result]:
-    """Returns the results of all models, in the order of the registry.
-
-    Raises:
-        DataError: scores, baseline, learner, pictures or speed of a model cannot be read.
-    """
-    return [
-        Result(
-            judgement=judge(root, model, params),
-            plots=read_plots(root / "reports", model),
-            speed=read_speed(root, model),
-        )
-        for model in MODELS
-    ]
-
-
 def report() -> None:
-    """Writes the page as Markdown for pull requests, and as one HTML file for a browser."""
+    """Writes the page as Markdown for pull requests, and as one HTML file for a browser; the run of
+    the pipeline gets it with the verdict.
+    """
     root = Path.cwd()
     reports = root / "reports"
     started = now()

@@ -95,6 +95,6 @@ def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path):
     assert f"benchmarks/results/allo.json: {why}" in str(caught.value)
     assert str(caught.value).endswith("; `make bench BENCH=allo` writes it anew")
     assert "\n" not in str(caught.value)
-    remedy = "benchmarks/results/allo.json: has no summary of its results; `make bench BENCH=allo`"
+    remedy = "benchmarks/results/allo.json: has no summary; `make bench BENCH=allo`"
     with pytest.raises(DataError, match=remedy):
         sections.read_speed(tmp_path, "allo")

@@ -24,7 +24,7 @@ PNG = png(Figure(figsize=(1, 1)))
 
 
 def page(space: Workspace) -> str:
-    return sections.page(report.read_all(space.root, read_params(space.root)))
+    return sections.page(sections.read_all(space.root, read_params(space.root)))
 
 
 def section(text: str, model: str = "allo") -> str:
@@ -59,8 +59,8 @@ def test_the_verdict_comes_first_then_a_row_per_model(space: Workspace):
     broken = page(space)
     assert broken.startswith(
         f"# Broken: preset default\n\n**Broken**: 1 of {count} scores.\n\n"
-        r"* **allo**: cosine\_min 0.5 is 0.48 worse than baseline 0.98 ".replace("\\", "")
-        + "(higher is better, tolerance 0.03)\n\n| model |"
+        "* **allo**: cosine_min 0.5 is 0.48 worse than baseline 0.98 "
+        "(higher is better, tolerance 0.03)\n\n| model |"
     )
     rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (.+?) \| (\S+)", broken, re.MULTILINE)
     summaries = {model: f"{count} of {count} hold" for model, count in COUNTS.items()}
@@ -122,7 +122,7 @@ def test_scores_are_shown_without_a_baseline_but_not_if_they_are_stale(space: Wo
     space.scores.unlink()
     text = page(space)
     why = "* **allo**: allo was not evaluated yet; run `make repro`"
-    assert why in text.replace("\\", "")
+    assert why.replace("`", r"\`") in text
     assert row(text, "-") == ["-", "-", "-", "-", "**missing**"]
     assert "All scores of allo" not in text
     assert "All scores of iqn" in text
