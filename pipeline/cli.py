@@ -131,10 +131,10 @@ def retrain(options: Options) -> int:
             "--seed goes with the default preset: it is written into params.yaml; others set it in"
             " presets/"
         )
-    from pipeline.retraining.retrain import Request, retrain
+    from pipeline.retraining.retrain import Retraining, retrain
 
-    request = Request(options.preset, options.seed, options.jobs, options.push)
-    return retrain(Path.cwd(), request)
+    asked = Retraining(options.preset, options.seed, options.jobs, options.push)
+    return retrain(Path.cwd(), asked)
 
 
 @verb(

@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
     """Holds how a retraining ended, with a branch if there is something to merge."""
 
     kind: Literal["unchanged", "proposed", "broken", "stopped"]
-    code: int
+    exit: int
     title: str
     body: str
     branch: str | None = None
@@ -54,7 +54,7 @@ def better_models(results: Sequence[Judgement]) -> list[str]:
 
 
 def unchanged(origin: Origin) -> Outcome:
-    body = f"The gate passed ({origin.summary}), and nothing changed.\n"
+    body = f"The gate passed ({origin.summary}), and nothing changed."
     return Outcome("unchanged", 0, "Retrain: nothing changed", body)
 
 
@@ -66,20 +66,20 @@ def proposed(origin: Origin, results: Sequence[Judgement], branch: str) -> Outco
     if names:
         moves = f"Baselines of {names} move: a score is clearly better, none is worse."
     gate = f"The gate passed ({origin.summary})."
-    parts = (gate, moves, render.markdown(results), PLACE)
-    return Outcome("proposed", 0, title, _paragraphs(*parts), branch)
+    body = "\n\n".join((gate, moves, render.markdown(results), PLACE))
+    return Outcome("proposed", 0, title, body, branch)
 
 
 def broken(origin: Origin, results: Sequence[Judgement]) -> Outcome:
     gate = f"The gate is broken ({origin.summary}). Nothing was promoted and nothing was pushed."
-    parts = (gate, render.summary(results), render.markdown(results), PLACE)
-    return Outcome("broken", BaselineBroken.exit_code, ISSUE, _paragraphs(*parts))
+    body = "\n\n".join((gate, render.summary(results), render.markdown(results), PLACE))
+    return Outcome("broken", BaselineBroken.exit_code, ISSUE, body)
 
 
 def stopped(reason: str, code: int) -> Outcome:
     stop = f"The retraining stopped with exit code {code}:"
     last = "Nothing was promoted and no branch was pushed."
-    return Outcome("stopped", code, ISSUE, _paragraphs(stop, f"    {redact(reason)}", last))
+    return Outcome("stopped", code, ISSUE, f"{stop}\n\n    {redact(reason)}\n\n{last}")
 
 
 def clear(folder: Path) -> None:
@@ -89,16 +89,6 @@ def clear(folder: Path) -> None:
 
 def write(folder: Path, result: Outcome) -> None:
     """Stores the outcome for a program, and its body: without them, the retraining was killed."""
-    values = {
-        "kind": result.kind,
-        "exit": result.code,
-        "title": result.title,
-        "branch": result.branch,
-    }
-    write_together(
-        folder, {BODY: result.body.encode(), OUTCOME: f"{json.dumps(values)}\n".encode()}
-    )
-
-
-def _paragraphs(*parts: str) -> str:
-    return "\n\n".join(filter(None, parts)) + "\n"
+    values = result._asdict()
+    body = f"{values.pop('body')}\n".encode()
+    write_together(folder, {BODY: body, OUTCOME: f"{json.dumps(values)}\n".encode()})

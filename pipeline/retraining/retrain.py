@@ -2,7 +2,6 @@
 broken.
 """
 
-import hashlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -25,37 +24,41 @@ from pipeline.runtime.errors import (
 from pipeline.storage.params_file import read_params, workspace_of, write_value
 from quatrain.errors import ConfigError, QuatrainError
 from quatrain.judgement import Judgement
+from quatrain.presets import parse
 from quatrain.registry import MODELS
 from quatrain.storage import folders
 
 # How long the pipeline of a killed retraining may take to save and leave.
 PATIENCE_SECONDS = 60.0
 PROPOSED = ("dvc.lock", "params.yaml", "reports", "baselines")
+AUTHOR = ("-c", "user.name=quatrain retraining", "-c", "user.email=retraining@localhost")
 
 
-class Request(NamedTuple):
+class Retraining(NamedTuple):
+    """Holds what is asked for. seed: in place of params.yaml's. push: to the remotes."""
+
     preset: str
     seed: int | None = None
     jobs: int | None = None
     push: bool = False
 
 
-def retrain(root: Path, request: Request, patience_seconds: float = PATIENCE_SECONDS) -> int:
+def retrain(root: Path, asked: Retraining) -> int:
     """Retrains the commit that is checked out, stores the outcome and returns its exit code.
 
     Raises:
         LockHeld: another retraining is running.
         ConfigError: files are not committed, or params, preset or options cannot be used.
         CommandFailed: a command that has to succeed failed.
-        Interrupted: a signal was received; the next retraining continues in the same worktree.
+        Interrupted: a signal was received; the next retraining continues from its checkpoints.
     """
     folder = root / FOLDER
-    lock = processes.lock_file(folder / "lock", patience_seconds)
+    lock = processes.lock_file(folder / "lock", PATIENCE_SECONDS)
     if lock is None:
         raise LockHeld("another retraining is at work in this checkout; wait for it or end it")
     try:
         outcome.clear(folder)
-        result = retrain_alone(root, request, lock)
+        result = retrain_alone(Worktree(root, folder.absolute() / "work", lock), asked)
     except Interrupted:
         raise
     except (QuatrainError, OSError) as error:
@@ -64,18 +67,18 @@ def retrain(root: Path, request: Request, patience_seconds: float = PATIENCE_SEC
     finally:
         os.close(lock)
     outcome.write(folder, result)
-    return result.code
+    return result.exit
 
 
-def retrain_alone(root: Path, request: Request, lock: int) -> Outcome:
+def retrain_alone(copy: Worktree, asked: Retraining) -> Outcome:
     """Runs pipeline and gate in a git worktree; the checkout is never modified."""
-    commit = worktree.clean_commit(root)
-    remote = worktree.push_remote(root) if request.push else None
-    copy = worktree.prepare(root, root / FOLDER / "work", lock, commit, request.preset)
+    commit = worktree.clean_commit(copy.root)
+    remote = worktree.push_remote(copy.root) if asked.push else None
+    worktree.prepare(copy, commit, asked.preset)
     fetch_outs(copy)
-    origin = choose_seed(copy.path, commit, request)
-    jobs = () if request.jobs is None else ("--jobs", str(request.jobs))
-    code = copy.call("pipeline", "repro", "--preset", request.preset, *jobs)
+    origin = choose_seed(copy.path, commit, asked)
+    jobs = () if asked.jobs is None else ("--jobs", str(asked.jobs))
+    code = copy.call("pipeline", "repro", "--preset", asked.preset, *jobs)
     if code not in (0, BaselineBroken.exit_code):
         raise CommandFailed("`make repro` stopped before the gate; the log says why", code)
     result = conclude(copy, remote, origin, passed=code == 0)
@@ -100,21 +103,21 @@ def fetch_outs(copy: Worktree) -> None:
     copy.call("dvc", "checkout", "--quiet", "--allow-missing")
 
 
-def choose_seed(work: Path, commit: str, request: Request) -> Origin:
+def choose_seed(work: Path, commit: str, asked: Retraining) -> Origin:
     """Writes the requested seed into params.yaml, whose comments stay.
 
     Raises:
         ConfigError: params.yaml cannot be used, or has its seed in another form.
     """
     old = read_params(work).seed
-    if request.seed is not None:
-        write_value(work / "params.yaml", "seed", request.seed)
-    seed = read_params(work, request.preset).seed
-    if request.seed not in (None, seed):
+    if asked.seed is not None:
+        write_value(work / "params.yaml", "seed", asked.seed)
+    seed = read_params(work, asked.preset).seed
+    if asked.seed not in (None, seed):
         raise ConfigError(
             f"params.yaml: its line of the seed is not understood; write `seed: {seed}`"
         )
-    return Origin(commit, request.preset, seed, is_new_seed=request.seed not in (None, old))
+    return Origin(commit, asked.preset, seed, is_new_seed=asked.seed not in (None, old))
 
 
 def conclude(copy: Worktree, remote: str | None, origin: Origin, passed: bool) -> Outcome:
@@ -145,53 +148,43 @@ def propose(
     Raises:
         CommandFailed: a remote refused what was pushed.
     """
+    # Of params and scores, without the date of a promotion, so that it is the same tomorrow.
+    lock = parse(workspace_of(copy.path, origin.preset) / "dvc.lock")
     better = better_models(results)
-    branch = f"retrain/{result_digest(workspace_of(copy.path, origin.preset), better)}"
+    branch = f"retrain/{folders.digest_of({'lock': lock, 'better': better})[:12]}"
     result = outcome.proposed(origin, results, branch)
-    ref = f"refs/heads/{branch}"
-    is_here = bool(copy.git("for-each-ref", ref))
-    if run_git(copy.root, "ls-remote", remote, ref) if remote else is_here:
+    if run_git(copy.root, "ls-remote", remote or ".", f"refs/heads/{branch}"):
         log(f"this result is proposed already: branch {branch}")
         return result
-    if is_here:  # not pushed yet, with outs of its own dvc.lock
-        copy.git("checkout", "--quiet", "--force", "--detach", branch)
-    else:
-        # The alias `champion` moves when the baselines are merged.
-        promote(copy, origin.preset, better)
-        copy.commit(f"{result.title}\n\nFrom {origin.summary}.", *PROPOSED)
-        copy.git("branch", branch)
+    if better:
+        move_baselines(copy, origin.preset, better)
+    copy.git("add", "--", *PROPOSED)
+    message = f"{result.title}\n\nFrom {origin.summary}."
+    options = ("--quiet", "--no-verify", "--no-gpg-sign", "--message", message)
+    copy.git(*AUTHOR, "commit", *options)
+    copy.git("branch", "--force", branch)  # it may be here, and not pushed yet
     if remote is None:
         log(f"proposed: branch {branch}; --push would send it")
         return result
-    push(copy, remote, ref, with_outs=origin.preset == "default")
+    push(copy, remote, branch, with_outs=origin.preset == "default")
     log(f"proposed: branch {branch}, pushed to {remote}")
     return result
 
 
-def promote(copy: Worktree, preset: str, better: Sequence[str]) -> None:
-    """Moves baselines of the worktree, and writes the report of the default preset, which is in
-    git, by the new ones.
+def move_baselines(copy: Worktree, preset: str, better: Sequence[str]) -> None:
+    """Promotes in the worktree, and writes the report of the default preset, which is in git, by
+    the new baselines. The alias `champion` moves when they are merged.
 
     Raises:
         CommandFailed: the scores are refused, or the report cannot be written.
     """
-    if not better:
-        return
     if copy.call("pipeline", "promote", "--preset", preset, *better):
         raise CommandFailed("the better scores were not promoted; the lines above say why")
     if preset == "default" and copy.call("dvc", "repro", "--single-item", "report"):
         raise CommandFailed("the report was not written anew; the lines above say why")
 
 
-def result_digest(work: Path, better: Sequence[str]) -> str:
-    """Returns the name of a result: of dvc.lock, which has the hashes of params and scores, and
-    without the date of a promotion, so that it is the same tomorrow.
-    """
-    lock = hashlib.sha256((work / "dvc.lock").read_bytes()).hexdigest()
-    return folders.digest_of({"lock": lock, "better": better})[:12]
-
-
-def push(copy: Worktree, remote: str, ref: str, with_outs: bool) -> None:
+def push(copy: Worktree, remote: str, branch: str, with_outs: bool) -> None:
     """Pushes first the outs that the branch refers to, then the branch.
 
     Raises:
@@ -202,7 +195,7 @@ def push(copy: Worktree, remote: str, ref: str, with_outs: bool) -> None:
         raise CommandFailed(
             "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
         )
-    run_git(copy.root, "push", "--quiet", "--no-signed", remote, f"{ref}:{ref}")
+    run_git(copy.root, "push", "--quiet", "--no-signed", remote, branch)
 
 
 def log(line: str) -> None:

@@ -17,7 +17,6 @@ from quatrain.errors import ConfigError
 
 # Without hooks: those of `dvc install` would check out and push in between.
 OPTIONS = ("-c", "core.hooksPath=/dev/null")
-AUTHOR = ("-c", "user.name=quatrain retraining", "-c", "user.email=retraining@localhost")
 
 
 class Worktree(NamedTuple):
@@ -28,11 +27,7 @@ class Worktree(NamedTuple):
     lock: int
 
     def git(self, *arguments: str) -> str:
-        """Returns what a git command in the worktree prints.
-
-        Raises:
-            CommandFailed: its exit code is not 0.
-        """
+        """Returns what a git command in the worktree prints; raises CommandFailed if it fails."""
         return run_git(self.path, *arguments)
 
     def call(self, *arguments: str) -> int:
@@ -56,11 +51,6 @@ class Worktree(NamedTuple):
             raise Interrupted(code - 128)
         return code
 
-    def commit(self, message: str, *paths: str) -> None:
-        self.git("add", "--", *paths)
-        options = ("--quiet", "--no-verify", "--no-gpg-sign", "--message", message)
-        self.git(*AUTHOR, "commit", *options)
-
 
 def run_git(folder: Path, *arguments: str) -> str:
     """Returns what a git command prints.
@@ -78,17 +68,16 @@ def clean_commit(root: Path) -> str:
     """Returns the commit that is checked out.
 
     Raises:
-        ConfigError: there is none, or files differ from it.
+        CommandFailed: there is none.
+        ConfigError: files differ from it.
     """
-    start = "a retraining starts from a commit"
-    try:
-        commit = run_git(root, "rev-parse", "--verify", "HEAD^{commit}")
-        changes = run_git(root, "status", "--porcelain").splitlines()
-    except CommandFailed as error:
-        raise ConfigError(f"{start}; run it in a git checkout that has one ({error})") from None
+    commit = run_git(root, "rev-parse", "--verify", "HEAD^{commit}")
+    changes = run_git(root, "status", "--porcelain").splitlines()
     if changes:
         names = ", ".join(line[3:] for line in changes)
-        raise ConfigError(f"{start}, but {names} differ from it; commit or stash them first")
+        raise ConfigError(
+            f"a retraining starts from a commit, but {names} differ from it; commit or stash them"
+        )
     return commit
 
 
@@ -96,50 +85,43 @@ def push_remote(root: Path) -> str:
     """Returns the remote of the current branch's upstream, else `origin`.
 
     Raises:
-        ConfigError: there is no such remote.
-        CommandFailed: it does not answer.
+        CommandFailed: there is no such remote, or it does not answer.
     """
     upstream = git.git(root, "rev-parse", "--abbrev-ref", "@{upstream}")
     remote = upstream.partition("/")[0] or "origin"
-    if remote not in run_git(root, "remote").splitlines():
-        raise ConfigError("--push needs a git remote; `git remote add origin URL` names one")
     run_git(root, "ls-remote", "--quiet", remote, "HEAD")
     return remote
 
 
-def prepare(root: Path, path: Path, lock: int, commit: str, preset: str) -> Worktree:
-    """Makes a worktree that shares the checkout's history, DVC settings, cache and outboxes.
-
-    That of an interrupted retraining is used again, for its checkpoints.
+def prepare(copy: Worktree, commit: str, preset: str) -> None:
+    """Makes the worktree anew. It shares the checkout's history, DVC settings, cache and outboxes,
+    and has the checkpoints of an interrupted retraining.
     """
-    copy = Worktree(root, path.absolute(), lock)
-    # git in a folder that is no worktree would work on the checkout around it.
-    if git.git(path, "rev-parse", "--show-toplevel") == str(path.resolve()):
-        for name in ("index.lock", "HEAD.lock"):  # left by a killed git
-            (path / copy.git("rev-parse", "--git-path", name)).unlink(missing_ok=True)
-        copy.git("checkout", "--quiet", "--force", "--detach", commit)
-        copy.git("clean", "--quiet", "--force", "-d")
-    else:
-        remove(copy)
-        run_git(root, "worktree", "add", "--quiet", "--detach", str(copy.path), commit)
-    share_settings(root, copy.path)
+    if copy.path.exists():
+        shutil.rmtree(copy.path)
+    # Forced twice: a killed git may have left it locked.
+    add = ("worktree", "add", "--quiet", "--force", "--force", "--detach")
+    run_git(copy.root, *add, str(copy.path), commit)
+    share_settings(copy.root, copy.path)
+    link(state_of(copy) / "outbox", outboxes(copy.root))
     for work in {copy.path, workspace_of(copy.path, preset)}:
-        share_outboxes(root, work)
-    return copy
-
-
-def share_outboxes(root: Path, work: Path) -> None:
-    """Links the outboxes of a workspace to the checkout's, where `make sync` finds them."""
-    link = work / ".state" / "outbox"
-    if not link.is_symlink():
-        link.parent.mkdir(parents=True, exist_ok=True)
-        outboxes(root).mkdir(parents=True, exist_ok=True)
-        link.symlink_to(outboxes(root).absolute())
+        link(work / ".state", state_of(copy))
 
 
 def remove(copy: Worktree) -> None:
-    """Removes the worktree in any state; the outboxes are only linked there and stay."""
-    if copy.path.exists():
-        shutil.rmtree(copy.path)
-    git.git(copy.root, "worktree", "unlock", str(copy.path))  # as a killed `worktree add` left it
-    run_git(copy.root, "worktree", "prune")
+    """Removes the worktree and its checkpoints; outboxes are only linked there and stay."""
+    run_git(copy.root, "worktree", "remove", "--force", str(copy.path))
+    shutil.rmtree(state_of(copy))
+
+
+def state_of(copy: Worktree) -> Path:
+    """Returns the folder that is the worktree's .state, and outlives it."""
+    return copy.path.with_name("state")
+
+
+def link(path: Path, folder: Path) -> None:
+    """Links a path to a folder, which is made if it is missing."""
+    for each in (path.parent, folder):
+        each.mkdir(parents=True, exist_ok=True)
+    if not path.is_symlink():
+        path.symlink_to(folder.absolute())
