@@ -32,6 +32,8 @@ from pipeline.studies import verbs  # noqa: F401  registers those of studies
 from quatrain.errors import ConfigError, PackageMissing
 
 CHECKOUT_FILES = ("params.yaml", "dvc.yaml")
+# A module of these that is missing is a fault of the code, and no package to install.
+OURS = ("quatrain", "pipeline", "benchmarks")
 
 
 def jobs(text: str) -> int:
@@ -261,8 +263,11 @@ def run(verb: Verb, options: Options) -> int | None:
             read_params(Path.cwd(), getattr(options, "preset", None))
         return verb.work(options)
     except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        if package in OURS:
+            raise
         raise PackageMissing(
-            f"{error.name} is not installed",
+            f"{package} is not installed",
             remedy="run `make setup` in a checkout, or `pip install 'quatrain[pipeline]'`",
         ) from error
 

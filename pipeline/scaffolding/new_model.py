@@ -7,7 +7,6 @@ import keyword
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -15,7 +14,7 @@ from ruamel.yaml import YAML
 from quatrain.errors import ConfigError
 from quatrain.params import Params, class_name
 from quatrain.registry import MODELS, Framework
-from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.atomic_write import write_together
 
 TEMPLATES = Path(__file__).parent.parent / "new_model"
 # The model of the templates.
@@ -41,20 +40,18 @@ def create(root: Path, name: str, framework: Framework) -> list[str]:
     """Writes a model, or nothing; returns a line about each file, new or changed.
 
     Raises:
-        ConfigError: the name cannot be used, or a file is missing or has no place for a model.
-        OSError: e.g. the disk is full.
+        ConfigError: the name cannot be used.
+        OSError: a file is missing, or the disk is full.
     """
     check_name(name)
     new = _new_files(name, framework)
     for path in new:
         if (root / path).exists():
             raise ConfigError(f"{path} is there already; remove it, or give another name")
-    try:
-        changed = _changed_files(root, name, framework)
-    except FileNotFoundError as error:
-        missing = Path(error.filename).name
-        raise ConfigError(f"run it in a checkout of the project: {missing} is missing") from None
-    _write(root, new | changed)
+    changed = _changed_files(root, name, framework)
+    for path in new:
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+    write_together(root, {path: text.encode() for path, text in (new | changed).items()})
     # How long the name is decides where lines are wrapped.
     ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--no-cache"]
     subprocess.run([*ruff, *(path for path in new if path.endswith(".py"))], cwd=root, check=False)
@@ -101,25 +98,15 @@ def _changed_files(root: Path, name: str, framework: Framework) -> dict[str, str
 
 
 def _with_sections(text: str, sections: str) -> str:
-    """Returns dvc.yaml with a model's line, dependency of the report, and plots.
-
-    Raises:
-        ConfigError: it has no place for them.
-    """
+    """Returns dvc.yaml with a model's line, dependency of the report, and plots."""
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = sys.maxsize
     yaml.indent(mapping=2, sequence=4, offset=2)
     old, new = yaml.load(text), yaml.load(sections)
-    try:
-        old["vars"][0]["models"].update(new["vars"][0]["models"])
-        old["stages"]["report"]["deps"].extend(new["stages"]["report"]["deps"])
-        old["plots"].extend(new["plots"])
-    except (AttributeError, LookupError, TypeError) as error:
-        raise ConfigError(
-            f"dvc.yaml has no place for a further model ({error}); `git diff dvc.yaml` shows what "
-            "was changed, mend it and run again"
-        ) from None
+    old["vars"][0]["models"].update(new["vars"][0]["models"])
+    old["stages"]["report"]["deps"].extend(new["stages"]["report"]["deps"])
+    old["plots"].extend(new["plots"])
     result = io.StringIO()
     yaml.dump(old, result)
     return result.getvalue()
@@ -128,18 +115,3 @@ def _with_sections(text: str, sections: str) -> str:
 def _filled(template: Path, name: str) -> str:
     text = template.read_text("utf-8").replace(PLACEHOLDER.capitalize(), class_name(name))
     return re.sub(rf"\b{PLACEHOLDER}\b", name, text)
-
-
-def _write(root: Path, files: Mapping[str, str]) -> None:
-    """Writes all files; if one cannot be written, takes back those that were."""
-    before = {path: (root / path).read_bytes() for path in files if (root / path).exists()}
-    try:
-        for path, text in files.items():
-            write_durably(root / path, text.encode())
-    except BaseException:
-        for path in files:
-            if path in before:
-                (root / path).write_bytes(before[path])
-            else:
-                (root / path).unlink(missing_ok=True)
-        raise

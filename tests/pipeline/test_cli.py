@@ -175,13 +175,17 @@ def test_help_and_wrong_params_cost_no_large_library(folder: Path):
     assert all(line.endswith(" [exit 2]") for line in refused)
 
 
-def test_a_library_that_is_not_installed_is_named(
+def test_a_library_that_is_not_installed_is_named_and_a_module_of_ours_is_a_fault(
     folder: Path, failure: Failure, monkeypatch: Patch
 ):
+    """What a module of a user lacks is said with the user's environment (envs/host)."""
     assert folder == Path.cwd()
-    monkeypatch.setitem(sys.modules, "pipeline.tracking.sync", None)
-    said = failure(main, "sync", code=5)
-    assert said.startswith("sync: pipeline.tracking.sync is not installed; run `make setup` in a ")
+    monkeypatch.setitem(sys.modules, "dvc.exceptions", None)
+    said = failure(main, "verify", code=5)
+    assert said.startswith("verify: dvc is not installed; run `make setup` in a checkout, or `pip ")
+    monkeypatch.setitem(sys.modules, "pipeline.dvc.verify", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pipeline\.dvc\.verify"):
+        main(["verify"])
 
 
 # How a command ends.
