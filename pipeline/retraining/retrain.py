@@ -86,20 +86,14 @@ def retrain_alone(copy: Worktree, asked: Retraining) -> Outcome:
     return result
 
 
-def has_dvc_remote(copy: Worktree) -> bool:
-    return copy.call("dvc", "config", "--quiet", "core.remote") == 0
-
-
 def fetch_outs(copy: Worktree) -> None:
-    """Fetches outs and run cache from the DVC remote, and checks the outs out.
+    """Fetches outs and run cache from the DVC remote, if there is one, and checks the outs out.
 
     Outs in place are enough: DVC cannot restore a stage from the run cache of another machine if
     one of its outs is kept in git.
     """
-    if not has_dvc_remote(copy):
-        log("no default DVC remote is set; what the local cache lacks is computed")
-    elif copy.call("dvc", "fetch", "--quiet", "--run-cache"):
-        log("the DVC remote did not give everything; what is missing is computed")
+    if copy.call("dvc", "fetch", "--quiet", "--run-cache"):
+        log("no DVC remote gave everything; what the local cache lacks is computed")
     copy.call("dvc", "checkout", "--quiet", "--allow-missing")
 
 
@@ -190,8 +184,8 @@ def push(copy: Worktree, remote: str, branch: str, with_outs: bool) -> None:
     Raises:
         CommandFailed: a remote refused them.
     """
-    has_outs = with_outs and has_dvc_remote(copy)
-    if has_outs and copy.call("dvc", "push", "--quiet", "--run-cache"):
+    has_remote = copy.call("dvc", "config", "--quiet", "core.remote") == 0
+    if with_outs and has_remote and copy.call("dvc", "push", "--quiet", "--run-cache"):
         raise CommandFailed(
             "the DVC remote did not take the outs, so no branch was pushed; the lines above say why"
         )

@@ -81,7 +81,7 @@ def _new_files(name: str, framework: Framework) -> dict[str, str]:
         folder = "tests" if template.name in OF_TESTS else "src/quatrain"
         files[f"{folder}/models/{name}/{template.name}"] = _filled(template, name)
     declared = f'FRAMEWORK = "{framework}"\nORDER = {len(MODELS) + 1}\n'
-    described = f'"""{name}: learns a function of two numbers from noisy samples."""'
+    described = f'"""{name}: learns a function of two numbers from samples."""'
     files[f"src/quatrain/models/{name}/__init__.py"] = f"{described}\n\n{declared}"
     return files
 

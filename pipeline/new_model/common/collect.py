@@ -19,7 +19,7 @@ class Samples(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Holds noisy samples to train on, and others without noise."""
+    """Holds samples to train on, and as many others to evaluate on."""
 
     train: Samples
     held_out: Samples
@@ -36,25 +36,19 @@ def collect(config: SketchConfig, seed: int) -> Dataset:
     Replace this by your environment, or by a file of inputs/.
     """
     train, held_out = (np.random.default_rng([seed, purpose]) for purpose in range(2))
-    return Dataset(
-        train=_draw(config.env, config.collect.samples, config.env.noise, train),
-        held_out=_draw(config.env, config.collect.held_out_samples, 0.0, held_out),
-    )
+    return Dataset(_draw(config, train), _draw(config, held_out))
 
 
 def check(config: SketchConfig, dataset: Dataset) -> None:
     """Raises DatasetMismatch if the dataset was collected under another config."""
-    actual = [len(dataset.train.targets), len(dataset.held_out.targets)]
-    expected = [config.collect.samples, config.collect.held_out_samples]
-    if actual != expected:
+    count = len(dataset.train.targets)
+    if count != config.collect.samples:
         raise DatasetMismatch(
-            f"sketch: the dataset has {actual} samples to train and evaluate on, "
-            f"the config says {expected}",
+            f"sketch: the dataset has {count} samples, the config says {config.collect.samples}",
             remedy="run `dvc repro`",
         )
 
 
-def _draw(env: Env, count: int, noise: float, rng: np.random.Generator) -> Samples:
-    inputs = rng.uniform(-1, 1, (count, INPUTS)).astype(np.float32)
-    targets = truth(env, inputs) + noise * rng.standard_normal(count)
-    return Samples(inputs, targets.astype(np.float32))
+def _draw(config: SketchConfig, rng: np.random.Generator) -> Samples:
+    inputs = rng.uniform(-1, 1, (config.collect.samples, INPUTS)).astype(np.float32)
+    return Samples(inputs, truth(config.env, inputs).astype(np.float32))

@@ -6,17 +6,15 @@ from quatrain.section import Section
 
 
 class Env(Section):
-    """Configures what is to be learned: sin(frequency x) cos(frequency y), and its noise."""
+    """Configures what is to be learned: sin(frequency x) cos(frequency y)."""
 
     frequency: float = Field(gt=0, le=20, description="radians per unit of x and y")
-    noise: float = Field(ge=0, le=10, description="standard deviation of a sample")
 
 
 class Collect(Section):
     """Configures the number of samples."""
 
-    samples: int = Field(ge=1, le=10**7)
-    held_out_samples: int = Field(ge=2, le=10**6, description="without noise, to evaluate on")
+    samples: int = Field(ge=2, le=10**7, description="to train on, and as many to evaluate on")
 
 
 class Network(Section):

@@ -10,7 +10,7 @@ SAMPLE = 3 * FLOAT
 
 def needs(config: SketchConfig) -> Needs:
     """Returns the sizes of the largest arrays: of the data, and of what learns from them."""
-    data = {"samples": (config.collect.samples + config.collect.held_out_samples) * SAMPLE}
+    data = {"samples": 2 * config.collect.samples * SAMPLE}
     hidden = config.network.hidden
     learners = {"weights and their moments": config.seeds * dense([2, hidden, 1]) * ADAM}
     batch = {"hidden units of a batch": config.train.batch_size * hidden * FLOAT}

@@ -2,7 +2,7 @@
 
 # Changes to params.yaml that make a run take a second and still learn something.
 SMALL = {
-    "collect": {"samples": 300, "held_out_samples": 40},
+    "collect": {"samples": 300},
     "network": {"hidden": 12},
     "train": {"steps": 60, "batch_size": 16, "learning_rate": 0.02, "record_every": 20},
 }

@@ -33,7 +33,7 @@ class Night:
     def __init__(self, root: Path) -> None:
         self.root, self.trained = root, root.with_name("models")
         shutil.copytree(root / "models", self.trained)
-        self.codes: dict[str, int] = {"dvc config": 1}
+        self.codes: dict[str, int] = {"dvc fetch": 1, "dvc config": 1}
         self.scores: dict[str, dict[str, float]] = {}
         self.files: dict[str, str] = {}
         self.calls: list[str] = []
@@ -43,7 +43,7 @@ class Night:
     def call(self, copy: Worktree, *arguments: str) -> int:
         """What a command does in the worktree."""
         line = " ".join(arguments)
-        if not line.startswith(("dvc config", "dvc checkout")):
+        if not line.startswith(("dvc config", "dvc fetch", "dvc checkout")):
             self.calls.append(line)
         if line.startswith("pipeline repro"):
             self.run(copy.path)
@@ -124,7 +124,7 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
     promote = "pipeline promote --preset default iqn"
     assert night.calls == [REPRO, promote, "dvc repro --single-item report"]
     assert capsys.readouterr().out.splitlines() == [
-        "retrain: no default DVC remote is set; what the local cache lacks is computed",
+        "retrain: no DVC remote gave everything; what the local cache lacks is computed",
         f"retrain: proposed: branch {branch}; --push would send it",
     ]
     assert not (night.root / WORK).exists()
@@ -245,7 +245,7 @@ def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(
     for name in ("commit.gpgSign", "push.gpgSign", "tag.gpgSign"):
         git(night.root, "config", name, "true")
     night.files = {"dvc.lock": "stages: new\n"}
-    night.codes = {"dvc fetch": 1, "dvc push": 1}
+    night.codes = {"dvc push": 1}
     why = "retrain: the DVC remote did not take the outs, so no branch was pushed; the lines above"
     assert failure(main, "retrain", "--push", code=5) == f"{why} say why"
     assert night.branches(remote) == []
@@ -253,15 +253,14 @@ def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(
     night.codes = {}
     night.calls.clear()
     assert main(["retrain", "--push"]) == 0
-    fetch, push = (f"dvc {verb} --quiet --run-cache" for verb in ("fetch", "push"))
-    assert night.calls == [fetch, REPRO, push]
+    assert night.calls == [REPRO, "dvc push --quiet --run-cache"]
     assert night.branches(remote) == night.branches()
     assert git(remote, "rev-parse", *night.branches(remote)) == night.pushed
     assert git(remote, "for-each-ref", "refs/heads/main") == ""
 
     git(night.root, "branch", "-q", "-D", *night.branches())  # pushed by another checkout
     assert main(["retrain", "--push"]) == 0
-    assert night.calls[3:] == [fetch, REPRO]
+    assert night.calls[2:] == [REPRO]
 
 
 def test_refused_beginnings(night: Night, failure: Failure):
