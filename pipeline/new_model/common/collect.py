@@ -44,7 +44,8 @@ def check(config: SketchConfig, dataset: Dataset) -> None:
     count = len(dataset.train.targets)
     if count != config.collect.samples:
         raise DatasetMismatch(
-            f"sketch: the dataset has {count} samples, the config says {config.collect.samples}",
+            f"sketch: the dataset has {count} samples, "
+            f"the config says {config.collect.samples}",
             remedy="run `dvc repro`",
         )
 

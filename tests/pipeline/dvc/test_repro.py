@@ -94,7 +94,7 @@ def test_a_signal_leaves_the_stage_the_time_to_save(
         wait, left = process.wait, [*numbers]
 
         def wait_and_receive(timeout: float | None = None) -> int:
-            if left:
+            while left:
                 signal.raise_signal(left.pop())
             return wait(timeout)
 
