@@ -41,11 +41,10 @@ def collect(config: SketchConfig, seed: int) -> Dataset:
 
 def check(config: SketchConfig, dataset: Dataset) -> None:
     """Raises DatasetMismatch if the dataset was collected under another config."""
-    count = len(dataset.train.targets)
-    if count != config.collect.samples:
+    expected = config.collect.samples
+    if len(dataset.train.targets) != expected:
         raise DatasetMismatch(
-            f"sketch: the dataset has {count} samples, "
-            f"the config says {config.collect.samples}",
+            f"sketch: the dataset has not the {expected} samples of the config",
             remedy="run `dvc repro`",
         )
 
