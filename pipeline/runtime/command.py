@@ -20,8 +20,6 @@ from quatrain.storage.disk_errors import escaped
 LONGEST_LINE = 1500
 # Longest part of a wrong value that is quoted.
 LONGEST_VALUE = 60
-MOST_DIGITS = 12
-LONGEST_SECONDS = 1e6
 
 Options = argparse.Namespace
 
@@ -74,33 +72,28 @@ def option(*names: str, help: str, **settings: Any) -> Option:
     return lambda parser: parser.add_argument(*names, help=text, **settings)
 
 
-def whole_number(text: str) -> int:
-    """Returns the value of an option that counts something, 1 or more."""
-    is_number = text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
-    if not is_number or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no whole number; pass 1 or more")
-    return int(text)
+def number(kind: type, least: float, most: float, what: str) -> Callable[[str], Any]:
+    """Returns what reads an option's number from `least` to `most`; `what` says in an error what is
+    expected.
+    """
+
+    def read(text: str) -> Any:
+        with suppress(ValueError):
+            if least <= kind(text) <= most:
+                return kind(text)
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no {what}")
+
+    return read
 
 
-def seconds(text: str) -> float:
-    """Returns the value of an option that is a duration: finite, and not negative."""
-    with suppress(ValueError):
-        if 0 <= float(text) <= LONGEST_SECONDS:
-            return float(text)
-    raise argparse.ArgumentTypeError(
-        f"{shown(text)} is no number of seconds; pass one from 0 to {LONGEST_SECONDS:g}"
-    )
+whole_number = number(int, 1, 10**12, "whole number; pass 1 or more")
+seconds = number(float, 0, 1e6, "number of seconds; pass one from 0 to 1e+06")
+_seed = number(int, 0, 2**32 - 1, "seed; pass `new` or a whole number below 2**32")
 
 
 def seed(text: str) -> int:
     """Returns a seed; `new` is today's date, so that an interrupted retraining continues today."""
-    if text == "new":
-        return int(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}")
-    if not text.isdecimal() or len(text) > 10 or int(text) >= 2**32:
-        raise argparse.ArgumentTypeError(
-            f"{shown(text)} is no seed; pass `new` or a whole number below 2**32"
-        )
-    return int(text)
+    return _seed(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}" if text == "new" else text)
 
 
 def shown(text: str) -> str:

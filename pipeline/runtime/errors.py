@@ -4,12 +4,12 @@ those of `quatrain.errors`.
 
 import signal
 
-from pipeline.runtime.console import redact
 from quatrain.errors import DataError, DeviceFull, DiskError, FolderError, QuatrainError
 from quatrain.storage import disk_errors
 
 # How a file or folder of this checkout is restored, where its reader does not say it.
 RESTORE = "restore it with `dvc checkout --force`, or remove its folder and run `dvc repro`"
+LOWER = "lower the seeds, networks, batches or replay of the config, or use a machine with more"
 # What the frameworks' errors, which are RuntimeErrors, say of an allocation that failed.
 NO_MEMORY = (
     "RESOURCE_EXHAUSTED",
@@ -41,15 +41,6 @@ class CommandFailed(QuatrainError):
         self.exit_code = exit_code
 
 
-def reason_in(stderr: str, code: int) -> str:
-    """Returns what a command says of its failure in one line: the reason may be on any of its
-    lines, as git's.
-    """
-    lines = filter(None, map(str.strip, stderr.splitlines()))
-    said = "; ".join(redact(line) for line in lines if not line.startswith("hint:"))
-    return said or f"exit code {code}"
-
-
 class Interrupted(QuatrainError):
     def __init__(self, number: int) -> None:
         self.signal = signal.Signals(number)
@@ -57,38 +48,33 @@ class Interrupted(QuatrainError):
         super().__init__(f"interrupted by {self.signal.name}; the next run continues")
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether an allocation failed: by Python, NumPy, or a framework's own error."""
-    if isinstance(error, QuatrainError):  # which has a line of its own
-        return False
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
+def mendable(error: BaseException) -> QuatrainError | None:
+    """Returns an error that a user can mend as one of quatrain, with its exit code, reason and
+    remedy: of a folder, of the machine's files, or of an allocation by Python, NumPy or a
+    framework; None for any other.
+    """
+    if isinstance(error, FolderError) and not error.remedy:
+        return FolderError(error.reason, remedy=RESTORE)
+    if isinstance(error, QuatrainError):
+        return error
+    lacks_memory = isinstance(error, RuntimeError) and any(
+        words in str(error) for words in NO_MEMORY
     )
+    if lacks_memory or isinstance(error, MemoryError):
+        reason = next(iter(str(error).splitlines()), "an allocation failed")
+        return DeviceFull(f"out of memory: {reason}", remedy=LOWER)
+    failure = disk_errors.describe(error) if isinstance(error, OSError) else None
+    if failure is None:
+        return None
+    return (DiskError if failure.is_environment else DataError)(failure.text)
 
 
 def exit_code_of(error: BaseException) -> int | None:
     """Returns the exit code of an error that a user can mend; None for any other."""
-    if isinstance(error, QuatrainError):
-        return error.exit_code
-    if is_out_of_memory(error):
-        return DeviceFull.exit_code
-    failure = disk_errors.describe(error) if isinstance(error, OSError) else None
-    if failure is None:
-        return None
-    return DiskError.exit_code if failure.is_environment else DataError.exit_code
+    ours = mendable(error)
+    return None if ours is None else ours.exit_code
 
 
 def described(error: BaseException) -> str:
-    """Returns reason and remedy of an error; a folder of this checkout has one, too."""
-    if isinstance(error, FolderError) and not error.remedy:
-        return f"{error}; {RESTORE}"
-    if isinstance(error, QuatrainError):
-        return str(error)
-    if is_out_of_memory(error):
-        reason = next(iter(str(error).splitlines()), "") or "an allocation failed"
-        return (
-            f"out of memory: {reason}; lower the seeds, networks, batches or replay of the config, "
-            "or use a machine with more"
-        )
-    failure = disk_errors.describe(error) if isinstance(error, OSError) else None
-    return str(error) if failure is None else failure.text
+    """Returns reason and remedy of an error."""
+    return str(mendable(error) or error)

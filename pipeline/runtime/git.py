@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from pipeline.runtime import console
-from pipeline.runtime.errors import CommandFailed, reason_in
+from pipeline.runtime.errors import CommandFailed
 
 # Variables of a calling git (a hook, an alias) that would point ours at another repository.
 REPOSITORY = (
@@ -43,7 +43,9 @@ def output(root: Path, *arguments: str) -> bytes:
     except OSError as error:
         raise CommandFailed(f"git cannot be run: {error.strerror}") from None
     if done.returncode:
-        raise CommandFailed(reason_in(done.stderr.decode(errors="replace"), done.returncode))
+        lines = filter(None, map(str.strip, done.stderr.decode(errors="replace").splitlines()))
+        said = "; ".join(line for line in lines if not line.startswith("hint:"))
+        raise CommandFailed(console.redact(said) or f"exit code {done.returncode}")
     return done.stdout
 
 

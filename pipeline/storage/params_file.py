@@ -71,9 +71,17 @@ def write_schema(root: Path) -> None:
 
 
 def write_value(path: Path, key: str, value: int) -> None:
-    """Sets a number at the top of a YAML file; every other character stays, comments among them."""
-    text = path.read_bytes().decode()
-    write_durably(path, re.sub(rf"(?m)^{key}:\s*\S+", f"{key}: {value}", text).encode())
+    """Sets a number at the top of a YAML file; every other character stays, comments among them.
+
+    Raises:
+        ConfigError: the file has no such line.
+    """
+    text, count = re.subn(
+        rf"(?m)^({key}[ \t]*:[ \t]+)[^\s#]+", rf"\g<1>{value}", path.read_bytes().decode()
+    )
+    if count != 1:
+        raise ConfigError(f"{path.name}: write `{key}: NUMBER` on a line of its own, at its start")
+    write_durably(path, text.encode())
 
 
 def read_input(root: Path, name: str) -> Content:

@@ -5,15 +5,26 @@ from pathlib import Path
 import pytest
 
 from pipeline.storage.params_file import checkout_of, dvc_root, workspace_of, write_value
+from quatrain.errors import ConfigError
 
 TEXT = "preset: default  # of seeds\r\nseed: 3   # of all\nallo:\n  seed: 4\n"
 
 
-def test_a_number_is_set_and_every_other_character_stays(tmp_path: Path):
+@pytest.mark.parametrize("line", ["seed: 3", "seed : 3", "seed:  3# of all"])
+def test_a_number_is_set_and_every_other_character_stays(line: str, tmp_path: Path):
     path = tmp_path / "params.yaml"
-    path.write_bytes(TEXT.encode())
+    path.write_bytes(TEXT.replace("seed: 3", line).encode())
     write_value(path, "seed", 17)
-    assert path.read_bytes().decode() == TEXT.replace("seed: 3", "seed: 17")
+    assert path.read_bytes().decode() == TEXT.replace("seed: 3", line.replace("3", "17"))
+
+
+@pytest.mark.parametrize("text", ["'seed': 3\n", "seed:\n  3\n", "{seed: 3}\n", ""])
+def test_a_number_that_is_on_no_line_of_its_own_is_refused(text: str, tmp_path: Path):
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"^params.yaml: write `seed: NUMBER` on a line"):
+        write_value(path, "seed", 17)
+    assert path.read_text() == text
 
 
 def test_presets_and_experiments_belong_to_a_checkout(monkeypatch: pytest.MonkeyPatch):
