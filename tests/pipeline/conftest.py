@@ -12,12 +12,10 @@ import pytest
 
 from pipeline.tracking import store
 from pipeline.tracking.outbox import Outbox
-from quatrain.storage import folders
 from tests.conftest import shapes_unchecked
 from tests.pipeline import loopback
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import client_of, recorded
-from tests.pipeline.saved_folder import CONTENTS, INFO
 from tests.pipeline.scored_workspace import Workspace, make_workspace
 from tests.pipeline.small_checkout import git
 from tests.pipeline.small_project import Project, surround
@@ -89,13 +87,6 @@ def failure(capsys: Capture) -> Callable[..., str]:
         return said.removesuffix(f" [exit {code}]")
 
     return call
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """What `folders.save` makes of CONTENTS."""
-    folders.save(tmp_path / "allo", CONTENTS, INFO)
-    return tmp_path / "allo"
 
 
 @pytest.fixture(scope="session")

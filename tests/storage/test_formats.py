@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from quatrain.storage.formats import ArraySpec, FormatError, decode, encode
-from tests.pipeline.saved_folder import CONTENTS
+from tests.storage.saved_folder import CONTENTS
 
 
 def declared(specs: Mapping[str, Any]) -> dict[str, ArraySpec]:

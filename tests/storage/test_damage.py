@@ -13,7 +13,7 @@ from pipeline.runtime.errors import RESTORE, described
 from quatrain.errors import DataError
 from quatrain.storage import folders
 from quatrain.storage.folders import load, read_json, write_json
-from tests.pipeline.saved_folder import FILES
+from tests.storage.saved_folder import FILES
 
 
 def refusal(folder: Path) -> str:

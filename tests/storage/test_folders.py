@@ -11,7 +11,7 @@ from quatrain.errors import DataError
 from quatrain.storage import folders
 from quatrain.storage.folders import load, save
 from quatrain.storage.trees import from_arrays, to_arrays
-from tests.pipeline.saved_folder import ARRAYS, CONTENTS, FILES, INFO
+from tests.storage.saved_folder import ARRAYS, CONTENTS, FILES, INFO
 
 
 def test_what_is_loaded_is_what_was_saved(folder: Path):
