@@ -13,7 +13,7 @@ SETUP := lock dev remotes
 STAMP := .venv/.installed
 LOCKED := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 PARALLEL := -n auto --dist worksteal --durations 10
-# XLA compiles in about half the time, to slower programs; test-full compiles as users do.
+# XLA compiles in about half the time, to slower programs; processes that tests start as users do compile as theirs.
 QUICK := JAX_DISABLE_MOST_OPTIMIZATIONS=1
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)
@@ -96,7 +96,7 @@ test: $(STAMP) cluster  ## the quick tests, before each commit (ARGS='-m slow': 
 	@$(if $(ARGS),,$(QUICK)) $(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL) -m 'not full and not slow')
 
 test-full: $(STAMP) moto cluster .venv/.docs  ## what CI runs: with servers, kills, remotes and clones, too
-	@$(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
+	@$(QUICK) $(BIN)/python -m pytest $(PARALLEL) -m 'not slow' $(ARGS)
 
 check: $(STAMP) cluster  ## lint (Python, Dockerfile, shell, workflows), types, import contracts, code lines by folder
 	@$(BIN)/ruff check .

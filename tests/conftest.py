@@ -21,6 +21,7 @@ from quatrain.presets import parse
 from quatrain.registry import MODELS
 from quatrain.validation import overlaid, validate
 from tests.models.actor_critic import hosted_envs as actor_critic_hosted
+from tests.models.allo import hosted_envs as allo_hosted
 from tests.models.iqn import hosted_envs as iqn_hosted
 
 ROOT = Path(__file__).parent.parent
@@ -46,6 +47,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "iqn-hosted": ("iqn", iqn_hosted.section("OneStep")),
 }
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
+BRIEF = {"train": {"steps": 60, "record_every": 20, "evaluate_every": 20}}
+FORMS = {model: (model, {}) for model in MODELS} | VARIANTS
+FORMS["allo-hosted"] = ("allo", overlaid(allo_hosted.section("Corridor"), BRIEF))
+"""Every model in every form; `-hosted` learns in an environment of a user (`env.kind`)."""
 
 
 def params_with(overlay: dict[str, Any]) -> Params:

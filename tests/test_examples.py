@@ -28,6 +28,7 @@ LEARNS: dict[str, Callable[[dict[str, float]], bool]] = {
 @pytest.mark.parametrize("example", [path.stem for path in (ROOT / "examples").glob("*.py")])
 def test_an_example_runs_and_learns(example: str, tmp_path: Path):
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    environment.pop("JAX_DISABLE_MOST_OPTIMIZATIONS", None)
     command = [sys.executable, str(ROOT / "examples" / f"{example}.py")]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

@@ -20,7 +20,7 @@ from quatrain.errors import DataError, PackageMissing
 from quatrain.registry import load as load_modules
 from quatrain.storage import folders, formats
 from tests.conftest import ROOT, SMALL, VARIANTS, shapes_unchecked, small
-from tests.pipeline.small_project import Project, each_model, surround
+from tests.pipeline.small_project import Project, surround
 
 
 def arrays_of(result: Result) -> dict[str, np.ndarray]:
@@ -40,7 +40,7 @@ def assert_equal(result: Result, other: Result) -> None:
         np.testing.assert_array_equal(values, other.history[name][1])
 
 
-@pytest.mark.parametrize("model", each_model("allo", "actor_critic"))
+@pytest.mark.parametrize("model", ["allo", "actor_critic"])
 def test_scores_are_those_of_the_stages(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -101,7 +101,7 @@ def test_the_default_device_of_the_caller_is_not_that_of_a_fit_and_comes_back():
         torch.set_default_device(None)
 
 
-@pytest.mark.parametrize("model", each_model("allo", "actor_critic"))
+@pytest.mark.parametrize("model", ["allo", "actor_critic"])
 def test_fits_in_two_threads_are_those_one_after_the_other(model: str):
     config = small(model)
 

@@ -37,6 +37,7 @@ def test_a_notebook_runs_and_learns(name: str, tmp_path: Path, monkeypatch: pyte
     from nbclient import NotebookClient
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS", raising=False)
     results, learns = LEARNS[name]
     notebook: Any = nbformat.read(ROOT / "examples" / f"{name}.ipynb", as_version=4)
     scores = "{" + ", ".join(f"{result!r}: {result}.scores" for result in results) + "}"

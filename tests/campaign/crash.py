@@ -15,20 +15,20 @@ from tabulate import tabulate
 from tests.campaign import command_works, works
 from tests.campaign.faulty_disk import FAULTS, Fault
 from tests.campaign.lives import Undisturbed, attempt, undisturbed
-from tests.conftest import shapes_unchecked
+from tests.conftest import FORMS, shapes_unchecked
 
 COMMANDS = "commands"
 GROUPS: dict[str, Callable[[Path], Iterator[works.Work]]]
-GROUPS = {learner: partial(works.stages_of, learner) for learner in works.LEARNERS}
+GROUPS = {form: partial(works.stages_of, form) for form in FORMS}
 GROUPS |= {COMMANDS: command_works.commands}
-"""What is prepared together: the stages of a learner, and the commands."""
+"""What is prepared together: the stages of a model, and the commands."""
 HEAD = ("work", *(f"{fault}: {what}" for fault in FAULTS for what in ("points", "tried", "whole")))
 
 
 def work_of(name: str, root: Path) -> works.Work:
     """Makes what one work begins with, and no more."""
-    learner = name.partition(" ")[0]
-    group = learner if learner in GROUPS else COMMANDS
+    form = name.partition(" ")[0]
+    group = form if form in GROUPS else COMMANDS
     return next(work for work in GROUPS[group](root) if work.name == name)
 
 

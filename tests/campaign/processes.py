@@ -1,26 +1,33 @@
 """Stages and commands in processes of their own, which begin at once: they are forked from one that
-has loaded what they need.
+has loaded what they need, and in which no framework has begun to work.
 """
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
+from functools import cache, partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pipeline.runtime import stage
 from pipeline.storage.params_file import read_params
+from tests.campaign.crash import work_of
 from tests.campaign.faulty_disk import FaultyDisk, Happens, nothing
-from tests.campaign.promises import Outcome, broken
-from tests.campaign.works import surroundings
-from tests.pipeline.small_project import BODIES
+from tests.campaign.lives import nobody_holds_a_lock, nothing_half_written
+from tests.campaign.promises import Outcome, accepted, broken
+from tests.campaign.works import PROCESSES, VERBS, Work, surroundings
+from tests.pipeline.small_project import BODIES, shared_folder
 
 FORKED = multiprocessing.get_context("forkserver")
-FORKED.set_forkserver_preload(["tests.campaign.preloaded"])
+LOADED = [f"quatrain.models.{name}.{part}" for name in PROCESSES for part in ("evaluate", "plots")]
+LOADED += ["tests.campaign.command_works", "pipeline.tracking.sync", "pipeline.judging.promotion"]
+FORKED.set_forkserver_preload(LOADED)
 LONGEST_SECONDS = 90.0
+STAGES = [f"{model} {verb}" for model in PROCESSES for verb in VERBS]
 Body = Callable[[], int | None]
 
 
@@ -37,11 +44,6 @@ class Running(NamedTuple):
             broken("hang", self.output.read_text())
         assert self.process.exitcode is not None
         return Outcome(self.process.exitcode, self.output.read_text())
-
-    @property
-    def points(self) -> int:
-        """Returns how many operations on the disk it did to its end."""
-        return int(self.output.with_suffix(".points").read_text())
 
 
 def begin(body: Body, folder: Path, name: str, happens: Happens = nothing) -> Running:
@@ -70,3 +72,40 @@ def stage_body(verb: str, model: str) -> int:
     config = getattr(read_params(Path.cwd()), model)
     with surroundings(model, config):
         return stage.main(verb, "", BODIES[verb], [model])
+
+
+class Whole(NamedTuple):
+    """Holds what a process does undisturbed, and in how many operations on the disk."""
+
+    work: Work
+    body: Body
+    results: dict[str, Any]
+    points: int
+
+    def begun_in(self, folder: Path) -> Path:
+        shutil.copytree(self.work.start, folder, symlinks=True)
+        return folder
+
+    def done_again(self, folder: Path) -> None:
+        accepted(begin(self.body, folder, "again").ended())
+        self.is_right_in(folder)
+
+    def is_right_in(self, folder: Path) -> None:
+        """The results are those of an undisturbed one, and nothing else is left."""
+        if self.work.results(folder) != self.results:
+            broken("lost", f"{self.work.name} has other results")
+        nothing_half_written(folder)
+        nobody_holds_a_lock(folder)
+
+
+@cache
+def whole(name: str) -> Whole:
+    model, _, verb = name.partition(" ")
+    place = shared_folder() / "whole" / name.replace(" ", "-")
+    work = work_of(name, place.with_name(f"start of {place.name}"))
+    body: Body = partial(stage_body, verb, model) if name in STAGES else work.run
+    shutil.copytree(work.start, place, symlinks=True)
+    running = begin(body, place, "run")
+    accepted(running.ended())
+    points = int(running.output.with_suffix(".points").read_text())
+    return Whole(work, body, work.results(place), points)

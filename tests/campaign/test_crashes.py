@@ -12,18 +12,19 @@ from tests.campaign import command_works, crash
 from tests.campaign.crash import spread, work_of
 from tests.campaign.faulty_disk import FAULTS, Fault
 from tests.campaign.lives import Undisturbed, attempt, undisturbed
-from tests.campaign.works import LEARNERS, VERBS, folder
+from tests.campaign.works import VERBS
+from tests.conftest import FORMS
 from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.small_project import shared_folder
 
 # Of each work and fault; `make crash` tries more.
 POINTS = 6
-ROWS = [f"{learner} {verb}" for learner in LEARNERS for verb in VERBS]
-ROWS += command_works.COMMANDS
+ROWS = [f"{form} {verb}" for form in FORMS for verb in VERBS] + command_works.COMMANDS
 
 
 @cache
 def reference_of(name: str) -> Undisturbed:
-    root = folder() / "crashes" / name.replace(" ", "-")
+    root = shared_folder() / "crashes" / name.replace(" ", "-")
     return undisturbed(work_of(name, root), root)
 
 
@@ -32,7 +33,7 @@ def reference_of(name: str) -> Undisturbed:
 def test_a_fault_at_any_moment_loses_nothing(fault: Fault, name: str):
     reference = reference_of(name)
     for point in spread(reference.points[fault], POINTS):
-        attempt(fault, reference, folder() / name.replace(" ", "-"), point)
+        attempt(fault, reference, shared_folder() / name.replace(" ", "-"), point)
 
 
 def test_points_are_spread_over_all_of_them():

@@ -1,11 +1,9 @@
 """What the campaign interrupts: each stage of each model, in environments of ours and of a user."""
 
-import atexit
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from functools import cache, partial
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,36 +18,14 @@ from pipeline.storage.params_file import read_params
 from pipeline.tracking import outbox
 from pipeline.tracking import run as tracking
 from pipeline.tracking.outbox import Outbox
-from quatrain.registry import MODELS, load
+from quatrain.registry import load
 from quatrain.validation import overlaid
-from tests.conftest import SMALL, VARIANTS
-from tests.models.allo import test_hosted as allo_hosted
+from tests.conftest import FORMS, SMALL
 from tests.pipeline.small_project import BODIES, NOBODY, Pretended, Project
 
 VERBS = tuple(BODIES)
-# A learner's yields, at each of which a checkpoint is written.
-SHORT: dict[str, Any] = {"allo": {"train": {"steps": 60, "record_every": 20}}}
-HOSTED_ALLO = overlaid(
-    allo_hosted.SMALL,
-    {
-        "env": {
-            "kind": "gymnasium",
-            "id": None,
-            "import": f"{allo_hosted.__name__}:Corridor",
-            "kwargs": {},
-            "max_episode_steps": 50,
-            "bins": 12,
-        },
-        "train": {"steps": 60, "record_every": 20, "evaluate_every": 20},
-    },
-)
-LEARNERS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{model: (model, overlaid(SMALL[model], SHORT.get(model, {}))) for model in MODELS},
-    "allo-hosted": ("allo", HOSTED_ALLO),
-    **{name: VARIANTS[name] for name in ("iqn-hosted", "actor_critic-hosted")},
-}
-"""By name: the model, and its section of params.yaml; `-hosted` learns in an environment of a
-user (`env.kind: gymnasium`)."""
+PROCESSES = ("allo", "actor_critic")
+"""One model of each framework, for what processes of their own try."""
 
 
 class Work(NamedTuple):
@@ -66,14 +42,6 @@ class Work(NamedTuple):
     results: Callable[[Path], dict[str, Any]]
     writes: tuple[str, ...]
     full: int = 5
-
-
-@cache
-def folder() -> Path:
-    """A folder of this process, for what its tests share."""
-    path = Path(tempfile.mkdtemp(prefix="campaign-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
 
 
 @contextmanager
@@ -117,13 +85,14 @@ def surroundings(model: str | None = None, config: Any = None) -> Iterator[None]
 # Stages.
 
 
-def stages_of(learner: str, root: Path) -> Iterator[Work]:
+def stages_of(form: str, root: Path) -> Iterator[Work]:
     """Yields collect, train and evaluate, each beginning with what the one before it has made, and
     with older results of its own.
     """
-    model, section = LEARNERS[learner]
+    model, changes = FORMS[form]
     project = Project.create(root / "project", model)
-    project.choose({"checkpoint_seconds": 0, "device": "cpu", "threads": 1, model: section})
+    section = overlaid({model: SMALL[model]}, {model: changes})
+    project.choose({"device": "cpu", "threads": 1} | section)
     older = project.copied(root / "older")
     older.choose({"seed": 1})
     for verb in VERBS:
@@ -132,7 +101,7 @@ def stages_of(learner: str, root: Path) -> Iterator[Work]:
         for out in outs_of(verb, model):
             shutil.copytree(older.root / out, start / out)
         work = Work(
-            f"{learner} {verb}",
+            f"{form} {verb}",
             start,
             partial(run_stage, verb, model),
             partial(stage_results, verb, model),

@@ -18,7 +18,7 @@ from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import client_of, recorded
 from tests.pipeline.scored_workspace import Workspace, make_workspace
 from tests.pipeline.small_checkout import git
-from tests.pipeline.small_project import Project, surround
+from tests.pipeline.small_project import BODIES, Project, surround
 
 CODE = ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", ".dvc/config", "dvc.lock")
 
@@ -129,34 +129,25 @@ def checkout(committed: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
     return root
 
 
-def after(project: Project, *verbs: str) -> Project:
-    with pytest.MonkeyPatch.context() as patch:
-        surround(patch, project)
-        assert [project.call(verb) for verb in verbs] == [0] * len(verbs)
-    return project
-
-
 @pytest.fixture(scope="session")
-def trained_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
-    """A model's project with data and a learner, made once."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+    """Returns a model's project after its stages, made once."""
     root = tmp_path_factory.mktemp("uninterrupted")
-    return cache(lambda model: after(Project.create(root / model, model), "collect", "train"))
 
+    @cache
+    def make(model: str) -> Project:
+        project = Project.create(root / model, model)
+        with pytest.MonkeyPatch.context() as patch:
+            surround(patch, project)
+            assert [project.call(verb) for verb in BODIES] == [0, 0, 0]
+        return project
 
-@pytest.fixture(scope="session")
-def all_stages_of(
-    trained_of: Callable[[str], Project], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Project]:
-    """A copy of it, evaluated."""
-    root = tmp_path_factory.mktemp("evaluated")
-    return cache(lambda model: after(trained_of(model).copied(root / model), "evaluate"))
+    return make
 
 
 @pytest.fixture
-def uninterrupted(
-    all_stages_of: Callable[[str], Project], request: pytest.FixtureRequest
-) -> Project:
-    return all_stages_of(getattr(request, "param", "allo"))
+def uninterrupted(made: Callable[[str], Project], request: pytest.FixtureRequest) -> Project:
+    return made(getattr(request, "param", "allo"))
 
 
 @pytest.fixture

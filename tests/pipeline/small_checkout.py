@@ -9,7 +9,7 @@ from pipeline.dvc.workspace import copy_if_changed, files_of_git
 from tests.conftest import ROOT
 
 IDENTITY = {"user.name": "test", "user.email": "test@example.org"}
-OTHERS = ("AWS_", "DVC_", "MLFLOW_", "PYTEST_", "PYTHONPATH", "SSH_")
+OTHERS = ("AWS_", "DVC_", "JAX_DISABLE", "MLFLOW_", "PYTEST_", "PYTHONPATH", "SSH_")
 """Beginnings of variables that a command must not inherit."""
 
 

@@ -1,18 +1,20 @@
 """A project in a folder of its own whose stages take seconds; how to run, kill and compare them."""
 
+import atexit
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import pytest
 from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
@@ -25,7 +27,7 @@ from pipeline.stages.train import train
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.outbox import Outbox
 from quatrain.presets import parse
-from quatrain.registry import MODELS, load
+from quatrain.registry import load
 from quatrain.storage import folders
 from quatrain.validation import overlaid
 from tests.conftest import QUICK, ROOT, SMALL
@@ -37,6 +39,14 @@ YIELDS = 12
 BODIES: dict[str, Callable[[Stage, Signals], None]]
 BODIES = {"collect": collect, "train": train, "evaluate": evaluate}
 OUTS = ("data", "models", "reports")
+
+
+@cache
+def shared_folder() -> Path:
+    """Returns a folder for what the tests of this process share; it goes with the process."""
+    path = Path(tempfile.mkdtemp(prefix="quatrain-tests-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
 
 
 class Ended(NamedTuple):
@@ -143,12 +153,6 @@ class Project:
     def run(self, *command: str, **environment: str) -> Ended:
         """The same, to its end."""
         return ended(self.start(*command, **environment))
-
-
-def each_model(*quick: str) -> list[Any]:
-    """A parameter per model; all but the quick ones are in `make test-full`."""
-    full = pytest.mark.full
-    return [model if model in quick else pytest.param(model, marks=full) for model in MODELS]
 
 
 def surround(patch: Patch, project: Project) -> None:

@@ -1,7 +1,7 @@
 """Tests that an interrupted or diverged training reports it, saves its work and resumes exactly."""
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,7 @@ from quatrain.progress import Progress, TrainingDiverged
 from quatrain.registry import load
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import client_of, deliver, runs_of
-from tests.pipeline.small_project import Pretended, Project, each_model, flip_bit, last_line
-
-all_models = pytest.mark.parametrize(
-    "uninterrupted", each_model("allo", "active_dynamics"), indirect=True
-)
-
-
-@pytest.fixture
-def uninterrupted(trained_of: Callable[[str], Project], request: pytest.FixtureRequest) -> Project:
-    return trained_of(getattr(request, "param", "allo"))
+from tests.pipeline.small_project import Pretended, Project, flip_bit, last_line
 
 
 def checkpoint(project: Project) -> int:
@@ -43,7 +34,7 @@ def damage(project: Project, step: int) -> None:
             flip_bit(path)
 
 
-@all_models
+@pytest.mark.parametrize("uninterrupted", ["allo", "active_dynamics"], indirect=True)
 def test_interruptions_change_no_byte(collected: Project, uninterrupted: Project, capsys: Capture):
     """Nor does a damaged checkpoint, for there is the one before it."""
     stage = collected.name("train")

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
 
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.allo.collect import dataset_inputs, input_constants
@@ -15,92 +13,11 @@ from quatrain.models.allo.learning.spectra.truth import true_spectrum
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import Model, load
 from tests.conftest import params_with, shapes_unchecked
-
-SMALL: dict[str, Any] = {
-    "seeds": 1,
-    "collect": {"num_envs": 4, "steps_per_env": 250, "held_out_fraction": 0.5},
-    "network": {"d": 3, "hidden": 64, "layers": 2},
-    "train": {
-        "discount": 0.9,
-        "batch_size": 128,
-        "steps": 3000,
-        "learning_rate": 1e-3,
-        "lr_schedule": "cosine",
-        "lr_final": 0.01,
-        "graph_coef": 0.5,
-        "constraint": "two",
-        "dual_init": 0.0,
-        "dual_init_mask": "diagonal",
-        "lr_dual": 1e-3,
-        "dual_clip": 100.0,
-        "b_init": 1.0,
-        "b_min": 0.0,
-        "b_max": 1.0,
-        "lr_barrier": 0.0,
-        "barrier_update": "abs",
-        "mode": "stochastic",
-        "encoder_rows": "auto",
-        "seed_parallelism": "auto",
-        "record_every": 1000,
-        "evaluate_every": 1000,
-    },
-    "evaluate": {"degeneracy_tol": 0.02},
-}
-
-
-class Corridor(gymnasium.Env):
-    """Walks along a line; observes the place, and an axis that never changes."""
-
-    observation_space = Box(0, 10, (2,), np.float32)
-
-    def __init__(self, length: int = 7, step: float = 1.0, continuous: bool = False) -> None:
-        self.length = length
-        self.size = step
-        self.action_space = Box(-1, 1, (1,), np.float32) if continuous else Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
-        super().reset(seed=seed)
-        self.place = float(self.np_random.integers(self.length))
-        return self._observed(), {}
-
-    def step(self, action: Any) -> Any:
-        move = 2 * int(action) - 1 if isinstance(self.action_space, Discrete) else float(action[0])
-        self.place = float(np.clip(self.place + move * self.size, 0, self.length - 1))
-        return self._observed(), 0.0, False, False, {}
-
-    def _observed(self) -> np.ndarray:
-        return np.array([self.place, 5], np.float32)
-
-
-class Rooms(Corridor):
-    """Observes beside the place which of so many layouts this episode has."""
-
-    observation_space = Box(0, np.inf, (2,), np.float32)
-    walls = 0
-
-    def __init__(self, layouts: int) -> None:
-        super().__init__()
-        self.layouts = layouts
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed, options=options)
-        self.walls = int(self.np_random.integers(self.layouts))
-        return self._observed(), {}
-
-    def _observed(self) -> np.ndarray:
-        return np.array([self.place, self.walls], np.float32)
+from tests.models.allo.hosted_envs import section
 
 
 def config_with(bins: int | None = None, name: str = "Corridor", **kwargs: Any) -> HostedAlloConfig:
-    env = {
-        "kind": "gymnasium",
-        "id": None,
-        "import": f"{__name__}:{name}",
-        "kwargs": kwargs,
-        "max_episode_steps": 20,
-        "bins": bins,
-    }
-    config = params_with({"allo": SMALL | {"env": env}}).allo
+    config = params_with({"allo": section(name, bins, **kwargs)}).allo
     assert isinstance(config, HostedAlloConfig)
     return config
 
@@ -230,19 +147,6 @@ def test_a_dataset_of_another_environment_is_refused(trained):
 
 
 def test_several_agents_are_refused():
+    env = section("Corridor")["env"] | {"kind": "pettingzoo"}
     with pytest.raises(ConfigError, match=r"allo\.env.*allo walks alone"):
-        params_with(
-            {
-                "allo": SMALL
-                | {
-                    "env": {
-                        "kind": "pettingzoo",
-                        "id": None,
-                        "import": "some.where:env",
-                        "kwargs": {},
-                        "max_episode_steps": 5,
-                        "bins": None,
-                    }
-                }
-            }
-        )
+        params_with({"allo": section("Corridor") | {"env": env}})

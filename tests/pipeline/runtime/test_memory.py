@@ -14,10 +14,9 @@ from quatrain.errors import DeviceFull
 from quatrain.memory import GIB
 from quatrain.registry import MODELS, load
 from quatrain.validation import overlaid
-from tests.conftest import ROOT, SMALL, params_with, shapes_unchecked
+from tests.conftest import FORMS, ROOT, SMALL, params_with, shapes_unchecked
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Project
-from tests.pipeline.tracking.served import FORMS
 
 LARGE = {"hidden": 4096, "layers": 16}
 WIDE = {"d": 4096, "layers": 64, "heads": 4}

@@ -6,7 +6,6 @@ import sys
 import warnings
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any, NamedTuple
 
 import pytest
@@ -16,22 +15,8 @@ from pipeline.runtime.stage import Stage
 from pipeline.tracking.export import Exported, export, save_model
 from quatrain.registry import MODELS, load
 from quatrain.validation import overlaid
-from tests.conftest import SMALL, VARIANTS, params_with, shapes_unchecked
-from tests.models.allo import test_hosted as hosted
-
-LINE = {
-    "kind": "gymnasium",
-    "id": None,
-    "import": f"{hosted.__name__}:Corridor",
-    "kwargs": {},
-    "max_episode_steps": 20,
-    "bins": None,
-}
-FORMS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{model: (model, {}) for model in MODELS},
-    **VARIANTS,
-    "allo-hosted": ("allo", hosted.SMALL | {"env": LINE}),
-}
+from tests.conftest import FORMS, SMALL, params_with, shapes_unchecked
+from tests.pipeline.small_project import shared_folder
 
 
 class Reply(NamedTuple):
@@ -72,7 +57,8 @@ def served(form: str) -> Served:
         dataset = modules.collect.collect(stage.config, 1)
         state = modules.train.init_state(stage.config, dataset, 2)
         exported = export(stage, state, dataset)
-        folder = Path(mkdtemp(prefix=f"served-{form}-"))
+        folder = shared_folder() / f"served-{form}"
+        folder.mkdir()
         save_model(stage, exported, folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # mlflow's own, about type hints

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from pipeline.tracking.export import record_model, requirements
 from quatrain.registry import MODELS
 from quatrain.requests import MOST_QUESTIONS
-from tests.conftest import ROOT
+from tests.conftest import FORMS, ROOT
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.tracking.served import FORMS, Reply, Served, first_number_replaced, served
+from tests.pipeline.tracking.served import Reply, Served, first_number_replaced, served
 
 each_form = pytest.mark.parametrize("form", FORMS)
 
