@@ -15,11 +15,11 @@ from tabulate import tabulate
 from tests.campaign import command_works, works
 from tests.campaign.faulty_disk import FAULTS, Fault
 from tests.campaign.lives import Undisturbed, attempt, undisturbed
-from tests.conftest import FORMS, shapes_unchecked
+from tests.conftest import shapes_unchecked
 
 COMMANDS = "commands"
 GROUPS: dict[str, Callable[[Path], Iterator[works.Work]]]
-GROUPS = {form: partial(works.stages_of, form) for form in FORMS}
+GROUPS = {form: partial(works.stages_of, form) for form in works.TRIED}
 GROUPS |= {COMMANDS: command_works.commands}
 """What is prepared together: the stages of a model, and the commands."""
 HEAD = ("work", *(f"{fault}: {what}" for fault in FAULTS for what in ("points", "tried", "whole")))

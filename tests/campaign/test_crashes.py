@@ -12,14 +12,13 @@ from tests.campaign import command_works, crash
 from tests.campaign.crash import spread, work_of
 from tests.campaign.faulty_disk import FAULTS, Fault
 from tests.campaign.lives import Undisturbed, attempt, undisturbed
-from tests.campaign.works import VERBS
-from tests.conftest import FORMS
+from tests.campaign.works import TRIED, VERBS
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import shared_folder
 
 # Of each work and fault; `make crash` tries more.
 POINTS = 6
-ROWS = [f"{form} {verb}" for form in FORMS for verb in VERBS] + command_works.COMMANDS
+ROWS = [f"{form} {verb}" for form in TRIED for verb in VERBS] + command_works.COMMANDS
 
 
 @cache

@@ -38,12 +38,12 @@ def program(name: str, *folders: Path, reason: str = "") -> str:
     return result
 
 
-def account() -> tuple[str, dict[str, Any]]:
+def account() -> dict[str, Any]:
     """Who runs a server, as arguments of a process: root may not run PostgreSQL."""
     if os.getuid():
-        return pwd.getpwuid(os.getuid()).pw_name, {}
+        return {}
     nobody = pwd.getpwnam("nobody")
-    return nobody.pw_name, {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
 @contextmanager
@@ -129,17 +129,15 @@ class Postgresql:
 
 @contextmanager
 def postgresql() -> Iterator[Postgresql]:
-    """A running database server."""
+    """A running database server, whose password is in the environment meanwhile."""
     program("initdb", *POSTGRESQL, reason="PostgreSQL's server is not installed")
-    _, user = account()
-    with folder_of(user) as folder:
+    with folder_of(user := account()) as folder, pytest.MonkeyPatch.context() as patch:
         server = Postgresql(folder, user)
         server.start()
-        os.environ["PGPASSWORD"] = PASSWORD
+        patch.setenv("PGPASSWORD", PASSWORD)
         try:
             yield server
         finally:
-            del os.environ["PGPASSWORD"]
             with suppress(AssertionError):
                 server.stop()
 

@@ -114,11 +114,9 @@ REFUSED = [
     ("decoders --replicates 0", "decoders: --replicates 0: give at least 1"),
     ("identify", "identify: give one of --recording FILE and --system NAME"),
     ("grids nofolder", "grids: nofolder"),
-    ("ui --port 0", "ui: port 0: use a number from 1 to 65535"),
     ("repro --preset smok", "repro: unknown preset 'smok'; did you mean 'smoke'?; known: default,"),
     ("params check smok", "params: unknown preset 'smok'; did you mean 'smoke'?; known: default,"),
     ("grids catalogue --preset=../x", "grids: unknown preset '../x'; known: default, "),
-    ("gate --preset=", "gate: unknown preset ''; known: default, "),
 ]
 
 
