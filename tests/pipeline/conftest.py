@@ -130,7 +130,7 @@ def checkout(committed: Path, tmp_path: Path, monkeypatch: Patch) -> Path:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
     """Returns a model's project after its stages, made once."""
     root = tmp_path_factory.mktemp("uninterrupted")
 
@@ -146,8 +146,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
 
 
 @pytest.fixture
-def uninterrupted(made: Callable[[str], Project], request: pytest.FixtureRequest) -> Project:
-    return made(getattr(request, "param", "allo"))
+def uninterrupted(finished: Callable[[str], Project], request: pytest.FixtureRequest) -> Project:
+    return finished(getattr(request, "param", "allo"))
 
 
 @pytest.fixture
