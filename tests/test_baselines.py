@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from quatrain.baselines import BaselineError, Gated, StoredMetric, entry_of, preset_of
+from quatrain.baselines import BaselineError, Rule, StoredMetric, entry_of, preset_of
 
-RULE = Gated(
+RULE = Rule(
     "accuracy", "higher", 0.02, {"default": 0.9}, ("random", "constant"), ("oracle",)
 ).under("default")
 SCORES = {"accuracy": 0.95, "random": 0.1, "constant": 0.3, "oracle": 1.0, "seeds": 5.0}
@@ -57,11 +57,11 @@ def altered(key: str, to: Any) -> dict[str, Any]:
     ("content", "why"),
     [
         ([], "the whole is []: Input should be a valid dictionary"),
-        (file_with({}) | {"schema": 2}, "schema is 2: Input should be 1"),
-        (file_with({}) | {"schema": True}, "schema is True: Input should be a whole"),
-        (file_with({}) | {"schema": 1.0}, "schema is 1.0: Input should be a whole"),
-        (file_with({}) | {"schema": "1"}, "schema is '1': Input should be a whole"),
-        (file_with({}) | {"schema": None}, "schema is None: Input should be a whole"),
+        (file_with({}) | {"schema": 2}, "schema is 2: Input should be less than"),
+        (file_with({}) | {"schema": True}, "schema is True: Input should be a valid integer"),
+        (file_with({}) | {"schema": 1.0}, "schema is 1.0: Input should be a valid integer"),
+        (file_with({}) | {"schema": "1"}, "schema is '1': Input should be a valid integer"),
+        (file_with({}) | {"schema": None}, "schema is None: Input should be a valid integer"),
         (
             {"schema": 1, "presets": {"default": {"metrics": {}, "provenance": {}}}},
             "presets.default.metrics is {}: Dictionary should have at least 1 item",

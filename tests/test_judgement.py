@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from quatrain.baselines import Gated, entry_of
+from quatrain.baselines import Rule, entry_of
 from quatrain.judgement import Judgement, Line, judge
 
-ACCURACY = Gated(
+ACCURACY = Rule(
     "accuracy", "higher", 0.02, {"default": 0.9}, ("floor_random", "floor_constant"), ("oracle",)
 )
-ERROR = Gated("error", "lower", 0.3, {"default": 4.0}, ("floor_error",))
-RATE = Gated("rate", "near", 0.05, {})
+ERROR = Rule("error", "lower", 0.3, {"default": 4.0}, ("floor_error",))
+RATE = Rule("rate", "near", 0.05, {})
 GATED = (ACCURACY, ERROR, RATE)
 RULES = [gated.under("default") for gated in GATED]
 

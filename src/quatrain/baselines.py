@@ -18,17 +18,6 @@ SCHEMA = 1
 ROUNDING = 1e-9
 
 
-def whole(value: Any) -> Any:
-    """Returns a whole number; `true` and `1.0`, which equal 1 in Python, are none.
-
-    Raises:
-        ValueError: the value is of another type.
-    """
-    if type(value) is not int:
-        raise ValueError("Input should be a whole number")
-    return value
-
-
 def _scalar(value: Any) -> Any:
     if not (value is None or isinstance(value, bool | int | float | str)):
         raise ValueError("Input should be a text, a number, true, false or null")
@@ -44,24 +33,8 @@ class Record(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, validate_by_name=True)
 
 
-class Rule(Record):
-    """Holds how a metric is judged under one preset; references are names of other metrics."""
-
-    metric: str
-    direction: Direction
-    tolerance: FiniteNumber = Field(ge=0)
-    goal: FiniteNumber | None
-    lower_references: tuple[str, ...] = Field(alias="floors", strict=False)
-    upper_references: tuple[str, ...] = Field(alias="ceilings", strict=False)
-    # What follows shapes no judgement: words for a reader, and values that no score can pass.
-    meaning: str = ""
-    names: dict[str, str] = Field(default_factory=dict)
-    least: FiniteNumber | None = None
-    most: FiniteNumber | None = None
-
-
-class Gated(NamedTuple):
-    """Holds how a model wants one of its metrics judged, under all presets."""
+class Rule(NamedTuple):
+    """Holds how a model wants one of its metrics judged."""
 
     metric: str
     direction: Direction
@@ -80,21 +53,12 @@ class Gated(NamedTuple):
     # Least and greatest value that are possible; None where there is no bound.
     least: float | None = None
     most: float | None = None
+    # That of the preset which is judged.
+    goal: float | None = None
 
-    def under(self, preset: str) -> Rule:
+    def under(self, preset: str) -> "Rule":
         """Returns the rule for one preset."""
-        return Rule(
-            metric=self.metric,
-            direction=self.direction,
-            tolerance=self.tolerance,
-            goal=self.goals.get(preset),
-            lower_references=self.lower_references,
-            upper_references=self.upper_references,
-            meaning=self.meaning,
-            names=dict(self.names),
-            least=self.least,
-            most=self.most,
-        )
+        return self._replace(goal=self.goals.get(preset))
 
 
 def _without_values(references: Any) -> Any:
@@ -157,7 +121,7 @@ class BaselineFile(BaseModel):
     """Holds a baseline file; a preset is checked when it is used."""
 
     model_config = ConfigDict(strict=True, frozen=True)
-    schema_version: Annotated[Literal[1], BeforeValidator(whole)] = Field(alias="schema")
+    schema_version: int = Field(alias="schema", ge=SCHEMA, le=SCHEMA)
     presets: dict[str, Any]
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # loading a contract must load neither numpy nor matplotlib
     from matplotlib.figure import Figure
 
     from quatrain.animation import Animation
-    from quatrain.baselines import Gated
+    from quatrain.baselines import Rule
     from quatrain.memory import Needs
     from quatrain.progress import History, Progress
 
@@ -118,7 +118,7 @@ class RulesModule(Protocol):
     """
 
     @property
-    def GATED(self) -> "tuple[Gated, ...]":
+    def GATED(self) -> "tuple[Rule, ...]":
         """Lists the scores that are compared with a baseline."""
 
 

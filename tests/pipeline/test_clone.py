@@ -31,10 +31,9 @@ SMALLEST = {
 }
 FORGIVING = """
 def _forgiving(self, preset):
-    rule = {"tolerance": 1e6, "goal": None, "lower_references": (), "upper_references": ()}
-    return Rule(metric=self.metric, direction=self.direction, **rule)
+    return self._replace(tolerance=1e6, goal=None, lower_references=(), upper_references=())
 
-Gated.under = _forgiving
+Rule.under = _forgiving
 """
 """Lets any learner hold its baseline: what a gate says is then decided by the baseline alone."""
 UNDER_IT = {"tolerance": 1e6, "goal": None, "floors": [], "ceilings": []}

@@ -5,20 +5,20 @@ from typing import Any
 import pytest
 
 from pipeline.reporting.marks import mark
-from quatrain.baselines import Gated, entry_of
+from quatrain.baselines import Rule, entry_of
 from quatrain.judgement import Line, judge
 
 FLOORS, CEILINGS = ("floor_random", "floor_constant"), ("oracle", "limit")
-HIGHER = Gated("accuracy", "higher", 0.1, {}, FLOORS, CEILINGS, names={"oracle": "the oracle"})
-LOWER = Gated("error", "lower", 0.5, {}, ("zero", "affine"), ("floor",))
-ALONE = Gated("rate", "higher", 0.2, {"default": 0.6})
-ALONE_LOWER = Gated("rate", "lower", 0.2, {})
-NEAR = Gated("rate", "near", 0.2, {})
+HIGHER = Rule("accuracy", "higher", 0.1, {}, FLOORS, CEILINGS, names={"oracle": "the oracle"})
+LOWER = Rule("error", "lower", 0.5, {}, ("zero", "affine"), ("floor",))
+ALONE = Rule("rate", "higher", 0.2, {"default": 0.6})
+ALONE_LOWER = Rule("rate", "lower", 0.2, {})
+NEAR = Rule("rate", "near", 0.2, {})
 SCORES = {"accuracy": 0.6, "floor_random": 0.1, "floor_constant": 0.2, "oracle": 1.0, "limit": 0.9}
 SCORES |= {"error": 2.0, "zero": 8.0, "affine": 6.0, "floor": 1.0, "rate": 0.5}
 
 
-def drawn(gated: Gated, **changed: Any) -> str:
+def drawn(gated: Rule, **changed: Any) -> str:
     """Returns the mark of a score that was 0.6, 2 or 0.5 when the baseline was stored."""
     rule, scores = gated.under("default"), SCORES | changed
     metrics = {"metrics": {rule.metric: entry_of(rule, SCORES)}, "provenance": {}}
@@ -64,7 +64,7 @@ FURTHER = "floor_constant 0.200 … the oracle 2.200"
     ],
 )
 def test_a_line_shows_score_baseline_goal_and_interval_from_bad_to_good(
-    gated: Gated, changed: dict[str, float], line: str, names: str
+    gated: Rule, changed: dict[str, float], line: str, names: str
 ):
     assert drawn(gated, **changed) == f"`├{line}┤`<br>{names}"
 

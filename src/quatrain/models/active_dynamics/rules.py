@@ -1,6 +1,6 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
-from quatrain.baselines import Gated
+from quatrain.baselines import Rule
 
 LOWER_REFERENCES = ("zero_field", "affine_field")
 UPPER_REFERENCES = ("projection_floor", "teleport_reference")
@@ -11,7 +11,7 @@ REFERENCE_NAMES = {
     "teleport_reference": "data from any state",
 }
 GATED = (
-    Gated(
+    Rule(
         "field_nrmse.active",
         "lower",
         0.02,
@@ -23,7 +23,7 @@ GATED = (
         names=REFERENCE_NAMES,
         least=0.0,
     ),
-    Gated(
+    Rule(
         "transition_ratio.random",
         "higher",
         1.5,
@@ -31,7 +31,7 @@ GATED = (
         meaning="how many times as many transitions random actions need for the same error",
         least=0.0,
     ),
-    Gated(
+    Rule(
         "displacement_r2_20.active",
         "higher",
         0.02,
@@ -40,7 +40,7 @@ GATED = (
         "(R²): 1 is all",
         most=1.0,
     ),
-    Gated(
+    Rule(
         "coverage_90.active",
         "near",
         0.08,

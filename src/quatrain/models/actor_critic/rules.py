@@ -1,6 +1,6 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
-from quatrain.baselines import Gated
+from quatrain.baselines import Rule
 
 REFERENCE_NAMES = {
     "random_return": "random actions",
@@ -8,7 +8,7 @@ REFERENCE_NAMES = {
     "feedback_return": "hand-written controller",
 }
 GATED = (
-    Gated(
+    Rule(
         "return_mean",
         "higher",
         0.3,
@@ -18,21 +18,21 @@ GATED = (
         meaning="reward of an episode with a held-out colony, undiscounted, mean over colonies",
         names=REFERENCE_NAMES,
     ),
-    Gated(
+    Rule(
         "margin_over_constant",
         "higher",
         0.1,
         {"default": 0.25},
         meaning="gain of that return on the best constant action: 0 is none, 1 is twice as much",
     ),
-    Gated(
+    Rule(
         "fraction_of_feedback",
         "higher",
         0.03,
         {"default": 0.95},
         meaning="that return as a share of the hand-written controller's",
     ),
-    Gated(
+    Rule(
         "success_rate",
         "higher",
         0.02,
@@ -41,7 +41,7 @@ GATED = (
         least=0.0,
         most=1.0,
     ),
-    Gated(
+    Rule(
         "size_rmse",
         "lower",
         1.0,

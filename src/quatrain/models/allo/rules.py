@@ -1,6 +1,6 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
-from quatrain.baselines import Gated
+from quatrain.baselines import Rule
 
 LOWER_REFERENCES = ("floor_untrained", "floor_random", "floor_constant")
 REFERENCE_NAMES = {
@@ -10,7 +10,7 @@ REFERENCE_NAMES = {
     "floor_constant": "constant",
 }
 GATED = (
-    Gated(
+    Rule(
         "cosine_mean",
         "higher",
         0.005,
@@ -22,7 +22,7 @@ GATED = (
         names=REFERENCE_NAMES,
         most=1.0,
     ),
-    Gated(
+    Rule(
         "cosine_min",
         "higher",
         0.03,
@@ -30,7 +30,7 @@ GATED = (
         meaning="the same agreement of the component that was learned worst",
         most=1.0,
     ),
-    Gated(
+    Rule(
         "orthogonality",
         "lower",
         0.1,

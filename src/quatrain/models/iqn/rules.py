@@ -1,6 +1,6 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
-from quatrain.baselines import Gated
+from quatrain.baselines import Rule
 
 LOWER_REFERENCES = (
     "random_return",
@@ -16,7 +16,7 @@ REFERENCE_NAMES = {
     "oracle_full_return": "oracle, full view",
 }
 GATED = (
-    Gated(
+    Rule(
         "return_mean",
         "higher",
         3.0,
@@ -27,14 +27,14 @@ GATED = (
         "agents and worlds",
         names=REFERENCE_NAMES,
     ),
-    Gated(
+    Rule(
         "share",
         "higher",
         0.03,
         {"default": 0.95, "large": 1.0},
         meaning="that return as a share of what an oracle with the same view collects",
     ),
-    Gated(
+    Rule(
         "score",
         "higher",
         0.06,

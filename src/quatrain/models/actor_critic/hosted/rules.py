@@ -1,6 +1,6 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
-from quatrain.baselines import Gated
+from quatrain.baselines import Rule
 
 REFERENCES = {
     "random": "random actions",
@@ -11,7 +11,7 @@ REFERENCES = {
 # factor of two in the distance from policies without learning, as other seeds may make it. The goal
 # is the preset's CartPole-v1's: about the return of 475 at which Gymnasium counts it as solved.
 GATED = (
-    Gated(
+    Rule(
         "score",
         "higher",
         1.0,

@@ -1,6 +1,6 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
-from quatrain.baselines import Gated
+from quatrain.baselines import Rule
 
 # Policies that learned nothing and play the same episodes.
 REFERENCE_POLICIES = ("random", "constant", "untrained")
@@ -9,7 +9,7 @@ LOWER_REFERENCES = tuple(f"{name}_score" for name in REFERENCE_POLICIES)
 # factor of two in the distance from policies without learning, as other seeds may make it. The goal
 # is the preset's CartPole-v1's: about the return of 475 at which Gymnasium counts it as solved.
 GATED = (
-    Gated(
+    Rule(
         "score",
         "higher",
         1.0,
