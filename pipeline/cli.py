@@ -19,6 +19,7 @@ from pipeline.runtime.command import (
     Parser,
     Verb,
     option,
+    port,
     report_failure,
     run_guarded,
     seconds,
@@ -140,7 +141,7 @@ def retrain(options: Options) -> int:
 
 
 @verb(
-    option("--port", type=int, default=5000, help="of the UI on 127.0.0.1"),
+    option("--port", type=port, default=5000, help="of the UI on 127.0.0.1"),
     reads_params=False,
 )
 def ui(options: Options) -> None:

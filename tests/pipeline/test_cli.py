@@ -79,7 +79,7 @@ MISUSED = [
     ("params check a b", "unrecognized arguments: 'b'"),
     ("new", "arguments are required: NAME"),
     ("new x --framework tensorflow", "invalid choice: 'tensorflow'"),
-    ("ui --port http", "invalid int value: 'http'"),
+    *((f"ui --port {port}", f"'{port}' is no port; pass a num") for port in ("http", "0", "65536")),
     ("fields --fields nofield", "invalid choice: 'nofield'"),
     ("identify --arm none", "invalid choice: 'none'"),
 ]
