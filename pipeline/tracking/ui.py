@@ -72,9 +72,9 @@ def check_port(port: int) -> None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise ConfigError(
-                f"port {port} cannot be used ({getattr(error, 'strerror', error)}); end what uses "
+                f"port {port} cannot be used ({error.strerror}); end what uses "
                 "it, perhaps another `make ui`, or choose another: `make ui PORT=5001`"
             ) from None
 
