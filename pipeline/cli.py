@@ -22,7 +22,6 @@ from pipeline.runtime.command import (
     port,
     report_failure,
     run_guarded,
-    seconds,
     seed,
     selected_models,
     shown,
@@ -109,7 +108,6 @@ def promote(options: Options) -> int:
 
 
 @verb(
-    option("--wait", type=seconds, default=20.0, metavar="SECONDS", help="how long to keep trying"),
     option("--from-start", action="store_true", help="send all anew; the store doubles nothing"),
     reads_params=False,
     interrupted="interrupted; what arrived is recorded, run `make sync` again",
@@ -118,7 +116,7 @@ def sync(options: Options) -> int:
     """Delivers pending metrics and files, and sets the aliases."""
     from pipeline.tracking.sync import sync
 
-    return sync(Path.cwd(), options.wait, options.from_start)
+    return sync(Path.cwd(), options.from_start)
 
 
 @verb(

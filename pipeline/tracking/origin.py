@@ -5,21 +5,22 @@ import json
 import os
 from collections.abc import Mapping
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from pipeline.runtime.console import shown
 from pipeline.runtime.devices import settings
-from pipeline.runtime.git import NONE, UNKNOWN, WRITTEN, commit, git, has_changes
+from pipeline.runtime.errors import CommandFailed
+from pipeline.runtime.git import NONE, UNKNOWN, WRITTEN, commit, git, has_changes, output
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.records import Header, Parent
+from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.presets import parse
 from quatrain.registry import MODELS
 from quatrain.storage.folders import digest_of
+from quatrain.storage.yaml_text import parse_mapping
 from quatrain.validation import overlaid
 
 DESCRIPTION_TAG = "mlflow.note.content"
@@ -106,41 +107,29 @@ def user() -> str:
 
 
 def changes(root: Path, preset: str, model: str | None) -> str:
-    """Returns a list of the params that differ from the last commit's, with its values."""
-    source = "params.yaml" if preset == "default" else f"params.yaml with presets/{preset}.yaml"
-    committed = committed_params(root, preset)
-    if committed is None:
-        reason = "git does not tell it" if commit(root) == UNKNOWN else "no commit has them"
-        return f"The params cannot be compared: {reason}."
+    """Returns a list of the params that differ from the last commit's, with its values.
+
+    model: whose params and those that all share; None for all of them.
+    """
+    names = ["params.yaml"] if preset == "default" else ["params.yaml", f"presets/{preset}.yaml"]
+    try:
+        texts = [output(root, "show", f"HEAD:{name}").decode() for name in names]
+        committed = reduce(overlaid, map(parse_mapping, names, texts))
+    except (CommandFailed, ConfigError, UnicodeError) as error:
+        return f"The params cannot be compared with a commit: {error}."
     old, new = flatten(committed), flatten(parse(root / "params.yaml"))
     others = tuple(f"{other}." for other in MODELS if model not in (None, other))
     lines = [
         f"* `{name}`: {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
-        for name in {**old, **new}
+        for name in old | new
         if old.get(name) != new.get(name) and not name.startswith(others)
     ]
+    source = " with ".join(names)
     if not lines:
         return f"Params: those of the commit's {source}."
     if len(lines) > MOST_CHANGES:
         lines[MOST_CHANGES:] = [f"* and {len(lines) - MOST_CHANGES} more"]
     return "\n".join([f"Params changed from the commit's {source}:", "", *lines])
-
-
-def committed_params(root: Path, preset: str) -> Mapping[str, Any] | None:
-    """Returns params.yaml of the last commit with its preset; None if there is none."""
-    params = committed_yaml(root, "params.yaml")
-    if params is None or preset == "default":
-        return params
-    overlay = committed_yaml(root, f"presets/{preset}.yaml")
-    return None if overlay is None else overlaid(params, overlay)
-
-
-def committed_yaml(root: Path, path: str) -> Mapping[str, Any] | None:
-    try:
-        content = YAML(typ="safe", pure=True).load(git(root, "show", f"HEAD:{path}"))
-    except YAMLError:
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -180,11 +169,9 @@ class TrialContext(NamedTuple):
 
     def header(self, header: Header) -> Header:
         """Returns the header of a stage's outbox as that of this trial."""
+        tags = {**header.tags, **self.tags}
         return header._replace(
-            run_key=self.run_key,
-            run_name=self.run_name,
-            parent=self.sweep,
-            tags={**header.tags, **self.tags},
+            run_key=self.run_key, run_name=self.run_name, parent=self.sweep, tags=tags
         )
 
     def to_environment(self) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """.state/outbox -> MLflow: delivers what is left, and sets aliases; exit 6 until then."""
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,15 +10,13 @@ from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.storage.disk_errors import escaped
 
 FOLDERS = (".state/outbox", ".presets/*/.state/outbox", ".state/sweeps/*/outbox")
-FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 10.0
 # Outboxes in a row that may get no answer before the others are left for later.
 MOST_UNANSWERED = 3
 REMEDY = "run `make sync` when that is mended"
 
 
-def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
-    """Delivers everything and sets aliases; tries for about `wait_seconds`. Returns 0.
+def sync(root: Path, from_start: bool = False) -> int:
+    """Delivers everything and sets aliases; returns 0.
 
     The store is asked whether it still has what was sent before: it may be restored from an older
     backup. With `from_start` all is sent again.
@@ -35,7 +32,7 @@ def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
         reverse=True,
     )
     deliveries = [Delivery(Outbox(path), uri, True, from_start) for path in paths]
-    pending = deliver(deliveries, wait_seconds)
+    pending = deliver(deliveries)
     for delivery in deliveries:
         error = pending.get(delivery)
         if delivery.metrics or delivery.files or error is not None:
@@ -55,25 +52,17 @@ def sync(root: Path, wait_seconds: float, from_start: bool = False) -> int:
     return 0
 
 
-def deliver(deliveries: Sequence[Delivery], wait_seconds: float) -> dict[Delivery, Exception]:
-    """Tries for about `wait_seconds` with growing pauses; returns why some are still pending."""
-    end = time.monotonic() + wait_seconds
-    pause = FIRST_PAUSE
-    pending: dict[Delivery, Exception] = dict.fromkeys(deliveries, Unreachable("not tried"))
-    while pending:
-        unanswered = 0
-        for delivery in list(pending):
+def deliver(deliveries: Sequence[Delivery]) -> dict[Delivery, Exception]:
+    """Sends all there is; returns why some are still pending."""
+    pending: dict[Delivery, Exception] = {}
+    unanswered = 0
+    for delivery in deliveries:
+        error: Exception | None = Unreachable("not tried")
+        if unanswered < MOST_UNANSWERED:
             error = delivery.send()
-            del pending[delivery]
-            if error is not None:
-                pending[delivery] = error  # the others come first next time
             unanswered = unanswered + 1 if isinstance(error, Unreachable) else 0
-            if unanswered == MOST_UNANSWERED:
-                break
-        if time.monotonic() + pause > end:
-            break
-        time.sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
+        if error is not None:
+            pending[delivery] = error
     return pending
 
 

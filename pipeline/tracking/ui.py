@@ -14,7 +14,6 @@ from pipeline.tracking.store import (
     check_reachable,
     database_of,
     is_server,
-    open_client,
     prepare_store,
     resolve_uri,
 )
@@ -80,28 +79,17 @@ def check_port(port: int) -> None:
 
 
 def runs_page(root: Path, port: int = PORT) -> str:
-    """Returns the address of the page: of `make ui` on this machine, or of a tracking server.
+    """Returns the address of the runs in `make ui` on this machine, or of a tracking server's UI.
 
-    It is the list of experiments if the store has no run yet, or does not answer.
+    It is the list of experiments at a server, or if the store has no run yet.
     """
     uri = resolve_uri(root)
-    server = uri.rstrip("/") if is_server(uri) else f"http://127.0.0.1:{port}"
-    number = experiment_id(uri)
-    runs = "" if number is None else f"/{number}/runs"
-    return f"{server}/#/experiments{runs}?{VIEW}"
-
-
-def experiment_id(uri: str) -> str | None:
-    """Returns the ID that the store gave the experiment; None if there is none, or no answer.
-
-    An sqlite store is read without mlflow, which takes seconds to import.
-    """
-    database = database_of(uri)
-    with suppress(Exception):  # a page is not worth a failure of what links to it
-        if database is not None:
-            with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-                (number,) = connection.execute(QUERY, (EXPERIMENT,)).fetchone()
-            return str(number)
-        check_reachable(uri)
-        return str(open_client(uri).call("get_experiment_by_name", EXPERIMENT).experiment_id)
-    return None
+    if is_server(uri):
+        return f"{uri.rstrip('/')}/#/experiments?{VIEW}"
+    runs, file = "", database_of(uri)
+    with suppress(sqlite3.Error, TypeError):  # no store, or no run in it
+        # Read without mlflow, which takes seconds to import.
+        location = f"{file.as_uri()}?mode=ro" if file else ":memory:"
+        with closing(sqlite3.connect(location, uri=True)) as database:
+            runs = f"/{database.execute(QUERY, (EXPERIMENT,)).fetchone()[0]}/runs"
+    return f"http://127.0.0.1:{port}/#/experiments{runs}?{VIEW}"

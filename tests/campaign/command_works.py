@@ -112,7 +112,7 @@ def run_schema() -> int:
 def run_sync() -> int:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(outbox, "commit", watched_commit)
-        return main(["sync", "--wait", "0"])
+        return main(["sync"])
 
 
 def run_report() -> int:

@@ -72,8 +72,6 @@ MISUSED = [
     *((f"repro --jobs={jobs}", f"'{jobs}' is no whole number") for jobs in ("-1", "1.5", "x", "²")),
     (f"repro --jobs={'9' * 5000}", f"'{'9' * 60}...' is no whole number"),
     *((f"retrain --seed={seed}", f"'{seed}' is no seed") for seed in ("-1", "4294967296", "1e3")),
-    *((f"sync --wait={wait}", f"'{wait}' is no number of seconds") for wait in ("x", "nan", "-1")),
-    ("sync --wait=inf", "'inf' is no number of seconds; pass one from 0 to 1e+06"),
     ("params", "arguments are required: action"),
     ("params chekc", "invalid choice: 'chekc'"),
     ("params check a b", "unrecognized arguments: 'b'"),
@@ -81,6 +79,7 @@ MISUSED = [
     ("new x --framework tensorflow", "invalid choice: 'tensorflow'"),
     *((f"ui --port {port}", f"'{port}' is no port; pass a num") for port in ("http", "0", "65536")),
     ("fields --fields nofield", "invalid choice: 'nofield'"),
+    *((f"profile allo --seconds={text}", f"'{text}' is no number") for text in ("x", "-1", "inf")),
     ("identify --arm none", "invalid choice: 'none'"),
 ]
 

@@ -19,7 +19,6 @@ def outboxes(tmp_path: Path, monkeypatch: Patch, uri: str) -> list[Outbox]:
     """Those of a working folder whose store is `uri`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    monkeypatch.setattr(sync, "FIRST_PAUSE", 0.01)
     folder = tmp_path / ".state" / "outbox"
     return [recorded(folder / f"train@allo-{i}.sqlite", f"k{i}") for i in (1, 2)]
 
@@ -27,7 +26,7 @@ def outboxes(tmp_path: Path, monkeypatch: Patch, uri: str) -> list[Outbox]:
 @pytest.mark.usefixtures("outboxes")
 def test_without_a_server_it_ends_with_6(monkeypatch: Patch, capsys: Capture):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
-    assert main(["sync", "--wait", "0.05"]) == 6
+    assert main(["sync"]) == 6
     printed = capsys.readouterr()
     assert printed.err.startswith("sync: 2 outboxes are pending: no server answers")
     assert printed.err.endswith("; run `make sync` when that is mended [exit 6]\n")
@@ -44,7 +43,7 @@ def test_a_server_that_answers_nothing_is_left_after_three_outboxes(
     with faulty() as server:
         server.fault, server.is_ill = "503", True
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
-        assert main(["sync", "--wait", "0"]) == 6
+        assert main(["sync"]) == 6
         assert sum(server.requests.values()) <= 2 * sync.MOST_UNANSWERED
     assert capsys.readouterr().out.count("the rest is pending: not tried") == 2
 
@@ -55,7 +54,7 @@ def test_sync_delivers_every_outbox_once_and_the_others_where_one_is_damaged(
     first, second = outboxes
     intact = first.path.read_bytes()
     first.path.write_bytes(b"no database" * 999)
-    assert main(["sync", "--wait", "0"]) == 6
+    assert main(["sync"]) == 6
     printed = capsys.readouterr()
     assert "train@allo-1.sqlite is damaged (file is not a database); move it else" in printed.err
     assert "train@allo-2: 1,480 metrics and 1 files sent" in printed.out
