@@ -140,7 +140,7 @@ def test_dvc_repro_runs_every_stage_once_and_then_none(reproduced: Clone):
 def test_it_is_judged_and_delivered(reproduced: Clone, uri: str):
     assert "gate: allo: worse: cosine_mean" in reproduced.call(*COMMAND, "pipeline", "gate", code=4)
     sync = (*COMMAND, "pipeline", "sync")
-    said = reproduced.call(*sync, "--wait", "0", code=6)
+    said = reproduced.call(*sync, code=6)
     assert f"0 of 5 outboxes are complete at {NOBODY}" in said
     said = call(reproduced.root, *sync, MLFLOW_TRACKING_URI=uri)
     assert "5 of 5 outboxes are complete" in said
