@@ -17,7 +17,7 @@ from benchmarks.harness import HEAD, cells, results_of
 from benchmarks.speed import LIMIT, PLAIN, PROPOSED, VARIANT, WITHOUT, Results
 from pipeline.judging.render import markdown_table
 from pipeline.runtime import console
-from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.devices import settings
 from pipeline.runtime.errors import LockHeld, described
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
@@ -25,6 +25,7 @@ from pipeline.tracking.origin import code_tags
 from pipeline.tracking.records import Header
 from pipeline.tracking.run import Run, path_of
 from pipeline.tracking.store import resolve_uri
+from quatrain.devices import on_device
 from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
 from quatrain.storage.folders import digest_of, file_digest

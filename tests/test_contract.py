@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save
 
-from pipeline.runtime.devices import on_device
 from quatrain.animation import Animation
 from quatrain.baselines import SCHEMA, Rule, entry_of
+from quatrain.devices import on_device
 from quatrain.judgement import judge
 from quatrain.params import Params
 from quatrain.progress import Progress, history, rows

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging.render import markdown_table
-from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
 from pipeline.studies.result_files import as_json, write_lines
 from pipeline.studies.training import result_key, train
+from quatrain.devices import on_device
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
 from quatrain.storage import folders

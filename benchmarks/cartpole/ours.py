@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
+from quatrain.devices import on_device
 from quatrain.registry import MODELS, load
 
 GOAL = 475.0

@@ -14,9 +14,7 @@ from pathlib import Path
 import psutil
 
 from pipeline.runtime.processes import lock_file
-from quatrain.devices import DETERMINISTIC_XLA, framework_environment
-from quatrain.devices import device_of as device_of
-from quatrain.devices import on_device as on_device
+from quatrain.devices import DETERMINISTIC_XLA, device_of, framework_environment
 from quatrain.params import Params
 from quatrain.registry import Framework
 

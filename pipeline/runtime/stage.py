@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from pipeline.runtime import console
 from pipeline.runtime.command import Parser, run_guarded
-from pipeline.runtime.devices import free_memory, keep_programs, on_device, settings
+from pipeline.runtime.devices import free_memory, keep_programs, settings
 from pipeline.runtime.processes import Signals, die_with_parent, folder_lock
 from pipeline.storage.params_file import checkout_of, dvc_root, read_params
-from quatrain.devices import framework_environment
+from quatrain.devices import framework_environment, on_device
 from quatrain.errors import DataError
 from quatrain.frameworks.jax.flags import DEFAULTS
 from quatrain.memory import check_memory

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pipeline.runtime import console
-from pipeline.runtime.devices import device_of, settings
+from pipeline.runtime.devices import settings
 from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
@@ -14,6 +14,7 @@ from pipeline.tracking.export import record_model
 from pipeline.tracking.monitoring import ProgressBar, SystemMetrics
 from pipeline.tracking.records import HISTORY
 from pipeline.tracking.run import Run
+from quatrain.devices import device_of
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.storage import folders, history
 

@@ -13,11 +13,12 @@ import numpy as np
 
 from pipeline.judging.render import markdown_table
 from pipeline.runtime import console
-from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
 from pipeline.studies.result_files import as_json, format_score, read_stored, write_lines
 from pipeline.studies.training import result_key, train_and_score
+from quatrain.devices import on_device
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS, load

@@ -11,9 +11,9 @@ import numpy as np
 
 from pipeline.judging.render import markdown_table
 from pipeline.runtime import console
-from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
+from quatrain.devices import on_device
 from quatrain.errors import ConfigError
 from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamicsConfig
 from quatrain.params import Params

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging.render import markdown_table
-from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import Stage, prepare_process
 from pipeline.storage.params_file import read_params
+from quatrain.devices import on_device
 from quatrain.errors import DataError
 
 OUT = Path(".bench/profile")

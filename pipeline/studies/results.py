@@ -11,7 +11,7 @@ from typing import Any
 
 from pipeline.judging.gate import rules_of
 from pipeline.runtime import console
-from pipeline.runtime.devices import on_device, settings
+from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import read_params
@@ -19,6 +19,7 @@ from pipeline.studies import seeds
 from pipeline.studies.result_files import as_json, write_lines
 from pipeline.studies.seeds import PAGE, RESULTS, SeedResult
 from pipeline.studies.training import result_key, train_resumed
+from quatrain.devices import on_device
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS, load

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import read_params
+from quatrain.devices import on_device
 from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.evaluate import evaluate
 from quatrain.models.active_dynamics.train import train

@@ -2,9 +2,9 @@
 
 import pytest
 
-from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import read_params
+from quatrain.devices import on_device
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.train import State, train

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from pipeline.runtime.devices import on_device
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.export import Exported, export, save_model
+from quatrain.devices import on_device
 from quatrain.registry import MODELS, load
 from quatrain.validation import overlaid
 from tests.conftest import FORMS, SMALL, params_with, shapes_unchecked
