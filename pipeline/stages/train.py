@@ -57,7 +57,7 @@ def usable_checkpoint(stage: Stage, checkpoints: Checkpoints, run: Run) -> Check
     checkpoint = checkpoints.latest()
     for reason in checkpoints.skipped:
         console.info(f"{stage.name}: passed over a checkpoint: {reason}")
-    if checkpoint is not None and checkpoint.step > run.outbox.last_step(HISTORY):
+    if checkpoint is not None and checkpoint.step > run.last_step(HISTORY):
         checkpoints.clear()
         return None
     return checkpoint
@@ -71,7 +71,7 @@ class Recorder:
         self.run = run
         self.checkpoints = checkpoints
         uses_cuda = device_of(stage.params, stage.framework) == "cuda"
-        self.system_metrics = SystemMetrics(uses_cuda, run.outbox.last_step("system/"))
+        self.system_metrics = SystemMetrics(uses_cuda, run.last_step("system/"))
         self.state: Any = None
         """State of the last yield, or of the checkpoint; None before the first one."""
         self.step = 0
@@ -132,7 +132,7 @@ def save(stage: Stage, run: Run, arrays: dict[str, Any], info: dict[str, Any]) -
         "weights.safetensors": weights,
         "state.safetensors": {name: array for name, array in arrays.items() if name not in weights},
         "config.json": stage.config.model_dump(mode="json"),
-        "history.csv": history.to_csv(run.outbox.history(HISTORY)),
+        "history.csv": history.to_csv(run.history(HISTORY)),
     }
     folders.save(stage.weights, contents, info)
     for name in ("weights.safetensors", "config.json"):

@@ -56,7 +56,7 @@ def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
 
     A trial of a sweep registers none: its params may be adopted as a preset, and trained by that.
     """
-    if run.has_model or trial_context() is not None:
+    if run.has("model") or trial_context() is not None:
         return
     exported = export(stage, state, dataset)
     with TemporaryDirectory() as folder:

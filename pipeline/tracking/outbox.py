@@ -81,17 +81,17 @@ class Outbox:
             ValueError: MLflow refuses a name, or the outbox holds another run.
         """
         check_names("param", header.params)
-        check_names("tag", header.tags)
         stored = self.header
         if stored is not None and stored.run_key != header.run_key:
             raise ValueError(f"{self.name} holds run {stored.run_key}, not {header.run_key}")
-        with self._transaction() as database:
-            if stored is None:
-                params = {name: short(value) for name, value in header.params.items()}
-                body = HEADER.dump_json(header._replace(params=params)).decode()
-                _put(database, "begin", body=body, time=started)
-            database.execute("DELETE FROM records WHERE kind = 'end'")
-            database.execute("UPDATE records SET sent = 0 WHERE kind = 'begin'")
+        if stored is None:
+            params = {name: short(value) for name, value in header.params.items()}
+            body = HEADER.dump_json(header._replace(params=params)).decode()
+            self.put("begin", body=body, time=started)
+        else:
+            with self._transaction() as database:
+                database.execute("DELETE FROM records WHERE kind = 'end'")
+                database.execute("UPDATE records SET sent = 0 WHERE kind = 'begin'")
 
     def metrics(
         self, rows: Iterable[Row], time: int | None = None, hidden: Container[str] = ()
@@ -128,14 +128,27 @@ class Outbox:
             self.end("KILLED", self.last_time)
         return is_open
 
-    def put(self, kind: str, name: str = "", body: str = "", **more: Any) -> None:
+    def put(
+        self,
+        kind: str,
+        name: str = "",
+        body: str = "",
+        *,
+        data: bytes | None = None,
+        time: int | None = None,
+    ) -> None:
         """Records something unless it is recorded already, unchanged.
 
         A `tag` and a `card` have a body, an `artifact` has data, a `model` has data (a zip of
-        MLflow's format) and a card.
+        MLflow's format) and a card. time: milliseconds since 1970; now if it is None.
         """
         with self._transaction() as database:
-            _put(database, kind, name, body, **more)
+            database.execute(
+                f"INSERT OR REPLACE INTO records ({RECORD}) SELECT NULL, ?1, ?2, ?3, ?4, ?5, 0"
+                " WHERE NOT EXISTS (SELECT 1 FROM records"
+                " WHERE kind = ?1 AND name = ?2 AND body = ?4 AND data IS ?5)",
+                (kind, name, time or now(), body, data),
+            )
 
     # What is recorded.
 
@@ -197,9 +210,10 @@ class Outbox:
         """Records the destination, a store and the run's ID there, to which nothing is sent yet."""
         with self._transaction() as database:
             database.execute("DELETE FROM records WHERE kind = 'destination'")
-            _put(database, "destination", uri, run_id)
-            database.execute("UPDATE records SET sent = (kind = 'destination')")
+            database.execute("UPDATE records SET sent = 0")
             database.execute("UPDATE metrics SET sent = 0 WHERE sent = 1")
+            destination = "(NULL, 'destination', ?, 0, ?, NULL, 1)"
+            database.execute(f"INSERT INTO records ({RECORD}) VALUES {destination}", (uri, run_id))
 
     def next_record(self) -> Record | None:
         """Returns the next record to send, in the order of recording."""
@@ -271,23 +285,6 @@ class Outbox:
 
 def commit(database: sqlite3.Connection) -> None:
     crash_point(database.execute, "COMMIT")
-
-
-def _put(
-    database: sqlite3.Connection,
-    kind: str,
-    name: str = "",
-    body: str = "",
-    *,
-    data: bytes | None = None,
-    time: int | None = None,
-) -> None:
-    database.execute(
-        f"INSERT OR REPLACE INTO records ({RECORD}) SELECT NULL, ?1, ?2, ?3, ?4, ?5, 0"
-        " WHERE NOT EXISTS (SELECT 1 FROM records"
-        " WHERE kind = ?1 AND name = ?2 AND body = ?4 AND data IS ?5)",
-        (kind, name, time or now(), body, data),
-    )
 
 
 def _points(rows: list[Any]) -> list[Point]:

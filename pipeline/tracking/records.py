@@ -24,9 +24,6 @@ NAME = re.compile(r"[\w.\- /:]{1,250}")
 SEED = "/seed/"
 # Charts of the members of a vector, such as one cosine for each component, at most.
 MOST_MEMBERS = 12
-# Digits of an index: the UI sorts names as text.
-INDEX_DIGITS = 2
-
 # Name, step, value.
 Row = tuple[str, int, float]
 
@@ -120,14 +117,19 @@ def now() -> int:
 # Charts, of which MLflow draws one for each metric.
 
 
-def charts(metrics: Iterable[str], headline: Sequence[str]) -> set[str]:
-    """Returns the metrics that are drawn: scalars, and of the first headline metric its members.
+def curve_rows(table: Iterable[Row], headline: Sequence[str]) -> tuple[list[Row], set[str]]:
+    """Returns the rows of a training with their ranges, and the names of those that no chart has.
 
-    Means over learners are drawn, single learners are not; nor are means over arms beside the
-    arms. What is left out stands in history.csv.
+    Scalars are drawn, and of the first headline metric its members. Means over learners are drawn,
+    single learners are not; nor are means over arms beside the arms.
     """
-    names = set(metrics)
-    return {name for name in names - _over_arms(names) if _is_chart(name, headline)}
+    rows = list(table)
+    names = {name for name, _, _ in rows}
+    over_arms = {name.rpartition(".")[0] for name in names if "." in name}
+    hidden = {name for name in names if name in over_arms or not _is_chart(name, headline)}
+    learners = [row for row in rows if row[0].partition(SEED)[0] not in over_arms]
+    new = [(f"{HISTORY}{name}", step, value) for name, step, value in rows]
+    return [*new, *_ranges(learners, headline)], {f"{HISTORY}{name}" for name in hidden}
 
 
 def _is_chart(name: str, headline: Sequence[str]) -> bool:
@@ -141,24 +143,18 @@ def _is_chart(name: str, headline: Sequence[str]) -> bool:
     return is_main and last.isdecimal() and int(last) < MOST_MEMBERS
 
 
-def ranges(rows: Sequence[Row], headline: Sequence[str]) -> list[Row]:
+def _ranges(learners: Iterable[Row], headline: Sequence[str]) -> list[Row]:
     """Returns `NAME_low` and `NAME_high` over the learners of the first headline metric."""
-    over_arms = _over_arms(name for name, _, _ in rows)
-    learners: dict[tuple[str, int], list[float]] = {}
-    for name, step, value in rows:
+    values: dict[tuple[str, int], list[float]] = {}
+    for name, step, value in learners:
         metric, _, seed = name.partition(SEED)
-        is_main = _without_arm(metric) == headline[0] and metric not in over_arms
-        if is_main and seed.isdecimal():
-            learners.setdefault((metric, step), []).append(value)
+        if seed.isdecimal() and _without_arm(metric) == headline[0]:
+            values.setdefault((f"{RANGE}{metric}", step), []).append(value)
     return [
-        (f"{metric}_{end}", step, choose(values))
-        for (metric, step), values in learners.items()
+        (f"{metric}_{end}", step, choose(several))
+        for (metric, step), several in values.items()
         for end, choose in (("low", min), ("high", max))
     ]
-
-
-def _over_arms(names: Iterable[str]) -> set[str]:
-    return {name.rpartition(".")[0] for name in names if "." in name}
 
 
 def _without_arm(name: str) -> str:
@@ -172,7 +168,5 @@ def drawn_as(name: str) -> str:
 
 
 def padded(name: str) -> str:
-    """Returns the name with indices of two digits: `cosine/03`."""
-    return "/".join(
-        part.zfill(INDEX_DIGITS) if part.isdecimal() else part for part in name.split("/")
-    )
+    """Returns the name with indices of two digits, because the UI sorts names as text."""
+    return re.sub(r"(?<=/)\d(?=/|$)", r"0\g<0>", name)

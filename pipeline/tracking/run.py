@@ -2,7 +2,7 @@
 
 import shutil
 import threading
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,27 +13,11 @@ from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.processes import folder_lock
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import dvc_root, read_params
+from pipeline.tracking import origin
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.origin import (
-    DESCRIPTION_TAG,
-    flatten,
-    origin_tags,
-    pipeline_run,
-    tags,
-    title,
-    trial_context,
-)
+from pipeline.tracking.origin import trial_context
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.records import (
-    EXPERIMENT,
-    HISTORY,
-    RANGE,
-    DatasetInput,
-    Header,
-    Row,
-    charts,
-    ranges,
-)
+from pipeline.tracking.records import EXPERIMENT, DatasetInput, Header, Row, curve_rows
 from pipeline.tracking.store import reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.params import Params
@@ -41,18 +25,18 @@ from quatrain.registry import MODELS
 from quatrain.storage import folders
 
 POLL_SECONDS = 0.5
-# Delivery starts with the first record, or after this time: importing mlflow delays the work.
-LATEST_SECONDS = 30.0
+# Pause after a failed delivery.
+RETRY_SECONDS = 60.0
+# How long a stage that ends waits for the delivery.
+WAIT_SECONDS = 30.0
+# Importing mlflow takes seconds of work: a stage gets so far first.
+FIRST_SECONDS = 10.0
 # Names the stages whose results were made elsewhere, and restored by DVC.
 RESTORED_TAG = "quatrain.restored"
 
 
-class Run:
+class Run(Outbox):
     """Records one stage's part of an MLflow run, first on the disk, then through a thread."""
-
-    def __init__(self, outbox: Outbox, shipper: "Shipper | None") -> None:
-        self.outbox = outbox
-        self._shipper = shipper
 
     @classmethod
     def of_stage(
@@ -72,11 +56,11 @@ class Run:
         header = Header(
             run_key=run_key,
             experiment=EXPERIMENT,
-            run_name=f"{stage.model} {title(stage.params)}",
-            params=flatten(stage.config.model_dump(mode="json")),
-            tags=tags(stage) if stage.verb == "train" else {},
+            run_name=f"{stage.model} {origin.title(stage.params)}",
+            params=origin.flatten(stage.config.model_dump(mode="json")),
+            tags=origin.tags(stage) if stage.verb == "train" else {},
             inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
-            parent=pipeline_run(stage.root, stage.params),
+            parent=origin.pipeline_run(stage.root, stage.params),
         )
         trial = trial_context()
         if trial is not None:
@@ -88,13 +72,17 @@ class Run:
         cls, root: Path, params: Params, key: str, started: int | None = None
     ) -> AbstractContextManager[Self]:
         """Starts or continues the outbox of the results `key`: the parent of all stages' runs."""
-        pipeline = pipeline_run(root, params)
+        pipeline = origin.pipeline_run(root, params)
         header = Header(
             pipeline.run_key,
             EXPERIMENT,
             pipeline.run_name,
-            flatten(params.model_dump(mode="json", exclude=set(MODELS))),
-            {**origin_tags(root, params), pipeline.tag: "true", "mlflow.source.name": "dvc.yaml"},
+            origin.flatten(params.model_dump(mode="json", exclude=set(MODELS))),
+            {
+                **origin.origin_tags(root, params),
+                pipeline.tag: "true",
+                "mlflow.source.name": "dvc.yaml",
+            },
         )
         return cls.start(root, report_path(root, params, key), header, started)
 
@@ -109,101 +97,62 @@ class Run:
         """
         uri = resolve_uri(root)  # refused before anything is written
         with writer_lock(path):
-            outbox = Outbox(path)
-            outbox.begin(header, started)
+            run = cls(path)
+            run.begin(header, started)
             shipper = None
             if trial_context() is None:
-                shipper = Shipper(
-                    [outbox, *end_abandoned(path)], uri, latest_seconds=LATEST_SECONDS
-                )
+                shipper = Shipper([run, *end_abandoned(path)], uri)
             status = "FAILED"
             try:
-                yield cls(outbox, shipper)
+                yield run
                 status = "FINISHED"
             except Interrupted:
                 status = "KILLED"
                 raise
             finally:
                 try:
-                    outbox.end(status)
+                    run.end(status)
                 finally:
                     if shipper is not None:
                         shipper.finish()
 
-    def metrics(self, rows: Iterable[Row], hidden: Container[str] = ()) -> None:
-        """Records metrics; a (name, step) that is recorded already keeps its time and value."""
-        self.outbox.metrics(rows, hidden=hidden)
-        if self._shipper is not None:
-            self._shipper.wake()
-
     def curves(self, table: Iterable[Row], headline: Sequence[str]) -> None:
         """Records rows of a training: all of them for history.csv, the charts for MLflow."""
-        rows = list(table)
-        names = {name for name, _, _ in rows}
-        hidden = {f"{HISTORY}{name}" for name in names - charts(names, headline)}
-        self.metrics(
-            [
-                (f"{prefix}{name}", step, value)
-                for prefix, part in ((HISTORY, rows), (RANGE, ranges(rows, headline)))
-                for name, step, value in part
-            ],
-            hidden,
-        )
-
-    def artifact(self, path: Path, folder: str) -> None:
-        self.outbox.artifact(path, folder)
+        rows, hidden = curve_rows(table, headline)
+        self.metrics(rows, hidden=hidden)
 
     def describe(self, text: str) -> None:
         """Records the description that the UI shows above a run."""
-        self.outbox.put("tag", DESCRIPTION_TAG, text)
-
-    @property
-    def has_model(self) -> bool:
-        return self.outbox.has("model")
+        self.put("tag", origin.DESCRIPTION_TAG, text)
 
     def model(self, folder: Path, name: str, card: str) -> None:
         """Records a model in MLflow's format, to be a version of the registered model `name`."""
         with TemporaryDirectory() as temporary:
             archive = Path(shutil.make_archive(f"{temporary}/model", "zip", folder))
-            self.outbox.put("model", name, card, data=archive.read_bytes())
+            self.put("model", name, card, data=archive.read_bytes())
 
 
 class Shipper:
     """Delivers outboxes, the first of which is still being written, from a daemon thread."""
 
-    def __init__(
-        self,
-        outboxes: Sequence[Outbox],
-        uri: str,
-        wait_seconds: float = 30.0,
-        retry_seconds: float = 60.0,
-        latest_seconds: float = 0.0,
-    ) -> None:
+    def __init__(self, outboxes: Sequence[Outbox], uri: str) -> None:
         self._outboxes = outboxes
         self._uri = uri
-        self._latest_seconds = latest_seconds
-        self._wait_seconds = wait_seconds
-        self._retry_seconds = retry_seconds
         self._reason = "no answer yet"
-        self._woken = threading.Event()
         self._finishing = threading.Event()
         self._is_delivered = False
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
 
-    def wake(self) -> None:
-        self._woken.set()
-
     def finish(self) -> bool:
         """Returns whether the store has everything; call it after the last record.
 
         An attempt that was in progress and failed is repeated once: a server may be back by now.
-        Waits at most `wait_seconds`; prints one line to stderr about what is left and how to
+        Waits at most WAIT_SECONDS; prints one line to stderr about what is left and how to
         deliver it.
         """
         self._finishing.set()
-        self.wake()
-        self._thread.join(self._wait_seconds)
+        self._thread.join(WAIT_SECONDS)
         if self._is_delivered and not self._thread.is_alive():
             return True
         counts = [outbox.pending() for outbox in self._outboxes]
@@ -218,7 +167,7 @@ class Shipper:
     def _run(self) -> None:
         """Delivers all there is until it ends; what fails is told by `finish`."""
         deliveries = [Delivery(outbox, self._uri) for outbox in self._outboxes]
-        self._woken.wait(self._latest_seconds)
+        self._finishing.wait(FIRST_SECONDS)
         is_last = False
         while not is_last:
             is_last = self._finishing.is_set()
@@ -226,7 +175,7 @@ class Shipper:
             self._is_delivered = error is None
             if error is not None:
                 self._reason = reason_of(error)
-            self._finishing.wait(self._retry_seconds if error else POLL_SECONDS)
+            self._finishing.wait(RETRY_SECONDS if error else POLL_SECONDS)
 
 
 # Where outboxes are.
@@ -242,7 +191,9 @@ def path_of(root: Path, stage: str, key: str) -> Path:
 
 
 def report_path(root: Path, params: Params, key: str) -> Path:
-    return path_of(root, "report", folders.digest_of([pipeline_run(root, params).run_key, key]))
+    return path_of(
+        root, "report", folders.digest_of([origin.pipeline_run(root, params).run_key, key])
+    )
 
 
 def writer_lock(path: Path, patience_seconds: float = 30.0) -> AbstractContextManager[None]:
@@ -269,28 +220,21 @@ def record_restored(root: Path, models: Iterable[str]) -> None:
 
     Raises:
         ConfigError: params.yaml cannot be used.
-        DataError, OSError: the outbox of the pipeline is damaged, or the disk is full.
+        DataError, OSError: a result or an outbox is damaged, or the disk is full.
     """
     names = ", ".join(name for model in models for name in restored(root, model))
     params = read_params(root)
     if names and not report_path(root, params, names).is_file():
         with Run.of_pipeline(root, params, names) as run:
-            run.outbox.put("tag", RESTORED_TAG, names)
+            run.put("tag", RESTORED_TAG, names)
 
 
 def restored(root: Path, model: str) -> Iterator[str]:
-    """Yields the stages of a model whose results are here, and of which no outbox is."""
-    try:
-        manifest = folders.read_json(root / "models" / model / folders.MANIFEST)
-        key = str(manifest["info"]["run_key"])
-    except (DataError, KeyError, TypeError):
-        return
+    """Yields the stages of a model of whose results no outbox is here."""
+    key = folders.read_json(root / "models" / model / folders.MANIFEST)["info"]["run_key"]
     if not path_of(root, f"train@{model}", key).is_file():
         yield f"train@{model}"
-    keys = []
-    for path in outboxes(root).glob(f"evaluate@{model}-*.sqlite"):
-        with suppress(DataError, OSError):  # `make sync` tells them
-            header = Outbox(path).header
-            keys.append(header and header.run_key)
-    if (root / "reports" / model / "scores.json").is_file() and key not in keys:
+    evaluations = outboxes(root).glob(f"evaluate@{model}-*.sqlite")
+    headers = [Outbox(path).header for path in evaluations]
+    if key not in [header.run_key for header in headers if header is not None]:
         yield f"evaluate@{model}"

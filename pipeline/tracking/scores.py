@@ -28,7 +28,7 @@ def record_scores(stage: Stage, run: Run, scores: Scores) -> None:
         (f"eval/{name}", stage.config.train.steps, math.nan if number is None else number)
         for name, number in numbers
     )
-    run.outbox.put("artifact", "evaluation/scores.json", data=to_json(scores))
+    run.put("artifact", "evaluation/scores.json", data=to_json(scores))
     for plot in sorted((stage.reports / "plots").iterdir()):
         run.artifact(plot, "plots")
     run.artifact(stage.weights / "history.csv", "data")
@@ -36,4 +36,4 @@ def record_scores(stage: Stage, run: Run, scores: Scores) -> None:
     preset = stage.params.preset
     run.describe(f"{table}\n\n{JUDGED_BY}\n\n{changes(stage.root, preset, stage.model)}")
     if trial_context() is None:
-        run.outbox.put("card", registered_name(stage.model, preset), model_card(stage, table))
+        run.put("card", registered_name(stage.model, preset), model_card(stage, table))

@@ -58,8 +58,6 @@ class Silent:
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
-    def wake(self) -> None: ...
-
     def finish(self) -> bool:
         return True
 

@@ -119,9 +119,9 @@ def test_no_run_is_left_running_in_the_store(collected: Project, uri: str, monke
     stage = Stage("train", "allo", collected.root, read_params(collected.root))
     with Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as killed:
         pass
-    assert killed.outbox.header is not None
-    killed.outbox.begin(killed.outbox.header)  # as kill -9 would have left it
-    deliver(killed.outbox, uri)
+    assert killed.header is not None
+    killed.begin(killed.header)  # as kill -9 would have left it
+    deliver(killed, uri)
     client = client_of(uri)
     assert [run.info.status for run in runs_of(client, "k" * 64)] == ["RUNNING"]
     with pytest.raises(Interrupted), Run.of_stage(stage, "n" * 64, "n" * 64, "d" * 64):

@@ -32,7 +32,7 @@ def shipped(monkeypatch: Patch) -> list[Outbox]:
 
     def ship(stage: list[Outbox], *_: Any, **__: Any) -> SimpleNamespace:
         outboxes.extend(stage)
-        return SimpleNamespace(wake=lambda: None, finish=lambda: None)
+        return SimpleNamespace(finish=lambda: None)
 
     monkeypatch.setattr(runs, "Shipper", ship)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
@@ -44,7 +44,7 @@ def begin(root: Path) -> Outbox:
     with runs.Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as run:
         run.metrics([("train/loss", 1, 0.5)])
         export.record_model(stage, run, None, None)
-    return run.outbox
+    return run
 
 
 @pytest.fixture

@@ -202,12 +202,12 @@ def test_a_training_records_one_model_with_its_card(monkeypatch: Patch):
     recorded: list[tuple[str, str]] = []
 
     class FakeRun:
-        has_model = False
+        def has(self, kind: str) -> bool:
+            return kind == "model" and bool(recorded)
 
         def model(self, folder: Path, name: str, card: str) -> None:
             assert (folder / "MLmodel").is_file()
             recorded.append((name, card))
-            self.has_model = True
 
     run: Any = FakeRun()
     for _ in range(2):

@@ -28,6 +28,13 @@ from tests.pipeline.small_checkout import call
 from tests.pipeline.small_project import NOBODY
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: Patch) -> None:
+    """A delivery begins at once, and has a minute at the end."""
+    monkeypatch.setattr(run, "FIRST_SECONDS", 0)
+    monkeypatch.setattr(run, "WAIT_SECONDS", 60)
+
+
 def outbox_in(tmp_path: Path, key: str) -> Outbox:
     return recorded(tmp_path / ".state" / "outbox" / "train@allo-1.sqlite", key)
 
@@ -53,55 +60,69 @@ def test_a_real_server_has_everything_once_whatever_broke(
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("fault", "calls", "retry_seconds"), [("reset", 8, 0.1), ("500", 0, 1e6)], ids=["run", "end"]
+    ("fault", "calls", "pause"), [("reset", 8, 0.1), ("500", 0, 1e6)], ids=["run", "end"]
 )
 def test_a_server_that_is_back_during_the_run_or_at_its_end_gets_everything(
-    upstream: int, tmp_path: Path, fault: str, calls: int, retry_seconds: float
+    upstream: int, tmp_path: Path, monkeypatch: Patch, fault: str, calls: int, pause: float
 ):
+    monkeypatch.setattr(run, "RETRY_SECONDS", pause)
     outbox = outbox_in(tmp_path, f"back-{fault}")
     with faulty(upstream) as server:
         server.fault, server.calls = fault, calls
-        ship = Shipper([outbox], server.uri, retry_seconds=retry_seconds)
+        ship = Shipper([outbox], server.uri)
         until(lambda: server.calls < (-2 if calls else 0))
         server.fault = ""
         assert ship.finish()
         assert arrived(client_of(server.uri), f"back-{fault}") == expected(outbox)
 
 
-def test_an_attempt_that_fails_while_the_stage_ends_is_repeated(
-    outbox: Outbox, uri: str, monkeypatch: Patch
-):
-    begun, ending, step = threading.Event(), threading.Event(), Delivery.step
+def test_an_attempt_that_fails_while_the_stage_ends_is_repeated(outbox: Outbox, monkeypatch: Patch):
+    begun, ending = threading.Event(), threading.Event()
+    answers = [ConnectionResetError(), None]
 
-    def fail_at_the_end(_: Delivery) -> bool:
+    def send(_: Delivery) -> Exception | None:
         begun.set()
         assert ending.wait(60)
-        monkeypatch.setattr(Delivery, "step", step)
-        raise ConnectionResetError
+        return answers.pop(0)
 
-    monkeypatch.setattr(Delivery, "step", fail_at_the_end)
-    monkeypatch.setattr(Shipper, "wake", lambda _: ending.set())  # which `finish` calls
-    ship = Shipper([outbox], uri, wait_seconds=60)
+    monkeypatch.setattr(Delivery, "send", send)
+    ship = Shipper([outbox], NOBODY)
     assert begun.wait(60)
+    ship._finishing.set()
+    ending.set()
     assert ship.finish()
-    assert arrived(client_of(uri), "k1") == expected(outbox)
 
 
-def test_a_failing_server_is_retried_after_a_pause(outbox: Outbox, monkeypatch: Patch):
+def test_a_delivery_begins_later_than_the_work_and_is_repeated_after_a_pause(
+    outbox: Outbox, monkeypatch: Patch
+):
+    attempts: list[Delivery] = []
     monkeypatch.setattr(run, "POLL_SECONDS", 0.01)
-    with faulty() as server:
-        server.fault = "500"
-        ship = Shipper([outbox], server.uri, retry_seconds=1e6)
-        until(lambda: server.calls <= -2)  # one call, which mlflow itself makes twice
-        outbox.metrics([("train/loss", 1400, 0.5)])
-        time.sleep(0.2)
-        assert server.calls == -2
-        ship.finish()
+    monkeypatch.setattr(Delivery, "send", lambda each: attempts.append(each) or OSError("away"))
+    for first, count in ((1e6, 0), (0, 1)):
+        monkeypatch.setattr(run, "FIRST_SECONDS", first)
+        ship = Shipper([outbox], NOBODY)
+        time.sleep(0.1)
+        assert len(attempts) == count
+        assert not ship.finish()
+        assert len(attempts) == count + 1
+        attempts.clear()
+
+
+def test_another_process_may_deliver_beside_a_training_that_waits(outbox: Outbox, uri: str):
+    ship = Shipper([outbox], uri)
+    until(lambda: outbox.next_record() is None)
+    until(lambda: Delivery(outbox, uri).send() is None)
+    assert ship.finish()
 
 
 @pytest.mark.parametrize(
     ("kind", "why"),
-    [("closed", "no server answers"), ("silent", "no answer"), ("damaged", "not a database")],
+    [
+        ("closed", "no server answers"),
+        ("silent", "no complete answer within 2 s"),
+        ("damaged", "not a database"),
+    ],
 )
 def test_a_store_that_cannot_take_it_keeps_no_stage_waiting_and_costs_one_warning(
     outbox: Outbox, tmp_path: Path, capfd: Capture, kind: str, why: str
@@ -111,7 +132,7 @@ def test_a_store_that_cannot_take_it_keeps_no_stage_waiting_and_costs_one_warnin
         uri = NOBODY if kind == "closed" else f"http://127.0.0.1:{silent.getsockname()[1]}"
         if kind == "damaged":
             uri = f"sqlite:///{tmp_path}/mlflow.db"
-        assert not Shipper([outbox], uri, wait_seconds=1e6).finish()
+        assert not Shipper([outbox], uri).finish()
     (line,) = capfd.readouterr().err.splitlines()
     start, _, rest = line.partition(" (")
     assert start == (
@@ -126,9 +147,10 @@ def test_a_process_ends_while_a_call_hangs(outbox: Outbox):
     code = """
 import sys
 from pathlib import Path
+from pipeline.tracking import run
 from pipeline.tracking.outbox import Outbox
-from pipeline.tracking.run import Shipper
-shipper = Shipper([Outbox(Path(sys.argv[1]))], sys.argv[2], wait_seconds=10)
+run.FIRST_SECONDS, run.WAIT_SECONDS = 0, 5
+shipper = run.Shipper([Outbox(Path(sys.argv[1]))], sys.argv[2])
 sys.exit(7 if shipper.finish() else 0)
 """
     with faulty() as server:
@@ -139,23 +161,10 @@ sys.exit(7 if shipper.finish() else 0)
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(("verb", "seconds"), [("wake", 1e6), ("finish", 1e6), ("", 0.05)])
-def test_a_run_is_delivered_from_its_first_record_on_or_after_a_while(
-    outbox: Outbox, monkeypatch: Patch, verb: str, seconds: float
-):
-    asked = threading.Event()
-    monkeypatch.setattr(Delivery, "step", lambda _: asked.set())
-    ship = Shipper([outbox], NOBODY, latest_seconds=seconds)
-    if verb:
-        assert not asked.wait(0.05)
-        getattr(ship, verb)()
-    assert asked.wait(60)
-    assert ship.finish()
-
-
-def test_many_writers_share_an_sqlite_store(uri: str, tmp_path: Path):
+def test_many_writers_share_an_sqlite_store(uri: str, tmp_path: Path, monkeypatch: Patch):
+    monkeypatch.setattr(run, "RETRY_SECONDS", 0.05)
     outboxes = [recorded(tmp_path / str(i) / "train@allo.sqlite", f"k{i}") for i in range(4)]
-    ships = [Shipper([each], uri, wait_seconds=120, retry_seconds=0.05) for each in outboxes]
+    ships = [Shipper([each], uri) for each in outboxes]
     until(lambda: all(each.pending() == (0, 0) for each in outboxes))
     assert [ship.finish() for ship in ships] == [True] * 4
     for i, outbox in enumerate(outboxes):
