@@ -22,7 +22,7 @@ from pipeline.runtime.errors import (
     exit_code_of,
 )
 from pipeline.storage.params_file import read_params, workspace_of, write_value
-from quatrain.errors import ConfigError, QuatrainError
+from quatrain.errors import QuatrainError
 from quatrain.judgement import Judgement
 from quatrain.presets import parse
 from quatrain.registry import MODELS
@@ -107,10 +107,6 @@ def choose_seed(work: Path, commit: str, asked: Retraining) -> Origin:
     if asked.seed is not None:
         write_value(work / "params.yaml", "seed", asked.seed)
     seed = read_params(work, asked.preset).seed
-    if asked.seed not in (None, seed):
-        raise ConfigError(
-            f"params.yaml: its line of the seed is not understood; write `seed: {seed}`"
-        )
     return Origin(commit, asked.preset, seed, is_new_seed=asked.seed not in (None, old))
 
 

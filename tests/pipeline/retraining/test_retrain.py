@@ -163,9 +163,9 @@ def test_equal_scores_of_another_seed_are_proposed_and_move_no_baseline(night: N
 
 def test_a_seed_that_cannot_be_written_is_refused(night: Night, failure: Failure):
     params = night.root / "params.yaml"
-    params.write_text(params.read_text().replace("seed: 0", "seed : 0", 1))
+    params.write_text(params.read_text().replace("seed: 0", "'seed': 0", 1))
     git(night.root, "commit", "-q", "-a", "-m", "another form")
-    why = "retrain: params.yaml: its line of the seed is not understood; write `seed: 0`"
+    why = "retrain: params.yaml: write `seed: NUMBER` on a line of its own, at its start"
     assert failure(main, "retrain", "--seed", "7", code=2) == why
     assert night.calls == []
 
