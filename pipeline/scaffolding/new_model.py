@@ -29,10 +29,7 @@ NEXT = """
 {name} is a model of this project: a small learner of a function, to be replaced by yours. Next:
   make repro MODELS={name}    collect, train, evaluate; exit 4: it has no baseline yet
   make promote MODELS={name}  stores its scores as the baseline
-  make repro MODELS={name}    holds it
-  make test ARGS='tests/test_contract.py -k {name}'
-Then replace the learner, from collect.py to serve.py (CONTRIBUTING.md, "Add a model").
-`git status` lists what was written.\
+CONTRIBUTING.md, "Add a model", says how to replace it.\
 """
 
 

@@ -105,16 +105,13 @@ REFUSED = [
     ("retrain --preset smoke --seed 1", "retrain: --seed goes with the default preset: "),
     ("retrain --preset smok", "retrain: unknown preset 'smok'; did you mean 'smoke'?"),
     *((f"{verb} alo", f"{verb}: unknown model 'alo'; known: allo, ") for verb in ("repro", "gate")),
-    ("promote ../allo", "promote: unknown model '../allo'; known: "),
     ("results allo alo", "results: unknown model 'alo'; known: "),
     ("profile alo", "profile: unknown model 'alo'; known: "),
     ("results --seeds 4", "results: --seeds 4: intervals need at least 5"),
     ("fields --replicates 0", "fields: --replicates 0: give at least 1"),
     ("decoders --replicates 0", "decoders: --replicates 0: give at least 1"),
     ("identify", "identify: give one of --recording FILE and --system NAME"),
-    ("grids nofolder", "grids: nofolder"),
     ("repro --preset smok", "repro: unknown preset 'smok'; did you mean 'smoke'?; known: default,"),
-    ("params check smok", "params: unknown preset 'smok'; did you mean 'smoke'?; known: default,"),
     ("grids catalogue --preset=../x", "grids: unknown preset '../x'; known: default, "),
 ]
 
