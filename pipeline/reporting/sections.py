@@ -6,18 +6,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from pipeline.judging import render
 from pipeline.judging.gate import judge, promote_hint
 from pipeline.judging.machine import describe, machine_of
-from pipeline.judging.render import (
-    cells,
-    markdown_table,
-    number,
-    plain,
-    scores_table,
-    status,
-    summary,
-    verdict,
-)
+from pipeline.judging.render import plain
 from pipeline.reporting.marks import LEGEND, mark, name_of
 from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.records import padded
@@ -79,7 +71,7 @@ def read_speed(root: Path, model: str) -> str:
 
 
 def title_of(judgements: Sequence[Judgement]) -> str:
-    return f"{verdict(judgements)}: preset {judgements[0].preset}"
+    return f"{render.verdict(judgements)}: preset {judgements[0].preset}"
 
 
 def page(results: Sequence[Result]) -> str:
@@ -94,8 +86,8 @@ def page(results: Sequence[Result]) -> str:
     machines = dict.fromkeys(describe(machine_of(each)) for each in settings)
     parts = [
         f"# {plain(title_of(judgements))}",
-        summary(judgements),
-        markdown_table(head, rows),
+        render.summary(judgements),
+        render.markdown_table(head, rows),
         f"{LEGEND}. {INTERVALS}",
         f"Machine: {plain('; '.join(machines) or 'unknown')}.",
         f"All runs: [in `make ui`]({EXPERIMENTS_PAGE}).",
@@ -123,7 +115,7 @@ def model_section(result: Result) -> str:
         f"## {model}",
         f"{first} {baseline_origin(judgement.provenance)}",
         meanings(judgement.lines),
-        markdown_table(head, [score_row(judgement, line) for line in judgement.lines]),
+        render.markdown_table(head, [score_row(judgement, line) for line in judgement.lines]),
         plots_section(result.plots),
         folded("Rules and references of each score", rules_table(judgement)),
         result.speed,
@@ -138,7 +130,12 @@ def model_section(result: Result) -> str:
 
 
 def score_row(judgement: Judgement, line: Line) -> list[str]:
-    return [plain(line.metric), *cells(line), mark(line, judgement.scores), status(line.status)]
+    return [
+        plain(line.metric),
+        *render.cells(line),
+        mark(line, judgement.scores),
+        render.status(line.status),
+    ]
 
 
 def meanings(lines: Sequence[Line]) -> str:
@@ -163,7 +160,7 @@ def rules_table(judgement: Judgement) -> str:
         if (rule := line.rule) is not None
     ]
     head = ("metric", "better", "tolerance", "goal", "must beat", "compares with")
-    return markdown_table(head, rows)
+    return render.markdown_table(head, rows)
 
 
 def reference_cell(rule: Rule, names: Sequence[str], scores: Scores) -> str:
@@ -172,19 +169,16 @@ def reference_cell(rule: Rule, names: Sequence[str], scores: Scores) -> str:
     values = {plain(name_of(rule, name)): scores.get(name) for name in names}
     ranks = {name: math.inf if value is None else sign * value for name, value in values.items()}
     best_first = sorted(values, key=ranks.__getitem__)
-    return "<br>".join(f"{name} {number(values[name], 3)}" for name in best_first) or "-"
+    return "<br>".join(f"{name} {render.number(values[name], 3)}" for name in best_first) or "-"
 
 
 def baseline_origin(provenance: Mapping[str, Any]) -> str:
     if not provenance:
         return "Baseline: none."
-    number = provenance.get("seeds")
-    seeds = f"{number} seed{'' if number == 1 else 's'}"
-    why = f"; stored although worse: {plain(provenance['why'])}" if provenance.get("why") else ""
-    return (
-        f"Baseline: {plain(provenance.get('date'))}, commit {plain(provenance.get('commit'))}, "
-        f"{seeds}{why}."
-    )
+    date, commit, seeds, why = map(provenance.get, ("date", "commit", "seeds", "why"))
+    learners = f"{plain(seeds)} seed{'' if seeds == 1 else 's'}"
+    reason = f"; stored although worse: {plain(why)}" if why else ""
+    return f"Baseline: {plain(date)}, commit {plain(commit)}, {learners}{reason}."
 
 
 def plots_section(plots: Mapping[str, str]) -> str:
@@ -201,7 +195,7 @@ def plots_section(plots: Mapping[str, str]) -> str:
 
 def all_scores(scores: Scores) -> str:
     ends = {f"{name}{end}" for name in scores for end in ("_low", "_high")}
-    return scores_table(scores, sorted(scores.keys() - ends, key=padded))
+    return render.scores_table(scores, sorted(scores.keys() - ends, key=padded))
 
 
 def folded(summary: str, body: str, state: str = "") -> str:

@@ -90,6 +90,7 @@ def test_a_metric_that_is_judged_by_nothing_any_more_is_stale(space: Workspace, 
     [
         ({"cosine_min": None}, "not finite: cosine_min is NaN or infinite"),
         ({"floor_random": None}, "not finite: cosine_mean is judged beside floor_random, which is"),
+        ({"floor_random": 0.994}, "below floor: cosine_mean 0.995 does not beat floor_random"),
         ({"cosine_min_low": 1.0, "cosine_min_high": 0.5}, "bad interval: cosine_min has no interv"),
     ],
 )

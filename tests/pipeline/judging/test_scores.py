@@ -19,6 +19,7 @@ from tests.pipeline.scored_workspace import DATASET, SCORES, Workspace
 from tests.pipeline.small_project import Project, flip_bit
 
 Edit = Callable[[Workspace], Any]
+WHOLE = '{"model": "allo", "preset": "default", "digests": {}, "scores": %s}'
 
 
 def fresh(space: Workspace) -> FreshScores:
@@ -83,6 +84,7 @@ def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated
         ),
         (lambda s: (s.root / "inputs/allo/my.py").touch(), "stale", "the code of allo changed"),
         (lambda s: edit(s, digests={"code": "0"}), "stale", "the code of allo changed after allo"),
+        (lambda s: s.scores.write_text(WHOLE % "{}"), "stale", "models/allo changed after allo"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -127,9 +129,6 @@ def test_the_digest_of_the_code_follows_what_evaluates(
         path.write_text(f"{path.read_text()}\n# changed\n")
         assert (digest() != before) == changes, name
         before = digest()
-
-
-WHOLE = '{"model": "allo", "preset": "default", "digests": {}, "scores": %s}'
 
 
 @pytest.mark.parametrize(
