@@ -11,6 +11,8 @@ from typing import Any
 
 ANSWERS: dict[str, tuple[int, dict[str, str], bytes]] = {
     "page": (200, {}, b"<html><body>Sign in to the network</body></html>"),
+    "401": (401, {}, b"who are you"),
+    "404": (404, {}, b"no such page"),
     "429": (429, {"Retry-After": "1000000000"}, b""),
     "500": (500, {"Retry-After": "3600"}, b""),
     "503": (503, {"Retry-After": "3600"}, b""),
@@ -27,6 +29,7 @@ class Faulty(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.upstream, self.fault, self.calls, self.is_ill = upstream, "", 0, False
         self.requests: Counter[bytes] = Counter()
+        self.logins: set[str | None] = set()
         self.released = threading.Event()
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -52,6 +55,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.logins.add(self.headers["Authorization"])
         health = self.path == "/health" and not self.server.is_ill
         fault = "" if health else self.server.due(self.command.encode() + self.path.encode() + body)
         if fault == "hang":
@@ -62,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
         elif fault in ANSWERS:
             self.reply(*ANSWERS[fault])
         elif self.server.upstream is None:
-            self.reply(200, {}, b"OK")
+            self.reply(200, {}, b"OK" if self.path == "/health" else b"{}")
         else:
             self.forward(body, fault == "lost reply")
 

@@ -6,10 +6,8 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import closing
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +28,7 @@ from pipeline.tracking.store import (
 )
 from quatrain.errors import ConfigError
 from tests.conftest import ROOT
+from tests.pipeline.faulty_server import faulty
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_checkout import call
 
@@ -130,49 +129,24 @@ def test_files_lie_beside_an_sqlite_store_else_in_the_checkout_or_at_the_server(
 # Whether it answers.
 
 
-@contextmanager
-def server(status: int, body: bytes, seconds: float = 0) -> Iterator[tuple[str, list[Any]]]:
-    """The address of a server with one answer, and the headers that it got."""
-    got: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            got.append(self.headers)
-            time.sleep(seconds)
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_POST = do_GET
-
-        def log_message(self, *_: object) -> None:
-            """Says nothing."""
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as listening:
-        Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{listening.server_port}", got
-        finally:
-            listening.shutdown()
-
-
 @pytest.mark.parametrize(
-    ("status", "body", "reason"),
+    ("fault", "reason"),
     [
-        (200, b"OK", None),
-        (401, b"who are you", None),
-        (404, b"no such page", None),
-        (200, b"<html>Sign in</html>", "that is no MLflow server"),
-        (503, b"", "it answers with HTTP status 503"),
+        ("", None),
+        ("401", None),
+        ("404", None),
+        ("page", "that is no MLflow server"),
+        ("503", "it answers with HTTP status 503"),
     ],
 )
-def test_a_server_is_asked_for_its_health(status: int, body: bytes, reason: str | None):
-    with server(status, body) as (uri, _):
+def test_a_server_is_asked_for_its_health(fault: str, reason: str | None):
+    with faulty() as server:
+        server.fault, server.is_ill = fault, True
         if reason is None:
-            check_reachable(f"{uri}/")
+            check_reachable(f"{server.uri}/")
         else:
             with pytest.raises(Unreachable, match=f"^{reason}$"):
-                check_reachable(uri)
+                check_reachable(server.uri)
 
 
 def test_a_server_that_is_slow_or_away_is_left(monkeypatch: Patch):
@@ -182,19 +156,18 @@ def test_a_server_that_is_slow_or_away_is_left(monkeypatch: Patch):
         with pytest.raises(Unreachable, match=r"^no server answers"):
             check_reachable(uri)
     monkeypatch.setattr(store, "PATIENCE_SECONDS", 0.05)
-    with (
-        server(200, b"OK", seconds=0.2) as (uri, _),
-        pytest.raises(Unreachable, match=r"^health: no complete answer within 0\.05 s$"),
-    ):
-        check_reachable(uri)
+    with faulty() as server:
+        server.fault, server.is_ill = "hang", True
+        with pytest.raises(Unreachable, match=r"^health: no complete answer within 0\.05 s$"):
+            check_reachable(server.uri)
 
 
 def test_user_and_password_go_to_the_server_alone(monkeypatch: Patch):
-    with server(200, b"{}") as (uri, got):
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", uri.replace("//", "//me:hunter22@"))
+    with faulty() as server:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri.replace("//", "//me:hunter22@"))
         client = open_client(resolve_uri(Path("/work")))
         client.call("search_experiments")
-    assert {headers["Authorization"] for headers in got} == {"Basic bWU6aHVudGVyMjI="}
+    assert server.logins == {"Basic bWU6aHVudGVyMjI="}
 
 
 @pytest.mark.parametrize(
