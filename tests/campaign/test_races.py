@@ -61,6 +61,7 @@ def test_a_stage_beside_one_that_writes_what_it_reads(name: str, other: str, tmp
     whole(name).done_again(place)
 
 
+@pytest.mark.full
 def test_a_gate_beside_a_promotion_judges_by_the_old_or_the_new_baselines(tmp_path: Path):
     promotion = whole("promote all")
     place = promotion.begun_in(tmp_path / "project")
