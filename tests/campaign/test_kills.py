@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.campaign.command_works import PROMOTION
 from tests.campaign.faulty_disk import signals
 from tests.campaign.processes import STAGES, begin, whole
 from tests.campaign.promises import broken
@@ -20,7 +21,7 @@ SIGNALS: dict[str, tuple[tuple[int, ...], set[int]]] = {
     "SIGINT twice": ((signal.SIGINT, signal.SIGINT), {130}),
 }
 """By name: what is sent, and how a process may end. A command has nothing to save at SIGTERM."""
-COMMANDS = ("promote all", "preset", "sync")
+COMMANDS = (PROMOTION, "preset", "sync")
 SHARES = (0.2, 0.5, 0.8, 0.4)
 """Of its operations, the share that a process has done when the signal comes."""
 ROWS = [*zip(STAGES, cycle(SIGNALS), cycle(SHARES[::-1]), strict=False)]

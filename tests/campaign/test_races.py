@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import main
+from tests.campaign.command_works import PROMOTION
 from tests.campaign.faulty_disk import waits
 from tests.campaign.processes import STAGES, Body, Running, begin, stage_body, whole
 from tests.campaign.promises import accepted, refused
 
 # Before each operation on the disk, so that both are at work.
 PAUSE_SECONDS = 0.01
-TWICE = dict.fromkeys((*STAGES, "report", "gate --page", "schema", "outcome"), 0)
-TWICE |= {"promote all": 5, "preset": 5, "sync": 6}
+TWICE = dict.fromkeys((*STAGES, "report", "gate --page", "params schema", "outcome"), 0)
+TWICE |= {PROMOTION: 5, "preset": 5, "sync": 6}
 """What is done by two at once, and the code with which one of them may be refused."""
 BESIDE = (
     ("allo evaluate", "train"),
@@ -63,7 +64,7 @@ def test_a_stage_beside_one_that_writes_what_it_reads(name: str, other: str, tmp
 
 @pytest.mark.full
 def test_a_gate_beside_a_promotion_judges_by_the_old_or_the_new_baselines(tmp_path: Path):
-    promotion = whole("promote all")
+    promotion = whole(PROMOTION)
     place = promotion.begun_in(tmp_path / "project")
     for running in at_once(partial(main, ["gate"]), promotion.body, place):
         ends(running)
