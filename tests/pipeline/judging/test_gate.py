@@ -75,16 +75,6 @@ def test_each_model_is_judged_by_its_own_rules(space: Workspace, capsys: Capture
         assert f"gate: {model}: worse: {first.metric} " in err
 
 
-def test_a_metric_that_is_judged_by_nothing_any_more_is_stale(space: Workspace, capsys: Capture):
-    content = space.baseline()
-    metrics = content["presets"]["default"]["metrics"]
-    metrics["recall"] = metrics["cosine_mean"]
-    space.edit_baseline(content)
-    code, _, err = ended(space, capsys)
-    assert code == 4
-    assert err.startswith("gate: allo: stale: recall is in the baseline, but the model's evaluatio")
-
-
 @pytest.mark.parametrize(
     ("changed", "why"),
     [

@@ -3,18 +3,16 @@
 import json
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.judging.scores import FreshScores, NotFresh, digests_of, fresh_scores, read_scores
-from pipeline.storage import run_key
+from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, read_scores
 from pipeline.storage.params_file import read_params
+from pipeline.storage.run_key import sources_of
 from quatrain.errors import DataError
 from quatrain.storage import folders
 from tests.conftest import ROOT
-from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import DATASET, SCORES, Workspace
 from tests.pipeline.small_project import Project, flip_bit
 
@@ -108,27 +106,12 @@ def test_what_shapes_no_score_may_change_and_the_dataset_may_be_absent(space: Wo
     assert fresh(space).scores == SCORES["allo"]
 
 
-def test_the_digest_of_the_code_follows_what_evaluates(
-    space: Workspace, tmp_path: Path, monkeypatch: Patch
-):
-    for name in ("src/quatrain", "pipeline/stages", "pipeline/storage"):
-        shutil.copytree(ROOT / name, tmp_path / "code" / name)
-    monkeypatch.setattr(run_key, "CHECKOUT", tmp_path / "code")
-
-    def digest() -> str:
-        return digests_of(space.root, "allo", read_params(space.root), "", "")["code"]
-
-    before = digest()
-    for name, changes in {
-        "models/allo/serve.py": False,
-        "models/allo/__init__.py": False,
-        "models/allo/evaluate.py": True,
-        "envs/grid/layouts.py": True,
-    }.items():
-        path = tmp_path / "code" / "src" / "quatrain" / name
-        path.write_text(f"{path.read_text()}\n# changed\n")
-        assert (digest() != before) == changes, name
-        before = digest()
+def test_the_code_of_scores_is_what_evaluates_and_judges():
+    names = sources_of(ROOT, "allo", read_params(ROOT), "evaluate").keys()
+    model = "src/quatrain/models/allo"
+    shaping = {f"{model}/{name}.py" for name in ("evaluate", "plots", "rules", "train")}
+    assert {*shaping, "src/quatrain/envs/grid/layouts.py"} <= names
+    assert not names & {f"{model}/serve.py", f"{model}/__init__.py"}
 
 
 @pytest.mark.parametrize(
