@@ -20,11 +20,11 @@ from pipeline.runtime.command import (
     Verb,
     option,
     port,
+    quoted,
     report_failure,
     run_guarded,
     seed,
     selected_models,
-    shown,
     verb,
     whole_number,
 )
@@ -221,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in VERBS and not name.startswith("-"):
         near = difflib.get_close_matches(name, VERBS, n=1)
         meant = f"; did you mean {near[0]}" if near else ""
-        reason = f"there is no verb {shown(name)}{meant}; `quatrain --help` lists them"
+        reason = f"there is no verb {quoted(name)}{meant}; `quatrain --help` lists them"
         return report_failure("quatrain", reason, 2)
     try:
         options, unknown = parser().parse_known_args(arguments or ["--help"])
@@ -229,7 +229,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(ended.code or 0)
     if unknown:
         program = f"quatrain {name}" if name in VERBS else "quatrain"
-        words = shown(" ".join(unknown))
+        words = quoted(" ".join(unknown))
         reason = f"unrecognized arguments: {words}; `{program} --help` lists the options"
         return report_failure(program, reason, 2)
     return run_guarded(name, lambda: run(VERBS[name], options), VERBS[name].interrupted)

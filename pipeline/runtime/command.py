@@ -81,7 +81,7 @@ def number(kind: type, least: float, most: float, what: str) -> Callable[[str], 
         with suppress(ValueError):
             if least <= kind(text) <= most:
                 return kind(text)
-        raise argparse.ArgumentTypeError(f"{shown(text)} is no {what}")
+        raise argparse.ArgumentTypeError(f"{quoted(text)} is no {what}")
 
     return read
 
@@ -97,7 +97,7 @@ def seed(text: str) -> int:
     return _seed(f"{datetime.datetime.now(datetime.UTC):%Y%m%d}" if text == "new" else text)
 
 
-def shown(text: str) -> str:
+def quoted(text: str) -> str:
     """Quotes an option's value in a line of an error."""
     return repr(text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}...")
 
@@ -112,7 +112,7 @@ def selected_models(names: Sequence[str]) -> list[str]:
 
     for name in names:
         if name not in MODELS:
-            raise ConfigError(f"unknown model {shown(name)}; known: {', '.join(MODELS)}")
+            raise ConfigError(f"unknown model {quoted(name)}; known: {', '.join(MODELS)}")
     return list(dict.fromkeys(names or MODELS))
 
 

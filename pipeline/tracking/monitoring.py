@@ -53,8 +53,10 @@ class ProgressBar:
         self.bar.close()
 
     def show(self, progress: Progress) -> None:
-        if self.bar.n == self.start:
-            self._end_compilation(progress.step)
+        if self.bar.n == self.start:  # rate and remaining time begin at the first yield
+            self.first_at = time.monotonic()
+            self.first_step = self.bar.initial = progress.step
+            self.bar.unpause()
         self.bar.update(progress.step - self.bar.n)
         values = {
             name: f"{np.mean(progress.metrics[name][-1]):.4g}"
@@ -68,12 +70,6 @@ class ProgressBar:
         if is_due and not self.is_terminal:
             self.printed_step = step
             console.info(tqdm.format_meter(**{**self.bar.format_dict, "ncols": None}))
-
-    def _end_compilation(self, step: int) -> None:
-        """Lets rate and remaining time begin at the first yield."""
-        self.first_at = time.monotonic()
-        self.first_step = self.bar.initial = step
-        self.bar.unpause()
 
     def times(self) -> dict[str, float]:
         """Returns the seconds of compilation, the other seconds, and steps per second after it.

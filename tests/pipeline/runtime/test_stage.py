@@ -172,12 +172,6 @@ def test_a_second_stage_of_one_name_is_refused_and_names_the_first(tmp_path: Pat
     assert project.run("-c", code).code == 0
 
 
-def test_a_dataset_of_another_model_is_not_trained_on(evaluated: Project, capsys: Capture):
-    folders.save(evaluated.data, {"dataset.safetensors": {"x": [3.0]}}, {})
-    assert evaluated.call("train") == 3
-    assert last_line(capsys).startswith("train@allo: not a Dataset: arrays missing ")
-
-
 def test_a_file_where_a_folder_belongs_is_named_and_kept(evaluated: Project, capsys: Capture):
     shutil.rmtree(evaluated.root / "models")
     (evaluated.root / "models").write_text("a user's own\n")
