@@ -60,9 +60,14 @@ def reproduce(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
 
 
 def is_stale(root: Path, work: Path, models: Sequence[str]) -> bool:
-    """Returns whether any stage of the models is to run: each process of dvc takes a second."""
+    """Returns whether any stage of the models is to run: each process of dvc takes a second.
+
+    Unlike a stage it has nothing to save, so that a signal ends this process, too.
+    """
     stages = [f"{verb}@{model}" for model in models for verb in VERBS]
-    return dvc(root, work, "status", "--quiet", *stages) != 0
+    command = [*DVC, "status", "--quiet", *stages]
+    status = subprocess.run(command, cwd=work, env=environment(root, work), capture_output=True)
+    return status.returncode != 0
 
 
 def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
