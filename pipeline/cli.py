@@ -128,10 +128,7 @@ def sync(options: Options) -> int:
 def retrain(options: Options) -> int:
     """Runs the pipeline again in a copy of the checkout and proposes what is better."""
     if options.preset != "default" and options.seed is not None:
-        raise ConfigError(
-            "--seed goes with the default preset: it is written into params.yaml; others set it in"
-            " presets/"
-        )
+        raise ConfigError("--seed goes with the default preset; the others have it in presets/")
     from pipeline.retraining.retrain import Retraining, retrain
 
     asked = Retraining(options.preset, options.seed, options.jobs, options.push)
@@ -161,8 +158,7 @@ def verify(_options: Options) -> None:
     option(
         "action",
         choices=("check", "preset", "schema"),
-        help="check params.yaml; print it with the values of a preset; or write"
-        " params.schema.json, which editors complete it by",
+        help="check params.yaml, print it with a preset, or write the schema for editors",
     ),
     option("preset", nargs="?", default="default", help="a file of presets/, without .yaml"),
     reads_params=False,
@@ -201,9 +197,7 @@ def new(options: Options) -> None:
         help="where trials keep their checkpoints, reached by all nodes: a shared folder or"
         " s3://BUCKET/FOLDER; with no --address a folder of .state",
     ),
-    option(
-        "--cpus", type=whole_number, metavar="N", help="of this machine, for all trials; or all"
-    ),
+    option("--cpus", type=whole_number, metavar="N", help="cores of this machine for all trials, or all"),
     interrupted="interrupted; the same command continues",
 )
 def sweep(options: Options) -> int:

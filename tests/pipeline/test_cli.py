@@ -102,7 +102,7 @@ def test_a_wrong_option_is_one_line_that_names_the_help(
 REFUSED = [
     ("promote --force", "promote: --force and --why '...' go together"),
     ("promote --why x", "promote: --force and --why '...' go together"),
-    ("retrain --preset smoke --seed 1", "retrain: --seed goes with the default preset: "),
+    ("retrain --preset smoke --seed 1", "retrain: --seed goes with the default preset; "),
     ("retrain --preset smok", "retrain: unknown preset 'smok'; did you mean 'smoke'?"),
     *((f"{verb} alo", f"{verb}: unknown model 'alo'; known: allo, ") for verb in ("repro", "gate")),
     ("results allo alo", "results: unknown model 'alo'; known: "),
