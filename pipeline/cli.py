@@ -197,7 +197,7 @@ def new(options: Options) -> None:
         help="where trials keep their checkpoints, reached by all nodes: a shared folder or"
         " s3://BUCKET/FOLDER; with no --address a folder of .state",
     ),
-    option("--cpus", type=whole_number, metavar="N", help="cores of this machine for all trials, or all"),
+    option("--cpus", type=whole_number, metavar="N", help="of this machine for trials, or all"),
     interrupted="interrupted; the same command continues",
 )
 def sweep(options: Options) -> int:
