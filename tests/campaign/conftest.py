@@ -13,7 +13,7 @@ from tests.pipeline.conftest import stages_without_shape_checks  # noqa: F401 - 
 
 HERE = Path(__file__).parent
 # Of the cases of a test, every so many-th belongs to the sample.
-SAMPLE = 17
+SAMPLE = 13
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
