@@ -28,14 +28,12 @@ DISK_ERRORS = {
 }
 PRIMARY_CODE = 0xFF
 
-VERSION = 2
 # What `sent` of a metric says if MLflow is not to draw it; the others are 0, then 1.
 NEVER = 2
 
 # A record is what the run has now, not an event: a later one of its kind and name replaces it and
 # is sent again. `value` has no type, because SQLite would drop the sign of -0.0; NaN is NULL.
-# Version 1 stored what is drawn a second time, and all of it under history/ as sent.
-SCHEMA = f"""
+SCHEMA = """
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS records (
     id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, name TEXT NOT NULL,
@@ -47,8 +45,7 @@ CREATE TABLE IF NOT EXISTS metrics (
     time INTEGER NOT NULL, sent INTEGER NOT NULL, UNIQUE (name, step)
 );
 CREATE INDEX IF NOT EXISTS unsent ON metrics (id) WHERE NOT sent;
-UPDATE metrics SET sent = {NEVER} WHERE name GLOB 'history/*';
-PRAGMA user_version = {VERSION};
+PRAGMA user_version = 1;
 COMMIT;
 """
 RECORD = "id, kind, name, time, body, data, sent"
@@ -271,7 +268,7 @@ class Outbox:
             with closing(
                 sqlite3.connect(self.path, BUSY_SECONDS, isolation_level=None)
             ) as database:
-                if database.execute("PRAGMA user_version").fetchone()[0] < VERSION:
+                if not database.execute("PRAGMA user_version").fetchone()[0]:
                     database.executescript(SCHEMA)
                 database.execute("PRAGMA synchronous = EXTRA")
                 yield database
