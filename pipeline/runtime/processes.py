@@ -215,8 +215,8 @@ class ParallelCommands:
     def run(
         self, commands: Mapping[str, Sequence[str]], folder: Path, environment: Mapping[str, str]
     ) -> dict[str, int]:
-        """Returns the exit code of each command, 128 + signal if it was not started; a failure
-        stops no other.
+        """Returns the exit code of each command, 128 + signal if it was not started, and 130 if
+        it ended after Ctrl-C, for which dvc has a code of its own; a failure stops no other.
         """
         with on_signals(self._receive), ThreadPoolExecutor(self.limit) as pool:
             started = {
@@ -245,7 +245,8 @@ class ParallelCommands:
         with process:
             for line in filter(None, map(str.strip, process.stdout or ())):
                 console.info(line if line.startswith(name) else f"{name}: {line}")
-        return shell_exit_code(process.returncode)
+        is_interrupted = self._received == signal.SIGINT
+        return 128 + signal.SIGINT if is_interrupted else shell_exit_code(process.returncode)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         # Ctrl-C reaches the commands through the terminal; SIGTERM is passed on.

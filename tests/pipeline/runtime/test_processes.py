@@ -109,7 +109,7 @@ sys.exit(5)
 def test_ctrl_c_is_the_terminals_to_pass_on_and_starts_no_further_job(tmp_path: Path):
     """The terminal sends it to all; sent once more by us, it would end a stage that is saving."""
     codes = {"a": SAVES_ON_CTRL_C, "b": "pathlib.Path('b').touch()"}
-    assert run(tmp_path, 1, codes) == {"a": 5, "b": 130}
+    assert run(tmp_path, 1, codes) == {"a": 130, "b": 130}
     assert not (tmp_path / "b").exists()
 
 
