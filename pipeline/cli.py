@@ -98,10 +98,12 @@ def promote(options: Options) -> int:
     models = selected_models(options.models)
     from pipeline.dvc.workspace import alone
     from pipeline.judging.promotion import promote
+    from pipeline.runtime.processes import folder_lock
     from pipeline.storage.params_file import read_params, workspace_of
 
     root, preset = Path.cwd(), options.preset
-    with alone(root, preset):
+    # The entries of all presets lie in one file.
+    with alone(root, preset), folder_lock(root / ".state" / "locks" / "promote"):
         params = read_params(root, preset)
         promote(root, workspace_of(root, preset), models, params, options.why)
     return 0

@@ -3,11 +3,15 @@
 import datetime
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
+from pipeline.cli import main
+from pipeline.judging import render
 from pipeline.judging.gate import gate, rules_of
 from pipeline.judging.promotion import promote
 from pipeline.judging.scores import NotFresh
@@ -18,7 +22,7 @@ from quatrain.errors import DataError
 from quatrain.presets import read_raw
 from quatrain.registry import MODELS
 from tests.conftest import ROOT
-from tests.pipeline.fixture_types import Capture
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
 from tests.pipeline.small_checkout import contents
 
@@ -146,15 +150,31 @@ def test_scores_of_something_else_or_a_damaged_baseline_are_never_stored(space: 
     assert "`git checkout baselines/allo.json` restores it" in refused(space, why=WHY)
 
 
-def test_a_preset_is_promoted_from_its_own_workspace_and_others_are_not_concerned(
-    space: Workspace, capsys: Capture
-):
+def workspace_of_smoke(space: Workspace) -> Workspace:
     work = workspace_of(space.root, "smoke")
     shutil.copytree(ROOT / "inputs", work / "inputs")
     with (work / "params.yaml").open("w") as file:
         YAML().dump(read_raw(ROOT, "smoke"), file)
     other = Workspace(work)
     other.train("c" * 64)
+    return other
+
+
+def test_promotions_of_two_presets_at_once_store_both(space: Workspace, monkeypatch: Patch):
+    workspace_of_smoke(space).score("smoke")
+    monkeypatch.setattr(render, "text", lambda _: time.sleep(0.5))  # between reading and writing
+    commands = (["promote", "allo"], ["promote", "allo", "--preset", "smoke"])
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(main, commands)) == [0, 0]
+    entries = space.baseline()["presets"]
+    runs = {name: entries[name]["provenance"]["run_key"] for name in entries}
+    assert runs == {"default": "a" * 64, "smoke": "c" * 64}
+
+
+def test_a_preset_is_promoted_from_its_own_workspace_and_others_are_not_concerned(
+    space: Workspace, capsys: Capture
+):
+    other = workspace_of_smoke(space)
     other.score("smoke", cosine_mean=0.7)
     before = space.baseline()["presets"]["default"]
     assert gate_code(space, "smoke") == 4
