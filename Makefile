@@ -31,6 +31,7 @@ read_by = $(if $(and $(MAKECMDGOALS),$(filter command,$(origin $(1)))),$(if $(fi
 $(call read_by,PRESET,repro gate promote retrain grids)
 $(call read_by,MODELS,repro gate promote results)
 $(call read_by,JOBS,repro retrain)
+$(call read_by,MODEL,profile)
 
 .PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash campaign clean
 

@@ -73,13 +73,21 @@ def test_every_make_command_names_a_target():
         assert done.returncode == 0, f"{command}: {done.stderr}"
 
 
-@pytest.mark.parametrize("command", ["verify PRESET=wind", "retrain MODELS=allo", "gate JOBS=2"])
-def test_make_refuses_a_variable_that_the_target_does_not_read(command: str):
+@pytest.mark.parametrize(
+    ("command", "readers"),
+    [
+        ("verify PRESET=wind", "repro gate promote retrain grids"),
+        ("retrain MODELS=allo", "repro gate promote results"),
+        ("gate JOBS=2", "repro retrain"),
+        ("promote MODEL=allo", "profile"),
+    ],
+)
+def test_make_refuses_a_variable_that_the_target_does_not_read(command: str, readers: str):
     words = ["make", "-n", *command.split()]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     target, name = command.partition("=")[0].split()
     assert done.returncode == 2
-    assert f"make {target} has no {name}; these have: repro " in done.stderr
+    assert f"make {target} has no {name}; these have: {readers}." in done.stderr
 
 
 def test_make_gate_judges_the_preset_that_is_named():
