@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.judging.gate import judge
+from pipeline.judging.gate import judge_scores
+from pipeline.judging.scores import read_scores
 from pipeline.retraining import outcome, worktree
 from pipeline.retraining.outcome import FOLDER, Origin, Outcome, better_models
 from pipeline.retraining.worktree import Worktree, run_git
@@ -116,7 +117,9 @@ def conclude(copy: Worktree, remote: str | None, origin: Origin, passed: bool) -
     for name in outcome.REPORTS:
         shutil.copy(work / "reports" / name, copy.root / FOLDER / name)
     params = read_params(copy.path, origin.preset)
-    results = [judge(work, model, params, copy.path) for model in MODELS]
+    # The gate found them fresh there; the code of this process may have been edited since.
+    scores = {model: read_scores(work, model).scores for model in MODELS}
+    results = [judge_scores(copy.path, model, params, scores[model]) for model in MODELS]
     if not passed:
         console.info(
             "retrain: the gate is broken and nothing was promoted; "

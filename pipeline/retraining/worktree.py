@@ -120,8 +120,10 @@ def state_of(copy: Worktree) -> Path:
 
 
 def link(path: Path, folder: Path) -> None:
-    """Links a path to a folder, which is made if it is missing."""
+    """Links a path to a folder, which is made if it is missing; an older link may lead to where
+    the checkout was before it was moved or copied.
+    """
     for each in (path.parent, folder):
         each.mkdir(parents=True, exist_ok=True)
-    if not path.is_symlink():
-        path.symlink_to(folder.absolute())
+    path.unlink(missing_ok=True)
+    path.symlink_to(folder.absolute())

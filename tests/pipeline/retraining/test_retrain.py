@@ -14,6 +14,7 @@ from dvc.repo import Repo
 from dvc.scm import NoSCM
 
 from pipeline.cli import main
+from pipeline.judging import scores
 from pipeline.retraining import retrain as work
 from pipeline.retraining.outcome import FOLDER, ISSUE
 from pipeline.retraining.worktree import Worktree
@@ -147,6 +148,19 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
     assert capsys.readouterr().out.endswith(said)
 
 
+def test_an_edit_of_the_checkout_meanwhile_changes_no_judgement(night: Night, monkeypatch: Patch):
+    def run(path: Path) -> None:
+        Night.run(night, path)
+        monkeypatch.setattr(scores, "sources_of", lambda *_: {"src/a.py": "edited"})
+
+    night.scores = {"iqn": {"return_mean": 140.0}}
+    night.files = {"dvc.lock": "stages: new\n"}
+    monkeypatch.setattr(night, "run", run)
+    assert main(["retrain"]) == 0
+    assert night.outcome()["title"] == "Retrain: iqn better"
+    assert "stale" not in night.body()
+
+
 def test_equal_scores_of_another_seed_are_proposed_and_move_no_baseline(night: Night):
     params = night.root / "params.yaml"
     params.write_text(params.read_text().replace("seed: 0", "seed: 0  # drawn once", 1))
@@ -234,6 +248,15 @@ def test_settings_of_dvc_and_outboxes_are_the_checkouts_and_stay(night: Night):
     del night.codes["pipeline repro"]
     assert main(["retrain"]) == 0
     assert outbox.exists()
+
+
+def test_a_checkout_that_was_moved_keeps_its_own_outboxes(night: Night):
+    link = night.root / FOLDER / "state" / "outbox"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(night.root.with_name("where it was"))
+    night.codes["pipeline repro"] = 255
+    assert main(["retrain"]) == 255
+    assert link.resolve() == night.root / ".state" / "outbox"
 
 
 def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(
