@@ -78,11 +78,12 @@ def gate(options: Options) -> int:
 
         write_page(root)
         return 0
+    from pipeline.dvc.workspace import judged_workspace
     from pipeline.judging.gate import gate
-    from pipeline.storage.params_file import read_params, workspace_of
+    from pipeline.storage.params_file import read_params
 
     params = read_params(root, options.preset)
-    return gate(root, workspace_of(root, options.preset), models, params)
+    return gate(root, judged_workspace(root, options.preset, models), models, params)
 
 
 @verb(
@@ -96,16 +97,17 @@ def promote(options: Options) -> int:
     if options.force != bool((options.why or "").strip()):
         raise ConfigError("--force and --why '...' go together")
     models = selected_models(options.models)
-    from pipeline.dvc.workspace import alone
+    from pipeline.dvc.workspace import alone, judged_workspace
     from pipeline.judging.promotion import promote
     from pipeline.runtime.processes import folder_lock
-    from pipeline.storage.params_file import read_params, workspace_of
+    from pipeline.storage.params_file import read_params
 
     root, preset = Path.cwd(), options.preset
     # The entries of all presets lie in one file.
     with alone(root, preset), folder_lock(root / ".state" / "locks" / "promote"):
         params = read_params(root, preset)
-        promote(root, workspace_of(root, preset), models, params, options.why)
+        work = judged_workspace(root, preset, models)
+        promote(root, work, models, params, options.why)
     return 0
 
 

@@ -6,6 +6,7 @@ import io
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import psutil
 from ruamel.yaml import YAML
 
 from pipeline.dvc.local_config import share_settings
+from pipeline.judging.scores import NotFresh, repro_hint
 from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import folder_lock
@@ -71,6 +73,24 @@ def prepare_workspace(root: Path, preset: str) -> Path:
     return work
 
 
+def judged_workspace(root: Path, preset: str, models: Sequence[str]) -> Path:
+    """Returns the folder of a preset's results, whose inputs are a copy of the checkout's.
+
+    Raises:
+        NotFresh: an input of these models has changed in the checkout.
+        ConfigError: git cannot list the files.
+    """
+    work = workspace_of(root, preset)
+    if work != root and work.joinpath("inputs").exists():
+        copied = {str(path.relative_to(work)) for path in copies_in(work)}
+        folders = tuple(f"inputs/{model}/" for model in models)
+        for name in sorted(files_of_git(root) | copied):
+            if name.startswith(folders) and content(root / name) != content(work / name):
+                reason = f"{name} changed after preset {preset} was run"
+                raise NotFresh("stale", reason, repro_hint(preset))
+    return work
+
+
 def copies_in(work: Path) -> list[Path]:
     """Returns the files of a workspace that runs in it do not write."""
     return [
@@ -94,6 +114,10 @@ def files_of_git(root: Path) -> set[str]:
     return {name for name in os.fsdecode(listing).split("\0") if name}
 
 
+def content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
 def copy_if_changed(source: Path, target: Path) -> None:
     """Copies or removes a file; an equal file keeps its time, which saves DVC a hash.
 
@@ -101,7 +125,9 @@ def copy_if_changed(source: Path, target: Path) -> None:
     """
     if not source.is_file():
         target.unlink(missing_ok=True)
-    elif not target.is_file() or source.read_bytes() != target.read_bytes():
+    elif content(source) != content(target):
+        if target.is_dir():  # a folder that is a file now
+            shutil.rmtree(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)
 

@@ -14,8 +14,11 @@ from dvc.rwlock import rwlock
 from dvc.scm import NoSCM
 from ruamel.yaml import YAML
 
+from pipeline.cli import main
 from pipeline.dvc import workspace
 from quatrain.errors import ConfigError, DataError
+from tests.pipeline.fixture_types import Failure
+from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_checkout import contents, git
 
 COPIED = ("src/a.py", "src/deep/b.py", "pipeline/c.py", "docs/d.md", "baselines/allo.json")
@@ -97,6 +100,7 @@ def test_edits_new_and_removed_files_travel_and_what_was_made_stays(checkout: Pa
     for name in (*PRODUCED, "src/of_an_older_version.py"):
         (work / name).parent.mkdir(parents=True, exist_ok=True)
         (work / name).write_text("made")
+    (work / "inputs" / "allo" / "new.txt").mkdir()  # a folder that becomes a file
     os.utime(work / "baselines" / "iqn.json", (5, 5))
     before = contents(work)
     (checkout / "src" / "a.py").write_text("edited\n")
@@ -109,6 +113,23 @@ def test_edits_new_and_removed_files_travel_and_what_was_made_stays(checkout: Pa
     changed = {"src/a.py": b"edited\n", "inputs/allo/new.txt": b"....\n"}
     assert contents(work) == before | changed
     assert (work / "baselines" / "iqn.json").stat().st_mtime == 5
+
+
+def test_scores_of_a_preset_are_stale_when_an_input_of_the_checkout_changes(
+    checkout: Path, failure: Failure
+):
+    module = checkout / "inputs" / "allo" / "own.py"
+    module.write_text("speed = 1\n")
+    evaluated = Workspace(workspace.prepare_workspace(checkout, "smoke"))
+    evaluated.train("c" * 64)
+    evaluated.score("smoke")
+    options = ("--preset", "smoke", "allo")
+    assert main(["promote", *options]) == main(["gate", *options]) == 0
+    for change in (lambda: module.write_text("speed = 2\n"), module.unlink):
+        change()
+        why = "inputs/allo/own.py changed after preset smoke was run; run `make repro PRESET=smoke`"
+        for verb in ("gate", "promote"):
+            assert failure(main, verb, *options, code=4) == f"{verb}: {why}"
 
 
 def test_a_preset_outside_a_git_checkout_is_refused(checkout: Path):

@@ -5,6 +5,7 @@ import json
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,7 +161,8 @@ def workspace_of_smoke(space: Workspace) -> Workspace:
     return other
 
 
-def test_promotions_of_two_presets_at_once_store_both(space: Workspace, monkeypatch: Patch):
+def test_promotions_of_two_presets_at_once_store_both(checkout: Path, monkeypatch: Patch):
+    space = Workspace(checkout)
     workspace_of_smoke(space).score("smoke")
     monkeypatch.setattr(render, "text", lambda _: time.sleep(0.5))  # between reading and writing
     commands = (["promote", "allo"], ["promote", "allo", "--preset", "smoke"])
