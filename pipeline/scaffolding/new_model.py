@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from quatrain.errors import ConfigError
 from quatrain.params import Params, class_name
 from quatrain.registry import MODELS, Framework
-from quatrain.storage.atomic_write import write_together
+from quatrain.storage.atomic_write import sweep_temporaries, write_together
 
 TEMPLATES = Path(__file__).parent.parent / "new_model"
 # The model of the templates.
@@ -46,9 +46,11 @@ def create(root: Path, name: str, framework: Framework) -> list[str]:
         if (root / path).exists():
             raise ConfigError(f"{path} is there already; remove it, or give another name")
     changed = _changed_files(root, name, framework)
-    for path in new:
+    files = {path: text.encode() for path, text in (new | changed).items()}
+    for path in files:
         (root / path).parent.mkdir(parents=True, exist_ok=True)
-    write_together(root, {path: text.encode() for path, text in (new | changed).items()})
+        sweep_temporaries((root / path).parent)
+    write_together(root, files)
     # How long the name is decides where lines are wrapped.
     ruff = [sys.executable, "-m", "ruff", "format", "--quiet", "--no-cache"]
     subprocess.run([*ruff, *(path for path in new if path.endswith(".py"))], cwd=root, check=False)
