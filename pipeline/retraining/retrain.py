@@ -54,10 +54,13 @@ def retrain(root: Path, asked: Retraining) -> int:
         Interrupted: a signal was received; the next retraining continues from its checkpoints.
     """
     folder = root / FOLDER
-    lock = processes.lock_file(folder / "lock", PATIENCE_SECONDS)
+    path = folder / "lock"
+    lock = processes.lock_file(path, PATIENCE_SECONDS)
     if lock is None:
-        raise LockHeld("another retraining is at work in this checkout; wait for it or end it")
+        place = f"process {path.read_text()}, or in what it has started"
+        raise LockHeld(f"another retraining is at work in {place}; wait for it or end it")
     try:
+        path.write_text(str(os.getpid()))
         outcome.clear(folder)
         result = retrain_alone(Worktree(root, folder.absolute() / "work", lock), asked)
     except Interrupted:

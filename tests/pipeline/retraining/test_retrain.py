@@ -4,6 +4,7 @@ alone. git is real, and what runs in the worktree is pretended.
 
 import datetime
 import json
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -320,6 +321,7 @@ def test_a_signal_leaves_no_outcome(night: Night, failure: Failure, monkeypatch:
     monkeypatch.setattr(night, "run", interrupted)
     why = "retrain: interrupted by SIGTERM; the next run continues"
     assert failure(main, "retrain", code=143) == why
+    assert (night.root / FOLDER / "lock").read_text() == str(os.getpid())
     assert not (night.root / FOLDER / "outcome.json").exists()
     assert not (night.root / FOLDER / "body.md").exists()
 
@@ -331,7 +333,8 @@ def test_a_second_retraining_waits_for_what_the_first_one_runs(tmp_path: Path, m
     monkeypatch.setattr(work, "PATIENCE_SECONDS", 0.0)
     lock = processes.lock_file(tmp_path / FOLDER / "lock", 0.0)
     assert lock is not None
-    with pytest.raises(LockHeld, match="another retraining is at work in this checkout; wait"):
+    os.write(lock, b"123")
+    with pytest.raises(LockHeld, match="another retraining is at work in process 123, or in what"):
         work.retrain(tmp_path, work.Retraining("default"))
     copy = Worktree(tmp_path, tmp_path, lock)
     (tmp_path / "locks.py").write_text(f"import fcntl; fcntl.flock({lock}, fcntl.LOCK_EX)")
