@@ -43,18 +43,15 @@ OPEN = ("RUNNING", "SCHEDULED")
 class Delivery:
     """Sends one outbox to one store, as far as it is not sent yet.
 
-    is_checked: whether the store is asked first if it still holds what it acknowledged; if not, all
-    is sent again. from_start: whether all is sent again in any case.
+    All is sent again if the store has lost what it acknowledged, which is asked at the start and
+    after a failure. from_start: whether all is sent again in any case.
     """
 
-    def __init__(
-        self, outbox: Outbox, uri: str, is_checked: bool = False, from_start: bool = False
-    ) -> None:
+    def __init__(self, outbox: Outbox, uri: str, from_start: bool = False) -> None:
         self.outbox = outbox
         self.metrics = 0
         self.files = 0
         self._uri = uri
-        self._is_checked = is_checked
         self._from_start = from_start
         self._call: Any = None
         self._run_id: str | None = None
@@ -103,10 +100,9 @@ class Delivery:
         with folder_lock(self.outbox.path.parent):
             run = self._find_or_create(header)
         run_id = str(run.info.run_id)
-        is_lost = not self._is_sent_to(run_id) or (self._is_checked and self._has_lost(run))
-        if is_lost or self._from_start:
+        if self._from_start or not self._is_sent_to(run_id) or self._has_lost(run):
             self.outbox.send_all_to(self._uri, run_id)
-        self._from_start = self._is_checked = False
+        self._from_start = False
         self._run_id = run_id
         return run_id
 

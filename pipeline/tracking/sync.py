@@ -18,8 +18,7 @@ REMEDY = "run `make sync` when that is mended"
 def sync(root: Path, from_start: bool = False) -> int:
     """Delivers everything and sets aliases; returns 0.
 
-    The store is asked whether it still has what was sent before: it may be restored from an older
-    backup. With `from_start` all is sent again.
+    With `from_start` all is sent again.
 
     Raises:
         Unreachable: outboxes or aliases are pending.
@@ -31,7 +30,7 @@ def sync(root: Path, from_start: bool = False) -> int:
         key=lambda path: path.name,
         reverse=True,
     )
-    deliveries = [Delivery(Outbox(path), uri, True, from_start) for path in paths]
+    deliveries = [Delivery(Outbox(path), uri, from_start) for path in paths]
     pending = deliver(deliveries)
     for delivery in deliveries:
         error = pending.get(delivery)
