@@ -204,6 +204,14 @@ def test_a_call_ends_in_time_and_keeps_its_answer_and_errors(monkeypatch: Patch)
     client.call("slow", 0.1, size=1e7)
 
 
+def test_no_request_ends_before_its_call(monkeypatch: Patch):
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_TIMEOUT", raising=False)
+    store.quieten()
+    from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_TIMEOUT
+
+    assert MLFLOW_HTTP_REQUEST_TIMEOUT.get() > store.CALL_SECONDS
+
+
 # The sqlite store.
 
 
