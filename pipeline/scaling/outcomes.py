@@ -11,7 +11,6 @@ from pathlib import Path
 from queue import Queue
 
 from pipeline.runtime import console
-from pipeline.runtime.console import shown
 from pipeline.scaling import snapshots, work
 from pipeline.scaling.records import Trial
 from pipeline.scaling.snapshots import Storage
@@ -98,7 +97,7 @@ class SweepRecord:
             reason = next(iter(self._pending.values()))
             console.info(
                 f"warning: tracking: {len(self._pending)} runs of the sweep are not yet at "
-                f"{shown(self._uri)} ({reason}); `make sync` sends them"
+                f"{self._uri} ({reason}); `make sync` sends them"
             )
 
     def _collect(self, trial: Trial) -> None:
@@ -107,7 +106,7 @@ class SweepRecord:
         targets = {verb: self._folder / (name % verb) for verb in STAGES}
         if not targets[STAGES[-1]].exists():
             self._unpack(trial, targets)
-        for target in targets.values():
+        for target in reversed(targets.values()):  # a run starts with its training
             if target.exists():
                 self._queue.put(Outbox(target))
 

@@ -9,6 +9,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +27,7 @@ from pipeline.tracking.store import (
     check_reachable,
     open_client,
 )
+from quatrain.errors import DataError
 
 CHANGED_PARAMS_TAG = "quatrain.changed_params"
 PARENT_TAG = "mlflow.parentRunId"
@@ -175,7 +177,7 @@ class Delivery:
             case "artifact":
                 self._send_file(run_id, record)
             case "model":
-                self._send_model(run_id, record)
+                self._send_model(run_id, header, record)
             case "card":
                 registry.describe(self._call, run_id, name, record.body)
             case "end":
@@ -220,13 +222,23 @@ class Delivery:
             path.write_bytes(data)
             self._call("log_artifact", run_id, str(path), folder or None, size=len(data))
 
-    def _send_model(self, run_id: str, record: Record) -> None:
-        """Registers the model in an archive; each of its files may take a second of its own."""
+    def _send_model(self, run_id: str, header: Header, record: Record) -> None:
+        """Registers the model in an archive; each of its files may take a second of its own.
+
+        An evaluation may have been delivered before, when there was no version to describe.
+        """
         data = record.data or b""
         with TemporaryDirectory() as folder:
             zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
             size = len(data) + UPLOAD_RATE * len([*Path(folder).rglob("*")])
             registry.register(partial(self._call, size=size), run_id, Path(folder), record)
+        cards: list[Record] = []
+        for evaluation in map(Outbox, self.outbox.path.parent.glob("evaluate@*.sqlite")):
+            with suppress(DataError):  # its own delivery names it
+                if (begun := evaluation.header) and begun.run_key == header.run_key:
+                    cards += evaluation.records("card")
+        for newest in sorted(cards, key=lambda card: card.time)[-1:]:
+            registry.describe(self._call, run_id, newest.name, newest.body)
 
     def _terminate(self, run_id: str, end: Record) -> None:
         """Ends a run, unless another part of it has ended later."""

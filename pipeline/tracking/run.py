@@ -234,7 +234,6 @@ def restored(root: Path, model: str) -> Iterator[str]:
     key = folders.read_json(root / "models" / model / folders.MANIFEST)["info"]["run_key"]
     if not path_of(root, f"train@{model}", key).is_file():
         yield f"train@{model}"
-    evaluations = outboxes(root).glob(f"evaluate@{model}-*.sqlite")
-    headers = [Outbox(path).header for path in evaluations]
-    if key not in [header.run_key for header in headers if header is not None]:
+    evaluations = map(Outbox, outboxes(root).glob(f"evaluate@{model}-*.sqlite"))
+    if key not in [each.header.run_key for each in evaluations if each.header is not None]:
         yield f"evaluate@{model}"

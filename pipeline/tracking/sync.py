@@ -1,12 +1,14 @@
 """.state/outbox -> MLflow: delivers what is left, and sets aliases; exit 6 until then."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pipeline.tracking.champions import set_champions
 from pipeline.tracking.delivery import Delivery
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
+from quatrain.errors import DataError
 from quatrain.storage.disk_errors import escaped
 
 FOLDERS = (".state/outbox", ".presets/*/.state/outbox", ".state/sweeps/*/outbox")
@@ -24,13 +26,9 @@ def sync(root: Path, from_start: bool = False) -> int:
         Unreachable: outboxes or aliases are pending.
     """
     uri = resolve_uri(root)
-    # Trainings come before evaluations, which describe the versions of trained models.
-    paths = sorted(
-        (path for folder in FOLDERS for path in root.glob(f"{folder}/*.sqlite")),
-        key=lambda path: path.name,
-        reverse=True,
-    )
-    deliveries = [Delivery(Outbox(path), uri, from_start) for path in paths]
+    # The first to send makes the run, and the last one describes it.
+    outboxes = [Outbox(path) for folder in FOLDERS for path in root.glob(f"{folder}/*.sqlite")]
+    deliveries = [Delivery(outbox, uri, from_start) for outbox in sorted(outboxes, key=_begun)]
     pending = deliver(deliveries)
     for delivery in deliveries:
         error = pending.get(delivery)
@@ -48,6 +46,13 @@ def sync(root: Path, from_start: bool = False) -> int:
         reason = reason_of(next(iter(pending.values())))
         raise Unreachable(f"{len(pending)} outboxes are pending: {reason}; {REMEDY}")
     set_aliases(root)
+    return 0
+
+
+def _begun(outbox: Outbox) -> int:
+    """Returns when the work began; 0 if the outbox is damaged or empty."""
+    with suppress(DataError, OSError, ValueError):
+        return min(begin.time for begin in outbox.records("begin"))
     return 0
 
 

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pipeline.runtime.stage import Stage
+from pipeline.scaling.outcomes import SweepRecord
 from pipeline.tracking import export
 from pipeline.tracking import run as runs
 from pipeline.tracking.origin import TrialContext, trial_context
@@ -128,6 +129,16 @@ def test_only_a_pipeline_ends_with_its_child(
     ((above,), (below,)) = (runs_of(client, key) for key in (parent.run_key, "k1"))
     assert (above.info.status, below.info.status) == (status, "FINISHED")
     assert below.data.tags["mlflow.parentRunId"] == above.info.run_id
+
+
+def test_the_run_of_a_trial_starts_with_its_training(uri: str, tmp_path: Path):
+    for time, verb in enumerate(("train", "evaluate"), 1000):
+        Outbox(tmp_path / f"t1-{verb}@allo.sqlite").begin(header("k1", params={}), time)
+    trial, storage = cast(Any, SimpleNamespace(name="t1", state="finished")), cast(Any, None)
+    record = SweepRecord(tmp_path, storage, CONTEXT, {}, "allo", uri)
+    record.ended(trial)
+    record.finish("FINISHED", [])
+    assert runs_of(client_of(uri), "k1")[0].info.start_time == 1000
 
 
 # What a stage in the folder of a trial is told.

@@ -10,7 +10,7 @@ from pipeline.tracking import sync
 from pipeline.tracking.outbox import Outbox
 from tests.pipeline.faulty_server import faulty
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
+from tests.pipeline.recorded_runs import arrived, client_of, expected, header, recorded, runs_of
 from tests.pipeline.small_project import NOBODY
 
 
@@ -72,6 +72,17 @@ def test_sync_delivers_every_outbox_once_and_the_others_where_one_is_damaged(
         assert main(["sync", *arguments]) == 0
         assert f"complete at {uri}; {sent:,} metrics" in capsys.readouterr().out
     assert arrived(client_of(uri), "k1") == expected(first)
+
+
+@pytest.mark.usefixtures("outboxes")
+def test_a_run_starts_with_its_first_outbox_and_the_last_one_describes_it(uri: str, tmp_path: Path):
+    for time, name in enumerate(("train@b", "evaluate@c", "evaluate@a", "evaluate@b"), 1000):
+        outbox = Outbox(tmp_path / ".state" / "outbox" / f"{name}.sqlite")
+        outbox.begin(header("k3", params={}), time)
+        outbox.put("tag", "mlflow.note.content", name)
+    assert main(["sync"]) == 0
+    (run,) = runs_of(client_of(uri), "k3")
+    assert (run.info.start_time, run.data.tags["mlflow.note.content"]) == (1000, "evaluate@b")
 
 
 def test_sync_with_nothing_to_do_says_so(tmp_path: Path, monkeypatch: Patch, capsys: Capture):
