@@ -14,7 +14,6 @@ from pipeline.tracking.export import record_model
 from pipeline.tracking.monitoring import ProgressBar, SystemMetrics
 from pipeline.tracking.records import HISTORY
 from pipeline.tracking.run import Run
-from quatrain.devices import device_of
 from quatrain.progress import Progress, TrainingDiverged, rows
 from quatrain.storage import folders, history
 
@@ -70,7 +69,7 @@ class Recorder:
         self.stage = stage
         self.run = run
         self.checkpoints = checkpoints
-        uses_cuda = device_of(stage.params, stage.framework) == "cuda"
+        uses_cuda = settings(stage.params, stage.framework)["device"] == "cuda"
         self.system_metrics = SystemMetrics(uses_cuda, run.last_step("system/"))
         self.state: Any = None
         """State of the last yield, or of the checkpoint; None before the first one."""
