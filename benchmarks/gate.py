@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from benchmarks import claims
 from benchmarks.claims import COMMANDS
@@ -17,7 +17,6 @@ from pipeline.judging.render import markdown_table
 from pipeline.runtime.errors import described
 from pipeline.runtime.git import revision
 from pipeline.studies.result_files import as_json, read_file, write_lines
-from quatrain.baselines import whole
 from quatrain.errors import DataError
 
 BASELINES = Path("benchmarks/baselines.json")
@@ -41,7 +40,7 @@ class Baseline(NamedTuple):
 class Baselines(NamedTuple):
     """Holds the content of the file."""
 
-    schema: Annotated[Literal[3], BeforeValidator(whole)]
+    schema: Literal[3]
     share: Annotated[float, Field(gt=0, le=1)]
     benchmarks: dict[str, Baseline]
 

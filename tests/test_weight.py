@@ -19,7 +19,7 @@ BUDGETS: dict[str, float] = {
     "src/quatrain": 1_631,
     "src/quatrain/api": 583,
     "src/quatrain/storage": 870,
-    "src/quatrain/frameworks": 346,
+    "src/quatrain/frameworks": 347,
     "src/quatrain/envs": 3_484,
     "src/quatrain/envs/host": 675,
     "src/quatrain/envs/adapters": 1_218,
@@ -42,7 +42,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/tracking": 1_492,
     "pipeline/scaling": 2_926,
     "pipeline/studies": 1_065,
-    "tests": 10_253,
+    "tests": 10_255,
     "tests/pipeline": 5_539,
     "tests/pipeline/scaling": 2_777,
     "tests/pipeline/studies": 579,
@@ -53,7 +53,7 @@ BUDGETS: dict[str, float] = {
     "tests/models/actor_critic": 2_438,
     "tests/models/active_dynamics": 3_730,
     "tests/benchmarks": 1_353,
-    "benchmarks": 6_321,
+    "benchmarks": 6_320,
 }
 TOKENS_WITHOUT_CODE = (
     tokenize.COMMENT,

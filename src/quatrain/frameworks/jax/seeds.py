@@ -56,14 +56,16 @@ def over_devices(program: Callable[..., Any], seeds: int) -> Callable[..., Any]:
 
     def call(state: Any, *shared: Any) -> Any:
         arguments = (lay_out(state, seeds, BY_SEED), *lay_out(shared, seeds, WHOLE))
+        # Here, because a thread may find an array whose shards another one is still listing.
+        shares = [jax.tree.map(partial(_part, device), arguments) for device in devices]
 
-        def run_share(device: jax.Device) -> Any:
+        def run_share(share: Any) -> Any:
             with default_flags():  # a thread begins with those of the process
-                return program(*jax.tree.map(partial(_part, device), arguments))
+                return program(*share)
 
         # Threads, because each device compiles, too.
         with ThreadPoolExecutor(len(devices)) as pool:
-            results = list(pool.map(run_share, devices))
+            results = list(pool.map(run_share, shares))
         return jax.tree.map(partial(_join, mesh), *results)
 
     return call
