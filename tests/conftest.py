@@ -106,9 +106,9 @@ def share_compiled_programs() -> None:
     """Loads what another file, worker or run has compiled. The shape checks import jax before any
     variable can be set, so it is configured a second time.
     """
-    devices.keep_programs(ROOT, params_with({}))
+    devices.enable_jax_cache(ROOT, params_with({}))
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
-    for variable, value in devices.PROGRAMS_SETTINGS.items():
+    for variable, value in devices.JAX_CACHE_SETTINGS.items():
         name = variable.lower()
         jax.config.update(name, type(getattr(jax.config, name))(value))
 

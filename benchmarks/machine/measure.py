@@ -14,7 +14,7 @@ import numpy as np
 from ruamel.yaml import YAML
 
 from benchmarks.harness import Goal, Measured, NotComparable, Report, Row
-from pipeline.runtime.devices import PROGRAMS
+from pipeline.runtime.devices import JAX_CACHE
 from quatrain.presets import read_raw
 from quatrain.validation import overlaid
 
@@ -68,12 +68,12 @@ def start_row(root: Path, model: str) -> Row:
         with (work / "params.yaml").open("w") as file:
             YAML().dump(overlaid(read_raw(root, "default"), {model: NEARER[model]}), file)
         seconds_of(root, folder, "-m", "pipeline.collect", model)
-        shutil.rmtree(work / PROGRAMS)
+        shutil.rmtree(work / JAX_CACHE)
         starts = []
         for cache in ("an empty", "a full"):
             shutil.rmtree(work / ".state", ignore_errors=True)
             starts.append(seconds_of(root, folder, "-c", TO_THE_FIRST_YIELD, model))
-            if not any(work.glob(f"{PROGRAMS}/*/*run_chunk*-cache")):
+            if not any(work.glob(f"{JAX_CACHE}/*/*run_chunk*-cache")):
                 raise NotComparable(f"{model}: a start with {cache} cache compiled no training")
     empty, full = (Measured(np.array([seconds])) for seconds in starts)
     return Row(

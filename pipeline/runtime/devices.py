@@ -1,5 +1,5 @@
 """this machine, params.yaml -> a record of what a result depends on, the memory left, and
-jax's compiled programs.
+jax's compilation cache.
 """
 
 import hashlib
@@ -28,10 +28,10 @@ HARMLESS += ("JAX_ENABLE_CHECKS", "JAX_EXPLAIN_", "JAX_LOG", "JAX_PERSISTENT_CAC
 HARMLESS += ("JAX_TRACEBACK_", "XLA_PYTHON_")
 GROUPS = Path("/sys/fs/cgroup")
 OWN_GROUP = Path("/proc/self/cgroup")
-PROGRAMS = ".jax_cache"
+JAX_CACHE = ".jax_cache"
 # jax's lock file in a folder, which it takes for each program that it reads or writes.
-PROGRAMS_LOCK = ".lockfile"
-PROGRAMS_SETTINGS = {
+JAX_CACHE_LOCK = ".lockfile"
+JAX_CACHE_SETTINGS = {
     # Limit of a folder; the programs of a run are about 1 MB.
     "JAX_COMPILATION_CACHE_MAX_SIZE": str(256 * 2**20),
     # A dozen small programs are a fifth of a second.
@@ -115,7 +115,7 @@ def _left_by_groups() -> Iterator[int]:
             yield limit - used + int(dict(pairs).get("file", 0))
 
 
-def keep_programs(checkout: Path, params: Params) -> None:
+def enable_jax_cache(checkout: Path, params: Params) -> None:
     """Lets jax, which is not loaded yet, look for compiled programs and store those that it
     compiles: in the checkout, or where JAX_COMPILATION_CACHE_DIR says.
 
@@ -125,16 +125,16 @@ def keep_programs(checkout: Path, params: Params) -> None:
     folder.
     """
     configured = os.environ.pop("JAX_COMPILATION_CACHE_DIR", "")
-    base = Path(configured or checkout / PROGRAMS).absolute()
-    name = programs_name(params)
+    base = Path(configured or checkout / JAX_CACHE).absolute()
+    name = jax_cache_name(params)
     folder = base if base.name == name else base / name
     try:
-        tidy_programs(folder)
+        tidy_jax_cache(folder)
     except OSError as error:
         warnings.warn(f"compiled programs are not kept: {folder}: {error.strerror}", stacklevel=2)
         return
     os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
-    for variable, value in PROGRAMS_SETTINGS.items():
+    for variable, value in JAX_CACHE_SETTINGS.items():
         os.environ.setdefault(variable, value)
     if device_of(params, "jax") == "cpu":
         # On some processors XLA warns about its own programs, with a page of processor features for
@@ -142,19 +142,19 @@ def keep_programs(checkout: Path, params: Params) -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
-def programs_name(params: Params) -> str:
+def jax_cache_name(params: Params) -> str:
     """Returns a name for what machine code depends on and jax's own key leaves out."""
     threads = str(max(params.threads, params.devices))  # each device of a CPU has one at least
     machine = "\n".join([platform.machine(), cpu_name(), cpu_features(), threads])
     return f"{version('jaxlib')}-{hashlib.sha256(machine.encode()).hexdigest()[:16]}"
 
 
-def tidy_programs(folder: Path) -> None:
+def tidy_jax_cache(folder: Path) -> None:
     """Makes the folder, and removes programs without the time of their use, which a killed process
     leaves and which keep jax from writing others.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = lock_file(folder / PROGRAMS_LOCK, patience_seconds=0.0)
+    lock = lock_file(folder / JAX_CACHE_LOCK, patience_seconds=0.0)
     if lock is None:  # another process is at work in it
         return
     for program in folder.glob("*-cache"):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pipeline.runtime import console
 from pipeline.runtime.command import Parser, run_guarded
-from pipeline.runtime.devices import free_memory, keep_programs, settings
+from pipeline.runtime.devices import enable_jax_cache, free_memory, settings
 from pipeline.runtime.processes import Signals, die_with_parent, folder_lock
 from pipeline.storage.params_file import checkout_of, dvc_root, read_params
 from quatrain.devices import framework_environment, on_device
@@ -95,8 +95,8 @@ class Stage(NamedTuple):
         return dataset, loaded.digest
 
     def key(self, inputs: list[str]) -> str:
-        """Returns the key of this computation, whose inputs are digests: of these, params, code, a
-        user's environment, device, threads, versions and flags.
+        """Returns the key of this computation: a digest of params, code, a user's environment,
+        device, threads, versions, flags and `inputs`, which are digests, too.
 
         A checkpoint of another key is never continued.
         """
@@ -147,7 +147,7 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
     prepare_process(stage.params)
     if stage.framework == "jax":
         gc.set_threshold(OBJECTS_PER_COLLECTION)
-        keep_programs(checkout_of(dvc_root(stage.root)), stage.params)
+        enable_jax_cache(checkout_of(dvc_root(stage.root)), stage.params)
     # Loaded while a signal ends the stage at once, and after the variables are set.
     run: Body = body or getattr(import_module(f"pipeline.stages.{verb}"), verb)
     with folder_lock(stage.state / "locks" / stage.name, patience_seconds):

@@ -9,10 +9,10 @@ import pytest
 
 from pipeline.runtime import devices
 from pipeline.runtime.devices import (
-    PROGRAMS,
-    PROGRAMS_LOCK,
-    keep_programs,
-    programs_name,
+    JAX_CACHE,
+    JAX_CACHE_LOCK,
+    enable_jax_cache,
+    jax_cache_name,
     settings,
 )
 from pipeline.runtime.stage import prepare_process
@@ -57,7 +57,7 @@ def test_variables_that_change_numbers_are_without_effect_in_a_stage_or_part_of_
 
 @pytest.fixture
 def own_environment(monkeypatch: Patch) -> Patch:
-    """What `keep_programs` sets in the process is forgotten after the test."""
+    """What `enable_jax_cache` sets in the process is forgotten after the test."""
     theirs = ("JAX_", "TF_CPP_", "DVC_ROOT")
     others = {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
     monkeypatch.setattr(os, "environ", others)
@@ -68,7 +68,7 @@ def own_environment(monkeypatch: Patch) -> Patch:
 @pytest.mark.usefixtures("own_environment")
 def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing(tmp_path: Path):
     def programs(folder: Path) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in folder.glob(f"{PROGRAMS}/*/*-cache")}
+        return {path.name: path.read_bytes() for path in folder.glob(f"{JAX_CACHE}/*/*-cache")}
 
     cold, warm = (Project.create(tmp_path / name, "allo", code=True) for name in ("cold", "warm"))
     for verb in ("collect", "train"):
@@ -76,51 +76,51 @@ def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing
     kept = programs(cold.root)
     assert any("run_chunk" in name for name in kept)
     for verb in ("collect", "train"):
-        assert warm.run(verb, JAX_COMPILATION_CACHE_DIR=str(cold.root / PROGRAMS)).code == 0
+        assert warm.run(verb, JAX_COMPILATION_CACHE_DIR=str(cold.root / JAX_CACHE)).code == 0
     assert warm.hashes("data", "models") == cold.hashes("data", "models")
     assert programs(cold.root) == kept
-    assert not (warm.root / PROGRAMS).exists()
+    assert not (warm.root / JAX_CACHE).exists()
 
 
 @pytest.mark.usefixtures("own_environment")
 def test_what_a_killed_process_left_is_removed(tmp_path: Path):
-    folder = tmp_path / PROGRAMS / programs_name(params_with({}))
+    folder = tmp_path / JAX_CACHE / jax_cache_name(params_with({}))
     folder.mkdir(parents=True)
     for name in ("jit_f-0-cache", "jit_f-0-atime", "jit_g-1-cache"):
         (folder / name).touch()
-    keep_programs(tmp_path, params_with({}))
+    enable_jax_cache(tmp_path, params_with({}))
     assert {path.name for path in folder.iterdir()} == {
         "jit_f-0-cache",
         "jit_f-0-atime",
-        PROGRAMS_LOCK,
+        JAX_CACHE_LOCK,
     }
 
 
 @pytest.mark.usefixtures("own_environment")
 def test_a_folder_that_cannot_be_written_costs_a_warning(tmp_path: Path):
-    (tmp_path / PROGRAMS).write_text("no folder")
+    (tmp_path / JAX_CACHE).write_text("no folder")
     with pytest.warns(UserWarning, match=r"^compiled programs are not kept: .*: Not a directory$"):
-        keep_programs(tmp_path, params_with({}))
+        enable_jax_cache(tmp_path, params_with({}))
     assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
 
 
 def test_other_threads_and_another_processor_have_programs_of_their_own(monkeypatch: Patch):
     names = {
-        programs_name(params_with(changed))
+        jax_cache_name(params_with(changed))
         for changed in ({"threads": 1}, {"threads": 2}, {"threads": 1, "devices": 2})
     }
     assert len(names) == 2
     for name in ("cpu_features", "cpu_name"):
         monkeypatch.setattr(devices, name, lambda: "another")
-        names.add(programs_name(params_with({"threads": 1})))
+        names.add(jax_cache_name(params_with({"threads": 1})))
     assert len(names) == 4
 
 
 def test_a_folder_and_limits_that_the_user_chose_are_kept(own_environment: Patch, tmp_path: Path):
-    folder = tmp_path / "mine" / programs_name(params_with({}))
+    folder = tmp_path / "mine" / jax_cache_name(params_with({}))
     own_environment.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
     own_environment.setenv("JAX_COMPILATION_CACHE_MAX_SIZE", "12345")
     for _ in range(2):
-        keep_programs(tmp_path, params_with({}))
+        enable_jax_cache(tmp_path, params_with({}))
         assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(folder)
     assert os.environ["JAX_COMPILATION_CACHE_MAX_SIZE"] == "12345"
