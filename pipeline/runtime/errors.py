@@ -48,10 +48,10 @@ class Interrupted(QuatrainError):
         super().__init__(f"interrupted by {self.signal.name}; the next run continues")
 
 
-def mendable(error: BaseException) -> QuatrainError | None:
-    """Returns an error that a user can mend as one of quatrain, with its exit code, reason and
-    remedy: of a folder, of the machine's files, or of an allocation by Python, NumPy or a
-    framework; None for any other.
+def as_quatrain_error(error: BaseException) -> QuatrainError | None:
+    """Returns the error of quatrain, with exit code, reason and remedy, for one that a user can
+    mend: of a folder, of the machine's files, or of an allocation by Python, NumPy or a framework;
+    None for any other.
     """
     if isinstance(error, FolderError) and not error.remedy:
         return FolderError(error.reason, remedy=RESTORE)
@@ -71,10 +71,10 @@ def mendable(error: BaseException) -> QuatrainError | None:
 
 def exit_code_of(error: BaseException) -> int | None:
     """Returns the exit code of an error that a user can mend; None for any other."""
-    ours = mendable(error)
+    ours = as_quatrain_error(error)
     return None if ours is None else ours.exit_code
 
 
 def described(error: BaseException) -> str:
     """Returns reason and remedy of an error."""
-    return str(mendable(error) or error)
+    return str(as_quatrain_error(error) or error)

@@ -103,7 +103,7 @@ class Delivery:
             run = self._find_or_create(header)
         run_id = str(run.info.run_id)
         if self._from_start or not self._is_sent_to(run_id) or self._has_lost(run):
-            self.outbox.send_all_to(self._uri, run_id)
+            self.outbox.set_destination(self._uri, run_id)
         self._from_start = False
         self._run_id = run_id
         return run_id
@@ -237,7 +237,7 @@ class Delivery:
             with suppress(DataError):  # its own delivery names it
                 if (begun := evaluation.header) and begun.run_key == header.run_key:
                     cards += evaluation.records("card")
-        for newest in sorted(cards, key=lambda card: card.time)[-1:]:
+        if newest := max(cards, key=lambda card: card.time, default=None):
             registry.describe(self._call, run_id, newest.name, newest.body)
 
     def _terminate(self, run_id: str, end: Record) -> None:

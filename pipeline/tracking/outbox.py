@@ -203,8 +203,8 @@ class Outbox:
 
     # Delivery.
 
-    def send_all_to(self, uri: str, run_id: str) -> None:
-        """Records the destination, a store and the run's ID there, to which nothing is sent yet."""
+    def set_destination(self, uri: str, run_id: str) -> None:
+        """Records the store and the ID of the run to send to, and marks all as not sent."""
         with self._transaction() as database:
             database.execute("DELETE FROM records WHERE kind = 'destination'")
             database.execute("UPDATE records SET sent = 0")

@@ -51,8 +51,8 @@ def sync(root: Path, from_start: bool = False) -> int:
 
 def _begun(outbox: Outbox) -> int:
     """Returns when the work began; 0 if the outbox is damaged or empty."""
-    with suppress(DataError, OSError, ValueError):
-        return min(begin.time for begin in outbox.records("begin"))
+    with suppress(DataError, OSError):
+        return begin.time if (begin := outbox.record("begin")) else 0
     return 0
 
 

@@ -86,10 +86,10 @@ def runs_page(root: Path, port: int = PORT) -> str:
     uri = resolve_uri(root)
     if is_server(uri):
         return f"{uri.rstrip('/')}/#/experiments?{VIEW}"
-    runs, file = "", database_of(uri)
-    with suppress(sqlite3.Error, TypeError):  # no store, or no run in it
-        # Read without mlflow, which takes seconds to import.
-        location = f"{file.as_uri()}?mode=ro" if file else ":memory:"
-        with closing(sqlite3.connect(location, uri=True)) as database:
-            runs = f"/{database.execute(QUERY, (EXPERIMENT,)).fetchone()[0]}/runs"
+    runs = ""
+    if file := database_of(uri):
+        # Read without mlflow, which takes seconds to import. There may be no store, or no run.
+        place = f"{file.as_uri()}?mode=ro"
+        with suppress(sqlite3.Error, TypeError), closing(sqlite3.connect(place, uri=True)) as store:
+            runs = f"/{store.execute(QUERY, (EXPERIMENT,)).fetchone()[0]}/runs"
     return f"http://127.0.0.1:{port}/#/experiments{runs}?{VIEW}"

@@ -58,7 +58,7 @@ def test_history_csv_is_a_query_and_what_is_not_drawn_is_never_sent(tmp_path: Pa
         assert [point.name for point in points] == ["range/b_low", "train/a"]
         outbox.mark_sent(points[-1])
         assert outbox.last_sent() == {"range/b_low": 2, "train/a": 1}
-        outbox.send_all_to("sqlite:///elsewhere.db", "r1")
+        outbox.set_destination("sqlite:///elsewhere.db", "r1")
 
 
 def test_a_repeated_step_keeps_its_first_time_and_value(tmp_path: Path, monkeypatch: Patch):
