@@ -73,9 +73,7 @@ def option(*names: str, help: str, **settings: Any) -> Option:
 
 
 def number(kind: type, least: float, most: float, what: str) -> Callable[[str], Any]:
-    """Returns what reads an option's number from `least` to `most`; `what` says in an error what is
-    expected.
-    """
+    """Returns a type for argparse: numbers from `least` to `most`, which errors call `what`."""
 
     def read(text: str) -> Any:
         with suppress(ValueError):

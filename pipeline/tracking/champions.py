@@ -54,8 +54,8 @@ def set_champions(root: Path, work: Path, preset: str, again: bool = False) -> l
 def champions(root: Path, work: Path, preset: str) -> dict[str, list[str]]:
     """Returns registered model -> keys of the runs whose version may be its champion.
 
-    The first is that of the baseline. The second is of the learner in `work` if it holds its
-    baseline: for a store that has no champion and not that run, for it was made elsewhere.
+    The first is the baseline's. The second is that of the learner in `work`, if it passes: it
+    becomes the champion of a store that has neither a champion nor the baseline's run.
     """
     run_keys = {}
     for model in MODELS:

@@ -48,7 +48,7 @@ def register(call: Call, run_id: str, folder: Path, model: Record) -> None:
 
 
 def describe(call: Call, run_id: str, name: str, card: str) -> None:
-    """Sets the card of the version of a run; of none where another store has it."""
+    """Sets the card of the version of a run, if this store has that version."""
     for version in versions_of(call, name, f"run_id = '{run_id}'"):
         call("update_model_version", name, version.version, card)
         _set_candidate(call, name)

@@ -165,7 +165,7 @@ class Shipper:
         return False
 
     def _run(self) -> None:
-        """Delivers all there is until it ends; what fails is told by `finish`."""
+        """Delivers all there is, again and again until `finish`, which reports what failed."""
         deliveries = [Delivery(outbox, self._uri) for outbox in self._outboxes]
         self._finishing.wait(FIRST_SECONDS)
         is_last = False
@@ -205,7 +205,7 @@ def end_abandoned(current: Path) -> list[Outbox]:
     ended = []
     stage = current.stem.rpartition("-")[0]
     for path in sorted(current.parent.glob(f"{stage}-*.sqlite")):
-        # LockHeld: another workspace of this checkout writes. `make sync` tells the others.
+        # LockHeld: this process or another workspace writes it. `make sync` names damaged ones.
         with suppress(LockHeld, DataError, OSError), writer_lock(path, patience_seconds=0):
             if Outbox(path).end_killed():
                 ended.append(Outbox(path))

@@ -281,8 +281,8 @@ def prepare_store(uri: str) -> None:
 
 
 def _make(database: Path) -> None:
-    """Makes a store beside its place and renames it: half of one, which a kill leaves, is no start
-    for another. Readers do not wait for a writer of it.
+    """Makes a store under another name, then renames it: a kill leaves no half-made one. Its
+    journal is a WAL, so that readers do not wait for a writer.
     """
     from mlflow.store.db import utils
 
