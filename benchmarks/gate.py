@@ -16,7 +16,7 @@ from benchmarks.speed import PLAIN, VARIANT, Results
 from pipeline.judging.render import markdown_table
 from pipeline.runtime.errors import described
 from pipeline.runtime.git import revision
-from pipeline.studies.result_files import as_json, read_file, write_lines
+from pipeline.studies.result_files import read_file, write_lines
 from quatrain.errors import DataError
 
 BASELINES = Path("benchmarks/baselines.json")
@@ -153,7 +153,7 @@ def gate(root: Path, folder: Path, names: Sequence[str], promote: bool) -> int:
     rows = [[*line[:2], *map(shown, line[2:]), line.status] for line in lines]
     print(markdown_table(head, rows), *other_machines(stored, baselines), sep="\n", flush=True)
     if promote:
-        write_lines(root / BASELINES, as_json(promoted(root, stored, baselines)), depth=4)
+        write_lines(root / BASELINES, promoted(root, stored, baselines), depth=4)
         print(f"{BASELINES}: holds the ratios of {', '.join(stored)} now; commit it")
         return 0
     broken = [line.why for line in lines if line.status == "broken"]

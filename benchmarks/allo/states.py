@@ -17,12 +17,11 @@ from pipeline.judging.render import markdown_table
 from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
-from pipeline.studies.result_files import as_json, write_lines
+from pipeline.studies.result_files import read_stored, write_lines
 from pipeline.studies.training import result_key, train
 from quatrain.devices import on_device
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
-from quatrain.storage import folders
 
 RESULTS = Path("benchmarks/results/allo_states.json")
 MOST_ROWS = 16_384
@@ -84,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"no map {', '.join(sorted(unknown))}; known: {'; '.join(MAPS)}")
     root = Path.cwd()
-    done = folders.read_json(selected.results)["maps"] if selected.results.exists() else {}
+    done = read_stored(selected.results, "maps")
     for name in selected.maps or MAPS:
         steps = selected.steps or MAPS[name].steps
         params = params_for(root, name, steps, selected.batch)
@@ -94,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
             with on_device(params, MODELS["allo"]):
                 done[name] = {"key": key, "steps": steps, **measure(params, name)}
             content = {**settings(params, MODELS["allo"]), "maps": done}
-            write_lines(selected.results, as_json(content), depth=3)
+            write_lines(selected.results, content, depth=3)
     print(table({name: done[name] for name in MAPS if name in done}))
     return 0
 

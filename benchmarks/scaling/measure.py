@@ -26,7 +26,7 @@ from pipeline.judging.render import markdown_table
 from pipeline.scaling import cluster
 from pipeline.scaling.records import read_trials
 from pipeline.storage.run_key import CHECKOUT
-from pipeline.studies.result_files import as_json, write_lines
+from pipeline.studies.result_files import write_lines
 from quatrain.errors import DataError
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
@@ -113,7 +113,7 @@ def main(argv: list[str] | None = None) -> int:
             timelines.append(run(nodes, options.trials))
             machine = {"cores": len(os.sched_getaffinity(0)), "load": load}
             content = {**machine, "sweeps": timelines}
-            write_lines(options.results, as_json(content), depth=3)
+            write_lines(options.results, content, depth=3)
     stored = folders.read_json(options.results)
     text = render([Timeline(**each) for each in stored["sweeps"]], stored)
     print(text)

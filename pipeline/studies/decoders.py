@@ -13,7 +13,7 @@ from pipeline.runtime import console
 from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
-from pipeline.studies.result_files import as_json, format_score, read_stored, write_lines
+from pipeline.studies.result_files import format_score, read_stored, write_lines
 from pipeline.studies.training import result_key, train_and_score
 from quatrain.devices import on_device
 from quatrain.errors import ConfigError
@@ -51,7 +51,7 @@ def compare(root: Path, observations: Mapping[str, str], replicates: int) -> Non
             with on_device(params, MODELS[MODEL]):
                 done[name] = {"key": key, **run_decoder(params, name)}
             content = {**settings(params, MODELS[MODEL]), "decoders": done}
-            write_lines(path, as_json(content), depth=3)
+            write_lines(path, content, depth=3)
     print(table({name: done[name] for name in by_decoder}))
 
 

@@ -16,7 +16,7 @@ from pipeline.runtime import console
 from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
-from pipeline.studies.result_files import as_json, format_score, read_stored, write_lines
+from pipeline.studies.result_files import format_score, read_stored, write_lines
 from pipeline.studies.training import result_key, train_and_score
 from quatrain.devices import on_device
 from quatrain.errors import ConfigError
@@ -72,7 +72,7 @@ def compare(root: Path, request: Request) -> None:
             if done.get(name, {}).get("key") != key:
                 done[name] = {"key": key, **learn(field_params, field, pilot)}
                 content = {**settings(field_params, MODELS[MODEL]), "fields": done}
-                write_lines(path, as_json(content), depth=3)
+                write_lines(path, content, depth=3)
             results[name] = done[name]
     runs = f"{request.replicates} replicates [interval], after {request.transitions} transitions"
     print(f"relative error of the field, median of {runs}\n")

@@ -13,7 +13,7 @@ from pipeline.runtime.stage import prepare_process
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.params_file import read_input, read_params
 from pipeline.studies.grids_table import MapResult, goal_lines, grids_table
-from pipeline.studies.result_files import as_json, read_stored, write_lines
+from pipeline.studies.result_files import read_stored, write_lines
 from pipeline.studies.training import result_key, train_and_score
 from quatrain.baselines import Rule
 from quatrain.devices import on_device
@@ -152,7 +152,7 @@ def run_maps(root: Path, request: Request) -> None:
             console.info(f"grids: passed over {file}: {error}")
             continue
         content = settings(params, MODELS["allo"]) | {"maps": by_preset | {preset: maps}}
-        write_lines(results_file, as_json(content), depth=5)
+        write_lines(results_file, content, depth=5)
     _show(results, rules_of("allo", preset), paper, out)
     if len(results) < len(layouts):
         raise ConfigError(

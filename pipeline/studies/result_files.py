@@ -48,8 +48,8 @@ def read_stored(path: Path, key: str) -> dict[str, Any]:
 
 
 def write_lines(path: Path, value: Any, depth: int) -> None:
-    """Writes JSON with a line per item of its `depth` outer levels."""
-    write_durably(path, f"{_lines(value, depth)}\n".encode())
+    """Writes `as_json(value)` with a line per item of its `depth` outer levels."""
+    write_durably(path, f"{_lines(as_json(value), depth)}\n".encode())
 
 
 def _lines(value: Any, depth: int, indent: str = "\n") -> str:

@@ -16,7 +16,7 @@ from pipeline.runtime.stage import prepare_process
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import read_params
 from pipeline.studies import seeds
-from pipeline.studies.result_files import as_json, write_lines
+from pipeline.studies.result_files import write_lines
 from pipeline.studies.seeds import PAGE, RESULTS, SeedResult
 from pipeline.studies.training import result_key, train_resumed
 from quatrain.devices import on_device
@@ -51,7 +51,7 @@ def measure(root: Path, models: Sequence[str], count: int, is_page_only: bool) -
             key = result_key("results", params, model)
             if model not in done or done[model].key != key:
                 done[model] = run_model(root, params, model, key)
-        write_lines(root / RESULTS, as_json(done), depth=3)
+        write_lines(root / RESULTS, done, depth=3)
     print(write_page(root))
 
 

@@ -18,11 +18,11 @@ from quatrain.storage.folders import digest_of
 CPU_SECONDS = "cpu_seconds"
 
 
-def result_key(sweep: str, params: Params, model: str) -> str:
+def result_key(study: str, params: Params, model: str) -> str:
     """Returns the key of a result: config, seed, code, device and versions."""
     return digest_of(
         {
-            "stage": sweep,
+            "stage": study,
             "config": getattr(params, model).model_dump(mode="json"),
             "seed": params.seed,
             "sources": sources_of(CHECKOUT, model, params, "evaluate"),
