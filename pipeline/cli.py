@@ -1,4 +1,4 @@
-"""argv -> the work of a verb: `make VERB`, `quatrain VERB` and `python -m pipeline VERB` are one.
+"""argv -> the work of a verb: `quatrain VERB` and `python -m pipeline VERB`, which make calls.
 
 A verb parses and calls. It imports its work itself, so that help, wrong options and a wrong
 params.yaml cost no second.
@@ -32,7 +32,7 @@ from pipeline.studies import verbs  # noqa: F401  registers those of studies
 from quatrain.errors import ConfigError, PackageMissing
 
 CHECKOUT_FILES = ("params.yaml", "dvc.yaml")
-# A module of these that is missing is a fault of the code, and no package to install.
+# A missing module of these is a fault of the code; of others, a package to install.
 OURS = ("quatrain", "pipeline", "benchmarks")
 
 

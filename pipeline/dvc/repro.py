@@ -83,7 +83,7 @@ def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) ->
         codes = ParallelCommands(jobs).run(commands, work, environment(root, work))
         if failed := [stage for stage, code in codes.items() if code]:
             names = ", ".join(failed)
-            console.info(f"repro: {names} did not end well; the others did what they could")
+            console.info(f"repro: {names} stopped before the end; the others are done")
             return codes[failed[0]]
     return 0
 

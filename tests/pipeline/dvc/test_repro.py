@@ -221,7 +221,7 @@ def test_jobs_at_once_make_what_one_after_the_other_makes_and_a_failure_stops_no
     assert repro.reproduce(parallel, parallel, models, 3) == 255
     said = capfd.readouterr().err
     assert "train@iqn: ERROR: failed to reproduce 'train@iqn'" in said
-    assert said.endswith("repro: train@iqn did not end well; the others did what they could\n")
+    assert said.endswith("repro: train@iqn stopped before the end; the others are done\n")
     (parallel / "broken-iqn").unlink()
     assert repro.reproduce(parallel, parallel, models, 3) == 0
     assert sorted((parallel / "trained").read_text().split()) == sorted(models * 2)
