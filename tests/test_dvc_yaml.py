@@ -37,7 +37,7 @@ LEARNING = {"devices"}
 """What matters to train and evaluate alone."""
 SECTIONS = ("seeds", "env", "collect", "network", "train", "evaluate")
 
-GRAPH = grimp.build_graph("quatrain", "pipeline", include_external_packages=True)
+GRAPH = grimp.build_graph("quatrain", "pipeline", include_external_packages=True, cache_dir=None)
 DVC = YAML(typ="safe").load(ROOT / "dvc.yaml")
 SLOTS = next(part["models"] for part in DVC["vars"] if "models" in part)
 
