@@ -143,14 +143,14 @@ def test_a_preset_outside_a_git_checkout_is_refused(checkout: Path):
 def test_what_a_killed_dvc_left_goes_unless_a_dvc_works_in_the_folder(tmp_path: Path, text: str):
     lock = tmp_path / workspace.RWLOCK
     lock.parent.mkdir(parents=True)
-    lock.write_text(text)
-    command = [sys.executable, "-S", "-c", "input()", "dvc", "repro"]
     (tmp_path / "reports").mkdir()
-    for folder, is_kept in (("reports", True), ("..", False)):
-        with subprocess.Popen(command, cwd=tmp_path / folder, stdin=subprocess.PIPE) as process:
+    for place, name, kept in (("reports", "dvc", True), ("..", "dvc", False), (".", "git", False)):
+        lock.write_text(text)
+        command = [sys.executable, "-S", "-c", "input()", name, "repro"]
+        with subprocess.Popen(command, cwd=tmp_path / place, stdin=subprocess.PIPE) as process:
             workspace.drop_rwlock(tmp_path)
             process.communicate(b"\n")
-        assert lock.exists() == is_kept
+        assert lock.exists() == kept
     workspace.drop_rwlock(tmp_path)  # there is none
 
 
