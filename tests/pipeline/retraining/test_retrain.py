@@ -162,13 +162,14 @@ def test_an_edit_of_the_checkout_meanwhile_changes_no_judgement(night: Night, mo
     assert "stale" not in night.body()
 
 
-def test_equal_scores_of_another_seed_are_proposed_and_move_no_baseline(night: Night):
+def test_equal_scores_of_another_seed_are_proposed_and_move_no_baseline(night: Night, remote: Path):
     params = night.root / "params.yaml"
     params.write_text(params.read_text().replace("seed: 0", "seed: 0  # drawn once", 1))
     git(night.root, "commit", "-q", "-a", "-m", "a comment")
     night.files = {"dvc.lock": "stages: new\n"}
-    assert main(["retrain", "--seed", "7", "--jobs", "2"]) == 0
-    assert night.calls == [f"{REPRO} --jobs 2"]
+    assert main(["retrain", "--seed", "7", "--jobs", "2", "--push"]) == 0
+    assert night.calls == [f"{REPRO} --jobs 2"]  # no outs are pushed without a DVC remote
+    assert night.branches(remote) == night.branches()
     assert night.changed() == ["dvc.lock", "params.yaml"]
     diff = git(night.root, "diff", "-U0", "main", *night.branches(), "--", "params.yaml")
     assert diff.splitlines()[-2:] == ["-seed: 0  # drawn once", "+seed: 7  # drawn once"]
