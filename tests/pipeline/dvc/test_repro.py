@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -134,14 +135,10 @@ def test_the_gates_exit_code_is_the_answer_and_it_says_where_results_are(
     assert dvc.calls == list(zip(places, arguments, strict=True))
 
 
-def test_what_the_registry_or_dvc_has_to_say_costs_a_line(
-    checkout: Path, dvc: StandIn, capsys: Capture, monkeypatch: Patch
+def test_a_failure_of_the_registry_or_of_dvc_is_one_line(
+    dvc: StandIn, capsys: Capture, monkeypatch: Patch
 ):
-    assert Path.cwd() == checkout
-
-    def away(*_: object) -> list[str]:
-        raise ConnectionError("nobody answers there")
-
+    away = Mock(side_effect=ConnectionError("nobody answers there"))
     monkeypatch.setattr(champions, "set_champions", away)
     assert main(["repro"]) == 0
     why = "registry: its aliases are not set yet (nobody answers there); `make sync` does it"
