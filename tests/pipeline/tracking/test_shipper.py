@@ -74,7 +74,7 @@ def test_an_attempt_that_fails_while_the_stage_ends_is_repeated(outbox: Outbox, 
 @pytest.mark.parametrize(
     ("first", "pause", "least", "most"),
     [(1e6, 0.01, 0, 0), (0, 1e6, 1, 1), (0, 0.01, 3, 1000)],
-    ids=["later than the work", "after a pause", "until it succeeds"],
+    ids=["at the end of short work", "once until a pause ends", "after each pause"],
 )
 def test_a_delivery_is_tried(
     outbox: Outbox, monkeypatch: Patch, first: float, pause: float, least: int, most: int
