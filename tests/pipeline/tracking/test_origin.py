@@ -75,10 +75,8 @@ def test_changed_params_stand_beside_those_of_the_commit_and_its_preset(commit: 
 
 def test_without_a_commit_nothing_is_compared(tmp_path: Path):
     (tmp_path / "params.yaml").write_text(PARAMS)
-    said = described(tmp_path)
-    assert said.startswith(
-        "The params cannot be compared with a commit: fatal: not a git repository"
-    )
+    why = "The params cannot be compared with a commit: fatal: not a git repository"
+    assert described(tmp_path).startswith(why)
 
 
 def test_what_the_pipeline_writes_makes_no_checkout_dirty(commit: Path):
