@@ -43,7 +43,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/scaling": 2_926,
     "pipeline/studies": 1_065,
     "tests": 10_255,
-    "tests/pipeline": 5_539,
+    "tests/pipeline": 5_538,
     "tests/pipeline/scaling": 2_777,
     "tests/pipeline/studies": 579,
     "tests/campaign": 689,
@@ -53,7 +53,7 @@ BUDGETS: dict[str, float] = {
     "tests/models/actor_critic": 2_438,
     "tests/models/active_dynamics": 3_730,
     "tests/benchmarks": 1_353,
-    "benchmarks": 6_320,
+    "benchmarks": 6_319,
 }
 TOKENS_WITHOUT_CODE = (
     tokenize.COMMENT,
