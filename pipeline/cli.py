@@ -74,6 +74,8 @@ def gate(options: Options) -> int:
     models = selected_models(options.models)
     root = Path.cwd()
     if options.page:
+        if options.models or options.preset != "default":
+            raise ConfigError("--page shows all models of preset default; name none of them")
         from pipeline.reporting.scores_page import write_page
 
         write_page(root)

@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from pipeline.dvc.workspace import alone, drop_rwlock, environment, prepare_workspace
@@ -12,12 +14,14 @@ from pipeline.runtime import console
 from pipeline.runtime.errors import described
 from pipeline.runtime.processes import ParallelCommands, wait_for_child
 from pipeline.storage.params_file import read_params
+from pipeline.storage.run_key import code_digest, environment_of
 from pipeline.tracking import champions
 from pipeline.tracking.run import record_restored
 from pipeline.tracking.store import reason_of
 from pipeline.tracking.ui import runs_page
-from quatrain.errors import QuatrainError
+from quatrain.errors import DataError, QuatrainError
 from quatrain.registry import MODELS
+from quatrain.storage import folders
 
 DVC = (sys.executable, "-m", "dvc")
 VERBS = ("collect", "train", "evaluate")
@@ -39,7 +43,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
     with alone(root, preset):
         work = prepare_workspace(root, preset)
         drop_rwlock(work)
-        code = reproduce(root, work, models, jobs)
+        code = renew(root, work, models) or reproduce(root, work, models, jobs)
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
         if code:
@@ -50,6 +54,17 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         return finish_run(root, work, models)
 
 
+def renew(root: Path, work: Path, models: Sequence[str]) -> int:
+    """Runs all stages of the models whose environment DVC cannot see change: it watches
+    inputs/MODEL, and what a user's environment imports may lie elsewhere. Returns the exit code.
+    """
+    for model in filter(partial(has_another_environment, work), models):
+        console.info(f"repro: the code of {model}'s environment has changed: all its stages run")
+        if code := dvc(root, work, "repro", "--force", f"evaluate@{model}"):
+            return code
+    return 0
+
+
 def reproduce(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
     """Runs the stages that are out of date; returns dvc's exit code."""
     is_parallel = min(jobs, len(models)) > 1 and is_stale(root, work, models)
@@ -57,6 +72,16 @@ def reproduce(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
         return code
     targets = [] if set(models) == set(MODELS) else [f"evaluate@{model}" for model in models]
     return dvc(root, work, "repro", *targets)
+
+
+def has_another_environment(work: Path, model: str) -> bool:
+    """Returns whether a learner was trained in a user's environment with other code than now."""
+    params = read_params(work)
+    if environment_of(getattr(params, model).env):
+        with suppress(DataError):  # there is no learner
+            learner = folders.verify(work / "models" / model)
+            return learner.info.get("code") != code_digest(work, model, params, "train")
+    return False
 
 
 def is_stale(root: Path, work: Path, models: Sequence[str]) -> bool:

@@ -61,8 +61,8 @@ def reasons(judgement: Judgement) -> Iterator[str]:
     if judgement.only_lacks_a_baseline:
         command = promote_hint(judgement.preset, model)
         yield f"gate: {model}: no baseline yet: {command} stores these scores as the first"
-    # A promotion does not mend scores below their references.
-    elif judgement.scores and not judgement.statuses & {*UNUSABLE, "below floor"}:
+    # A promotion mends no scores below their references or goals.
+    elif judgement.scores and not judgement.statuses & {*UNUSABLE, "below floor", "below goal"}:
         command = promote_hint(judgement.preset, model, force=True)
         remedy = f"the scores are kept; to make them the baseline all the same: {command}"
         yield f"gate: {model}: {remedy}"

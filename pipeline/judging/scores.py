@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from pipeline.storage.run_key import params_of, sources_of
+from pipeline.storage.run_key import code_digest, params_of
 from quatrain.baselines import FiniteNumber, Record
 from quatrain.errors import DataError, QuatrainError
 from quatrain.params import Params
@@ -22,6 +22,8 @@ NAMES = {
     "params": "params.yaml",
     "code": "the code of {}",
 }
+# Digest of the scores themselves.
+CONTENT = "scores"
 
 
 class StoredScores(Record):
@@ -29,7 +31,7 @@ class StoredScores(Record):
 
     model: str
     preset: str
-    # Of what made the scores, by the keys of NAMES.
+    # Of what made the scores, by the keys of NAMES, and of the scores.
     digests: dict[str, str]
     scores: dict[str, FiniteNumber | None]
 
@@ -55,15 +57,13 @@ def path_of(root: Path, model: str) -> Path:
     return root / "reports" / model / "scores.json"
 
 
-def digests_of(root: Path, model: str, params: Params, learner: str, data: str) -> dict[str, str]:
-    """Returns the digests of learner, dataset and params, and of the code that evaluates, which
-    includes inputs/MODEL.
+def digests_of(root: Path, model: str, params: Params, **results: str) -> dict[str, str]:
+    """Returns the digests of params, of the code that evaluates, which includes inputs/MODEL and a
+    user's environment, and those of `results`: of the learner and its dataset.
     """
-    return {
-        "learner": learner,
-        "data": data,
+    return results | {
         "params": folders.digest_of(params_of(params, model)),
-        "code": folders.digest_of(sources_of(root, model, params, "evaluate")),
+        "code": code_digest(root, model, params, "evaluate"),
     }
 
 
@@ -71,6 +71,7 @@ def write_scores(
     root: Path, model: str, preset: str, digests: dict[str, str], scores: Mapping[str, float | None]
 ) -> None:
     stored = StoredScores(model=model, preset=preset, digests=digests, scores=dict(scores))
+    stored.digests[CONTENT] = folders.digest_of(stored.scores)
     folders.write_json(path_of(root, model), stored.model_dump())
 
 
@@ -78,14 +79,17 @@ def read_scores(root: Path, model: str) -> StoredScores:
     """Returns the scores in `root`, whatever they were made by.
 
     Raises:
-        DataError: the file is missing, or not one that `evaluate` writes.
+        DataError: the file is missing, damaged, or not one that `evaluate` writes.
     """
     path = path_of(root, model)
     try:
-        return StoredScores.model_validate(folders.read_json(path))
+        stored = StoredScores.model_validate(folders.read_json(path))
+        if stored.digests.get(CONTENT) == folders.digest_of(stored.scores):
+            return stored
+        reason = "its scores are not those that were written"
     except ValidationError as error:
-        reason = f"reports/{model}/{path.name}: {first_error(error)}"
-        raise DataError(reason, remedy="`make repro` writes it anew") from None
+        reason = first_error(error)
+    raise DataError(f"reports/{model}/{path.name}: {reason}", remedy="`make repro` writes it anew")
 
 
 def first_error(error: ValidationError) -> str:
@@ -93,32 +97,57 @@ def first_error(error: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
 
 
+def scores_of(root: Path, model: str, params: Params) -> StoredScores:
+    """Returns the scores in `root` if these params and this code made them, of whatever learner.
+
+    Raises:
+        NotFresh: there are none, or they are those of something else.
+        DataError: the file cannot be read.
+    """
+    if not path_of(root, model).exists():
+        reason = f"{model} was not evaluated yet"
+        raise NotFresh("missing", reason, repro_hint(params.preset))
+    stored = read_scores(root, model)
+    if (stored.model, stored.preset) != (model, params.preset):
+        raise stale(f"the scores are those of {stored.model}, preset {stored.preset!r}", params)
+    compare(stored, digests_of(root, model, params), params)
+    return stored
+
+
 def fresh_scores(root: Path, model: str, params: Params) -> FreshScores:
     """Returns the scores in `root` if learner, data, params and code are those that made them; the
     dataset may be absent. Hashes every file of the learner.
 
     Raises:
-        NotFresh: scores or learner are missing, or one of the four has changed.
+        NotFresh: scores or learner are missing, or something that made them has changed.
         DataError: a file cannot be read, or the learner is not as it was saved.
     """
-    hint = repro_hint(params.preset)
-    if not path_of(root, model).exists():
-        raise NotFresh("missing", f"{model} was not evaluated yet", hint)
-    stored = read_scores(root, model)
+    stored = scores_of(root, model, params)
     weights, data = (root / kind / model for kind in ("models", "data"))
     if not os.path.lexists(weights):
-        raise NotFresh("missing", f"models/{model}, which was evaluated, is not there", hint)
-    if (stored.model, stored.preset) != (model, params.preset):
-        reason = f"the scores are those of {stored.model}, preset {stored.preset!r}"
-        raise NotFresh("stale", reason, hint)
+        reason = f"models/{model}, which was evaluated, is not there"
+        raise NotFresh("missing", reason, repro_hint(params.preset))
     learner = folders.verify(weights)
-    dataset = folders.read_digest(data) if os.path.lexists(data) else stored.digests.get("data", "")
-    current = digests_of(root, model, params, learner.digest, dataset)
-    for kind, name in NAMES.items():
-        if stored.digests.get(kind) != current[kind]:
-            reason = f"{name.format(model)} changed after {model} was evaluated"
-            raise NotFresh("stale", reason, hint)
+    current = {"learner": learner.digest}
+    if os.path.lexists(data):
+        current["data"] = folders.read_digest(data)
+    compare(stored, current, params)
+    if learner.info.get("code") != code_digest(root, model, params, "train"):
+        raise stale(f"the code that trains {model} changed after it was trained", params)
     return FreshScores(stored.scores, learner.info)
+
+
+def compare(stored: StoredScores, current: Mapping[str, str], params: Params) -> None:
+    """Raises NotFresh if something that made the scores has another digest now."""
+    model = stored.model
+    for kind, digest in current.items():
+        if stored.digests.get(kind) != digest:
+            what = NAMES[kind].format(model)
+            raise stale(f"{what} changed after {model} was evaluated", params)
+
+
+def stale(reason: str, params: Params) -> NotFresh:
+    return NotFresh("stale", reason, repro_hint(params.preset))
 
 
 def repro_hint(preset: str) -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipeline.judging import gate, render
 from pipeline.judging.machine import describe, machine_of
-from pipeline.judging.scores import read_scores
+from pipeline.judging.scores import scores_of
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
 from quatrain.judgement import Judgement
@@ -30,13 +30,14 @@ def write_page(root: Path) -> None:
 
 
 def judge_stored(root: Path) -> list[Judgement]:
-    """Judges the scores in reports/ by the baselines of preset default, whatever run they are of.
+    """Judges the scores in reports/ by the baselines of preset default; a clone has no learners.
 
     Raises:
+        NotFresh: scores are not those of these params and this code.
         DataError: a file cannot be read.
     """
     params = read_params(root)
-    scores = {model: read_scores(root, model).scores for model in MODELS}
+    scores = {model: scores_of(root, model, params).scores for model in MODELS}
     return [gate.judge_scores(root, model, params, scores[model]) for model in MODELS]
 
 
@@ -47,7 +48,7 @@ def with_table(page: str, judgements: Sequence[Judgement]) -> str:
         DataError: it has no place for the table.
     """
     machines = [describe(machine_of(judgement.provenance)) for judgement in judgements]
-    line = f"Machine: {'; '.join(dict.fromkeys(machines))}."
+    line = f"Machine of the baselines: {'; '.join(dict.fromkeys(machines))}."
     return between_marks(page, f"{render.markdown(judgements)}\n\n{line}", BEGIN, END, str(PAGE))
 
 

@@ -177,7 +177,7 @@ def baseline_origin(provenance: Mapping[str, Any]) -> str:
         return "Baseline: none."
     date, commit, seeds, why = map(provenance.get, ("date", "commit", "seeds", "why"))
     learners = f"{plain(seeds)} seed{'' if seeds == 1 else 's'}"
-    reason = f"; stored although worse: {plain(why)}" if why else ""
+    reason = f"; stored by force: {plain(why)}" if why else ""
     return f"Baseline: {plain(date)}, commit {plain(commit)}, {learners}{reason}."
 
 

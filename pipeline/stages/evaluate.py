@@ -35,7 +35,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
         step = stage.config.train.steps
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
         record_scores(stage, run, numbers)
-    digests = digests_of(stage.root, stage.model, stage.params, files.digest, digest)
+    digests = digests_of(stage.root, stage.model, stage.params, learner=files.digest, data=digest)
     # Last: it vouches for all of the above.
     write_scores(stage.root, stage.model, stage.params.preset, digests, numbers)
     for name in gated:

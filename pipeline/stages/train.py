@@ -9,7 +9,7 @@ from pipeline.runtime.devices import settings
 from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
 from pipeline.storage.checkpoints import Checkpoint, Checkpoints
-from pipeline.storage.run_key import shaping
+from pipeline.storage.run_key import code_digest, shaping
 from pipeline.tracking.export import record_model
 from pipeline.tracking.monitoring import ProgressBar, SystemMetrics
 from pipeline.tracking.records import HISTORY
@@ -43,6 +43,7 @@ def train(stage: Stage, signals: Signals) -> None:
             "dataset": digest,
             "settings": settings(stage.params, stage.framework),
             "params": shaping(stage.params),
+            "code": code_digest(stage.root, stage.model, stage.params, stage.verb),
         }
         save(stage, run, arrays, info)
         record_model(stage, run, recorder.state, dataset)

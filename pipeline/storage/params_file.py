@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.presets import read_raw
+from quatrain.registry import MODELS
 from quatrain.section import Content
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import escaped
@@ -52,11 +53,25 @@ def read_params(
     """
     raw = overlaid(read_raw(root, preset), changes or {})
     try:
-        return validate(raw, lambda name: read_input(root, str(name)))
+        params = validate(raw, lambda name: read_input(root, str(name)))
+        for model in MODELS:
+            check_inputs(model, getattr(params, model).model_dump())
+        return params
     except ConfigError as error:
         if preset in (None, "default"):
             raise
         raise ConfigError(f"with presets/{preset}.yaml: {error}") from None
+
+
+def check_inputs(model: str, section: Any) -> None:
+    """Raises ConfigError if a section names a file that its stages in dvc.yaml do not depend on."""
+    if isinstance(section, Mapping):
+        name = str(section.get("name"))
+        if name.startswith("inputs/") and not name.startswith(f"inputs/{model}/"):
+            reason = f"params.yaml: {model}: {name} lies outside inputs/{model}/"
+            raise ConfigError(f"{reason}, so that DVC would not see it change; copy it there")
+        for part in section.values():
+            check_inputs(model, part)
 
 
 def print_raw(root: Path, preset: str) -> None:
@@ -98,7 +113,7 @@ def read_input(root: Path, name: str) -> Content:
     except (OSError, RuntimeError, ValueError) as error:  # too long, a loop, a null character
         raise ValueError(f"{escaped(name)[:80]}: is no usable path ({error})") from None
     if not is_inside:
-        raise ValueError(f"{name} is outside inputs/; copy the file there and name it by that path")
+        raise ValueError(f"{name} is outside inputs/; copy the file to inputs/MODEL/")
     if not is_there:
         names = [
             str(path.relative_to(root)) for path in sorted(folder.rglob("*")) if path.is_file()

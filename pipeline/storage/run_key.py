@@ -16,7 +16,7 @@ from typing import Any
 from quatrain.envs.host.config import HostEnv
 from quatrain.params import Params
 from quatrain.registry import MODELS, load
-from quatrain.storage.folders import file_digest
+from quatrain.storage.folders import digest_of, file_digest
 
 # The folder of this code; a stage works in the current folder, which is another one in tests.
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -57,20 +57,25 @@ def params_of(params: Params, model: str) -> dict[str, Any]:
 
 def sources_of(root: Path, model: str, params: Params, verb: str) -> dict[str, str]:
     """Returns the digests of the code that shapes what a verb of a model computes, and of the
-    model's input files, by their paths.
+    model's input files, by their paths. Hidden ones and __pycache__ belong to tools.
 
     Raises:
         FolderError: a file cannot be read.
     """
     code = code_of(load(model, getattr(params, model)).package, verb)
-    inputs = [path for path in (root / "inputs" / model).rglob("*") if path.is_file()]
     files = {os.path.relpath(path, CHECKOUT): path for path in code}
-    files |= {str(path.relative_to(root)): path for path in inputs}
-    return {
-        name: file_digest(path)
-        for name, path in sorted(files.items())
-        if "__pycache__" not in path.parts
-    }
+    folder = root / "inputs" / model
+    for path in folder.rglob("*"):
+        is_tool = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not is_tool and "__pycache__" not in path.parts:
+            files[str(path.relative_to(root))] = path
+    return {name: file_digest(path) for name, path in sorted(files.items())}
+
+
+def code_digest(root: Path, model: str, params: Params, verb: str) -> str:
+    """Returns the digest of `sources_of`, and of a user's environment."""
+    environment = environment_of(getattr(params, model).env)
+    return digest_of([sources_of(root, model, params, verb), environment])
 
 
 def code_of(package: str, verb: str) -> list[Path]:
@@ -124,7 +129,7 @@ def file_of(root: Path, module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
-# Code of a user's environment: modules are module, read and followed, and none is imported.
+# Code of a user's environment: modules are read and followed, and none is imported.
 
 
 def environment_of(env: object) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.judging.gate import baseline_path, rules_of
 from pipeline.judging.scores import digests_of, path_of, write_scores
 from pipeline.storage.params_file import read_params
-from pipeline.storage.run_key import shaping
+from pipeline.storage.run_key import code_digest, shaping
 from pipeline.storage.trained_model import CONFIG
 from quatrain.baselines import entry_of
 from quatrain.registry import MODELS
@@ -35,7 +35,7 @@ class Workspace:
         """As if the model had been evaluated with these scores."""
         params = read_params(self.root)
         learner = folders.read_digest(self.weights)
-        digests = digests_of(self.root, self.model, params, learner, DATASET)
+        digests = digests_of(self.root, self.model, params, learner=learner, data=DATASET)
         write_scores(self.root, self.model, preset, digests, SCORES[self.model] | changed)
 
     def set_baseline(self, preset: str = "default", **changed: float) -> None:
@@ -56,7 +56,7 @@ class Workspace:
     def metrics(self) -> Any:
         return self.baseline()["presets"]["default"]["metrics"]
 
-    def train(self, run_key: str, cpu: str = "25 / 1 / AMD") -> None:
+    def train(self, run_key: str, cpu: str = "25 / 1 / AMD", code: str | None = None) -> None:
         """As if the model had been trained."""
         params = read_params(self.root)
         info = {
@@ -64,6 +64,7 @@ class Workspace:
             "dataset": DATASET,
             "settings": {"device": "cpu", "cpu": cpu, "threads": "2"},
             "params": shaping(params),
+            "code": code or code_digest(self.root, self.model, params, "train"),
         }
         config = getattr(params, self.model).model_dump(mode="json")
         folders.save(self.weights, {"history.csv": "step\n", CONFIG: config}, info)

@@ -101,6 +101,7 @@ def test_a_wrong_option_is_one_line_that_names_the_help(
 
 REFUSED = [
     ("promote --force", "promote: --force and --why '...' go together"),
+    ("gate allo --page", "gate: --page shows all models of preset default; name none of them"),
     ("promote --why x", "promote: --force and --why '...' go together"),
     ("retrain --preset smoke --seed 1", "retrain: --seed goes with the default preset; "),
     ("retrain --preset smok", "retrain: unknown preset 'smok'; did you mean 'smoke'?"),

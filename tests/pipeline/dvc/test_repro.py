@@ -13,6 +13,7 @@ import pytest
 from pipeline.cli import main
 from pipeline.dvc import repro, workspace
 from pipeline.judging.gate import rules_of
+from pipeline.storage import run_key
 from pipeline.tracking import champions
 from quatrain.presets import parse
 from quatrain.registry import MODELS
@@ -222,3 +223,19 @@ def test_jobs_at_once_make_what_one_after_the_other_makes_and_a_failure_stops_no
     (parallel / "broken-iqn").unlink()
     assert repro.reproduce(parallel, parallel, models, 3) == 0
     assert sorted((parallel / "trained").read_text().split()) == sorted(models * 2)
+
+
+def test_a_changed_environment_of_a_user_runs_all_stages_of_its_model(
+    space: Workspace, dvc: StandIn, monkeypatch: Patch
+):
+    def called() -> list[Any]:
+        dvc.calls.clear()
+        assert repro.renew(space.root, space.root, ["allo"]) == 0
+        return [arguments for _, arguments in dvc.calls]
+
+    assert called() == []
+    for module in (repro, run_key):
+        monkeypatch.setattr(module, "environment_of", lambda _env: {"paylib (version)": "2.0"})
+    assert called() == [("repro", "--force", "evaluate@allo")]
+    space.train("a" * 64)
+    assert called() == []

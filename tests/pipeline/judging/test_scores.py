@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.judging.scores import FreshScores, NotFresh, digests_of, fresh_scores, read_scores
+from pipeline.judging.scores import FreshScores, NotFresh, fresh_scores, read_scores
+from pipeline.storage import run_key
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DataError
 from quatrain.storage import folders
-from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import DATASET, SCORES, Workspace
 from tests.pipeline.small_project import Project, flip_bit
@@ -82,7 +82,11 @@ def test_what_evaluate_writes_is_fresh_until_the_model_is_trained_anew(evaluated
         ),
         (lambda s: (s.root / "inputs/allo/my.py").touch(), "stale", "the code of allo changed"),
         (lambda s: edit(s, digests={"code": "0"}), "stale", "the code of allo changed after allo"),
-        (lambda s: s.scores.write_text(WHOLE % "{}"), "stale", "models/allo changed after allo"),
+        (
+            lambda s: (s.train("b" * 64, code="0"), s.score()),
+            "stale",
+            "the code that trains allo changed after it was trained",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -98,20 +102,18 @@ def test_scores_of_something_else_are_not_fresh(
 def test_what_shapes_no_score_may_change_and_the_dataset_may_be_absent(space: Workspace):
     edit_params(space, "checkpoint_seconds: ", "checkpoint_seconds: 1")
     edit_params(space, "iqn:\n  seeds: 1", "iqn:\n  seeds: 2")
-    cached = space.root / "inputs" / "allo" / "__pycache__"
-    cached.mkdir()
-    (cached / "a.pyc").touch()
+    for name in ("__pycache__", ".ruff_cache"):
+        (space.root / "inputs" / "allo" / name).mkdir()
+        (space.root / "inputs" / "allo" / name / "a").touch()
     assert fresh(space).scores == SCORES["allo"]
     edit(space, digests={"data": collect(space, a=1)})
     assert fresh(space).scores == SCORES["allo"]
 
 
-def test_the_code_of_scores_is_what_evaluates_and_judges(monkeypatch: Patch):
-    monkeypatch.setattr(folders, "digest_of", dict)  # shows what is digested
-    names = {*digests_of(ROOT, "allo", read_params(ROOT), "", "")["code"]}
-    model = "src/quatrain/models/allo"
-    shaping = {f"{model}/{name}.py" for name in ("evaluate", "plots", "rules", "train")}
-    assert {*shaping, "src/quatrain/envs/grid/layouts.py"} <= names
+def test_a_user_s_environment_is_part_of_the_code(space: Workspace, monkeypatch: Patch):
+    monkeypatch.setattr(run_key, "environment_of", lambda _env: {"paylib (version)": "2.0"})
+    with pytest.raises(NotFresh, match=r"^the code of allo changed after allo was evaluated"):
+        fresh(space)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +131,12 @@ def test_another_form_is_refused_with_the_remedy(space: Workspace, text: str, wh
         read_scores(space.root, "allo")
     assert str(caught.value).startswith(f"reports/allo/scores.json: {why}")
     assert str(caught.value).endswith("; `make repro` writes it anew")
+
+
+def test_a_score_that_was_edited_is_refused(space: Workspace):
+    edit(space, scores=SCORES["allo"] | {"cosine_mean": 0.9999})
+    with pytest.raises(DataError, match="its scores are not those that were written; `make repro`"):
+        fresh(space)
 
 
 def test_a_score_that_is_not_finite_is_refused(space: Workspace):

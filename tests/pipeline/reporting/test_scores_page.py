@@ -2,6 +2,7 @@
 
 import pytest
 
+from pipeline.judging.scores import NotFresh
 from pipeline.reporting import scores_page
 from pipeline.reporting.scores_page import BEGIN, END
 from quatrain.errors import DataError
@@ -17,7 +18,13 @@ def test_the_readme_gets_the_table_of_the_stored_scores_and_their_machine(space:
     text = page.read_text()
     assert text.startswith(f"# Title\n\n{BEGIN}\n\n| model | metric |")
     assert "| allo | cosine_mean | 0.9940 | 0.9950 | -0.0010 | 0.005 | ok |\n" in text
-    assert text.endswith(f"\n\nMachine: AMD (family 25, model 1), 2 threads.\n\n{END}\n\n## More\n")
+    assert text.endswith(
+        f"\n\nMachine of the baselines: AMD (family 25, model 1), 2 threads.\n\n{END}\n\n## More\n"
+    )
+    space.score(preset="my")
+    with pytest.raises(NotFresh, match=r"^the scores are those of allo, preset 'my'; run `make"):
+        scores_page.write_page(space.root)
+    space.score()
     page.write_text("# Title\n")
     with pytest.raises(DataError, match=f"README.md: needs the lines {BEGIN} and {END}"):
         scores_page.write_page(space.root)

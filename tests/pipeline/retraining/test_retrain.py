@@ -15,12 +15,12 @@ from dvc.repo import Repo
 from dvc.scm import NoSCM
 
 from pipeline.cli import main
-from pipeline.judging import scores
 from pipeline.retraining import retrain as work
 from pipeline.retraining.outcome import FOLDER, ISSUE
 from pipeline.retraining.worktree import Worktree
 from pipeline.runtime import command, processes
 from pipeline.runtime.errors import Interrupted, LockHeld
+from pipeline.storage import run_key
 from tests.pipeline.fixture_types import Capture, Failure, Patch
 from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_checkout import contents, git
@@ -152,7 +152,7 @@ def test_a_clearly_better_model_is_promoted_on_a_branch_alone_and_once(
 def test_an_edit_of_the_checkout_meanwhile_changes_no_judgement(night: Night, monkeypatch: Patch):
     def run(path: Path) -> None:
         Night.run(night, path)
-        monkeypatch.setattr(scores, "sources_of", lambda *_: {"src/a.py": "edited"})
+        monkeypatch.setattr(run_key, "sources_of", lambda *_: {"src/a.py": "edited"})
 
     night.scores = {"iqn": {"return_mean": 140.0}}
     night.files = {"dvc.lock": "stages: new\n"}

@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.storage.params_file import checkout_of, dvc_root, workspace_of, write_value
+from pipeline.storage.params_file import (
+    checkout_of,
+    dvc_root,
+    read_params,
+    workspace_of,
+    write_value,
+)
 from quatrain.errors import ConfigError
 
 TEXT = "preset: default  # of seeds\r\nseed: 3   # of all\nallo:\n  seed: 4\n"
@@ -35,3 +41,13 @@ def test_presets_and_experiments_belong_to_a_checkout(monkeypatch: pytest.Monkey
     assert dvc_root(root) == root
     monkeypatch.setenv("DVC_ROOT", str(root))
     assert dvc_root(Path("/elsewhere/tmp")) == root
+
+
+def test_a_file_that_no_stage_of_the_model_depends_on_is_refused(checkout: Path):
+    layout = (checkout / "inputs" / "allo" / "one_way.txt").read_text()
+    for folder in ("iqn", "allo"):
+        (checkout / "inputs" / folder / "my.txt").write_text(layout)
+    read_params(checkout, changes={"allo": {"env": {"layout": "inputs/allo/my.txt"}}})
+    why = "^params.yaml: allo: inputs/iqn/my.txt lies outside inputs/allo/, so that DVC"
+    with pytest.raises(ConfigError, match=why):
+        read_params(checkout, changes={"allo": {"env": {"layout": "inputs/iqn/my.txt"}}})
