@@ -132,7 +132,7 @@ class Delivery:
     def _find_or_create(self, header: Header, tags: Mapping[str, str] | None = None) -> Any:
         """Returns the oldest run of a key, or a new one below that of its pipeline or sweep.
 
-        MLflow may create duplicate runs when a reply is lost: deletes empty duplicates.
+        MLflow may create duplicate runs when a reply is lost or late: an empty one is deleted.
         """
         experiment = self._find_or_create_experiment(header.experiment)
         query = f"tags.`{registry.RUN_KEY_TAG}` = '{header.run_key}'"
@@ -146,23 +146,35 @@ class Delivery:
             start = begin and begin.time
             self._call("create_run", experiment, start, tags, header.run_name)
             runs = find()
-        oldest, *others = sorted(runs, key=lambda run: (run.info.start_time, run.info.run_id))
-        for run in others:
-            if not run.data.metrics and not run.data.params:
-                self._call("delete_run", run.info.run_id)
-        return oldest
+
+        def is_empty(run: Any) -> bool:
+            return not (run.data.metrics or run.data.params or run.info.end_time)
+
+        chosen, *others = sorted(
+            runs, key=lambda run: (is_empty(run), run.info.start_time, run.info.run_id)
+        )
+        for run in filter(is_empty, others):
+            self._call("delete_run", run.info.run_id)
+        return chosen
 
     def _find_or_create_experiment(self, name: str) -> str:
         experiment = self._call("get_experiment_by_name", name)
+        # The folder that holds `.state`, in which all outboxes are.
+        parents = self.outbox.path.resolve().parents
+        work = next((each.parent for each in parents if each.name == ".state"), parents[0])
+        folder = artifacts_of(self._uri, checkout_of(work))
         if experiment is None:
-            # The folder that holds `.state`, in which all outboxes are.
-            parents = self.outbox.path.resolve().parents
-            work = next((each.parent for each in parents if each.name == ".state"), parents[0])
-            folder = artifacts_of(self._uri, checkout_of(work))
             place = folder and str(folder)
             return str(self._call("create_experiment", name, place, EXPERIMENT_TAGS))
         if experiment.lifecycle_stage != "active":
             raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
+        there = Path(experiment.artifact_location)
+        is_alike = folder is not None and there.parts[-2:] == folder.parts[-2:]
+        if is_alike and there.resolve() != folder.resolve():
+            raise Unreachable(
+                f"the store is a copy, or was moved: it keeps files of runs in {there}; remove "
+                f"{folder.parent}, and `make sync` sends all runs to a new one"
+            )
         return str(experiment.experiment_id)
 
     # Its records.
@@ -190,7 +202,8 @@ class Delivery:
         """Sends params, tags and datasets; a param that has another value already is a tag."""
         from mlflow.entities import Dataset, DatasetInput, InputTag, Param, RunTag
 
-        stored = self._call("get_run", run_id).data.params
+        run = self._call("get_run", run_id)
+        stored = run.data.params
         changed = [f"{k} = {v}" for k, v in header.params.items() if stored.get(k, v) != v]
         params = [Param(*item) for item in header.params.items() if item[0] not in stored]
         for start in range(0, len(params), PARAMS_PER_CALL):
@@ -205,7 +218,8 @@ class Delivery:
             dataset = Dataset(entry.name, entry.digest[:DIGEST_LENGTH], "local", source)
             context = InputTag("mlflow.data.context", entry.context)
             self._call("log_inputs", run_id, [DatasetInput(dataset, [context])])
-        if not self.outbox.has("end"):
+        # A call that is left at its deadline may still open the run, after it has ended.
+        if run.info.status not in OPEN and not self.outbox.has("end"):
             self._call("update_run", run_id, "RUNNING")
 
     def _send_metrics(self, run_id: str, points: Sequence[Point]) -> None:

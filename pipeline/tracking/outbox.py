@@ -28,6 +28,8 @@ DISK_ERRORS = {
 }
 PRIMARY_CODE = 0xFF
 
+# Records of which another part of the run, such as another evaluation, may have sent its own.
+REPLACEABLE = ("begin", "tag", "card", "artifact")
 # What `sent` of a metric says if MLflow is not to draw it; the others are 0, then 1.
 NEVER = 2
 
@@ -69,10 +71,12 @@ class Outbox:
 
     # Recording.
 
-    def begin(self, header: Header, started: int | None = None) -> None:
-        """Starts the run or continues it: the first header stays, and the end is open again.
+    def begin(self, header: Header, started: int | None = None, anew: bool = False) -> None:
+        """Starts the run or continues it: the first header stays, the end is open again, and what
+        may have been replaced in the store meanwhile is sent again.
 
-        started: when the work began, in milliseconds since 1970; now if it is None.
+        started: when the work began, in milliseconds since 1970; now if it is None. anew: whether
+        the metrics of work that had ended are forgotten, because it is done again.
 
         Raises:
             ValueError: MLflow refuses a name, or the outbox holds another run.
@@ -87,8 +91,11 @@ class Outbox:
             self.put("begin", body=body, time=started)
         else:
             with self._transaction() as database:
+                if anew:
+                    ended = "SELECT 1 FROM records WHERE kind = 'end'"
+                    database.execute(f"DELETE FROM metrics WHERE EXISTS ({ended})")
                 database.execute("DELETE FROM records WHERE kind = 'end'")
-                database.execute("UPDATE records SET sent = 0 WHERE kind = 'begin'")
+                database.execute(f"UPDATE records SET sent = 0 WHERE kind IN {REPLACEABLE}")
 
     def metrics(
         self, rows: Iterable[Row], time: int | None = None, hidden: Container[str] = ()

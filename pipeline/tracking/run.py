@@ -65,7 +65,8 @@ class Run(Outbox):
         trial = trial_context()
         if trial is not None:
             header = trial.header(header)
-        return cls.start(stage.root, path_of(stage.root, stage.name, key), header, started)
+        path = path_of(stage.root, stage.name, key)
+        return cls.start(stage.root, path, header, started, anew=stage.verb != "train")
 
     @classmethod
     def of_pipeline(
@@ -89,16 +90,17 @@ class Run(Outbox):
     @classmethod
     @contextmanager
     def start(
-        cls, root: Path, path: Path, header: Header, started: int | None = None
+        cls, root: Path, path: Path, header: Header, started: int | None = None, anew: bool = True
     ) -> Iterator[Self]:
         """Starts or continues an outbox, whose only writer this process is, and ends it.
 
-        The driver of a sweep delivers those of its trials.
+        anew: as for `begin`; a training that had ended is not done again. The driver of a sweep
+        delivers those of its trials.
         """
         uri = resolve_uri(root)  # refused before anything is written
         with writer_lock(path):
             run = cls(path)
-            run.begin(header, started)
+            run.begin(header, started, anew)
             shipper = None
             if trial_context() is None:
                 shipper = Shipper([run, *end_abandoned(path)], uri)

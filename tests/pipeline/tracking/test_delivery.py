@@ -196,6 +196,33 @@ def test_the_oldest_run_of_a_key_is_used_and_an_empty_duplicate_deleted(
     deliver(outbox, uri)
     assert [run.info.run_id for run in runs_of(client, "k1")] == [twins[1]]
     assert arrived(client, "k1") == expected(outbox)
+    # An older one whose creation was answered too late is no place to begin anew.
+    client.create_run(experiment, 600, {"quatrain.run_key": "k1"})
+    delivery = deliver(outbox, uri)
+    assert ([run.info.run_id for run in runs_of(client, "k1")], delivery.metrics) == ([twins[1]], 0)
+
+
+def test_what_is_done_again_after_another_replaced_it_is_what_a_run_shows(uri: str, tmp_path: Path):
+    for text, value in (("passed", 1.0), ("broken", 0.5), ("passed", 1.0)):
+        report = Outbox(tmp_path / ".state" / "outbox" / f"report-{text}.sqlite")
+        report.begin(header("p1"), anew=True)
+        report.metrics([("allo/cosine_mean", 0, value)])
+        report.put("tag", "mlflow.note.content", text)
+        report.put("artifact", "report/report.html", data=text.encode())
+        report.end("FINISHED")
+        deliver(report, uri)
+    client = client_of(uri)
+    (run,) = runs_of(client, "p1")
+    page = Path(client.download_artifacts(run.info.run_id, "report/report.html"))
+    assert (run.data.tags["mlflow.note.content"], page.read_text()) == ("passed", "passed")
+    assert run.data.metrics == {"allo/cosine_mean": 1.0}
+
+
+def test_a_copied_store_takes_no_files_into_the_place_of_the_other(outbox: Outbox, uri: str):
+    client = store.open_client(uri).client
+    client.create_experiment("quatrain", f"/old/{Path(uri).parent.name}/artifacts")
+    with pytest.raises(store.Unreachable, match=r"^the store is a copy, or was moved: it keeps"):
+        deliver(outbox, uri)
 
 
 def test_a_deleted_experiment_is_named(outbox: Outbox, uri: str):
