@@ -150,12 +150,12 @@ class Delivery:
         def is_empty(run: Any) -> bool:
             return not (run.data.metrics or run.data.params or run.info.end_time)
 
-        chosen, *others = sorted(
+        first, *others = sorted(
             runs, key=lambda run: (is_empty(run), run.info.start_time, run.info.run_id)
         )
         for run in filter(is_empty, others):
             self._call("delete_run", run.info.run_id)
-        return chosen
+        return first
 
     def _find_or_create_experiment(self, name: str) -> str:
         experiment = self._call("get_experiment_by_name", name)
