@@ -188,9 +188,12 @@ def params(options: Options) -> None:
 )
 def new(options: Options) -> None:
     """Adds a further model to this checkout, which runs, and passes all tests, at once."""
+    from pipeline.runtime.processes import folder_lock
     from pipeline.scaffolding.new_model import NEXT, create
 
-    lines = create(Path.cwd(), options.name, options.framework)
+    root = Path.cwd()
+    with folder_lock(root / ".state" / "locks" / "new"):
+        lines = create(root, options.name, options.framework)
     print(*lines, NEXT.format(name=options.name), sep="\n")
 
 

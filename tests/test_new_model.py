@@ -67,6 +67,7 @@ def test_a_model_is_written_and_what_was_there_stays(project: Path, framework: F
         ("match", "'match' is a keyword of Python; give another name"),
         ("allo", "'allo' is a key of params.yaml already; give another name"),
         ("seed", "'seed' is a key of params.yaml already; give another name"),
+        ("model_config", "'model_config' is a name that pydantic needs; give another name"),
         ("taken", "tests/models/taken/sizes.py is there already; remove it, or give another name"),
     ],
 )
@@ -111,7 +112,7 @@ OF_ALL_MODELS = ("test_contract", "test_dvc_yaml", "test_params")
 
 def copy_of_the_project(root: Path) -> None:
     """Copies and commits the files that git lists."""
-    for name in sorted(workspace.files_of_git(ROOT)):
+    for name in sorted(workspace.files_of(ROOT)):
         if (ROOT / name).is_file():
             workspace.copy_if_changed(ROOT / name, root / name)
     git(root, "init", "-q")

@@ -38,7 +38,7 @@ def share_settings(root: Path, work: Path) -> None:
     if not (work / ".git").exists():  # a copy, and no worktree
         settings["core"]["no_scm"] = "true"
     text = io.BytesIO()
-    ConfigObj(_pack_named(settings)).write(text)
+    ConfigObj(_pack_named(settings), encoding="utf-8").write(text)
     mask = os.umask(0o077)
     try:
         write_durably(work / LOCAL, text.getvalue())

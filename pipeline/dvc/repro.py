@@ -47,9 +47,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
         if code:
-            console.info(
-                "repro: dvc stopped before the end; the line above that ends with [exit N] says why"
-            )
+            console.info("repro: dvc stopped before the end; the lines above say why")
             return code
         return finish_run(root, work, models)
 

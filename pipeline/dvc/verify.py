@@ -7,14 +7,16 @@ read-only.
 
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
+from pipeline.dvc.workspace import alone
 from pipeline.runtime import console
+from pipeline.storage.params_file import workspace_of
 from quatrain.errors import DataError
 
 # A cache object below files/md5: its name is the hash of its content; DVC's temporary files have
@@ -51,11 +53,19 @@ def verify(root: Path) -> None:
     is damaged.
 
     Raises:
+        LockHeld: a run is writing them.
         DataError: something is damaged, or DVC cannot read its own files.
     """
+    presets = ["default", *(lock.parent.name for lock in sorted(root.glob(".presets/*/dvc.lock")))]
+    with ExitStack() as locks:
+        for preset in presets:
+            locks.enter_context(alone(root, preset))
+        _verify(root, [workspace_of(root, preset) for preset in presets])
+
+
+def _verify(root: Path, places: Sequence[Path]) -> None:
     objects = cache_objects(root)
-    locks = (root / "dvc.lock", *sorted(root.glob(".presets/*/dvc.lock")))
-    outs = [out for lock in locks if lock.exists() for out in outs_of(lock.parent)]
+    outs = [out for place in places if (place / "dvc.lock").exists() for out in outs_of(place)]
     present = [out for out in outs if os.path.lexists(out.path)]
     each = tqdm([*objects, *present], desc="verify", disable=None, leave=False)
     damaged = [stored for stored in each if not stored.is_intact()]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.judging.gate import judge_scores
+from pipeline.judging.gate import judge_scores, rules_of
 from pipeline.judging.scores import read_scores
 from pipeline.retraining import outcome, worktree
 from pipeline.retraining.outcome import FOLDER, Origin, Outcome, better_models
@@ -75,7 +75,11 @@ def retrain(root: Path, asked: Retraining) -> int:
 
 
 def retrain_alone(copy: Worktree, asked: Retraining) -> Outcome:
-    """Runs pipeline and gate in a git worktree; the checkout is never modified."""
+    """Runs pipeline and gate in a git worktree; the checkout is never modified, and may be edited
+    meanwhile.
+    """
+    for model in MODELS:
+        rules_of(model, asked.preset)  # loaded before that
     commit = worktree.clean_commit(copy.root)
     remote = worktree.push_remote(copy.root) if asked.push else None
     worktree.prepare(copy, commit, asked.preset)

@@ -76,7 +76,8 @@ def clean_commit(root: Path) -> str:
     if changes:
         names = ", ".join(line[3:] for line in changes)
         raise ConfigError(
-            f"a retraining starts from a commit, but {names} differ from it; commit or stash them"
+            f"a retraining starts from a commit, but {names} differ from it; commit them, or use "
+            "`git stash -u`"
         )
     return commit
 
@@ -87,8 +88,8 @@ def push_remote(root: Path) -> str:
     Raises:
         CommandFailed: there is no such remote, or it does not answer.
     """
-    upstream = git.git(root, "rev-parse", "--abbrev-ref", "@{upstream}")
-    remote = upstream.partition("/")[0] or "origin"
+    branch = git.git(root, "branch", "--show-current")
+    remote = git.git(root, "config", f"branch.{branch}.remote").strip(".") or "origin"
     run_git(root, "ls-remote", "--quiet", remote, "HEAD")
     return remote
 

@@ -143,6 +143,7 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
     signals = Signals()
     die_with_parent()
     stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()))
+    made_of = ingredients(stage)
     check_fits(stage)
     prepare_process(stage.params)
     if stage.framework == "jax":
@@ -154,6 +155,23 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
         signals.working = True
         run_on_device(stage, run, signals)
         signals.check()
+        if ingredients(stage) != made_of:
+            raise DataError(
+                f"code, inputs or params of {model} changed while this stage ran, so that what it "
+                "made is not recorded",
+                remedy="run again; a training continues if you set them back",
+            )
+
+
+def ingredients(stage: Stage) -> tuple[str, dict[str, Any]]:
+    """Returns what DVC will record as what the stage was made of: the files may be edited while it
+    runs.
+    """
+    from pipeline.storage.run_key import code_digest, params_of
+
+    params = read_params(stage.root)
+    code = code_digest(stage.root, stage.model, params, stage.verb)
+    return code, params_of(params, stage.model)
 
 
 def check_fits(stage: Stage) -> None:

@@ -68,6 +68,8 @@ def check_name(name: str) -> None:
         raise ConfigError(f"{name!r} is a keyword of Python; give another name")
     if name in Params.model_fields:
         raise ConfigError(f"{name!r} is a key of params.yaml already; give another name")
+    if hasattr(Params, name):
+        raise ConfigError(f"{name!r} is a name that pydantic needs; give another name")
 
 
 def _new_files(name: str, framework: Framework) -> dict[str, str]:

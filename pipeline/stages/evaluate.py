@@ -18,6 +18,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     started = now()
     dataset, digest = stage.load_dataset()
     state, files = load_trained(stage.weights, stage.model, stage.params, dataset, digest)
+    digests = digests_of(stage.root, stage.model, stage.params, learner=files.digest, data=digest)
     curves = history.from_csv(files.contents["history.csv"])
     evaluate_model = stage.modules.evaluate.evaluate
     scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
@@ -35,7 +36,6 @@ def evaluate(stage: Stage, signals: Signals) -> None:
         step = stage.config.train.steps
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
         record_scores(stage, run, numbers)
-    digests = digests_of(stage.root, stage.model, stage.params, learner=files.digest, data=digest)
     # Last: it vouches for all of the above.
     write_scores(stage.root, stage.model, stage.params.preset, digests, numbers)
     for name in gated:

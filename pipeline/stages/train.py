@@ -26,6 +26,7 @@ def train(stage: Stage, signals: Signals) -> None:
     dataset, digest = stage.load_dataset()
     learner = stage.modules.train
     key = stage.key([digest])
+    code = code_digest(stage.root, stage.model, stage.params, stage.verb)
     checkpoints = Checkpoints(stage.state / stage.name / key)
     checkpoints.remove_others(OTHER_CHECKPOINTS)
     with Run.of_stage(stage, key, key, digest) as run:
@@ -43,7 +44,7 @@ def train(stage: Stage, signals: Signals) -> None:
             "dataset": digest,
             "settings": settings(stage.params, stage.framework),
             "params": shaping(stage.params),
-            "code": code_digest(stage.root, stage.model, stage.params, stage.verb),
+            "code": code,
         }
         save(stage, run, arrays, info)
         record_model(stage, run, recorder.state, dataset)

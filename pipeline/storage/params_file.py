@@ -52,6 +52,12 @@ def read_params(
         ConfigError: the file or a value in it cannot be used.
     """
     raw = overlaid(read_raw(root, preset), changes or {})
+    named = raw.get("preset")
+    if preset in (None, "default") and named != "default" and (root / ".git").exists():
+        raise ConfigError(
+            f"params.yaml: preset = {named!r}: a checkout's own is default; set it back, and name "
+            f"another one by `make repro PRESET={named}`"
+        )
     try:
         params = validate(raw, lambda name: read_input(root, str(name)))
         for model in MODELS:

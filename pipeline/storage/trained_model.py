@@ -31,8 +31,9 @@ def load_trained(
         DataError: the files are damaged, or belong to other params or another dataset.
     """
     files = folders.load(folder, FILES)
-    is_default = params.preset == "default"
-    remedy = f"dvc repro train@{model}" if is_default else f"make repro PRESET={params.preset}"
+    remedy = f"dvc repro --force --single-item train@{model}"
+    if params.preset != "default":
+        remedy = f"make repro PRESET={params.preset}"
     name = f"models/{model}"
     if files.info.get("dataset") != digest:
         reason = f"{name}: was trained on another dataset than data/{model} holds"

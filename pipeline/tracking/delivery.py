@@ -169,8 +169,7 @@ class Delivery:
         if experiment.lifecycle_stage != "active":
             raise Unreachable(f"experiment {name!r} is deleted there; restore it in the UI")
         there = Path(experiment.artifact_location)
-        is_alike = folder is not None and there.parts[-2:] == folder.parts[-2:]
-        if is_alike and there.resolve() != folder.resolve():
+        if folder and there.parts[-2:] == folder.parts[-2:] and there.resolve() != folder.resolve():
             raise Unreachable(
                 f"the store is a copy, or was moved: it keeps files of runs in {there}; remove "
                 f"{folder.parent}, and `make sync` sends all runs to a new one"

@@ -147,7 +147,7 @@ def test_a_failure_of_the_registry_or_of_dvc_is_one_line(
 
     dvc.code = 255
     assert main(["repro"]) == 255
-    why = "repro: dvc stopped before the end; the line above that ends with [exit N] says why\n"
+    why = "repro: dvc stopped before the end; the lines above say why\n"
     assert capsys.readouterr() == ("", why)
 
 

@@ -132,6 +132,19 @@ def test_scores_of_a_preset_are_stale_when_an_input_of_the_checkout_changes(
             assert failure(main, verb, *options, code=4) == f"{verb}: {why}"
 
 
+def test_inputs_that_git_ignores_travel_to_a_preset(checkout: Path):
+    (checkout / ".gitignore").write_text("*.npz\n")
+    (checkout / "inputs" / "allo" / "large.npz").write_bytes(b"kept by DVC")
+    work = workspace.prepare_workspace(checkout, "smoke")
+    assert (work / "inputs" / "allo" / "large.npz").read_bytes() == b"kept by DVC"
+
+
+def test_a_path_may_have_letters_of_any_alphabet(checkout: Path):
+    moved = checkout.rename(checkout.with_name("ä ö"))
+    work = workspace.prepare_workspace(moved, "smoke")
+    assert "ä ö" in (work / ".dvc" / "config.local").read_text()
+
+
 def test_a_preset_outside_a_git_checkout_is_refused(checkout: Path):
     (checkout / ".git").rename(checkout / "not-git")
     why = r"a preset runs in a copy of what git lists; run from a git checkout, with git \(fatal"

@@ -296,7 +296,7 @@ def test_refused_beginnings(night: Night, failure: Failure):
     (night.root / "new.txt").write_text("new\n")
     assert failure(main, "retrain", code=2) == (
         "retrain: a retraining starts from a commit, but src/a.py, new.txt differ from it; "
-        "commit or stash them"
+        "commit them, or use `git stash -u`"
     )
     (night.root / ".git").rename(night.root / "not-git")
     why = "retrain: `git rev-parse --verify HEAD^{commit}` failed: fatal: not a git repository"

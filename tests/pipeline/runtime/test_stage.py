@@ -146,7 +146,9 @@ def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
     assert evaluated.call("evaluate") == 3
     line = last_line(capsys)
     assert line.startswith(f"evaluate@{model}: models/{model}: was trained with {key}")
-    assert line.endswith(f"; set that back, or run `dvc repro train@{model}` [exit 3]")
+    assert line.endswith(
+        f"; set that back, or run `dvc repro --force --single-item train@{model}` [exit 3]"
+    )
 
     (evaluated.root / "params.yaml").write_text(params)
     dataset, _, _ = folders.load(evaluated.data)
@@ -154,7 +156,7 @@ def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
     assert evaluated.call("evaluate") == 3
     assert last_line(capsys) == (
         f"evaluate@{model}: models/{model}: was trained on another dataset than data/{model} "
-        f"holds; run `dvc repro train@{model}` [exit 3]"
+        f"holds; {remedy}"
     )
     assert evaluated.hashes("reports") == before
 
@@ -170,6 +172,34 @@ def test_a_second_stage_of_one_name_is_refused_and_names_the_first(tmp_path: Pat
     assert said.code == 5
     assert f"train@allo: train@allo is at work in process {os.getpid()}; wait" in said.said
     assert project.run("-c", code).code == 0
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "path = stage.root / 'params.yaml'; path.write_text(path.read_text() + '# edited\\n')",
+        "path = stage.root / 'params.yaml'; path.write_text('seed: 7\\n' + path.read_text()[8:])",
+        "(stage.root / 'inputs' / 'allo').mkdir(parents=True, exist_ok=True);"
+        " (stage.root / 'inputs' / 'allo' / 'my.py').write_text('')",
+    ],
+    ids=["comment", "params", "input"],
+)
+def test_what_was_edited_while_a_stage_ran_is_not_recorded_as_what_made_it(
+    edit: str, tmp_path: Path
+):
+    project = Project.create(tmp_path / "project", "allo")
+    code = (
+        "import sys; from pipeline.runtime.stage import main\n"
+        f"def edited(stage, _): {edit}\n"
+        "sys.exit(main('train', '', edited, ['allo']))"
+    )
+    said = project.run("-c", code)
+    if "# edited" in edit:
+        assert said.code == 0
+    else:
+        assert said.code == 3
+        why = "train@allo: code, inputs or params of allo changed while this stage ran, so that "
+        assert why in said.said
 
 
 def test_a_file_where_a_folder_belongs_is_named_and_kept(evaluated: Project, capsys: Capture):

@@ -43,11 +43,20 @@ def test_presets_and_experiments_belong_to_a_checkout(monkeypatch: pytest.Monkey
     assert dvc_root(Path("/elsewhere/tmp")) == root
 
 
+def test_a_checkout_is_of_no_other_preset(checkout: Path):
+    path = checkout / "params.yaml"
+    path.write_text(path.read_text().replace("preset: default", "preset: smoke", 1))
+    with pytest.raises(ConfigError, match=r"^params\.yaml: preset = 'smoke': a checkout's own is"):
+        read_params(checkout)
+    (checkout / ".git").rename(checkout / "not-git")  # as a preset's workspace
+    assert read_params(checkout).preset == "smoke"
+
+
 def test_a_file_that_no_stage_of_the_model_depends_on_is_refused(checkout: Path):
     layout = (checkout / "inputs" / "allo" / "one_way.txt").read_text()
     for folder in ("iqn", "allo"):
         (checkout / "inputs" / folder / "my.txt").write_text(layout)
     read_params(checkout, changes={"allo": {"env": {"layout": "inputs/allo/my.txt"}}})
-    why = "^params.yaml: allo: inputs/iqn/my.txt lies outside inputs/allo/, so that DVC"
+    why = r"^params\.yaml: allo: inputs/iqn/my\.txt lies outside inputs/allo/, so that DVC"
     with pytest.raises(ConfigError, match=why):
         read_params(checkout, changes={"allo": {"env": {"layout": "inputs/iqn/my.txt"}}})
