@@ -146,9 +146,8 @@ def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
     assert evaluated.call("evaluate") == 3
     line = last_line(capsys)
     assert line.startswith(f"evaluate@{model}: models/{model}: was trained with {key}")
-    assert line.endswith(
-        f"; set that back, or run `dvc repro --force --single-item train@{model}` [exit 3]"
-    )
+    remedy = f"run `dvc repro --force --single-item train@{model}` [exit 3]"
+    assert line.endswith(f"; set that back, or {remedy}")
 
     (evaluated.root / "params.yaml").write_text(params)
     dataset, _, _ = folders.load(evaluated.data)
@@ -174,32 +173,28 @@ def test_a_second_stage_of_one_name_is_refused_and_names_the_first(tmp_path: Pat
     assert project.run("-c", code).code == 0
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        "path = stage.root / 'params.yaml'; path.write_text(path.read_text() + '# edited\\n')",
-        "path = stage.root / 'params.yaml'; path.write_text('seed: 7\\n' + path.read_text()[8:])",
-        "(stage.root / 'inputs' / 'allo').mkdir(parents=True, exist_ok=True);"
-        " (stage.root / 'inputs' / 'allo' / 'my.py').write_text('')",
-    ],
-    ids=["comment", "params", "input"],
-)
+EDITS_PARAMS = """
+import sys
+from pathlib import Path
+from pipeline.runtime.stage import main
+
+def body(*_):
+    path = Path("params.yaml")
+    path.write_text(path.read_text().replace("seed: ", {new!r}, 1))
+
+sys.exit(main("train", "", body, ["allo"]))
+"""
+
+
+@pytest.mark.parametrize(("new", "code"), [("seed:  ", 0), ("seed: 1", 3)])
 def test_what_was_edited_while_a_stage_ran_is_not_recorded_as_what_made_it(
-    edit: str, tmp_path: Path
+    new: str, code: int, tmp_path: Path
 ):
     project = Project.create(tmp_path / "project", "allo")
-    code = (
-        "import sys; from pipeline.runtime.stage import main\n"
-        f"def edited(stage, _): {edit}\n"
-        "sys.exit(main('train', '', edited, ['allo']))"
-    )
-    said = project.run("-c", code)
-    if "# edited" in edit:
-        assert said.code == 0
-    else:
-        assert said.code == 3
-        why = "train@allo: code, inputs or params of allo changed while this stage ran, so that "
-        assert why in said.said
+    said = project.run("-c", EDITS_PARAMS.format(new=new))
+    assert said.code == code
+    why = "train@allo: code, inputs or params of allo changed while this stage ran, so that what"
+    assert code == 0 or why in said.said
 
 
 def test_a_file_where_a_folder_belongs_is_named_and_kept(evaluated: Project, capsys: Capture):
