@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.judging.scores import read_scores
+from pipeline.judging.scores import path_of, read_scores, write_scores
 from pipeline.scaling import work
 from pipeline.scaling.records import Point
 from pipeline.scaling.snapshots import open_storage, restore, save
@@ -20,7 +20,7 @@ from tests.pipeline.recorded_runs import header, until
 from tests.pipeline.small_project import Project
 
 STAND_IN = """
-import json, os, pathlib, signal, sys, time
+import os, pathlib, signal, sys, time
 verb = pathlib.Path(__file__).stem
 print(verb, sys.argv[1], "at work", flush=True)
 order = os.environ.get(f"ORDER_{verb}".upper(), "0")
@@ -36,10 +36,7 @@ if order.startswith("-"):
     os.kill(os.getpid(), -int(order))
 if order == "0" and verb == "evaluate":
     pathlib.Path("reports/allo").mkdir(parents=True)
-    digests = dict.fromkeys(("learner", "data", "params", "code"), "")
-    content = {"model": "allo", "preset": "default", "digests": digests}
-    content["scores"] = {"cosine_mean": 0.5, "gap": None}
-    pathlib.Path("reports/allo/scores.json").write_text(json.dumps(content))
+    pathlib.Path("reports/allo/scores.json").write_text(os.environ["SCORES"])
 print("the reason", file=sys.stderr)
 sys.exit(int(order))
 """
@@ -55,7 +52,9 @@ def stages(tmp_path: Path) -> Callable[..., TrialWork]:
     (tmp_path / "trial").mkdir()
 
     def make(**orders: str) -> TrialWork:
-        extra = {"PYTHONPATH": str(package.parent)}
+        write_scores(tmp_path, "allo", "default", {}, {"cosine_mean": 0.5, "gap": None})
+        scores = path_of(tmp_path, "allo").read_text()
+        extra = {"PYTHONPATH": str(package.parent), "SCORES": scores}
         extra |= {f"ORDER_{verb.upper()}": order for verb, order in orders.items()}
         environment = work.stage_environment(1, 0, extra)
         return TrialWork(tmp_path / "trial", "allo", "loss", environment)
