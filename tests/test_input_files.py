@@ -202,11 +202,7 @@ def test_a_flipped_bit_never_changes_a_number(project: Path):
         ("numbers", "inputs/mine.npz", f"inputs/mine.npz {NO_NPY}"),
         ("arrays", "inputs/mine.npy", "inputs/mine.npy is no .npz file; write one with numpy.sav"),
         ("numbers", "inputs/nein.npy", "inputs/nein.npy is not there; did you mean 'inputs/mine.n"),
-        (
-            "numbers",
-            "../mine.npy",
-            "../mine.npy is outside inputs/; copy the file to inputs/",
-        ),
+        ("numbers", "../mine.npy", "../mine.npy is outside inputs/; copy the file to inputs/"),
         ("text", "/etc/hosts.txt", "/etc/hosts.txt is outside inputs/; copy the file"),
         ("text", "inputs/mine.npy", "inputs/mine.npy holds numbers; name a text file"),
     ],

@@ -112,7 +112,7 @@ OF_ALL_MODELS = ("test_contract", "test_dvc_yaml", "test_params")
 
 def copy_of_the_project(root: Path) -> None:
     """Copies and commits the files that git lists."""
-    for name in sorted(workspace.files_of(ROOT)):
+    for name in sorted(workspace.files_of_git(ROOT)):
         if (ROOT / name).is_file():
             workspace.copy_if_changed(ROOT / name, root / name)
     git(root, "init", "-q")

@@ -13,7 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import quatrain
-from pipeline.dvc.workspace import files_of
+from pipeline.dvc.workspace import files_of_git
 from quatrain import registry
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
@@ -36,7 +36,7 @@ print(folder, quatrain.__version__)
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """The wheel of the files that git lists: no earlier build lies beside them."""
     folder = tmp_path_factory.mktemp("project")
-    for name in sorted(files_of(ROOT)):
+    for name in sorted(files_of_git(ROOT)):
         target = folder / "source" / name
         if (ROOT / name).exists():
             target.parent.mkdir(parents=True, exist_ok=True)

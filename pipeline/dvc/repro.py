@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from pipeline.dvc.workspace import alone, drop_rwlock, environment, prepare_workspace
@@ -43,7 +42,7 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
     with alone(root, preset):
         work = prepare_workspace(root, preset)
         drop_rwlock(work)
-        code = renew(root, work, models) or reproduce(root, work, models, jobs)
+        code = rerun(root, work, models) or reproduce(root, work, models, jobs)
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
         if code:
@@ -52,14 +51,15 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         return finish_run(root, work, models)
 
 
-def renew(root: Path, work: Path, models: Sequence[str]) -> int:
-    """Runs all stages of the models whose environment DVC cannot see change: it watches
-    inputs/MODEL, and what a user's environment imports may lie elsewhere. Returns the exit code.
+def rerun(root: Path, work: Path, models: Sequence[str]) -> int:
+    """Runs all stages of the models whose environment of a user has changed; returns dvc's exit
+    code. DVC watches inputs/MODEL, and an environment may import what lies elsewhere.
     """
-    for model in filter(partial(has_another_environment, work), models):
-        console.info(f"repro: the code of {model}'s environment has changed: all its stages run")
-        if code := dvc(root, work, "repro", "--force", f"evaluate@{model}"):
-            return code
+    for model in models:
+        if has_another_environment(work, model):
+            console.info(f"repro: the environment of {model} has changed: all its stages run")
+            if code := dvc(root, work, "repro", "--force", f"evaluate@{model}"):
+                return code
     return 0
 
 

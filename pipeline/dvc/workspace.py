@@ -19,6 +19,7 @@ from pipeline.runtime import git
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import folder_lock
 from pipeline.storage.params_file import workspace_of
+from pipeline.storage.run_key import inputs_of
 from pipeline.tracking.store import resolve_uri
 from quatrain.errors import ConfigError
 from quatrain.presets import read_raw
@@ -46,8 +47,8 @@ def alone(root: Path, preset: str) -> AbstractContextManager[None]:
 
 
 def prepare_workspace(root: Path, preset: str) -> Path:
-    """Updates the preset's copy: the files that git lists, all inputs, and params.yaml with the
-    preset's values.
+    """Updates the preset's copy: the files that git lists, all inputs (large ones may be in DVC,
+    and ignored by git), and params.yaml with the preset's values.
 
     The copy has its own dvc.lock, outs and .state, and shares DVC's settings and cache; the next
     run continues one that was killed.
@@ -60,8 +61,9 @@ def prepare_workspace(root: Path, preset: str) -> Path:
     if work == root:
         return root
     params = read_raw(root, preset)
-    names = {name for name in files_of(root) if Path(name).parts[0] not in PRODUCED}
-    for copy in copies_in(work, work):
+    listed = files_of_git(root) | inputs_of(root).keys()
+    names = {name for name in listed if Path(name).parts[0] not in PRODUCED}
+    for copy in copies_in(work):
         if str(copy.relative_to(work)) not in names:
             copy.unlink()
     for name in sorted(names):
@@ -78,35 +80,29 @@ def judged_workspace(root: Path, preset: str, models: Sequence[str]) -> Path:
 
     Raises:
         NotFresh: an input of these models has changed in the checkout.
-        ConfigError: git cannot list the files.
     """
     work = workspace_of(root, preset)
     if work != root and work.joinpath("inputs").exists():
-        copied = {str(path.relative_to(work)) for path in copies_in(work, work)}
-        folders = tuple(f"inputs/{model}/" for model in models)
-        for name in sorted(files_of(root) | copied):
-            if name.startswith(folders) and content(root / name) != content(work / name):
+        for name in sorted(inputs_of(root, *models).keys() | inputs_of(work, *models).keys()):
+            if content(root / name) != content(work / name):
                 reason = f"{name} changed after preset {preset} was run"
                 raise NotFresh("stale", reason, repro_hint(preset))
     return work
 
 
-def copies_in(folder: Path, work: Path) -> list[Path]:
-    """Returns the files below a folder of a workspace that runs in it do not write."""
+def copies_in(work: Path) -> list[Path]:
+    """Returns the files of a workspace that runs in it do not write."""
     return [
         path
-        for path in folder.rglob("*")
+        for path in work.rglob("*")
         if path.relative_to(work).parts[0] not in {*PRODUCED, ".dvc"}
         and path.is_file()
         and "__pycache__" not in path.parts
     ]
 
 
-def files_of(root: Path) -> set[str]:
-    """Returns files that are committed, or that `git add .` would add, and all inputs: large ones
-    may be in DVC, and ignored by git.
-    """
-    inputs = {str(path.relative_to(root)) for path in copies_in(root / "inputs", root)}
+def files_of_git(root: Path) -> set[str]:
+    """Returns files that are committed, or that `git add .` would add."""
     try:
         listing = git.output(root, *GIT_LIST)
     except CommandFailed as error:
@@ -114,7 +110,7 @@ def files_of(root: Path) -> set[str]:
             "a preset runs in a copy of what git lists; run from a git checkout, with git "
             f"({error})"
         ) from None
-    return inputs | {name for name in os.fsdecode(listing).split("\0") if name}
+    return {name for name in os.fsdecode(listing).split("\0") if name}
 
 
 def content(path: Path) -> bytes | None:

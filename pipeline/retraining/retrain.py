@@ -78,8 +78,9 @@ def retrain_alone(copy: Worktree, asked: Retraining) -> Outcome:
     """Runs pipeline and gate in a git worktree; the checkout is never modified, and may be edited
     meanwhile.
     """
-    for model in MODELS:
-        rules_of(model, asked.preset)  # loaded before that
+    params = read_params(copy.root, asked.preset)
+    for model in MODELS:  # `conclude` needs these modules, which are loaded when they are used
+        rules_of(model, asked.preset, getattr(params, model))
     commit = worktree.clean_commit(copy.root)
     remote = worktree.push_remote(copy.root) if asked.push else None
     worktree.prepare(copy, commit, asked.preset)

@@ -143,7 +143,7 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
     signals = Signals()
     die_with_parent()
     stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()))
-    made_of = ingredients(stage)
+    before = dependencies(stage)
     check_fits(stage)
     prepare_process(stage.params)
     if stage.framework == "jax":
@@ -155,7 +155,7 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
         signals.working = True
         run_on_device(stage, run, signals)
         signals.check()
-        if ingredients(stage) != made_of:
+        if dependencies(stage) != before:
             raise DataError(
                 f"code, inputs or params of {model} changed while this stage ran, so that what it "
                 "made is not recorded",
@@ -163,9 +163,9 @@ def run_stage(verb: str, model: str, body: Body | None, patience_seconds: float)
             )
 
 
-def ingredients(stage: Stage) -> tuple[str, dict[str, Any]]:
-    """Returns what DVC will record as what the stage was made of: the files may be edited while it
-    runs.
+def dependencies(stage: Stage) -> tuple[str, dict[str, Any]]:
+    """Returns digest and values of the code and params as they are on the disk now: DVC records
+    them at the end of a stage, and they may be edited while it runs.
     """
     from pipeline.storage.run_key import code_digest, params_of
 

@@ -52,21 +52,21 @@ def read_params(
         ConfigError: the file or a value in it cannot be used.
     """
     raw = overlaid(read_raw(root, preset), changes or {})
-    named = raw.get("preset")
-    if preset in (None, "default") and named != "default" and (root / ".git").exists():
-        raise ConfigError(
-            f"params.yaml: preset = {named!r}: a checkout's own is default; set it back, and name "
-            f"another one by `make repro PRESET={named}`"
-        )
+    is_own = preset in (None, "default")
     try:
         params = validate(raw, lambda name: read_input(root, str(name)))
         for model in MODELS:
             check_inputs(model, getattr(params, model).model_dump())
-        return params
     except ConfigError as error:
-        if preset in (None, "default"):
+        if is_own:
             raise
         raise ConfigError(f"with presets/{preset}.yaml: {error}") from None
+    if is_own and params.preset != "default" and (root / ".git").exists():
+        raise ConfigError(
+            f"params.yaml: preset = {params.preset!r}: a checkout's own is default; set it back, "
+            f"and run `make repro PRESET={params.preset}`"
+        )
+    return params
 
 
 def check_inputs(model: str, section: Any) -> None:

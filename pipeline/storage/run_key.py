@@ -57,19 +57,30 @@ def params_of(params: Params, model: str) -> dict[str, Any]:
 
 def sources_of(root: Path, model: str, params: Params, verb: str) -> dict[str, str]:
     """Returns the digests of the code that shapes what a verb of a model computes, and of the
-    model's input files, by their paths. Hidden ones and __pycache__ belong to tools.
+    model's input files, by their paths.
 
     Raises:
         FolderError: a file cannot be read.
     """
     code = code_of(load(model, getattr(params, model)).package, verb)
-    files = {os.path.relpath(path, CHECKOUT): path for path in code}
-    folder = root / "inputs" / model
-    for path in folder.rglob("*"):
-        is_tool = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.is_file() and not is_tool and "__pycache__" not in path.parts:
-            files[str(path.relative_to(root))] = path
+    files = {os.path.relpath(path, CHECKOUT): path for path in code} | inputs_of(root, model)
     return {name: file_digest(path) for name, path in sorted(files.items())}
+
+
+def inputs_of(root: Path, *models: str) -> dict[str, Path]:
+    """Returns the input files of these models, or of all and what they share, by their paths;
+    hidden ones and __pycache__ belong to tools.
+    """
+    folder = root / "inputs"
+    paths = [path for model in models or [""] for path in (folder / model).rglob("*")]
+    return {
+        str(path.relative_to(root)): path
+        for path in paths
+        if path.is_file()
+        and not any(
+            part.startswith(".") or part == "__pycache__" for part in path.relative_to(folder).parts
+        )
+    }
 
 
 def code_digest(root: Path, model: str, params: Params, verb: str) -> str:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.dvc.workspace import copy_if_changed, files_of
+from pipeline.dvc.workspace import copy_if_changed, files_of_git
 from tests.conftest import ROOT
 
 IDENTITY = {"user.name": "test", "user.email": "test@example.org"}
@@ -27,7 +27,7 @@ def clone(root: Path, source: Path = ROOT) -> Path:
     git(root.parent, "clone", "-q", "--no-hardlinks", str(source), str(root))
     for name, value in IDENTITY.items():
         git(root, "config", name, value)
-    for name in sorted(files_of(ROOT)) if source == ROOT else ():
+    for name in sorted(files_of_git(ROOT)) if source == ROOT else ():
         copy_if_changed(ROOT / name, root / name)
     return root
 

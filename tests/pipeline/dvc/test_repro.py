@@ -230,7 +230,7 @@ def test_a_changed_environment_of_a_user_runs_all_stages_of_its_model(
 ):
     def called() -> list[Any]:
         dvc.calls.clear()
-        assert repro.renew(space.root, space.root, ["allo"]) == 0
+        assert repro.rerun(space.root, space.root, ["allo"]) == 0
         return [arguments for _, arguments in dvc.calls]
 
     assert called() == []
