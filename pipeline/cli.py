@@ -91,7 +91,7 @@ def gate(options: Options) -> int:
 @verb(
     MODELS_OPTION,
     PRESET_OPTION,
-    option("--force", action="store_true", help="also scores that are worse, or changed rules; needs --why"),
+    option("--force", action="store_true", help="worse scores and changed rules, too; needs --why"),
     option("--why", metavar="REASON", help="the reason, kept in the provenance"),
 )
 def promote(options: Options) -> int:
