@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from benchmarks.speed import FORM, PLAIN, PROPOSED, Measured, Results, Row, ratio
-from pipeline.studies.result_files import read_file
+from pipeline.reporting.result_files import read_file
 from quatrain.registry import MODELS
 
 COMMANDS = {

@@ -14,9 +14,9 @@ from benchmarks.claims import COMMANDS
 from benchmarks.run import parsed
 from benchmarks.speed import PLAIN, VARIANT, Results
 from pipeline.judging.render import markdown_table
+from pipeline.reporting.result_files import read_file, write_lines
 from pipeline.runtime.errors import described
 from pipeline.runtime.git import revision
-from pipeline.studies.result_files import read_file, write_lines
 from quatrain.errors import DataError
 
 BASELINES = Path("benchmarks/baselines.json")

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from pipeline.studies.result_files import as_json, write_lines
+from pipeline.reporting.result_files import as_json, write_lines
 
 # Names of ratios. `seed's` is the variant that a document proposes.
 PLAIN = "before/ours"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import quatrain
+from pipeline.commands import verbs as _commands  # noqa: F401  registers identify, profile
 from pipeline.runtime.command import (
     MODELS_OPTION,
     PRESET_OPTION,
@@ -28,7 +29,7 @@ from pipeline.runtime.command import (
     verb,
     whole_number,
 )
-from pipeline.studies import verbs  # noqa: F401  registers those of studies
+from pipeline.studies import verbs as _studies  # noqa: F401  registers those of studies
 from quatrain.errors import ConfigError, PackageMissing
 
 CHECKOUT_FILES = ("params.yaml", "dvc.yaml")

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging.render import markdown_table
+from pipeline.reporting.result_files import read_stored, write_lines
 from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
-from pipeline.studies.result_files import read_stored, write_lines
 from pipeline.studies.training import result_key, train
 from quatrain.devices import on_device
 from quatrain.params import Params

@@ -23,10 +23,10 @@ import psutil
 
 from benchmarks.scaling.model import DRAWS, Costs, Estimate, estimates, makespan
 from pipeline.judging.render import markdown_table
+from pipeline.reporting.result_files import write_lines
 from pipeline.scaling import cluster
 from pipeline.scaling.records import read_trials
 from pipeline.storage.run_key import CHECKOUT
-from pipeline.studies.result_files import write_lines
 from quatrain.errors import DataError
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably

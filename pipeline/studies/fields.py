@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline.judging.render import markdown_table
+from pipeline.reporting.result_files import format_score, read_stored, write_lines
 from pipeline.runtime import console
 from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
-from pipeline.studies.result_files import format_score, read_stored, write_lines
 from pipeline.studies.training import result_key, train_and_score
 from quatrain.devices import on_device
 from quatrain.errors import ConfigError

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.judging.gate import rules_of
+from pipeline.reporting.result_files import read_stored, write_lines
 from pipeline.runtime import console
 from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.figures import encode, write_figures
 from pipeline.storage.params_file import read_input, read_params
 from pipeline.studies.grids_table import MapResult, goal_lines, grids_table
-from pipeline.studies.result_files import read_stored, write_lines
 from pipeline.studies.training import result_key, train_and_score
 from quatrain.baselines import Rule
 from quatrain.devices import on_device

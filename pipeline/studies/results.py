@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.judging.gate import rules_of
+from pipeline.reporting.result_files import write_lines
 from pipeline.runtime import console
 from pipeline.runtime.devices import settings
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.storage.params_file import read_params
 from pipeline.studies import seeds
-from pipeline.studies.result_files import write_lines
 from pipeline.studies.seeds import PAGE, RESULTS, SeedResult
 from pipeline.studies.training import result_key, train_resumed
 from quatrain.devices import on_device

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from pipeline.judging.render import markdown_table, plain
+from pipeline.reporting.result_files import read_file
 from pipeline.reporting.scores_page import between_marks
-from pipeline.studies.result_files import read_file
 from quatrain.baselines import Rule
 from quatrain.judgement import Scores
 

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import claims, speed
 from benchmarks.speed import Goal, Machine, Measured, Ratio, Results, Row, Without
 from pipeline.reporting import sections
-from pipeline.studies.result_files import as_json
+from pipeline.reporting.result_files import as_json
 from quatrain.errors import DataError
 
 

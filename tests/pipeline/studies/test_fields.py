@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pipeline.cli import main
+from pipeline.reporting.result_files import format_score
 from pipeline.studies import fields
-from pipeline.studies.result_files import format_score
 from tests.conftest import ROOT, shapes_unchecked
 
 SCORES = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.cli import main
-from pipeline.studies.identify import misfit_warnings
+from pipeline.commands.identify import misfit_warnings
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.test_recorded import HERE, arrays
 

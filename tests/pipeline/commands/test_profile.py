@@ -9,8 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from pipeline.cli import main
-from pipeline.studies import profile
-from pipeline.studies.profile import Spent, operations, self_times
+from pipeline.commands import profile
+from pipeline.commands.profile import Spent, operations, self_times
 from quatrain.validation import overlaid
 from tests.conftest import ROOT, SMALL, committed
 
