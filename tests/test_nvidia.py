@@ -38,8 +38,8 @@ def test_the_driver_tells(driver: Driver | None, expected: bool, monkeypatch: py
         return driver
 
     monkeypatch.setattr(nvidia, "CDLL", load)
-    nvidia.has_nvidia_gpu.cache_clear()
+    nvidia.gpu_count.cache_clear()
     try:
         assert nvidia.has_nvidia_gpu() is expected
     finally:
-        nvidia.has_nvidia_gpu.cache_clear()
+        nvidia.gpu_count.cache_clear()

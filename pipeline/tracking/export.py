@@ -4,6 +4,7 @@ no pickle.
 
 import inspect
 import logging
+import os
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ import numpy as np
 
 from pipeline.runtime.stage import Stage
 from pipeline.storage.run_key import CHECKOUT, file_of, imported_by, imports
-from pipeline.tracking.origin import trial_context
+from pipeline.tracking.origin import TRIAL_VARIABLE
 from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import Run
 from pipeline.tracking.store import quieten
@@ -56,7 +57,7 @@ def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
 
     A trial of a sweep registers none: its params may be adopted as a preset, and trained by that.
     """
-    if run.has("model") or trial_context() is not None:
+    if run.has("model") or os.environ.get(TRIAL_VARIABLE):
         return
     exported = export(stage, state, dataset)
     with TemporaryDirectory() as folder:

@@ -181,7 +181,7 @@ class TrialContext(NamedTuple):
 def trial_context() -> TrialContext | None:
     """Returns what this process was started with; None outside a sweep."""
     text = os.environ.get(TRIAL_VARIABLE)
-    if not text:
+    if not text or text == "1":
         return None
     fields = json.loads(text)
     return TrialContext(**fields | {"sweep": Parent(**fields["sweep"])})

@@ -1,5 +1,6 @@
 """stage -> its outbox, and a thread that delivers it: what a verb uses to record."""
 
+import os
 import shutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import dvc_root, read_params
 from pipeline.tracking import origin
 from pipeline.tracking.delivery import Delivery
-from pipeline.tracking.origin import trial_context
+from pipeline.tracking.origin import TRIAL_VARIABLE, trial_context
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import EXPERIMENT, DatasetInput, Header, Row, curve_rows
 from pipeline.tracking.store import reason_of, resolve_uri
@@ -102,7 +103,7 @@ class Run(Outbox):
             run = cls(path)
             run.begin(header, started, anew)
             shipper = None
-            if trial_context() is None:
+            if not os.environ.get(TRIAL_VARIABLE):
                 shipper = Shipper([run, *end_abandoned(path)], uri)
             status = "FAILED"
             try:

@@ -5,8 +5,8 @@ from functools import cache
 
 
 @cache
-def has_nvidia_gpu() -> bool:
-    """Returns whether NVIDIA's driver has a GPU for this process.
+def gpu_count() -> int:
+    """Returns how many GPUs NVIDIA's driver has for this process.
 
     The driver is asked, because files do not tell: a container may hold /dev/nvidia3 alone, WSL2
     has none, and CUDA_VISIBLE_DEVICES hides some.
@@ -14,6 +14,12 @@ def has_nvidia_gpu() -> bool:
     try:
         driver = CDLL("libcuda.so.1")
     except OSError:
-        return False
+        return 0
     count = c_int()
-    return not driver.cuInit(0) and not driver.cuDeviceGetCount(byref(count)) and count.value > 0
+    if driver.cuInit(0) or driver.cuDeviceGetCount(byref(count)):
+        return 0
+    return count.value
+
+
+def has_nvidia_gpu() -> bool:
+    return gpu_count() > 0

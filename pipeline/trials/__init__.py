@@ -1,0 +1,1 @@
+"""many trainings: sweeps, studies and comparisons as trials, run by one engine."""

@@ -1,0 +1,189 @@
+"""trials -> their stages as processes of this machine, as many at a time as its cores allow."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Self
+
+from pipeline.runtime.errors import CommandFailed, LockHeld
+from pipeline.runtime.processes import core_count, folder_lock
+from pipeline.trials import stages
+from pipeline.trials.engine import Event
+from pipeline.trials.stages import POLL_SECONDS, StageLost, Stopped
+from pipeline.trials.trial import (
+    Outcome,
+    Point,
+    Trial,
+    dataset_folder,
+    folder_of,
+    link_dataset,
+    prepare,
+)
+from quatrain.nvidia import gpu_count
+
+# How long another command's trial of the same key is waited for at a time.
+LOCK_SECONDS = 1.0
+
+
+class Machine:
+    """Runs trials on this machine; each has a thread that follows its stages.
+
+    cpus, gpus: what a trial takes; a part of a GPU shares it. retries: how often a trial whose
+    stage was killed begins again. cores: those of this machine if it is None.
+
+    Raises:
+        CommandFailed: one trial needs more than there is.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        cpus: int = 1,
+        gpus: float = 0,
+        *,
+        watch: str = "",
+        retries: int = 0,
+        cores: int | None = None,
+    ) -> None:
+        self.watch = watch
+        self._root = root
+        self._cpus = cpus
+        self._gpus = gpus
+        self._retries = retries
+        self._free = list(range(_slots(cpus, gpus, cores or core_count())))
+        self._slots: dict[str, int] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._stopped: dict[str, threading.Event] = {}
+        self._events: Queue[tuple[Trial, Event | Exception]] = Queue()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for stopped in self._stopped.values():
+            stopped.set()
+        for thread in self._threads.values():
+            thread.join()
+
+    def room(self) -> int:
+        return len(self._free)
+
+    def begin(self, trial: Trial) -> None:
+        self._slots[trial.key] = self._free.pop(0)
+        self._stopped[trial.key] = threading.Event()
+        thread = threading.Thread(target=self._follow, args=(trial,), name=trial.key)
+        self._threads[trial.key] = thread
+        thread.start()
+
+    def events(self) -> Iterator[tuple[Trial, Event]]:
+        """Yields what the trials' threads tell.
+
+        Raises:
+            Exception: what one of them met that is not of its trial.
+        """
+        try:
+            waiting = [self._events.get(timeout=POLL_SECONDS)]
+        except Empty:
+            return
+        while not self._events.empty():
+            waiting.append(self._events.get())
+        for trial, event in waiting:
+            if isinstance(event, Exception):
+                raise event
+            if isinstance(event, Outcome):
+                self._free.append(self._slots.pop(trial.key))
+            yield trial, event
+
+    def stop(self, trial: Trial) -> None:
+        self._stopped[trial.key].set()
+
+    def _follow(self, trial: Trial) -> None:
+        """Runs a trial, again if its stage was lost; rows that were told are not told again."""
+        told = 0
+        lost = 0
+        while True:
+            try:
+                for event in islice(self._run(trial), told, None):
+                    self._events.put((trial, event))
+                    told += 1
+                return
+            except StageLost as error:
+                lost += 1
+                if lost > self._retries:
+                    self._events.put((trial, Outcome("failed", reason=str(error))))
+                    return
+                self._events.put((trial, f"{error}; it starts again"))
+            except Exception as error:
+                self._events.put((trial, error))
+                return
+
+    def _run(self, trial: Trial) -> Iterator[Point | Outcome]:
+        folder, dataset = folder_of(self._root, trial), dataset_folder(self._root, trial)
+        is_stopped = self._stopped[trial.key].is_set
+        environment = stages.stage_environment(self._cpus, self._gpus) | self._devices(
+            self._slots[trial.key]
+        )
+        try:
+            with _locked(dataset, is_stopped):
+                prepare(trial, dataset)
+                refused = stages.collect(trial, dataset, environment, is_stopped)
+            if refused is not None:
+                yield refused
+                return
+            with _locked(folder, is_stopped):
+                prepare(trial, folder)
+                link_dataset(trial, folder, dataset)
+                yield from stages.work(trial, folder, self.watch, environment, is_stopped)
+        except Stopped:
+            yield Outcome("stopped")
+
+    def _devices(self, slot: int) -> dict[str, str]:
+        """Returns the variable that gives a slot its GPUs, or its part of one."""
+        if not self._gpus:
+            return {}
+        first = int(slot * self._gpus)
+        devices = range(first, first + max(1, int(self._gpus)))
+        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))}
+
+
+def _slots(cpus: int, gpus: float, cores: int) -> int:
+    """Returns how many trials run at a time.
+
+    Raises:
+        CommandFailed: not even one fits.
+    """
+    if cpus > cores:
+        raise CommandFailed(
+            f"a trial needs {cpus} CPUs, and this machine offers {cores}; "
+            "lower `cpus`, or name a cluster by --address"
+        )
+    count = cores // cpus
+    if gpus:
+        count = min(count, int(gpu_count() / gpus))
+    if not count:
+        raise CommandFailed(
+            f"a trial needs {gpus:g} GPUs, and this machine offers fewer; set `gpus: 0`, or name a "
+            "cluster by --address"
+        )
+    return count
+
+
+@contextmanager
+def _locked(folder: Path, is_stopped: Callable[[], bool]) -> Iterator[None]:
+    """Locks a folder that another command may be at work in; waits for it.
+
+    Raises:
+        Stopped: the trial was asked to leave meanwhile.
+    """
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(folder_lock(folder, LOCK_SECONDS))
+                break
+            except LockHeld:
+                if is_stopped():
+                    raise Stopped from None
+        yield

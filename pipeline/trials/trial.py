@@ -1,0 +1,199 @@
+"""params of one training -> its key, its folder below .state/trials, and its outcome there.
+
+The result is the ledger: a trial with an outcome is not run again, whoever asks for it.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from functools import cache
+from io import StringIO
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ruamel.yaml import YAML
+
+from pipeline.runtime.devices import settings
+from pipeline.storage.params_file import check_inputs, read_input
+from pipeline.storage.run_key import CHECKOUT, code_of, environment_of, inputs_of, params_of
+from quatrain.errors import DataError
+from quatrain.params import Params
+from quatrain.presets import parse
+from quatrain.registry import MODELS, load
+from quatrain.section import Content
+from quatrain.storage import folders
+from quatrain.storage.atomic_write import write_durably
+from quatrain.storage.input_files import read_content
+from quatrain.validation import validate
+
+TRIALS = Path(".state/trials")
+OUTCOME = "outcome.json"
+USAGE = "usage.json"
+KEY_LENGTH = 16
+
+
+class Trial(NamedTuple):
+    """Holds one training of a model: its data, its learner and its scores.
+
+    raw: params.yaml of the trial, whole. params: the same, validated. files: its input files, by
+    their paths below the trial's folder. key: of all that the result depends on; trials of one key
+    give the same bytes. data_key: of all that the dataset depends on.
+    """
+
+    model: str
+    raw: Mapping[str, Any]
+    params: Params
+    files: Mapping[str, Path]
+    key: str
+    data_key: str
+
+
+class Point(NamedTuple):
+    """Holds one row of the watched train metric."""
+
+    step: int
+    value: float
+
+
+class Outcome(NamedTuple):
+    """Holds how a trial ended: with scores, or with a reason.
+
+    cpu_seconds: of each stage, with the start of its process, over all attempts; a dataset that
+    several trials share counts in each. seconds: of this attempt. peak_memory: bytes of the largest
+    process.
+    """
+
+    state: Literal["finished", "stopped", "diverged", "refused", "failed"]
+    scores: Mapping[str, float | None] = {}
+    cpu_seconds: Mapping[str, float] = {}
+    seconds: float = 0.0
+    peak_memory: int = 0
+    reason: str = ""
+
+
+def make_trial(
+    root: Path, model: str, raw: Mapping[str, Any], files: Mapping[str, Path] | None = None
+) -> Trial:
+    """Returns the trial of a model with these params.
+
+    files: input files that lie elsewhere, by their paths below inputs/MODEL; the others are those
+    of the checkout.
+
+    Raises:
+        ConfigError: the params cannot be used.
+    """
+    inputs = inputs_of(root, model) | dict(files or {})
+
+    def read(name: object) -> Content:
+        path = (files or {}).get(str(name))
+        return read_input(root, str(name)) if path is None else read_content(path)
+
+    params = validate(raw, read)
+    check_inputs(model, getattr(params, model).model_dump())
+    of_collect = {name: _value_at(raw, name) for name in _collect_params(model)}
+    return Trial(
+        model,
+        raw,
+        params,
+        inputs,
+        _key("evaluate", model, params, inputs, params_of(params, model)),
+        _key("collect", model, params, inputs, of_collect),
+    )
+
+
+def _key(verb: str, model: str, params: Params, inputs: dict[str, Path], values: Any) -> str:
+    config = getattr(params, model)
+    code = {
+        os.path.relpath(path, CHECKOUT): path for path in code_of(load(model, config).package, verb)
+    }
+    digest = folders.digest_of(
+        {
+            "verb": verb,
+            "model": model,
+            "params": values,
+            "sources": {name: folders.file_digest(path) for name, path in (code | inputs).items()},
+            "environment": environment_of(config.env),
+            "settings": settings(params, MODELS[model]),
+        }
+    )
+    return digest[:KEY_LENGTH]
+
+
+@cache
+def _collect_params(model: str) -> tuple[str, ...]:
+    """Returns the keys that a dataset depends on, which dvc.yaml names."""
+    stage = parse(CHECKOUT / "dvc.yaml")["stages"]["collect"]["do"]
+    return tuple(str(key).replace("${key}", model) for key in stage["params"])
+
+
+def _value_at(raw: Mapping[str, Any], name: str) -> Any:
+    value: Any = raw
+    for part in name.split("."):
+        value = value.get(part)
+    return value
+
+
+# The folder of a trial.
+
+
+def folder_of(root: Path, trial: Trial) -> Path:
+    return root / TRIALS / trial.key
+
+
+def dataset_folder(root: Path, trial: Trial) -> Path:
+    """Returns the folder in which the trial's dataset is collected, once for all who share it."""
+    return root / TRIALS / "data" / trial.data_key
+
+
+def prepare(trial: Trial, folder: Path) -> None:
+    """Writes the params and input files of a trial into its folder."""
+    text = StringIO()
+    YAML().dump(dict(trial.raw), text)
+    write_durably(folder / "params.yaml", text.getvalue().encode())
+    for name, source in trial.files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+
+
+def link_dataset(trial: Trial, folder: Path, dataset: Path) -> None:
+    """Puts the dataset that was collected in one folder into the folder of a trial."""
+    target = folder / "data" / trial.model
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.exists():
+        target.unlink(missing_ok=True)  # a link to a folder that is gone
+        target.symlink_to(os.path.relpath(dataset / "data" / trial.model, target.parent))
+
+
+def write_outcome(folder: Path, outcome: Outcome) -> None:
+    folders.write_json(folder / OUTCOME, outcome._asdict())
+
+
+def read_outcome(folder: Path) -> Outcome | None:
+    """Returns how a trial ended for good; None if it has not ended so far."""
+    try:
+        return Outcome(**folders.read_json(folder / OUTCOME))
+    except (DataError, TypeError):
+        return None
+
+
+class Usage(NamedTuple):
+    """Holds CPU seconds by verb and the largest memory of the processes of a folder."""
+
+    cpu_seconds: Mapping[str, float] = {}
+    peak_memory: int = 0
+
+    def plus(self, verb: str, seconds: float, memory: int) -> "Usage":
+        spent = {**self.cpu_seconds, verb: self.cpu_seconds.get(verb, 0.0) + seconds}
+        return Usage(spent, max(self.peak_memory, memory))
+
+
+def read_usage(folder: Path) -> Usage:
+    try:
+        return Usage(**folders.read_json(folder / USAGE))
+    except (DataError, TypeError):
+        return Usage()
+
+
+def write_usage(folder: Path, usage: Usage) -> None:
+    folders.write_json(folder / USAGE, usage._asdict())
