@@ -1,0 +1,98 @@
+"""Rows of a benchmark: their ratios, their verdicts, their file, and the report's line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.rows import (
+    ORIGINAL,
+    OURS,
+    PROPOSAL,
+    Claim,
+    Ratio,
+    Results,
+    Row,
+    Times,
+    read,
+    summary,
+    write,
+)
+from pipeline.reporting import sections
+from quatrain.errors import DataError
+
+CLAIM = Claim("allo", "2-3x faster training", 2.0)
+STEP = Row(
+    "step",
+    "ms/step",
+    {
+        ORIGINAL: Times([0.012, 0.024, 0.012], 0.5),
+        PROPOSAL: Times([0.006, 0.006, 0.006]),
+        OURS: Times([0.002, 0.004, 0.001]),
+    },
+    CLAIM,
+)
+DRAW = Row("draw", "us/call", {"cpprb": Times([8e-6]), OURS: Times([2e-6])}, note="no tensors")
+MEMORY = Row("rollout", "MB", {ORIGINAL: Times([9e6]), OURS: Times([1e6])})
+RESULTS = Results({"cpu": "some CPU"}, 3, [STEP, DRAW, MEMORY], ["a note"])
+
+
+def test_a_ratio_is_the_median_and_the_quartiles_of_the_rounds_quotients():
+    assert STEP.ratio(ORIGINAL) == Ratio(6, 6, 9)
+    assert str(STEP.ratio(ORIGINAL)) == "6x (6..9)"
+    assert STEP.ratio(ORIGINAL, PROPOSAL) == Ratio(2, 2, 3)
+    assert str(DRAW.ratio("cpprb")) == "4x"
+    assert DRAW.ratio(ORIGINAL) is None
+    assert [STEP.shown(ORIGINAL), DRAW.shown(OURS), MEMORY.shown(OURS), DRAW.shown(PROPOSAL)] == [
+        "12 ms/step",
+        "2 µs/call",
+        "1 MB",
+        "-",
+    ]
+    assert (DRAW.libraries, STEP.libraries) == (["cpprb"], [])
+
+
+@pytest.mark.parametrize(
+    ("least", "verdict"), [(2.0, "holds"), (2.5, "in doubt"), (3.1, "does not hold")], ids=str
+)
+def test_a_promise_is_held_against_the_quartiles_of_the_proposals_way(least: float, verdict: str):
+    assert STEP._replace(claim=CLAIM._replace(least=least)).verdict == verdict
+
+
+def test_without_a_claim_or_the_proposals_way_nothing_is_judged():
+    assert DRAW.verdict == "-"
+    sides = {side: times for side, times in STEP.sides.items() if side != PROPOSAL}
+    assert STEP._replace(sides=sides).verdict == "not built here"
+
+
+def test_a_file_has_a_line_per_row_and_few_digits_and_reads_as_it_was(tmp_path: Path):
+    write(tmp_path, "allo", RESULTS)
+    stored = read(tmp_path, ["allo", "iqn"])
+    assert stored == {"allo": RESULTS._replace(summary="6x to 6x as fast as the original program")}
+    lines = (tmp_path / "allo.json").read_text().splitlines()
+    begin = lines.index(' "rows": [') + 1
+    assert [json.loads(line.rstrip(","))["work"] for line in lines[begin : begin + 3]] == [
+        "step",
+        "draw",
+        "rollout",
+    ]
+    assert summary([DRAW]) == "not compared with the original program"
+
+
+def test_the_report_shows_the_summary(tmp_path: Path):
+    write(tmp_path / "benchmarks" / "results", "allo", RESULTS)
+    assert sections.read_speed(tmp_path, "allo") == (
+        "Speed: 6x to 6x as fast as the original program, by `make bench BENCH=allo` on some CPU; "
+        "docs/benchmarks.md has all."
+    )
+
+
+def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path):
+    write(tmp_path, "allo", RESULTS)
+    path = tmp_path / "allo.json"
+    path.write_text(path.read_text().replace("ms/step", "weeks"))
+    with pytest.raises(DataError) as caught:
+        read(tmp_path, ["allo"])
+    assert "allo.json: rows.0.unit: Input should be 'ms/step', 'us/call'" in str(caught.value)
+    assert str(caught.value).endswith("; `make bench BENCH=allo` writes it anew")
+    assert "\n" not in str(caught.value)
