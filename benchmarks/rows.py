@@ -22,7 +22,7 @@ from typing import Annotated, Literal, NamedTuple
 import numpy as np
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from pipeline.studies.result_files import as_json, read_file, write_lines
+from pipeline.reporting.result_files import as_json, read_file, write_lines
 
 ORIGINAL, PROPOSAL, OURS = "the original program", "its proposal", "ours"
 DOCUMENTS = {
