@@ -160,15 +160,12 @@ def _slots(cpus: int, gpus: float, cores: int) -> int:
             f"a trial needs {cpus} CPUs, and this machine offers {cores}; "
             "lower `cpus`, or name a cluster by --address"
         )
-    count = cores // cpus
-    if gpus:
-        count = min(count, int(gpu_count() / gpus))
-    if not count:
+    if gpus > gpu_count():
         raise CommandFailed(
-            f"a trial needs {gpus:g} GPUs, and this machine offers fewer; set `gpus: 0`, or name a "
-            "cluster by --address"
+            f"a trial needs {gpus:g} GPUs, and this machine offers {gpu_count()}; set `gpus: 0`, "
+            "or name a cluster by --address"
         )
-    return count
+    return min(cores // cpus, int(gpu_count() / gpus)) if gpus else cores // cpus
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Literal
 
@@ -61,7 +62,7 @@ def work(
     watch: str,
     environment: Mapping[str, str],
     is_stopped: IsStopped = lambda: False,
-) -> Iterator[Point | Outcome]:
+) -> Generator[Point | Outcome, None, None]:
     """Yields every row of the watched metric from the first on, then the outcome.
 
     A folder continues where it is: rows before an interruption come again, so that whoever reads
@@ -77,8 +78,9 @@ def work(
     try:
         for verb in () if outcome else missing_verbs(trial, folder):
             stage = Stage(folder, verb, trial.model, environment)
-            for _ in stage.run(is_stopped):
-                yield from rows.read()
+            with closing(stage.run(is_stopped)) as running:
+                for _ in running:
+                    yield from rows.read()
             outcome = stage.failure()
             if outcome is not None:
                 break
@@ -111,8 +113,7 @@ def collect(
         folders.verify(folder / "data" / trial.model)
     except DataError:
         stage = Stage(folder, "collect", trial.model, environment)
-        for _ in stage.run(is_stopped):
-            pass
+        list(stage.run(is_stopped))
         return stage.failure()
     return None
 
@@ -174,7 +175,7 @@ class Stage:
         self._environment = dict(environment)
         self._code = 0
 
-    def run(self, is_stopped: IsStopped) -> Iterator[None]:
+    def run(self, is_stopped: IsStopped) -> Generator[None, None, None]:
         """Yields while it runs. Closed or stopped, it lets the stage save and leave.
 
         Raises:

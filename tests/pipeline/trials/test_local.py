@@ -1,0 +1,139 @@
+"""Trials on this machine: their datasets, their retries, and two commands with one trial."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipeline.runtime.errors import CommandFailed, Interrupted
+from pipeline.trials import local, stages
+from pipeline.trials.engine import run_all
+from pipeline.trials.local import Machine
+from pipeline.trials.trial import Outcome, Trial, dataset_folder, folder_of
+from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.recorded_runs import until
+from tests.pipeline.trials import stand_ins
+from tests.pipeline.trials.stand_ins import trial
+
+Told = Callable[..., None]
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: Patch) -> Told:
+    """Makes stand-ins of all stages of this machine."""
+
+    def tell(**orders: str) -> None:
+        variables = stand_ins.environment(tmp_path, **orders)
+        monkeypatch.setattr(stages, "stage_environment", lambda *_: dict(variables))
+
+    return tell
+
+
+def run(root: Path, *trials: Trial, **options: int) -> list[Outcome]:
+    with Machine(root, watch="loss", cores=2, **options) as machine:
+        return run_all(root, trials, [each.key for each in trials], machine)
+
+
+def log(folder: Path) -> str:
+    path = folder / stages.LOG
+    return path.read_text() if path.exists() else ""
+
+
+def test_trials_share_a_dataset_that_is_collected_once(tmp_path: Path, told: Told):
+    told()
+    first, second, other = trial("a"), trial("b"), trial("c", "d2")
+    outcomes = run(tmp_path, first, second, other)
+    assert [outcome.state for outcome in outcomes] == ["finished"] * 3
+    assert [set(outcome.cpu_seconds) for outcome in outcomes] == [
+        {"collect", "train", "evaluate"}
+    ] * 3
+    for each in (first, second, other):
+        data = folder_of(tmp_path, each) / "data" / "allo"
+        assert data.resolve() == dataset_folder(tmp_path, each) / "data" / "allo"
+        assert log(dataset_folder(tmp_path, each)).count("at work") == 1
+
+
+def test_a_dataset_that_cannot_be_collected_is_an_outcome(tmp_path: Path, told: Told):
+    told(collect="2")
+    (outcome,) = run(tmp_path, trial())
+    assert (outcome.state, outcome.reason) == ("refused", "the reason")
+
+
+@pytest.mark.parametrize("verb", ["collect", "train", "evaluate"])
+def test_a_lost_stage_begins_again(verb: str, tmp_path: Path, told: Told, capsys: Capture):
+    told(**{verb: "once:-9"})
+    (outcome,) = run(tmp_path, trial(), retries=1)
+    assert outcome.state == "finished"
+    assert (
+        f"{verb}@allo ended with 137: {verb} allo at work; it starts again"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_stage_that_is_lost_too_often_fails_and_the_next_command_tries_again(
+    tmp_path: Path, told: Told
+):
+    told(train="-9")
+    (outcome,) = run(tmp_path, trial(), retries=1)
+    assert outcome.state == "failed"
+    assert outcome.reason.startswith("train@allo ended with 137")
+    told()
+    assert run(tmp_path, trial())[0].state == "finished"
+
+
+def test_a_signal_lets_stages_save_and_the_next_command_continues(
+    tmp_path: Path, told: Told, monkeypatch: Patch
+):
+    told(train="once:wait")
+    waiting = folder_of(tmp_path, trial())
+    original = Machine.events
+
+    def events(self: Machine) -> object:
+        if log(waiting).endswith("ready\n"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return original(self)
+
+    monkeypatch.setattr(Machine, "events", events)
+    with pytest.raises(Interrupted):
+        run(tmp_path, trial())
+    assert log(waiting).endswith("saved\n")
+    assert run(tmp_path, trial())[0].state == "finished"
+
+
+def test_a_trial_of_another_command_is_waited_for_and_not_run_again(
+    tmp_path: Path, told: Told, monkeypatch: Patch
+):
+    told(train="once:wait")
+    monkeypatch.setattr(local, "LOCK_SECONDS", 0.05)
+    with Machine(tmp_path, watch="loss") as first, Machine(tmp_path, watch="loss") as second:
+        first.begin(trial())
+        until(lambda: "ready" in log(folder_of(tmp_path, trial())))
+        second.begin(trial())
+        until(lambda: list(second.events()) == [])
+        first.stop(trial())
+        events: list[object] = []
+        until(lambda: events.extend(second.events()) or len(events) == 4)
+    assert log(folder_of(tmp_path, trial())).count("train allo at work") == 2
+
+
+@pytest.mark.parametrize(
+    ("needs", "line"),
+    [
+        ({"cpus": 3}, "a trial needs 3 CPUs, and this machine offers 2; lower `cpus`"),
+        ({"gpus": 1}, "a trial needs 1 GPUs, and this machine offers 0; set `gpus: 0`"),
+    ],
+)
+def test_a_trial_that_does_not_fit_is_refused(needs: dict[str, int], line: str, tmp_path: Path):
+    with pytest.raises(CommandFailed) as error:
+        Machine(tmp_path, cores=2, **needs)
+    assert str(error.value).startswith(line)
+
+
+def test_slots_share_the_gpus(tmp_path: Path, monkeypatch: Patch):
+    monkeypatch.setattr(local, "gpu_count", lambda: 2)
+    for gpus, expected in ((0.5, ["0", "0", "1", "1"]), (1, ["0", "1"]), (2, ["0,1"])):
+        machine = Machine(tmp_path, gpus=gpus, cores=8)
+        devices = [machine._devices(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(machine.room())]
+        assert devices == expected

@@ -1,0 +1,175 @@
+"""A trial's stages in processes of their own: how they end, and what is read of them meanwhile."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.storage.run_key import CHECKOUT
+from pipeline.tracking.outbox import Outbox
+from pipeline.trials import stages
+from pipeline.trials.stages import StageLost, WatchedRows, work
+from pipeline.trials.trial import OUTCOME, Outcome, Point, read_outcome, read_usage
+from quatrain.errors import ConfigError
+from tests.pipeline.fixture_types import Patch
+from tests.pipeline.recorded_runs import header
+from tests.pipeline.trials import stand_ins
+
+ROWS = [Point(1, 1.0), Point(2, 0.5), Point(3, 1 / 3)]
+
+
+def run(folder: Path, watch: str = "loss", **orders: str) -> list[Point | Outcome]:
+    (folder / "trial").mkdir(exist_ok=True)
+    environment = stand_ins.environment(folder, **orders)
+    return list(work(stand_ins.trial(), folder / "trial", watch, environment))
+
+
+def outcome_of(events: list[Point | Outcome]) -> Outcome:
+    assert isinstance(events[-1], Outcome)
+    return events[-1]
+
+
+def printed(folder: Path) -> str:
+    path = folder / "trial" / stages.LOG
+    return path.read_text() if path.exists() else ""
+
+
+def begun(folder: Path) -> list[str]:
+    return [line.split()[0] for line in printed(folder).splitlines() if "at work" in line]
+
+
+def test_training_then_evaluation_end_with_rows_and_scores(tmp_path: Path):
+    *rows, outcome = run(tmp_path)
+    assert rows == ROWS
+    assert isinstance(outcome, Outcome)
+    assert (outcome.state, outcome.scores) == ("finished", {"cosine_mean": 0.5, "gap": None})
+    assert set(outcome.cpu_seconds) == {"train", "evaluate"}
+    assert outcome.peak_memory > 2**20
+    assert read_outcome(tmp_path / "trial") == outcome
+
+
+def test_what_has_ended_is_told_again_and_runs_no_stage(tmp_path: Path):
+    first = run(tmp_path)
+    assert run(tmp_path, train="1", evaluate="1") == first
+    assert begun(tmp_path) == ["train", "evaluate"]
+
+
+def test_a_trial_continues_behind_what_it_has(tmp_path: Path):
+    with pytest.raises(StageLost):
+        run(tmp_path, evaluate="-9")
+    *rows, outcome = run(tmp_path)
+    assert (rows, outcome_of([outcome]).state) == (ROWS, "finished")
+    assert begun(tmp_path) == ["train", "evaluate", "evaluate"]
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [(1, "failed"), (2, "refused"), (3, "refused"), (6, "failed"), (7, "diverged")],
+)
+def test_what_would_happen_on_every_machine_is_an_outcome(code: int, state: str, tmp_path: Path):
+    outcome = outcome_of(run(tmp_path, train=str(code)))
+    assert (outcome.state, outcome.scores, outcome.reason) == (state, {}, "the reason")
+    assert begun(tmp_path) == ["train"]
+    assert read_outcome(tmp_path / "trial") == outcome
+
+
+@pytest.mark.parametrize(("order", "code"), [("-9", 137), ("-15", 143), ("5", 5), ("130", 130)])
+def test_what_another_machine_may_mend_is_lost(order: str, code: int, tmp_path: Path):
+    with pytest.raises(StageLost, match=rf"^train@allo ended with {code}: "):
+        run(tmp_path, train=order)
+    assert read_outcome(tmp_path / "trial") is None
+
+
+@pytest.mark.parametrize("way", ["asked", "closed"])
+def test_a_trial_that_is_stopped_lets_its_stage_save(way: str, tmp_path: Path):
+    (tmp_path / "trial").mkdir()
+    events = work(
+        stand_ins.trial(),
+        tmp_path / "trial",
+        "loss",
+        stand_ins.environment(tmp_path, train="wait"),
+        lambda: way == "asked" and "ready" in printed(tmp_path),
+    )
+    if way == "asked":
+        assert outcome_of(list(events)).state == "stopped"
+    else:
+        while "ready" not in printed(tmp_path):
+            next(events)
+        events.close()
+    assert printed(tmp_path).endswith("ready\nsaved\n")
+    assert read_outcome(tmp_path / "trial") is None
+    assert read_usage(tmp_path / "trial").cpu_seconds["train"] > 0
+
+
+def test_a_stage_that_does_not_leave_is_killed(tmp_path: Path, monkeypatch: Patch):
+    monkeypatch.setattr(stages, "SAVE_SECONDS", 0.1)
+    stage = stages.Stage(tmp_path, "train", "allo", stand_ins.environment(tmp_path, train="deaf"))
+    running = stage.run(lambda: False)
+    while "ready" not in ((tmp_path / stages.LOG).read_text() if next(running) is None else ""):
+        pass
+    running.close()
+    with pytest.raises(StageLost, match="137"):
+        stage.failure()
+
+
+def test_a_watched_metric_that_is_never_recorded_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"^watch = 'los': training does not .* one of loss$"):
+        run(tmp_path, watch="los")
+    *rows, outcome = run(tmp_path, watch="")
+    assert (rows, outcome_of([outcome]).state) == ([], "finished")
+
+
+def test_a_stage_knows_nothing_of_ray_dvc_or_the_store(monkeypatch: Patch):
+    for name in ("RAY_JOB_ID", "DVC_STAGE", "QUATRAIN_CRASH_AT", "RANK"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("HOME", "/home/someone")
+    environment = stages.stage_environment(3)
+    assert not [name for name in environment if name.startswith(("RAY_", "DVC_", "RANK"))]
+    ours = {name: text for name, text in environment.items() if name.startswith("QUATRAIN_")}
+    assert ours == {"QUATRAIN_TRIAL": "1", "QUATRAIN_PARENT": str(os.getpid())}
+    assert (environment["HOME"], environment["NPROC"]) == ("/home/someone", "3")
+    assert environment["PYTHONPATH"].split(os.pathsep) == [str(CHECKOUT / "src"), str(CHECKOUT)]
+
+
+@pytest.mark.parametrize(("gpus", "share"), [(0, None), (0.5, "0.450"), (1, None), (2, None)])
+def test_a_part_of_a_gpu_is_a_part_of_its_memory(gpus: float, share: str | None):
+    environment = stages.stage_environment(1, gpus)
+    assert environment.get("XLA_PYTHON_CLIENT_MEM_FRACTION") == share
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"colour": 1}'])
+def test_a_damaged_outcome_is_none(text: str, tmp_path: Path):
+    assert read_outcome(tmp_path) is None
+    (tmp_path / OUTCOME).write_text(text)
+    assert read_outcome(tmp_path) is None
+
+
+# The outbox of the training.
+
+
+def outbox_of(folder: Path, name: str = "train@allo-1") -> Outbox:
+    outbox = Outbox(folder / ".state" / "outbox" / f"{name}.sqlite")
+    outbox.begin(header("k1"))
+    return outbox
+
+
+def test_new_rows_of_the_watched_metric_are_read_once(tmp_path: Path):
+    rows = WatchedRows(tmp_path, "train@allo", "loss")
+    assert rows.read() == []
+    outbox = outbox_of(tmp_path)
+    outbox.metrics([("train/loss", 10, 0.5), ("train/other", 12, 1.0), ("system/cpu", 90, 1.0)])
+    assert rows.read() == [Point(10, 0.5)]
+    assert rows.read() == []
+    outbox.metrics([("train/loss", 30, float("nan")), ("train/loss", 40, 1.0)])
+    assert rows.read() == [Point(40, 1.0)]
+
+
+def test_the_outbox_of_another_type_of_machine_is_followed(tmp_path: Path):
+    rows = WatchedRows(tmp_path, "train@allo", "loss")
+    first = outbox_of(tmp_path)
+    first.metrics([("train/loss", 900, 0.5)])
+    os.utime(first.path, (1, 1))
+    outbox_of(tmp_path, "evaluate@allo-1").metrics([("train/loss", 2, 8.0)])
+    assert rows.read() == [Point(900, 0.5)]
+    outbox_of(tmp_path, "train@allo-2").metrics([("train/loss", 100, 2.0)])
+    assert rows.read() == [Point(100, 2.0)]

@@ -1,0 +1,91 @@
+"""What a trial's key stands for, and that its bytes are those of the stages."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.judging.scores import read_scores
+from pipeline.trials.engine import run_all
+from pipeline.trials.local import Machine
+from pipeline.trials.stages import Stage, stage_environment
+from pipeline.trials.trial import (
+    Trial,
+    dataset_folder,
+    folder_of,
+    link_dataset,
+    make_trial,
+    prepare,
+)
+from quatrain.errors import ConfigError
+from quatrain.presets import parse, read_raw
+from quatrain.validation import overlaid
+from tests.pipeline.small_project import NOBODY, Project
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Trial]:
+    project = Project.create(tmp_path)
+
+    def of(files: dict[str, Path] | None = None, **changes: Any) -> Trial:
+        raw = overlaid(read_raw(project.root), changes)
+        return make_trial(project.root, "allo", raw, files)
+
+    return of
+
+
+def test_keys_stand_for_all_that_a_result_depends_on(make: Callable[..., Trial], tmp_path: Path):
+    start = make()
+    assert make() == start
+    rate = make(allo={"train": {"learning_rate": 0.123}})
+    assert (rate.key != start.key, rate.data_key) == (True, start.data_key)
+    seed = make(seed=7)
+    assert (seed.key != start.key, seed.data_key != start.data_key) == (True, True)
+    for nothing in ({"checkpoint_seconds": 1}, {"preset": "other"}, {"iqn": {"seeds": 3}}):
+        assert make(**nothing)[-2:] == start[-2:]
+    (tmp_path / "inputs" / "allo").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "inputs" / "allo" / "new.txt").write_text("#")
+    inputs = make()
+    assert (inputs.key != start.key, inputs.data_key != start.data_key) == (True, True)
+
+
+def test_params_that_do_not_go_together_are_refused(make: Callable[..., Trial]):
+    with pytest.raises(ConfigError, match="learning_rate"):
+        make(allo={"train": {"learning_rate": -1}})
+
+
+def test_a_folder_holds_the_params_files_and_dataset_of_its_trial(
+    make: Callable[..., Trial], tmp_path: Path
+):
+    source = tmp_path / "elsewhere.txt"
+    source.write_text("###\n#.#\n###\n")
+    trial = make({"inputs/allo/room.txt": source})
+    folder = folder_of(tmp_path, trial)
+    prepare(trial, folder)
+    assert parse(folder / "params.yaml") == trial.raw
+    assert (folder / "inputs" / "allo" / "room.txt").read_bytes() == source.read_bytes()
+    for name in ("gone", "here"):  # a link to a dataset that is gone is mended
+        (tmp_path / "here" / "data" / "allo").mkdir(parents=True, exist_ok=True)
+        link_dataset(trial, folder, tmp_path / name)
+    assert (folder / "data" / "allo").resolve() == tmp_path / "here" / "data" / "allo"
+
+
+@pytest.mark.full
+def test_a_trial_makes_the_bytes_of_the_stages(tmp_path: Path):
+    project = Project.create(tmp_path / "project")
+    project.choose({"device": "cpu", "threads": 1})
+    environment = stage_environment(1) | {"QUATRAIN_TRIAL": "", "MLFLOW_TRACKING_URI": NOBODY}
+    for verb in ("collect", "train", "evaluate"):
+        stage = Stage(project.root, verb, "allo", environment)
+        list(stage.run(lambda: False))
+        assert stage.failure() is None
+    trial = make_trial(project.root, "allo", parse(project.root / "params.yaml"))
+    with Machine(tmp_path, watch="cosine_mean", cores=1) as machine:
+        (outcome,) = run_all(tmp_path, [trial], ["the same"], machine)
+    assert outcome.state == "finished", outcome
+    made = Project(folder_of(tmp_path, trial)).hashes("models")
+    assert made | Project(dataset_folder(tmp_path, trial)).hashes("data") == project.hashes(
+        "data", "models"
+    )
+    assert outcome.scores == read_scores(project.root, "allo").scores
