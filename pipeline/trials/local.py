@@ -101,14 +101,14 @@ class Machine:
         self._stopped[trial.key].set()
 
     def _follow(self, trial: Trial) -> None:
-        """Runs a trial, again if its stage was lost; rows that were told are not told again."""
-        told = 0
+        """Runs a trial, again if its stage was lost; passes each row on once."""
+        passed_on = 0
         lost = 0
         while True:
             try:
-                for event in islice(self._run(trial), told, None):
+                for event in islice(self._run(trial), passed_on, None):
                     self._events.put((trial, event))
-                    told += 1
+                    passed_on += 1
                 return
             except StageLost as error:
                 lost += 1

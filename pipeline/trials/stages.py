@@ -129,11 +129,11 @@ def missing_verbs(trial: Trial, folder: Path) -> list[str]:
 
 def complete(outcome: Outcome, trial: Trial, folder: Path, seconds: float) -> Outcome:
     """Returns an outcome with what the stages of the folder and of its dataset used."""
-    own = read_usage(folder)
+    used = read_usage(folder)
     of_data = read_usage((folder / "data" / trial.model).resolve().parents[1])
     return outcome._replace(
-        cpu_seconds={**of_data.cpu_seconds, **own.cpu_seconds},
-        peak_memory=max(of_data.peak_memory, own.peak_memory),
+        cpu_seconds={**of_data.cpu_seconds, **used.cpu_seconds},
+        peak_memory=max(of_data.peak_memory, used.peak_memory),
         seconds=seconds,
     )
 

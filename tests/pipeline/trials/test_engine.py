@@ -22,8 +22,8 @@ class InventedPlace:
 
     watch = ""
 
-    def __init__(self, told: Mapping[str, list[Event | Exception]], slots: int = 2) -> None:
-        self.told = told
+    def __init__(self, scripts: Mapping[str, list[Event | Exception]], slots: int = 2) -> None:
+        self.scripts = scripts
         self.slots = slots
         self.begun: list[str] = []
         self.running: dict[str, tuple[Trial, list[Event | Exception]]] = {}
@@ -34,7 +34,7 @@ class InventedPlace:
 
     def begin(self, trial: Trial) -> None:
         self.begun.append(trial.key)
-        self.running[trial.key] = trial, list(self.told.get(trial.key, [DONE]))
+        self.running[trial.key] = trial, list(self.scripts.get(trial.key, [DONE]))
         self.most = max(self.most, len(self.running))
 
     def events(self) -> Iterator[tuple[Trial, Event]]:
@@ -57,18 +57,18 @@ class Recording(ListPlan):
 
     def __init__(self, *trials: Trial) -> None:
         super().__init__(trials, [each.key for each in trials])
-        self.seen: list[tuple[str, object]] = []
+        self.events_of_all: list[tuple[str, object]] = []
 
     def saw(self, *event: object) -> bool:
         trial, point = event
         assert isinstance(trial, Trial)
         assert isinstance(point, Point)
-        self.seen.append((trial.key, point.value))
+        self.events_of_all.append((trial.key, point.value))
         return point.value < 0
 
     def ended(self, trial: Trial, outcome: Outcome) -> None:
         super().ended(trial, outcome)
-        self.seen.append((trial.key, outcome.state))
+        self.events_of_all.append((trial.key, outcome.state))
 
 
 def test_trials_run_as_many_at_a_time_as_there_is_room(tmp_path: Path, capsys: Capture):
@@ -85,7 +85,7 @@ def test_a_hopeless_trial_is_stopped_and_the_others_go_on(tmp_path: Path):
     place = InventedPlace({"a": [Point(1, 1.0), Point(2, -1.0), Point(3, 9.0), DONE]})
     plan = Recording(trial("a"), trial("b"))
     run(tmp_path, plan, place)
-    assert [event for event in plan.seen if event[0] == "a"] == [
+    assert [event for event in plan.events_of_all if event[0] == "a"] == [
         ("a", 1.0),
         ("a", -1.0),
         ("a", "stopped"),
@@ -112,7 +112,7 @@ def test_equal_trials_run_once(tmp_path: Path):
     plan, place = Twice(), InventedPlace({"a": [Point(1, 1.0), DONE]})
     run(tmp_path, plan, place)
     assert place.begun == ["a", "b"]
-    assert sorted(plan.seen, key=str) == [
+    assert sorted(plan.events_of_all, key=str) == [
         ("a", "finished"),
         ("a", "finished"),
         ("a", 1.0),

@@ -17,11 +17,11 @@ from tests.pipeline.recorded_runs import until
 from tests.pipeline.trials import stand_ins
 from tests.pipeline.trials.stand_ins import trial
 
-Told = Callable[..., None]
+StandIns = Callable[..., None]
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: Patch) -> Told:
+def stand_in(tmp_path: Path, monkeypatch: Patch) -> StandIns:
     """Makes stand-ins of all stages of this machine."""
 
     def tell(**orders: str) -> None:
@@ -41,8 +41,8 @@ def log(folder: Path) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_trials_share_a_dataset_that_is_collected_once(tmp_path: Path, told: Told):
-    told()
+def test_trials_share_a_dataset_that_is_collected_once(tmp_path: Path, stand_in: StandIns):
+    stand_in()
     first, second, other = trial("a"), trial("b"), trial("c", "d2")
     outcomes = run(tmp_path, first, second, other)
     assert [outcome.state for outcome in outcomes] == ["finished"] * 3
@@ -55,15 +55,15 @@ def test_trials_share_a_dataset_that_is_collected_once(tmp_path: Path, told: Tol
         assert log(dataset_folder(tmp_path, each)).count("at work") == 1
 
 
-def test_a_dataset_that_cannot_be_collected_is_an_outcome(tmp_path: Path, told: Told):
-    told(collect="2")
+def test_a_dataset_that_cannot_be_collected_is_an_outcome(tmp_path: Path, stand_in: StandIns):
+    stand_in(collect="2")
     (outcome,) = run(tmp_path, trial())
     assert (outcome.state, outcome.reason) == ("refused", "the reason")
 
 
 @pytest.mark.parametrize("verb", ["collect", "train", "evaluate"])
-def test_a_lost_stage_begins_again(verb: str, tmp_path: Path, told: Told, capsys: Capture):
-    told(**{verb: "once:-9"})
+def test_a_lost_stage_begins_again(verb: str, tmp_path: Path, stand_in: StandIns, capsys: Capture):
+    stand_in(**{verb: "once:-9"})
     (outcome,) = run(tmp_path, trial(), retries=1)
     assert outcome.state == "finished"
     assert (
@@ -73,20 +73,20 @@ def test_a_lost_stage_begins_again(verb: str, tmp_path: Path, told: Told, capsys
 
 
 def test_a_stage_that_is_lost_too_often_fails_and_the_next_command_tries_again(
-    tmp_path: Path, told: Told
+    tmp_path: Path, stand_in: StandIns
 ):
-    told(train="-9")
+    stand_in(train="-9")
     (outcome,) = run(tmp_path, trial(), retries=1)
     assert outcome.state == "failed"
     assert outcome.reason.startswith("train@allo ended with 137")
-    told()
+    stand_in()
     assert run(tmp_path, trial())[0].state == "finished"
 
 
 def test_a_signal_lets_stages_save_and_the_next_command_continues(
-    tmp_path: Path, told: Told, monkeypatch: Patch
+    tmp_path: Path, stand_in: StandIns, monkeypatch: Patch
 ):
-    told(train="once:wait")
+    stand_in(train="once:wait")
     waiting = folder_of(tmp_path, trial())
     original = Machine.events
 
@@ -103,9 +103,9 @@ def test_a_signal_lets_stages_save_and_the_next_command_continues(
 
 
 def test_a_trial_of_another_command_is_waited_for_and_not_run_again(
-    tmp_path: Path, told: Told, monkeypatch: Patch
+    tmp_path: Path, stand_in: StandIns, monkeypatch: Patch
 ):
-    told(train="once:wait")
+    stand_in(train="once:wait")
     monkeypatch.setattr(local, "LOCK_SECONDS", 0.05)
     with Machine(tmp_path, watch="loss") as first, Machine(tmp_path, watch="loss") as second:
         first.begin(trial())

@@ -84,8 +84,8 @@ def test_a_trial_makes_the_bytes_of_the_stages(tmp_path: Path):
     with Machine(tmp_path, watch="cosine_mean", cores=1) as machine:
         (outcome,) = run_all(tmp_path, [trial], ["the same"], machine)
     assert outcome.state == "finished", outcome
-    made = Project(folder_of(tmp_path, trial)).hashes("models")
-    assert made | Project(dataset_folder(tmp_path, trial)).hashes("data") == project.hashes(
+    of_trial = Project(folder_of(tmp_path, trial)).hashes("models")
+    assert of_trial | Project(dataset_folder(tmp_path, trial)).hashes("data") == project.hashes(
         "data", "models"
     )
     assert outcome.scores == read_scores(project.root, "allo").scores
