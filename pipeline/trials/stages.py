@@ -6,6 +6,7 @@ compares. Nothing here imports Ray or a framework.
 
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,7 +67,8 @@ def work(
     """Yields every row of the watched metric from the first on, then the outcome.
 
     A folder continues where it is: rows before an interruption come again, so that whoever reads
-    on after a lost machine misses none. The dataset lies in the folder.
+    on after a lost machine misses none. The dataset lies in the folder. Checkpoints go when the
+    trial has ended for good.
 
     Raises:
         StageLost: a stage was killed, or its machine has a fault.
@@ -96,6 +98,7 @@ def work(
     if read_outcome(folder) is None:
         outcome = complete(outcome, trial, folder, time.monotonic() - began)
         write_outcome(folder, outcome)
+        shutil.rmtree(folder / ".state" / f"train@{trial.model}", ignore_errors=True)
     yield outcome
 
 

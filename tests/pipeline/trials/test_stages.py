@@ -55,11 +55,15 @@ def test_what_has_ended_is_told_again_and_runs_no_stage(tmp_path: Path):
 
 
 def test_a_trial_continues_behind_what_it_has(tmp_path: Path):
+    checkpoints = tmp_path / "trial" / ".state" / "train@allo"
+    checkpoints.mkdir(parents=True)
     with pytest.raises(StageLost):
         run(tmp_path, evaluate="-9")
+    assert checkpoints.exists()
     *rows, outcome = run(tmp_path)
     assert (rows, outcome_of([outcome]).state) == (ROWS, "finished")
     assert begun(tmp_path) == ["train", "evaluate", "evaluate"]
+    assert not checkpoints.exists()
 
 
 @pytest.mark.parametrize(
