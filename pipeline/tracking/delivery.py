@@ -40,6 +40,8 @@ PARAMS_PER_CALL = 100
 DIGEST_LENGTH = 36
 # Statuses of a run that has not ended.
 OPEN = ("RUNNING", "SCHEDULED")
+# Outboxes in a row that may get no answer before the others are left for later.
+MOST_UNANSWERED = 3
 
 
 class Delivery:
@@ -53,6 +55,8 @@ class Delivery:
         self.outbox = outbox
         self.metrics = 0
         self.files = 0
+        self.is_done = False
+        """Whether the store has all of an outbox that had ended."""
         self._uri = uri
         self._from_start = from_start
         self._call: Any = None
@@ -68,8 +72,10 @@ class Delivery:
         try:
             with folder_lock(locks / f"{self.outbox.name}-delivery", patience_seconds=0):
                 self._run_id = self._run_id if self._is_sent_to(self._run_id) else None
+                has_ended = self.outbox.has("end")
                 while self.step():
                     pass
+                self.is_done = has_ended
         except Exception as error:
             self._run_id = None
             return error
@@ -130,7 +136,7 @@ class Delivery:
         )
 
     def _find_or_create(self, header: Header, tags: Mapping[str, str] | None = None) -> Any:
-        """Returns the oldest run of a key, or a new one below that of its pipeline or sweep.
+        """Returns the oldest run of a key, or a new one below that of its pipeline or group.
 
         MLflow may create duplicate runs when a reply is lost or late: an empty one is deleted.
         """
@@ -261,8 +267,22 @@ class Delivery:
             self._call("set_terminated", run_id, end.body, last)
 
 
+def deliver(deliveries: Sequence[Delivery]) -> dict[Delivery, Exception]:
+    """Sends all there is; returns why some are still pending."""
+    pending: dict[Delivery, Exception] = {}
+    unanswered = 0
+    for delivery in deliveries:
+        error: Exception | None = Unreachable("not tried")
+        if unanswered < MOST_UNANSWERED:
+            error = delivery.send()
+            unanswered = unanswered + 1 if isinstance(error, Unreachable) else 0
+        if error is not None:
+            pending[delivery] = error
+    return pending
+
+
 def _above(header: Header) -> tuple[Header, dict[str, str]]:
-    """Returns the header and the tags of the run of a pipeline or sweep, which children share."""
+    """Returns the header and the tags of the run of a pipeline or group, which children share."""
     assert header.parent is not None
     shared = ("quatrain.preset", "quatrain.seed", "quatrain.params", "mlflow.user")
     tags = {name: text for name, text in header.tags.items() if name in shared or "git." in name}

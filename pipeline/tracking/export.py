@@ -4,7 +4,6 @@ no pickle.
 
 import inspect
 import logging
-import os
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -18,9 +17,8 @@ import numpy as np
 
 from pipeline.runtime.stage import Stage
 from pipeline.storage.run_key import CHECKOUT, file_of, imported_by, imports
-from pipeline.tracking.origin import TRIAL_VARIABLE
 from pipeline.tracking.registry import registered_name
-from pipeline.tracking.run import Run
+from pipeline.tracking.run import Run, in_trial
 from pipeline.tracking.store import quieten
 from quatrain.envs.host.config import variant
 from quatrain.registry import PACKAGES, Framework
@@ -53,11 +51,8 @@ class Exported(NamedTuple):
 
 
 def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
-    """Records the model in the run's outbox, to be registered on delivery; once per run.
-
-    A trial of a sweep registers none: its params may be adopted as a preset, and trained by that.
-    """
-    if run.has("model") or os.environ.get(TRIAL_VARIABLE):
+    """Records the model in the run's outbox, to be registered on delivery; once per run."""
+    if run.has("model") or in_trial():
         return
     exported = export(stage, state, dataset)
     with TemporaryDirectory() as folder:

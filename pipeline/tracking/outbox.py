@@ -52,6 +52,12 @@ COMMIT;
 """
 RECORD = "id, kind, name, time, body, data, sent"
 POINT = "id, name, step, value, time"
+PUT = (
+    f"INSERT OR REPLACE INTO records ({RECORD}) SELECT NULL, ?1, ?2, ?3, ?4, ?5, 0"
+    " WHERE NOT EXISTS (SELECT 1 FROM records"
+    " WHERE kind = ?1 AND name = ?2 AND body = ?4 AND data IS ?5)"
+)
+ADD_METRIC = "INSERT OR IGNORE INTO metrics (name, step, value, time, sent) VALUES (?, ?, ?, ?, ?)"
 
 
 class Outbox:
@@ -112,10 +118,9 @@ class Outbox:
             for name, step, value in rows
         ]
         check_names("metric", {row[0] for row in new})
-        columns = "(name, step, value, time, sent) VALUES (?, ?, ?, ?, ?)"
         if new:
             with self._transaction() as database:
-                database.executemany(f"INSERT OR IGNORE INTO metrics {columns}", new)
+                database.executemany(ADD_METRIC, new)
 
     def artifact(self, path: Path, folder: str = "") -> None:
         """Records a copy of a file for a folder of the run, unless unchanged."""
@@ -147,12 +152,22 @@ class Outbox:
         MLflow's format) and a card. time: milliseconds since 1970; now if it is None.
         """
         with self._transaction() as database:
-            database.execute(
-                f"INSERT OR REPLACE INTO records ({RECORD}) SELECT NULL, ?1, ?2, ?3, ?4, ?5, 0"
-                " WHERE NOT EXISTS (SELECT 1 FROM records"
-                " WHERE kind = ?1 AND name = ?2 AND body = ?4 AND data IS ?5)",
-                (kind, name, time or now(), body, data),
-            )
+            database.execute(PUT, (kind, name, time or now(), body, data))
+
+    def absorb(self, other: "Outbox") -> None:
+        """Records what another outbox holds between its begin and its end, with its times, as
+        `metrics` and `put` do.
+        """
+        points = other._read(
+            f"SELECT name, step, value, time, sent & {NEVER} FROM metrics ORDER BY id"
+        )
+        records = other._read(
+            "SELECT kind, name, time, body, data FROM records"
+            " WHERE kind NOT IN ('begin', 'end', 'destination') ORDER BY id"
+        )
+        with self._transaction() as database:
+            database.executemany(ADD_METRIC, points)
+            database.executemany(PUT, records)
 
     # What is recorded.
 

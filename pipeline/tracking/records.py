@@ -37,7 +37,7 @@ class DatasetInput(NamedTuple):
 
 
 class Parent(NamedTuple):
-    """Holds the run of a whole pipeline or sweep; all stages find it by its key.
+    """Holds the run of a whole pipeline, or of a group of trials; its children find it by its key.
 
     tag: marks that run. ends_with_child: its status is that of its last child.
     """

@@ -15,7 +15,7 @@ from pipeline.runtime.processes import folder_lock
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import dvc_root, read_params
 from pipeline.tracking import origin
-from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.delivery import Delivery, deliver
 from pipeline.tracking.origin import TRIAL_VARIABLE, trial_context
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import EXPERIMENT, DatasetInput, Header, Row, curve_rows
@@ -95,16 +95,18 @@ class Run(Outbox):
     ) -> Iterator[Self]:
         """Starts or continues an outbox, whose only writer this process is, and ends it.
 
-        anew: as for `begin`; a training that had ended is not done again. The driver of a sweep
-        delivers those of its trials.
+        anew: as for `begin`; a training that had ended is not done again.
         """
-        uri = resolve_uri(root)  # refused before anything is written
+        # Refused before anything is written.
+        uri = None if in_trial() else resolve_uri(root)
         with writer_lock(path):
             run = cls(path)
             run.begin(header, started, anew)
             shipper = None
-            if not os.environ.get(TRIAL_VARIABLE):
-                shipper = Shipper([run, *end_abandoned(path)], uri)
+            if uri is not None:
+                stage = path.stem.rpartition("-")[0]
+                abandoned = end_abandoned(path.parent.glob(f"{stage}-*.sqlite"))
+                shipper = Shipper([run, *abandoned], uri)
             status = "FAILED"
             try:
                 yield run
@@ -117,7 +119,7 @@ class Run(Outbox):
                     run.end(status)
                 finally:
                     if shipper is not None:
-                        shipper.finish()
+                        shipper.finish(WAIT_SECONDS)
 
     def curves(self, table: Iterable[Row], headline: Sequence[str]) -> None:
         """Records rows of a training: all of them for history.csv, the charts for MLflow."""
@@ -136,10 +138,10 @@ class Run(Outbox):
 
 
 class Shipper:
-    """Delivers outboxes, the first of which is still being written, from a daemon thread."""
+    """Delivers outboxes from a daemon thread; the first one is still being written."""
 
-    def __init__(self, outboxes: Sequence[Outbox], uri: str) -> None:
-        self._outboxes = outboxes
+    def __init__(self, outboxes: Iterable[Outbox], uri: str) -> None:
+        self._outboxes = [*outboxes]
         self._uri = uri
         self._reason = "no answer yet"
         self._finishing = threading.Event()
@@ -147,15 +149,19 @@ class Shipper:
         self._thread = threading.Thread(target=self._run, name="tracking", daemon=True)
         self._thread.start()
 
-    def finish(self) -> bool:
+    def add(self, outbox: Outbox) -> None:
+        """Delivers one more outbox, which has ended."""
+        self._outboxes.append(outbox)
+
+    def finish(self, patience_seconds: float | None = None) -> bool:
         """Returns whether the store has everything; call it after the last record.
 
         An attempt that was in progress and failed is repeated once: a server may be back by now.
-        Waits at most WAIT_SECONDS; prints one line to stderr about what is left and how to
+        Waits at most `patience_seconds`; prints one line to stderr about what is left and how to
         deliver it.
         """
         self._finishing.set()
-        self._thread.join(WAIT_SECONDS)
+        self._thread.join(patience_seconds)
         if self._is_delivered and not self._thread.is_alive():
             return True
         counts = [outbox.pending() for outbox in self._outboxes]
@@ -169,16 +175,21 @@ class Shipper:
 
     def _run(self) -> None:
         """Delivers all there is, again and again until `finish`, which reports what failed."""
-        deliveries = [Delivery(outbox, self._uri) for outbox in self._outboxes]
         self._finishing.wait(FIRST_SECONDS)
+        deliveries: list[Delivery] = []
+        begun = 0
         is_last = False
         while not is_last:
             is_last = self._finishing.is_set()
-            error = next(filter(None, (delivery.send() for delivery in deliveries)), None)
-            self._is_delivered = error is None
-            if error is not None:
-                self._reason = reason_of(error)
-            self._finishing.wait(RETRY_SECONDS if error else POLL_SECONDS)
+            added = self._outboxes[begun:]
+            begun += len(added)
+            deliveries += [Delivery(outbox, self._uri) for outbox in added]
+            pending = deliver(deliveries)
+            self._is_delivered = not pending
+            if pending:
+                self._reason = reason_of(next(iter(pending.values())))
+            deliveries = [delivery for delivery in deliveries if not delivery.is_done]
+            self._finishing.wait(RETRY_SECONDS if pending else POLL_SECONDS)
 
 
 # Where outboxes are.
@@ -203,16 +214,24 @@ def writer_lock(path: Path, patience_seconds: float = 30.0) -> AbstractContextMa
     return folder_lock(path.parent / "locks" / path.stem, patience_seconds)
 
 
-def end_abandoned(current: Path) -> list[Outbox]:
-    """Ends the other outboxes of a stage whose writer was killed, and returns them."""
+def end_abandoned(paths: Iterable[Path]) -> list[Outbox]:
+    """Ends those outboxes whose writer was killed, and returns them."""
     ended = []
-    stage = current.stem.rpartition("-")[0]
-    for path in sorted(current.parent.glob(f"{stage}-*.sqlite")):
-        # LockHeld: this process or another workspace writes it. `make sync` names damaged ones.
+    for path in sorted(paths):
+        # LockHeld: a process writes it. `make sync` names damaged ones.
         with suppress(LockHeld, DataError, OSError), writer_lock(path, patience_seconds=0):
             if Outbox(path).end_killed():
                 ended.append(Outbox(path))
     return ended
+
+
+def in_trial() -> bool:
+    """Returns whether this stage belongs to a trial of a study, a sweep or a comparison.
+
+    It records in its outbox, and delivers nothing: whoever runs the trials does. It registers no
+    model: its params may be adopted as a preset, and trained by that.
+    """
+    return bool(os.environ.get(TRIAL_VARIABLE))
 
 
 # Results that DVC's cache restored have no run of their own.

@@ -1,14 +1,13 @@
 """an evaluation -> its part of a run: judged scores as metrics, all scores as a file, plots."""
 
 import math
-import os
 
 from pipeline.judging.render import scores_table
 from pipeline.runtime.stage import Stage
 from pipeline.tracking.export import model_card
-from pipeline.tracking.origin import TRIAL_VARIABLE, changes
+from pipeline.tracking.origin import changes
 from pipeline.tracking.registry import registered_name
-from pipeline.tracking.run import Run
+from pipeline.tracking.run import Run, in_trial
 from quatrain.judgement import Scores
 from quatrain.storage.formats import to_json
 
@@ -36,5 +35,5 @@ def record_scores(stage: Stage, run: Run, scores: Scores) -> None:
     table = scores_table(scores, gated)
     preset = stage.params.preset
     run.describe(f"{table}\n\n{JUDGED_BY}\n\n{changes(stage.root, preset, stage.model)}")
-    if not os.environ.get(TRIAL_VARIABLE):
+    if not in_trial():
         run.put("card", registered_name(stage.model, preset), model_card(stage, table))

@@ -1,34 +1,39 @@
 """.state/outbox -> MLflow: delivers what is left, and sets aliases; exit 6 until then."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from pipeline.tracking.champions import set_champions
-from pipeline.tracking.delivery import Delivery
+from pipeline.tracking.delivery import Delivery, deliver
 from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.run import end_abandoned
 from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.storage.disk_errors import escaped
 
-FOLDERS = (".state/outbox", ".presets/*/.state/outbox", ".state/sweeps/*/outbox")
-# Outboxes in a row that may get no answer before the others are left for later.
-MOST_UNANSWERED = 3
+FOLDERS = (
+    ".state/outbox",
+    ".presets/*/.state/outbox",
+    ".state/groups/*/outbox",
+    ".state/sweeps/*/outbox",
+)
 REMEDY = "run `make sync` when that is mended"
 
 
 def sync(root: Path, from_start: bool = False) -> int:
     """Delivers everything and sets aliases; returns 0.
 
-    With `from_start` all is sent again.
+    Runs whose process was killed are ended. With `from_start` all is sent again.
 
     Raises:
         Unreachable: outboxes or aliases are pending.
     """
     uri = resolve_uri(root)
     # The first to send makes the run, and the last one describes it.
-    outboxes = [Outbox(path) for folder in FOLDERS for path in root.glob(f"{folder}/*.sqlite")]
-    deliveries = [Delivery(outbox, uri, from_start) for outbox in sorted(outboxes, key=_begun)]
+    paths = [path for folder in FOLDERS for path in root.glob(f"{folder}/*.sqlite")]
+    end_abandoned(paths)
+    outboxes = sorted(map(Outbox, paths), key=_begun)
+    deliveries = [Delivery(outbox, uri, from_start) for outbox in outboxes]
     pending = deliver(deliveries)
     for delivery in deliveries:
         error = pending.get(delivery)
@@ -54,20 +59,6 @@ def _begun(outbox: Outbox) -> int:
     with suppress(DataError, OSError):
         return begin.time if (begin := outbox.record("begin")) else 0
     return 0
-
-
-def deliver(deliveries: Sequence[Delivery]) -> dict[Delivery, Exception]:
-    """Sends all there is; returns why some are still pending."""
-    pending: dict[Delivery, Exception] = {}
-    unanswered = 0
-    for delivery in deliveries:
-        error: Exception | None = Unreachable("not tried")
-        if unanswered < MOST_UNANSWERED:
-            error = delivery.send()
-            unanswered = unanswered + 1 if isinstance(error, Unreachable) else 0
-        if error is not None:
-            pending[delivery] = error
-    return pending
 
 
 def set_aliases(root: Path) -> None:

@@ -33,7 +33,7 @@ def shipped(monkeypatch: Patch) -> list[Outbox]:
 
     def ship(stage: list[Outbox], *_: Any, **__: Any) -> SimpleNamespace:
         outboxes.extend(stage)
-        return SimpleNamespace(finish=lambda: None)
+        return SimpleNamespace(finish=lambda _: None)
 
     monkeypatch.setattr(runs, "Shipper", ship)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)

@@ -23,7 +23,7 @@ def shipped(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def __init__(self, stage: list[Outbox], *_: Any, **__: Any) -> None:
             names.extend(outbox.name for outbox in stage)
 
-        def finish(self) -> bool:
+        def finish(self, *_: float) -> bool:
             return True
 
     monkeypatch.setattr(run, "Shipper", Silent)

@@ -20,6 +20,7 @@ from tests.pipeline.recorded_runs import (
     client_of,
     deliver,
     expected,
+    header,
     recorded,
     runs_of,
     until,
@@ -30,9 +31,8 @@ from tests.pipeline.small_project import NOBODY
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: Patch) -> None:
-    """A delivery begins at once, and has a minute at the end."""
+    """A delivery begins at once."""
     monkeypatch.setattr(run, "FIRST_SECONDS", 0)
-    monkeypatch.setattr(run, "WAIT_SECONDS", 60)
 
 
 @pytest.mark.full
@@ -98,6 +98,23 @@ def test_another_process_may_deliver_beside_a_training_that_waits(outbox: Outbox
     assert ship.finish()
 
 
+def test_what_is_recorded_or_added_after_a_delivery_is_delivered_too(
+    outbox: Outbox, tmp_path: Path, uri: str
+):
+    writing = Outbox(tmp_path / ".state" / "outbox" / "group.sqlite")
+    writing.begin(header("g1"))
+    ship = Shipper([writing], uri)
+    until(lambda: writing.next_record() is None)
+    ship.add(outbox)
+    until(lambda: outbox.next_record() is None)
+    writing.metrics([("best", 1, 0.5)])
+    writing.end("FINISHED")
+    assert ship.finish()
+    assert arrived(client_of(uri), "g1") == expected(writing)
+    assert runs_of(client_of(uri), "g1")[0].info.status == "FINISHED"
+    assert arrived(client_of(uri), "k1") == expected(outbox)
+
+
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
@@ -131,9 +148,9 @@ import sys
 from pathlib import Path
 from pipeline.tracking import run
 from pipeline.tracking.outbox import Outbox
-run.FIRST_SECONDS, run.WAIT_SECONDS = 0, 5
+run.FIRST_SECONDS = 0
 shipper = run.Shipper([Outbox(Path(sys.argv[1]))], sys.argv[2])
-sys.exit(7 if shipper.finish() else 0)
+sys.exit(7 if shipper.finish(5) else 0)
 """
     with faulty() as server:
         server.fault = "hang"

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from pipeline.cli import main
-from pipeline.tracking import sync
+from pipeline.tracking import delivery, sync
 from pipeline.tracking.outbox import Outbox
 from tests.pipeline.faulty_server import faulty
 from tests.pipeline.fixture_types import Capture, Patch
@@ -45,7 +45,7 @@ def test_a_server_that_answers_nothing_is_left_after_three_outboxes(
         server.fault, server.is_ill = "503", True
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
         assert main(["sync"]) == 6
-        assert sum(server.requests.values()) <= 2 * sync.MOST_UNANSWERED
+        assert sum(server.requests.values()) <= 2 * delivery.MOST_UNANSWERED
     assert capsys.readouterr().out.count("the rest is pending: not tried") == 2
 
 
