@@ -1,245 +1,154 @@
-"""The original's way of acting and learning: one graph after another.
+"""The original's way of acting and learning: one colony, one graph and one step after another
 
-The network is the project's in its plainest form (every token asks, one head at a time). What the
-original spends beside that, frozen residual networks on images of cells, can be added: their result
-is computed, passed backward through, and counts for nothing.
+The network and the policy are the project's, called with one graph at a time. Left out is what the
+original computes beside them, frozen residual networks on an image of each cell. Parts that a
+document proposes to change are here both ways.
 """
 
-import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.distributions import Beta
+from torch import Generator, Tensor, nn
+from torch.optim import Optimizer
 
-from benchmarks.reference.colony import GOAL_WEIGHTS, Colony, Step, full, goal_control, light
-
-IMAGE = 24
-PROJECTED = 512
-IMAGES_AT_ONCE = 64
-CLIP = 10.0
-"""Deviations at which features are clipped."""
-LEAST, SHIFT, MOST = 1.0, 1.5, 500.0
-"""Of the Beta distribution's parameters: 1 + min(softplus(raw + 1.5), 500)."""
+from benchmarks.reference.colony import GOAL_WEIGHTS, Colony, Step, goal_control, light
+from quatrain.models.actor_critic.config import Train
+from quatrain.models.actor_critic.ppo.acting import CLIP, Actor, Scale
+from quatrain.replay.rollouts.buffer import Graphs
 
 
-class Graph(NamedTuple):
-    """Holds one colony as the network reads it."""
+class Episode(NamedTuple):
+    """Holds the steps of one episode. next_values: of the state after each step."""
 
-    node: Tensor
-    graph: Tensor
-    parent: list[int]
-
-
-class Shape(NamedTuple):
-    node_features: int
-    graph_features: int
-    d: int
-    layers: int
-    heads: int
-    numbers: int
-    trunk: int = 64
+    rewards: Tensor
+    values: Tensor
+    next_values: Tensor
 
 
-class Attention(nn.Module):
-    def __init__(self, d: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query, self.value, self.out = nn.Linear(d, d), nn.Linear(d, d), nn.Linear(d, d)
-        self.key = nn.Linear(d, d, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        query, key, value = self.query(tokens), self.key(tokens), self.value(tokens)
-        size, result = tokens.shape[1] // self.heads, []
-        for head in range(self.heads):
-            columns = slice(head * size, (head + 1) * size)
-            scores = query[:, columns] @ key[:, columns].T / math.sqrt(size)
-            result.append(scores.softmax(1) @ value[:, columns])
-        return self.out(torch.cat(result, 1))
+Estimates = tuple[Tensor, Tensor]
+"""Advantage and return of each step."""
 
 
-class Block(nn.Module):
-    def __init__(self, d: int, heads: int) -> None:
-        super().__init__()
-        self.before_attention, self.before_mix = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.attention = Attention(d, heads)
-        self.mix = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        tokens = tokens + self.attention(self.before_attention(tokens))
-        return tokens + self.mix(self.before_mix(tokens))
+# Selection: row i of `node` is a cell, its first column grows with x.
 
 
-class GraphNetwork(nn.Module):
-    """Maps one graph to raw parameters of the policy and a value, with the project's names."""
-
-    def __init__(self, shape: Shape, images: "Images | None" = None) -> None:
-        super().__init__()
-        self.shape, d = shape, shape.d
-        self.cells = nn.Linear(2 * shape.node_features, d, bias=False)
-        self.colony = nn.Sequential(nn.Linear(shape.graph_features, d), nn.GELU(), nn.Linear(d, d))
-        self.blocks = nn.ModuleList(Block(d, shape.heads) for _ in range(shape.layers))
-        self.actor = _trunk(2 * d, shape.trunk, 2 * shape.numbers)
-        self.critic = _trunk(2 * d, shape.trunk, 1)
-        self.images = images
-
-    def forward(self, graph: Graph) -> tuple[Tensor, Tensor]:
-        none = torch.zeros_like(graph.node[0])
-        above = [graph.node[parent] if parent >= 0 else none for parent in graph.parent]
-        cells = self.cells(torch.cat([graph.node, torch.stack(above)], 1))
-        tokens = torch.cat([self.colony(graph.graph)[None], cells])
-        for block in self.blocks[:-1]:
-            tokens = block(tokens)
-        mean = tokens[1:].mean(0)
-        state = torch.cat([self.blocks[-1](tokens)[0], mean])
-        raw, value = self.actor(state), self.critic(state)[0]
-        return (raw, value) if self.images is None else (raw + self.images(tokens), value)
+def sorted_leftmost(node: Tensor, count: int) -> set[int]:
+    """Sorts a list of pairs by x; cells are read one by one."""
+    positions = [(index, node[index][0].item()) for index in range(len(node))]
+    positions.sort(key=lambda pair: pair[1])
+    return {index for index, _ in positions[:count]}
 
 
-class Images(nn.Module):
-    """Computes a frozen ResNet18 for the actor, and another for the critic."""
-
-    def __init__(self, d: int) -> None:
-        super().__init__()
-        self.of_cell, self.of_graph = nn.Linear(2 * d, PROJECTED), nn.Linear(d, PROJECTED)
-        self.actor_body, self.critic_body = resnet18(), resnet18()
-        for body in (self.actor_body, self.critic_body):
-            body.eval().requires_grad_(False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Returns zero."""
-        graph, cells = tokens[0], tokens[1:]
-        observed = self.of_cell(torch.cat([cells, graph.expand_as(cells)], 1))
-        result = [self.actor_body(_image(part)) for part in observed.split(IMAGES_AT_ONCE)]
-        value_features = self.critic_body(_image(self.of_graph(graph)[None]))
-        return 0.0 * (torch.cat(result).mean() + value_features.mean())
+def partitioned_leftmost(node: Tensor, count: int) -> set[int]:
+    """Sorts partially, as proposed; among cells at the same x any may be selected."""
+    if not count:
+        return set()
+    positions = np.array([node[index][0].item() for index in range(len(node))])
+    return set(np.argpartition(positions, count - 1)[:count].tolist())
 
 
-class Residual(nn.Module):
-    """Computes two convolutions with a skip connection."""
-
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        ends = _convolution(inputs, outputs, 3, stride), _convolution(outputs, outputs, 3, 1)
-        self.body = nn.Sequential(*ends[0], nn.ReLU(), *ends[1])
-        around = _convolution(inputs, outputs, 1, stride) if stride > 1 or inputs != outputs else []
-        self.around = nn.Sequential(*around)
-
-    def forward(self, observed: Tensor) -> Tensor:
-        return torch.relu(self.body(observed) + self.around(observed))
+# Reward: a dictionary of components and of their sum.
 
 
-def resnet18() -> nn.Sequential:
-    """Returns 'Deep Residual Learning for Image Recognition', table 1, for images of one channel,
-    without the classifier.
-    """
-    layers: list[nn.Module] = [*_convolution(1, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
-    width = 64
-    for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        layers += [Residual(width, outputs, stride), Residual(outputs, outputs, 1)]
-        width = outputs
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+def reward_of(paid: Mapping[str, float]) -> dict[str, float]:
+    """Builds a new dictionary in every step."""
+    result = {"total": 0.0, **paid}
+    for name, weight in GOAL_WEIGHTS.items():
+        result["total"] += weight * result[name]
+    return result
 
 
-def _convolution(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
-    convolution = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
-    return [convolution, nn.BatchNorm2d(outputs)]
+TEMPLATE = {"total": 0.0} | dict.fromkeys(GOAL_WEIGHTS, 0.0)
 
 
-def _image(rows: Tensor) -> Tensor:
-    return nn.functional.pad(rows, (0, IMAGE * IMAGE - PROJECTED)).view(-1, 1, IMAGE, IMAGE)
+def reward_by_template(paid: Mapping[str, float]) -> dict[str, float]:
+    """Fills in a copy of a template, as proposed."""
+    result = dict(TEMPLATE)
+    for name, weight in GOAL_WEIGHTS.items():
+        result[name] = paid[name]
+        result["total"] += weight * paid[name]
+    return result
 
 
-def _trunk(inputs: int, width: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.LayerNorm(inputs), nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, outputs)
-    )
+# Advantages: A_t = r_t + γ V(s_{t+1}) − V(s_t) + γ λ A_{t+1} of one episode.
+
+
+def listed_advantages(episode: Episode, discount: float, gae_lambda: float) -> Estimates:
+    """Puts each step at the front of a list."""
+    advantages: list[Tensor] = []
+    running = torch.zeros(())
+    rewards, values, next_values = episode
+    for step in reversed(range(len(rewards))):
+        delta = rewards[step] + discount * next_values[step] - values[step]
+        running = delta + discount * gae_lambda * running
+        advantages.insert(0, running)
+    result = torch.stack(advantages)
+    return result, result + values
+
+
+def written_advantages(episode: Episode, discount: float, gae_lambda: float) -> Estimates:
+    """Writes each step into a tensor that is there already, as proposed."""
+    rewards, values, next_values = episode
+    advantages, running = torch.empty(len(rewards)), torch.zeros(())
+    for step in reversed(range(len(rewards))):
+        delta = rewards[step] + discount * next_values[step] - values[step]
+        running = delta + discount * gae_lambda * running
+        advantages[step] = running
+    return advantages, advantages + values
+
+
+class Ways(NamedTuple):
+    """Holds the parts that the document proposes to change."""
+
+    leftmost: Callable[[Tensor, int], set[int]]
+    reward: Callable[[Mapping[str, float]], dict[str, float]]
+    advantages: Callable[[Episode, float, float], Estimates]
+
+
+AS_IT_WAS = Ways(sorted_leftmost, reward_of, listed_advantages)
+PROPOSED = Ways(partitioned_leftmost, reward_by_template, written_advantages)
 
 
 # Acting.
 
 
-class Box(NamedTuple):
-    """Holds the bounds of what the policy chooses of an action, and constants that stand before."""
-
-    low: Tensor
-    high: Tensor
-    constants: tuple[float, ...] = ()
-
-    @property
-    def log_volume(self) -> float:
-        return (self.high - self.low).log().sum().item()
-
-    def action(self, z: Tensor) -> list[float]:
-        return [*self.constants, *(self.low + (self.high - self.low) * z).tolist()]
-
-
 class Decision(NamedTuple):
     """Holds what the network sees of a colony, a draw of its policy, and its value."""
 
-    graph: Graph
+    graph: Graphs
     z: Tensor
     log_prob: Tensor
     value: Tensor
 
 
-class Player(NamedTuple):
-    """Holds a network that acts. In each step the network is passed `passes` times, of which the
-    first acts: the environment of the original acts again with a network of its own.
-    """
-
-    network: GraphNetwork
-    scale: Any
-    box: Box
-    passes: int = 1
-
-    @torch.no_grad()
-    def decide(self, colony: Colony) -> Decision:
-        graph = graph_of(colony, self.scale)
-        raw, value = self.network(graph)
-        for _ in range(self.passes - 1):
-            self.network(graph)
-        distribution = policy(raw)
-        z = distribution.sample().clamp(1e-5, 1 - 1e-5)
-        log_prob = distribution.log_prob(z).sum() - self.box.log_volume
-        return Decision(graph, z, log_prob, value)
-
-    def act(self, colony: Colony) -> Step:
-        return rewarded_step(colony, self.box.action(self.decide(colony).z))
+@torch.no_grad()
+def decide(actor: Actor, colony: Colony, generator: Generator) -> Decision:
+    graph = graph_of(colony, actor.scale)
+    output = actor.eager(graph)
+    params = actor.policy.distribution(output.raw)
+    z = actor.policy.sample(params, generator)
+    return Decision(graph, z, actor.policy.log_prob(params, z), output.value)
 
 
-def rewarded_step(colony: Colony, action: Sequence[float]) -> Step:
-    """Takes a step and computes its reward."""
-    transition = colony.step(action)
-    reward_of(transition)
-    return transition
+def act(actor: Actor, colony: Colony, generator: Generator) -> Step:
+    """Takes one step and computes its reward."""
+    action = actor.policy.action(decide(actor, colony, generator).z)[0].tolist()
+    result = colony.step(action)
+    reward_of(goal_control(result))
+    return result
 
 
-def reward_of(transition: Step) -> float:
-    """Returns the weighted sum of all components."""
-    components = goal_control(transition)
-    return sum(weight * components[name] for name, weight in GOAL_WEIGHTS.items())
-
-
-def graph_of(colony: Colony, scale: Any) -> Graph:
-    """Returns the policy's observation, normalised by the project's means and deviations; of
-    stiffness in `full` the logarithm.
-    """
-    state, is_light = colony.state(), colony.rules.features == "light"
-    observed = light(state, colony.rules, colony.left) if is_light else full(state)
-    node, graph = torch.tensor(observed.node), torch.tensor(observed.graph)
-    if not is_light:
-        node[:, 2], graph[-3:] = node[:, 2].log1p(), graph[-3:].log1p()
+def graph_of(colony: Colony, scale: Scale) -> Graphs:
+    """Returns the policy's observation of features `light`, a batch of one."""
+    state = colony.state()
+    observed = light(state, colony.rules, colony.left)
+    node, graph = torch.tensor([observed.node]), torch.tensor([observed.graph])
     node = ((node - scale.node_mean) / scale.node_std).clamp(-CLIP, CLIP)
     graph = ((graph - scale.graph_mean) / scale.graph_std).clamp(-CLIP, CLIP)
-    return Graph(node, graph, state.parent)
-
-
-def policy(raw: Tensor) -> Beta:
-    """Returns the distribution of the parameters of an action within their bounds."""
-    first, second = (LEAST + nn.functional.softplus(raw + SHIFT).clamp(max=MOST)).chunk(2, -1)
-    return Beta(first, second)
+    parent = torch.tensor([state.parent])
+    return Graphs(node, graph, parent, torch.ones_like(parent, dtype=torch.bool))
 
 
 # Learning.
@@ -248,49 +157,67 @@ def policy(raw: Tensor) -> Beta:
 class Sample(NamedTuple):
     """Holds a transition to learn from."""
 
-    graph: Graph
-    z: Tensor
-    log_prob: Tensor
+    decision: Decision
     advantage: Tensor
     returns: Tensor
 
 
-class Coefficients(NamedTuple):
-    """Holds the coefficients of PPO's loss. log_volume: of the box of actions."""
-
-    clip: float
-    value: float
-    entropy: float
-    max_grad_norm: float
-    log_volume: float
-
-
-def loss(network: GraphNetwork, batch: Sequence[Sample], coefs: Coefficients) -> Tensor:
+def loss(actor: Actor, batch: Sequence[Sample]) -> Tensor:
     """Computes PPO's loss graph by graph."""
-    losses = []
-    for transition in batch:
-        raw, value = network(transition.graph)
-        distribution = policy(raw)
-        log_prob = distribution.log_prob(transition.z).sum() - coefs.log_volume
-        ratio = (log_prob - transition.log_prob).exp()
-        clipped = ratio.clamp(1 - coefs.clip, 1 + coefs.clip)
-        gain = torch.minimum(ratio * transition.advantage, clipped * transition.advantage)
-        entropy = distribution.entropy().sum() + coefs.log_volume
-        error = (value - transition.returns).square()
-        losses.append(coefs.value * error - gain - coefs.entropy * entropy)
-    return torch.stack(losses).mean()
+    train, policy, losses = actor.config.train, actor.policy, []
+    for (graph, z, log_prob, _), advantage, returns in batch:
+        output = actor.eager(graph)
+        params = policy.distribution(output.raw)
+        ratio = (policy.log_prob(params, z) - log_prob).exp()
+        clipped = ratio.clamp(1 - train.clip, 1 + train.clip)
+        gain = torch.minimum(ratio * advantage, clipped * advantage)
+        error = (output.value - returns).square()
+        entropy = train.entropy_start * policy.entropy(params)
+        losses.append(train.value_coef * error - gain - entropy)
+    return torch.cat(losses).mean()
 
 
-def update(
-    network: GraphNetwork,
-    optimiser: torch.optim.Optimizer,
-    batch: Sequence[Sample],
-    coefs: Coefficients,
-) -> float:
+class Player(NamedTuple):
+    """Holds an actor that learns."""
+
+    actor: Actor
+    network: nn.Module
+    optimiser: Optimizer
+    generator: Generator
+
+
+def iterate(player: Player, colony: Colony, ways: Ways, steps: int) -> list[float]:
+    """Runs one iteration within one episode; returns the loss of each epoch."""
+    actor, train = player.actor, player.actor.config.train
+    decisions, rewards = [], []
+    for _ in range(steps):
+        decision = decide(actor, colony, player.generator)
+        decisions.append(decision)
+        action = actor.policy.action(decision.z)[0].tolist()
+        # The policy also marks the cells to delete, which the environment determines itself.
+        node = decision.graph.node[0]
+        ways.leftmost(node, int(action[0] * len(node)))
+        rewards.append(ways.reward(goal_control(colony.step(action)))["total"])
+    last = decide(actor, colony, player.generator)
+    values = torch.cat([decision.value for decision in (*decisions, last)])
+    batch = samples(decisions, Episode(torch.tensor(rewards), values[:-1], values[1:]), ways, train)
+    return [update(player, batch) for _ in range(train.epochs)]
+
+
+def samples(
+    decisions: Sequence[Decision], episode: Episode, ways: Ways, train: Train
+) -> list[Sample]:
+    """Returns the transitions with normalised advantages."""
+    advantages, returns = ways.advantages(episode, train.discount, train.gae_lambda)
+    advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
+    return list(map(Sample, decisions, advantages, returns))
+
+
+def update(player: Player, batch: Sequence[Sample]) -> float:
     """Takes one gradient step."""
-    optimiser.zero_grad()
-    result = loss(network, batch, coefs)
+    player.optimiser.zero_grad()
+    result = loss(player.actor, batch)
     result.backward()
-    nn.utils.clip_grad_norm_(network.parameters(), coefs.max_grad_norm)
-    optimiser.step()
+    nn.utils.clip_grad_norm_(player.network.parameters(), player.actor.config.train.max_grad_norm)
+    player.optimiser.step()
     return result.item()
