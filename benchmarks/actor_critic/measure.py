@@ -10,12 +10,12 @@ import torch
 from torch import Generator
 from torch.distributions import Beta, Normal
 
-from benchmarks.harness import read_config
 from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.actor_critic import AS_IT_WAS, PROPOSED, Decision, Episode, Player, Sample
 from benchmarks.reference.colony import RUNNING, Colony, Plate
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row
 from benchmarks.timing import Work, check_same, race
+from pipeline.storage.params_file import read_params
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, sample_plates
 from quatrain.envs.colony.world import start, step
@@ -52,7 +52,7 @@ CHANGES: Mapping[str, Any] = {
         "horizon": HORIZON,
         "minibatch_size": 256,
         "epochs": 2,
-        "target_kl": 1e9,
+        "target_kl": 1e6,
     },
 }
 """Attention over cells, as the original has it; the policy never ends an epoch early."""
@@ -109,7 +109,7 @@ def playing_row(root: Path, rounds: int) -> Row:
 
 def actor_of(root: Path) -> Actor:
     """Returns an actor before its first gradient step; its colonies begin with CELLS cells."""
-    config = read_config(root, None, "actor_critic", CHANGES)
+    config = read_params(root, None, {"actor_critic": CHANGES}).actor_critic
     plates = sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED))
     world = make_world(config.env.rules._replace(n0_min=CELLS, n0_max=CELLS), plates)
     nodes, graphs = 8, 10

@@ -78,25 +78,28 @@ def reward_by_template(paid: Mapping[str, float]) -> dict[str, float]:
 def listed_advantages(episode: Episode, discount: float, gae_lambda: float) -> Estimates:
     """Puts each step at the front of a list."""
     advantages: list[Tensor] = []
+    returns: list[Tensor] = []
     running = torch.zeros(())
     rewards, values, next_values = episode
     for step in reversed(range(len(rewards))):
         delta = rewards[step] + discount * next_values[step] - values[step]
         running = delta + discount * gae_lambda * running
         advantages.insert(0, running)
-    result = torch.stack(advantages)
-    return result, result + values
+        returns.insert(0, running + values[step])
+    return torch.stack(advantages), torch.stack(returns)
 
 
 def written_advantages(episode: Episode, discount: float, gae_lambda: float) -> Estimates:
     """Writes each step into a tensor that is there already, as proposed."""
     rewards, values, next_values = episode
-    advantages, running = torch.empty(len(rewards)), torch.zeros(())
+    advantages, returns = torch.empty_like(rewards), torch.empty_like(rewards)
+    running = torch.zeros(())
     for step in reversed(range(len(rewards))):
         delta = rewards[step] + discount * next_values[step] - values[step]
         running = delta + discount * gae_lambda * running
         advantages[step] = running
-    return advantages, advantages + values
+        returns[step] = running + values[step]
+    return advantages, returns
 
 
 class Ways(NamedTuple):

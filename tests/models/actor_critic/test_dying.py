@@ -5,7 +5,7 @@ from itertools import islice
 import pytest
 import torch
 
-from benchmarks.harness import read_config
+from pipeline.storage.params_file import read_params
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.plates import two_ridges_plate
@@ -24,7 +24,7 @@ FEW = {"held_out_colonies": 32, "constant_search": 200}
 
 def config_of(reward: str, **changes: object) -> ActorCriticConfig:
     changed = {"env": {"reward": {"preset": reward}}, "collect": RIDGES | FEW, **changes}
-    return read_config(ROOT, None, "actor_critic", changed)
+    return read_params(ROOT, None, {"actor_critic": changed}).actor_critic
 
 
 @pytest.mark.parametrize(("reward", "pays"), [("goal_control", True), ("goal_control_safe", False)])

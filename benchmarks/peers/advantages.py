@@ -8,40 +8,29 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.actor_critic.parts import DISCOUNT, LAMBDA, SHAPES, trace_of
-from benchmarks.harness import Goal, Row, race, repeat
-from benchmarks.jax_work import refuse_difference
+from benchmarks.actor_critic.measure import DISCOUNT, GAE_LAMBDA, trace_of
+from benchmarks.rows import OURS, Row
+from benchmarks.timing import check_same, race
 from quatrain.replay.rollouts.gae import Trace, advantages
 
-TRIED = "few steps of many lanes: NumPy's loop over steps is what stable-baselines3 runs, too"
-GOALS = {"torchrl, vectorised": 2.0, "stable-baselines3": 1.0}
+SHAPES = ((1000, 1), (16, 128), (1000, 64))
+"""Steps and lanes."""
 
 
 def rows(rounds: int) -> list[Row]:
-    """Compares every shape with each library."""
-    return [row for shape in SHAPES for row in shape_rows(shape, rounds)]
+    return [shape_row(rounds, *shape) for shape in SHAPES]
 
 
-def shape_rows(shape: str, rounds: int) -> list[Row]:
+def shape_row(rounds: int, steps: int, lanes: int) -> Row:
     """Compares one shape; each side has its arrays in its own layout and returns [steps, lanes]."""
-    name, trace = f"advantages, {shape}", trace_of(shape)
+    work, trace = f"advantages, {steps} steps x {lanes}", trace_of(steps, lanes)
     sides: dict[str, Callable[[], Any]] = {
-        "ours": lambda: advantages(trace, DISCOUNT, LAMBDA, "auto").advantage,
+        OURS: lambda: advantages(trace, DISCOUNT, GAE_LAMBDA, "auto").advantage,
         "torchrl, vectorised": torchrl(trace),
         "stable-baselines3": stable_baselines3(trace),
     }
-    refuse_difference(name, {side: work() for side, work in sides.items()}, 1e-3, 1e-3)
-    times = race({side: repeat(work) for side, work in sides.items()}, rounds)
-    row = Row(name, "us/call", times.pop("ours"))
-    return [
-        row._replace(
-            before=before,
-            goal=Goal(GOALS[side], "before"),
-            against=side,
-            tried=TRIED if side == "stable-baselines3" else "",
-        )
-        for side, before in times.items()
-    ]
+    check_same(work, {side: compute() for side, compute in sides.items()}, 1e-3, 1e-3)
+    return Row(work, "us/call", race(sides, rounds))
 
 
 def torchrl(trace: Trace) -> Callable[[], Any]:
@@ -52,7 +41,7 @@ def torchrl(trace: Trace) -> Callable[[], Any]:
 
     columns = [column.T[..., None].contiguous() for column in trace[:4]]
     rewards, values, next_values, terminated = columns
-    arguments = (DISCOUNT, LAMBDA, values, next_values, rewards, terminated, terminated)
+    arguments = (DISCOUNT, GAE_LAMBDA, values, next_values, rewards, terminated, terminated)
     estimate = functional.vec_generalized_advantage_estimate
     return lambda: estimate(*arguments)[0][..., 0].T
 
@@ -64,7 +53,7 @@ def stable_baselines3(trace: Trace) -> Callable[[], Any]:
 
     steps, lanes = trace.rewards.shape
     space = Box(-1, 1, (1,), np.float32)
-    buffer = RolloutBuffer(steps, space, space, "cpu", LAMBDA, DISCOUNT, lanes)
+    buffer = RolloutBuffer(steps, space, space, "cpu", GAE_LAMBDA, DISCOUNT, lanes)
     buffer.rewards[:], buffer.values[:] = trace.rewards.numpy(), trace.values.numpy()
     buffer.episode_starts[1:] = trace.terminated[:-1].numpy()
     last_values, terminated = trace.next_values[-1], trace.terminated[-1].numpy()

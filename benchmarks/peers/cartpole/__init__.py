@@ -1,1 +1,0 @@
-"""Trains a plain deep Q-network on CartPole with this project's replay."""
