@@ -125,10 +125,10 @@ def train_rejax(seed: int) -> bool:
     @jax.jit
     def score(state: Any, key: jax.Array) -> jax.Array:
         def act(observed: jax.Array, _: jax.Array) -> jax.Array:
-            chosen = algorithm.actor.apply(
+            distribution = algorithm.actor.apply(
                 state.actor_ts.params, observed[None], method="_action_dist"
             )
-            return chosen.mode()[0]
+            return distribution.mode()[0]
 
         return evaluate(act, key, env, env.default_params, EPISODES)[1].mean()
 
