@@ -59,9 +59,9 @@ def seconds(library: str, seed: int) -> float:
         NotComparable: it does not hold the pole.
     """
     print(f"  CartPole-v1, {library}, seed {seed}", file=sys.stderr, flush=True)
-    one = {"OMP_NUM_THREADS": "1", "NPROC": "1", "JAX_PLATFORMS": "cpu"}
+    variables = {"OMP_NUM_THREADS": "1", "NPROC": "1", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "benchmarks.peers.cartpole", library, str(seed)]
-    done = subprocess.run(command, env=os.environ | one, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=os.environ | variables, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise NotComparable(f"{library}, seed {seed}: no return of {GOAL:g} on CartPole-v1")
     return float(done.stdout.split()[-1])
@@ -119,8 +119,10 @@ def train_rejax(seed: int) -> bool:
 
     @jax.jit
     def advance(state: Any) -> Any:
-        step = lambda _, state: algorithm.train_iteration(state)  # noqa: E731
-        return jax.lax.fori_loop(0, iterations, step, state)
+        def iterate(_: int, state: Any) -> Any:
+            return algorithm.train_iteration(state)
+
+        return jax.lax.fori_loop(0, iterations, iterate, state)
 
     @jax.jit
     def score(state: Any, key: jax.Array) -> jax.Array:
