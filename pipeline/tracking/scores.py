@@ -34,6 +34,8 @@ def record_scores(stage: Stage, run: Run, scores: Scores) -> None:
     run.artifact(stage.weights / "history.csv", "data")
     table = scores_table(scores, gated)
     preset = stage.params.preset
-    run.describe(f"{table}\n\n{JUDGED_BY}\n\n{changes(stage.root, preset, stage.model)}")
+    parts = [table, changes(stage.root, preset, stage.model)]
     if not in_trial():
+        parts.insert(1, JUDGED_BY)
         run.put("card", registered_name(stage.model, preset), model_card(stage, table))
+    run.describe("\n\n".join(parts))

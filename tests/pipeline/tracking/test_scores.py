@@ -10,7 +10,7 @@ from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Project
 
 
-def test_a_run_has_the_judged_scores_and_says_so_whatever_the_baseline_is(
+def test_a_run_has_the_judged_scores_whatever_the_baseline_is_and_a_trial_no_more(
     evaluated: Project, monkeypatch: Patch
 ):
     """A score that is not finite is NaN; a damaged baseline is of no concern."""
@@ -37,3 +37,10 @@ def test_a_run_has_the_judged_scores_and_says_so_whatever_the_baseline_is(
     assert f"{table}\n\n## Limits" in card.body
     assert f"{table}\n\n`make gate` compares" in note.body
     assert "The params cannot be compared with a commit" in note.body
+    monkeypatch.setenv("QUATRAIN_TRIAL", "1")
+    outbox.path.unlink()
+    assert evaluated.call("evaluate") == 0
+    note = outbox.record("tag")
+    assert note is not None
+    assert f"{table}\n\nThe params cannot" in note.body, "no gate judges a trial"
+    assert not outbox.has("card")
