@@ -33,7 +33,7 @@ $(call read_by,MODELS,repro gate promote results)
 $(call read_by,JOBS,repro retrain)
 $(call read_by,MODEL,profile)
 
-.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-return bench-active bench-decoders bench-states bench-scaling bench-gate profile crash campaign clean
+.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-active bench-decoders bench-states bench-scaling profile crash campaign clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -142,7 +142,7 @@ grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER 
 results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about ten minutes (MODELS=, ARGS=)
 	@$(BIN)/python -m pipeline results $(MODELS) $(ARGS)
 
-bench: $(STAMP)  ## speed against plain references, claim by claim, in some minutes (BENCH='allo machine')
+bench: $(STAMP)  ## speed against the original programs and what was proposed for them, in 5 minutes (BENCH='allo iqn', ARGS=--compare)
 	@$(BIN)/python -m benchmarks.run $(BENCH) $(ARGS)
 
 bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries, which it installs into .bench/peers
@@ -154,9 +154,6 @@ bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries,
 	@.bench/peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
 	@.bench/peers/bin/python requirements/install_torch.py '$(TORCH_INDEX)'
 	@touch $@
-
-bench-return: $(STAMP)  ## how long iqn and its plain reference train until they reach one return
-	@$(BIN)/python -m benchmarks.run iqn_to_return $(ARGS)
 
 bench-active: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS=--choose)
 	@$(BIN)/python -m pipeline fields $(ARGS)
@@ -173,10 +170,6 @@ bench-scaling: $(STAMP) cluster  ## a sweep on one to three nodes of this machin
 identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
 	@$(BIN)/python -m pipeline identify $(ARGS)
 
-bench-gate: $(STAMP)  ## measure anew; fails where a ratio is far below its baseline (ARGS=--promote moves them)
-	@$(BIN)/python -m benchmarks.run $(BENCH) --results .bench/gate
-	@$(BIN)/python -m benchmarks.gate --results .bench/gate $(BENCH) $(ARGS)
-
 profile: $(STAMP)  ## where a model's training spends its time: a trace, and a table (MODEL=)
 	@$(BIN)/python -m pipeline profile $(MODEL) $(ARGS)
 
@@ -188,4 +181,4 @@ campaign: $(STAMP)  ## all crashes, kills and races, of which make test-full tri
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)
 	@git clean -fdXq data models reports grids-out dvc_plots
-	@rm -rf build dist .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/gate .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf build dist .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/compare .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

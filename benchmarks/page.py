@@ -1,165 +1,134 @@
-"""stored rows -> docs/benchmarks.md and its pictures: claims, goals, other libraries, all rows"""
+"""stored rows -> docs/benchmarks.md: promises, proposals and ours, and other libraries"""
 
-import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks import claims, pictures, speed
-from benchmarks.claims import COMMANDS, PROPOSALS, WORDS, Named, Verdict
-from benchmarks.harness import HEAD, cells, spread
-from benchmarks.run import RESULTS
-from benchmarks.speed import PLAIN, PROPOSED, Results, Row
+from benchmarks import pictures
+from benchmarks.rows import DOCUMENTS, ORIGINAL, OURS, PROPOSAL, Results, Row
 from pipeline.judging.render import markdown_table, plain
-from pipeline.reporting.sections import folded
 from pipeline.storage.figures import png, write_figures
 from quatrain.storage.atomic_write import write_durably
 
 FOLDER = "benchmarks"
 """Of the pictures, beside the page."""
+HEAD = ("document", "promised", "measured as", ORIGINAL, PROPOSAL, OURS, "promise")
 TOP = """\
-# Speed, claim by claim
+# Speed: what was promised, and what is there
 
-Made by `make bench` and `make bench-peers` from `benchmarks/results/*.json` (`python -m
-benchmarks.run --page` makes it anew)."""
-READING = """\
-## How to read
+Five documents promise to make five open programs faster; a model of this project does the work of
+each. `make bench` measures three sides of that work, and writes this page from
+`benchmarks/results/*.json` (`make bench ARGS=--page` only writes it).
 
-* **before** is a plain reference implementation of the original program, or what stands in
-  brackets; **seed's way** is the variant that a document proposes; **ours** is this project.
-* The sides of a row are timed by turns in one process. Memory that a process takes, and starts, are
-  measured in a new process for each side. Most rows first check that the sides compute the same;
-  where the work differs, the row's name or a note says how.
-* A ratio says how many times as fast as before something is, for units of memory how many times as
-  small: the median over the rounds, with the least and the greatest in brackets. Trust the ratios;
-  times are those of this machine.
-* A claim is **reproduced** if at least half of the rounds reach its weakest reading, **refuted** if
-  no round does, else **in doubt**. Where the proposed variant is not built here, only ours is
-  measured. A promise about GPUs is not judged by the times of a CPU.
-* *limit* is what this machine takes for the bare core of the work: a gather, a copy, products of
-  matrices. Ours may need less, which is more than 100 % of the limit. *without* is ours with the
-  named thing taken away: if that brings back the old time, it is what the ratio measures.
-* *A / B* is a part or a variant B of the work A."""
+* **The original program** is a plain implementation of it, written from its description
+  (`benchmarks/reference`). **Its proposal** is the same with what the document proposes. **Ours**
+  is this project.
+* Times of the original program; for the others, how many times as fast as it they are, or as small
+  in memory: the median of the rounds, with the quartiles in brackets. Ratios travel to other
+  machines, times do not.
+* In each round all sides run by turns, in one process, warmed up, with the same threads. Before
+  that they are checked to compute the same; where they do not, a note says so.
+* A promise **holds** if the lower quartile of the proposal's ratio reaches its weakest reading
+  ("50 % faster" is 1.5x), and **does not hold** if the upper quartile does not; it is **in doubt**
+  between the two."""
+PEERS = """\
+## Against other libraries
 
-
-def write(root: Path, results: Path) -> list[Path]:
-    """Writes the page and its figures: of the committed results into docs, of others beside them;
-    returns the page first.
-
-    Raises:
-        DataError: a file of results has another form.
-    """
-    stored = claims.read(results)
-    folder = root / "docs" if results.resolve() == (root / RESULTS).resolve() else results
-    figures = pictures.draw(claims.named(stored))
-    drawn = {f"{name}.png": png(figure) for name, figure in figures.items()}
-    write_figures(folder / FOLDER, drawn)
-    files = os.path.relpath(results.resolve(), folder.resolve())
-    page = folder / "benchmarks.md"
-    write_durably(page, render(stored, figures, files).encode())
-    return [page, *(folder / FOLDER / name for name in drawn)]
+Measured by `make bench-peers`, which installs them. How many times as long as ours each takes; in
+**bold** what is faster than ours."""
 
 
-def render(stored: Mapping[str, Results], drawn: Collection[str], files: str) -> str:
-    """Renders the page; `drawn` are the figures beside it, `files` is the folder of the JSON
-    relative to it.
-    """
-    rows = claims.named(stored)
-    verdicts = {name: claims.verdicts(name, rows) for name in PROPOSALS}
-    pictured = {name: f"![{name}]({FOLDER}/{name}.png)" for name in drawn}
-    parts = [TOP, summary(verdicts, rows), READING, "## What five documents promise"]
-    for name, each in verdicts.items():
-        parts += [claims_part(name, each), pictured.get(f"claims_{name}", "")]
-    parts += [goals_part(rows), peers_part(rows), pictured.get("peers", "")]
-    lines = [[name, cell(text)] for name, text in claims.settings(stored).items()]
-    machine = f"## The machine\n\n{markdown_table(('', ''), lines)}" if lines else ""
-    parts += [machine, "## All rows"]
-    parts += [rows_part(name, stored.get(name), files) for name in COMMANDS]
+def write(root: Path, stored: Mapping[str, Results]) -> Path:
+    """Writes the page and its pictures into docs; returns the page's path."""
+    figures = pictures.draw(rows_of(stored))
+    encoded = {f"{name}.png": png(figure) for name, figure in figures.items()}
+    write_figures(root / "docs" / FOLDER, encoded)
+    page = root / "docs" / "benchmarks.md"
+    write_durably(page, render(stored, list(figures)).encode())
+    return page
+
+
+def rows_of(stored: Mapping[str, Results]) -> list[Row]:
+    return [row for results in stored.values() for row in results.rows]
+
+
+def render(stored: Mapping[str, Results], drawn: Sequence[str]) -> str:
+    """Renders the page; `drawn` are the pictures beside it."""
+    rows = rows_of(stored)
+    images = {name: f"![{name}]({FOLDER}/{name}.png)" for name in drawn}
+    notes = [f"* {cell(row.work)}: {cell(row.note)}" for row in rows if row.note]
+    parts = [TOP, claims_table(rows), images.get("claims", "")]
+    parts += [PEERS, peers_table(rows), images.get("peers", "")]
+    parts += ["## Notes", "\n".join([*notes, *machine_lines(stored)])]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def summary(verdicts: Mapping[str, Sequence[Verdict]], rows: Sequence[Named]) -> str:
-    """Counts the claims of each document by verdict, and the goals that are reached."""
-    counts = {name: [item.word for item in each] for name, each in verdicts.items()}
-    words = [word for word in WORDS if any(word in each for each in counts.values())]
-    lines = [
-        [PROPOSALS[name].title, str(len(each)), *(str(each.count(word) or "") for word in words)]
-        for name, each in counts.items()
+def claims_table(rows: Sequence[Row]) -> str:
+    """Renders a line per row that compares with the original program."""
+    lines = []
+    above = ""
+    for row in rows:
+        if ORIGINAL in row.sides:
+            title, promised = above, "-"
+            if row.claim:
+                title, promised = DOCUMENTS[row.claim.document], row.claim.promised
+            gains = [str(row.proposed or "-"), str(row.ratio(ORIGINAL))]
+            cells = [
+                "" if title == above else title,
+                promised,
+                row.work,
+                row.shown(ORIGINAL),
+                *gains,
+                row.verdict,
+            ]
+            lines.append([cell(text) for text in cells])
+            above = title
+    return markdown_table(HEAD, lines) if lines else ""
+
+
+def peers_table(rows: Sequence[Row]) -> str:
+    """Renders a line per row that compares with other libraries."""
+    lines = []
+    for row in rows:
+        if ORIGINAL not in row.sides:
+            gains = {f"{name} {ratio}": ratio.median for name, ratio in row.gains.items()}
+            texts = [f"**{text}**" if median < 1 else text for text, median in gains.items()]
+            lines.append([cell(row.work), row.shown(OURS), "<br>".join(texts)])
+    return markdown_table(("work", OURS, "times as long as ours"), lines) if lines else ""
+
+
+def machine_lines(stored: Mapping[str, Results]) -> list[str]:
+    """Returns the machine, where benchmarks differ with all of its values, and compile times."""
+    values: dict[str, list[str]] = {}
+    for results in stored.values():
+        for name, text in {**results.machine, "rounds": str(results.rounds)}.items():
+            values.setdefault(name, []).append(text)
+    texts = [f"{name} {' or '.join(dict.fromkeys(each))}" for name, each in values.items()]
+    compiling = {
+        name: max(row.sides[OURS].compile_seconds for row in results.rows)
+        for name, results in stored.items()
+    }
+    longest = [f"{name} {seconds:.1f} s" for name, seconds in compiling.items() if seconds > 0.1]
+    return [
+        f"* Compiling, once and in no time above, takes ours at most: {', '.join(longest) or '-'}.",
+        f"* Measured with {cell(', '.join(texts))}.",
     ]
-    goals = [item.row.goal_reached for item in rows if item.row.goal]
-    reached = f"**{goals.count(True)} reached, {goals.count(False)} missed**"
-    table = markdown_table(("document", "claims", *words), lines)
-    return f"{table}\n\n{len(goals)} goals of this project: {reached}."
 
 
-def claims_part(name: str, verdicts: Sequence[Verdict]) -> str:
-    """Renders one document: its claims, each with its rows."""
+def compare(last: Mapping[str, Results], now: Mapping[str, Results]) -> str:
+    """Renders each ratio beside that of the last results; ours is slower or faster where the
+    quartiles lie apart.
+    """
     lines = []
-    for item in verdicts:
-        first = [item.claim.what, item.claim.promised]
-        rows = [each.row for each in item.rows]
-        if len(rows) == 1:
-            lines.append([*first, *gains(rows[0]), item.text])
-        else:
-            lines.append([*first, "", "", "", f"**{item.text}**" if rows else item.text])
-            words = zip(rows, item.words, strict=True)
-            lines += [["", "", *gains(row), word] for row, word in words]
-    head = ("claim", "promised", "measured as", "seed's way", "ours", "verdict")
-    document = PROPOSALS[name]
-    return f"### {document.title} ({document.model})\n\n{markdown_table(head, lines)}"
-
-
-def gains(row: Row) -> list[str]:
-    """Returns a row's name and what the seed's way and ours gain, or else take."""
-    other = "" if row.against == speed.REFERENCE else f" (before: {row.against})"
-    cells = []
-    for name, side in ((PROPOSED, row.seed_way), (PLAIN, row.ours)):
-        takes = "-" if side is None else speed.in_unit(side.median, row.unit)
-        cells.append(spread(row.ratios[name]) if name in row.ratios else takes)
-    return [cell(row.title + other), *cells]
-
-
-def goals_part(rows: Sequence[Named]) -> str:
-    """Renders goals that are missed, by how much and what was tried; then the others, folded."""
-    missed, others = [], []
-    for item in rows:
-        row = item.row
-        line = [item.benchmark, cell(item.key), speed.asked(row), speed.reached(row)]
-        if row.goal_reached:
-            others.append(line)
-        elif row.goal:
-            missed.append([*line, speed.percent(row.goal_share or 0), cell(row.tried) or "-"])
-    head = ("benchmark", "work", "goal", "reached")
-    table = markdown_table((*head, "of the goal", "what was tried"), missed)
-    parts = [f"Missed: {len(missed)}.\n\n{table}"] if missed else []
-    parts += [folded(f"{len(others)} reached", markdown_table(head, others))] if others else []
-    return "\n\n".join(["## Goals of this project", *parts]) if parts else ""
-
-
-def peers_part(rows: Sequence[Named]) -> str:
-    """Renders a line per work: how many times as fast as each library ours is."""
-    works = claims.peers(rows)
-    if not works:
-        return f"## Against other libraries\n\nNot measured: run `{COMMANDS['peers']}`."
-    lines = []
-    for work, each in works.items():
-        ratios = {library: row.ratios[PLAIN] for library, row in each.items()}
-        texts = {f"{library} {spread(ratio)}": ratio.median for library, ratio in ratios.items()}
-        bold = [f"**{text}**" if median < 1 else text for text, median in texts.items()]
-        lines.append([cell(work), "<br>".join(bold)])
-    table = markdown_table(("work", "times as long (or as many bytes) as ours"), lines)
-    return f"## Against other libraries\n\nIn **bold** what is ahead of us.\n\n{table}"
-
-
-def rows_part(name: str, results: Results | None, files: str) -> str:
-    """Renders every row of a benchmark and its notes, folded."""
-    if results is None:
-        return f"{name}: not measured: run `{COMMANDS[name]}`."
-    lines = [[cell(text) for text in cells(row)] for row in results.rows]
-    notes = "\n".join(f"* {cell(note)}" for note in results.notes)
-    file = f"[{name}.json]({files}/{name}.json)"
-    source = f"`{COMMANDS[name]}`, {results.rounds} rounds; every round is in {file}."
-    body = "\n\n".join(part for part in (source, markdown_table(HEAD, lines), notes) if part)
-    return folded(f"{name}: {len(lines)} rows", body)
+    for name, results in now.items():
+        old = {row.work: row.gains for row in last[name].rows} if name in last else {}
+        for row in results.rows:
+            for side, ratio in row.gains.items():
+                then, word = old.get(row.work, {}).get(side), "new"
+                if then:
+                    slower, faster = ratio.high < then.low, ratio.low > then.high
+                    word = "slower" if slower else "faster" if faster else "alike"
+                lines.append([name, row.work, side, str(then or "-"), str(ratio), word])
+    return markdown_table(("benchmark", "work", "against", "last time", "now", "ours is"), lines)
 
 
 def cell(text: str) -> str:

@@ -88,34 +88,36 @@ class Row(NamedTuple):
     claim: Claim | None = None
     note: str = ""
 
-    def ratio(self, slow: str, fast: str = OURS) -> Ratio | None:
+    def ratio(self, slow: str, fast: str = OURS) -> Ratio:
         """Divides the sides round by round, since a round has the same conditions for both."""
-        if slow not in self.sides or fast not in self.sides:
-            return None
         each = np.divide(self.sides[slow].values, self.sides[fast].values)
         return Ratio(*map(float, np.quantile(each, (0.5, 0.25, 0.75))))
 
-    def shown(self, side: str) -> str:
-        """Formats the median of a side with its unit: `2.14 ms/step`."""
-        if side not in self.sides:
-            return "-"
-        value = self.sides[side].median * FACTORS[self.unit]
-        return f"{float(f'{value:.3g}'):g} {self.unit.replace('us/', 'µs/')}"
+    @property
+    def gains(self) -> dict[str, Ratio]:
+        """Returns what ours is compared with (the original program, or libraries) -> the ratio."""
+        return {side: self.ratio(side) for side in self.sides if side not in (PROPOSAL, OURS)}
 
     @property
-    def libraries(self) -> list[str]:
-        """Returns the sides that are other libraries."""
-        return [side for side in self.sides if side not in (ORIGINAL, PROPOSAL, OURS)]
+    def proposed(self) -> Ratio | None:
+        """Returns what the proposal gains over the original program; None if it was not built."""
+        return self.ratio(ORIGINAL, PROPOSAL) if PROPOSAL in self.sides else None
 
     @property
     def verdict(self) -> str:
         """Says whether the proposal keeps what the document promises of it."""
-        gain = self.ratio(ORIGINAL, PROPOSAL)
-        if self.claim is None or gain is None:
-            return "-" if self.claim is None else "not built here"
-        if gain.low >= self.claim.least:
+        if self.claim is None:
+            return "-"
+        if self.proposed is None:
+            return "not built here"
+        if self.proposed.low >= self.claim.least:
             return "holds"
-        return "does not hold" if gain.high < self.claim.least else "in doubt"
+        return "does not hold" if self.proposed.high < self.claim.least else "in doubt"
+
+    def shown(self, side: str) -> str:
+        """Formats the median of a side with its unit: `2.14 ms/step`."""
+        value = self.sides[side].median * FACTORS[self.unit]
+        return f"{float(f'{value:.3g}'):g} {self.unit.replace('us/', 'µs/')}"
 
 
 class Results(NamedTuple):
@@ -127,7 +129,6 @@ class Results(NamedTuple):
     machine: Mapping[str, str]
     rounds: Annotated[int, Field(gt=0)]
     rows: Sequence[Row]
-    notes: Sequence[str] = ()
     summary: str = ""
 
 
@@ -160,8 +161,8 @@ def read(folder: Path, names: Sequence[str]) -> dict[str, Results]:
 
 def summary(rows: Sequence[Row]) -> str:
     """Returns the range of times as fast as the original program, in words."""
-    ratios = [row.ratio(ORIGINAL) for row in rows if row.unit not in BYTES]
-    medians = [ratio.median for ratio in ratios if ratio]
+    rows = [row for row in rows if row.unit not in BYTES and ORIGINAL in row.sides]
+    medians = [row.ratio(ORIGINAL).median for row in rows]
     if not medians:
         return "not compared with the original program"
     return f"{min(medians):.3g}x to {max(medians):.3g}x as fast as the original program"

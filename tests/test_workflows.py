@@ -78,7 +78,7 @@ def test_retraining_and_a_job_of_its_own_for_speed_run_on_a_schedule_and_by_hand
     assert set(content["on"]) == {"schedule", "workflow_dispatch"}
     assert set(content["on"]["workflow_dispatch"]["inputs"]) == {"seed", "preset", "jobs"}
     speed = content["jobs"]["speed"]
-    assert "make bench-gate" in [step.get("run") for step in speed["steps"]]
+    assert "make bench ARGS=--compare" in [step.get("run") for step in speed["steps"]]
     assert "needs" not in speed
 
 

@@ -1,88 +1,182 @@
-"""allo: a step, a sample and the data preparation, against the reference and the proposals"""
+"""allo: a gradient step and a batch of pairs, against the original program and two proposals"""
 
+import itertools
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from benchmarks.allo.parts import PLOTS_OF_A_RUN, gather_row, metrics_row, plots_row, term_rows
-from benchmarks.allo.sampling import sampling_rows
-from benchmarks.allo.steps import SEED, World, config_of, encoder_row, rows_of, step_rows, world_of
-from benchmarks.harness import Contestant, Goal, Measured, Report, Row, race
-from benchmarks.jax_work import refuse_difference
 from benchmarks.reference import allo as reference
+from benchmarks.reference import replay_loop
 from benchmarks.reference.replay_loop import RowBuffer
-from quatrain.models.allo.collect import collect
+from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row
+from benchmarks.timing import Continued, Work, check_frequencies, check_same, race, ready
+from pipeline.storage.params_file import read_params
+from quatrain.models.allo.collect import Dataset, collect
+from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.learning.state import Data, State, init_state, make_data
+from quatrain.models.allo.learning.step import draw, objective, run_chunk
+from quatrain.replay.episodes.pairs import pair_matrix
+from quatrain.replay.episodes.trajectories import Episodes, sample
 
-COPIED_WALKS = 3  # of 1000: the reference takes half a minute or more for all
-FEW_WALKS = 100  # on the larger maps
-WHOLE_RUN_STEPS = 20_000  # the original samples twice a step
-SHORT = 100  # transitions in a row of the original's first program
-NOTES = [
-    f"data preparation: before is {COPIED_WALKS} of 1000 walks, extrapolated, without the walking",
-    f"whole run, sampling of {WHOLE_RUN_STEPS:,} steps: computed from the rows above, not run",
-    f"plots: ours are drawn once, which counts for {PLOTS_OF_A_RUN} plots; one round",
-]
+SEED = 0
+STEPS = 20
+"""Of the original program in a call."""
+WALKS = 100
+"""Of the larger map."""
+BATCHES = 1000
+"""In a call of our compiled sampler."""
+CHECKED = 100
+"""Batches of another sampler whose pairs are compared with the law."""
+MANY = f"ours draws {BATCHES} batches in one compiled program, as training does"
 
 
-def measure(root: Path, rounds: int) -> Report:
-    """Measures all rows of allo's table."""
+class World(NamedTuple):
+    """Holds a map's data in both forms, and an untrained state."""
+
+    config: AlloConfig
+    dataset: Dataset
+    data: Data
+    buffer: RowBuffer
+    state: State
+
+    @property
+    def settings(self) -> reference.Settings:
+        return reference.Settings(self.config.network, self.config.train)
+
+
+def measure(root: Path, rounds: int) -> list[Row]:
+    """Measures on the map of the original program, and a step on a larger one."""
     world = world_of(config_of(root))
-    rows = step_rows(world, rounds, proposals=True)
-    step = rows[0]
-    rows += [encoder_row(world, rounds), gather_row(world, rounds), *term_rows(world, rounds)]
-    rows += [metrics_row(rounds), plots_row(world)]
-    for layout in ("room16", "room64"):
-        larger = config_of(root, env={"layout": layout}, collect={"num_envs": FEW_WALKS})
-        rows += step_rows(world_of(larger), rounds)
-
-    states, discount = len(world.data.inputs), world.config.train.discounts[0]
-    short = config_of(root, env={"max_episode_steps": SHORT}, collect={"steps_per_env": SHORT})
-    rows += sampling_rows(collect(short, SEED).train, states, discount, rounds)
-    sampled = sampling_rows(world.dataset.train, states, discount, rounds)
-    rows += [*sampled, sampling_of_a_run(sampled[2])]
-
-    preparation = preparation_row(world, rounds)
-    rows += [preparation, whole_run_row(preparation, step)]
-    return Report(rows, NOTES, jax.devices()[0].device_kind)
+    larger = config_of(root, env={"layout": "room64"}, collect={"num_envs": WALKS})
+    proposed = Claim("allo", "2-3x faster training", 2.0)
+    return [
+        step_row(world, rounds, {PROPOSAL: reference.PROPOSED})._replace(claim=proposed),
+        step_row(world_of(larger), rounds, {}),
+        *sampling_rows(world, rounds),
+    ]
 
 
-def preparation_row(world: World, rounds: int) -> Row:
-    """Measures a million transitions: the reference copies scalars, ours walks and flattens."""
-    config, whole = world.config, rows_of(world.dataset.train)
-    states, ended = whole.obs[:COPIED_WALKS], whole.terminals[:COPIED_WALKS]
-    columns = jnp.asarray(states[:, :-1]), jnp.asarray(states[:, 1:]), jnp.asarray(ended[:, 1:])
+def config_of(root: Path, **sections: Any) -> AlloConfig:
+    """Returns the preset of the original program with changed sections of allo."""
+    return read_params(root, "original", {"allo": sections}).allo
 
-    def copy() -> RowBuffer:
-        buffer = RowBuffer(*states.shape)
-        reference.fill(buffer, *columns)
-        return buffer
 
-    copied = copy()
-    results = {"ours": (states, ended), "before": (copied.obs, copied.terminals)}
-    refuse_difference("data preparation", results)
-    contestants = {
-        "before": Contestant(copy, COPIED_WALKS / config.collect.num_envs),
-        "ours": Contestant(lambda: collect(config, SEED)),
+def world_of(config: AlloConfig) -> World:
+    dataset = collect(config, SEED)
+    state = init_state(config, dataset, SEED)
+    return World(config, dataset, make_data(config, state, dataset), rows_of(dataset.train), state)
+
+
+def rows_of(episodes: Episodes) -> RowBuffer:
+    """Returns the reference's buffer, one trajectory a row; they must be equally long."""
+    slots = int(episodes.horizon[0]) + 1
+    states, ended = episodes.state.reshape(-1, slots), episodes.horizon.reshape(-1, slots) == 0
+    buffer = RowBuffer(len(states), slots)
+    for obs, terminals in zip(states, ended, strict=True):
+        buffer.add_episode(obs, terminals)
+    return buffer
+
+
+# A step.
+
+
+def step_row(world: World, rounds: int, others: Mapping[str, reference.Way]) -> Row:
+    """Measures a gradient step, with its batch and what it records."""
+    check_gradient(world)
+    config = world.config
+    ways = {ORIGINAL: reference.ORIGINAL, **others}
+    works: dict[str, Work] = {side: looping(world, way) for side, way in ways.items()}
+
+    def advance(state: State) -> tuple[State, Any]:
+        state, recorded = run_chunk(config, config.train.record_every, state, world.data)
+        return state, jax.device_get(recorded)
+
+    works[OURS] = Continued(advance, world.state)
+    units = dict.fromkeys(ways, STEPS) | {OURS: config.train.record_every}
+    name = f"gradient step, {config.env.map.name}, {len(world.data.inputs)} states"
+    return Row(name, "ms/step", race(works, rounds, units))
+
+
+def looping(world: World, way: reference.Way) -> Work:
+    """Runs the reference's loop."""
+    table, rng = np.asarray(world.data.inputs), np.random.default_rng(SEED)
+
+    def advance(state: reference.State) -> Any:
+        return reference.learn(rng, state, world.buffer, table, world.settings, way, range(STEPS))
+
+    return Continued(advance, reference.start(world.settings, world.state))
+
+
+def check_gradient(world: World) -> None:
+    """Raises NotComparable unless L and its gradient agree on one batch."""
+    state = reference.start(world.settings, world.state)
+    learner = jax.tree.map(lambda leaf: leaf[0], world.state)
+    batch = draw(world.config.train, world.data, learner.base_key, jnp.int32(0))
+    assert batch is not None
+    states = batch.state, batch.later_state, batch.constraint_states[0]
+    inputs = tuple(world.data.inputs[each] for each in states)
+    gradient_of = jax.jit(jax.value_and_grad(objective, has_aux=True), static_argnums=1)
+    (value, _), gradient = gradient_of(state.params, world.config, learner, world.data, batch)
+    results = {OURS: (value, gradient)}
+    for side, way in {ORIGINAL: reference.ORIGINAL, PROPOSAL: reference.PROPOSED}.items():
+        results[side] = reference.gradient(state, inputs, world.settings, way.encode, way.errors)
+    check_same(f"{world.config.env.map.name}: loss or gradient", results, 1e-3, 1e-5)
+
+
+# Pairs.
+
+
+def sampling_rows(world: World, rounds: int) -> list[Row]:
+    """Measures a batch of pairs, after a check that all samplers follow the same law."""
+    draws, size = samplers(world), world.config.train.batch_size
+    episodes, discounts = world.dataset.train, world.config.train.discounts
+    law = pair_matrix(episodes, len(world.data.inputs), discounts)
+    for side, work in draws.items():
+        check_law(side, [work() for _ in range(1 if side == OURS else CHECKED)], law)
+    times = race({side: ready(work) for side, work in draws.items()}, rounds, {OURS: BATCHES})
+    shared = {ORIGINAL: times[ORIGINAL], OURS: times[OURS]}
+    name = f"{size} pairs from rows of {int(episodes.horizon[0])}"
+    snippet = Claim("allo", "50-70 % faster sampling", 1.5)
+    table = Claim("replay", "~5x per sample() call", 5.0)
+    return [
+        Row(f"{name}, its code", "us/call", shared | {PROPOSAL: times["snippet"]}, snippet, MANY),
+        Row(f"{name}, a table", "us/call", shared | {PROPOSAL: times[PROPOSAL]}, table),
+    ]
+
+
+def samplers(world: World) -> dict[str, Callable[[], Any]]:
+    """Returns functions to pairs."""
+    config, keys = world.config.train, map(jax.random.key, itertools.count())
+    episodes = jax.tree.map(jnp.asarray, world.dataset.train)
+
+    @jax.jit
+    def program(key: jax.Array, episodes: Episodes) -> Any:
+        def one(key: jax.Array) -> Any:
+            return sample(key, episodes, config.batch_size, config.discounts, 0)[:2]
+
+        return jax.vmap(one)(jax.random.split(key, BATCHES))
+
+    ways = {
+        ORIGINAL: replay_loop.sample_searching,
+        "snippet": replay_loop.sample_with_snippet,
+        PROPOSAL: replay_loop.sample_with_terminal_table,
     }
-    return Row("prepare 1M transitions", "s", **race(contestants, rounds), goal=Goal(5, "before"))
+    rng, discount = np.random.default_rng(SEED), config.discounts[0]
+    arguments = rng, world.buffer, config.batch_size, discount
+    draws: dict[str, Any] = {side: partial(way, *arguments) for side, way in ways.items()}
+    return draws | {OURS: lambda: program(next(keys), episodes)}
 
 
-def sampling_of_a_run(sampled: Row) -> Row:
-    """Computes the sampling time of the original's default run, from the times of one sample."""
-    samples = 2 * WHOLE_RUN_STEPS
-    sides = (sampled.ours, sampled.before, sampled.seed_way)
-    times = [Measured(samples * side.values) for side in sides if side]
-    return Row(f"sampling of {WHOLE_RUN_STEPS:,} steps", "s", *times, claims=("replay-overall",))
-
-
-def whole_run_row(preparation: Row, step: Row) -> Row:
-    """Computes collecting and all steps of the original's default run from the two rows.
-
-    The proposal does not change the preparation.
-    """
-    before = preparation.before
-    pairs = ((preparation.ours, step.ours), (before, step.before), (before, step.seed_way))
-    times = [Measured(once.values + WHOLE_RUN_STEPS * each.values) for once, each in pairs]
-    name, goal = f"collect + {WHOLE_RUN_STEPS:,} steps, room4", Goal(5, "before")
-    return Row(name, "s", *times, goal=goal, claims=("allo-overall",))
+def check_law(name: str, pairs: list[Any], law: np.ndarray) -> None:
+    """Raises NotComparable unless pairs are as frequent as the law says."""
+    states, later_states = (
+        np.concatenate([np.ravel(column) for column in columns]).astype(np.int64)
+        for columns in zip(*pairs, strict=True)
+    )
+    counts = np.bincount(states * len(law) + later_states, minlength=law.size)
+    check_frequencies(name, counts, law.ravel() * len(states))

@@ -1,25 +1,35 @@
-"""iqn: worlds, acting, gradient steps and whole trainings, against reference and proposals"""
+"""iqn: gradient steps, acting, the world and training, against the original and its proposal"""
 
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from benchmarks.harness import Report, Row
-from benchmarks.iqn.playing import acting_rows, env_rows, inference_rows, stacking_row
-from benchmarks.iqn.ring import capacity_rows, numpy_rows
-from benchmarks.iqn.sides import FEW, SAME_TARGET, Sides, changed, config_of, sides_of
-from benchmarks.iqn.steps import batch_rows, large_rows, loss_row, small_rows, train_rows
-from benchmarks.iqn.whole import compile_row, equal_work_row, schedule_row
+from benchmarks.iqn.sides import SAME_TARGET, SEED, Sides, changed, config_of, sides_of
+from benchmarks.reference import iqn as reference
+from benchmarks.reference import iqn_seed as proposal
+from benchmarks.reference.iqn_training import Society
+from benchmarks.reference.iqn_world import ObjectWorld, play_randomly
+from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row
+from benchmarks.timing import Continued, Work, check_same, race, ready
+from quatrain.envs.treasurehunt import turns
+from quatrain.envs.treasurehunt.policies import random_policy
+from quatrain.envs.treasurehunt.rules import Rules
+from quatrain.envs.treasurehunt.world import make_world
+from quatrain.frameworks.torch.threads import threads
+from quatrain.models.iqn import train
+from quatrain.models.iqn.collect import collect
+from quatrain.models.iqn.config import GeometricEpsilon, IqnConfig
+from quatrain.models.iqn.cycle.acting import greedy_actions, midpoints
+from quatrain.models.iqn.cycle.updating import Agent, update_agents
 
+FEW = {"quantiles": 32, "taus": "midpoints"}
+"""Of acting: as many quantiles as it needs."""
+GREEDY = {"epsilon": GeometricEpsilon(kind="geometric", start=0.0, end=0.0, decay=0.0)}
 STEPS = {"updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0, "loss": SAME_TARGET}
 """Of train: the programs of a whole cycle are as short as they can be."""
-NARROW = STEPS | {
-    "batch_size": 64,
-    "updates_per_cycle": 10,
-    "record_every": 10,
-    "loss": SAME_TARGET | {"quantiles": 8, "target_quantiles": 8},
-}
-"""Of train: ten updates in a call, so that the call itself does not count."""
 EQUAL_WORK = STEPS | {
     "turns": 50_000,
     "turns_per_cycle": 25,
@@ -30,46 +40,205 @@ EQUAL_WORK = STEPS | {
     "acting": FEW,
 }
 """Of train, with 32 worlds: 4000 agent-steps and 80 gradient steps a cycle."""
-NOTES = [
-    "before: the plain reference with the threads of the process, with 1 where it is faster: where "
-    "a row says so, in acting, and in the loss alone. seed's way: jitted programs called from "
-    "Python. Train steps count one agent's, with their sampling and noise",
-    "limit of a train step: its FLOP at the rate of torch's (B*Q, units) x (units, units)",
-    "from nothing to a greedy return: `make bench-return`",
-]
+WORLDS, TURNS, PLAIN_TURNS = 256, 25, 20
+"""Random play in a call of ours; turns in one of the other sides."""
 
 
-def measure(root: Path, rounds: int) -> Report:
-    """Returns all rows of iqn's table."""
-    original = sides_of(config_of(root, train=STEPS))
-    smaller_batch = original._replace(config=changed(original.config, batch_size=64))
-    steps = train_rows(original, rounds)
-    rows = [
-        *env_rows(original.config.env.rules, rounds),
-        *inference_rows(original, rounds),
-        *acting_rows(original, rounds),
-        stacking_row(original, rounds),
-        *steps,
-        *batch_rows(smaller_batch, rounds),
-        loss_row(original, rounds),
-    ]
-    rows += narrow_rows(root, rounds, original)
+def measure(root: Path, rounds: int) -> list[Row]:
+    """Measures five agents that learn separately, as the original program."""
+    sides = sides_of(config_of(root, train=STEPS))
+    smaller = sides._replace(config=changed(sides.config, train={"batch_size": 64}))
     work = config_of(root, env={"worlds": 32}, collect={"turns": 50}, train=EQUAL_WORK)
-    schedule = schedule_row(original, rounds)
-    rows += [
-        schedule,
-        equal_work_row(smaller_batch, work, rounds),
-        compile_row(schedule, steps[0]),
-        *numpy_rows(rounds),
-        *capacity_rows(rounds),
+    return [
+        *step_rows(sides, rounds),
+        acting_row(sides, rounds),
+        world_row(sides.config.env.rules, rounds),
+        training_row(smaller, work, rounds),
     ]
-    return Report(rows, NOTES, jax.devices()[0].device_kind)
 
 
-def narrow_rows(root: Path, rounds: int, like: Sides | None = None) -> list[Row]:
-    """Measures train steps of small and large networks, with the replay of others if given."""
-    rows = []
-    for hidden, step_rows in ((64, small_rows), (256, large_rows)):
-        network = {"hidden": hidden, "noisy": "none"}
-        rows += step_rows(sides_of(config_of(root, network=network, train=NARROW), like), rounds)
-    return rows
+# Gradient steps.
+
+
+def step_rows(sides: Sides, rounds: int) -> list[Row]:
+    """Measures a gradient step of one agent, with sampling and noise: the proposal's one after
+    the other, and all together.
+    """
+    config, count = sides.config, len(sides.agents)
+    keys = jax.random.split(jax.random.key(1), count)
+    rng, size = np.random.default_rng(SEED), config.train.batch_size
+
+    def batches() -> list[reference.Batch]:
+        return [ring.sample(rng, ring.starts(), size) for ring in sides.rings]
+
+    def learn(agents: list[Any]) -> None:
+        for agent, batch in zip(agents, batches(), strict=True):
+            agent.learn(batch)
+
+    def learn_together(states: Any) -> Any:
+        stacked = reference.Batch(*(np.stack(column) for column in zip(*batches(), strict=True)))
+        return proposal.step_of_all(config, states, stacked, keys)
+
+    states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(a.state for a in sides.proposed))
+    works: dict[str, Work] = {
+        ORIGINAL: lambda: learn(sides.agents),
+        PROPOSAL: lambda: learn(sides.proposed),
+        "together": Continued(learn_together, states),
+        OURS: own_steps(sides),
+    }
+    units = dict.fromkeys(works, count) | {OURS: count * config.train.updates_per_cycle}
+    times = race(works, rounds, units)
+    together = {ORIGINAL: times[ORIGINAL], PROPOSAL: times["together"], OURS: times[OURS]}
+    del times["together"]
+    name = f"gradient step, {config.network.hidden} units, batch {size}"
+    one, all_agents = (
+        Claim("agents", "2-5x for training", 2.0),
+        Claim("agents", "2-4x by vmap over agents", 2.0),
+    )
+    return [
+        Row(f"{name}, jitted", "ms/step", times, one),
+        Row(f"{name}, all agents at once", "ms/step", together, all_agents),
+    ]
+
+
+def own_steps(sides: Sides) -> Work:
+    """Returns the project's updates of all agents, `updates_per_cycle` times per call."""
+    config, update = sides.config, jax.jit(update_agents, static_argnums=0)
+
+    def advance(state: train.State) -> Any:
+        agents = Agent(state.params, state.target_params, state.optimizer)
+        arguments = sides.experience, state.base_key, state.updates
+        agents, recorded = update(config, agents, *arguments)
+        updates = state.updates + config.train.updates_per_cycle
+        return state._replace(**agents._asdict(), updates=updates), recorded
+
+    return Continued(advance, sides.state)
+
+
+# Acting, and the world.
+
+
+def acting_row(sides: Sides, rounds: int) -> Row:
+    """Measures a greedy action without a world."""
+    count, rng = len(sides.agents), np.random.default_rng(SEED)
+    shape = count, sides.config.train.batch_size, sides.config.inputs
+    stacks = jnp.asarray(rng.integers(0, 2, shape), jnp.int8)
+    first = np.array(stacks[:, :1], np.float32)
+    config = changed(sides.config, train={"acting": few_quantiles(sides.config)})
+    taus = midpoints(config.train.acting.quantiles)
+
+    def one_by_one(agents: list[Any]) -> None:
+        with threads(1):  # faster for one stack
+            for agent, stack in zip(agents, first, strict=True):
+                agent.act(stack)
+
+    @jax.jit
+    def program(params: Any, stacks: jax.Array) -> jax.Array:
+        def of_agent(agent: Any) -> jax.Array:
+            return greedy_actions(config, agent[0], agent[1], taus)
+
+        return jax.lax.map(of_agent, (params, stacks))
+
+    works = {
+        ORIGINAL: lambda: one_by_one(sides.agents),
+        PROPOSAL: lambda: one_by_one(sides.proposed),
+        OURS: ready(lambda: program(sides.state.params, stacks)),
+    }
+    units = {ORIGINAL: count, PROPOSAL: count, OURS: count * stacks.shape[1]}
+    plain = sides.config.train.acting.quantiles
+    note = f"ours acts in {stacks.shape[1]} worlds at once, by {FEW['quantiles']} fixed quantiles"
+    return Row(
+        "greedy action",
+        "us/agent-step",
+        race(works, rounds, units),
+        Claim("agents", "3-10x for inference", 3.0),
+        f"{note}; the others draw {plain}",
+    )
+
+
+def few_quantiles(config: IqnConfig) -> Any:
+    return config.train.acting.model_copy(update=FEW)
+
+
+class JittedWorld(ObjectWorld):
+    """Observes by a jitted function, as proposed."""
+
+    def observe(self, agent: int) -> np.ndarray:
+        return proposal.view(self, agent)
+
+
+def world_row(rules: Rules, rounds: int) -> Row:
+    """Measures random play: spawning, observations and moves. That ours and the plain world play
+    the same is tested in tests/envs/treasurehunt.
+    """
+    plain = ObjectWorld(rules, np.random.default_rng(SEED))
+    jitted = JittedWorld(rules, np.random.default_rng(SEED))
+    views = {}
+    for side, each in {ORIGINAL: plain, PROPOSAL: jitted}.items():
+        each.reset()
+        views[side] = [each.observe(agent) for agent in range(rules.agents)]
+    world = make_world(rules)
+    check_same("iqn: views", views)
+    start = jax.jit(turns.start, static_argnums=(0, 2))
+    envs = start(world, jax.random.split(jax.random.key(SEED), WORLDS), 1)
+
+    @jax.jit
+    def program(envs: Any, key: jax.Array) -> Any:
+        return turns.play(world, envs, random_policy(rules), key, jnp.int32(0), TURNS)
+
+    def advance(state: Any) -> Any:
+        envs, calls = state
+        played = program(envs, jax.random.key(calls))
+        return (played.envs, calls + 1), None
+
+    works: dict[str, Work] = {
+        ORIGINAL: lambda: play_randomly(plain, PLAIN_TURNS),
+        PROPOSAL: lambda: play_randomly(jitted, PLAIN_TURNS),
+        OURS: Continued(advance, (envs, 0)),
+    }
+    steps = dict.fromkeys(works, PLAIN_TURNS * rules.agents) | {OURS: TURNS * WORLDS * rules.agents}
+    claim = Claim("agents", "1.2-1.5x for observations", 1.2)
+    note = f"ours plays {WORLDS} worlds at once"
+    return Row("random play", "us/agent-step", race(works, rounds, steps), claim, note)
+
+
+# Whole trainings.
+
+
+def training_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
+    """Measures 4000 agent-steps and 16 gradient steps per agent without exploring: a cycle of the
+    project in 32 worlds, 16 episodes of the others, who play one.
+    """
+    updates, agents = config.train.updates_per_cycle, config.env.agents
+    played = config.env.worlds * config.train.turns_per_cycle
+    assert played == updates * config.env.max_turns
+    config = changed(config, train={"acting": config.train.acting.model_copy(update=GREEDY)})
+    world = make_world(config.env.rules)
+
+    def advance(state: train.State) -> Any:
+        state, recorded = train.run_chunk(config, world, config.train.cycles_per_record, state)
+        return state, jax.device_get(recorded)
+
+    works: dict[str, Work] = {
+        ORIGINAL: society_of(sides, sides.agents).episode,
+        PROPOSAL: society_of(sides, sides.proposed).episode,
+        OURS: Continued(advance, train.init_state(config, collect(config, SEED), SEED)),
+    }
+    units = {ORIGINAL: 1 / updates, PROPOSAL: 1 / updates, OURS: config.train.cycles_per_record}
+    size = config.train.batch_size
+    return Row(
+        f"{played * agents} agent-steps and {updates * agents} gradient steps, batch {size}",
+        "s",
+        race(works, rounds, units),
+        Claim("agents", "4-12x in all", 4.0),
+        f"ours plays {config.env.worlds} worlds at once and acts by {FEW['quantiles']} quantiles",
+    )
+
+
+def society_of(sides: Sides, agents: list[Any]) -> Society:
+    """Returns the reference's loop without exploring."""
+    rules, rng = sides.config.env.rules, np.random.default_rng(SEED)
+    world = ObjectWorld(rules._replace(max_turns=rules.max_turns - 1), rng)
+    society = Society(world, agents, sides.rings, rng, sides.config.train.batch_size)
+    society.epsilon = 0.0
+    return society

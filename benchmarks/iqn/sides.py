@@ -1,5 +1,6 @@
-"""config -> the same agents in the project's form, the reference's and the seed's way"""
+"""config -> the same agents in the project's form, the reference's and the proposal's"""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from benchmarks.harness import read_config
-from benchmarks.jax_work import refuse_difference
 from benchmarks.reference import iqn as reference
-from benchmarks.reference import iqn_seed as seed
-from benchmarks.reference.iqn_training import CAPACITY, NumpyRing, Society
-from benchmarks.reference.iqn_world import ObjectWorld
+from benchmarks.reference import iqn_seed as proposal
+from benchmarks.reference.iqn_training import CAPACITY, NumpyRing
+from benchmarks.rows import ORIGINAL, OURS
+from benchmarks.timing import check_same
+from pipeline.storage.params_file import read_params
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import collect
-from quatrain.models.iqn.config import GeometricEpsilon, IqnConfig
+from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle import updating
 from quatrain.models.iqn.cycle.updating import Agent, Experience
 from quatrain.models.iqn.train import State
@@ -26,9 +27,6 @@ from quatrain.replay.frames.sampling import sample, valid_starts
 SEED = 0
 SAME_TARGET = {"n_step": 1, "discount": 0.99**3}
 """The target that the original computes: its n_step only raises the discount's power."""
-FEW = {"quantiles": 32, "taus": "midpoints"}
-"""Of acting: as many quantiles as it needs."""
-GREEDY = {"epsilon": GeometricEpsilon(kind="geometric", start=0.0, end=0.0, decay=0.0)}
 
 
 class Sides(NamedTuple):
@@ -39,23 +37,21 @@ class Sides(NamedTuple):
     """Of one seed, without that axis."""
     experience: Experience
     agents: list[reference.Agent]
-    seed_agents: list[seed.Agent]
+    proposed: list[proposal.Agent]
     rings: list[NumpyRing]
 
 
-def config_of(root: Path, preset: str | None = "original", **sections: Any) -> IqnConfig:
-    """Returns a preset's config (None: params.yaml as it is) with sections of iqn changed."""
-    return read_config(root, preset, "iqn", sections)
+def config_of(root: Path, **sections: Any) -> IqnConfig:
+    """Returns the preset of the original program with changed sections of iqn."""
+    return read_params(root, "original", {"iqn": sections}).iqn
 
 
-def changed(
-    config: IqnConfig, noisy: str | None = None, acting: dict[str, Any] | None = None, **train: Any
-) -> IqnConfig:
-    """Returns the config with values that an existing learner does not depend on."""
-    network = config.network.model_copy(update={"noisy": noisy} if noisy else {})
-    train["acting"] = config.train.acting.model_copy(update=acting or {})
-    sections = {"network": network, "train": config.train.model_copy(update=train)}
-    return config.model_copy(update=sections)
+def changed(config: IqnConfig, **sections: Mapping[str, Any]) -> IqnConfig:
+    """Returns the config with keys of sections that an existing learner does not depend on."""
+    updates = {
+        name: getattr(config, name).model_copy(update=keys) for name, keys in sections.items()
+    }
+    return config.model_copy(update=updates)
 
 
 def settings_of(config: IqnConfig) -> reference.Settings:
@@ -80,64 +76,50 @@ def settings_of(config: IqnConfig) -> reference.Settings:
     )
 
 
-def sides_of(config: IqnConfig, like: Sides | None = None) -> Sides:
-    """Returns all sides, after the prefill or with the replay of others.
+def sides_of(config: IqnConfig) -> Sides:
+    """Returns all sides after the prefill, with the same turns in every replay.
 
     Raises:
         NotComparable: loss or gradient differ.
     """
-    settings, generator = settings_of(config), torch.Generator().manual_seed(SEED)
-    agents = [reference.Agent(settings, generator) for _ in range(config.env.agents)]
-    shared = (like.state, like.experience, like.rings) if like else prefilled(config)
-    state, experience, rings = shared
+    dataset, generator = collect(config, SEED), torch.Generator().manual_seed(SEED)
+    state = jax.tree.map(lambda leaf: leaf[0], train.init_state(config, dataset, SEED))
+    starts = jax.jit(valid_starts, static_argnums=1)(state.ring, updating.window(config))
+    agents = [reference.Agent(settings_of(config), generator) for _ in range(config.env.agents)]
     params = params_of(agents)
     optimizer = jax.vmap(updating.optimizer(config.train).init)(params)
-    state = state._replace(params=params, target_params=params, optimizer=optimizer)
-    seed_agents = [
-        seed.Agent(config, dump(agent.online), jax.random.key(number))
-        for number, agent in enumerate(agents)
-    ]
-    sides = Sides(config, state, experience, agents, seed_agents, rings)
-    refuse_another_gradient(sides)
+    sides = Sides(
+        config,
+        state._replace(params=params, target_params=params, optimizer=optimizer),
+        Experience(state.ring, starts),
+        agents,
+        [
+            proposal.Agent(config, dump(agent.online), jax.random.key(number))
+            for number, agent in enumerate(agents)
+        ],
+        [ring_of(config, dataset.train, agent) for agent in range(len(agents))],
+    )
+    check_gradient(sides)
     return sides
 
 
-def prefilled(config: IqnConfig) -> tuple[State, Experience, list[NumpyRing]]:
-    """Returns the project's state of one env and the reference's replays, with the same turns."""
-    dataset = collect(config, SEED)
-    state = jax.tree.map(lambda leaf: leaf[0], train.init_state(config, dataset, SEED))
-    starts = jax.jit(valid_starts, static_argnums=1)(state.ring, updating.window(config))
-    rings = [ring_of(config) for _ in range(config.env.agents)]
-    for agent, ring in enumerate(rings):
-        fill(ring, jax.tree.map(lambda leaf: leaf[0], dataset.train), agent)
-    return state, Experience(state.ring, starts), rings
-
-
-def ring_of(config: IqnConfig) -> NumpyRing:
-    """Returns an empty replay of one agent, as large as the original's."""
+def empty_ring(config: IqnConfig) -> NumpyRing:
+    """Returns a replay of one agent, as large as the original's."""
     frames = config.network.frames
     return NumpyRing(CAPACITY, config.inputs // frames, frames)
 
 
-def society_of(sides: Sides, agents: list[Any], turns: int | None = None) -> Society:
-    """Returns the reference's loop without exploring; episodes have so many turns, with the final
-    one.
-    """
-    rules, rng = sides.config.env.rules, np.random.default_rng(SEED)
-    world = ObjectWorld(rules._replace(max_turns=(turns or rules.max_turns) - 1), rng)
-    society = Society(world, agents, sides.rings, rng, sides.config.train.batch_size)
-    society.epsilon = 0.0
-    return society
-
-
-def fill(host: NumpyRing, turns: Transitions, agent: int) -> None:
-    """Stores the turns of one agent in the first env."""
+def ring_of(config: IqnConfig, turns: Transitions, agent: int) -> NumpyRing:
+    """Returns a replay with the turns of one agent in the first env."""
+    ring = empty_ring(config)
+    turns = jax.tree.map(lambda leaf: leaf[0], turns)
     for number, turn in enumerate(turns.turn[:, 0]):
         if turn == 0:
-            host.begin_episode()
+            ring.begin_episode()
         frame, action = turns.frames[number, agent, 0], int(turns.actions[number, agent, 0])
         reward = float(turns.rewards[number, agent, 0])
-        host.add(frame, action, reward, bool(turns.final[number, 0]))
+        ring.add(frame, action, reward, bool(turns.final[number, 0]))
+    return ring
 
 
 def params_of(agents: list[reference.Agent]) -> network.Params:
@@ -156,11 +138,11 @@ def dump(iqn: reference.Iqn, gradients: bool = False) -> network.Params:
     return params
 
 
-def refuse_another_gradient(sides: Sides) -> None:
+def check_gradient(sides: Sides) -> None:
     """Raises NotComparable unless loss and gradient of both networks agree on one batch, without
-    noise; the seed's way computes the project's.
+    noise; the proposal computes the project's.
     """
-    config, key = changed(sides.config, noisy="none"), jax.random.key(SEED)
+    config, key = changed(sides.config, network={"noisy": "none"}), jax.random.key(SEED)
     size, quantiles = config.train.batch_size, config.train.loss.quantiles
     draw = jax.jit(sample, static_argnums=(4, 5))
     batch = draw(key, *sides.experience, jnp.int32(0), updating.window(config), size)
@@ -172,22 +154,22 @@ def refuse_another_gradient(sides: Sides) -> None:
     tau_keys = (*jax.random.split(target_key, 4)[:2], jax.random.split(online_key)[0])
     taus = [jax.random.uniform(each, (size, quantiles)) for each in tau_keys]
 
-    def objective(params, target, batch):
+    def objective(params: network.Params, target: network.Params, batch: Any) -> Any:
         targets = updating.targets(config, Agent(params, target, None), batch, target_key)
         return updating.objective(params, config, batch, targets, online_key)[0]
 
     # The target is another agent's network, so that mixing up the two shows.
     online, other = (agent.online.eval() for agent in sides.agents[:2])
-    params = [dump(online), dump(other)]
+    params = dump(online), dump(other)
     tensors = reference.Taus(*(torch.tensor(np.array(each)) for each in taus))
     # The project's loss is a sum over quantiles.
     loss = quantiles * reference.loss_of(online, other, transitions, tensors, settings_of(config))
     loss.backward()
-    results = {"the reference's": (loss.item(), dump(online, gradients=True))}
+    results = {ORIGINAL: (loss.item(), dump(online, gradients=True))}
     for used in (online, other):
         used.train().zero_grad()
     # Not timed: without optimisation, which takes longer than the program.
     options = {"xla_backend_optimization_level": 0}
     gradient = jax.jit(jax.value_and_grad(objective), compiler_options=options)
-    results["the project's"] = gradient(*params, batch)
-    refuse_difference("loss or gradient of one batch", results, 1e-3, 1e-5)
+    results[OURS] = gradient(*params, batch)
+    check_same("iqn: loss or gradient of one batch", results, 1e-3, 1e-5)

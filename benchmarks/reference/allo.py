@@ -30,9 +30,6 @@ Metrics = dict[str, Array]
 Encode = Callable[[Network, network.Params, Inputs], Any]
 Errors = Callable[[Array, Array], tuple[Array, Array]]
 """Features of two batches -> E1 and E2: how far they are from orthonormal."""
-Terms = Callable[[Array, Array, Array, Array], Array]
-"""Features of two batches, duals, barrier -> the dual term and the barrier term together."""
-Helper = Callable[..., Array]
 
 
 class Settings(NamedTuple):
@@ -71,61 +68,24 @@ def one_call(config: Network, params: network.Params, inputs: Inputs) -> list[Ar
     return jnp.split(network.apply(config, params, jnp.concatenate(inputs)), 3)
 
 
-# The constraint terms of the loss, in several spellings.
+# How far features are from orthonormal.
 
 
-def by_einsum(phi: Array) -> Array:
-    """Computes the products of all pairs of features with einsum, as the original."""
-    return jnp.einsum("ij,ik->jk", phi, stop_gradient(phi)) / len(phi)
+def einsum_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
+    """Computes E1 and E2 with einsum, and an identity matrix for each, as the original."""
+
+    def error(phi: Array) -> Array:
+        product = jnp.einsum("ij,ik->jk", phi, stop_gradient(phi)) / len(phi)
+        return jnp.tril(product - jnp.eye(phi.shape[1]))
+
+    return error(phi), error(phi_2)
 
 
-def by_matmul(phi: Array) -> Array:
-    """Computes them with `@` in place of einsum."""
-    return phi.T @ stop_gradient(phi) / len(phi)
-
-
-def two_eyes(product: Helper, phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """Subtracts an identity matrix for each batch, as the original."""
-    d = phi.shape[1]
-    return jnp.tril(product(phi) - jnp.eye(d)), jnp.tril(product(phi_2) - jnp.eye(d))
-
-
-def one_eye(product: Helper, phi: Array, phi_2: Array) -> tuple[Array, Array]:
-    """Subtracts one identity matrix from both."""
+def product_errors(phi: Array, phi_2: Array) -> tuple[Array, Array]:
+    """Computes them with `@`, and one identity matrix: the proposal's way."""
     eye = jnp.eye(phi.shape[1])
-    return jnp.tril(product(phi) - eye), jnp.tril(product(phi_2) - eye)
-
-
-einsum_errors: Errors = partial(two_eyes, by_einsum)
-proposed_errors: Errors = partial(one_eye, by_matmul)
-
-
-def all_earlier_below(matrix: Array, threshold: Array) -> Array:
-    """Returns 1 for rows where all earlier rows are below the threshold, else 0 (the original)."""
-    below = (jnp.abs(matrix) < threshold).all(axis=1).astype(matrix.dtype)
-    earlier = jnp.concatenate([jnp.ones(1, matrix.dtype), jnp.cumprod(below)[:-1]])
-    return earlier[:, None]
-
-
-def terms_with(errors: Errors, helper: Helper | None = None) -> Terms:
-    """Returns the function of both terms; a helper masks rows of E (infinite threshold: none)."""
-
-    def terms(phi: Array, phi_2: Array, duals: Array, barrier: Array) -> Array:
-        error_1, error_2 = errors(phi, phi_2)
-        if helper is not None:
-            error_1 = helper(stop_gradient(error_1), jnp.inf + barrier) * error_1
-        return (duals * error_1).sum() + barrier * (2 * error_1 * stop_gradient(error_2)).sum()
-
-    return terms
-
-
-TERMS: dict[str, Terms] = {
-    "einsum": terms_with(einsum_errors),
-    "product": terms_with(partial(two_eyes, by_matmul)),
-    "one eye": terms_with(partial(one_eye, by_einsum)),
-    "helper": terms_with(einsum_errors, all_earlier_below),
-    "jitted helper": terms_with(einsum_errors, jax.jit(all_earlier_below)),
-}
+    first, second = (each.T @ stop_gradient(each) / len(each) for each in (phi, phi_2))
+    return jnp.tril(first - eye), jnp.tril(second - eye)
 
 
 # A step.
@@ -149,14 +109,13 @@ def loss(
     return value, {"graph": graph, "dual": dual, "quadratic": quadratic, "error": error_1}
 
 
-@partial(jax.jit, static_argnums=(2, 3))
+@partial(jax.jit, static_argnums=(2, 3, 4))
 def gradient(
-    state: State, inputs: Inputs, settings: Settings, encode: Encode
+    state: State, inputs: Inputs, settings: Settings, encode: Encode, errors: Errors
 ) -> tuple[Array, network.Params]:
     """Returns L and its gradient."""
     gradient_of = jax.value_and_grad(loss, has_aux=True)
-    arguments = state, inputs, settings, encode, einsum_errors
-    (value, _), gradients = gradient_of(state.params, *arguments)
+    (value, _), gradients = gradient_of(state.params, state, inputs, settings, encode, errors)
     return value, gradients
 
 
@@ -222,8 +181,7 @@ class Way(NamedTuple):
 
 
 ORIGINAL = Way()
-PHASE_1 = Way(encode=one_call, sample=sample_with_terminal_table)
-PROPOSED = Way(one_call, proposed_errors, sample_with_terminal_table, one_gather, all_together)
+PROPOSED = Way(one_call, product_errors, sample_with_terminal_table, one_gather, all_together)
 
 
 def learn(
@@ -246,13 +204,3 @@ def learn(
         if number % settings.train.record_every == 0:
             logged.append(way.fetch(metrics))
     return state, logged
-
-
-def fill(buffer: RowBuffer, states: Array, next_states: Array, ended: Array) -> None:
-    """Copies walks (env, step) from the device into rows of the buffer, scalar by scalar."""
-    for walk, next_walk, flags in zip(states, next_states, ended, strict=True):
-        obs, terminals = [int(walk[0])], [0]
-        for next_state, flag in zip(next_walk, flags, strict=True):
-            obs.append(int(next_state))
-            terminals.append(int(flag))
-        buffer.add_episode(np.array(obs), np.array(terminals))

@@ -1,10 +1,9 @@
-"""the reference's work as the seed document proposes it: jitted functions, called from Python
+"""the reference's work as the document proposes it: jitted functions, called from Python
 
 One agent at a time, or all under a vmap. The compiled functions are the project's, so that the work
 is the same; ring, world and loop stay on the host.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 import jax
@@ -27,12 +26,6 @@ def act(config: IqnConfig, params: network.Params, stack: Array, key: Array) -> 
     """Returns the greedy action of each stack, by random quantiles."""
     taus = jax.random.uniform(key, (len(stack), config.train.acting.quantiles))
     return network.apply(config.network, params, stack, taus).mean(1).argmax(-1)
-
-
-@partial(jax.jit, static_argnums=0)
-def act_of_all(config: IqnConfig, params: network.Params, stacks: Array, keys: Array) -> Array:
-    """Returns the result for all agents, along the leading axis of the arguments."""
-    return jax.vmap(partial(act, config))(params, stacks, keys)
 
 
 def step(config: IqnConfig, agent: Learner, batch: Batch, key: Array) -> tuple[Learner, Array]:
@@ -89,13 +82,6 @@ def view(world: ObjectWorld, agent: int) -> np.ndarray:
     return np.asarray(_observe(_kinds_of(world), y, x, len(world.kinds), world.rules.vision_radius))
 
 
-def views(world: ObjectWorld) -> np.ndarray:
-    """Observes for all agents at once."""
-    ys, xs, _ = np.array([agent.location for agent in world.agents]).T
-    radius = world.rules.vision_radius
-    return np.asarray(_observe_all(_kinds_of(world), ys, xs, len(world.kinds), radius))
-
-
 def _kinds_of(world: ObjectWorld) -> np.ndarray:
     """The channel of every object (height, width, 2)."""
     number = {kind: channel for channel, kind in enumerate(world.kinds)} | {"nothing": 0}
@@ -115,22 +101,3 @@ def _window(kinds: Array, y: Array, x: Array, channels: int, radius: int) -> Arr
 
 
 _observe = jax.jit(_window, static_argnums=(3, 4))
-_observe_all = jax.jit(
-    lambda kinds, ys, xs, *sizes: jax.vmap(lambda y, x: _window(kinds, y, x, *sizes))(ys, xs),
-    static_argnums=(3, 4),
-)
-
-
-@partial(jax.jit, static_argnums=(3, 4))
-def sample(stored: Sequence[Array], starts: Array, key: Array, size: int, frames: int) -> Batch:
-    """Samples like `NumpyRing.sample` from its states, actions and rewards, on the device."""
-    states, actions, rewards = stored
-    indices = jax.random.choice(key, starts, (size,))[:, None] + jnp.arange(frames)
-    stack, later = (states[rows].reshape(size, -1) for rows in (indices, indices + 1))
-    return Batch(stack, actions[indices[:, -1]], rewards[indices[:, -1]], later)
-
-
-@jax.jit
-def stacked(previous: Array, frame: Array) -> Array:
-    """Stacks frames: (frames - 1, frame), (frame,) -> (1, frames * frame)."""
-    return jnp.concatenate([previous, frame[None]]).reshape(1, -1)

@@ -1,1 +1,0 @@
-"""Measures the limits of this machine and the start-up time of a stage."""
