@@ -72,15 +72,8 @@ def claims_table(rows: Sequence[Row]) -> str:
             if row.claim:
                 title, promised = DOCUMENTS[row.claim.document], row.claim.promised
             gains = [str(row.proposed or "-"), str(row.ratio(ORIGINAL))]
-            cells = [
-                "" if title == above else title,
-                promised,
-                row.work,
-                row.shown(ORIGINAL),
-                *gains,
-                row.verdict,
-            ]
-            lines.append([cell(text) for text in cells])
+            cells = ["" if title == above else title, promised, row.work, row.shown(ORIGINAL)]
+            lines.append([cell(text) for text in [*cells, *gains, row.verdict]])
             above = title
     return markdown_table(HEAD, lines) if lines else ""
 

@@ -156,10 +156,10 @@ def samplers(world: World) -> dict[str, Callable[[], Any]]:
 
     @jax.jit
     def program(key: jax.Array, episodes: Episodes) -> Any:
-        def one(key: jax.Array) -> Any:
+        def batch(key: jax.Array) -> Any:
             return sample(key, episodes, config.batch_size, config.discounts, 0)[:2]
 
-        return jax.vmap(one)(jax.random.split(key, BATCHES))
+        return jax.vmap(batch)(jax.random.split(key, BATCHES))
 
     ways = {
         ORIGINAL: replay_loop.sample_searching,

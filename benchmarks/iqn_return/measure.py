@@ -48,9 +48,9 @@ def measure(root: Path, rounds: int) -> list[Row]:
             OURS: own_training(config, number),
             ORIGINAL: plain_training(original, number),
         }.items():
-            used, taken = until_return(side, training)
+            used, agent_steps = until_return(side, training)
             seconds[side].append(used)
-            steps[side].append(taken)
+            steps[side].append(agent_steps)
     ranges = [f"{side} {min(each):,} to {max(each):,}" for side, each in steps.items()]
     return [
         Row(
