@@ -11,7 +11,7 @@ from torch import Generator
 from torch.distributions import Beta, Normal
 
 from benchmarks.reference import actor_critic as reference
-from benchmarks.reference.actor_critic import AS_IT_WAS, PROPOSED, Decision, Episode, Player, Sample
+from benchmarks.reference.actor_critic import AS_IT_WAS, PROPOSED, Decision, Player
 from benchmarks.reference.colony import RUNNING, Colony, Plate
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row
 from benchmarks.timing import Work, check_same, race
@@ -134,19 +134,15 @@ def plain_training(root: Path, ways: reference.Ways) -> Work:
     """Trains one plain colony, which begins again with each iteration."""
     actor = actor_of(root)
     colony, positions = plain_colony(actor.world, colonies_of(actor.world, 1), 0)
-    player = player_of(actor)
+    train, params = actor.config.train, actor.eager.parameters()
+    optimiser = torch.optim.Adam(params, train.learning_rate, eps=train.adam_eps)
+    player = Player(actor, optimiser, Generator().manual_seed(SEED))
 
     def work() -> list[float]:
         colony.start(positions)
         return reference.iterate(player, colony, ways, HORIZON)
 
     return work
-
-
-def player_of(actor: Actor) -> Player:
-    train, network = actor.config.train, actor.eager
-    optimiser = torch.optim.Adam(network.parameters(), train.learning_rate, eps=train.adam_eps)
-    return Player(actor, network, optimiser, Generator().manual_seed(SEED))
 
 
 def colonies_of(world: World, count: int) -> Colonies:
@@ -190,13 +186,13 @@ def check_learning(root: Path) -> None:
         z = actor.policy.sample(params, generator)
         log_prob = actor.policy.log_prob(params, z)
     batch = Minibatch((graphs,), z, log_prob, torch.stack(params, 1), output.value, *targets)
-    samples = []
+    decisions = []
     for index in range(CHECKED):
         graph = reference.graph_of(plain_colony(actor.world, colonies, index)[0], actor.scale)
         drawn = (part[index : index + 1] for part in (z, log_prob, output.value))
-        samples.append(Sample(Decision(graph, *drawn), *targets[:, index]))
+        decisions.append(Decision(graph, *drawn))
     ours, _ = iteration.objective(trainer, batch, actor.config.train.entropy_start)
-    losses = {ORIGINAL: reference.loss(actor, samples), OURS: ours}
+    losses = {ORIGINAL: reference.loss(actor, decisions, *targets), OURS: ours}
     results = {}
     for side, network in ((ORIGINAL, actor.eager), (OURS, trainer.network)):
         losses[side].backward()
@@ -226,10 +222,10 @@ def entropy_row(rounds: int) -> Row:
 def advantages_row(rounds: int, steps: int = 1000) -> Row:
     """Measures an episode that is still running at its end."""
     trace = trace_of(steps, 1)
-    episode = Episode(trace.rewards[:, 0], trace.values[:, 0], trace.next_values[:, 0])
+    rewards, values = trace.rewards[:, 0], torch.cat([trace.values, trace.next_values[-1:]])[:, 0]
     works: dict[str, Work] = {
-        ORIGINAL: partial(AS_IT_WAS.advantages, episode, DISCOUNT, GAE_LAMBDA),
-        PROPOSAL: partial(PROPOSED.advantages, episode, DISCOUNT, GAE_LAMBDA),
+        ORIGINAL: partial(AS_IT_WAS.advantages, rewards, values, DISCOUNT, GAE_LAMBDA),
+        PROPOSAL: partial(PROPOSED.advantages, rewards, values, DISCOUNT, GAE_LAMBDA),
         OURS: lambda: [part[:, 0] for part in advantages(trace, DISCOUNT, GAE_LAMBDA, "auto")],
     }
     check_same("advantages", {side: work() for side, work in works.items()}, 1e-3, 1e-3)

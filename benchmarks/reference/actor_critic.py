@@ -14,18 +14,8 @@ from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
 from benchmarks.reference.colony import GOAL_WEIGHTS, Colony, Step, goal_control, light
-from quatrain.models.actor_critic.config import Train
 from quatrain.models.actor_critic.ppo.acting import CLIP, Actor, Scale
 from quatrain.replay.rollouts.buffer import Graphs
-
-
-class Episode(NamedTuple):
-    """Holds the steps of one episode. next_values: of the state after each step."""
-
-    rewards: Tensor
-    values: Tensor
-    next_values: Tensor
-
 
 Estimates = tuple[Tensor, Tensor]
 """Advantage and return of each step."""
@@ -72,30 +62,33 @@ def reward_by_template(paid: Mapping[str, float]) -> dict[str, float]:
     return result
 
 
-# Advantages: A_t = r_t + γ V(s_{t+1}) − V(s_t) + γ λ A_{t+1} of one episode.
+# Advantages: A_t = r_t + γ V(s_{t+1}) − V(s_t) + γ λ A_{t+1} of one episode. `values` has one more
+# entry than there are steps.
 
 
-def listed_advantages(episode: Episode, discount: float, gae_lambda: float) -> Estimates:
+def listed_advantages(
+    rewards: Tensor, values: Tensor, discount: float, gae_lambda: float
+) -> Estimates:
     """Puts each step at the front of a list."""
     advantages: list[Tensor] = []
     returns: list[Tensor] = []
     running = torch.zeros(())
-    rewards, values, next_values = episode
     for step in reversed(range(len(rewards))):
-        delta = rewards[step] + discount * next_values[step] - values[step]
+        delta = rewards[step] + discount * values[step + 1] - values[step]
         running = delta + discount * gae_lambda * running
         advantages.insert(0, running)
         returns.insert(0, running + values[step])
     return torch.stack(advantages), torch.stack(returns)
 
 
-def written_advantages(episode: Episode, discount: float, gae_lambda: float) -> Estimates:
+def written_advantages(
+    rewards: Tensor, values: Tensor, discount: float, gae_lambda: float
+) -> Estimates:
     """Writes each step into a tensor that is there already, as proposed."""
-    rewards, values, next_values = episode
     advantages, returns = torch.empty_like(rewards), torch.empty_like(rewards)
     running = torch.zeros(())
     for step in reversed(range(len(rewards))):
-        delta = rewards[step] + discount * next_values[step] - values[step]
+        delta = rewards[step] + discount * values[step + 1] - values[step]
         running = delta + discount * gae_lambda * running
         advantages[step] = running
         returns[step] = running + values[step]
@@ -107,7 +100,7 @@ class Ways(NamedTuple):
 
     leftmost: Callable[[Tensor, int], set[int]]
     reward: Callable[[Mapping[str, float]], dict[str, float]]
-    advantages: Callable[[Episode, float, float], Estimates]
+    advantages: Callable[[Tensor, Tensor, float, float], Estimates]
 
 
 AS_IT_WAS = Ways(sorted_leftmost, reward_of, listed_advantages)
@@ -157,24 +150,18 @@ def graph_of(colony: Colony, scale: Scale) -> Graphs:
 # Learning.
 
 
-class Sample(NamedTuple):
-    """Holds a transition to learn from."""
-
-    decision: Decision
-    advantage: Tensor
-    returns: Tensor
-
-
-def loss(actor: Actor, batch: Sequence[Sample]) -> Tensor:
+def loss(
+    actor: Actor, decisions: Sequence[Decision], advantages: Tensor, returns: Tensor
+) -> Tensor:
     """Computes PPO's loss graph by graph."""
     train, policy, losses = actor.config.train, actor.policy, []
-    for (graph, z, log_prob, _), advantage, returns in batch:
-        output = actor.eager(graph)
+    for decision, advantage, target in zip(decisions, advantages, returns, strict=True):
+        output = actor.eager(decision.graph)
         params = policy.distribution(output.raw)
-        ratio = (policy.log_prob(params, z) - log_prob).exp()
+        ratio = (policy.log_prob(params, decision.z) - decision.log_prob).exp()
         clipped = ratio.clamp(1 - train.clip, 1 + train.clip)
         gain = torch.minimum(ratio * advantage, clipped * advantage)
-        error = (output.value - returns).square()
+        error = (output.value - target).square()
         entropy = train.entropy_start * policy.entropy(params)
         losses.append(train.value_coef * error - gain - entropy)
     return torch.cat(losses).mean()
@@ -184,7 +171,6 @@ class Player(NamedTuple):
     """Holds an actor that learns."""
 
     actor: Actor
-    network: nn.Module
     optimiser: Optimizer
     generator: Generator
 
@@ -203,24 +189,19 @@ def iterate(player: Player, colony: Colony, ways: Ways, steps: int) -> list[floa
         rewards.append(ways.reward(goal_control(colony.step(action)))["total"])
     last = decide(actor, colony, player.generator)
     values = torch.cat([decision.value for decision in (*decisions, last)])
-    batch = samples(decisions, Episode(torch.tensor(rewards), values[:-1], values[1:]), ways, train)
-    return [update(player, batch) for _ in range(train.epochs)]
+    estimates = ways.advantages(torch.tensor(rewards), values, train.discount, train.gae_lambda)
+    advantages = (estimates[0] - estimates[0].mean()) / (estimates[0].std(correction=0) + 1e-8)
+    return [
+        update(player, loss(actor, decisions, advantages, estimates[1]))
+        for _ in range(train.epochs)
+    ]
 
 
-def samples(
-    decisions: Sequence[Decision], episode: Episode, ways: Ways, train: Train
-) -> list[Sample]:
-    """Returns the transitions with normalised advantages."""
-    advantages, returns = ways.advantages(episode, train.discount, train.gae_lambda)
-    advantages = (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-8)
-    return list(map(Sample, decisions, advantages, returns))
-
-
-def update(player: Player, batch: Sequence[Sample]) -> float:
+def update(player: Player, value: Tensor) -> float:
     """Takes one gradient step."""
     player.optimiser.zero_grad()
-    result = loss(player.actor, batch)
-    result.backward()
-    nn.utils.clip_grad_norm_(player.network.parameters(), player.actor.config.train.max_grad_norm)
+    value.backward()
+    params = player.optimiser.param_groups[0]["params"]
+    nn.utils.clip_grad_norm_(params, player.actor.config.train.max_grad_norm)
     player.optimiser.step()
-    return result.item()
+    return value.item()
