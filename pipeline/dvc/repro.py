@@ -11,7 +11,7 @@ from pipeline.dvc.workspace import alone, drop_rwlock, environment, prepare_work
 from pipeline.judging.gate import gate
 from pipeline.runtime import console
 from pipeline.runtime.errors import described
-from pipeline.runtime.processes import ParallelCommands, wait_for_child
+from pipeline.runtime.processes import run_parallel, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import code_digest, environment_of
 from pipeline.tracking import champions
@@ -103,7 +103,7 @@ def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) ->
     command = [*DVC, "--wait-for-lock", "repro", "--single-item"]
     for verb in VERBS:
         commands = {f"{verb}@{model}": [*command, f"{verb}@{model}"] for model in models}
-        codes = ParallelCommands(jobs).run(commands, work, environment(root, work))
+        codes = run_parallel(commands, jobs, work, environment(root, work))
         if failed := [stage for stage, code in codes.items() if code]:
             names = ", ".join(failed)
             console.info(f"repro: {names} stopped before the end; the others are done")

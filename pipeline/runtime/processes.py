@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import psutil
 
@@ -26,6 +26,13 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 PR_SET_PDEATHSIG = 1
 # Names the process that a stage must not outlive, where that is not dvc.
 PARENT_VARIABLE = "QUATRAIN_PARENT"
+# Options of a command whose output, all of it in one stream, this process reads line by line.
+PIPED: Any = {
+    "stdout": subprocess.PIPE,
+    "stderr": subprocess.STDOUT,
+    "text": True,
+    "errors": "replace",
+}
 
 Handler = Callable[[int, FrameType | None], None]
 
@@ -198,60 +205,41 @@ def is_working(process: psutil.Process) -> bool:
         return False
 
 
-class ParallelCommands:
-    """Runs at most `limit` commands in parallel; SIGINT and SIGTERM end all of them, and no further
-    one starts.
+def run_parallel(
+    commands: Mapping[str, Sequence[str]],
+    limit: int,
+    folder: Path,
+    environment: Mapping[str, str],
+) -> dict[str, int]:
+    """Runs at most `limit` commands in parallel; prints their lines, each with its command's name.
 
-    A command has ended when its output is closed: its children may still be saving their work.
+    Returns the exit code of each command, 128 + signal if it was not started, and 130 if it ended
+    after Ctrl-C, for which dvc has a code of its own. A failure stops no other; SIGINT and SIGTERM
+    end all, and no further one starts. A command has ended when its output is closed: its children
+    may still be saving their work.
     """
+    received: list[int] = []
+    running: list[subprocess.Popen[str]] = []
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self._received: int | None = None
-        self._running: list[subprocess.Popen[str]] = []
-        # Reentrant: a second signal may arrive while the handler of the first one runs.
-        self._starting = threading.RLock()
+    def receive(number: int, _frame: FrameType | None) -> None:
+        # Ctrl-C reaches the commands through the terminal; SIGTERM is passed on.
+        received.append(number)
+        if number == signal.SIGTERM:
+            for process in running:
+                process.terminate()
 
-    def run(
-        self, commands: Mapping[str, Sequence[str]], folder: Path, environment: Mapping[str, str]
-    ) -> dict[str, int]:
-        """Returns the exit code of each command, 128 + signal if it was not started, and 130 if
-        it ended after Ctrl-C, for which dvc has a code of its own; a failure stops no other.
-        """
-        with on_signals(self._receive), ThreadPoolExecutor(self.limit) as pool:
-            started = {
-                name: pool.submit(self._follow, name, command, folder, environment)
-                for name, command in commands.items()
-            }
-            return {name: future.result() for name, future in started.items()}
-
-    def _follow(
-        self, name: str, command: Sequence[str], folder: Path, environment: Mapping[str, str]
-    ) -> int:
-        """Prints the lines of a command, each with its name; returns its exit code."""
-        with self._starting:
-            if self._received is not None:
-                return 128 + self._received
-            process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-            )
-            self._running.append(process)
+    def follow(name: str) -> int:
+        if received:
+            return 128 + received[0]
+        process = subprocess.Popen(commands[name], cwd=folder, env=environment, **PIPED)
+        running.append(process)
+        if received:  # before it was among those that run
+            process.terminate()
         with process:
             for line in filter(None, map(str.strip, process.stdout or ())):
                 console.info(line if line.startswith(name) else f"{name}: {line}")
-        is_interrupted = self._received == signal.SIGINT
+        is_interrupted = signal.SIGINT in received
         return 128 + signal.SIGINT if is_interrupted else shell_exit_code(process.returncode)
 
-    def _receive(self, number: int, _frame: FrameType | None) -> None:
-        # Ctrl-C reaches the commands through the terminal; SIGTERM is passed on.
-        with self._starting:
-            self._received = number
-        if number == signal.SIGTERM:
-            for process in self._running:
-                process.terminate()
+    with on_signals(receive), ThreadPoolExecutor(limit) as pool:
+        return dict(zip(commands, pool.map(follow, commands), strict=True))

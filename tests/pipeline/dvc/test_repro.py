@@ -154,11 +154,11 @@ def test_a_failure_of_the_registry_or_of_dvc_is_one_line(
 def test_several_jobs_work_on_all_models_verb_by_verb_and_then_on_the_rest(
     checkout: Path, dvc: StandIn, monkeypatch: Patch
 ):
-    def run(pool: repro.ParallelCommands, commands: Any, *_: object) -> dict[str, int]:
-        dvc.calls.append((pool.limit, [command[3:] for command in commands.values()]))
+    def run(commands: Any, limit: int, *_: object) -> dict[str, int]:
+        dvc.calls.append((limit, [command[3:] for command in commands.values()]))
         return dict.fromkeys(commands, 0)
 
-    monkeypatch.setattr(repro.ParallelCommands, "run", run)
+    monkeypatch.setattr(repro, "run_parallel", run)
     models = ["allo", "iqn"]
     rest = (checkout, ("repro", "evaluate@allo", "evaluate@iqn"))
     assert main(["repro", "--jobs", "3", *models]) == 0

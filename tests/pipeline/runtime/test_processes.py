@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.runtime.errors import LockHeld
-from pipeline.runtime.processes import ParallelCommands, folder_lock
+from pipeline.runtime.processes import folder_lock, run_parallel
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture
 
@@ -21,9 +21,8 @@ def python(code: str) -> list[str]:
 
 
 def run(folder: Path, at_once: int, codes: Mapping[str, str]) -> dict[str, int]:
-    return ParallelCommands(at_once).run(
-        {name: python(code) for name, code in codes.items()}, folder, os.environ
-    )
+    commands = {name: python(code) for name, code in codes.items()}
+    return run_parallel(commands, at_once, folder, os.environ)
 
 
 def test_a_job_that_fails_stops_no_other(tmp_path: Path):
