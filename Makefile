@@ -33,7 +33,7 @@ $(call read_by,MODELS,repro gate promote results)
 $(call read_by,JOBS,repro retrain)
 $(call read_by,MODEL,profile)
 
-.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-active bench-decoders bench-states bench-scaling profile crash campaign clean
+.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-active bench-decoders bench-states profile crash campaign clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -163,9 +163,6 @@ bench-decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors 
 
 bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each part, and cosine (ARGS=)
 	@$(BIN)/python -m benchmarks.allo.states $(ARGS)
-
-bench-scaling: $(STAMP) cluster  ## a sweep on one to three nodes of this machine, and a model of more, into docs/cluster.md (ARGS=--page)
-	@$(BIN)/python -m benchmarks.scaling.measure $(ARGS)
 
 identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
 	@$(BIN)/python -m pipeline identify $(ARGS)

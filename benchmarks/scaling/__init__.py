@@ -1,1 +1,0 @@
-"""Measures how the time of a sweep falls with nodes, and models more nodes than there are."""

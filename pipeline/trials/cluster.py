@@ -1,0 +1,385 @@
+"""trials -> tasks of a Ray cluster, which places them, repeats lost ones and cancels hopeless ones.
+
+A dataset is a task, too, and an argument of its trials: Ray begins them when it is there, and
+collects it again when its node is lost. Who may join a Ray cluster runs code on it: so there is
+always a token.
+"""
+
+import gc
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, Self
+
+from pipeline.runtime.errors import CommandFailed
+from pipeline.runtime.processes import folder_lock
+from pipeline.storage.run_key import CHECKOUT
+from pipeline.trials import stages
+from pipeline.trials.engine import Event
+from pipeline.trials.stages import POLL_SECONDS, StageLost
+from pipeline.trials.storage import Archive, Storage, open_storage, restore
+from pipeline.trials.trial import (
+    TRIALS,
+    USAGE,
+    Outcome,
+    Point,
+    Trial,
+    folder_of,
+    link_dataset,
+    prepare,
+    read_outcome,
+)
+from quatrain.errors import QuatrainError
+from quatrain.storage import folders
+
+DEFAULT_TOKEN = Path("~/.ray/auth_token")
+CONNECT_SECONDS = 3.0
+HEALTH_SECONDS = 20.0
+# Datasets that stay in Ray's memory.
+KEPT_DATASETS = 8
+# Reasons of a failure, at most.
+REASON_CHARACTERS = 300
+SETTINGS = {
+    "RAY_AUTH_MODE": "token",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+Files = dict[str, Any]
+"""Bytes of files, by their paths below a folder."""
+
+
+class CodeDiffers(QuatrainError):
+    """Says that a node has other code than the driver."""
+
+    exit_code = 3
+
+
+class Job(NamedTuple):
+    """Holds what a node needs to know of a trial; code: digest of the driver's code."""
+
+    trial: Trial
+    files: Files
+    storage: Storage
+    watch: str
+    cpus: int
+    gpus: float
+    code: str
+
+
+@dataclass
+class Running:
+    """Holds what a trial tells through Ray, and which attempt at it told the last item."""
+
+    trial: Trial
+    items: Any
+    attempt: str = ""
+    is_stopped: bool = False
+
+
+@dataclass
+class Cluster:
+    """Runs trials on the nodes of the Ray cluster at HOST:PORT.
+
+    storage: a folder that all nodes reach, or a URI; a folder of the checkout if it is empty. cpus,
+    gpus: what a trial takes; a part of a GPU shares it. retries: how often a trial whose process or
+    node was lost begins again.
+
+    Raises:
+        CommandFailed: on entry; no cluster answers, or it refuses the token.
+        StorageFailed: on entry; the storage cannot be used.
+    """
+
+    root: Path
+    address: str
+    storage: str | None = None
+    cpus: int = 1
+    gpus: float = 0
+    watch: str = ""
+    retries: int = 3
+    _running: dict[str, Running] = field(init=False, default_factory=dict)
+    _datasets: dict[str, Any] = field(init=False, default_factory=dict)
+    _notes: list[tuple[Trial, str]] = field(init=False, default_factory=list)
+
+    def __enter__(self) -> Self:
+        check_token()
+        check_address(self.address)
+        self._storage = open_storage(self.storage or str(self.root / TRIALS / "archives"))
+        self._code = code_digest()
+        self._ray = connect(self.address)
+        options = {
+            "num_cpus": self.cpus,
+            "num_gpus": self.gpus,
+            "max_retries": self.retries,
+            "retry_exceptions": [StageLost, OSError],
+        }
+        self._collect = self._ray.remote(**options)(collect_dataset)
+        self._run = self._ray.remote(**options, num_returns="streaming")(run_trial)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the connection, and with it what still runs. No other thread may free an object of
+        Ray's meanwhile: Ray would end this process.
+        """
+        self._running.clear()
+        self._datasets.clear()
+        gc.collect()
+        gc.disable()
+        try:
+            self._ray.shutdown()
+        finally:
+            gc.enable()
+
+    def room(self) -> int:
+        """Returns how many trials fit beside those that run; one may always begin, and waits."""
+        return max(self._slots(), 1) - len(self._running)
+
+    def _slots(self) -> int:
+        count = 0
+        for node in self._ray.nodes():
+            offered = node["Resources"] if node["Alive"] else {}
+            fitting = offered.get("CPU", 0) // self.cpus
+            if self.gpus:
+                fitting = min(fitting, offered.get("GPU", 0) // self.gpus)
+            count += int(fitting)
+        return count
+
+    def begin(self, trial: Trial) -> None:
+        files = {name: path.read_bytes() for name, path in trial.files.items()}
+        bare = trial._replace(files={})
+        job = Job(bare, files, self._storage, self.watch, self.cpus, self.gpus, self._code)
+        if trial.data_key not in self._datasets:
+            for old in list(self._datasets)[: 1 - KEPT_DATASETS]:
+                del self._datasets[old]
+            self._datasets[trial.data_key] = self._collect.remote(job)
+        items = self._run.remote(job, self._datasets[trial.data_key])
+        self._running[trial.key] = Running(trial, items)
+        if not self._slots():
+            needs = f"{self.cpus} CPUs and {self.gpus:g} GPUs"
+            self._notes.append((trial, f"waits for a node with {needs}"))
+
+    def stop(self, trial: Trial) -> None:
+        running = self._running[trial.key]
+        if not running.is_stopped:
+            running.is_stopped = True
+            self._ray.cancel(running.items, force=False)
+
+    def events(self) -> Iterator[tuple[Trial, Event]]:
+        """Yields what a trial has told, the one that was silent longest first.
+
+        Raises:
+            QuatrainError: a fault that is not of one trial.
+        """
+        notes, self._notes = self._notes, []
+        yield from notes
+        by_items = {running.items: running for running in self._running.values()}
+        ready = self._ray.wait([*by_items], timeout=POLL_SECONDS)[0] if by_items else ()
+        for running in map(by_items.__getitem__, ready):
+            trial, before = running.trial, running.attempt
+            running.attempt, event = self._next(running)
+            if before and running.attempt not in (before, ""):
+                yield trial, "lost its process or node, and has started again"
+            del self._running[trial.key]
+            if isinstance(event, Outcome):
+                self._unpack(trial)
+            else:
+                self._running[trial.key] = running
+            yield trial, event
+
+    def _next(self, running: Running) -> tuple[str, Point | Outcome]:
+        """Returns the next item of a trial, or the outcome of one that was stopped or lost.
+
+        Raises:
+            QuatrainError: a fault that is not of the trial.
+        """
+        from ray.exceptions import RayError, TaskCancelledError
+
+        try:
+            return self._ray.get(next(running.items))
+        except (StopIteration, TaskCancelledError):
+            return "", Outcome("stopped")
+        except RayError as error:
+            cause = getattr(error, "cause", None) or error
+            if isinstance(cause, QuatrainError) and not isinstance(cause, (StageLost, OSError)):
+                raise cause from None
+            self._datasets.pop(running.trial.data_key, None)  # It may be what was lost.
+            reason = str(cause).strip().splitlines()[-1][:REASON_CHARACTERS]
+            return "", Outcome("failed", reason=reason)
+
+    def _unpack(self, trial: Trial) -> None:
+        """Puts what a trial left into its folder on this machine."""
+        folder = folder_of(self.root, trial)
+        with folder_lock(folder):
+            if read_outcome(folder) is None:
+                restore(self._storage, trial.key, folder)
+            if read_outcome(folder) is not None:
+                shutil.rmtree(folder / ".state" / f"train@{trial.model}", ignore_errors=True)
+
+
+# The connection.
+
+
+def connect(address: str) -> Any:
+    """Connects to the cluster at HOST:PORT, and returns the module ray."""
+    os.environ |= SETTINGS
+    import ray
+
+    # Its lines are about its own classes; a failed trial has its reason.
+    logging.getLogger("ray").setLevel(logging.CRITICAL)
+    variables = {"PYTHONPATH": f"{CHECKOUT / 'src'}:{CHECKOUT}", "PYTHONWARNINGS": "ignore"}
+    ray.init(
+        address,
+        log_to_driver=False,
+        configure_logging=False,
+        runtime_env={"env_vars": variables},
+    )
+    return ray
+
+
+def check_token() -> None:
+    """Raises CommandFailed unless Ray is installed, Python unpacks archives safely, and there is a
+    token that only this user can read.
+    """
+    if find_spec("ray") is None:
+        raise CommandFailed("--address needs Ray: make cluster")
+    if not hasattr(tarfile, "data_filter"):
+        raise CommandFailed("--address needs Python 3.11.4 or newer, which unpacks archives safely")
+    if os.environ.get("RAY_AUTH_TOKEN"):
+        return
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or DEFAULT_TOKEN).expanduser()
+    if not path.is_file():
+        raise CommandFailed(
+            f"{path} is not there; --address needs the cluster's token: copy it from the head node "
+            "and name it by RAY_AUTH_TOKEN_PATH"
+        )
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise CommandFailed(f"{path}: others can read the token; run `chmod 600 {path}`")
+    os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
+
+
+def check_address(address: str) -> None:
+    """Asks a cluster from a process apart: Ray itself tries a dead one for minutes, then exits.
+
+    Raises:
+        CommandFailed: no cluster answers there, or it refuses the token.
+    """
+    command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
+    options: dict[str, Any] = {"env": os.environ | SETTINGS, "capture_output": True, "text": True}
+    try:
+        host, port = address.rsplit(":", 1)
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        subprocess.run(command, timeout=HEALTH_SECONDS, check=True, **options)
+    except subprocess.CalledProcessError as error:
+        is_refused = "AuthenticationError" in error.stderr
+        last = error.stderr.strip().splitlines()[-1][:REASON_CHARACTERS]
+        raise CommandFailed(
+            f"the Ray cluster at {address} refuses the token; copy it again from the head node"
+            if is_refused
+            else f"the Ray cluster at {address} cannot be used: {last}"
+        ) from None
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise CommandFailed(
+            f"no Ray cluster answers at {address} ({error}); "
+            "name HOST:PORT of its head, as NAME:6379, on a node of the cluster"
+        ) from None
+
+
+# On the nodes.
+
+
+def collect_dataset(job: Job) -> Files | Outcome:
+    """Collects the dataset of a trial; returns its files, or why it cannot be collected.
+
+    Raises:
+        StageLost: the stage was killed, or this node has a fault.
+    """
+    import numpy as np
+
+    with TemporaryDirectory(prefix="quatrain-collect-") as name:
+        folder = Path(name)
+        environment = prepare_node(job, folder)
+        refused = stages.collect(job.trial, folder, environment, lambda: False)
+        if refused is not None:
+            return refused
+        made = [*(folder / "data" / job.trial.model).iterdir(), folder / USAGE]
+        return {str(path.relative_to(folder)): np.fromfile(path, np.uint8) for path in made}
+
+
+def run_trial(job: Job, dataset: Files | Outcome) -> Iterator[tuple[str, Point | Outcome]]:
+    """Yields all rows of a trial and its outcome, each with the name of this attempt.
+
+    Ray reads the items of a later attempt from the index on where an earlier one was lost: so rows
+    before a resumption come again.
+
+    Raises:
+        StageLost: a stage was killed, or this node has a fault.
+    """
+    attempt = secrets.token_hex(4)
+    if isinstance(dataset, Outcome):
+        yield attempt, dataset
+        return
+    outcome = None
+    with TemporaryDirectory(prefix="quatrain-trial-") as name:
+        folder = Path(name)
+        restore(job.storage, job.trial.key, folder)
+        environment = prepare_node(job, folder)
+        write_files(dataset, folder / "dataset")
+        link_dataset(job.trial, folder, folder / "dataset")
+        with Archive(job.storage, job.trial.key, folder) as archive:
+            # Ray cancels a task by this signal.
+            signal.signal(signal.SIGINT, lambda *_: archive.stop())
+            work = stages.work(job.trial, folder, job.watch, environment, archive.is_stopped)
+            with closing(work):
+                for event in work:
+                    if isinstance(event, Outcome):
+                        outcome = event
+                    else:
+                        yield attempt, event
+    if outcome is not None:
+        yield attempt, outcome
+
+
+def prepare_node(job: Job, folder: Path) -> dict[str, str]:
+    """Writes what the stages of a trial read, and returns their variables.
+
+    Raises:
+        CodeDiffers: this node has other code than the driver.
+    """
+    digest = code_digest()
+    if digest != job.code:
+        raise CodeDiffers(
+            f"node {socket.gethostname()} has other code than the driver "
+            f"({digest[:12]}, not {job.code[:12]}); bring both to one commit"
+        )
+    prepare(job.trial, folder)
+    write_files(job.files, folder)
+    return stages.stage_environment(job.cpus, job.gpus)
+
+
+def code_digest() -> str:
+    """Returns the digest of all code that a trial may run, by name relative to the checkout."""
+    paths = [
+        path for top in ("src/quatrain", "pipeline") for path in CHECKOUT.glob(f"{top}/**/*.py")
+    ]
+    digests = {str(path.relative_to(CHECKOUT)): folders.file_digest(path) for path in sorted(paths)}
+    return folders.digest_of(digests)
+
+
+def write_files(files: Files, folder: Path) -> None:
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)

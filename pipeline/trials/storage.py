@@ -1,0 +1,195 @@
+"""a trial's folder <-> one archive in the storage that all nodes reach: whole or absent.
+
+The storage is a folder that the nodes share, or any URI that pyarrow reads (s3://BUCKET/FOLDER).
+Archives hold JSON, safetensors, CSV and pictures, and are unpacked by tarfile's filter for data:
+nothing in the storage is executed.
+"""
+
+import io
+import os
+import secrets
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Self
+
+from pipeline.runtime.console import redact, shown
+from pipeline.runtime.errors import CommandFailed
+from pipeline.storage.checkpoints import SLOTS
+from pipeline.tracking.outbox import Outbox
+from pipeline.tracking.store import Late, within
+from pipeline.trials.stages import LOG
+from pipeline.trials.trial import OUTCOME, USAGE
+from quatrain.storage.folders import MANIFEST
+
+# Libraries of object stores repeat for minutes where nothing answers.
+OPENING_SECONDS = 30.0
+# File systems of pyarrow whose files are objects: they appear whole, and have no rename.
+OBJECT_STORES = ("s3", "gcs", "abfs")
+
+
+class StorageFailed(CommandFailed):
+    """Says which storage cannot be read or written, and why."""
+
+
+class Storage(NamedTuple):
+    """Holds a folder in a file system of pyarrow."""
+
+    uri: str
+    filesystem: Any
+    path: str
+
+    def failed(self, error: Exception) -> StorageFailed:
+        reason = redact(" ".join(str(error).split()))[:200]
+        return StorageFailed(
+            f"storage {shown(self.uri)}: {reason}; mend it, then the same command continues"
+        )
+
+
+def open_storage(uri: str) -> Storage:
+    """Returns a storage, after a file was written to it and removed.
+
+    Raises:
+        StorageFailed: it cannot be reached or written within OPENING_SECONDS.
+    """
+    from pyarrow import fs
+
+    if "@" in uri or "secret" in uri.lower():
+        raise StorageFailed(
+            "storage: keys in a URI would be stored in clear; give them by "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or by a role"
+        )
+
+    def opened() -> Storage:
+        if "://" in uri:
+            filesystem, path = fs.FileSystem.from_uri(uri)
+        else:
+            filesystem, path = fs.LocalFileSystem(), str(Path(uri).absolute())
+        storage = Storage(uri, filesystem, path.rstrip("/"))
+        filesystem.create_dir(storage.path, recursive=True)
+        probe = f"probe-{secrets.token_hex(4)}"
+        write(storage, probe, io.BytesIO(b"quatrain"))
+        filesystem.delete_file(f"{storage.path}/{probe}")
+        return storage
+
+    try:
+        return within(OPENING_SECONDS, "opening", opened)
+    except (OSError, ValueError, Late) as error:
+        raise Storage(uri, None, "").failed(error) from None
+
+
+def write(storage: Storage, name: str, source: IO[bytes]) -> None:
+    """Writes a file that appears whole: one in a folder is renamed, an object is stored by a call.
+
+    Raises:
+        StorageFailed: e.g. the storage is full; an older file of the name stays.
+    """
+    path = f"{storage.path}/{name}"
+    partial = f"{storage.path}/.{name}.{secrets.token_hex(4)}.partial"
+    is_object = storage.filesystem.type_name in OBJECT_STORES
+    try:
+        with storage.filesystem.open_output_stream(path if is_object else partial) as stream:
+            shutil.copyfileobj(source, stream)
+        if not is_object:
+            storage.filesystem.move(partial, path)
+    except OSError as error:
+        with suppress(OSError):
+            storage.filesystem.delete_file(partial)
+        raise storage.failed(error) from None
+
+
+def save(storage: Storage, key: str, folder: Path) -> None:
+    """Stores what a trial in `folder` continues from: results, checkpoints and outboxes.
+
+    Checkpoints come first: an outbox may hold more steps than a checkpoint, never fewer. The
+    archive of a trial that has ended has another name, so that a second attempt at the same trial
+    does not replace it by less.
+
+    Raises:
+        StorageFailed: e.g. the storage is full; the archive before stays.
+    """
+    has_ended = (folder / OUTCOME).exists()
+    with tempfile.TemporaryFile(dir=folder) as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            for path in _kept(folder):
+                with suppress(FileNotFoundError):  # A slot that the stage replaces just now.
+                    data = Outbox(path).copy() if path.suffix == ".sqlite" else path.read_bytes()
+                    entry = archive.gettarinfo(path, str(path.relative_to(folder)))
+                    entry.size = len(data)
+                    archive.addfile(entry, io.BytesIO(data))
+        file.seek(0)
+        write(storage, f"{key}-ended.tar" if has_ended else f"{key}.tar", file)
+    if has_ended:
+        with suppress(OSError):
+            storage.filesystem.delete_file(f"{storage.path}/{key}.tar")
+
+
+def restore(storage: Storage, key: str, folder: Path) -> None:
+    """Unpacks what `save` stored; nothing if it never did.
+
+    What is damaged is left out, as if it had not been saved.
+
+    Raises:
+        StorageFailed: the storage does not answer.
+    """
+    try:
+        for name in (f"{key}-ended.tar", f"{key}.tar"):
+            path = f"{storage.path}/{name}"
+            with suppress(FileNotFoundError), storage.filesystem.open_input_file(path) as source:
+                return _extract(source, folder)
+    except OSError as error:
+        raise storage.failed(error) from None
+
+
+class Archive:
+    """Stores each new checkpoint of a trial while it works, and what there is when it leaves."""
+
+    def __init__(self, storage: Storage, key: str, folder: Path) -> None:
+        self._place = storage, key, folder
+        self._stored = _results(folder)
+        self._is_stopped = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        save(*self._place)
+
+    def stop(self) -> None:
+        self._is_stopped = True
+
+    def is_stopped(self) -> bool:
+        """Stores a new checkpoint or learner; returns whether the trial is to leave."""
+        results = _results(self._place[2])
+        if results - self._stored:
+            save(*self._place)
+        self._stored = results
+        return self._is_stopped
+
+
+def _results(folder: Path) -> set[tuple[str, int]]:
+    """Returns the complete checkpoints and learners, with the time of each."""
+    patterns = [*(f".state/train@*/*/{slot}" for slot in SLOTS), "models/*"]
+    paths = [path for pattern in patterns for path in folder.glob(f"{pattern}/{MANIFEST}")]
+    return {(str(path), path.stat().st_mtime_ns) for path in paths}
+
+
+def _extract(source: IO[bytes], folder: Path) -> None:
+    with suppress(tarfile.TarError, EOFError), tarfile.open(fileobj=source) as archive:
+        for member in archive:
+            if member.name == OUTCOME:
+                os.sync()  # A result counts as soon as its outcome is there.
+            archive.extract(member, folder, filter="data")
+
+
+def _kept(folder: Path) -> Iterator[Path]:
+    """Yields the files of an archive, the outcome last."""
+    slots = [f".state/train@*/*/{slot}/*" for slot in SLOTS]
+    results = [".state/outbox/*.sqlite", "models/**/*", "reports/**/*", LOG, USAGE, OUTCOME]
+    for pattern in [*slots, *results]:
+        for path in sorted(folder.glob(pattern)):
+            if path.is_file() and path.suffix != ".partial":
+                yield path

@@ -1,0 +1,235 @@
+"""Trials on a Ray cluster of two nodes end as on one machine, whatever of it is killed."""
+
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pipeline.runtime.errors import CommandFailed
+from pipeline.trials import cluster
+from tests.pipeline.fixture_types import Patch
+from tests.pipeline.recorded_runs import until
+from tests.pipeline.trials.loopback import DRIVER, LoopbackCluster, Session, make_checkout
+
+TRIALS = Path(".state/trials")
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackCluster]:
+    nodes = LoopbackCluster(make_checkout(tmp_path_factory.mktemp("nodes") / "code"))
+    try:
+        nodes.add()
+        nodes.add()
+        yield nodes
+    finally:
+        nodes.down()
+
+
+def trials(root: Path, keys: str = "a", **values: Any) -> dict[str, Any]:
+    common = {"steps": 40, "data": "d1", "collections": str(root / "collections")}
+    return dict.fromkeys(keys, common | values)
+
+
+def rows(session: Session, key: str = "a") -> list[int]:
+    return [int(step) for step in re.findall(rf"^row {key} (\d+)$", session.text, re.MULTILINE)]
+
+
+def trial_folder(root: Path, key: str = "a") -> Path:
+    return root / TRIALS / key
+
+
+def results(root: Path) -> dict[str, str]:
+    """Returns the digests of what trials computed."""
+    paths = (root / TRIALS).glob("?/[mr][oe]*/**/*")
+    files = [path for path in paths if path.is_file()]
+    assert files
+    return {str(path.relative_to(root)): sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def log(root: Path, key: str = "a") -> str:
+    return (trial_folder(root, key) / "stages.log").read_text()
+
+
+@pytest.mark.full
+def test_trials_end_as_on_this_machine(nodes: LoopbackCluster, tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    local = Session(nodes.code, DRIVER, [str(here), trials(here, "abc", steps=12), {"cores": 1}])
+    remote = nodes.drive(there, trials(there, "abc", steps=12))
+    assert (local.wait(), remote.wait()) == (0, 0), local.text + remote.text
+    assert results(there) == results(here)
+    assert len(results(there)) == 3 * 6
+    for key in "abc":
+        assert rows(remote, key) == [*range(1, 13)]
+        outcome = (trial_folder(there, key) / "outcome.json").read_text()
+        assert all(verb in outcome for verb in ("finished", "collect", "train", "evaluate"))
+    assert (there / "collections").read_text().count("\n") == 1
+    assert not list((there / TRIALS).glob("?/.state/train*"))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lost", ["process", "node"])
+def test_a_lost_trial_continues_elsewhere_and_no_row_is_missed(
+    lost: str, nodes: LoopbackCluster, tmp_path: Path
+) -> None:
+    driver = nodes.drive(tmp_path, trials(tmp_path, "ab"))
+    until(lambda: all((tmp_path / TRIALS / "archives" / f"{key}.tar").exists() for key in "ab"))
+    second = nodes.nodes[1]
+    (stage,) = second.stages()
+    if lost == "node":
+        second.kill()
+        nodes.nodes.remove(second)
+    else:
+        psutil.Process(stage.ppid()).kill()
+    assert driver.wait() == 0, driver.text
+    if lost == "node":
+        nodes.add()
+    continued = {key: "train begins at step 11" in log(tmp_path, key) for key in "ab"}
+    assert sorted(continued.values()) == [False, True], continued
+    (key,) = (key for key in "ab" if continued[key])
+    assert f"allo {key}: lost its process or node, and has started again" in driver.text
+    assert rows(driver, "a") == rows(driver, "b") == [*range(1, 41)]
+    assert results(tmp_path)[str(TRIALS / "a/models/allo/history.csv")]
+    assert [stage for node in nodes.nodes for stage in node.stages()] == []
+
+
+@pytest.mark.full
+def test_a_stage_that_is_lost_too_often_fails_and_is_tried_again_by_the_next_command(
+    nodes: LoopbackCluster, tmp_path: Path
+) -> None:
+    verbs = {"a": "collect", "b": "train", "c": "evaluate"}
+    lost = {
+        key: values
+        for key, verb in verbs.items()
+        for values in trials(tmp_path, key, steps=1, lost=verb, data=key).values()
+    }
+    driver = nodes.drive(tmp_path, lost, retries=1)
+    assert driver.wait() == 0, driver.text
+    for key, verb in verbs.items():
+        assert f"/3] {key}: failed: {verb}@allo ended with 137: " in driver.text
+        assert not (trial_folder(tmp_path, key) / "outcome.json").exists()
+    again = nodes.drive(tmp_path, trials(tmp_path, "abc", steps=1))
+    assert again.wait() == 0
+    assert again.text.count(": finished") == 3
+
+
+@pytest.mark.full
+def test_a_killed_driver_leaves_nothing_and_the_same_command_continues(
+    nodes: LoopbackCluster, tmp_path: Path
+) -> None:
+    both = trials(tmp_path, "a", steps=5) | trials(tmp_path, "b", steps=60)
+    driver = nodes.drive(tmp_path, both)
+    until(lambda: len(rows(driver, "b")) > 25)
+    driver.kill()
+    until(lambda: not [stage for node in nodes.nodes for stage in node.stages()])
+    again = nodes.drive(tmp_path, both)
+    assert again.wait() == 0, again.text
+    assert rows(again, "b") == [*range(1, 61)]
+    assert log(tmp_path).count("train begins") == 1
+    assert re.findall("begins at step (.*)", log(tmp_path, "b"))[0] == "1"
+    assert int(re.findall("begins at step (.*)", log(tmp_path, "b"))[1]) > 20
+
+
+@pytest.mark.full
+def test_trials_save_and_leave_on_a_signal_and_when_they_are_hopeless(
+    nodes: LoopbackCluster, tmp_path: Path
+) -> None:
+    both = trials(tmp_path, "a", hopeless=5) | trials(tmp_path, "b", steps=60)
+    driver = nodes.drive(tmp_path, both)
+    driver.says("[1/2] a: stopped")
+    until(lambda: len(rows(driver, "b")) > 3)
+    driver.process.send_signal(signal.SIGTERM)
+    assert driver.wait() == 143, driver.text
+    assert [stage for node in nodes.nodes for stage in node.stages()] == []
+    for key in "ab":
+        assert list(trial_folder(tmp_path, key).glob(".state/train@allo/key/slot-?/manifest.json"))
+        assert not (trial_folder(tmp_path, key) / "outcome.json").exists()
+    again = nodes.drive(tmp_path, both | trials(tmp_path, "a"))
+    assert again.wait() == 0, again.text
+    assert rows(again, "a") == [*range(1, 41)]
+    assert "begins at step 1\n" in log(tmp_path, "b")
+    assert log(tmp_path, "b").count("train begins") == 2
+
+
+@pytest.mark.full
+def test_a_storage_that_goes_away_ends_all_in_one_line(
+    nodes: LoopbackCluster, tmp_path: Path
+) -> None:
+    storage = tmp_path / "storage"
+    driver = nodes.drive(tmp_path, trials(tmp_path), storage=str(storage))
+    until(lambda: len(rows(driver)) > 3)
+    shutil.rmtree(storage)
+    storage.write_text("")
+    assert driver.wait() == 5, driver.text
+    assert f"storage {storage}: " in driver.text.splitlines()[-1]
+
+
+@pytest.mark.full
+def test_a_trial_waits_for_a_node_with_room_and_one_with_other_code_is_refused(
+    nodes: LoopbackCluster, tmp_path: Path
+) -> None:
+    driver = nodes.drive(tmp_path, trials(tmp_path, steps=1), cpus=2)
+    driver.says("allo a: waits for a node with 2 CPUs and 0 GPUs")
+    other = nodes.code / "pipeline" / "other.py"
+    other.touch()
+    nodes.add(cpus=2)
+    assert driver.wait() == 3, driver.text
+    other.unlink()
+    assert "has other code than the driver (" in driver.text.splitlines()[-1]
+
+
+# What ends a command in one line before anything is begun.
+
+
+@pytest.mark.full
+def test_another_token_is_refused(nodes: LoopbackCluster, tmp_path: Path) -> None:
+    nodes.variables |= {"RAY_AUTH_TOKEN": "0" * 64}
+    try:
+        driver = nodes.drive(tmp_path, trials(tmp_path))
+    finally:
+        del nodes.variables["RAY_AUTH_TOKEN"]
+    assert driver.wait() == 5
+    assert f"127.0.0.1:{nodes.port} refuses the token; copy it" in driver.text.splitlines()[-1]
+
+
+@pytest.fixture
+def token(tmp_path: Path, monkeypatch: Patch) -> Path:
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))
+    (tmp_path / "token").touch(mode=0o600)
+    return tmp_path / "token"
+
+
+def refusal(root: Path, address: str = "127.0.0.1:1") -> str:
+    with pytest.raises(CommandFailed) as caught, cluster.Cluster(root, address):
+        pass
+    assert caught.value.exit_code == 5
+    assert not (root / TRIALS).exists()
+    return str(caught.value)
+
+
+def test_a_token_is_needed_that_others_cannot_read(token: Path, tmp_path: Path) -> None:
+    token.chmod(0o644)
+    assert refusal(tmp_path) == f"{token}: others can read the token; run `chmod 600 {token}`"
+    token.unlink()
+    assert refusal(tmp_path).startswith(f"{token} is not there; --address needs the cluster's ")
+
+
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:1", "ray://name:1", "auto"])
+def test_no_cluster_answers(address: str, tmp_path: Path) -> None:
+    line = refusal(tmp_path, address)
+    assert line.startswith(f"no Ray cluster answers at {address} (")
+    assert line.endswith("); name HOST:PORT of its head, as NAME:6379, on a node of the cluster")
+
+
+def test_what_it_needs_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.delattr("tarfile.data_filter")
+    assert refusal(tmp_path).startswith("--address needs Python 3.11.4")
+    monkeypatch.setattr(cluster, "find_spec", lambda _: None)
+    assert refusal(tmp_path) == "--address needs Ray: make cluster"
