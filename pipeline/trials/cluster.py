@@ -314,8 +314,8 @@ def collect_dataset(job: Job) -> Files | Outcome:
         refused = stages.collect(job.trial, folder, environment, lambda: False)
         if refused is not None:
             return refused
-        made = [*(folder / "data" / job.trial.model).iterdir(), folder / USAGE]
-        return {str(path.relative_to(folder)): np.fromfile(path, np.uint8) for path in made}
+        outs = [*(folder / "data" / job.trial.model).iterdir(), folder / USAGE]
+        return {str(path.relative_to(folder)): np.fromfile(path, np.uint8) for path in outs}
 
 
 def run_trial(job: Job, dataset: Files | Outcome) -> Iterator[tuple[str, Point | Outcome]]:
