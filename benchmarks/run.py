@@ -3,38 +3,30 @@
 import argparse
 import importlib
 import os
-import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import rows
-from benchmarks.rows import ORIGINAL, Results
+from benchmarks.rows import Results
 from pipeline.runtime.devices import settings
-from pipeline.runtime.errors import LockHeld, described
+from pipeline.runtime.errors import described
 from pipeline.runtime.stage import prepare_process
 from pipeline.storage.params_file import read_params
-from pipeline.tracking.origin import code_tags
-from pipeline.tracking.records import Header
-from pipeline.tracking.run import Run, path_of
 from quatrain.devices import on_device
 from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
-from quatrain.storage.folders import digest_of
 
 RESULTS = Path("benchmarks/results")
 COMPARED = Path(".bench/compare")
 """Where `--compare` keeps what it measures."""
 PEERS = Path(".bench/peers")
 """Environment of other libraries."""
-NAMES = ("allo", "iqn", "iqn_return", "actor_critic", "active_dynamics", "peers")
+NAMES = ("allo", "iqn", "actor_critic", "active_dynamics", "peers")
 """Benchmarks, in the order of the page: `benchmarks/NAME/measure.py`."""
-DEFAULT = tuple(name for name in NAMES if name in MODELS)
-"""The others take long, or other libraries."""
 ROUNDS, LEAST_ROUNDS = 9, 5
-EXPERIMENT = "benchmarks"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -54,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--rounds {selected.rounds}: fewer than {LEAST_ROUNDS} have no quartiles")
     if selected.here:
         return measured_here(selected.names[0], selected.rounds, selected.here)
-    names = [] if selected.page else list(dict.fromkeys(selected.names)) or list(DEFAULT)
+    names = [] if selected.page else list(dict.fromkeys(selected.names)) or list(NAMES[:-1])
     folder = COMPARED if selected.compare else RESULTS
     codes = {name: measured(name, selected.rounds, folder) for name in names}
     done = [name for name, code in codes.items() if code == 0]
@@ -104,8 +96,8 @@ def measured_here(name: str, rounds: int, folder: Path) -> int:
 
 
 def show(root: Path, folder: Path, names: Sequence[str]) -> int:
-    """Prints what was measured beside the last results, or its tables; these also become the page
-    of all results and a run in MLflow. Returns the exit code.
+    """Prints what was measured beside the last results, or its tables, and writes the page of all
+    results. Returns the exit code.
     """
     from benchmarks import page  # loads matplotlib, for which a wrong argument should not wait
 
@@ -116,41 +108,11 @@ def show(root: Path, folder: Path, names: Sequence[str]) -> int:
             return 0
         print(page.claims_table(page.rows_of(now)) + page.peers_table(page.rows_of(now)))
         print(f"page: {page.write(root, stored).relative_to(root)}")
-        if names:
-            record(root, now)
-    except (DataError, LockHeld, OSError) as error:
+    except (DataError, OSError) as error:
         why = " ".join(described(error).split())
         print(f"warning: {why}; the results are kept in {folder}", file=sys.stderr)
         return 3
     return 0
-
-
-def record(root: Path, stored: Mapping[str, Results]) -> None:
-    """Records ratios, machine and files as a run of the experiment `benchmarks`.
-
-    Equal results are the same run, however often they are recorded. Without a server they wait
-    for `make sync`.
-    """
-    key = digest_of({name: str(results) for name, results in stored.items()})
-    machine = dict(next(iter(stored.values())).machine)
-    tags = {**code_tags(root), "mlflow.source.name": "make bench"}
-    header = Header(key, EXPERIMENT, f"bench-{'-'.join(stored)}-{key[:8]}", machine, tags)
-    with Run.start(root, path_of(root, EXPERIMENT, key), header) as run:
-        run.metrics((name, 0, value) for name, value in metrics(stored).items())
-        for benchmark in stored:
-            run.artifact(root / RESULTS / f"{benchmark}.json", "results")
-
-
-def metrics(stored: Mapping[str, Results]) -> dict[str, float]:
-    """Returns `BENCHMARK/WORK` (against a library: `BENCHMARK/WORK_LIBRARY`) -> median ratio."""
-    result = {}
-    for benchmark, results in stored.items():
-        for row in results.rows:
-            for side, ratio in row.gains.items():
-                name = row.work if side == ORIGINAL else f"{row.work} {side}"
-                name = re.sub(r"[^A-Za-z0-9.-]+", "_", name).strip("_.")
-                result[f"{benchmark}/{name}"] = ratio.median
-    return result
 
 
 if __name__ == "__main__":

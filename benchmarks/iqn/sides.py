@@ -54,64 +54,37 @@ def changed(config: IqnConfig, **sections: Mapping[str, Any]) -> IqnConfig:
     return config.model_copy(update=updates)
 
 
-def settings_of(config: IqnConfig) -> reference.Settings:
-    """Returns the reference's settings for the same work.
-
-    Its loss is a mean over quantiles, so its clip is divided by Q.
-    """
-    selected = config.train
-    assert selected.loss.n_step == 1, "the reference's target has one reward"
-    assert selected.target.kind == "polyak"
-    return reference.Settings(
-        inputs=config.inputs,
-        hidden=config.network.hidden,
-        cosines=config.network.cosines,
-        noisy=config.network.noisy == "independent",
-        quantiles=selected.loss.quantiles,
-        acting_quantiles=selected.acting.quantiles,
-        learning_rate=selected.learning_rate,
-        discount=selected.loss.discount,
-        max_grad_norm=selected.max_grad_norm / selected.loss.quantiles,
-        target_rate=selected.target.rate,
-    )
-
-
 def sides_of(config: IqnConfig) -> Sides:
     """Returns all sides after the prefill, with the same turns in every replay.
 
     Raises:
         NotComparable: loss or gradient differ.
     """
+    assert config.train.loss.n_step == 1, "the reference's target has one reward"
+    assert config.train.target.kind == "polyak"
     dataset, generator = collect(config, SEED), torch.Generator().manual_seed(SEED)
     state = jax.tree.map(lambda leaf: leaf[0], train.init_state(config, dataset, SEED))
     starts = jax.jit(valid_starts, static_argnums=1)(state.ring, updating.window(config))
-    agents = [reference.Agent(settings_of(config), generator) for _ in range(config.env.agents)]
-    params = params_of(agents)
+    agents = [reference.Agent(config, generator) for _ in range(config.env.agents)]
+    weights = [dump(agent.online) for agent in agents]
+    params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *weights)
     optimizer = jax.vmap(updating.optimizer(config.train).init)(params)
     sides = Sides(
         config,
         state._replace(params=params, target_params=params, optimizer=optimizer),
         Experience(state.ring, starts),
         agents,
-        [
-            proposal.Agent(config, dump(agent.online), jax.random.key(number))
-            for number, agent in enumerate(agents)
-        ],
+        [proposal.Agent(config, each, jax.random.key(i)) for i, each in enumerate(weights)],
         [ring_of(config, dataset.train, agent) for agent in range(len(agents))],
     )
     check_gradient(sides)
     return sides
 
 
-def empty_ring(config: IqnConfig) -> NumpyRing:
-    """Returns a replay of one agent, as large as the original's."""
-    frames = config.network.frames
-    return NumpyRing(CAPACITY, config.inputs // frames, frames)
-
-
 def ring_of(config: IqnConfig, turns: Transitions, agent: int) -> NumpyRing:
     """Returns a replay with the turns of one agent in the first env."""
-    ring = empty_ring(config)
+    frames = config.network.frames
+    ring = NumpyRing(CAPACITY, config.inputs // frames, frames)
     turns = jax.tree.map(lambda leaf: leaf[0], turns)
     for number, turn in enumerate(turns.turn[:, 0]):
         if turn == 0:
@@ -120,11 +93,6 @@ def ring_of(config: IqnConfig, turns: Transitions, agent: int) -> NumpyRing:
         reward = float(turns.rewards[number, agent, 0])
         ring.add(frame, action, reward, bool(turns.final[number, 0]))
     return ring
-
-
-def params_of(agents: list[reference.Agent]) -> network.Params:
-    """Returns the weights of all agents in the project's form."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(dump(each.online) for each in agents))
 
 
 def dump(iqn: reference.Iqn, gradients: bool = False) -> network.Params:
@@ -163,7 +131,8 @@ def check_gradient(sides: Sides) -> None:
     params = dump(online), dump(other)
     tensors = reference.Taus(*(torch.tensor(np.array(each)) for each in taus))
     # The project's loss is a sum over quantiles.
-    loss = quantiles * reference.loss_of(online, other, transitions, tensors, settings_of(config))
+    discount = config.train.loss.discount
+    loss = quantiles * reference.loss_of(online, other, transitions, tensors, discount)
     loss.backward()
     results = {ORIGINAL: (loss.item(), dump(online, gradients=True))}
     for used in (online, other):

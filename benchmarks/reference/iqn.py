@@ -14,23 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from quatrain.models.iqn.config import IqnConfig, Network
+
 SIGMA = 0.017
 ACTIONS = 4
-
-
-class Settings(NamedTuple):
-    """Holds what a network and its gradient step depend on."""
-
-    inputs: int
-    hidden: int
-    cosines: int
-    noisy: bool
-    quantiles: int
-    acting_quantiles: int
-    learning_rate: float
-    discount: float
-    max_grad_norm: float
-    target_rate: float
 
 
 class Batch(NamedTuple):
@@ -76,17 +63,17 @@ class NoisyLinear(nn.Module):
 class Iqn(nn.Module):
     """Computes Z of every action."""
 
-    def __init__(self, settings: Settings, generator: torch.Generator) -> None:
+    def __init__(self, inputs: int, config: Network, generator: torch.Generator) -> None:
         super().__init__()
-        hidden = settings.hidden
+        hidden, cosines = config.hidden, config.cosines
         noisy = partial(NoisyLinear, generator=generator)
-        layer = noisy if settings.noisy else nn.Linear
-        self.hidden = nn.Linear(settings.inputs, hidden)
-        self.cosine = nn.Linear(settings.cosines, hidden)
+        layer = noisy if config.noisy == "independent" else nn.Linear
+        self.hidden = nn.Linear(inputs, hidden)
+        self.cosine = nn.Linear(cosines, hidden)
         self.feature = layer(hidden, hidden)
         self.advantage = layer(hidden, ACTIONS)
         self.value = layer(hidden, 1)
-        self.frequencies = torch.pi * torch.arange(1, settings.cosines + 1, dtype=torch.float32)
+        self.frequencies = torch.pi * torch.arange(1, cosines + 1, dtype=torch.float32)
 
     def forward(self, stack: Tensor, taus: Tensor) -> Tensor:
         """Computes values: (batch, inputs), (batch, quantiles) -> (batch, quantiles, actions)."""
@@ -103,31 +90,34 @@ class Iqn(nn.Module):
 class Agent:
     """Holds an agent's two networks and optimiser; `act` and `learn` change it."""
 
-    def __init__(self, settings: Settings, generator: torch.Generator) -> None:
-        self.settings, self.generator = settings, generator
-        self.online, self.target = Iqn(settings, generator), Iqn(settings, generator)
+    def __init__(self, config: IqnConfig, generator: torch.Generator) -> None:
+        self.config, self.generator = config.train, generator
+        network = config.inputs, config.network, generator
+        self.online, self.target = Iqn(*network), Iqn(*network)
         self.copy_to_target()
-        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=settings.learning_rate)
+        self.optimizer = torch.optim.Adam(self.online.parameters(), lr=self.config.learning_rate)
 
     def act(self, stack: np.ndarray) -> int:
         """Returns the greedy action of a stack (1, inputs), by random quantiles, without noise."""
         observed = torch.from_numpy(stack).float()
         self.online.eval()
         with torch.no_grad():
-            values = self.online(observed, self._draw(1, self.settings.acting_quantiles)).mean(1)
+            values = self.online(observed, self._draw(1, self.config.acting.quantiles)).mean(1)
         self.online.train()
         return int(torch.argmax(values, dim=1)[0].item())
 
     def learn(self, batch: Batch) -> float:
         """Takes one gradient step; returns its loss."""
         self.optimizer.zero_grad()
-        size, quantiles = len(batch.action), self.settings.quantiles
+        size, quantiles = len(batch.action), self.config.loss.quantiles
         taus = Taus(*(self._draw(size, quantiles) for _ in Taus._fields))
-        loss = loss_of(self.online, self.target, batch, taus, self.settings)
+        loss = loss_of(self.online, self.target, batch, taus, self.config.loss.discount)
         loss.backward()
-        nn.utils.clip_grad_norm_(self.online.parameters(), self.settings.max_grad_norm)
+        # The project's loss is the sum over quantiles.
+        limit = self.config.max_grad_norm / quantiles
+        nn.utils.clip_grad_norm_(self.online.parameters(), limit)
         self.optimizer.step()
-        rate = self.settings.target_rate
+        rate = self.config.target.rate
         for kept, new in zip(self.target.parameters(), self.online.parameters(), strict=True):
             kept.data.copy_(rate * new.data + (1 - rate) * kept.data)
         return float(loss.item())
@@ -139,13 +129,13 @@ class Agent:
         return torch.rand(batch, quantiles, generator=self.generator)
 
 
-def loss_of(online: Iqn, target: Iqn, batch: Batch, taus: Taus, settings: Settings) -> Tensor:
+def loss_of(online: Iqn, target: Iqn, batch: Batch, taus: Taus, discount: float) -> Tensor:
     """Computes the quantile Huber loss, averaged over samples and both kinds of quantiles."""
     tensors = Batch(*(torch.from_numpy(column).float() for column in batch))
     stack, action, reward, next_stack = tensors._replace(action=tensors.action.long())
     best = online(next_stack, taus.selection).mean(1).argmax(1)
     next_values = of_action(target(next_stack, taus.target), best)
-    expected = reward[:, None] + settings.discount * next_values
+    expected = reward[:, None] + discount * next_values
     errors = expected[:, None, :] - of_action(online(stack, taus.online), action)[:, :, None]
     return quantile_huber(errors, taus.online)
 

@@ -13,7 +13,6 @@ import optax
 from jax import Array
 
 from benchmarks.reference.iqn import Batch
-from benchmarks.reference.iqn_world import ObjectWorld
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle import updating
@@ -74,30 +73,3 @@ class Agent:
     def _next_key(self) -> Array:
         self.draws += 1
         return jax.random.fold_in(self.key, self.draws)
-
-
-def view(world: ObjectWorld, agent: int) -> np.ndarray:
-    """Observes as `ObjectWorld.observe`: a loop to numbers, then a jitted function."""
-    y, x, _ = world.agents[agent].location
-    return np.asarray(_observe(_kinds_of(world), y, x, len(world.kinds), world.rules.vision_radius))
-
-
-def _kinds_of(world: ObjectWorld) -> np.ndarray:
-    """The channel of every object (height, width, 2)."""
-    number = {kind: channel for channel, kind in enumerate(world.kinds)} | {"nothing": 0}
-    kinds = [number[thing.kind] for thing in world.map.flat]
-    return np.array(kinds, np.int8).reshape(world.map.shape)
-
-
-def _window(kinds: Array, y: Array, x: Array, channels: int, radius: int) -> Array:
-    """The flat view at (y, x); channel 0 is empty, channel 1 the wall."""
-    layers = jax.nn.one_hot(kinds, channels).sum(2).at[:, :, 0].set(0)
-    beyond = jnp.pad(layers, ((radius, radius), (radius, radius), (0, 0)))
-    inside = jnp.pad(jnp.ones(kinds.shape[:2]), radius)
-    beyond = beyond.at[:, :, 1].add(1 - inside)
-    side = 2 * radius + 1
-    window = jax.lax.dynamic_slice(beyond, (y, x, 0), (side, side, channels))
-    return window.transpose(2, 0, 1).reshape(-1)
-
-
-_observe = jax.jit(_window, static_argnums=(3, 4))

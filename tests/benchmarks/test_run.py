@@ -1,4 +1,4 @@
-"""`make bench`: what it refuses and starts, what it stores, and its run in MLflow."""
+"""`make bench`: what it refuses and starts, and what it stores."""
 
 import subprocess
 from pathlib import Path
@@ -8,8 +8,6 @@ import pytest
 
 from benchmarks import rows, run
 from tests.benchmarks.test_page import STORED
-from tests.pipeline.recorded_runs import client_of
-from tests.pipeline.small_project import NOBODY
 
 
 def store(root: Path) -> None:
@@ -38,7 +36,7 @@ def test_all_models_are_measured_in_turn_and_one_that_fails_stops_no_other(monke
     monkeypatch.setattr(run, "show", lambda _, *arguments: shown.append(arguments) or 0)
     monkeypatch.setattr(run, "measured", measured)
     assert run.main([]) == 3
-    assert started == [(name, run.ROUNDS, run.RESULTS) for name in run.DEFAULT]
+    assert started == [(name, run.ROUNDS, run.RESULTS) for name in run.NAMES[:-1]]
     assert shown == [(run.RESULTS, ["allo", "actor_critic", "active_dynamics"])]
     assert run.main(["iqn"]) == 3
     assert len(shown) == 1
@@ -60,41 +58,14 @@ def test_params_that_cannot_be_read_end_it_with_2(tmp_path: Path, monkeypatch, c
     assert "[exit 2]" in capsys.readouterr().err
 
 
-@pytest.mark.full
-def test_equal_results_are_one_run_with_machine_ratios_and_files(tmp_path: Path, monkeypatch):
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    store(tmp_path)
-    for _ in range(2):
-        assert run.show(tmp_path, run.RESULTS, list(STORED)) == 0
-    client = client_of(uri)
-    (recorded,) = client.search_runs([client.get_experiment_by_name("benchmarks").experiment_id])
-    data, run_id = recorded.data, recorded.info.run_id
-    assert {"cpu": "some CPU", "threads": "2"}.items() <= data.params.items()
-    assert data.metrics == {
-        "allo/step": 6,
-        "allo/256_pairs": 4,
-        "allo/rollout": 9,
-        "peers/draw_torchrl_0.14": 0.5,
-        "peers/draw_cpprb": 4,
-    }
-    assert data.tags["mlflow.source.name"] == "make bench"
-    files = {file.path for file in client.list_artifacts(run_id, "results")}
-    assert files == {f"results/{name}.json" for name in STORED}
-
-
-def test_a_server_that_is_away_loses_nothing_and_comparing_stores_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
+def test_comparing_stores_nothing(tmp_path: Path, capsys):
     store(tmp_path)
     rows.write(tmp_path / run.COMPARED, "allo", STORED["allo"])
     assert run.show(tmp_path, run.COMPARED, ["allo"]) == 0
     assert "alike" in capsys.readouterr().out
     assert not (tmp_path / "docs").exists()
     assert run.show(tmp_path, run.RESULTS, ["allo"]) == 0
-    assert "`make sync` sends them" in capsys.readouterr().err
-    assert list((tmp_path / ".state" / "outbox").glob("benchmarks-*.sqlite"))
+    assert (tmp_path / "docs" / "benchmarks.md").exists()
 
 
 def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path, capsys):

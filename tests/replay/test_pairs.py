@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from benchmarks.reference.replay_loop import RowBuffer, sample_searching, sample_with_terminal_table
+from benchmarks.reference.replay_loop import (
+    RowBuffer,
+    sample_searching,
+    sample_with_snippet,
+    sample_with_terminal_table,
+)
 from quatrain.replay.episodes import pairs
 from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import (
@@ -105,5 +110,5 @@ def test_the_slow_references_draw_from_the_same_law():
         walks += np.split(states, ends[:-1])
     episodes = from_trajectories([trajectory(walk) for walk in walks])
     matrix = pair_matrix(episodes, 4, (0.8,))
-    for reference in (sample_searching, sample_with_terminal_table):
+    for reference in (sample_searching, sample_with_snippet, sample_with_terminal_table):
         assert chi_square_p_value(*reference(rng, buffer, 20_000, 0.8), matrix) > 1e-3
