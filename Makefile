@@ -33,7 +33,7 @@ $(call read_by,MODELS,repro gate promote results)
 $(call read_by,JOBS,repro retrain)
 $(call read_by,MODEL,profile)
 
-.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids results bench bench-peers bench-active bench-decoders bench-states profile crash campaign clean
+.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids states fields decoders results bench bench-peers profile crash campaign clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -139,6 +139,15 @@ verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
 grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER or catalogue, PRESET=large, ARGS='--seeds 3')
 	@$(BIN)/python -m pipeline grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET)) $(ARGS)
 
+states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each stage, and cosine (ARGS="'hall, 1,000' --steps 1000")
+	@$(BIN)/python -m pipeline states $(ARGS)
+
+fields: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS=--choose)
+	@$(BIN)/python -m pipeline fields $(ARGS)
+
+decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors of planned and random actions (ARGS=)
+	@$(BIN)/python -m pipeline decoders $(ARGS)
+
 results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about ten minutes (MODELS=, ARGS=)
 	@$(BIN)/python -m pipeline results $(MODELS) $(ARGS)
 
@@ -154,15 +163,6 @@ bench-peers: $(STAMP) .bench/peers/.installed  ## speed against other libraries,
 	@.bench/peers/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
 	@.bench/peers/bin/python requirements/install_torch.py '$(TORCH_INDEX)'
 	@touch $@
-
-bench-active: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS=--choose)
-	@$(BIN)/python -m pipeline fields $(ARGS)
-
-bench-decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors of planned and random actions (ARGS=)
-	@$(BIN)/python -m pipeline decoders $(ARGS)
-
-bench-states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each part, and cosine (ARGS=)
-	@$(BIN)/python -m benchmarks.allo.states $(ARGS)
 
 identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FILE.npz") or of a Gymnasium environment (ARGS="--system NAME")
 	@$(BIN)/python -m pipeline identify $(ARGS)

@@ -29,7 +29,7 @@ from pipeline.runtime.command import (
     verb,
     whole_number,
 )
-from pipeline.studies import verbs as _studies  # noqa: F401  registers those of studies
+from pipeline.trials.studies import verbs as _studies  # noqa: F401  registers those of studies
 from quatrain.errors import ConfigError, PackageMissing
 
 CHECKOUT_FILES = ("params.yaml", "dvc.yaml")

@@ -1,7 +1,6 @@
-"""results that a command measures -> JSON with a line per item, and back; a score -> a cell."""
+"""results that a command measures -> JSON with a line per item, and back."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,7 +8,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from pipeline.judging.scores import first_error
-from quatrain.errors import DataError, FolderError
+from quatrain.errors import DataError
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
 
@@ -30,21 +29,6 @@ def read_file(root: Path, path: Path, form: TypeAdapter[Form], command: str) -> 
         return form.validate_python(folders.read_json(root / path))
     except ValidationError as error:
         raise DataError(f"{path}: {first_error(error)}; `{command}` writes it anew") from None
-
-
-def read_stored(path: Path, key: str) -> dict[str, Any]:
-    """Returns what a command stored under a key of a file, to be continued; {} without a file.
-
-    Raises:
-        DataError: the file has another form.
-    """
-    if not path.exists():
-        return {}
-    content = folders.read_json(path)
-    stored = content.get(key) if isinstance(content, dict) else None
-    if not isinstance(stored, dict) or not all(isinstance(each, dict) for each in stored.values()):
-        raise FolderError(f"{path.name}: has no results under {key!r}")
-    return stored
 
 
 def write_lines(path: Path, value: Any, depth: int) -> None:
@@ -79,13 +63,3 @@ def as_json(value: Any) -> Any:
     if isinstance(value, list | tuple | np.ndarray):
         return [as_json(item) for item in value]
     return value
-
-
-def format_score(scores: Mapping[str, float | None], name: str) -> str:
-    """Formats a score with its interval if it has one; `none` if it is not a number."""
-    value = scores[name]
-    if value is None:
-        return "none"
-    low, high = (scores.get(f"{name}_{end}") for end in ("low", "high"))
-    interval = "" if low is None or high is None else f" [{low:.3g} {high:.3g}]"
-    return f"{value:.3g}{interval}"

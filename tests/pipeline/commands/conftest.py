@@ -1,4 +1,4 @@
-"""Where the studies are tried."""
+"""Where the commands are tried."""
 
 from pathlib import Path
 

@@ -1,1 +1,0 @@
-"""Trainings outside DVC: comparisons, own data, profiles; each writes a table or a file."""

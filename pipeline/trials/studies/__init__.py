@@ -1,0 +1,1 @@
+"""Studies: what each of them varies, and what its table shows."""
