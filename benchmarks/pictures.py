@@ -15,12 +15,8 @@ LABEL = 44
 """Characters of a line of a label."""
 
 
-class Bar(NamedTuple):
-    """Holds one ratio to draw."""
-
-    ratio: Ratio
-    color: str
-    text: str
+Bar = tuple[Ratio, str, str]
+"""A ratio, its color and text."""
 
 
 class Group(NamedTuple):
@@ -34,28 +30,26 @@ class Group(NamedTuple):
 @house_style
 def draw(rows: Sequence[Row]) -> dict[str, Figure]:
     """Returns the figures, as far as there is something to draw."""
-    claims = [claim_group(row, row.claim) for row in rows if row.claim]
-    peers = [peer_group(row) for row in rows if ORIGINAL not in row.sides]
-    colors = {PROPOSAL: ORANGE, OURS: BLUE, "promised (weakest reading)": RED}
-    peer_colors = {"ours is faster": BLUE, "the other is faster": RED}
-    fast = "times as fast, or as small, as the original program"
     figures = {}
-    if claims:
-        figures["claims"] = bars_of(claims, fast, colors)
-    if peers:
-        figures["peers"] = bars_of(peers, "times as long as ours", peer_colors)
+    if claims := [claim_group(row, row.claim) for row in rows if row.claim]:
+        colors = {PROPOSAL: ORANGE, OURS: BLUE, "promised (weakest reading)": RED}
+        axis = "times as fast, or as small, as the original program"
+        figures["claims"] = bars_of(claims, axis, colors)
+    if peers := [peer_group(row) for row in rows if ORIGINAL not in row.sides]:
+        colors = {"ours is faster": BLUE, "the other is faster": RED}
+        figures["peers"] = bars_of(peers, "times as long as ours", colors)
     return figures
 
 
 def claim_group(row: Row, claim: Claim) -> Group:
     sides = [(row.proposed, ORANGE), (row.ratio(ORIGINAL), BLUE)]
-    bars = [Bar(ratio, color, f"{ratio.median:.3g}x") for ratio, color in sides if ratio]
+    bars = [(ratio, color, f"{ratio.median:.3g}x") for ratio, color in sides if ratio]
     return Group(fill(f"{row.work}: {claim.promised}", LABEL), bars, claim.least)
 
 
 def peer_group(row: Row) -> Group:
     bars = [
-        Bar(ratio, BLUE if ratio.median >= 1 else RED, f"{ratio.median:.3g}x  {library}")
+        (ratio, BLUE if ratio.median >= 1 else RED, f"{ratio.median:.3g}x  {library}")
         for library, ratio in row.gains.items()
     ]
     return Group(fill(row.work, LABEL), bars)

@@ -34,16 +34,9 @@ DOCUMENTS = {
 }
 """Titles of the documents that claims are from, in the order of the page."""
 Unit = Literal["ms/step", "us/call", "us/agent-step", "s", "MB", "KiB"]
-FACTORS: dict[str, float] = {
-    "ms/step": 1e3,
-    "us/call": 1e6,
-    "us/agent-step": 1e6,
-    "s": 1.0,
-    "MB": 1e-6,
-    "KiB": 1 / 1024,
-}
-"""Unit -> factor from seconds or bytes."""
-BYTES = ("MB", "KiB")
+SECONDS = {"ms/step": 1e3, "us/call": 1e6, "us/agent-step": 1e6, "s": 1.0}
+BYTES = {"MB": 1e-6, "KiB": 1 / 1024}
+"""Unit -> factor from seconds, or from bytes."""
 
 
 class Times(NamedTuple):
@@ -116,7 +109,7 @@ class Row(NamedTuple):
 
     def shown(self, side: str) -> str:
         """Formats the median of a side with its unit: `2.14 ms/step`."""
-        value = self.sides[side].median * FACTORS[self.unit]
+        value = self.sides[side].median * (SECONDS | BYTES)[self.unit]
         return f"{float(f'{value:.3g}'):g} {self.unit.replace('us/', 'µs/')}"
 
 
@@ -161,7 +154,7 @@ def read(folder: Path, names: Sequence[str]) -> dict[str, Results]:
 
 def summary(rows: Sequence[Row]) -> str:
     """Returns the range of times as fast as the original program, in words."""
-    rows = [row for row in rows if row.unit not in BYTES and ORIGINAL in row.sides]
+    rows = [row for row in rows if row.unit in SECONDS and ORIGINAL in row.sides]
     medians = [row.ratio(ORIGINAL).median for row in rows]
     if not medians:
         return "not compared with the original program"

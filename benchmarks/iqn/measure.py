@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.iqn.sides import SAME_TARGET, SEED, Sides, changed, config_of, sides_of
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as proposal
-from benchmarks.reference.iqn_training import Society
+from benchmarks.reference.iqn_training import episode
 from benchmarks.reference.iqn_world import ObjectWorld, play_randomly
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row
 from benchmarks.timing import Continued, Work, race, ready
@@ -47,13 +47,12 @@ WORLDS, TURNS, PLAIN_TURNS = 256, 25, 20
 def measure(root: Path, rounds: int) -> list[Row]:
     """Measures five agents that learn separately, as the original program."""
     sides = sides_of(config_of(root, train=STEPS))
-    smaller = sides._replace(config=changed(sides.config, train={"batch_size": 64}))
     work = config_of(root, env={"worlds": 32}, collect={"turns": 50}, train=EQUAL_WORK)
     return [
         *step_rows(sides, rounds),
         acting_row(sides, rounds),
         world_row(sides.config.env.rules, rounds),
-        training_row(smaller, work, rounds),
+        training_row(sides, work, rounds),
     ]
 
 
@@ -198,13 +197,16 @@ def training_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
         state, recorded = train.run_chunk(config, world, config.train.cycles_per_record, state)
         return state, jax.device_get(recorded)
 
+    rules, rng = config.env.rules, np.random.default_rng(SEED)
+    # The final observation of an episode counts as a turn.
+    plain = ObjectWorld(rules._replace(max_turns=rules.max_turns - 1), rng)
+    size = config.train.batch_size
     works: dict[str, Work] = {
-        ORIGINAL: society_of(sides, sides.agents).episode,
-        PROPOSAL: society_of(sides, sides.proposed).episode,
+        ORIGINAL: lambda: episode(plain, sides.agents, sides.rings, rng, size),
+        PROPOSAL: lambda: episode(plain, sides.proposed, sides.rings, rng, size),
         OURS: Continued(advance, train.init_state(config, collect(config, SEED), SEED)),
     }
     units = {ORIGINAL: 1 / updates, PROPOSAL: 1 / updates, OURS: config.train.cycles_per_record}
-    size = config.train.batch_size
     return Row(
         f"{played * agents} agent-steps and {updates * agents} gradient steps, batch {size}",
         "s",
@@ -212,12 +214,3 @@ def training_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
         Claim("agents", "4-12x in all", 4.0),
         f"ours plays {config.env.worlds} worlds at once and acts by {FEW['quantiles']} quantiles",
     )
-
-
-def society_of(sides: Sides, agents: list[Any]) -> Society:
-    """Returns the reference's loop without exploring."""
-    rules, rng = sides.config.env.rules, np.random.default_rng(SEED)
-    world = ObjectWorld(rules._replace(max_turns=rules.max_turns - 1), rng)
-    society = Society(world, agents, sides.rings, rng, sides.config.train.batch_size)
-    society.epsilon = 0.0
-    return society

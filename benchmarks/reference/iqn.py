@@ -94,7 +94,7 @@ class Agent:
         self.config, self.generator = config.train, generator
         network = config.inputs, config.network, generator
         self.online, self.target = Iqn(*network), Iqn(*network)
-        self.copy_to_target()
+        self.target.load_state_dict(self.online.state_dict())
         self.optimizer = torch.optim.Adam(self.online.parameters(), lr=self.config.learning_rate)
 
     def act(self, stack: np.ndarray) -> int:
@@ -121,9 +121,6 @@ class Agent:
         for kept, new in zip(self.target.parameters(), self.online.parameters(), strict=True):
             kept.data.copy_(rate * new.data + (1 - rate) * kept.data)
         return float(loss.item())
-
-    def copy_to_target(self) -> None:
-        self.target.load_state_dict(self.online.state_dict())
 
     def _draw(self, batch: int, quantiles: int) -> Tensor:
         return torch.rand(batch, quantiles, generator=self.generator)

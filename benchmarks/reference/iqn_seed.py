@@ -67,9 +67,6 @@ class Agent:
         self.state, value = step_of_one(self.config, self.state, batch, self._next_key())
         return float(value)
 
-    def copy_to_target(self) -> None:
-        self.state = self.state._replace(target_params=self.state.params)
-
     def _next_key(self) -> Array:
         self.draws += 1
         return jax.random.fold_in(self.key, self.draws)

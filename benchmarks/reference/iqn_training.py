@@ -1,26 +1,25 @@
 """a world, agents -> agents that have learned, the slow way: turn by turn, with a plain NumPy ring
 
-The original's schedule: each agent makes one gradient step an episode, the target network creeps
-after every step and is copied every 200 episodes besides, epsilon loses a thousandth an episode.
+The original's schedule: each agent makes one gradient step an episode, and the target network
+creeps after every step.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks.reference.iqn import ACTIONS, Batch
+from benchmarks.reference.iqn import Batch
 from benchmarks.reference.iqn_world import ObjectWorld
 
-COPY_EVERY = 200
 CAPACITY = 1024
 
 
 class NumpyRing:
     """Holds the turns of one agent in rows of frames; `row` is written next.
 
-    Written from the seed's description: an episode is preceded by blank rows, a stack is a fancy
-    index of the rows before and at the turn. Corrected so that it draws from the law of
+    Written from the document's description: blank rows precede an episode, a stack is a fancy index
+    of the rows before and at the turn. Corrected so that it draws from the law of
     `quatrain.replay.frames` with n_step = 1: the rows between episodes are really blank, an episode
     ends with its final observation, and only turns before it are drawn, with replacement.
     """
@@ -34,16 +33,14 @@ class NumpyRing:
 
     def begin_episode(self) -> None:
         for _ in range(self.n_frames - 1):
-            self._put(np.zeros_like(self.states[0]), 0, 0.0, drawable=False)
+            self.add(np.zeros_like(self.states[0]), 0, 0.0, final=True)
 
     def add(self, state: np.ndarray, action: int, reward: float, final: bool) -> None:
-        self._put(state, action, reward, drawable=not final)
-
-    def _put(self, state: np.ndarray, action: int, reward: float, drawable: bool) -> None:
+        """Stores a turn, which is drawn unless it is final."""
         self.states[self.row] = state
         self.actions[self.row] = action
         self.rewards[self.row] = reward
-        self.drawable[self.row] = drawable
+        self.drawable[self.row] = not final
         self.row = (self.row + 1) % self.capacity
 
     def latest(self) -> np.ndarray:
@@ -69,51 +66,24 @@ class NumpyRing:
         )
 
 
-@dataclass
-class Society:
-    """Holds a world, and each agent's network and replay."""
-
-    world: ObjectWorld
-    agents: list[Any]
-    rings: list[NumpyRing]
-    rng: np.random.Generator
-    batch: int
-    epsilon: float = 1.0
-    episodes: int = 0
-
-    def episode(self) -> None:
-        """Plays an episode and updates each agent once."""
-        if self.episodes % COPY_EVERY == 0:
-            for agent in self.agents:
-                agent.copy_to_target()
-        self.play()
-        self.learn()
-        self.epsilon *= 0.999
-        self.episodes += 1
-
-    def play(self) -> None:
-        self.world.reset()
-        for ring in self.rings:
-            ring.begin_episode()
-        last = self.world.rules.max_turns
-        for turn in range(last + 1):
-            self.world.begin_turn()
-            for agent, ring in enumerate(self.rings):
-                frame = self.world.observe(agent)
-                action = self.choose(agent, frame)
-                reward = self.world.act(agent, action)
-                ring.add(frame, action, reward, turn == last)
-            self.world.end_turn()
-
-    def choose(self, agent: int, frame: np.ndarray) -> int:
-        """Selects an action by the last frames; at random with probability epsilon."""
-        stack = np.vstack((self.rings[agent].latest(), frame)).reshape(1, -1)
-        if self.rng.random() < self.epsilon:
-            return int(self.rng.integers(ACTIONS))
-        return int(self.agents[agent].act(stack))
-
-    def learn(self) -> None:
-        """Takes a gradient step of each agent whose replay holds a batch."""
-        for agent, ring in zip(self.agents, self.rings, strict=True):
-            if ring.drawable.sum() >= self.batch:
-                agent.learn(ring.sample(self.rng, ring.starts(), self.batch))
+def episode(
+    world: ObjectWorld,
+    agents: Sequence[Any],
+    rings: Sequence[NumpyRing],
+    rng: np.random.Generator,
+    batch: int,
+) -> None:
+    """Plays an episode without exploring, and takes a gradient step of each agent."""
+    world.reset()
+    for ring in rings:
+        ring.begin_episode()
+    last = world.rules.max_turns
+    for turn in range(last + 1):
+        world.begin_turn()
+        for number, (agent, ring) in enumerate(zip(agents, rings, strict=True)):
+            frame = world.observe(number)
+            action = agent.act(np.vstack((ring.latest(), frame)).reshape(1, -1))
+            ring.add(frame, action, world.act(number, action), turn == last)
+        world.end_turn()
+    for agent, ring in zip(agents, rings, strict=True):
+        agent.learn(ring.sample(rng, ring.starts(), batch))

@@ -59,12 +59,6 @@ def test_the_page_has_promises_ratios_notes_and_the_machine(tmp_path: Path):
         assert (tmp_path / "docs" / "benchmarks" / f"{name}.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_without_results_the_page_says_what_measures():
-    text = page.render({}, [])
-    assert "`make bench`" in text
-    assert "![" not in text
-
-
 def test_a_ratio_is_compared_with_the_last_by_quartiles():
     slower = STEP._replace(sides=STEP.sides | {OURS: Times([0.02])})
     faster = STEP._replace(work="256 pairs", sides=STEP.sides | {OURS: Times([1e-6])})

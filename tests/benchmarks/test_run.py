@@ -66,11 +66,3 @@ def test_comparing_stores_nothing(tmp_path: Path, capsys):
     assert not (tmp_path / "docs").exists()
     assert run.show(tmp_path, run.RESULTS, ["allo"]) == 0
     assert (tmp_path / "docs" / "benchmarks.md").exists()
-
-
-def test_a_page_that_cannot_be_written_is_one_line(tmp_path: Path, capsys):
-    store(tmp_path)
-    (tmp_path / "docs").write_text("a file where the folder belongs")
-    assert run.show(tmp_path, run.RESULTS, []) == 3
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("; the results are kept in benchmarks/results")
