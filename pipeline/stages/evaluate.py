@@ -32,7 +32,7 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     # By model, because DVC shows those of all in one table.
     folders.write_json(stage.reports / "metrics.json", {stage.model: gated})
     key = stage.key([digest, files.digest])
-    with Run.of_stage(stage, files.info["run_key"], key, digest, started=started) as run:
+    with Run.of_stage(stage, files.info["run_key"], key, digest) as run:
         step = stage.config.train.steps
         run.metrics([("time/evaluate_seconds", step, (now() - started) / 1000)])
         record_scores(stage, run, numbers)

@@ -8,7 +8,6 @@ from pipeline.reporting.sections import page, read_all, title_of
 from pipeline.runtime import console
 from pipeline.storage.params_file import read_params
 from pipeline.tracking.origin import changes
-from pipeline.tracking.records import now
 from pipeline.tracking.run import Run
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_together
@@ -20,7 +19,6 @@ def report() -> None:
     """
     root = Path.cwd()
     reports = root / "reports"
-    started = now()
     params = read_params(root)
     results = read_all(root, params)
     judgements = [result.judgement for result in results]
@@ -28,7 +26,7 @@ def report() -> None:
     html = as_html(markdown, title_of(judgements), reports)
     write_together(reports, {"report.md": markdown.encode(), "report.html": html.encode()})
     digest = folders.file_digest(reports / "report.md")
-    with Run.of_pipeline(root, params, digest, started) as run:
+    with Run.of_pipeline(root, params, digest) as run:
         run.metrics(
             (f"{judgement.model}/{line.metric}", 0, line.value)
             for judgement in judgements

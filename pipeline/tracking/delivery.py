@@ -148,9 +148,7 @@ class Delivery:
             tags = {registry.RUN_KEY_TAG: header.run_key, **(tags or {})}
             if header.parent is not None:
                 tags[PARENT_TAG] = self._find_or_create(*_above(header)).info.run_id
-            begin = self.outbox.record("begin")
-            start = begin and begin.time
-            self._call("create_run", experiment, start, tags, header.run_name)
+            self._call("create_run", experiment, self.outbox.begun_at, tags, header.run_name)
             runs = find()
 
         def is_empty(run: Any) -> bool:

@@ -57,8 +57,9 @@ def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
     exported = export(stage, state, dataset)
     with TemporaryDirectory() as folder:
         save_model(stage, exported, Path(folder))
+        archive = Path(shutil.make_archive(f"{folder}/archive", "zip", f"{folder}/model"))
         name = registered_name(stage.model, stage.params.preset)
-        run.model(Path(folder) / "model", name, model_card(stage))
+        run.put("model", name, model_card(stage), data=archive.read_bytes())
 
 
 def export(stage: Stage, state: Any, dataset: Any) -> Exported:

@@ -77,12 +77,12 @@ class Outbox:
 
     # Recording.
 
-    def begin(self, header: Header, started: int | None = None, anew: bool = False) -> None:
+    def begin(self, header: Header, time: int | None = None, anew: bool = False) -> None:
         """Starts the run or continues it: the first header stays, the end is open again, and what
         may have been replaced in the store meanwhile is sent again.
 
-        started: when the work began, in milliseconds since 1970; now if it is None. anew: whether
-        the metrics of work that had ended are forgotten, because it is done again.
+        time: when the work began, in milliseconds since 1970; now if it is None. anew: whether the
+        metrics of work that had ended are forgotten, because it is done again.
 
         Raises:
             ValueError: MLflow refuses a name, or the outbox holds another run.
@@ -94,7 +94,7 @@ class Outbox:
         if stored is None:
             params = {name: short(value) for name, value in header.params.items()}
             body = HEADER.dump_json(header._replace(params=params)).decode()
-            self.put("begin", body=body, time=started)
+            self.put("begin", body=body, time=time)
         else:
             with self._transaction() as database:
                 if anew:
@@ -126,9 +126,9 @@ class Outbox:
         """Records a copy of a file for a folder of the run, unless unchanged."""
         self.put("artifact", posixpath.join(folder, path.name), data=path.read_bytes())
 
-    def end(self, status: str, ended: int | None = None) -> None:
-        """Records that the run is FINISHED, FAILED or KILLED; ended: as `started` of `begin`."""
-        self.put("end", body=status, time=ended)
+    def end(self, status: str, time: int | None = None) -> None:
+        """Records that the run is FINISHED, FAILED or KILLED; time: as that of `begin`."""
+        self.put("end", body=status, time=time)
 
     def end_killed(self) -> bool:
         """Ends a run whose process was killed, at its last record; returns whether it was open."""
@@ -178,6 +178,12 @@ class Outbox:
             return None if begin is None else HEADER.validate_json(begin.body)
         except ValueError:
             raise _damaged(self.path, "its header cannot be read") from None
+
+    @property
+    def begun_at(self) -> int:
+        """Returns when the work began, in milliseconds since 1970; 0 if it did not."""
+        begin = self.record("begin")
+        return begin.time if begin else 0
 
     @property
     def last_time(self) -> int:

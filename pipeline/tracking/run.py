@@ -1,12 +1,10 @@
 """stage -> its outbox, and a thread that delivers it: what a verb uses to record."""
 
 import os
-import shutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Self
 
 from pipeline.runtime import console
@@ -41,17 +39,11 @@ class Run(Outbox):
 
     @classmethod
     def of_stage(
-        cls,
-        stage: Stage,
-        run_key: str,
-        key: str,
-        dataset_digest: str,
-        started: int | None = None,
+        cls, stage: Stage, run_key: str, key: str, dataset_digest: str
     ) -> AbstractContextManager[Self]:
         """Starts or continues the outbox of the computation `key`, a part of the run `run_key`.
 
-        An evaluation adds to the run of its training. started: when the work began, in milliseconds
-        since 1970; now if it is None.
+        An evaluation adds to the run of its training.
         """
         context = "evaluation" if stage.verb == "evaluate" else "training"
         header = Header(
@@ -67,12 +59,10 @@ class Run(Outbox):
         if trial is not None:
             header = trial.header(header)
         path = path_of(stage.root, stage.name, key)
-        return cls.start(stage.root, path, header, started, anew=stage.verb != "train")
+        return cls.start(stage.root, path, header, anew=stage.verb != "train")
 
     @classmethod
-    def of_pipeline(
-        cls, root: Path, params: Params, key: str, started: int | None = None
-    ) -> AbstractContextManager[Self]:
+    def of_pipeline(cls, root: Path, params: Params, key: str) -> AbstractContextManager[Self]:
         """Starts or continues the outbox of the results `key`: the parent of all stages' runs."""
         pipeline = origin.pipeline_run(root, params)
         header = Header(
@@ -86,13 +76,11 @@ class Run(Outbox):
                 "mlflow.source.name": "dvc.yaml",
             },
         )
-        return cls.start(root, report_path(root, params, key), header, started)
+        return cls.start(root, report_path(root, params, key), header)
 
     @classmethod
     @contextmanager
-    def start(
-        cls, root: Path, path: Path, header: Header, started: int | None = None, anew: bool = True
-    ) -> Iterator[Self]:
+    def start(cls, root: Path, path: Path, header: Header, anew: bool = True) -> Iterator[Self]:
         """Starts or continues an outbox, whose only writer this process is, and ends it.
 
         anew: as for `begin`; a training that had ended is not done again.
@@ -101,7 +89,7 @@ class Run(Outbox):
         uri = None if in_trial() else resolve_uri(root)
         with writer_lock(path):
             run = cls(path)
-            run.begin(header, started, anew)
+            run.begin(header, anew=anew)
             shipper = None
             if uri is not None:
                 stage = path.stem.rpartition("-")[0]
@@ -129,12 +117,6 @@ class Run(Outbox):
     def describe(self, text: str) -> None:
         """Records the description that the UI shows above a run."""
         self.put("tag", origin.DESCRIPTION_TAG, text)
-
-    def model(self, folder: Path, name: str, card: str) -> None:
-        """Records a model in MLflow's format, to be a version of the registered model `name`."""
-        with TemporaryDirectory() as temporary:
-            archive = Path(shutil.make_archive(f"{temporary}/model", "zip", folder))
-            self.put("model", name, card, data=archive.read_bytes())
 
 
 class Shipper:

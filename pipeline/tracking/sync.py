@@ -57,7 +57,7 @@ def sync(root: Path, from_start: bool = False) -> int:
 def _begun(outbox: Outbox) -> int:
     """Returns when the work began; 0 if the outbox is damaged or empty."""
     with suppress(DataError, OSError):
-        return begin.time if (begin := outbox.record("begin")) else 0
+        return outbox.begun_at
     return 0
 
 

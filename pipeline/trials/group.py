@@ -58,7 +58,7 @@ class Group:
         run = Outbox(self._folder / f"{self._parent.run_name}-{label}-{trial.key[:8]}.sqlite")
         last, stored = parts[-1].record("end"), run.record("end")
         if last is None or stored is None or (last.body, last.time) != (stored.body, stored.time):
-            run.begin(self._header(parts[0], trial, label), _begun(parts[0]))
+            run.begin(self._header(parts[0], trial, label), parts[0].begun_at)
             for part in parts:
                 run.absorb(part)
             if last is not None:
@@ -105,9 +105,4 @@ def _newest_run(folder: Path) -> list[Outbox]:
         if (header := outbox.header) is not None:
             runs.setdefault(header.run_key, []).append(outbox)
     newest = max(runs.values(), key=lambda parts: parts[-1].last_time, default=[])
-    return sorted(newest, key=_begun)
-
-
-def _begun(outbox: Outbox) -> int:
-    begin = outbox.record("begin")
-    return begin.time if begin else 0
+    return sorted(newest, key=lambda each: each.begun_at)

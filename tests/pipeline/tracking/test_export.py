@@ -3,12 +3,14 @@
 Which requests those are is tried in tests/test_requests.py.
 """
 
+import io
 import json
 import os
 import re
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pipeline.tracking.export import record_model, requirements
+from pipeline.tracking.run import Run
 from quatrain.registry import MODELS
 from quatrain.requests import MOST_QUESTIONS
 from tests.conftest import FORMS, ROOT
@@ -167,23 +170,15 @@ def test_requirements_are_exact_and_of_one_framework():
     assert not [line for line in torch if line.startswith("jax==")]
 
 
-def test_a_training_records_one_model_with_its_card(monkeypatch: Patch):
+def test_a_training_records_one_model_with_its_card(tmp_path: Path, monkeypatch: Patch):
     stage, exported = served("allo").stage, served("allo").exported
     monkeypatch.setattr("pipeline.tracking.export.export", lambda *_: exported)
-    recorded: list[tuple[str, str]] = []
-
-    class FakeRun:
-        def has(self, kind: str) -> bool:
-            return kind == "model" and bool(recorded)
-
-        def model(self, folder: Path, name: str, card: str) -> None:
-            assert (folder / "MLmodel").is_file()
-            recorded.append((name, card))
-
-    run: Any = FakeRun()
+    run = Run(tmp_path / "train@allo-1.sqlite")
     for _ in range(2):
         record_model(stage, run, None, None)
-    ((name, card),) = recorded
+    (model,) = run.records("model")
+    assert "MLmodel" in zipfile.ZipFile(io.BytesIO(model.data or b"")).namelist()
+    name, card = model.name, model.body
     assert name == "quatrain-allo"
     titles = ["## What it is", "## How to ask", "## Scores (preset default)", "## Limits"]
     assert re.findall("^## .*", card, re.M) == titles
