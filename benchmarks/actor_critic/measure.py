@@ -1,4 +1,4 @@
-"""colonies -> rows: training and playing, the policy's entropy, and advantages"""
+"""colonies -> rows: training and playing, and the policy's entropy"""
 
 from collections.abc import Mapping
 from functools import partial
@@ -18,6 +18,7 @@ from benchmarks.timing import Work, check_same, race
 from pipeline.storage.params_file import read_params
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, sample_plates
+from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.envs.colony.world import start, step
 from quatrain.frameworks.torch.threads import threads
 from quatrain.models.actor_critic.network import init
@@ -27,7 +28,6 @@ from quatrain.models.actor_critic.ppo.acting import Actor
 from quatrain.models.actor_critic.ppo.policy import beta_entropy
 from quatrain.models.actor_critic.ppo.trainer import Trainer
 from quatrain.replay.rollouts.buffer import Minibatch
-from quatrain.replay.rollouts.gae import Trace, advantages
 
 SEED, PLATES, CELLS = 0, 16, 40
 COLONIES, HORIZON = 64, 16
@@ -38,7 +38,6 @@ PAST = 5
 """Steps of colonies before they are compared."""
 CHECKED = 4
 STATES, NUMBERS, SAMPLES = 256, 5, 100
-DISCOUNT, GAE_LAMBDA = 0.97, 0.95
 CHANGES: Mapping[str, Any] = {
     "env": {
         "action": {
@@ -67,7 +66,6 @@ def measure(root: Path, rounds: int) -> list[Row]:
             training_row(root, rounds),
             playing_row(root, rounds),
             entropy_row(rounds),
-            advantages_row(rounds),
         ]
 
 
@@ -112,13 +110,9 @@ def actor_of(root: Path) -> Actor:
     config = read_params(root, None, {"actor_critic": CHANGES}).actor_critic
     plates = sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED))
     world = make_world(config.env.rules._replace(n0_min=CELLS, n0_max=CELLS), plates)
-    nodes, graphs = 8, 10
-    scale = acting.Scale(*(make(size) for size in (nodes, graphs) for make in MOMENTS))
-    return acting.make_actor(config, world, scale, init(config, SEED))
-
-
-MOMENTS = (torch.zeros, torch.ones)
-"""Means and deviations of observations, which are scaled by hand."""
+    node, graph = NODE_FEATURES["light"], GRAPH_FEATURES["light"]  # scaled by hand
+    moments = torch.zeros(node), torch.ones(node), torch.zeros(graph), torch.ones(graph)
+    return acting.make_actor(config, world, acting.Scale(*moments), init(config, SEED))
 
 
 def trainer_of(root: Path) -> Trainer:
@@ -200,7 +194,7 @@ def check_learning(root: Path) -> None:
     check_same("loss and gradient of one batch", results, 1e-4, 1e-5)
 
 
-# Parts.
+# The policy.
 
 
 def entropy_row(rounds: int) -> Row:
@@ -217,26 +211,3 @@ def entropy_row(rounds: int) -> Row:
     claim = Claim("colony", "entropy 5-10x as fast as Monte Carlo", 5.0)
     note = "the proposal's is that of a Gaussian before it is squashed, not of what is executed"
     return Row(f"entropy in {STATES} states", "us/call", race(works, rounds), claim, note)
-
-
-def advantages_row(rounds: int, steps: int = 1000) -> Row:
-    """Measures an episode that is still running at its end."""
-    trace = trace_of(steps, 1)
-    rewards, values = trace.rewards[:, 0], torch.cat([trace.values, trace.next_values[-1:]])[:, 0]
-    works: dict[str, Work] = {
-        ORIGINAL: partial(AS_IT_WAS.advantages, rewards, values, DISCOUNT, GAE_LAMBDA),
-        PROPOSAL: partial(PROPOSED.advantages, rewards, values, DISCOUNT, GAE_LAMBDA),
-        OURS: lambda: [part[:, 0] for part in advantages(trace, DISCOUNT, GAE_LAMBDA, "auto")],
-    }
-    check_same("advantages", {side: work() for side, work in works.items()}, 1e-3, 1e-3)
-    claim = Claim("colony", "advantages 2-3x", 2.0)
-    return Row(f"advantages of {steps} steps", "us/call", race(works, rounds), claim)
-
-
-def trace_of(steps: int, lanes: int) -> Trace:
-    """Draws rewards and values; in many lanes episodes of 60 steps on average end."""
-    generator = Generator().manual_seed(SEED)
-    rewards = torch.randn(steps, lanes, generator=generator)
-    values = torch.randn(steps + 1, lanes, generator=generator)
-    ended = (torch.rand(steps, lanes, generator=generator) < 1 / 60) & (lanes > 1)
-    return Trace(rewards, values[:-1].clone(), values[1:].clone(), ended, torch.zeros_like(ended))

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
-from benchmarks.actor_critic.measure import DISCOUNT, GAE_LAMBDA, trace_of
 from benchmarks.rows import OURS, Row
 from benchmarks.timing import check_same, race
 from quatrain.replay.rollouts.gae import Trace, advantages
 
+DISCOUNT, GAE_LAMBDA = 0.97, 0.95
 SHAPES = ((1000, 1), (16, 128), (1000, 64))
 """Steps and lanes."""
 
@@ -31,6 +32,15 @@ def shape_row(rounds: int, steps: int, lanes: int) -> Row:
     }
     check_same(work, {side: compute() for side, compute in sides.items()}, 1e-3, 1e-3)
     return Row(work, "us/call", race(sides, rounds))
+
+
+def trace_of(steps: int, lanes: int) -> Trace:
+    """Draws rewards and values; in many lanes episodes of 60 steps on average end."""
+    generator = torch.Generator().manual_seed(0)
+    rewards = torch.randn(steps, lanes, generator=generator)
+    values = torch.randn(steps + 1, lanes, generator=generator)
+    ended = (torch.rand(steps, lanes, generator=generator) < 1 / 60) & (lanes > 1)
+    return Trace(rewards, values[:-1].clone(), values[1:].clone(), ended, torch.zeros_like(ended))
 
 
 def torchrl(trace: Trace) -> Callable[[], Any]:
