@@ -37,19 +37,16 @@ class Taus(NamedTuple):
     online: Tensor
 
 
-class NoisyLinear(nn.Module):
+class NoisyLinear(nn.Linear):
     """Computes x W + b with W = mu + sigma * epsilon, drawn in every forward pass of training."""
 
     def __init__(self, inputs: int, outputs: int, generator: torch.Generator) -> None:
-        super().__init__()
-        bound = (3 / inputs) ** 0.5
-        self.generator = generator
-        self.weight = nn.Parameter(
-            torch.empty(outputs, inputs).uniform_(-bound, bound, generator=generator)
-        )
-        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound, generator=generator))
-        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), SIGMA))
-        self.bias_sigma = nn.Parameter(torch.full((outputs,), SIGMA))
+        super().__init__(inputs, outputs)
+        self.generator, bound = generator, (3 / inputs) ** 0.5
+        for param in (self.weight, self.bias):
+            nn.init.uniform_(param, -bound, bound, generator)
+        self.weight_sigma = nn.Parameter(torch.full_like(self.weight, SIGMA))
+        self.bias_sigma = nn.Parameter(torch.full_like(self.bias, SIGMA))
 
     def forward(self, values: Tensor) -> Tensor:
         if not self.training:

@@ -23,7 +23,6 @@ class RowBuffer:
         self.obs = np.zeros((max_episodes, episode_length), np.int32)
         self.terminals = np.zeros((max_episodes, episode_length), np.int32)
         self.terminal_indices = np.full((max_episodes, 100), -1, np.int32)
-        self.num_terminals = np.zeros(max_episodes, np.int32)
         self.episodes = 0
 
     def add_episode(self, obs: np.ndarray, terminals: np.ndarray) -> None:
@@ -36,7 +35,6 @@ class RowBuffer:
             columns = (0, 0), (0, missing)
             self.terminal_indices = np.pad(self.terminal_indices, columns, constant_values=-1)
         self.terminal_indices[row, : len(positions)] = positions
-        self.num_terminals[row] = len(positions)
         self.episodes += 1
 
     def draw_starts(self, rng: np.random.Generator, batch_size: int) -> Pairs:
