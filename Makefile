@@ -68,13 +68,13 @@ moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an env
 	@.venv/moto/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
 	@touch $@
 
-cluster: .venv/.cluster  ## Ray and Optuna, for `make sweep` and its tests
+cluster: .venv/.cluster  ## Ray, for `make sweep` on several machines (--address), and its tests
 
 .venv/.cluster: requirements/cluster.txt $(STAMP)
 	@$(LOCKED) -r $<
 	@touch $@
 
-sweep: $(STAMP)  ## search parameters by trials, here or on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
+sweep: $(STAMP)  ## search parameters by trials, here or (make cluster) on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
 	@$(BIN)/python -m pipeline sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
 
 params.schema.json: src/quatrain/params.py src/quatrain/section.py src/quatrain/models/*/config.py src/quatrain/models/*/hosted/config.py src/quatrain/envs/*/config.py | $(STAMP)

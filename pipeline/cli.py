@@ -211,11 +211,11 @@ def new(options: Options) -> None:
     interrupted="interrupted; the same command continues",
 )
 def sweep(options: Options) -> int:
-    """Searches parameters by trials on a Ray cluster, and writes the best as a preset."""
-    from pipeline.scaling import driver
+    """Searches parameters by trials, and writes the best as a preset if it is better."""
+    from pipeline.trials import sweep as sweeps
 
-    place = driver.Options(options.address, options.storage, options.cpus)
-    return driver.run(Path.cwd(), options.sweep, place)
+    place = sweeps.Options(options.address, options.storage, options.cpus)
+    return sweeps.run(Path.cwd(), options.sweep, place)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

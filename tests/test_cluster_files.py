@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipeline.scaling.space import Sweep
+from pipeline.trials.space import Sweep
 from tests.conftest import ROOT
 from tests.pipeline.small_checkout import clone
 

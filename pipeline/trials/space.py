@@ -1,19 +1,19 @@
 """sweeps/NAME.yaml -> a search space over params.yaml, or one line that says what is wrong with it.
 
-Nothing here imports Ray, Optuna or a framework: a mistake is refused within two seconds.
+Nothing here imports Optuna or a framework: a mistake is refused within a second.
 """
 
 import itertools
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
+import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from pipeline.scaling.records import Trial
 from pipeline.storage.params_file import read_input
 from quatrain.errors import ConfigError
 from quatrain.params import Params
@@ -54,21 +54,17 @@ class Dimension(Section):
             if len(set(self.labels)) < max(2, len(self.of)):
                 raise ValueError("`of` needs two or more values, none of them twice")
             return self
-        if self.low >= self.high:
-            raise ValueError(f"the range is empty: {self.low} is not below {self.high}")
-        if self.scale == "log" and self.low <= 0:
-            raise ValueError(f"a log scale needs positive numbers, not {self.low}")
+        low, high = self.range
+        if low >= high:
+            raise ValueError(f"the range is empty: {low} is not below {high}")
+        if self.scale == "log" and low <= 0:
+            raise ValueError(f"a log scale needs positive numbers, not {low}")
         return self
 
     @property
-    def low(self) -> float:
-        assert self.between is not None
-        return self.between[0]
-
-    @property
-    def high(self) -> float:
-        assert self.between is not None
-        return self.between[1]
+    def range(self) -> tuple[float, float]:
+        assert self.between is not None, "a dimension `of` values has no range"
+        return self.between
 
     @property
     def is_whole(self) -> bool:
@@ -79,27 +75,33 @@ class Dimension(Section):
         return [json_text(choice) for choice in self.of or ()]
 
     @property
-    def choices(self) -> list[Any]:
-        """Returns the choices with lists in place of tuples, as in a file."""
-        return [json.loads(label) for label in self.labels]
+    def ends(self) -> list[Any]:
+        """Returns the values that must be valid: both ends of a range, or every choice, with lists
+        in place of tuples, as in a file.
+        """
+        return list(self.between or map(json.loads, self.labels))
 
-    @property
-    def ends(self) -> Sequence[Any]:
-        """Returns the values that must be valid: both ends of a range, or every choice."""
-        return self.choices if self.of is not None else (self.low, self.high)
+    def to_stored(self, value: Any) -> Any:
+        """Returns a value as Optuna stores it: a choice, which may be a list, as JSON."""
+        return value if self.of is None else json_text(value)
+
+    def from_stored(self, value: Any) -> Any:
+        return value if self.of is None else json.loads(value)
+
+    def contains(self, value: Any) -> bool:
+        if self.of is not None:
+            return json_text(value) in self.labels
+        if type(value) not in ((int,) if self.is_whole else (int, float)):
+            return False
+        return self.range[0] <= value <= self.range[1]
 
     def grid(self) -> list[Any]:
         """Returns `points` values from end to end, or all choices."""
-        if self.of is not None:
-            return self.choices
-        assert self.points is not None
-        shares = [index / (self.points - 1) for index in range(self.points)]
-        if self.scale == "log":
-            values = [self.low * (self.high / self.low) ** share for share in shares]
-        else:
-            values = [self.low + (self.high - self.low) * share for share in shares]
-        values[-1] = self.high
-        return list(dict.fromkeys(map(round if self.is_whole else float, values)))
+        if self.of is not None or self.points is None:
+            return self.ends
+        spaced = np.geomspace if self.scale == "log" else np.linspace
+        values = spaced(*self.range, self.points).tolist()
+        return list(dict.fromkeys(map(round, values) if self.is_whole else values))
 
 
 class Asha(Section):
@@ -113,9 +115,13 @@ class NoSchedule(Section):
 
 
 class Confirm(Section):
-    top: int = Field(ge=1, le=100, description="how many of the best trials run again")
-    seed: int = Field(ge=0, lt=2**32, description="`seed` of params.yaml then, another than before")
-    seeds: int = Field(ge=1, le=1024, description="learners of each")
+    top: int = Field(ge=1, le=100, description="how many of the best trials are repeated")
+    seed: int = Field(ge=0, lt=2**31, description="first `seed` of params.yaml then")
+    seeds: int = Field(ge=1, le=1024, description="trainings of each: seed, seed + 1, ...")
+
+    @property
+    def base_seeds(self) -> range:
+        return range(self.seed, self.seed + self.seeds)
 
 
 class Sweep(Section):
@@ -132,7 +138,9 @@ class Sweep(Section):
     seed: int = Field(ge=0, lt=2**32, description="of the search, not of the trials")
     search: Literal["tpe", "random", "grid"]
     schedule: Annotated[Asha | NoSchedule, Field(discriminator="kind")]
-    confirm: Confirm | None = Field(description="rerun the best: best of N is partly luck; or null")
+    confirm: Confirm | None = Field(
+        description="repeat the best: best of N is partly luck; or null"
+    )
     cpus: int = Field(ge=1, le=256, description="CPUs of a trial, and its `threads`")
     gpus: float = Field(ge=0, le=64, description="GPUs of a trial; a part of one shares it")
     retries: int = Field(ge=0, le=100, description="how often a trial on a lost node starts again")
@@ -155,10 +163,10 @@ class Sweep(Section):
     def _grid_has_as_many_points_as_trials(self) -> "Sweep":
         if self.search != "grid":
             return self
-        without = [key for key, dimension in self.space.items() if not _has_grid(dimension)]
-        if without:
-            raise ValueError(f"search: grid needs `points` in space.{without[0]}")
-        count = reduce(lambda product, each: product * len(each.grid()), self.space.values(), 1)
+        for key, dimension in self.space.items():
+            if dimension.of is None and dimension.points is None:
+                raise ValueError(f"search: grid needs `points` in space.{key}")
+        count = math.prod(len(dimension.grid()) for dimension in self.space.values())
         if count != self.trials:
             raise ValueError(f"the grid has {count} points; write trials: {count}")
         return self
@@ -171,57 +179,28 @@ class Space(NamedTuple):
     the judged metric.
     """
 
+    root: Path
     name: str
     sweep: Sweep
     raw: dict[str, Any]
     is_higher_better: bool
-    root: Path
 
-    def trial_raw(
-        self, values: Mapping[str, Any], seed: int | None = None, seeds: int | None = None
-    ) -> dict[str, Any]:
-        """Returns params.yaml with these values; seed and seeds are those of the search if None."""
+    def trial_raw(self, values: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
+        """Returns params.yaml with these values; with the preset's own seed if `seed` is None."""
         sweep = self.sweep
-        shared: dict[str, Any] = {
+        section: dict[str, Any] = {"seeds": sweep.seeds}
+        for key, value in values.items():
+            section = overlaid(section, _nested(key, value))
+        shared = {
             "seed": self.raw["seed"] if seed is None else seed,
             "device": "cuda" if sweep.gpus else "cpu",
             "threads": sweep.cpus,
         }
-        section: dict[str, Any] = {"seeds": sweep.seeds if seeds is None else seeds}
-        for key, value in values.items():
-            section = overlaid(section, _nested(key, value))
-        return overlaid(self.raw, shared | {sweep.model: section})
-
-    def params(
-        self, values: Mapping[str, Any], seed: int | None = None, seeds: int | None = None
-    ) -> Params:
-        """Returns the validated params of a trial.
-
-        Raises:
-            ConfigError: these values do not go together.
-        """
-        raw = self.trial_raw(values, seed, seeds)
-        return validate(raw, lambda name: read_input(self.root, str(name)))
+        return overlaid(self.raw, {**shared, sweep.model: section})
 
     def start(self) -> Values:
         """Returns the preset's own values of the searched keys."""
         return {key: _value_at(self.raw[self.sweep.model], key) for key in self.sweep.space}
-
-    def changes(self, trial: Trial) -> Values:
-        """Returns the values by which a trial differs from its preset: none for the start."""
-        return {} if json_text(trial.values) == json_text(self.start()) else trial.values
-
-    def raw_of(self, trial: Trial) -> dict[str, Any]:
-        """Returns params.yaml of a trial, whatever the sweep's file says now about confirming."""
-        return self.trial_raw(self.changes(trial), trial.seed, trial.seeds)
-
-    def params_of(self, trial: Trial) -> Params:
-        """Returns the validated params of a trial.
-
-        Raises:
-            ConfigError: its values do not go together.
-        """
-        return self.params(self.changes(trial), trial.seed, trial.seeds)
 
     def grid(self) -> Iterator[Values]:
         """Yields the points of a grid, the last key fastest."""
@@ -246,7 +225,7 @@ def read_space(root: Path, path: Path) -> Space:
         names = sorted(str(other) for other in path.parent.glob("*.yaml"))
         others = f"; known: {', '.join(names)}" if names else ""
         raise ConfigError(f"{path} is not there{nearest(str(path), names)}{others}")
-    sweep = parse_sweep(path)
+    sweep = _parse(path)
     if sweep.preset == name:
         raise ConfigError(
             f"{path.name}: preset = {name!r}: a sweep cannot start from the preset that it writes; "
@@ -257,26 +236,17 @@ def read_space(root: Path, path: Path) -> Space:
     except ConfigError as error:
         raise ConfigError(f"{path.name}: preset: {error}") from None
     direction = _direction(path.name, sweep, raw.get(sweep.model))
-    space = Space(name, sweep, raw, direction == "higher", root)
+    space = Space(root, name, sweep, raw, direction == "higher")
     _check_ends(path.name, space)
     return space
 
 
-def parse_sweep(path: Path) -> Sweep:
-    """Returns the content of a sweep's file.
-
-    Raises:
-        ConfigError: it is not YAML, or not of this form.
-    """
+def _parse(path: Path) -> Sweep:
     content = parse(path)
     try:
         return Sweep.model_validate(tuples(content))
     except ValidationError as error:
         raise ConfigError(describe(error, content, Sweep, path.name)) from None
-
-
-def _has_grid(dimension: Dimension) -> bool:
-    return dimension.of is not None or dimension.points is not None
 
 
 def _direction(file: str, sweep: Sweep, section: Mapping[str, Any] | None) -> str:
@@ -299,18 +269,15 @@ def _direction(file: str, sweep: Sweep, section: Mapping[str, Any] | None) -> st
 def _check_ends(file: str, space: Space) -> None:
     sweep = space.sweep
     params = _checked(f"{file}: with seeds = {sweep.seeds}", space, {})
-    if sweep.confirm is not None:
-        place = f"{file}: with confirm.seeds = {sweep.confirm.seeds}"
-        _checked(place, space, {}, sweep.confirm.seeds)
     for key, dimension in sweep.space.items():
         if key == "seeds" or not all(key.split(".")):
             raise ConfigError(f"{file}: space.{key}: is no key to search; remove or correct it")
         for value in dimension.ends:
             _checked(f"{file}: space.{key} at {value!r}", space, {key: value})
-    if sweep.confirm is not None and sweep.confirm.seed == space.raw["seed"]:
+    if sweep.confirm is not None and params.seed in sweep.confirm.base_seeds:
         raise ConfigError(
-            f"{file}: confirm.seed = {sweep.confirm.seed} is the seed of the search's trials; "
-            "another one shows what was luck"
+            f"{file}: confirm.seed = {sweep.confirm.seed}: the search's trials have seed = "
+            f"{params.seed}; others show what was luck"
         )
     if sweep.gpus and params.devices > max(1, sweep.gpus):
         raise ConfigError(
@@ -325,10 +292,10 @@ def _check_ends(file: str, space: Space) -> None:
         )
 
 
-def _checked(place: str, space: Space, values: Values, seeds: int | None = None) -> Params:
+def _checked(place: str, space: Space, values: Values) -> Params:
     """Returns the params of a trial; an error begins with `place`."""
     try:
-        return space.params(values, seeds=seeds)
+        return validate(space.trial_raw(values), lambda name: read_input(space.root, str(name)))
     except ConfigError as error:
         reason = str(error).removeprefix("params.yaml: ")
         raise ConfigError(f"{place}: {reason}") from None

@@ -1,4 +1,4 @@
-"""A sweep's file with some keys changed, the space that it gives, and trials of it."""
+"""A sweep's file with some keys changed, the space that it gives, and rows of its search."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -7,9 +7,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from pipeline.scaling import space as spaces
-from pipeline.scaling.records import Trial
-from pipeline.scaling.space import Space, read_space
+from pipeline.trials import space as spaces
+from pipeline.trials.comparison import Row
+from pipeline.trials.space import Space, read_space
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 
@@ -53,9 +53,8 @@ def read_params_once(patch: Patch) -> None:
     patch.setattr(spaces, "read_raw", cache(spaces.read_raw))
 
 
-def trial(number: int, score: float | None = None, **changes: Any) -> Trial:
+def row(number: int, score: float | None = None, **changes: Any) -> Row:
     """A finished trial of the search of SWEEP if it has a score, else one that runs."""
     state = "running" if score is None else "finished"
     values = {RATE: 1e-3 + number * 1e-4, HIDDEN: 64}
-    content = {"number": number, "role": "search", "values": values, "state": state, "score": score}
-    return Trial.model_validate(content | {"seeds": SWEEP["seeds"]} | changes)
+    return Row(number, values, state, score, None, 1.5, "")._replace(**changes)

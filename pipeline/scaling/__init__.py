@@ -1,1 +1,0 @@
-"""Sweeps: trials of the pipeline's stages, placed on the machines of a Ray cluster."""

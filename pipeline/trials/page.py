@@ -1,0 +1,157 @@
+"""a sweep -> the table at its end, and reports/sweeps/NAME: a page, pictures, trials.json."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import optuna
+from matplotlib import pyplot
+from optuna.visualization import matplotlib as pictures
+from tabulate import tabulate
+
+from pipeline.judging.render import markdown_table, plain
+from pipeline.reporting.page import as_html
+from pipeline.storage.figures import png, write_figures
+from pipeline.trials.comparison import Row, Scores, Verdict, rank
+from pipeline.trials.space import Space, json_text
+from quatrain.plots import matplotlib_defaults
+from quatrain.storage import formats
+from quatrain.storage.atomic_write import write_together
+
+# Rows in the terminal, and characters of a cell there.
+TOP = 12
+LONGEST = 24
+# Finished trials from which on importances are more than noise.
+LEAST_FINISHED = 10
+
+
+class Result(NamedTuple):
+    """Holds a sweep at its end. repeated: scores by base seed of the trials that were repeated."""
+
+    space: Space
+    rows: Sequence[Row]
+    repeated: Mapping[int, Scores]
+    verdict: Verdict
+
+
+def table(result: Result) -> str:
+    """Returns the best trials, the start, why others have no score, and the verdict."""
+    rows = in_order(result)
+    shown = [row for place, row in enumerate(rows) if place < TOP or row.number == 0]
+    cells = [_cells(result, row)[:-1] for row in shown]
+    options = {"maxcolwidths": LONGEST, "disable_numparse": True}
+    lines = tabulate(cells, head(result)[:-1], "simple", **options).splitlines()
+    states = Counter(row.state for row in rows if row not in shown)
+    if states:
+        others = ", ".join(f"{count} {state}" for state, count in states.items())
+        lines.append(f"and {states.total()} more: {others}")
+    reasons: dict[str, Row] = {row.reason: row for row in reversed(rows) if row.reason}
+    lines += [f"trial {row.number} {row.state}: {reason}" for reason, row in reasons.items()]
+    return "\n".join([*map(str.rstrip, lines), "", result.verdict.text])
+
+
+def write(folder: Path, result: Result, study: optuna.Study) -> list[Path]:
+    """Writes plots/*.png, trials.json and sweep.html; returns their paths.
+
+    Raises:
+        OSError: e.g. the disk is full; each file is whole, the old one or the new one.
+    """
+    figures = draw(result, study)
+    write_figures(folder / "plots", figures)
+    title = f"Sweep: {result.space.name}"
+    text = markdown(result, title, figures)
+    files = {
+        "trials.json": formats.to_json([row._asdict() for row in result.rows]),
+        "sweep.html": as_html(text, title, folder).encode(),
+    }
+    write_together(folder, files)
+    return [*(folder / name for name in files), *(folder / "plots" / name for name in figures)]
+
+
+def markdown(result: Result, title: str, figures: Mapping[str, bytes]) -> str:
+    sweep = result.space.sweep
+    better = "higher" if result.space.is_higher_better else "lower"
+    parts = [
+        f"# {plain(title)}",
+        f"**{plain(result.verdict.text)}**",
+        f"Model {plain(sweep.model)}, preset {plain(sweep.preset)}, search {sweep.search}, judged "
+        f"by {plain(sweep.judge)} ({better} is better). Trial 0 is the start. *Repeated*: the mean "
+        "over other base seeds, where the best has no luck from the search. *Better by*: than the "
+        "start with the same base seeds, with the 95 % interval of the paired differences.",
+        markdown_table(
+            [plain(name) for name in head(result)],
+            [[plain(cell) for cell in _cells(result, row)] for row in in_order(result)],
+        ),
+        *(f"![{Path(name).stem}](plots/{name})" for name in figures),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def in_order(result: Result) -> list[Row]:
+    """Returns repeated trials, then others with a score, the best first, then those without one."""
+    best = rank(result.rows, result.space.is_higher_better)
+    sign = 1 if result.space.is_higher_better else -1
+
+    def key(row: Row) -> tuple[bool, float]:
+        scores = result.repeated.get(row.number, ())
+        total = sum(score for score in scores if score is not None)
+        return not scores, -sign * total / max(1, len(scores))
+
+    return sorted(best, key=key) + [row for row in result.rows if row not in best]
+
+
+def head(result: Result) -> list[str]:
+    sweep = result.space.sweep
+    keys = [key.rpartition(".")[2] for key in sweep.space]
+    labels = [
+        key if keys.count(key) == 1 else whole for key, whole in zip(keys, sweep.space, strict=True)
+    ]
+    watched = f"{sweep.watch} at step"
+    return ["trial", "state", *labels, sweep.judge, "repeated", "better by", watched, "reason"]
+
+
+def _cells(result: Result, row: Row) -> list[str]:
+    scores = [score for score in result.repeated.get(row.number, ()) if score is not None]
+    repeated = f"{sum(scores) / len(scores):.5g} ({len(scores)} seeds)" if scores else ""
+    last = "" if row.last is None else f"{row.last.value:.5g} at {row.last.step}"
+    return [
+        str(row.number),
+        row.state,
+        *(text_of(row.values.get(key)) for key in result.space.sweep.space),
+        "" if row.score is None else f"{row.score:.5g}",
+        repeated,
+        str(result.verdict.gains.get(row.number, "")),
+        last,
+        row.reason,
+    ]
+
+
+def text_of(value: Any) -> str:
+    """Returns a value as a person writes it: floats with four digits, text without quotes."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return value if isinstance(value, str) else json_text(value)
+
+
+def draw(result: Result, study: optuna.Study) -> dict[str, bytes]:
+    """Draws the trials that have a score, by file name: as much as so many of them tell."""
+    finished = len(rank(result.rows, result.space.is_higher_better))
+    plots: dict[str, tuple[Callable[..., Any], int]] = {
+        "history": (pictures.plot_optimization_history, 1),
+        "parallel": (pictures.plot_parallel_coordinate, 2),
+        "slices": (pictures.plot_slice, 2),
+        "importances": (pictures.plot_param_importances, LEAST_FINISHED),
+    }
+    files = {}
+    pyplot.switch_backend("agg")  # no window
+    with matplotlib_defaults({"figure.figsize": (9, 4.5), "font.size": 9}):
+        for name, (plot, least) in plots.items():
+            if finished >= least:
+                axes = np.ravel(plot(study, target_name=result.space.sweep.judge))
+                for each in axes:
+                    each.tick_params("x", labelrotation=20)
+                files[f"{name}.png"] = png(axes[0].figure)
+                pyplot.close(axes[0].figure)
+    return files

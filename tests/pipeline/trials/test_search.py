@@ -1,0 +1,241 @@
+"""A search continues from its journal, and what it tries depends on nothing but what is known."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.trials.comparison import Row
+from pipeline.trials.search import Search
+from pipeline.trials.space import Values
+from pipeline.trials.trial import Outcome, Point, Trial
+from quatrain.errors import DataError
+from tests.pipeline.trials.small_sweep import HIDDEN, RATE, RATES, read_params_once, space_of
+
+TARGETS = [{"kind": "hard", "copy_every": 50}, {"kind": "polyak", "rate": 0.5}]
+IQN = {"model": "iqn", "judge": "score", "schedule": {"kind": "none"}}
+# Each value is good alone, the last two together are not.
+BARRIER = {"train.b_min": {"of": [0.0, 0.9]}, "train.b_init": {"of": [1.0, 0.5]}}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def params_are_read_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        read_params_once(patch)
+        yield
+
+
+def search_of(folder: Path, **changes: Any) -> Search:
+    """The search in a folder: another one with the same folder is a later driver's."""
+    folder.mkdir(exist_ok=True)
+    return Search(space_of(folder, **changes), folder / "journal.log", lambda *_: None)
+
+
+def finished(score: float | None) -> Outcome:
+    return Outcome("finished", {"cosine_mean": score, "orthogonality": score, "score": score})
+
+
+def by_rate(row: Row) -> float:
+    return 1 - abs(row.values[RATE] - 3e-3)
+
+
+def go_on(search: Search, count: int = 100, score: Callable[[Row], float] = by_rate) -> list[Row]:
+    """Run so many trials one after another; all rows."""
+    for _ in range(count):
+        trial = search.next()
+        if trial is None:
+            break
+        number = max(row.number for row in search.rows())
+        search.ended(trial, finished(score(search.rows()[number])))
+    return search.rows()
+
+
+def values_of(rows: list[Row]) -> list[Values]:
+    return [row.values for row in rows]
+
+
+@pytest.mark.parametrize("kind", ["random", "tpe"])
+def test_a_search_has_the_same_points_wherever_it_was_interrupted(kind: str, tmp_path: Path):
+    whole = go_on(search_of(tmp_path / "whole", search=kind, trials=14))
+    for count in (1, 3, 0, 7, 100):
+        search = search_of(tmp_path / "cut", search=kind, trials=14)
+        cut = go_on(search, count)
+        search.next()  # it is killed while this one runs
+    assert values_of(cut) == values_of(whole)
+    assert [row.state for row in whole] == ["finished"] * 15
+    assert len({row.values[RATE] for row in whole}) == 15
+    assert all(1e-4 <= row.values[RATE] <= 1e-2 for row in whole)
+
+
+def test_a_trial_that_was_running_begins_again_and_the_start_is_the_first(tmp_path: Path):
+    search = search_of(tmp_path)
+    running = [search.next(), search.next()]
+    again = search_of(tmp_path)
+    assert [again.next(), again.next()] == running
+    assert [row.state for row in again.rows()] == ["running"] * 2
+    assert again.rows()[0].values == {RATE: 1e-3, HIDDEN: 64}
+    assert running[0] is not None
+    assert running[0].params.allo.train.learning_rate == 1e-3
+
+
+def test_a_driver_that_was_killed_while_it_chose_values_goes_on_with_them(tmp_path: Path):
+    whole = go_on(search_of(tmp_path / "whole"), 2)
+    go_on(search_of(tmp_path / "cut"), 2)
+    journal = tmp_path / "cut" / "journal.log"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    # Each operation of Optuna is a line: 5 is a new parameter of a trial.
+    last = max(place for place, line in enumerate(lines) if json.loads(line)["op_code"] == 5)
+    journal.write_bytes(b"".join(lines[:last]) + lines[last][:20])
+    (tmp_path / "cut" / "journal.log.lock").symlink_to("of the killed driver")
+    assert values_of(go_on(search_of(tmp_path / "cut"), 1)) == values_of(whole)
+
+
+def test_a_damaged_journal_is_refused_in_one_line(tmp_path: Path):
+    go_on(search_of(tmp_path), 1)
+    journal = tmp_path / "journal.log"
+    journal.write_bytes(b"{\n" + journal.read_bytes())
+    with pytest.raises(DataError, match=r"journal.log: is damaged .*; remove it: trials that have"):
+        search_of(tmp_path)
+
+
+def test_more_trials_continue_the_search_and_fewer_end_it(tmp_path: Path):
+    counts = [len(go_on(search_of(tmp_path, trials=trials))) for trials in (2, 4, 3)]
+    assert counts == [3, 5, 5]
+
+
+def test_a_grid_is_tried_in_order_and_choices_that_are_equal_in_python_are_two(tmp_path: Path):
+    keys = {"train.b_init": {"of": [1, 1.0, 0.5]}, RATE: RATES | {"points": 2}}
+    grid = {"search": "grid", "trials": 6, "space": keys}
+    go_on(search_of(tmp_path, **grid), 3)
+    rows = go_on(search_of(tmp_path, **grid))
+    points = [(json.dumps(row.values["train.b_init"]), row.values[RATE]) for row in rows[1:]]
+    assert points == [(b, rate) for b in ("1", "1.0", "0.5") for rate in (1e-4, 1e-2)]
+
+
+def test_another_seed_gives_other_values(tmp_path: Path):
+    first = [go_on(search_of(tmp_path / str(seed), seed=seed), 2)[1] for seed in (0, 1)]
+    assert first[0].values != first[1].values
+
+
+def test_tpe_looks_where_scores_are_better_also_where_lower_is(tmp_path: Path):
+    def best(judge: str) -> float:
+        changes = {"search": "tpe", "space": {RATE: RATES}, "trials": 24, "judge": judge}
+        rows = go_on(search_of(tmp_path / judge, **changes), score=lambda row: row.values[RATE])
+        return sorted(row.values[RATE] for row in rows[15:])[5]
+
+    assert best("orthogonality") < best("cosine_mean")
+
+
+def test_choices_that_are_mappings_come_back_equal(tmp_path: Path):
+    space = {"train.target": {"of": TARGETS}}
+    rows = go_on(search_of(tmp_path, **IQN, space=space, trials=8), score=lambda _: 0.5)
+    targets = [row.values["train.target"] for row in rows[1:]]
+    assert all(target in targets for target in TARGETS)
+    assert all(target in TARGETS for target in targets)
+    # The start lies outside of the space.
+    assert rows[0].values == {"train.target": {"kind": "polyak", "rate": 0.01}}
+
+
+def test_what_params_refuse_is_a_row_with_its_reason(tmp_path: Path):
+    ended: list[tuple[Row, Trial | None]] = []
+    space = space_of(tmp_path, search="grid", trials=4, space=BARRIER)
+    search = Search(space, tmp_path / "journal.log", lambda *event: ended.append(event))
+    rows = go_on(search, score=lambda _: 0.5)
+    assert [row.state for row in rows] == ["finished"] * 4 + ["refused"]
+    assert "b_min 0.9 <= b_init 0.5" in rows[4].reason
+    assert ended[-1] == (rows[4], None)
+
+
+OUTCOMES = [
+    (finished(0.5), "finished", 0.5, ""),
+    (finished(None), "failed", None, "cosine_mean is not a finite number"),
+    (Outcome("diverged", {}, reason="loss is nan"), "diverged", None, "loss is nan"),
+    (Outcome("failed", {}, reason="lost"), "failed", None, "lost"),
+]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "score", "reason"), OUTCOMES, ids=["score", "none", "diverged", "failed"]
+)
+def test_an_outcome_is_kept_and_only_a_finished_one_has_a_score(
+    outcome: Outcome, state: str, score: float | None, reason: str, tmp_path: Path
+):
+    search = search_of(tmp_path)
+    trial = search.next()
+    assert trial is not None
+    search.ended(trial, outcome)
+    (row,) = search_of(tmp_path).rows()
+    assert (row.state, row.score, row.reason) == (state, score, reason)
+
+
+# The schedule: {kind: asha, first: 500, factor: 3}, 2,000 steps.
+
+
+def compare(search: Search, values: list[float], step: int = 500) -> list[bool]:
+    """Begin a trial for each value, which is its row at a step; which are hopeless."""
+    trials = [search.next() for _ in values]
+    pairs = zip(trials, values, strict=True)
+    return [search.saw(trial, Point(step, value)) for trial, value in pairs if trial is not None]
+
+
+def test_the_worse_are_stopped_where_the_schedule_compares(tmp_path: Path):
+    search = search_of(tmp_path)
+    assert compare(search, [0.5, 0.4, 0.6, 0.7, 0.1]) == [False, True, False, False, True]
+    lower = search_of(tmp_path / "lower", judge="orthogonality")
+    assert compare(lower, [0.5, 0.4, 0.6]) == [False, False, True]
+    assert [row.state for row in search_of(tmp_path).rows()[:2]] == ["running", "stopped"]
+
+
+def test_the_start_is_compared_and_never_stopped(tmp_path: Path):
+    search = search_of(tmp_path)
+    start, *others = [search.next() for _ in range(3)]
+    points = zip([*others, start], (0.9, 0.3, 0.1), strict=True)
+    hopeless = [search.saw(each, Point(500, value)) for each, value in points if each is not None]
+    assert hopeless == [False, True, False]
+    assert search.rows()[0].last == Point(500, 0.1)
+
+
+@pytest.mark.parametrize("step", [499, 2000], ids=["before the first rung", "at the last step"])
+def test_no_trial_is_stopped_elsewhere(step: int, tmp_path: Path):
+    assert compare(search_of(tmp_path), [0.5, 0.4], step) == [False, False]
+
+
+def test_rows_of_a_continued_trial_are_compared_once_and_a_stopped_one_stays_so(tmp_path: Path):
+    search = search_of(tmp_path)
+    compare(search, [0.5, 0.4])
+    again = search_of(tmp_path)
+    start, other = again.next(), again.next()
+    assert start is not None
+    assert [again.saw(start, Point(step, 0.5)) for step in (400, 500, 700)] == [False] * 3
+    assert again.rows()[0].last == Point(500, 0.5)
+    assert again.rows()[1]._replace(values={}) == Row(
+        1, {}, "stopped", None, Point(500, 0.4), 0.0, ""
+    )
+    assert other is not None
+    assert len(again.rows()) == 3
+
+
+def test_a_hopeless_trial_that_ended_first_has_no_score(tmp_path: Path):
+    search = search_of(tmp_path)
+    start, other = search.next(), search.next()
+    assert start is not None
+    assert other is not None
+    search.saw(start, Point(500, 0.5))
+    assert search.saw(other, Point(500, 0.4))
+    assert not search.saw(other, Point(900, 0.9))
+    search.ended(other, finished(0.9))
+    assert search.rows()[1].score is None
+
+
+def test_equal_trainings_share_their_outcome(tmp_path: Path):
+    keys = {RATE: {"of": [1e-3, 2e-3]}}
+    search = search_of(tmp_path, search="grid", trials=2, space=keys)
+    start, same = search.next(), search.next()
+    assert start is not None
+    assert same is not None
+    assert start.key == same.key
+    for trial in (start, same):
+        search.ended(trial, finished(0.5))
+    assert [row.score for row in search.rows()] == [0.5, 0.5]

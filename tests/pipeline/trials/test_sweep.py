@@ -1,0 +1,272 @@
+"""A sweep's driver: what it repeats, adopts and records, wherever it was killed."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from pipeline.runtime.errors import LockHeld
+from pipeline.runtime.processes import folder_lock
+from pipeline.storage.params_file import read_params
+from pipeline.trials import page
+from pipeline.trials import sweep as sweeps
+from pipeline.trials.comparison import Gain, Scores, compare
+from pipeline.trials.engine import Event
+from pipeline.trials.sweep import Options
+from pipeline.trials.trial import Outcome, Trial, folder_of, write_outcome
+from quatrain.storage.folders import digest_of
+from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.trials.small_sweep import RATE, sweep_file
+
+RATES = [1e-3, 2e-3, 3e-3, 4e-3]
+GRID: dict[str, Any] = {
+    "search": "grid",
+    "trials": 4,
+    "schedule": {"kind": "none"},
+    "confirm": {"top": 2, "seed": 1, "seeds": 4},
+    "space": {RATE: {"of": RATES}},
+}
+"""Trial 1 is the start again, and trial 4 has the highest rate."""
+
+
+class Killed(BaseException):
+    pass
+
+
+class InventedPlace:
+    """A place of two slots whose trials end as `outcome` says; it dies before trial `dies_at`."""
+
+    watch = ""
+
+    def __init__(self, root: Path, outcome: Callable[[Trial], Outcome], dies_at: int = -1) -> None:
+        self.begun: list[str] = []
+        self._root = root
+        self._outcome = outcome
+        self._dies_at = dies_at
+        self._running: list[Trial] = []
+        self._stopped: list[Trial] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def room(self) -> int:
+        return 2 - len(self._running)
+
+    def begin(self, trial: Trial) -> None:
+        if len(self.begun) == self._dies_at:
+            self._running.clear()
+            raise Killed
+        self.begun.append(trial.key)
+        self._running.append(trial)
+
+    def events(self) -> Iterator[tuple[Trial, Event]]:
+        while self._stopped:
+            yield self._stopped.pop(), Outcome("stopped")
+        while self._running:
+            trial = self._running.pop()
+            outcome = self._outcome(trial)
+            folder_of(self._root, trial).mkdir(parents=True, exist_ok=True)
+            write_outcome(folder_of(self._root, trial), outcome)
+            yield trial, outcome
+
+    def stop(self, trial: Trial) -> None:
+        self._stopped.append(trial)
+
+
+class Recorded:
+    """What a group was told."""
+
+    def __init__(self, *_: object) -> None:
+        self.labels: dict[str, str] = {}
+        self.rows: list[tuple[str, int, float]] = []
+        self.end: tuple[str, list[str]] | None = None
+
+    def ended(self, trial: Trial, label: str) -> None:
+        self.labels[label] = trial.key
+
+    def metrics(self, rows: Sequence[tuple[str, int, float]]) -> None:
+        self.rows += rows
+
+    def finish(self, status: str, files: list[Path]) -> None:
+        self.end = status, [path.name for path in files]
+
+
+def key_of(verb: str, *values: Any) -> str:
+    """A key without code, whose reading takes longest."""
+    return digest_of([verb, values[-1]])[:16]
+
+
+class Driver:
+    """Runs a sweep of a root again and again."""
+
+    def __init__(self, root: Path, patch: Patch, **changes: Any) -> None:
+        self.root = root
+        self.group = Recorded()
+        self._path = sweep_file(root, GRID | changes)
+        self._patch = patch
+        patch.setattr("pipeline.trials.trial._key", key_of)
+
+    def run(
+        self, outcome: Callable[[Trial], Outcome], dies_at: int = -1, draws: bool = False
+    ) -> list[str]:
+        """The keys of the trials that were begun."""
+        if not draws:
+            self._patch.setattr(page, "draw", lambda *_: {})
+        place = InventedPlace(self.root, outcome, dies_at)
+        self._patch.setattr(sweeps, "make_place", lambda *_: place)
+        self._patch.setattr(sweeps, "Group", lambda *_: self.group)
+        with suppress(Killed):
+            self.code = sweeps.run(self.root, self._path, Options(None, None, None))
+        return place.begun
+
+    @property
+    def preset(self) -> Path:
+        return self.root / "presets" / "tried.yaml"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name in ("inputs", "presets"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    return tmp_path
+
+
+def higher(trial: Trial) -> Outcome:
+    """The higher the rate, the better, whatever the seed; seeds differ more than rates."""
+    score = trial.params.allo.train.learning_rate * 100 + trial.params.seed
+    return Outcome("finished", {"cosine_mean": score}, seconds=2.0)
+
+
+def lucky(trial: Trial) -> Outcome:
+    """Higher rates were lucky in the search: other seeds do not repeat it."""
+    luck = trial.params.seed % 2 * -2 + 1
+    score = luck * trial.params.allo.train.learning_rate * 100
+    return Outcome("finished", {"cosine_mean": score})
+
+
+def diverging(trial: Trial) -> Outcome:
+    """Repetitions of all but the start diverge."""
+    is_start = trial.params.allo.train.learning_rate == 1e-3
+    return (
+        higher(trial) if is_start or trial.params.seed == 0 else Outcome("diverged", reason="nan")
+    )
+
+
+def test_the_best_is_adopted_if_its_repetitions_are_better(
+    root: Path, monkeypatch: Patch, capsys: Capture
+):
+    driver = Driver(root, monkeypatch)
+    begun = driver.run(higher)
+    assert driver.code == 0
+    # Trial 1 has the values of the start, so neither it nor its repetitions run.
+    assert len(begun) == len(set(begun)) == 4 + 3 * 4
+    labels = [f"{number:04d}-seed-{seed}" for seed in (1, 2, 3, 4) for number in (0, 4, 3)]
+    assert sorted(driver.group.labels) == sorted([*(f"000{n}" for n in range(5)), *labels])
+    assert driver.group.rows[-1] == ("sweep/best", 5, pytest.approx(0.4))
+    assert driver.group.end == ("FINISHED", ["trials.json", "sweep.html"])
+    adopted = read_params(root, "tried")
+    assert (adopted.seed, adopted.allo.train.learning_rate, adopted.allo.seeds) == (1, 4e-3, 3)
+    out = capsys.readouterr().out
+    assert "trial 4 is better than the start by 0.3 (0.3 to 0.3) cosine_mean over 4 seeds" in out
+    assert "presets/tried.yaml: `make repro PRESET=tried MODELS=allo`" in out
+
+
+@pytest.mark.parametrize("dies_at", [0, 1, 4, 9])
+def test_a_killed_sweep_continues_and_nothing_that_ended_runs_again(
+    dies_at: int, root: Path, monkeypatch: Patch, capsys: Capture
+):
+    driver = Driver(root, monkeypatch)
+    begun = driver.run(higher, dies_at)
+    ended = [path.parent.name for path in root.glob(".state/trials/*/outcome.json")]
+    driver.group = Recorded()
+    again = driver.run(higher)
+    assert not set(ended) & set(again)
+    assert len(set(begun + again)) == 4 + 3 * 4
+    assert len(driver.group.labels) == 5 + 3 * 4, "a trial that ended before is not recorded"
+    assert "trial 4 is better than the start by 0.3" in capsys.readouterr().out
+    assert driver.run(higher) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "changes", "said", "is_kept"),
+    [
+        (lucky, {}, "nothing was found: trial 4 is better by 0 (", False),
+        (higher, {"confirm": GRID["confirm"] | {"seeds": 3}}, "by 0.3 cosine_mean over 3", False),
+        (diverging, {}, "nothing was found: no trial was repeated beside the start", True),
+        (lambda _: Outcome("failed", reason="x"), {}, "nothing was found: no trial has a", True),
+    ],
+    ids=["luck", "few seeds", "diverged", "no score"],
+)
+def test_no_preset_is_written_where_nothing_is_better(
+    outcome: Callable[[Trial], Outcome],
+    changes: dict[str, Any],
+    said: str,
+    is_kept: bool,
+    root: Path,
+    monkeypatch: Patch,
+    capsys: Capture,
+):
+    driver = Driver(root, monkeypatch, **changes)
+    mark = "# Written by `make sweep SWEEP=sweeps/tried.yaml`: trial 9.\npreset: tried\n"
+    driver.preset.write_text(mark)
+    driver.run(outcome)
+    assert said in capsys.readouterr().out
+    assert driver.preset.exists() == is_kept
+    assert driver.code == int("no trial has a" in said)
+
+
+def test_without_confirm_the_best_of_the_search_is_adopted(root: Path, monkeypatch: Patch):
+    driver = Driver(root, monkeypatch, confirm=None)
+    assert len(driver.run(higher)) == 4
+    adopted = read_params(root, "tried")
+    assert (adopted.seed, adopted.allo.train.learning_rate) == (0, 4e-3)
+
+
+def test_more_seeds_repeat_only_what_is_missing(root: Path, monkeypatch: Patch):
+    Driver(root, monkeypatch).run(higher)
+    confirm = GRID["confirm"] | {"seeds": 6}
+    assert len(Driver(root, monkeypatch, confirm=confirm).run(higher)) == 3 * 2
+
+
+def test_a_second_driver_of_the_same_sweep_is_refused(root: Path, monkeypatch: Patch):
+    with folder_lock(root / ".state" / "sweeps" / "tried"), pytest.raises(LockHeld, match="tried"):
+        Driver(root, monkeypatch).run(higher)
+
+
+def test_the_page_holds_every_trial_and_no_markup_of_reasons(root: Path, monkeypatch: Patch):
+    def odd(trial: Trial) -> Outcome:
+        is_odd = trial.params.allo.train.learning_rate == 2e-3
+        return Outcome("failed", reason="<script>|x") if is_odd else higher(trial)
+
+    Driver(root, monkeypatch).run(odd, draws=True)
+    folder = root / "reports" / "sweeps" / "tried"
+    rows = json.loads((folder / "trials.json").read_text())
+    assert [row["state"] for row in rows] == ["finished", "finished", "failed", *["finished"] * 2]
+    html = (folder / "sweep.html").read_text()
+    assert "<script" not in html
+    assert html.count("data:image/png;base64,") == 3, "history, parallel coordinates, slices"
+
+
+@pytest.mark.parametrize(
+    ("scores", "start", "gain"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], [0.5, 1.5, 2.5, 3.5], Gain(0.5, 0.0)),
+        ([1.0, 2.0, 3.0], [0.5, 1.5, 2.5], Gain(0.5, None)),
+        ([1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0], Gain(0.5, pytest.approx(0.9187, abs=1e-4))),
+        ([1.0, None, 1.0, 0.0], [0.0, 0.0, 0.0, 0.0], None),
+    ],
+    ids=["paired", "few", "unsure", "one has no score"],
+)
+def test_a_gain_is_the_mean_of_paired_differences(scores: Scores, start: Scores, gain: Gain | None):
+    assert compare(scores, start, is_higher_better=True) == gain
+    opposite = compare(start, scores, is_higher_better=False)
+    assert opposite == gain
