@@ -13,13 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from benchmarks.reference import active_dynamics as reference
-from benchmarks.reference.active_dynamics import (
-    Agent,
-    ProposedAgent,
-    ProposedRollout,
-    RecentRollout,
-    Transition,
-)
+from benchmarks.reference.active_dynamics import Agent, RecentRollout, Transition
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row, Times
 from benchmarks.timing import Work, check_same, race
 from pipeline.storage.params_file import read_params
@@ -65,7 +59,11 @@ def agent_row(root: Path, rounds: int) -> Row:
     encode, predict = plain_encoder(network), predictor(network)
     works: dict[str, Work] = {
         ORIGINAL: partial(play, Agent(encode, predict, RecentRollout(LENGTH)), observed),
-        PROPOSAL: partial(play, ProposedAgent(encode, predict, ProposedRollout(LENGTH)), observed),
+        PROPOSAL: partial(
+            play,
+            reference.ProposedAgent(encode, predict, reference.ProposedRollout(LENGTH)),
+            observed,
+        ),
         OURS: lambda: play(Carried(network), observed),
     }
     times = race(works, rounds, dict.fromkeys(works, STEPS))
@@ -153,7 +151,7 @@ def memory_row() -> Row:
     """Measures by how much a process grows with all transitions of a run."""
     works = {
         ORIGINAL: partial(stored_by, RecentRollout),
-        PROPOSAL: partial(stored_by, ProposedRollout),
+        PROPOSAL: partial(stored_by, reference.ProposedRollout),
         OURS: ring_of,
     }
     sides = {side: Times([grown(work) / TRANSITIONS]) for side, work in works.items()}

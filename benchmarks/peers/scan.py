@@ -15,24 +15,20 @@ from benchmarks.peers.replay import BATCH, Transition, check_draws
 from benchmarks.rows import OURS, Row
 from benchmarks.timing import Continued, race
 from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
-from quatrain.replay.frames.sampling import Window, random_words, sample_from_words, valid_starts
+from quatrain.replay.frames.sampling import Window, sample, valid_starts
 
 STEPS, CHECKED = 300, 1_000_000
 """Of a call of a compiled program; transitions that are drawn before anything is timed."""
 LANES, SLOTS = 16, 6_250
 ONE_FRAME = Window(frames=1, n_step=1, discount=0.99)
-NOTE = "ours gets the random words of all steps at once, flashbax a key for each step"
 
 
 class Replay(NamedTuple):
-    """Holds a replay as functions, and its full state; `draw_inputs`: keys -> the input of each
-    draw.
-    """
+    """Holds a replay as functions, and its full state."""
 
     state: Any
     add: Callable[[Any, Transitions], Any]
     draw: Callable[[Any, jax.Array], Transition]
-    draw_inputs: Callable[[jax.Array], jax.Array] = lambda keys: keys
 
 
 def rows(rounds: int) -> list[Row]:
@@ -48,7 +44,7 @@ def rows(rounds: int) -> list[Row]:
         check(name, replay, turns)
     works = {name: scanned(replay, keys) for name, replay in replays.items()}
     times = race(works, rounds, dict.fromkeys(works, STEPS))
-    return [Row(f"add {LANES}, draw {BATCH} in a compiled scan", "us/call", times, note=NOTE)]
+    return [Row(f"add {LANES}, draw {BATCH} in a compiled scan", "us/call", times)]
 
 
 def numbered_turns(turns: int) -> Transitions:
@@ -69,13 +65,13 @@ def numbered_turns(turns: int) -> Transitions:
 
 
 def ours(turns: Transitions) -> Replay:
-    def draw(ring: FrameRing, words: jax.Array) -> Transition:
-        batch = sample_from_words(words, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME)
+    def draw(ring: FrameRing, key: jax.Array) -> Transition:
+        batch = sample(key, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME, BATCH)
         ended = batch.bootstrap == 0
         return Transition(batch.stack, batch.action, batch.returns, batch.next_stack, ended)
 
     ring = jax.jit(partial(from_transitions, len(turns.turn)))(turns)
-    return Replay(ring, write, draw, jax.vmap(partial(random_words, batch_size=BATCH)))
+    return Replay(ring, write, draw)
 
 
 def flashbax(turns: Transitions) -> Replay:
@@ -107,10 +103,9 @@ def scanned(replay: Replay, keys: jax.Array) -> Continued:
             state = replay.add(state, jax.tree.map(lambda column: column[None], turn))
             return (state, jax.tree.map(jnp.add, sums, replay.draw(state, key))), None
 
-        draws = replay.draw_inputs(keys)
-        shapes = jax.eval_shape(replay.draw, state, draws[0])
+        shapes = jax.eval_shape(replay.draw, state, keys[0])
         zeros = jax.tree.map(lambda column: jnp.zeros(column.shape, jnp.float32), shapes)
-        return jax.lax.scan(step, (state, zeros), (draws, turns))[0]
+        return jax.lax.scan(step, (state, zeros), (keys, turns))[0]
 
     turns = jax.tree.map(jnp.asarray, numbered_turns(STEPS))
     state = jax.tree.map(jnp.copy, replay.state)
@@ -123,7 +118,7 @@ def check(name: str, replay: Replay, turns: Transitions) -> None:
     """
     split = jax.random.split(jax.random.key(1, impl="rbg"), CHECKED // BATCH)
     draw = jax.jit(lambda state, keys: jax.lax.map(partial(replay.draw, state), keys))
-    draws = draw(replay.state, replay.draw_inputs(split))
+    draws = draw(replay.state, split)
     drawn = Transition(*(np.asarray(column).reshape(-1, *column.shape[2:]) for column in draws))
     columns = [column[:-1].reshape(-1, *column.shape[3:]) for column in turns[:3]]
     following = turns.frames[1:].reshape(columns[0].shape)
