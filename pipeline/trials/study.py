@@ -16,9 +16,11 @@ from pipeline.judging.render import markdown_table
 from pipeline.reporting.result_files import read_file, write_lines
 from pipeline.runtime import console
 from pipeline.runtime.devices import settings
+from pipeline.runtime.processes import core_count
 from pipeline.trials.engine import run_all
 from pipeline.trials.local import Machine
 from pipeline.trials.trial import Outcome, Trial, make_trial
+from quatrain.devices import device_of
 from quatrain.errors import ConfigError
 from quatrain.judgement import Scores
 from quatrain.presets import read_raw
@@ -78,7 +80,9 @@ def perform(root: Path, study: Study) -> None:
     trials = [trial for row in study.rows for trial in row.trials]
     labels = [row.name for row in study.rows for _ in row.trials]
     threads = max((trial.params.threads for trial in trials), default=1)
-    with Machine(root, threads, retries=RETRIES) as machine:
+    # Two trainings on one GPU would each want the larger part of its memory.
+    has_gpu = any(device_of(trial.params, MODELS[trial.model]) == "cuda" for trial in trials)
+    with Machine(root, min(threads, core_count()), int(has_gpu), retries=RETRIES) as machine:
         outcomes = iter(run_all(root, trials, labels, machine))
     results = {}
     for row in study.rows:
