@@ -26,6 +26,8 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 PR_SET_PDEATHSIG = 1
 # Names the process that a stage must not outlive, where that is not dvc.
 PARENT_VARIABLE = "QUATRAIN_PARENT"
+# Says to a stage that it belongs to a trial, and whoever runs that delivers what it records.
+TRIAL_VARIABLE = "QUATRAIN_TRIAL"
 # Options of a command whose output, all of it in one stream, this process reads line by line.
 PIPED: Any = {
     "stdout": subprocess.PIPE,

@@ -1,20 +1,19 @@
-"""checkout, params, sweep -> name, tags and parent of a run: where its results come from."""
+"""checkout, params -> name, tags and parent of a run: where its results come from."""
 
 import getpass
-import json
 import os
 from collections.abc import Mapping
 from datetime import datetime
 from functools import reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pipeline.runtime.console import shown
 from pipeline.runtime.devices import settings
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.git import NONE, UNKNOWN, WRITTEN, commit, git, has_changes, output
 from pipeline.runtime.stage import Stage
-from pipeline.tracking.records import Header, Parent
+from pipeline.tracking.records import Parent
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.presets import parse
@@ -26,8 +25,6 @@ from quatrain.validation import overlaid
 DESCRIPTION_TAG = "mlflow.note.content"
 # Changed params that are listed.
 MOST_CHANGES = 20
-# Holds the context of a trial, for the processes of its stages.
-TRIAL_VARIABLE = "QUATRAIN_TRIAL"
 
 
 # Of its params and its stage.
@@ -141,47 +138,3 @@ def flatten(section: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         else:
             flat[prefix + name] = str(value)
     return flat
-
-
-# Of its sweep.
-
-
-class TrialContext(NamedTuple):
-    """Holds what a stage records differently as a trial of a sweep.
-
-    A trial has a run of its own, below the run of the sweep: a later `make repro` of the same
-    params must not add to it. It sends nothing and registers no model; the driver of the sweep
-    delivers its outbox.
-    """
-
-    run_key: str
-    run_name: str
-    sweep: Parent
-    tags: Mapping[str, str]
-
-    def of_trial(self, name: str) -> "TrialContext":
-        """Returns the context of one trial of the sweep that this one names."""
-        return self._replace(
-            run_key=f"{self.run_key}-{name}",
-            run_name=f"{self.run_name}-{name}",
-            tags={**self.tags, "quatrain.trial": name},
-        )
-
-    def header(self, header: Header) -> Header:
-        """Returns the header of a stage's outbox as that of this trial."""
-        tags = {**header.tags, **self.tags}
-        return header._replace(
-            run_key=self.run_key, run_name=self.run_name, parent=self.sweep, tags=tags
-        )
-
-    def to_environment(self) -> dict[str, str]:
-        return {TRIAL_VARIABLE: json.dumps(self._asdict() | {"sweep": self.sweep._asdict()})}
-
-
-def trial_context() -> TrialContext | None:
-    """Returns what this process was started with; None outside a sweep."""
-    text = os.environ.get(TRIAL_VARIABLE)
-    if not text or text == "1":
-        return None
-    fields = json.loads(text)
-    return TrialContext(**fields | {"sweep": Parent(**fields["sweep"])})

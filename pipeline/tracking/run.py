@@ -9,12 +9,11 @@ from typing import Self
 
 from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted, LockHeld
-from pipeline.runtime.processes import folder_lock
+from pipeline.runtime.processes import TRIAL_VARIABLE, folder_lock
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import dvc_root, read_params
 from pipeline.tracking import origin
 from pipeline.tracking.delivery import Delivery, deliver
-from pipeline.tracking.origin import TRIAL_VARIABLE, trial_context
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import EXPERIMENT, DatasetInput, Header, Row, curve_rows
 from pipeline.tracking.store import reason_of, resolve_uri
@@ -55,9 +54,6 @@ class Run(Outbox):
             inputs=(DatasetInput(stage.model, dataset_digest, context, f"data/{stage.model}"),),
             parent=origin.pipeline_run(stage.root, stage.params),
         )
-        trial = trial_context()
-        if trial is not None:
-            header = trial.header(header)
         path = path_of(stage.root, stage.name, key)
         return cls.start(stage.root, path, header, anew=stage.verb != "train")
 

@@ -11,12 +11,7 @@ from pipeline.tracking.store import Unreachable, reason_of, resolve_uri
 from quatrain.errors import DataError
 from quatrain.storage.disk_errors import escaped
 
-FOLDERS = (
-    ".state/outbox",
-    ".presets/*/.state/outbox",
-    ".state/groups/*/outbox",
-    ".state/sweeps/*/outbox",
-)
+FOLDERS = (".state/outbox", ".presets/*/.state/outbox", ".state/groups/*/outbox")
 REMEDY = "run `make sync` when that is mended"
 
 

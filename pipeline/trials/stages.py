@@ -18,7 +18,7 @@ from typing import Literal
 
 from pipeline.judging.scores import read_scores
 from pipeline.runtime.errors import CommandFailed
-from pipeline.runtime.processes import PARENT_VARIABLE, shell_exit_code
+from pipeline.runtime.processes import PARENT_VARIABLE, TRIAL_VARIABLE, shell_exit_code
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.storage.trained_model import FILES
 from pipeline.tracking.outbox import Outbox
@@ -159,7 +159,7 @@ def stage_environment(cpus: int, gpus: float = 0, code: Path = CHECKOUT) -> dict
         "JAX_COMPILATION_CACHE_DIR": os.environ.get(
             "JAX_COMPILATION_CACHE_DIR", str(CHECKOUT / ".jax_cache")
         ),
-        "QUATRAIN_TRIAL": "1",
+        TRIAL_VARIABLE: "1",
         PARENT_VARIABLE: str(os.getpid()),
     }
     if 0 < gpus < 1:
