@@ -45,6 +45,7 @@ folder=/tmp/quatrain-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
 run_node() {
     local folder=$1 node is_told=''
     mkdir -m 700 "$folder" || return 5
+    export TMPDIR=$folder
     ray start --block --temp-dir="$folder" "${@:2}" >"$folder/start.log" 2>&1 &
     node=$!
     trap 'is_told=1; kill -TERM "$node" 2>/dev/null || true' TERM INT
@@ -77,19 +78,17 @@ until (exec 3<>"/dev/tcp/$ip/$port") 2>/dev/null; do
     sleep 0.5
 done
 
-others=${#hosts[@]}
-others=$((others - 1))
+others=$((${#hosts[@]} - 1))
 if ((others)); then
-    list=$(IFS=, && echo "${hosts[*]:1}")
     srun --nodes="$others" --ntasks="$others" --ntasks-per-node=1 --cpus-per-task="$cpus" \
-        --nodelist="$list" bash -c "$(declare -f run_node)"'; run_node "$@"' run_node \
+        --nodelist="$(IFS=, && echo "${hosts[*]:1}")" \
+        bash -c "$(declare -f run_node)"'; run_node "$@"' run_node \
         "$folder-worker" --address="$ip:$port" --num-cpus="$cpus" &
     workers=$!
 fi
 
 # In the background, because bash acts on a signal only when it waits.
-python -m pipeline sweep "$1" --address "$ip:$port" --storage "$PWD/.state/sweep-storage" \
-    "${@:2}" &
+python -m pipeline sweep "$1" --address "$ip:$port" "${@:2}" &
 driver=$!
 code=0
 while :; do
@@ -97,10 +96,6 @@ while :; do
     kill -0 "$driver" 2>/dev/null || break
 done
 driver=''
-if ((code == 143)); then
-    echo "slurm.sh: the sweep is interrupted; the same sbatch command continues it" >&2
-    if [[ ${REQUEUE:-0} == 1 ]]; then
-        scontrol requeue "$SLURM_JOB_ID" || true
-    fi
-fi
+((code != 143)) || echo "slurm.sh: interrupted; the same sbatch command continues it" >&2
+((code != 143 || !${REQUEUE:-0})) || scontrol requeue "$SLURM_JOB_ID" || true
 exit "$code"

@@ -8,42 +8,27 @@ always a token.
 import gc
 import logging
 import os
-import secrets
 import shutil
-import signal
 import socket
 import stat
 import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import folder_lock
 from pipeline.storage.run_key import CHECKOUT
-from pipeline.trials import stages
 from pipeline.trials.engine import Event
+from pipeline.trials.node import Job, code_digest, collect_dataset, run_trial
 from pipeline.trials.stages import POLL_SECONDS, StageLost
-from pipeline.trials.storage import Archive, Storage, open_storage, restore
-from pipeline.trials.trial import (
-    TRIALS,
-    USAGE,
-    Outcome,
-    Point,
-    Trial,
-    folder_of,
-    link_dataset,
-    prepare,
-    read_outcome,
-)
+from pipeline.trials.storage import open_storage, restore
+from pipeline.trials.trial import TRIALS, Outcome, Point, Trial, folder_of, read_outcome
 from quatrain.errors import QuatrainError
-from quatrain.storage import folders
 
 DEFAULT_TOKEN = Path("~/.ray/auth_token")
 CONNECT_SECONDS = 3.0
@@ -58,27 +43,6 @@ SETTINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
 
-Files = dict[str, Any]
-"""Bytes of files, by their paths below a folder."""
-
-
-class CodeDiffers(QuatrainError):
-    """Says that a node has other code than the driver."""
-
-    exit_code = 3
-
-
-class Job(NamedTuple):
-    """Holds what a node needs to know of a trial; code: digest of the driver's code."""
-
-    trial: Trial
-    files: Files
-    storage: Storage
-    watch: str
-    cpus: int
-    gpus: float
-    code: str
-
 
 @dataclass
 class Running:
@@ -87,7 +51,6 @@ class Running:
     trial: Trial
     items: Any
     attempt: str = ""
-    is_stopped: bool = False
 
 
 @dataclass
@@ -172,10 +135,7 @@ class Cluster:
             self._notes.append((trial, f"waits for a node with {needs}"))
 
     def stop(self, trial: Trial) -> None:
-        running = self._running[trial.key]
-        if not running.is_stopped:
-            running.is_stopped = True
-            self._ray.cancel(running.items, force=False)
+        self._ray.cancel(self._running[trial.key].items, force=False)
 
     def events(self) -> Iterator[tuple[Trial, Event]]:
         """Yields what a trial has told, the one that was silent longest first.
@@ -295,91 +255,3 @@ def check_address(address: str) -> None:
             f"no Ray cluster answers at {address} ({error}); "
             "name HOST:PORT of its head, as NAME:6379, on a node of the cluster"
         ) from None
-
-
-# On the nodes.
-
-
-def collect_dataset(job: Job) -> Files | Outcome:
-    """Collects the dataset of a trial; returns its files, or why it cannot be collected.
-
-    Raises:
-        StageLost: the stage was killed, or this node has a fault.
-    """
-    import numpy as np
-
-    with TemporaryDirectory(prefix="quatrain-collect-") as name:
-        folder = Path(name)
-        environment = prepare_node(job, folder)
-        refused = stages.collect(job.trial, folder, environment, lambda: False)
-        if refused is not None:
-            return refused
-        outs = [*(folder / "data" / job.trial.model).iterdir(), folder / USAGE]
-        return {str(path.relative_to(folder)): np.fromfile(path, np.uint8) for path in outs}
-
-
-def run_trial(job: Job, dataset: Files | Outcome) -> Iterator[tuple[str, Point | Outcome]]:
-    """Yields all rows of a trial and its outcome, each with the name of this attempt.
-
-    Ray reads the items of a later attempt from the index on where an earlier one was lost: so rows
-    before a resumption come again.
-
-    Raises:
-        StageLost: a stage was killed, or this node has a fault.
-    """
-    attempt = secrets.token_hex(4)
-    if isinstance(dataset, Outcome):
-        yield attempt, dataset
-        return
-    outcome = None
-    with TemporaryDirectory(prefix="quatrain-trial-") as name:
-        folder = Path(name)
-        restore(job.storage, job.trial.key, folder)
-        environment = prepare_node(job, folder)
-        write_files(dataset, folder / "dataset")
-        link_dataset(job.trial, folder, folder / "dataset")
-        with Archive(job.storage, job.trial.key, folder) as archive:
-            # Ray cancels a task by this signal.
-            signal.signal(signal.SIGINT, lambda *_: archive.stop())
-            work = stages.work(job.trial, folder, job.watch, environment, archive.is_stopped)
-            with closing(work):
-                for event in work:
-                    if isinstance(event, Outcome):
-                        outcome = event
-                    else:
-                        yield attempt, event
-    if outcome is not None:
-        yield attempt, outcome
-
-
-def prepare_node(job: Job, folder: Path) -> dict[str, str]:
-    """Writes what the stages of a trial read, and returns their variables.
-
-    Raises:
-        CodeDiffers: this node has other code than the driver.
-    """
-    digest = code_digest()
-    if digest != job.code:
-        raise CodeDiffers(
-            f"node {socket.gethostname()} has other code than the driver "
-            f"({digest[:12]}, not {job.code[:12]}); bring both to one commit"
-        )
-    prepare(job.trial, folder)
-    write_files(job.files, folder)
-    return stages.stage_environment(job.cpus, job.gpus)
-
-
-def code_digest() -> str:
-    """Returns the digest of all code that a trial may run, by name relative to the checkout."""
-    paths = [
-        path for top in ("src/quatrain", "pipeline") for path in CHECKOUT.glob(f"{top}/**/*.py")
-    ]
-    digests = {str(path.relative_to(CHECKOUT)): folders.file_digest(path) for path in sorted(paths)}
-    return folders.digest_of(digests)
-
-
-def write_files(files: Files, folder: Path) -> None:
-    for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple
 
 from pipeline.runtime.console import redact, shown
 from pipeline.runtime.errors import CommandFailed
@@ -23,7 +23,6 @@ from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.store import Late, within
 from pipeline.trials.stages import LOG
 from pipeline.trials.trial import OUTCOME, USAGE
-from quatrain.storage.folders import MANIFEST
 
 # Libraries of object stores repeat for minutes where nothing answers.
 OPENING_SECONDS = 30.0
@@ -142,39 +141,6 @@ def restore(storage: Storage, key: str, folder: Path) -> None:
                 return _extract(source, folder)
     except OSError as error:
         raise storage.failed(error) from None
-
-
-class Archive:
-    """Stores each new checkpoint of a trial while it works, and what there is when it leaves."""
-
-    def __init__(self, storage: Storage, key: str, folder: Path) -> None:
-        self._place = storage, key, folder
-        self._stored = _results(folder)
-        self._is_stopped = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        save(*self._place)
-
-    def stop(self) -> None:
-        self._is_stopped = True
-
-    def is_stopped(self) -> bool:
-        """Stores a new checkpoint or learner; returns whether the trial is to leave."""
-        results = _results(self._place[2])
-        if results - self._stored:
-            save(*self._place)
-        self._stored = results
-        return self._is_stopped
-
-
-def _results(folder: Path) -> set[tuple[str, int]]:
-    """Returns the complete checkpoints and learners, with the time of each."""
-    patterns = [*(f".state/train@*/*/{slot}" for slot in SLOTS), "models/*"]
-    paths = [path for pattern in patterns for path in folder.glob(f"{pattern}/{MANIFEST}")]
-    return {(str(path), path.stat().st_mtime_ns) for path in paths}
 
 
 def _extract(source: IO[bytes], folder: Path) -> None:

@@ -139,16 +139,16 @@ class Session:
         return self.process.returncode
 
     def stages(self) -> list[psutil.Process]:
-        return [process for process in self._members() if "pipeline." in _command(process)]
+        return [each for each in self._members() if "pipeline." in str(each.info["cmdline"])]
 
     def _members(self) -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if self._owns(process)]
-
-    def _owns(self, process: psutil.Process) -> bool:
-        with suppress(OSError, psutil.Error):
-            is_ours = os.getsid(process.pid) == self.process.pid
-            return is_ours and process.status() != psutil.STATUS_ZOMBIE
-        return False
+        processes = psutil.process_iter(["cmdline", "status"])
+        return [
+            process
+            for process in processes
+            if process.info["status"] != psutil.STATUS_ZOMBIE
+            and session_of(process.pid) == self.process.pid
+        ]
 
     def kill(self) -> None:
         while members := self._members():
@@ -159,10 +159,10 @@ class Session:
         self.process.wait()
 
 
-def _command(process: psutil.Process) -> str:
-    with suppress(psutil.Error):
-        return " ".join(process.cmdline())
-    return ""
+def session_of(pid: int) -> int | None:
+    with suppress(OSError):
+        return os.getsid(pid)
+    return None
 
 
 class LoopbackCluster:

@@ -13,8 +13,9 @@ import pytest
 
 from pipeline.storage.checkpoints import Checkpoints
 from pipeline.tracking.outbox import Outbox
+from pipeline.trials import node
 from pipeline.trials import storage as storages
-from pipeline.trials.storage import Archive, Storage, StorageFailed, open_storage, restore, save
+from pipeline.trials.storage import Storage, StorageFailed, open_storage, restore, save
 from pipeline.trials.trial import OUTCOME
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import header
@@ -103,9 +104,9 @@ def test_each_new_checkpoint_is_stored_and_what_there_is_at_the_end(
     storage: Storage, tmp_path: Path, monkeypatch: Patch
 ):
     saved: list[int | None] = []
-    monkeypatch.setattr(storages, "save", lambda *place: saved.append(step_of(place[-1])))
+    monkeypatch.setattr(node, "save", lambda *place: saved.append(step_of(place[-1])))
     folder = make_trial(tmp_path / "source", 100)
-    with Archive(storage, "k", folder) as archive:
+    with node.Archive(storage, "k", folder) as archive:
         assert not archive.is_stopped()
         for step in (200, 300):
             Checkpoints(folder / RUN).save(step, {"kernel": np.full((40, 40), step, np.float32)})
