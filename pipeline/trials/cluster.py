@@ -41,6 +41,8 @@ SETTINGS = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Its lines about lost processes, which it prints among those of the command.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
 }
 
 

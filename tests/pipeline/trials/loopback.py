@@ -30,8 +30,8 @@ Node(RayParams(**options), head=head, shutdown_at_exit=True, spawn_reaper=True)
 print("the node is up", flush=True)
 signal.pause()
 """
-# Trains for `steps` tenths of a second, with a checkpoint after every tenth step; `lost` stages
-# kill themselves.
+# Trains for `steps` steps, with a checkpoint after every tenth one; behind the twentieth it waits
+# for the file `go`. A stage that is `lost` kills itself.
 STAGE = """
 import os, pathlib, signal, sys, time
 import numpy as np
@@ -61,7 +61,8 @@ if verb == "train":
     first = latest.step + 1 if latest else 1
     print("train begins at step", first, flush=True)
     for step in range(first, params["steps"] + 1):
-        time.sleep(0.1)
+        while step > 20 and not stopped and not os.path.exists(params["go"]):
+            time.sleep(0.05)
         outbox.metrics([("train/loss", step, 1 / step)])
         if stopped or step % 10 == 0:
             checkpoints.save(step, {"kernel": np.full(3, step, np.float32)})
@@ -134,7 +135,7 @@ class Session:
 
     def wait(self) -> int:
         """Returns its exit code."""
-        until(lambda: self.process.poll() is not None)
+        self.process.wait(600)
         assert "Traceback" not in self.text, self.text
         return self.process.returncode
 
