@@ -100,10 +100,11 @@ class Allocation:
                     running.append(process)
         return running
 
-    def wait_for(self, text: str, script: "subprocess.Popen[str]") -> None:
-        """Waits for a line of the log, at most ten minutes."""
+    def wait_for_archive(self, script: "subprocess.Popen[str]") -> None:
+        """Waits until a trial has stored a checkpoint, at most ten minutes."""
+        archives = self.checkout / ".state" / "trials" / "archives"
         for _ in range(6000):
-            if text in self.log.read_text():
+            if list(archives.glob("*.tar")):
                 return
             assert script.poll() is None, self.log.read_text()
             time.sleep(0.1)
@@ -171,7 +172,7 @@ def job(checkout: Path, tmp_path: Path) -> Iterator[Allocation]:
 def test_a_sweep_below_slurm_is_interrupted_queued_again_and_continued(job: Allocation):
     checkout = job.checkout
     script = job.start("sweeps/little.yaml", REQUEUE="1")
-    job.wait_for("trial 1 begins", script)
+    job.wait_for_archive(script)
     assert listening(psutil.Process(script.pid)) == {"127.0.0.1"}
     assert (job.notes / "mode").read_text() == "600\n"
     script.send_signal(signal.SIGTERM)
