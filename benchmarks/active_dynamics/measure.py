@@ -24,9 +24,8 @@ from quatrain.replay import windows
 from quatrain.replay.windows import Entry
 
 SEED = 0
-LENGTH = 20
-"""Transitions that the original encodes in each step."""
-STEPS = 40
+LENGTH, STEPS = 20, 40
+"""Transitions that the original encodes in each step; steps of a call."""
 TRANSITIONS, FEW = 10_000, 40
 CHANNELS, ACTION, D = 50, 2, 2
 CHANGES: Mapping[str, Any] = {

@@ -34,9 +34,8 @@ COLONIES, HORIZON = 64, 16
 """Colonies and steps of ours in an iteration; the original has as many steps of one colony."""
 HALF = 0.5
 """Share of the cells that each step removes: an even colony then keeps its size."""
-PAST = 5
-"""Steps of colonies before they are compared."""
-CHECKED = 4
+PAST, CHECKED = 5, 4
+"""Steps of colonies before they are compared, and colonies."""
 STATES, NUMBERS, SAMPLES = 256, 5, 100
 CHANGES: Mapping[str, Any] = {
     "env": {

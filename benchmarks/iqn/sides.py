@@ -129,7 +129,7 @@ def check_gradient(sides: Sides) -> None:
     # The target is another agent's network, so that mixing up the two shows.
     online, other = (agent.online.eval() for agent in sides.agents[:2])
     params = dump(online), dump(other)
-    tensors = reference.Taus(*(torch.tensor(np.array(each)) for each in taus))
+    tensors = [torch.tensor(np.array(each)) for each in taus]
     # The project's loss is a sum over quantiles.
     discount = config.train.loss.discount
     loss = quantiles * reference.loss_of(online, other, transitions, tensors, discount)

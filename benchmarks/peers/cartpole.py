@@ -18,8 +18,7 @@ from benchmarks.timing import NotComparable
 
 GOAL, EVERY = 475.0, 8192
 """Mean return that counts as held, of greedy episodes every so many transitions."""
-EPISODES, MOST = 20, 300_000
-SEEDS = 3
+EPISODES, MOST, SEEDS = 20, 300_000, 3
 NOTE = "CPU seconds of one thread until greedy episodes return 475, start and compilation included"
 ZOO = {
     "n_steps": 32,

@@ -16,10 +16,8 @@ from quatrain.replay.transitions import HostRing
 SEED, BATCH, ACTIONS = 0, 256, 4
 SIZES = {2: 100_000, 1000: 20_000}
 """Floats of an observation -> transitions stored."""
-BINS = 250
-"""Into which the drawn ones are counted."""
-CHECKED = 50_000
-"""Transitions that are drawn before anything is timed."""
+BINS, CHECKED = 250, 50_000
+"""Into which drawn transitions are counted; so many are drawn before anything is timed."""
 NOTE = "each gives its own arrays: PyTorch's, JAX's (flashbax, one jitted call), or NumPy's"
 
 

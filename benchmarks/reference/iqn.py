@@ -6,6 +6,7 @@ uses, and the backward pass runs through the target network. The loss is the mea
 quantiles, where the paper and the project have the sum: 1/Q of it, clipped at 1.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -27,14 +28,6 @@ class Batch(NamedTuple):
     action: Any
     reward: Any
     next_stack: Any
-
-
-class Taus(NamedTuple):
-    """Holds the quantiles of a gradient step's forward passes, each (batch, quantiles)."""
-
-    selection: Tensor
-    target: Tensor
-    online: Tensor
 
 
 class NoisyLinear(nn.Linear):
@@ -107,7 +100,7 @@ class Agent:
         """Takes one gradient step; returns its loss."""
         self.optimizer.zero_grad()
         size, quantiles = len(batch.action), self.config.loss.quantiles
-        taus = Taus(*(self._draw(size, quantiles) for _ in Taus._fields))
+        taus = [self._draw(size, quantiles) for _ in range(3)]
         loss = loss_of(self.online, self.target, batch, taus, self.config.loss.discount)
         loss.backward()
         # The project's loss is the sum over quantiles.
@@ -123,15 +116,22 @@ class Agent:
         return torch.rand(batch, quantiles, generator=self.generator)
 
 
-def loss_of(online: Iqn, target: Iqn, batch: Batch, taus: Taus, discount: float) -> Tensor:
-    """Computes the quantile Huber loss, averaged over samples and both kinds of quantiles."""
+def loss_of(
+    online: Iqn, target: Iqn, batch: Batch, taus: Sequence[Tensor], discount: float
+) -> Tensor:
+    """Computes the quantile Huber loss, averaged over samples and both kinds of quantiles.
+
+    taus: (batch, quantiles) each, to select the next action, of the target, and of the online
+    network.
+    """
     tensors = Batch(*(torch.from_numpy(column).float() for column in batch))
     stack, action, reward, next_stack = tensors._replace(action=tensors.action.long())
-    best = online(next_stack, taus.selection).mean(1).argmax(1)
-    next_values = of_action(target(next_stack, taus.target), best)
+    select_taus, target_taus, online_taus = taus
+    best = online(next_stack, select_taus).mean(1).argmax(1)
+    next_values = of_action(target(next_stack, target_taus), best)
     expected = reward[:, None] + discount * next_values
-    errors = expected[:, None, :] - of_action(online(stack, taus.online), action)[:, :, None]
-    return quantile_huber(errors, taus.online)
+    errors = expected[:, None, :] - of_action(online(stack, online_taus), action)[:, :, None]
+    return quantile_huber(errors, online_taus)
 
 
 def of_action(values: Tensor, action: Tensor) -> Tensor:
