@@ -73,8 +73,7 @@ def measured(name: str, rounds: int, folder: Path) -> int:
     code = subprocess.run(
         [python, "-m", "benchmarks.run", name, *options], env=variables
     ).returncode
-    ended = f" and signal {-code}" if code < 0 else ""
-    print(f"{name}: {time.perf_counter() - begin:.0f} s{ended}", file=sys.stderr)
+    print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     return max(code, 1) if code else 0
 
 

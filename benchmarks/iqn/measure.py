@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.iqn.sides import SAME_TARGET, SEED, Sides, changed, config_of, sides_of
+from benchmarks.iqn.sides import SAME_TARGET, SEED, Sides, config_of, sides_of
 from benchmarks.reference import iqn as reference
 from benchmarks.reference import iqn_seed as proposal
 from benchmarks.reference.iqn_training import episode
@@ -21,13 +21,12 @@ from quatrain.envs.treasurehunt.world import make_world
 from quatrain.frameworks.torch.threads import threads
 from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import collect
-from quatrain.models.iqn.config import GeometricEpsilon, IqnConfig
+from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.cycle.acting import greedy_actions, midpoints
 from quatrain.models.iqn.cycle.updating import Agent, update_agents
 
 FEW: dict[str, Any] = {"quantiles": 32, "taus": "midpoints"}
 """Of acting: as many quantiles as it needs."""
-GREEDY = {"epsilon": GeometricEpsilon(kind="geometric", start=0.0, end=0.0, decay=0.0)}
 STEPS = {"updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0, "loss": SAME_TARGET}
 """Of train: the programs of a whole cycle are as short as they can be."""
 EQUAL_WORK = STEPS | {
@@ -37,9 +36,9 @@ EQUAL_WORK = STEPS | {
     "record_every": 16,
     "batch_size": 64,
     "capacity": 16_000,
-    "acting": FEW,
+    "acting": FEW | {"epsilon": {"start": 0.0}},
 }
-"""Of train, with 32 worlds: 4000 agent-steps and 80 gradient steps a cycle."""
+"""Of train, with 32 worlds: 4000 agent-steps and 80 gradient steps a cycle, without exploring."""
 WORLDS, TURNS, PLAIN_TURNS = 256, 25, 20
 """Random play in a call of ours; turns in one of the other sides."""
 
@@ -184,13 +183,12 @@ def world_row(rules: Rules, rounds: int) -> Row:
 
 
 def training_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
-    """Measures 4000 agent-steps and 16 gradient steps per agent without exploring: a cycle of the
+    """Measures 4000 agent-steps and 16 gradient steps per agent: a cycle of the
     project in 32 worlds, 16 episodes of the others, who play one.
     """
     updates, agents = config.train.updates_per_cycle, config.env.agents
     played = config.env.worlds * config.train.turns_per_cycle
     assert played == updates * config.env.max_turns
-    config = changed(config, train={"acting": config.train.acting.model_copy(update=GREEDY)})
     world = make_world(config.env.rules)
 
     def advance(state: train.State) -> Any:

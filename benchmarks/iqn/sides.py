@@ -1,6 +1,5 @@
 """config -> the same agents in the project's form, the reference's and the proposal's"""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,14 +43,6 @@ class Sides(NamedTuple):
 def config_of(root: Path, **sections: Any) -> IqnConfig:
     """Returns the preset of the original program with changed sections of iqn."""
     return read_params(root, "original", {"iqn": sections}).iqn
-
-
-def changed(config: IqnConfig, **sections: Mapping[str, Any]) -> IqnConfig:
-    """Returns the config with keys of sections that an existing learner does not depend on."""
-    updates = {
-        name: getattr(config, name).model_copy(update=keys) for name, keys in sections.items()
-    }
-    return config.model_copy(update=updates)
 
 
 def sides_of(config: IqnConfig) -> Sides:
@@ -110,7 +101,8 @@ def check_gradient(sides: Sides) -> None:
     """Raises NotComparable unless loss and gradient of both networks agree on one batch, without
     noise; the proposal computes the project's.
     """
-    config, key = changed(sides.config, network={"noisy": "none"}), jax.random.key(SEED)
+    quiet = sides.config.network.model_copy(update={"noisy": "none"})
+    config, key = sides.config.model_copy(update={"network": quiet}), jax.random.key(SEED)
     size, quantiles = config.train.batch_size, config.train.loss.quantiles
     draw = jax.jit(sample, static_argnums=(4, 5))
     batch = draw(key, *sides.experience, jnp.int32(0), updating.window(config), size)

@@ -44,11 +44,10 @@ def test_all_models_are_measured_in_turn_and_one_that_fails_stops_no_other(monke
     assert shown[1:] == [(run.COMPARED, ["allo"]), (run.RESULTS, [])]
 
 
-def test_a_benchmark_that_a_signal_ends_has_failed(tmp_path: Path, monkeypatch, capsys):
+def test_a_benchmark_that_a_signal_ends_has_failed(tmp_path: Path, monkeypatch):
     killed = subprocess.CompletedProcess([], -9)
     monkeypatch.setattr(run.subprocess, "run", lambda *_, **__: killed)
     assert run.measured("allo", 5, tmp_path) == 1
-    assert "signal 9" in capsys.readouterr().err
 
 
 def test_params_that_cannot_be_read_end_it_with_2(tmp_path: Path, monkeypatch, capsys):
