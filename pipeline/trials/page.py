@@ -1,5 +1,6 @@
 """a sweep -> the table at its end, and reports/sweeps/NAME: a page, pictures, trials.json."""
 
+import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -146,7 +147,9 @@ def draw(result: Result, study: optuna.Study) -> dict[str, bytes]:
     }
     files = {}
     pyplot.switch_backend("agg")  # no window
-    with matplotlib_defaults({"figure.figsize": (9, 4.5), "font.size": 9}):
+    style = matplotlib_defaults({"figure.figsize": (9, 4.5), "font.size": 9})
+    with style, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of axes with one value
         for name, (plot, least) in plots.items():
             if finished >= least:
                 axes = np.ravel(plot(study, target_name=result.space.sweep.judge))

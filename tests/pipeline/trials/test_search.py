@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 
 from pipeline.trials.comparison import Row
@@ -12,6 +13,7 @@ from pipeline.trials.search import Search
 from pipeline.trials.space import Values
 from pipeline.trials.trial import Outcome, Point, Trial
 from quatrain.errors import DataError
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.trials.small_sweep import HIDDEN, RATE, RATES, read_params_once, space_of
 
 TARGETS = [{"kind": "hard", "copy_every": 50}, {"kind": "polyak", "rate": 0.5}]
@@ -215,6 +217,18 @@ def test_rows_of_a_continued_trial_are_compared_once_and_a_stopped_one_stays_so(
     )
     assert other is not None
     assert len(again.rows()) == 3
+
+
+def test_a_row_that_was_not_compared_before_a_kill_is_compared_later(
+    tmp_path: Path, monkeypatch: Patch
+):
+    search = search_of(tmp_path)
+    compare(search, [0.9])
+    with monkeypatch.context() as patch:
+        patch.setattr(optuna.trial.Trial, "should_prune", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            compare(search, [0.1])
+    assert compare(search_of(tmp_path), [0.9, 0.1]) == [False, True]
 
 
 def test_a_hopeless_trial_that_ended_first_has_no_score(tmp_path: Path):
