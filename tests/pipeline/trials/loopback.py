@@ -47,6 +47,7 @@ die_with_parent()
 verb, here, stopped = pathlib.Path(__file__).stem, pathlib.Path(), []
 params = parse(here / "params.yaml")
 if params.get("lost") == verb:
+    print(verb, "is lost", flush=True)
     os.kill(os.getpid(), 9)
 if verb == "collect":
     with open(params["collections"], "a") as file:

@@ -117,8 +117,10 @@ def test_a_stage_that_is_lost_too_often_fails_and_is_tried_again_by_the_next_com
     driver = nodes.drive(tmp_path, lost, retries=1)
     assert driver.wait() == 0, driver.text
     for key, verb in verbs.items():
-        assert f"/3] {key}: failed: {verb}@allo ended with 137: " in driver.text
+        assert f"/3] {key}: failed: {verb}@allo ended with 137: {verb} is lost" in driver.text
         assert not (trial_folder(tmp_path, key) / "outcome.json").exists()
+    assert log(tmp_path, "b").count("train is lost") == 2
+    assert log(tmp_path, "c").count("evaluate is lost") == 2
     again = nodes.drive(tmp_path, trials(tmp_path, "abc", steps=1))
     assert again.wait() == 0
     assert again.text.count(": finished") == 3
