@@ -5,19 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rows import (
-    ORIGINAL,
-    OURS,
-    PROPOSAL,
-    Claim,
-    Ratio,
-    Results,
-    Row,
-    Times,
-    read,
-    summary,
-    write,
-)
+from benchmarks import rows
+from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Ratio, Results, Row, Times
 from pipeline.reporting import sections
 from quatrain.errors import DataError
 
@@ -61,8 +50,8 @@ def test_without_a_claim_or_the_proposals_way_nothing_is_judged():
 
 
 def test_a_file_has_a_line_per_row_and_few_digits_and_reads_as_it_was(tmp_path: Path):
-    write(tmp_path, "allo", RESULTS)
-    stored = read(tmp_path, ["allo", "iqn"])
+    rows.write(tmp_path, "allo", RESULTS)
+    stored = rows.read(tmp_path, ["allo", "iqn"])
     assert stored == {"allo": RESULTS._replace(summary="6x to 6x as fast as the original program")}
     lines = (tmp_path / "allo.json").read_text().splitlines()
     begin = lines.index(' "rows": [') + 1
@@ -71,11 +60,11 @@ def test_a_file_has_a_line_per_row_and_few_digits_and_reads_as_it_was(tmp_path: 
         "draw",
         "rollout",
     ]
-    assert summary([DRAW]) == "not compared with the original program"
+    assert rows.summary([DRAW]) == "not compared with the original program"
 
 
 def test_the_report_shows_the_summary(tmp_path: Path):
-    write(tmp_path / "benchmarks" / "results", "allo", RESULTS)
+    rows.write(tmp_path / "benchmarks" / "results", "allo", RESULTS)
     assert sections.read_speed(tmp_path, "allo") == (
         "Speed: 6x to 6x as fast as the original program, by `make bench BENCH=allo` on some CPU; "
         "docs/benchmarks.md has all."
@@ -83,11 +72,11 @@ def test_the_report_shows_the_summary(tmp_path: Path):
 
 
 def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path):
-    write(tmp_path, "allo", RESULTS)
+    rows.write(tmp_path, "allo", RESULTS)
     path = tmp_path / "allo.json"
     path.write_text(path.read_text().replace("ms/step", "weeks"))
     with pytest.raises(DataError) as caught:
-        read(tmp_path, ["allo"])
+        rows.read(tmp_path, ["allo"])
     assert "allo.json: rows.0.unit: Input should be 'ms/step', 'us/call'" in str(caught.value)
     assert str(caught.value).endswith("; `make bench BENCH=allo` writes it anew")
     assert "\n" not in str(caught.value)
