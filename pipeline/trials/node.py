@@ -1,13 +1,17 @@
 """a trial on a node of a Ray cluster: what its task and that of its dataset do."""
 
+import os
 import secrets
+import shutil
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, NamedTuple, Self
+
+import psutil
 
 from pipeline.storage.checkpoints import SLOTS
 from pipeline.storage.run_key import CHECKOUT
@@ -48,7 +52,7 @@ def collect_dataset(job: Job) -> Files | Outcome:
     """
     import numpy as np
 
-    with TemporaryDirectory(prefix="quatrain-collect-") as name:
+    with scratch() as name:
         folder = Path(name)
         environment = prepare_node(job, folder)
         refused = stages.collect(job.trial, folder, environment, lambda: False)
@@ -72,7 +76,7 @@ def run_trial(job: Job, dataset: Files | Outcome) -> Iterator[tuple[str, Point |
         yield attempt, dataset
         return
     outcome = None
-    with TemporaryDirectory(prefix="quatrain-trial-") as name:
+    with scratch() as name:
         folder = Path(name)
         restore(job.storage, job.trial.key, folder)
         environment = prepare_node(job, folder)
@@ -90,6 +94,14 @@ def run_trial(job: Job, dataset: Files | Outcome) -> Iterator[tuple[str, Point |
                         yield attempt, event
     if outcome is not None:
         yield attempt, outcome
+
+
+def scratch() -> TemporaryDirectory[str]:
+    """Makes a folder for an attempt, and removes those of attempts that were killed here."""
+    for left in Path(gettempdir()).glob("quatrain-trial-*-*"):
+        if not psutil.pid_exists(int(left.name.split("-")[2])):
+            shutil.rmtree(left, ignore_errors=True)
+    return TemporaryDirectory(prefix=f"quatrain-trial-{os.getpid()}-")
 
 
 def prepare_node(job: Job, folder: Path) -> dict[str, str]:

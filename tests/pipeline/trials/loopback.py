@@ -182,6 +182,7 @@ class LoopbackCluster:
             "RAY_AUTH_TOKEN_PATH": str(self.token),
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
+            "TMPDIR": str(self.folder),
         }
         self.nodes: list[Session] = []
 

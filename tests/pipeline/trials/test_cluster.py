@@ -208,6 +208,14 @@ def test_a_node_gives_stages_their_files_cpus_and_gpus_if_it_has_the_code(tmp_pa
         node.prepare_node(job._replace(code="other"), tmp_path)
 
 
+def test_a_node_removes_what_a_killed_attempt_left(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / "quatrain-trial-4194399-dead").mkdir()
+    with node.scratch() as first, node.scratch() as second:
+        assert {str(path) for path in tmp_path.iterdir()} == {first, second}
+    assert list(tmp_path.iterdir()) == []
+
+
 # What ends a command in one line before anything is begun.
 
 
