@@ -54,7 +54,7 @@ CHANGES: Mapping[str, Any] = {
     },
 }
 """Attention over cells, as the original has it; the policy never ends an epoch early."""
-LEFT_OUT = "without the original's frozen ResNet18s, with which it takes some 50 times as long"
+LEFT_OUT = "without the original's frozen ResNet18s, with which it takes 40 to 50 times as long"
 
 
 def measure(root: Path, rounds: int) -> list[Row]:
