@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -171,11 +172,12 @@ class Run:
             self._place.stop(trials[0])
         deadline = time.monotonic() + SAVE_SECONDS
         while self._running and time.monotonic() < deadline:
-            for trial, event in self._place.events():
-                if isinstance(event, Outcome):
-                    stopped = self._running.pop(trial.key)
-                    for each in stopped if event.state != "stopped" else ():
-                        self._plan.ended(each, event)
+            with suppress(Exception):  # The first fault is what is raised.
+                for trial, event in self._place.events():
+                    if isinstance(event, Outcome):
+                        for each in self._running.pop(trial.key):
+                            if event.state != "stopped":
+                                self._plan.ended(each, event)
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         if self._received is not None and number == signal.SIGINT:

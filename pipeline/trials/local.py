@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from queue import Empty, Queue
@@ -84,18 +84,16 @@ class Machine:
         Raises:
             Exception: what one of them met that is not of its trial.
         """
-        try:
-            waiting = [self._events.get(timeout=POLL_SECONDS)]
-        except Empty:
-            return
-        while not self._events.empty():
-            waiting.append(self._events.get())
-        for trial, event in waiting:
-            if isinstance(event, Exception):
-                raise event
-            if isinstance(event, Outcome):
-                self._free.append(self._slots.pop(trial.key))
-            yield trial, event
+        timeout = POLL_SECONDS
+        with suppress(Empty):
+            while True:
+                trial, event = self._events.get(timeout=timeout)
+                timeout = 0
+                if isinstance(event, Exception):
+                    raise event
+                if isinstance(event, Outcome):
+                    self._free.append(self._slots.pop(trial.key))
+                yield trial, event
 
     def stop(self, trial: Trial) -> None:
         self._stopped[trial.key].set()
@@ -118,6 +116,7 @@ class Machine:
                 self._events.put((trial, f"{error}; it starts again"))
             except Exception as error:
                 self._events.put((trial, error))
+                self._events.put((trial, Outcome("stopped")))
                 return
 
     def _run(self, trial: Trial) -> Iterator[Point | Outcome]:

@@ -141,8 +141,10 @@ class SweepRun:
             self._group.ended(trial, row.name)
         rows = self._search.rows()
         ended = sum(each.state != "running" for each in rows)
-        scores = [each.score for each in rank(rows, self._space.is_higher_better)]
-        self._group.metrics([("sweep/best", ended, score) for score in scores[:1] if score])
+        scores = [each.score for each in rows if each.score is not None]
+        if scores:
+            best = max(scores) if self._space.is_higher_better else min(scores)
+            self._group.metrics([("sweep/best", ended, best)])
 
     def _repeat(self) -> dict[int, Scores]:
         """Runs the start and the best with other base seeds; returns the scores of each by seed.

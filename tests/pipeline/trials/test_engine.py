@@ -145,7 +145,11 @@ def test_a_place_without_room_is_waited_for(tmp_path: Path):
 
 
 def test_a_fault_of_the_place_stops_all_and_what_still_ended_is_told(tmp_path: Path):
-    place = InventedPlace({"a": [OSError("full")], "b": [Point(1, 1.0), Point(2, 1.0), DONE]})
+    class Failing(InventedPlace):
+        def stop(self, trial: Trial) -> None:
+            self.running[trial.key] = trial, [OSError("another"), Outcome("stopped")]
+
+    place = Failing({"a": [OSError("full")], "b": [Point(1, 1.0), Point(2, 1.0), DONE]})
     plan = Recording(trial("a"), trial("b"), trial("c"))
     with pytest.raises(OSError, match="full"):
         run(tmp_path, plan, place)

@@ -118,6 +118,26 @@ def test_a_trial_of_another_command_is_waited_for_and_not_run_again(
     assert log(folder_of(tmp_path, trial())).count("train allo at work") == 2
 
 
+def test_a_fault_of_this_machine_ends_all_and_is_raised(
+    tmp_path: Path, stand_in: StandIns, monkeypatch: Patch
+):
+    def full(*_: object) -> None:
+        raise OSError("full")
+
+    stand_in(train="wait")
+    prepare = local.prepare
+    first = folder_of(tmp_path, trial("a"))
+    monkeypatch.setattr(
+        local, "prepare", lambda each, folder: (prepare if each.key == "a" else full)(each, folder)
+    )
+    with Machine(tmp_path, cores=2) as machine:
+        machine.begin(trial("a"))
+        until(lambda: log(first).endswith("ready\n"))
+        with pytest.raises(OSError, match="full"):
+            run_all(tmp_path, [trial("b", "d2")], ["b"], machine)
+    assert log(first).endswith("saved\n")
+
+
 @pytest.mark.parametrize(
     ("needs", "line"),
     [
