@@ -118,7 +118,8 @@ class Cluster:
             offered = node["Resources"] if node["Alive"] else {}
             fitting = offered.get("CPU", 0) // self.cpus
             if self.gpus:
-                fitting = min(fitting, offered.get("GPU", 0) // self.gpus)
+                of_one = int(1 / self.gpus) if self.gpus < 1 else 1 / self.gpus
+                fitting = min(fitting, offered.get("GPU", 0) * of_one)
             count += int(fitting)
         return count
 
@@ -154,11 +155,9 @@ class Cluster:
             running.attempt, event = self._next(running)
             if before and running.attempt not in (before, ""):
                 yield trial, "lost its process or node, and has started again"
-            del self._running[trial.key]
             if isinstance(event, Outcome):
                 self._unpack(trial)
-            else:
-                self._running[trial.key] = running
+                del self._running[trial.key]
             yield trial, event
 
     def _next(self, running: Running) -> tuple[str, Point | Outcome]:

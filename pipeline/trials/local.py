@@ -1,8 +1,10 @@
 """trials -> their stages as processes of this machine, as many at a time as its cores allow."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from queue import Empty, Queue
@@ -17,6 +19,7 @@ from pipeline.trials.trial import (
     Outcome,
     Point,
     Trial,
+    check_current,
     dataset_folder,
     folder_of,
     link_dataset,
@@ -53,7 +56,9 @@ class Machine:
         self._cpus = cpus
         self._gpus = gpus
         self._retries = retries
-        self._free = list(range(_slots(cpus, gpus, cores or core_count())))
+        self._devices = _devices(gpus) if gpus else []
+        slots = _slots(cpus, cores or core_count())
+        self._free = list(range(min(slots, len(self._devices)) if gpus else slots))
         self._slots: dict[str, int] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._stopped: dict[str, threading.Event] = {}
@@ -110,6 +115,9 @@ class Machine:
                 return
             except StageLost as error:
                 lost += 1
+                if self._stopped[trial.key].is_set():
+                    self._events.put((trial, Outcome("stopped")))
+                    return
                 if lost > self._retries:
                     self._events.put((trial, Outcome("failed", reason=str(error))))
                     return
@@ -122,49 +130,58 @@ class Machine:
     def _run(self, trial: Trial) -> Iterator[Point | Outcome]:
         folder, dataset = folder_of(self._root, trial), dataset_folder(self._root, trial)
         is_stopped = self._stopped[trial.key].is_set
-        environment = stages.stage_environment(self._cpus, self._gpus) | self._devices(
-            self._slots[trial.key]
-        )
+        environment = stages.stage_environment(self._cpus, self._gpus)
+        if self._devices:
+            environment["CUDA_VISIBLE_DEVICES"] = self._devices[self._slots[trial.key]]
+        check = partial(check_current, self._root, trial)
         try:
             with _locked(dataset, is_stopped):
                 prepare(trial, dataset)
                 refused = stages.collect(trial, dataset, environment, is_stopped)
+            check()
             if refused is not None:
                 yield refused
                 return
             with _locked(folder, is_stopped):
                 prepare(trial, folder)
                 link_dataset(trial, folder, dataset)
-                yield from stages.work(trial, folder, self.watch, environment, is_stopped)
+                yield from stages.work(trial, folder, self.watch, environment, is_stopped, check)
         except Stopped:
             yield Outcome("stopped")
 
-    def _devices(self, slot: int) -> dict[str, str]:
-        """Returns the variable that gives a slot its GPUs, or its part of one."""
-        if not self._gpus:
-            return {}
-        first = int(slot * self._gpus)
-        devices = range(first, first + max(1, int(self._gpus)))
-        return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices))}
 
-
-def _slots(cpus: int, gpus: float, cores: int) -> int:
-    """Returns how many trials run at a time.
+def _devices(gpus: float) -> list[str]:
+    """Returns the GPUs of each trial that runs at a time, as CUDA_VISIBLE_DEVICES has them.
 
     Raises:
-        CommandFailed: not even one fits.
+        CommandFailed: this process has fewer than one trial needs.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    devices = visible.split(",") if visible else list(map(str, range(gpu_count())))
+    if gpus > min(len(devices), gpu_count()):
+        raise CommandFailed(
+            f"a trial needs {gpus:g} GPUs, and this machine offers {gpu_count()}; set `gpus: 0`, "
+            "or name a cluster by --address"
+        )
+    if gpus < 1:
+        return devices * int(1 / gpus)
+    count = int(gpus)
+    starts = range(0, len(devices) - count + 1, count)
+    return [",".join(devices[start : start + count]) for start in starts]
+
+
+def _slots(cpus: int, cores: int) -> int:
+    """Returns how many trials have cores at a time.
+
+    Raises:
+        CommandFailed: not even one has.
     """
     if cpus > cores:
         raise CommandFailed(
             f"a trial needs {cpus} CPUs, and this machine offers {cores}; "
             "lower `cpus`, or name a cluster by --address"
         )
-    if gpus > gpu_count():
-        raise CommandFailed(
-            f"a trial needs {gpus:g} GPUs, and this machine offers {gpu_count()}; set `gpus: 0`, "
-            "or name a cluster by --address"
-        )
-    return min(cores // cpus, int(gpu_count() / gpus)) if gpus else cores // cpus
+    return cores // cpus
 
 
 @contextmanager

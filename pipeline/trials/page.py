@@ -91,14 +91,17 @@ def markdown(result: Result, title: str, figures: Mapping[str, bytes]) -> str:
 
 
 def in_order(result: Result) -> list[Row]:
-    """Returns repeated trials, then others with a score, the best first, then those without one."""
+    """Returns trials of which all repetitions have a score, then others with one, the best first,
+    then those without one.
+    """
     best = rank(result.rows, result.space.is_higher_better)
     sign = 1 if result.space.is_higher_better else -1
 
     def key(row: Row) -> tuple[bool, float]:
-        scores = result.repeated.get(row.number, ())
-        total = sum(score for score in scores if score is not None)
-        return not scores, -sign * total / max(1, len(scores))
+        scores = result.repeated.get(row.number, (None,))
+        if None in scores:
+            return True, 0.0
+        return False, -sign * float(np.mean(np.array(scores, float)))
 
     return sorted(best, key=key) + [row for row in result.rows if row not in best]
 

@@ -68,11 +68,12 @@ class Search:
     def saw(self, trial: Trial, point: Point) -> bool:
         """Reports a row that the schedule compares; returns whether the trial is hopeless.
 
-        The start is compared, and never stopped: its score is that of what there is.
+        The start is compared, and never stopped, nor is one that is equal to it.
         """
         steps = getattr(trial.params, trial.model).train.steps
         asked = [each for each in self._asked[trial.key] if self._is_running(each)]
-        is_hopeless = any(self._is_hopeless(each, point, steps) for each in asked)
+        verdicts = [self._is_hopeless(each, point, steps) for each in asked]
+        is_hopeless = bool(verdicts) and all(verdicts)
         for each in asked if is_hopeless else ():
             self._tell(each, Outcome("stopped"))
         return is_hopeless

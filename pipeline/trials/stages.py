@@ -63,12 +63,13 @@ def work(
     watch: str,
     environment: Mapping[str, str],
     is_stopped: IsStopped = lambda: False,
+    check: Callable[[], None] = lambda: None,
 ) -> Generator[Point | Outcome, None, None]:
     """Yields every row of the watched metric from the first on, then the outcome.
 
     A folder continues where it is: rows before an interruption come again, so that whoever reads
     on after a lost machine misses none. The dataset lies in the folder. Checkpoints go when the
-    trial has ended for good.
+    trial has ended for good. check: raises an error if what the stages made is not the trial's.
 
     Raises:
         StageLost: a stage was killed, or its machine has a fault.
@@ -83,6 +84,7 @@ def work(
             with closing(stage.run(is_stopped)) as running:
                 for _ in running:
                     yield from rows.read()
+            check()
             outcome = stage.failure()
             if outcome is not None:
                 break
@@ -192,6 +194,7 @@ class Stage:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                process_group=0,  # Ctrl-C is for the driver, which lets its stages save.
             )
         try:
             while not self._has_ended(process, os.WNOHANG):

@@ -76,13 +76,13 @@ def perform(root: Path, study: Study) -> None:
         ConfigError: rows have no scores; a line for each says why.
         DataError: the file of results has another form.
     """
-    stored = read_results(root, study.file)
+    read_results(root, study.file)  # refused before anything is trained
     trials = [trial for row in study.rows for trial in row.trials]
     labels = [row.name for row in study.rows for _ in row.trials]
     threads = max((trial.params.threads for trial in trials), default=1)
     # Two trainings on one GPU would each want the larger part of its memory.
-    has_gpu = any(device_of(trial.params, MODELS[trial.model]) == "cuda" for trial in trials)
-    with Machine(root, min(threads, core_count()), int(has_gpu), retries=RETRIES) as machine:
+    gpus = max((trial.params.devices for trial in trials if _wants_gpu(trial)), default=0)
+    with Machine(root, min(threads, core_count()), gpus, retries=RETRIES) as machine:
         outcomes = iter(run_all(root, trials, labels, machine))
     results = {}
     for row in study.rows:
@@ -94,11 +94,15 @@ def perform(root: Path, study: Study) -> None:
         trial = row.trials[0]
         shaped_by = settings(trial.params, MODELS[trial.model])
         results[row.name] = Result(shaped_by, row.facts, of_row)
-    write_lines(root / study.file, stored | results, depth=3)
+    write_lines(root / study.file, read_results(root, study.file) | results, depth=3)
     print(study.page(results))
     if missing := len(study.rows) - len(results):
         reason = f"{missing} of {len(study.rows)} rows have no scores; the lines above say why"
         raise ConfigError(reason)
+
+
+def _wants_gpu(trial: Trial) -> bool:
+    return device_of(trial.params, MODELS[trial.model]) == "cuda"
 
 
 def read_results(root: Path, file: Path) -> dict[str, Result]:
@@ -149,7 +153,7 @@ def cpu_seconds(*verbs: str) -> Column:
 
     def cell(result: Result) -> str:
         spent = [each.cpu_seconds for each in result.outcomes]
-        return f"{sum(each[verb] for each in spent for verb in verbs or each):.0f}"
+        return f"{sum(each.get(verb, 0) for each in spent for verb in verbs or each):.0f}"
 
     return cell
 

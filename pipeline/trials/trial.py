@@ -101,6 +101,17 @@ def make_trial(
     )
 
 
+def check_current(root: Path, trial: Trial) -> None:
+    """Raises DataError if code or input files are others than when the trial was made: its key
+    would stand for bytes of another.
+    """
+    if make_trial(root, trial.model, trial.raw, trial.files).key != trial.key:
+        raise DataError(
+            f"code or inputs of {trial.model} changed while its trials ran",
+            remedy="run the same command again, for trials of the present ones",
+        )
+
+
 def _key(verb: str, model: str, params: Params, inputs: dict[str, Path], values: Any) -> str:
     config = getattr(params, model)
     code = {

@@ -129,6 +129,8 @@ STATES_FILE = Path("benchmarks/results/allo_states.json")
 MOST_ROWS = 16_384
 # 20 million transitions, a third of the preset's: their pairs on 1,000 states take a minute.
 WALKS = 20_000
+# Pairs of a batch.
+STATES_BATCH = 1024
 ROOMS = ("rows", "cols", "height", "width", "extra_doors", "seed")
 # Map -> its ROOMS, and the gradient steps. A hall of unequal sides has no symmetry.
 MAPS = {
@@ -177,4 +179,6 @@ def states_row(root: Path, name: str, options: Options) -> Row:
     }
     trial = study.varied(root, "allo", "large", changes)
     facts = {**train, "states": count_states(trial.params.allo.env.map)}
-    return Row(f"{name}, {options.steps} steps" if options.steps else name, [trial], facts)
+    usual = options.steps is None and options.batch == STATES_BATCH
+    run = "" if usual else f", {train['steps']} steps of {options.batch}"
+    return Row(f"{name}{run}", [trial], facts)

@@ -1,5 +1,6 @@
 """each model's default preset over seeds -> the table in docs/results.md."""
 
+import math
 from pathlib import Path
 
 from pipeline.judging.gate import rules_of
@@ -74,5 +75,5 @@ def cells(rule: Rule, result: Result) -> dict[str, str]:
         "score (95 % interval)": study.format_score(scores, center, ".4g"),
         "lowest to highest seed": " to ".join(dict.fromkeys(ends)),
         "beside it": "<br>".join([*goal, *beside]) or "-",
-        "CPU seconds per seed": f"{outcome.cpu_seconds['train'] / seeds:.3g}",
+        "CPU seconds per seed": f"{outcome.cpu_seconds.get('train', math.nan) / seeds:.3g}",
     }

@@ -11,7 +11,8 @@ from pipeline.runtime.errors import CommandFailed, Interrupted
 from pipeline.trials import local, stages
 from pipeline.trials.engine import run_all
 from pipeline.trials.local import Machine
-from pipeline.trials.trial import Outcome, Trial, dataset_folder, folder_of
+from pipeline.trials.trial import Outcome, Trial, dataset_folder, folder_of, read_outcome
+from quatrain.errors import DataError
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.trials import stand_ins
@@ -27,6 +28,7 @@ def stand_in(tmp_path: Path, monkeypatch: Patch) -> StandIns:
     def tell(**orders: str) -> None:
         variables = stand_ins.environment(tmp_path, **orders)
         monkeypatch.setattr(stages, "stage_environment", lambda *_: dict(variables))
+        monkeypatch.setattr(local, "check_current", lambda *_: None)
 
     return tell
 
@@ -138,6 +140,21 @@ def test_a_fault_of_this_machine_ends_all_and_is_raised(
     assert log(first).endswith("saved\n")
 
 
+@pytest.mark.parametrize("code", ["0", "3"])
+def test_what_other_code_made_is_no_outcome(
+    code: str, tmp_path: Path, stand_in: StandIns, monkeypatch: Patch
+):
+    def changed(*_: object) -> None:
+        if "train" in log(folder_of(tmp_path, trial())):
+            raise DataError("code changed")
+
+    stand_in(train=code)
+    monkeypatch.setattr(local, "check_current", changed)
+    with pytest.raises(DataError, match="code changed"):
+        run(tmp_path, trial())
+    assert read_outcome(folder_of(tmp_path, trial())) is None
+
+
 @pytest.mark.parametrize(
     ("needs", "line"),
     [
@@ -153,7 +170,10 @@ def test_a_trial_that_does_not_fit_is_refused(needs: dict[str, int], line: str, 
 
 def test_slots_share_the_gpus(tmp_path: Path, monkeypatch: Patch):
     monkeypatch.setattr(local, "gpu_count", lambda: 2)
-    for gpus, expected in ((0.5, ["0", "0", "1", "1"]), (1, ["0", "1"]), (2, ["0,1"])):
-        machine = Machine(tmp_path, gpus=gpus, cores=8)
-        devices = [machine._devices(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(machine.room())]
-        assert devices == expected
+    for gpus, expected in ((0.4, 4), (0.5, 4), (1, 2), (2, 1)):
+        assert Machine(tmp_path, gpus=gpus, cores=8).room() == expected
+        assert Machine(tmp_path, cpus=8, gpus=gpus, cores=8).room() == 1
+    assert local._devices(0.4) == ["0", "1", "0", "1"]
+    assert local._devices(2) == ["0,1"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert local._devices(1) == ["3", "5"]

@@ -268,7 +268,7 @@ def test_maps_have_the_sizes_that_their_names_say():
         assert row.facts["states"] == pytest.approx(expected, rel=0.05)
         assert row.facts["constraint"] == ("visits" if expected < 16_000 else "three")
     (brief,) = allo.states(ROOT, Namespace(maps=["hall, 1,000"], steps=200, batch=64)).rows
-    assert brief.name == "hall, 1,000, 200 steps"
+    assert brief.name == "hall, 1,000, 200 steps of 64"
     assert brief.trials[0].params.allo.train.batch_size == 64
 
 

@@ -12,13 +12,14 @@ from pipeline.trials.local import Machine
 from pipeline.trials.stages import Stage, stage_environment
 from pipeline.trials.trial import (
     Trial,
+    check_current,
     dataset_folder,
     folder_of,
     link_dataset,
     make_trial,
     prepare,
 )
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, DataError
 from quatrain.presets import parse, read_raw
 from quatrain.validation import overlaid
 from tests.pipeline.small_project import NOBODY, Project
@@ -46,7 +47,10 @@ def test_keys_stand_for_all_that_a_result_depends_on(make: Callable[..., Trial],
         assert make(**nothing)[-2:] == start[-2:]
     (tmp_path / "inputs" / "allo").mkdir(parents=True, exist_ok=True)
     (tmp_path / "inputs" / "allo" / "new.txt").write_text("#")
+    with pytest.raises(DataError, match="code or inputs of allo changed"):
+        check_current(tmp_path, start)
     inputs = make()
+    check_current(tmp_path, inputs)
     assert (inputs.key != start.key, inputs.data_key != start.data_key) == (True, True)
 
 
