@@ -58,7 +58,7 @@ class Silent:
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 
-    def finish(self) -> bool:
+    def finish(self, *_: float) -> bool:
         return True
 
 
