@@ -58,12 +58,14 @@ class Verdict(NamedTuple):
     """Holds what a sweep found.
 
     gains: over the start, by the number of each trial that was repeated. best: the trial to adopt;
-    None if none is better. text: the same for a person.
+    None if none is better. text: the same for a person. keeps_start: whether the start was compared
+    and none is better, so that an earlier preset of this sweep is wrong.
     """
 
     gains: Mapping[int, Gain]
     best: Row | None
     text: str
+    keeps_start: bool = False
 
 
 def rank(rows: Iterable[Row], is_higher_better: bool) -> list[Row]:
@@ -99,18 +101,20 @@ def decide(space: Space, rows: Sequence[Row], repeated: Mapping[int, Scores]) ->
     if space.sweep.confirm is None:
         first = best[0]
         text = f"trial {first.number} has the best score of the search; nothing was repeated"
-        return Verdict({}, first if first.number else None, text)
+        is_start = first.number == 0
+        return Verdict({}, None if is_start else first, text, keeps_start=is_start)
     gains = {}
     for number, scores in repeated.items():
         gain = compare(scores, repeated[0], space.is_higher_better)
         if number and gain is not None:
             gains[number] = gain
     if not gains:
-        return Verdict({}, None, "nothing was found: no trial was repeated beside the start")
+        text = "nothing was found: repetitions of the start, or of all others, have no score"
+        return Verdict({}, None, text)
     number = max(gains, key=lambda each: gains[each].mean)
     difference = f"{gains[number]} {space.sweep.judge} over {space.sweep.confirm.seeds} seeds"
     if gains[number].is_clear:
         (winner,) = (row for row in rows if row.number == number)
         return Verdict(gains, winner, f"trial {number} is better than the start by {difference}")
     text = f"nothing was found: trial {number} is better by {difference}, which may be chance"
-    return Verdict(gains, None, text)
+    return Verdict(gains, None, text, keeps_start=True)

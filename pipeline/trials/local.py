@@ -137,8 +137,7 @@ class Machine:
         try:
             with _locked(dataset, is_stopped):
                 prepare(trial, dataset)
-                refused = stages.collect(trial, dataset, environment, is_stopped)
-            check()
+                refused = stages.collect(trial, dataset, environment, is_stopped, check)
             if refused is not None:
                 yield refused
                 return

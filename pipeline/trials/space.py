@@ -15,6 +15,7 @@ import numpy as np
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from pipeline.storage.params_file import read_input
+from pipeline.trials.trial import value_at
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.presets import parse, read_raw
@@ -200,7 +201,7 @@ class Space(NamedTuple):
 
     def start(self) -> Values:
         """Returns the preset's own values of the searched keys."""
-        return {key: _value_at(self.raw[self.sweep.model], key) for key in self.sweep.space}
+        return {key: value_at(self.raw[self.sweep.model], key) for key in self.sweep.space}
 
     def grid(self) -> Iterator[Values]:
         """Yields the points of a grid, the last key fastest."""
@@ -307,10 +308,3 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
     for part in reversed(key.split(".")):
         nested = {part: nested}
     return dict(nested)
-
-
-def _value_at(section: Any, key: str) -> Any:
-    """Returns the value at `a.b`; None where a section on the way is not there."""
-    for part in key.split("."):
-        section = section.get(part) if isinstance(section, Mapping) else None
-    return section

@@ -32,13 +32,16 @@ from pipeline.trials.trial import (
     write_outcome,
     write_usage,
 )
-from quatrain.errors import ConfigError, DataError
+from quatrain.errors import ConfigError, DataError, QuatrainError
 from quatrain.storage import folders
 
 LOG = "stages.log"
 # Exit codes of a stage that would end so on every machine; all others are worth another try.
 FINAL: dict[int, Literal["diverged", "refused", "failed"]]
 FINAL = {1: "failed", 2: "refused", 3: "refused", 4: "refused", 6: "failed", 7: "diverged"}
+# An error of data: a stage whose code was edited while it ran ends so, too.
+DATA_ERROR = 3
+OUTS = {"collect": "data", "train": "models", "evaluate": "reports"}
 POLL_SECONDS = 0.1
 # How long a stage may take to save and leave.
 SAVE_SECONDS = 60.0
@@ -47,6 +50,11 @@ LOG_CHARACTERS = 2000
 MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024
 
 IsStopped = Callable[[], bool]
+Check = Callable[[], None]
+
+
+def _unchecked() -> None:
+    """Does nothing."""
 
 
 class StageLost(CommandFailed):
@@ -63,13 +71,13 @@ def work(
     watch: str,
     environment: Mapping[str, str],
     is_stopped: IsStopped = lambda: False,
-    check: Callable[[], None] = lambda: None,
+    check: Check = _unchecked,
 ) -> Generator[Point | Outcome, None, None]:
     """Yields every row of the watched metric from the first on, then the outcome.
 
     A folder continues where it is: rows before an interruption come again, so that whoever reads
     on after a lost machine misses none. The dataset lies in the folder. Checkpoints go when the
-    trial has ended for good. check: raises an error if what the stages made is not the trial's.
+    trial has ended for good. check: raises an error where code or inputs are no longer the trial's.
 
     Raises:
         StageLost: a stage was killed, or its machine has a fault.
@@ -81,10 +89,9 @@ def work(
     try:
         for verb in () if outcome else missing_verbs(trial, folder):
             stage = Stage(folder, verb, trial.model, environment)
-            with closing(stage.run(is_stopped)) as running:
+            with closing(stage.run(is_stopped, check)) as running:
                 for _ in running:
                     yield from rows.read()
-            check()
             outcome = stage.failure()
             if outcome is not None:
                 break
@@ -97,15 +104,29 @@ def work(
         outcome = Outcome("finished", read_scores(folder, trial.model).scores)
     if outcome.state == "finished":
         rows.check()
-    if read_outcome(folder) is None:
-        outcome = complete(outcome, trial, folder, time.monotonic() - began)
-        write_outcome(folder, outcome)
-        shutil.rmtree(folder / ".state" / f"train@{trial.model}", ignore_errors=True)
-    yield outcome
+    yield end_trial(outcome, trial, folder, time.monotonic() - began)
+
+
+def end_trial(outcome: Outcome, trial: Trial, folder: Path, seconds: float) -> Outcome:
+    """Returns an outcome with what the stages used, and stores it, unless it is stored.
+
+    What is refused may be mended, so the next command tries it again.
+    """
+    stored = read_outcome(folder)
+    if stored is None:
+        outcome = complete(outcome, trial, folder, seconds)
+        if outcome.state != "refused":
+            write_outcome(folder, outcome)
+            shutil.rmtree(folder / ".state" / f"train@{trial.model}", ignore_errors=True)
+    return stored or outcome
 
 
 def collect(
-    trial: Trial, folder: Path, environment: Mapping[str, str], is_stopped: IsStopped
+    trial: Trial,
+    folder: Path,
+    environment: Mapping[str, str],
+    is_stopped: IsStopped,
+    check: Check = _unchecked,
 ) -> Outcome | None:
     """Collects the dataset of a trial in a folder of its own, unless it is there; returns an
     outcome if it cannot be collected.
@@ -118,7 +139,7 @@ def collect(
         folders.verify(folder / "data" / trial.model)
     except DataError:
         stage = Stage(folder, "collect", trial.model, environment)
-        list(stage.run(is_stopped))
+        list(stage.run(is_stopped, check))
         return stage.failure()
     return None
 
@@ -176,16 +197,19 @@ class Stage:
         self.name = f"{verb}@{model}"
         self._folder = folder
         self._verb = verb
+        self._model = model
         self._command = [sys.executable, "-m", f"pipeline.{verb}", model]
         self._environment = dict(environment)
         self._code = 0
 
-    def run(self, is_stopped: IsStopped) -> Generator[None, None, None]:
+    def run(self, is_stopped: IsStopped, check: Check = _unchecked) -> Generator[None, None, None]:
         """Yields while it runs. Closed or stopped, it lets the stage save and leave.
 
         Raises:
             Stopped: it was asked to leave before it ended.
+            QuatrainError: by `check`, before it began or after it ended; what it made is removed.
         """
+        check()
         with (self._folder / LOG).open("ab") as log:
             process = subprocess.Popen(
                 self._command,
@@ -204,6 +228,11 @@ class Stage:
                 time.sleep(POLL_SECONDS)
         finally:
             self._end(process)
+        try:
+            check()
+        except QuatrainError:
+            self._discard()
+            raise
 
     def failure(self) -> Outcome | None:
         """Returns how a stage that would fail everywhere failed; None if it did not fail.
@@ -211,11 +240,17 @@ class Stage:
         Raises:
             StageLost: it was killed, or its machine has a fault.
         """
+        if self._code == DATA_ERROR:
+            self._discard()
         if self._code in FINAL:
             return Outcome(FINAL[self._code], reason=self._last_line())
         if self._code:
             raise StageLost(f"{self.name} ended with {self._code}: {self._last_line()}")
         return None
+
+    def _discard(self) -> None:
+        """Removes what it made: code that is not the trial's may have made it."""
+        shutil.rmtree(self._folder / OUTS[self._verb] / self._model, ignore_errors=True)
 
     def _has_ended(self, process: "subprocess.Popen[bytes]", options: int = 0) -> bool:
         """Returns whether it has ended; then it is known what it used."""

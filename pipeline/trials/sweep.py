@@ -187,7 +187,7 @@ class SweepRun:
             seed = space.sweep.confirm.seed if space.sweep.confirm else None
             trial = self._search.trial(verdict.best, seed)
             adoption.write_preset(space, trial, verdict.best.number)
-        elif verdict.gains:
+        elif verdict.keeps_start:
             adoption.remove_preset(space)
         result = page.Result(space, rows, repeated, verdict)
         files = page.write(

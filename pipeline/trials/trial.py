@@ -56,7 +56,10 @@ class Point(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Holds how a trial ended: with scores, or with a reason.
+    """Holds how an attempt at a trial ended: with scores, or with a reason.
+
+    `finished`, `diverged` and `failed` are stored and stay; what was `stopped` continues later, and
+    what was `refused`, or lost too often, is tried again by the next command.
 
     cpu_seconds: of each stage, with the start of its process, over all attempts; a dataset that
     several trials share counts in each. seconds: of this attempt. peak_memory: bytes of the largest
@@ -90,7 +93,7 @@ def make_trial(
 
     params = validate(raw, read)
     check_inputs(model, getattr(params, model).model_dump())
-    of_collect = {name: _value_at(raw, name) for name in _collect_params(model)}
+    of_collect = {name: value_at(raw, name) for name in _collect_params(model)}
     return Trial(
         model,
         raw,
@@ -137,11 +140,11 @@ def _collect_params(model: str) -> tuple[str, ...]:
     return tuple(str(key).replace("${key}", model) for key in stage["params"])
 
 
-def _value_at(raw: Mapping[str, Any], name: str) -> Any:
-    value: Any = raw
-    for part in name.split("."):
-        value = value.get(part)
-    return value
+def value_at(section: Any, key: str) -> Any:
+    """Returns the value at `a.b`; None where a section on the way is not there."""
+    for part in key.split("."):
+        section = section.get(part) if isinstance(section, Mapping) else None
+    return section
 
 
 # The folder of a trial.

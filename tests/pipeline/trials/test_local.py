@@ -153,6 +153,7 @@ def test_what_other_code_made_is_no_outcome(
     with pytest.raises(DataError, match="code changed"):
         run(tmp_path, trial())
     assert read_outcome(folder_of(tmp_path, trial())) is None
+    assert not (folder_of(tmp_path, trial()) / "models" / "allo").exists()
 
 
 @pytest.mark.parametrize(

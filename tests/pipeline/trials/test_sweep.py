@@ -146,6 +146,11 @@ def higher(trial: Trial) -> Outcome:
     return Outcome("finished", {"cosine_mean": score}, seconds=2.0)
 
 
+def lower(trial: Trial) -> Outcome:
+    """The start has the lowest rate of all."""
+    return Outcome("finished", {"cosine_mean": -trial.params.allo.train.learning_rate})
+
+
 def lucky(trial: Trial) -> Outcome:
     """Higher rates were lucky in the search: other seeds do not repeat it."""
     luck = -0.9 if trial.params.seed % 2 else 1.0
@@ -201,10 +206,11 @@ def test_a_killed_sweep_continues_and_nothing_that_ended_runs_again(
     [
         (lucky, {}, "nothing was found: trial 4 is better by 0.015 (-", False),
         (higher, {"confirm": GRID["confirm"] | {"seeds": 3}}, "by 0.3 cosine_mean over 3", False),
-        (diverging, {}, "nothing was found: no trial was repeated beside the start", True),
+        (diverging, {}, "nothing was found: repetitions of the start, or of all others", True),
         (lambda _: Outcome("failed", reason="x"), {}, "nothing was found: no trial has a", True),
+        (lower, {"confirm": None}, "trial 0 has the best score of the search", False),
     ],
-    ids=["luck", "few seeds", "diverged", "no score"],
+    ids=["luck", "few seeds", "diverged", "no score", "start is best"],
 )
 def test_no_preset_is_written_where_nothing_is_better(
     outcome: Callable[[Trial], Outcome],
