@@ -1,13 +1,16 @@
-"""Stages that do as they are told, and trials without params, for tests of what runs them."""
+"""Stages and a place that do as they are told, and trials without params."""
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from pipeline.judging.scores import write_scores
 from pipeline.storage.trained_model import FILES
 from pipeline.tracking.outbox import Outbox
+from pipeline.trials.engine import Event
 from pipeline.trials.stages import stage_environment
-from pipeline.trials.trial import Trial
+from pipeline.trials.trial import Outcome, Trial, folder_of, write_outcome
 from quatrain.storage import folders
 from tests.pipeline.recorded_runs import header
 
@@ -76,3 +79,46 @@ def trial(key: str = "k1", data_key: str = "d1", **raw: Any) -> Trial:
     """Returns a trial of invented params, of which the stand-ins read none."""
     nothing: Any = None
     return Trial("allo", raw, nothing, {}, key, data_key)
+
+
+class InventedPlace(AbstractContextManager["InventedPlace"]):
+    """A place of two slots, which it offers when it is asked again: what happens to a trial is said
+    by `script`, and its outcome is stored below `root`.
+    """
+
+    watch = ""
+
+    def __init__(self, root: Path, script: Callable[[Trial], list[Event | Exception]]) -> None:
+        self._root = root
+        self._script = script
+        self._is_asked = False
+        self.begun: list[str] = []
+        self.running: dict[str, tuple[Trial, list[Event | Exception]]] = {}
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def room(self) -> int:
+        was_asked, self._is_asked = self._is_asked, True
+        return 2 - len(self.running) if was_asked else 0
+
+    def begin(self, trial: Trial) -> None:
+        assert self.room() > 0
+        self.begun.append(trial.key)
+        self.running[trial.key] = trial, self._script(trial)
+
+    def events(self) -> Iterator[tuple[Trial, Event]]:
+        for each, events in [*self.running.values()]:
+            event = events.pop(0) if events else ""
+            if isinstance(event, Exception):
+                raise event
+            if isinstance(event, Outcome):
+                del self.running[each.key]
+                if event.state != "stopped":
+                    folder_of(self._root, each).mkdir(parents=True, exist_ok=True)
+                    write_outcome(folder_of(self._root, each), event)
+            if event:
+                yield each, event
+
+    def stop(self, trial: Trial) -> None:
+        self.running[trial.key] = trial, [Outcome("stopped")]

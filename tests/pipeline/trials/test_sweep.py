@@ -2,10 +2,10 @@
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -15,13 +15,13 @@ from pipeline.storage.params_file import read_params
 from pipeline.trials import page
 from pipeline.trials import sweep as sweeps
 from pipeline.trials.comparison import Gain, Scores, compare
-from pipeline.trials.engine import Event
 from pipeline.trials.sweep import Options
-from pipeline.trials.trial import Outcome, Trial, folder_of, write_outcome
+from pipeline.trials.trial import Outcome, Trial
 from quatrain.storage.folders import digest_of
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.trials.small_sweep import RATE, sweep_file
+from tests.pipeline.trials.stand_ins import InventedPlace
 
 RATES = [1e-3, 2e-3, 3e-3, 4e-3]
 GRID: dict[str, Any] = {
@@ -38,47 +38,16 @@ class Killed(BaseException):
     pass
 
 
-class InventedPlace:
-    """A place of two slots whose trials end as `outcome` says; it dies before trial `dies_at`."""
+class Dying(InventedPlace):
+    """Its driver is killed before trial `dies_at` begins."""
 
-    watch = ""
-
-    def __init__(self, root: Path, outcome: Callable[[Trial], Outcome], dies_at: int = -1) -> None:
-        self.begun: list[str] = []
-        self._root = root
-        self._outcome = outcome
-        self._dies_at = dies_at
-        self._running: list[Trial] = []
-        self._stopped: list[Trial] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def room(self) -> int:
-        return 2 - len(self._running)
+    dies_at = -1
 
     def begin(self, trial: Trial) -> None:
-        if len(self.begun) == self._dies_at:
-            self._running.clear()
+        if len(self.begun) == self.dies_at:
+            self.running.clear()
             raise Killed
-        self.begun.append(trial.key)
-        self._running.append(trial)
-
-    def events(self) -> Iterator[tuple[Trial, Event]]:
-        while self._stopped:
-            yield self._stopped.pop(), Outcome("stopped")
-        while self._running:
-            trial = self._running.pop()
-            outcome = self._outcome(trial)
-            folder_of(self._root, trial).mkdir(parents=True, exist_ok=True)
-            write_outcome(folder_of(self._root, trial), outcome)
-            yield trial, outcome
-
-    def stop(self, trial: Trial) -> None:
-        self._stopped.append(trial)
+        super().begin(trial)
 
 
 class Recorded:
@@ -120,7 +89,8 @@ class Driver:
         """The keys of the trials that were begun."""
         if not draws:
             self._patch.setattr(page, "draw", lambda *_: {})
-        place = InventedPlace(self.root, outcome, dies_at)
+        place = Dying(self.root, lambda trial: [outcome(trial)])
+        place.dies_at = dies_at
         self._patch.setattr(sweeps, "make_place", lambda *_: place)
         self._patch.setattr(sweeps, "Group", lambda *_: self.group)
         with suppress(Killed):
