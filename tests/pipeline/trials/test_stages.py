@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from pipeline.storage.run_key import CHECKOUT
 from pipeline.tracking.outbox import Outbox
 from pipeline.trials import stages
 from pipeline.trials.stages import StageLost, WatchedRows, work
-from pipeline.trials.trial import OUTCOME, Outcome, Point, read_outcome, read_usage
+from pipeline.trials.trial import OUTCOME, Point, read_outcome, read_usage
 from quatrain.errors import ConfigError
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import header
@@ -18,19 +19,16 @@ from tests.pipeline.trials import stand_ins
 ROWS = [Point(1, 1.0), Point(2, 0.5), Point(3, 1 / 3)]
 
 
-def run(folder: Path, watch: str = "loss", **orders: str) -> list[Point | Outcome]:
+def run(folder: Path, watch: str = "loss", **orders: str) -> tuple[list[Any], Any]:
+    """Its rows, and its outcome."""
     (folder / "trial").mkdir(exist_ok=True)
     environment = stand_ins.environment(folder, **orders)
-    return list(work(stand_ins.trial(), folder / "trial", watch, environment))
-
-
-def outcome_of(events: list[Point | Outcome]) -> Outcome:
-    assert isinstance(events[-1], Outcome)
-    return events[-1]
+    *rows, outcome = work(stand_ins.trial(), folder / "trial", watch, environment)
+    return rows, outcome
 
 
 def printed(folder: Path) -> str:
-    path = folder / "trial" / stages.LOG
+    path = folder / stages.LOG
     return path.read_text() if path.exists() else ""
 
 
@@ -38,20 +36,14 @@ def begun(folder: Path) -> list[str]:
     return [line.split()[0] for line in printed(folder).splitlines() if "at work" in line]
 
 
-def test_training_then_evaluation_end_with_rows_and_scores(tmp_path: Path):
-    *rows, outcome = run(tmp_path)
+def test_training_then_evaluation_end_with_rows_and_scores_that_are_told_again(tmp_path: Path):
+    rows, outcome = run(tmp_path)
     assert rows == ROWS
-    assert isinstance(outcome, Outcome)
     assert (outcome.state, outcome.scores) == ("finished", {"cosine_mean": 0.5, "gap": None})
     assert set(outcome.cpu_seconds) == {"train", "evaluate"}
     assert outcome.peak_memory > 2**20
-    assert read_outcome(tmp_path / "trial") == outcome
-
-
-def test_what_has_ended_is_told_again_and_runs_no_stage(tmp_path: Path):
-    first = run(tmp_path)
-    assert run(tmp_path, train="1", evaluate="1") == first
-    assert begun(tmp_path) == ["train", "evaluate"]
+    assert run(tmp_path, train="1", evaluate="1") == (rows, outcome)
+    assert begun(tmp_path / "trial") == ["train", "evaluate"]
 
 
 def test_a_trial_continues_behind_what_it_has(tmp_path: Path):
@@ -60,9 +52,9 @@ def test_a_trial_continues_behind_what_it_has(tmp_path: Path):
     with pytest.raises(StageLost):
         run(tmp_path, evaluate="-9")
     assert checkpoints.exists()
-    *rows, outcome = run(tmp_path)
-    assert (rows, outcome_of([outcome]).state) == (ROWS, "finished")
-    assert begun(tmp_path) == ["train", "evaluate", "evaluate"]
+    rows, outcome = run(tmp_path)
+    assert (rows, outcome.state) == (ROWS, "finished")
+    assert begun(tmp_path / "trial") == ["train", "evaluate", "evaluate"]
     assert not checkpoints.exists()
 
 
@@ -71,9 +63,9 @@ def test_a_trial_continues_behind_what_it_has(tmp_path: Path):
     [(1, "failed"), (2, "refused"), (3, "refused"), (6, "failed"), (7, "diverged")],
 )
 def test_what_would_happen_on_every_machine_is_an_outcome(code: int, state: str, tmp_path: Path):
-    outcome = outcome_of(run(tmp_path, train=str(code)))
+    _, outcome = run(tmp_path, train=str(code))
     assert (outcome.state, outcome.scores, outcome.reason) == (state, {}, "the reason")
-    assert begun(tmp_path) == ["train"]
+    assert begun(tmp_path / "trial") == ["train"]
     assert read_outcome(tmp_path / "trial") == (None if state == "refused" else outcome)
 
 
@@ -84,32 +76,32 @@ def test_what_another_machine_may_mend_is_lost(order: str, code: int, tmp_path: 
     assert read_outcome(tmp_path / "trial") is None
 
 
-@pytest.mark.parametrize("way", ["asked", "closed"])
-def test_a_trial_that_is_stopped_lets_its_stage_save(way: str, tmp_path: Path):
-    (tmp_path / "trial").mkdir()
-    events = work(
-        stand_ins.trial(),
-        tmp_path / "trial",
-        "loss",
-        stand_ins.environment(tmp_path, train="wait"),
-        lambda: way == "asked" and "ready" in printed(tmp_path),
-    )
-    if way == "asked":
-        assert outcome_of(list(events)).state == "stopped"
+@pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "closed"])
+def test_a_trial_that_is_stopped_lets_its_stage_save(is_asked: bool, tmp_path: Path):
+    folder = tmp_path / "trial"
+    folder.mkdir()
+    environment = stand_ins.environment(tmp_path, train="wait")
+
+    def is_ready() -> bool:
+        return "ready" in printed(folder)
+
+    events = work(stand_ins.trial(), folder, "loss", environment, lambda: is_asked and is_ready())
+    if is_asked:
+        assert [*events][-1][0] == "stopped"
     else:
-        while "ready" not in printed(tmp_path):
+        while not is_ready():
             next(events)
         events.close()
-    assert printed(tmp_path).endswith("ready\nsaved\n")
-    assert read_outcome(tmp_path / "trial") is None
-    assert read_usage(tmp_path / "trial").cpu_seconds["train"] > 0
+    assert printed(folder).endswith("ready\nsaved\n")
+    assert read_outcome(folder) is None
+    assert read_usage(folder).cpu_seconds["train"] > 0
 
 
 def test_a_stage_that_does_not_leave_is_killed(tmp_path: Path, monkeypatch: Patch):
     monkeypatch.setattr(stages, "SAVE_SECONDS", 0.1)
     stage = stages.Stage(tmp_path, "train", "allo", stand_ins.environment(tmp_path, train="deaf"))
     running = stage.run(lambda: False)
-    while "ready" not in ((tmp_path / stages.LOG).read_text() if next(running) is None else ""):
+    while next(running) is None and "ready" not in printed(tmp_path):
         pass
     running.close()
     with pytest.raises(StageLost, match="137"):
@@ -119,8 +111,8 @@ def test_a_stage_that_does_not_leave_is_killed(tmp_path: Path, monkeypatch: Patc
 def test_a_watched_metric_that_is_never_recorded_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"^watch = 'los': training does not .* one of loss$"):
         run(tmp_path, watch="los")
-    *rows, outcome = run(tmp_path, watch="")
-    assert (rows, outcome_of([outcome]).state) == ([], "finished")
+    rows, outcome = run(tmp_path, watch="")
+    assert (rows, outcome.state) == ([], "finished")
 
 
 def test_a_stage_knows_nothing_of_ray_dvc_or_the_store(monkeypatch: Patch):
@@ -151,29 +143,24 @@ def test_a_damaged_outcome_is_none(text: str, tmp_path: Path):
 # The outbox of the training.
 
 
-def outbox_of(folder: Path, name: str = "train@allo-1") -> Outbox:
+def recorded(folder: Path, name: str, *points: tuple[str, int, float]) -> Outbox:
     outbox = Outbox(folder / ".state" / "outbox" / f"{name}.sqlite")
     outbox.begin(header("k1"))
+    outbox.metrics(points)
     return outbox
 
 
 def test_new_rows_of_the_watched_metric_are_read_once(tmp_path: Path):
     rows = WatchedRows(tmp_path, "train@allo", "loss")
     assert rows.read() == []
-    outbox = outbox_of(tmp_path)
-    outbox.metrics([("train/loss", 10, 0.5), ("train/other", 12, 1.0), ("system/cpu", 90, 1.0)])
-    assert rows.read() == [Point(10, 0.5)]
-    assert rows.read() == []
+    others = [("train/other", 12, 1.0), ("system/cpu", 90, 1.0)]
+    outbox = recorded(tmp_path, "train@allo-1", ("train/loss", 10, 0.5), *others)
+    assert [rows.read(), rows.read()] == [[Point(10, 0.5)], []]
     outbox.metrics([("train/loss", 30, float("nan")), ("train/loss", 40, 1.0)])
     assert rows.read() == [Point(40, 1.0)]
-
-
-def test_the_outbox_of_another_type_of_machine_is_followed(tmp_path: Path):
-    rows = WatchedRows(tmp_path, "train@allo", "loss")
-    first = outbox_of(tmp_path)
-    first.metrics([("train/loss", 900, 0.5)])
-    os.utime(first.path, (1, 1))
-    outbox_of(tmp_path, "evaluate@allo-1").metrics([("train/loss", 2, 8.0)])
-    assert rows.read() == [Point(900, 0.5)]
-    outbox_of(tmp_path, "train@allo-2").metrics([("train/loss", 100, 2.0)])
-    assert rows.read() == [Point(100, 2.0)]
+    # On another type of machine a training begins another outbox.
+    os.utime(outbox.path, (1, 1))
+    recorded(tmp_path, "evaluate@allo-1", ("train/loss", 2, 8.0))
+    assert rows.read() == []
+    recorded(tmp_path, "train@allo-2", ("train/loss", 20, 2.0))
+    assert rows.read() == [Point(20, 2.0)]
