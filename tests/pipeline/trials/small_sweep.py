@@ -1,4 +1,4 @@
-"""A sweep's file with some keys changed, the space that it gives, and rows of its search."""
+"""A sweep's file with some keys changed, and the space that it gives."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,12 +8,11 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from pipeline.trials import space as spaces
-from pipeline.trials.comparison import Row
 from pipeline.trials.space import Space, read_space
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 
-RATE, HIDDEN, COEF = "train.learning_rate", "network.hidden", "train.graph_coef"
+RATE, HIDDEN = "train.learning_rate", "network.hidden"
 RATES: dict[str, Any] = {"between": [1e-4, 1e-2], "scale": "log"}
 SWEEP: dict[str, Any] = {
     "model": "allo",
@@ -31,16 +30,13 @@ SWEEP: dict[str, Any] = {
     "retries": 3,
     "space": {RATE: RATES, HIDDEN: {"of": [32, 64, 128]}},
 }
-ABSENT = object()
-"""Takes a key away."""
+IQN: dict[str, Any] = {"model": "iqn", "judge": "score", "schedule": {"kind": "none"}}
 
 
 def sweep_file(folder: Path, changes: Mapping[str, Any], name: str = "tried.yaml") -> Path:
     """Write SWEEP with some of its keys replaced."""
-    content = {key: value for key, value in (SWEEP | changes).items() if value is not ABSENT}
     path = folder / name
-    with path.open("w") as file:
-        YAML().dump(content, file)
+    YAML().dump(SWEEP | changes, path)
     return path
 
 
@@ -51,10 +47,3 @@ def space_of(folder: Path, root: Path = ROOT, **changes: Any) -> Space:
 def read_params_once(patch: Patch) -> None:
     """For many sweeps of the same params.yaml, whose reading takes longest."""
     patch.setattr(spaces, "read_raw", cache(spaces.read_raw))
-
-
-def row(number: int, score: float | None = None, **changes: Any) -> Row:
-    """A finished trial of the search of SWEEP if it has a score, else one that runs."""
-    state = "running" if score is None else "finished"
-    values = {RATE: 1e-3 + number * 1e-4, HIDDEN: 64}
-    return Row(number, values, state, score, None, 1.5, "")._replace(**changes)

@@ -14,9 +14,8 @@ from pipeline.trials.trial import Trial, make_trial
 from quatrain.errors import ConfigError
 from quatrain.presets import parse
 from tests.conftest import ROOT
-from tests.pipeline.trials.small_sweep import HIDDEN, RATE, space_of
+from tests.pipeline.trials.small_sweep import HIDDEN, IQN, RATE, space_of
 
-IQN = {"model": "iqn", "judge": "score", "schedule": {"kind": "none"}}
 HARD = {"kind": "hard", "copy_every": 50}
 
 

@@ -14,10 +14,9 @@ from pipeline.trials.space import Values
 from pipeline.trials.trial import Outcome, Point, Trial
 from quatrain.errors import DataError
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.trials.small_sweep import HIDDEN, RATE, RATES, read_params_once, space_of
+from tests.pipeline.trials.small_sweep import HIDDEN, IQN, RATE, RATES, read_params_once, space_of
 
 TARGETS = [{"kind": "hard", "copy_every": 50}, {"kind": "polyak", "rate": 0.5}]
-IQN = {"model": "iqn", "judge": "score", "schedule": {"kind": "none"}}
 # Each value is good alone, the last two together are not.
 BARRIER = {"train.b_min": {"of": [0.0, 0.9]}, "train.b_init": {"of": [1.0, 0.5]}}
 

@@ -195,14 +195,19 @@ def test_no_preset_is_written_where_nothing_is_better(
     mark = "# Written by `make sweep SWEEP=sweeps/tried.yaml`: trial 9.\npreset: tried\n"
     driver.preset.write_text(mark)
     driver.run(outcome)
-    assert said in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert said in printed.out
+    assert ("seeds = 3: fewer than 4 seeds give no" in printed.err) == ("over 3" in said)
     assert driver.preset.exists() == is_kept
     assert driver.code == int("no trial has a" in said)
 
 
-def test_without_confirm_the_best_of_the_search_is_adopted(root: Path, monkeypatch: Patch):
+def test_without_confirm_the_best_of_the_search_is_adopted(
+    root: Path, monkeypatch: Patch, capsys: Capture
+):
     driver = Driver(root, monkeypatch, confirm=None)
     assert len(driver.run(higher)) == 4
+    assert "confirm = null: the best of many trials is adopted" in capsys.readouterr().err
     adopted = read_params(root, "tried")
     assert (adopted.seed, adopted.allo.train.learning_rate) == (0, 4e-3)
 
