@@ -1,16 +1,13 @@
 """A sweep's file with some keys changed, and the space that it gives."""
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from pipeline.trials import space as spaces
 from pipeline.trials.space import Space, read_space
 from tests.conftest import ROOT
-from tests.pipeline.fixture_types import Patch
 
 RATE, HIDDEN = "train.learning_rate", "network.hidden"
 RATES: dict[str, Any] = {"between": [1e-4, 1e-2], "scale": "log"}
@@ -42,8 +39,3 @@ def sweep_file(folder: Path, changes: Mapping[str, Any], name: str = "tried.yaml
 
 def space_of(folder: Path, root: Path = ROOT, **changes: Any) -> Space:
     return read_space(root, sweep_file(folder, changes))
-
-
-def read_params_once(patch: Patch) -> None:
-    """For many sweeps of the same params.yaml, whose reading takes longest."""
-    patch.setattr(spaces, "read_raw", cache(spaces.read_raw))

@@ -1,7 +1,7 @@
 """A search continues from its journal, and what it tries depends on nothing but what is known."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,11 @@ from pipeline.trials.space import Values
 from pipeline.trials.trial import Outcome, Point, Trial
 from quatrain.errors import DataError
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.trials.small_sweep import HIDDEN, IQN, RATE, RATES, read_params_once, space_of
+from tests.pipeline.trials.small_sweep import HIDDEN, IQN, RATE, RATES, space_of
 
 TARGETS = [{"kind": "hard", "copy_every": 50}, {"kind": "polyak", "rate": 0.5}]
 # Each value is good alone, the last two together are not.
 BARRIER = {"train.b_min": {"of": [0.0, 0.9]}, "train.b_init": {"of": [1.0, 0.5]}}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def params_are_read_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        read_params_once(patch)
-        yield
 
 
 def search_of(folder: Path, **changes: Any) -> Search:
@@ -40,6 +33,11 @@ def finished(score: float | None) -> Outcome:
 
 def by_rate(row: Row) -> float:
     return 1 - abs(row.values[RATE] - 3e-3)
+
+
+def begun(search: Search, count: int = 2) -> list[Trial]:
+    """So many trials that run at a time."""
+    return [trial for trial in [search.next() for _ in range(count)] if trial is not None]
 
 
 def go_on(search: Search, count: int = 100, score: Callable[[Row], float] = by_rate) -> list[Row]:
@@ -71,13 +69,11 @@ def test_a_search_has_the_same_points_wherever_it_was_interrupted(kind: str, tmp
 
 
 def test_a_trial_that_was_running_begins_again_and_the_start_is_the_first(tmp_path: Path):
-    search = search_of(tmp_path)
-    running = [search.next(), search.next()]
+    running = begun(search_of(tmp_path))
     again = search_of(tmp_path)
-    assert [again.next(), again.next()] == running
+    assert begun(again) == running
     assert [row.state for row in again.rows()] == ["running"] * 2
     assert again.rows()[0].values == {RATE: 1e-3, HIDDEN: 64}
-    assert running[0] is not None
     assert running[0].params.allo.train.learning_rate == 1e-3
 
 
@@ -164,9 +160,7 @@ def test_an_outcome_is_kept_and_only_a_finished_one_has_a_score(
     outcome: Outcome, state: str, score: float | None, reason: str, tmp_path: Path
 ):
     search = search_of(tmp_path)
-    trial = search.next()
-    assert trial is not None
-    search.ended(trial, outcome)
+    search.ended(*begun(search, 1), outcome)
     (row,) = search_of(tmp_path).rows()
     assert (row.state, row.score, row.reason) == (state, score, reason)
 
@@ -176,9 +170,9 @@ def test_an_outcome_is_kept_and_only_a_finished_one_has_a_score(
 
 def compare(search: Search, values: list[float], step: int = 500) -> list[bool]:
     """Begin a trial for each value, which is its row at a step; which are hopeless."""
-    trials = [search.next() for _ in values]
-    pairs = zip(trials, values, strict=True)
-    return [search.saw(trial, Point(step, value)) for trial, value in pairs if trial is not None]
+    trials = begun(search, len(values))
+    points = [Point(step, value) for value in values]
+    return [search.saw(*pair) for pair in zip(trials, points, strict=True)]
 
 
 def test_the_worse_are_stopped_where_the_schedule_compares(tmp_path: Path):
@@ -191,10 +185,9 @@ def test_the_worse_are_stopped_where_the_schedule_compares(tmp_path: Path):
 
 def test_the_start_is_compared_and_never_stopped(tmp_path: Path):
     search = search_of(tmp_path)
-    start, *others = [search.next() for _ in range(3)]
+    start, *others = begun(search, 3)
     points = zip([*others, start], (0.9, 0.3, 0.1), strict=True)
-    hopeless = [search.saw(each, Point(500, value)) for each, value in points if each is not None]
-    assert hopeless == [False, True, False]
+    assert [search.saw(each, Point(500, value)) for each, value in points] == [False, True, False]
     assert search.rows()[0].last == Point(500, 0.1)
 
 
@@ -204,18 +197,13 @@ def test_no_trial_is_stopped_elsewhere(step: int, tmp_path: Path):
 
 
 def test_rows_of_a_continued_trial_are_compared_once_and_a_stopped_one_stays_so(tmp_path: Path):
-    search = search_of(tmp_path)
-    compare(search, [0.5, 0.4])
+    compare(search_of(tmp_path), [0.5, 0.4])
     again = search_of(tmp_path)
-    start, other = again.next(), again.next()
-    assert start is not None
+    start, _ = begun(again)
     assert [again.saw(start, Point(step, 0.5)) for step in (400, 500, 700)] == [False] * 3
-    assert again.rows()[0].last == Point(500, 0.5)
-    assert again.rows()[1]._replace(values={}) == Row(
-        1, {}, "stopped", None, Point(500, 0.4), 0.0, ""
-    )
-    assert other is not None
-    assert len(again.rows()) == 3
+    first, stopped, new = again.rows()
+    assert (first.last, stopped.last, new.last) == (Point(500, 0.5), Point(500, 0.4), None)
+    assert (stopped.state, stopped.score) == ("stopped", None)
 
 
 def test_a_row_that_was_not_compared_before_a_kill_is_compared_later(
@@ -232,12 +220,9 @@ def test_a_row_that_was_not_compared_before_a_kill_is_compared_later(
 
 def test_a_hopeless_trial_that_ended_first_has_no_score(tmp_path: Path):
     search = search_of(tmp_path)
-    start, other = search.next(), search.next()
-    assert start is not None
-    assert other is not None
-    search.saw(start, Point(500, 0.5))
-    assert search.saw(other, Point(500, 0.4))
-    assert not search.saw(other, Point(900, 0.9))
+    start, other = begun(search)
+    points = [(start, Point(500, 0.5)), (other, Point(500, 0.4)), (other, Point(900, 0.9))]
+    assert [search.saw(*each) for each in points] == [False, True, False]
     search.ended(other, finished(0.9))
     assert search.rows()[1].score is None
 
@@ -245,9 +230,7 @@ def test_a_hopeless_trial_that_ended_first_has_no_score(tmp_path: Path):
 def test_equal_trainings_share_their_outcome(tmp_path: Path):
     keys = {RATE: {"of": [1e-3, 2e-3]}}
     search = search_of(tmp_path, search="grid", trials=2, space=keys)
-    start, same = search.next(), search.next()
-    assert start is not None
-    assert same is not None
+    start, same = begun(search)
     assert start.key == same.key
     for trial in (start, same):
         search.ended(trial, finished(0.5))

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,9 @@ from tests.pipeline.trials.small_sweep import (
     RATE,
     RATES,
     SWEEP,
-    read_params_once,
     space_of,
     sweep_file,
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def params_are_read_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        read_params_once(patch)
-        yield
 
 
 def searched(key: str, dimension: Any) -> dict[str, Any]:
