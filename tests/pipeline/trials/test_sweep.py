@@ -1,7 +1,6 @@
 """A sweep's driver: what it repeats, adopts and records, wherever it was killed."""
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,6 @@ from pipeline.trials.comparison import Gain, Scores, compare
 from pipeline.trials.sweep import Options
 from pipeline.trials.trial import Outcome, Trial
 from quatrain.storage.folders import digest_of
-from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.trials.small_sweep import RATE, sweep_file
 from tests.pipeline.trials.stand_ins import InventedPlace
@@ -100,14 +98,6 @@ class Driver:
     @property
     def preset(self) -> Path:
         return self.root / "presets" / "tried.yaml"
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    for name in ("inputs", "presets"):
-        shutil.copytree(ROOT / name, tmp_path / name)
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-    return tmp_path
 
 
 def higher(trial: Trial) -> Outcome:
