@@ -14,7 +14,9 @@ from quatrain.errors import ConfigError
 from quatrain.presets import parse
 from tests.pipeline.trials.small_sweep import HIDDEN, IQN, RATE, space_of
 
+DYNAMICS = {"model": "active_dynamics", "judge": "field_nrmse.active", "schedule": {"kind": "none"}}
 HARD = {"kind": "hard", "copy_every": 50}
+GEOMETRIC = {"kind": "geometric", "start": 1.0, "end": 0.05, "decay": 0.99}
 
 
 def searched(tmp_path: Path, root: Path, key: str, values: list[Any], **changes: Any) -> Space:
@@ -38,7 +40,7 @@ CASES: list[tuple[str, list[Any], Any, dict[str, Any]]] = [
     ("train.discount", [0.9, [0.2, 0.7, 0.7]], [0.2, 0.7, 0.7], {}),
     ("train.dual_clip", [100.0, None], None, {}),
     ("train.target", [{"kind": "polyak", "rate": 0.01}, HARD], HARD, IQN),
-    ("train.target", [HARD, {"kind": "polyak", "rate": 0.5}], {"kind": "polyak", "rate": 0.5}, IQN),
+    ("train.acting.epsilon", [GEOMETRIC, GEOMETRIC | {"end": 0.1}], GEOMETRIC, IQN),
     ("train.target.rate", [0.01, 0.5], 0.5, IQN),
     ("train.acting.epsilon.over_transitions", [2000, 300], 300, IQN),
 ]
@@ -107,8 +109,7 @@ def test_the_preset_is_the_trial_even_if_params_yaml_changed(tmp_path: Path, roo
 def test_what_cannot_be_made_a_preset_any_more_is_refused_and_nothing_is_written(
     tmp_path: Path, root: Path
 ):
-    changes = {"model": "active_dynamics", "judge": "field_nrmse.active"}
-    space = searched(tmp_path, root, "env.dt", [0.1, 0.2], **changes, schedule={"kind": "none"})
+    space = searched(tmp_path, root, "env.dt", [0.1, 0.2], **DYNAMICS)
     best = trial_of(space, **{"env.dt": 0.2})
     change_params(root, "      parameters: {} ", "      parameters: {w: 2.0} ")
     line = r"^presets/tried.yaml would not give the params of trial 2; params.yaml was changed"
