@@ -2,9 +2,9 @@
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.conftest import ROOT, shapes_unchecked
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.trials.stand_ins import trial
 
+ROWS = Path("rows.json")
 FINISHED = Outcome("finished", {"score": 0.5}, {"collect": 1.0, "train": 20.0}, 30.0, 2**30)
 
 
@@ -66,47 +67,39 @@ def result(*scores: Mapping[str, float | None], **facts: Any) -> Result:
 
 def test_rows_are_stored_beside_those_of_other_runs(project: Path, monkeypatch: Patch):
     stand_in = engine(monkeypatch)
-    allo_trial = study.varied(project, "allo", "smoke", {"seeds": 1})
-    other = allo_trial._replace(key="other")
+    of_allo = study.varied(project, "allo", "smoke", {"seeds": 1})
+    other = of_allo._replace(key="other")
     shown: list[Any] = []
-
-    def perform(*rows: Row) -> None:
-        study.perform(
-            project, Study(rows, Path("rows.json"), lambda of: shown.append(of) or "page")
-        )
-
-    perform(Row("first", [allo_trial, other], {"size": 3}))
-    perform(Row("second", [other]))
+    for row in (Row("first", [of_allo, other], {"size": 3}), Row("second", [other])):
+        study.perform(project, Study([row], ROWS, lambda of: shown.append(of) or "page"))
     assert stand_in.labels == ["first", "first", "second"]
-    assert stand_in.trials == [allo_trial, other, other]
-    stored = study.read_results(project, Path("rows.json"))
-    assert list(stored) == ["first", "second"]
+    assert stand_in.trials == [of_allo, other, other]
+    stored = study.read_results(project, ROWS)
+    assert stored == shown[0] | shown[1]
+    assert [list(each) for each in shown] == [["first"], ["second"]]
     assert stored["first"].outcomes == [FINISHED, FINISHED]
     assert (stored["first"].facts, stored["first"].machine["device"]) == ({"size": 3}, "cpu")
-    assert [list(each) for each in shown] == [["first"], ["second"]]
-    assert stored["second"] == shown[1]["second"]
 
 
-@pytest.mark.parametrize("state", ["diverged", "refused", "failed"])
 def test_a_row_without_scores_is_told_and_the_others_are_kept(
-    state: Any, project: Path, monkeypatch: Patch, capsys: Capture
+    project: Path, monkeypatch: Patch, capsys: Capture
 ):
-    engine(monkeypatch, FINISHED, Outcome(state, reason="step 3: not finite"), FINISHED)
-    allo_trial = study.varied(project, "allo", "smoke", {})
+    engine(monkeypatch, FINISHED, Outcome("diverged", reason="step 3: not finite"), FINISHED)
+    of_allo = study.varied(project, "allo", "smoke", {})
     rows = [
-        Row("good", [allo_trial]),
-        Row("bad", [allo_trial, allo_trial]),
+        Row("good", [of_allo]),
+        Row("bad", [of_allo, of_allo]),
         Row("ragged", [], refused="line 2: short"),
     ]
     with pytest.raises(ConfigError, match="2 of 3 rows have no scores; the lines above say why"):
-        study.perform(project, Study(rows, Path("rows.json"), "{0}".format))
+        study.perform(project, Study(rows, ROWS, "{0}".format))
     captured = capsys.readouterr()
     assert captured.err.splitlines() == [
         "passed over bad: step 3: not finite",
         "passed over ragged: line 2: short",
     ]
     assert "good" in captured.out
-    assert list(study.read_results(project, Path("rows.json"))) == ["good"]
+    assert list(study.read_results(project, ROWS)) == ["good"]
 
 
 @pytest.mark.parametrize(
@@ -118,24 +111,25 @@ def test_a_trial_takes_the_cores_of_its_threads_and_a_whole_gpu(
     device: str, cores: int, slot: tuple[int, int], project: Path, monkeypatch: Patch
 ):
     engine(monkeypatch)
-    slots: list[Any] = []
+    machine = MagicMock()
     monkeypatch.setattr(study, "device_of", lambda *_: device)
     monkeypatch.setattr(study, "core_count", lambda: cores)
-    monkeypatch.setattr(
-        study, "Machine", lambda _, *sizes, **__: slots.append(sizes) or nullcontext()
-    )
+    monkeypatch.setattr(study, "Machine", machine)
     row = Row("only", [study.varied(project, "allo", "smoke", {})])
-    study.perform(project, Study([row], Path("rows.json"), str))
-    assert slots == [slot]
+    study.perform(project, Study([row], ROWS, str))
+    machine.assert_called_once_with(project, *slot, retries=1)
 
 
-def test_results_of_another_form_are_refused_before_anything_runs(
-    project: Path, monkeypatch: Patch
+def test_a_file_or_page_that_cannot_take_results_costs_no_training(
+    project: Path, monkeypatch: Patch, capsys: Capture
 ):
     stand_in = engine(monkeypatch)
-    (project / "rows.json").write_text('{"first": {}}')
+    (project / ROWS).write_text('{"first": {}}')
     with pytest.raises(DataError, match=r"rows\.json"):
-        study.perform(project, Study([Row("first", [trial()])], Path("rows.json"), str))
+        study.perform(project, Study([Row("first", [trial()])], ROWS, str))
+    (project / results.PAGE).write_text(results.BEGIN)
+    assert main(["results", "allo"]) == 3
+    assert f"docs/results.md: needs the lines {results.BEGIN} and" in capsys.readouterr().err
     assert not stand_in.trials
 
 
@@ -196,17 +190,6 @@ def test_results_have_as_many_seeds_as_asked_or_the_replicates_of_params_yaml(
     assert (project / results.PAGE).read_text() == page
     assert capsys.readouterr().out.count("| allo | cosine_mean (higher) | 7 |") == 2
     assert len(stand_in.trials) == 2
-
-
-def test_a_page_without_a_place_for_the_table_costs_no_training(
-    project: Path, monkeypatch: Patch, capsys: Capture
-):
-    stand_in = engine(monkeypatch)
-    (project / results.PAGE).write_text(results.BEGIN)
-    assert main(["results", "allo"]) == 3
-    assert f"docs/results.md: needs the lines {results.BEGIN} and" in capsys.readouterr().err
-    assert (project / results.PAGE).read_text() == results.BEGIN
-    assert not stand_in.trials
 
 
 def test_a_line_of_results_has_interval_references_and_other_arms():
@@ -288,20 +271,14 @@ def test_a_decoder_is_trained_on_what_it_can_decode(project: Path, monkeypatch: 
 
 
 @pytest.mark.full
-def test_a_field_is_learned_by_all_arms_and_the_ledger_answers_the_second_time(
-    project: Path, monkeypatch: Patch, capsys: Capture
-):
+def test_a_field_is_learned_by_all_arms(project: Path, capsys: Capture):
     options = ["fields", "--fields", "van_der_pol", "--replicates", "2", "--transitions", "40"]
     assert main(options) == 0
     table = capsys.readouterr().out
     (outcome,) = study.read_results(project, active_dynamics.FIELDS_FILE)["van_der_pol"].outcomes
-    assert outcome.scores["projection_floor"] == pytest.approx(0.0008, abs=2e-4)
     assert {f"field_nrmse.{arm}" for arm in ("active", "random", "prbs")} <= set(outcome.scores)
     assert set(outcome.cpu_seconds) == {"collect", "train", "evaluate"}
     assert "transition_ratio.random is at least 5 on 0 of 1; not on van_der_pol" in table
-    monkeypatch.setattr("pipeline.trials.stages.subprocess.Popen", None)
-    assert main(options) == 0
-    assert capsys.readouterr().out == table
 
 
 def test_settings_are_chosen_by_a_pilot_run_and_named(project: Path, monkeypatch: Patch):
