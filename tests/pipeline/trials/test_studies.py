@@ -9,7 +9,6 @@ from unittest.mock import MagicMock
 import pytest
 
 from pipeline.cli import main
-from pipeline.judging.gate import rules_of
 from pipeline.trials import study
 from pipeline.trials.studies import active_dynamics, allo, results
 from pipeline.trials.study import Result, Row, Study
@@ -25,16 +24,14 @@ FINISHED = Outcome("finished", {"score": 0.5}, {"collect": 1.0, "train": 20.0}, 
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: Patch) -> Path:
-    """Returns a folder with the committed params and a page, in which no stage runs."""
-    for name in ("params.yaml", "presets", "inputs", "dvc.yaml"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / "benchmarks" / "reference").mkdir(parents=True)
-    (tmp_path / allo.PAPER).symlink_to(ROOT / allo.PAPER)
-    (tmp_path / "docs").mkdir()
-    (tmp_path / results.PAGE).write_text(f"# Top\n\n{results.BEGIN}\nold\n{results.END}\n\nMore\n")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def project(root: Path, monkeypatch: Patch) -> Path:
+    """A folder with the committed params and a page, in which no stage runs."""
+    (root / "docs").mkdir()
+    (root / results.PAGE).write_text(f"# Top\n\n{results.BEGIN}\nold\n{results.END}\n\nMore\n")
+    (root / allo.PAPER).parent.mkdir(parents=True)
+    (root / allo.PAPER).symlink_to(ROOT / allo.PAPER)
+    monkeypatch.chdir(root)
+    return root
 
 
 class Engine:
@@ -176,29 +173,17 @@ def test_one_trial_that_misses_a_goal_is_not_made_up_for_by_the_others():
 def test_results_have_as_many_seeds_as_asked_or_the_replicates_of_params_yaml(
     project: Path, monkeypatch: Patch, capsys: Capture
 ):
-    scores = {"cosine_mean": 0.9, "cosine_mean_iqm": 0.91, "field_nrmse.active": 0.08}
-    scores |= {"cosine_mean_least": 0.8, "cosine_mean_greatest": 0.95}
-    stand_in = engine(monkeypatch, FINISHED._replace(scores=scores))
+    stand_in = engine(monkeypatch)
     assert main(["results", "allo", "active_dynamics", "--seeds", "7"]) == 0
     assert [each.params.allo.seeds for each in stand_in.trials] == [7, 1]
     assert stand_in.trials[1].params.active_dynamics.seeds == 10
     page = (project / results.PAGE).read_text()
-    assert "| allo | cosine_mean (higher) | 7 | 0.91 | 0.8 to 0.95 | goal 0.99 | 2.86 |" in page
     assert page.endswith(f"{results.END}\n\nMore\n")
     assert "old" not in page
     assert main(["results", "--page"]) == 0
     assert (project / results.PAGE).read_text() == page
     assert capsys.readouterr().out.count("| allo | cosine_mean (higher) | 7 |") == 2
     assert len(stand_in.trials) == 2
-
-
-def test_a_line_of_results_has_interval_references_and_other_arms():
-    field, *_ = rules_of("active_dynamics", "default")
-    scores = {"field_nrmse.active": 0.08, "field_nrmse.active_low": 0.07}
-    scores |= {"field_nrmse.active_high": 0.09, "field_nrmse.prbs": 0.0926, "zero_field": 1.0}
-    cells = list(results.cells(field, result(scores, seeds=10)).values())
-    assert cells[:4] == ["field_nrmse.active (lower)", "10", "0.08 (0.07 to 0.09)", "-"]
-    assert cells[4:] == ["zero_field 1<br>field_nrmse.prbs 0.0926", "2"]
 
 
 def test_the_committed_page_holds_the_committed_results():
@@ -290,7 +275,6 @@ def test_settings_are_chosen_by_a_pilot_run_and_named(project: Path, monkeypatch
     committed = (ROOT / "params.yaml").read_text()
     assumed = "process_noise: 0.01\n      noise_sd: "
     assert committed.count(f"{assumed}0.1\n") == 1
-    (project / "params.yaml").unlink()
     (project / "params.yaml").write_text(committed.replace(f"{assumed}0.1\n", f"{assumed}0.3\n"))
     options = ["--fields", "duffing", "--replicates", "2", "--transitions", "40", "--choose"]
     with shapes_unchecked():
