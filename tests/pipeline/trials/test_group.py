@@ -11,7 +11,7 @@ from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import SEED, Parent
 from pipeline.trials.group import Group
 from pipeline.trials.trial import Trial, folder_of
-from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import arrived, client_of, expected, header, runs_of
 from tests.pipeline.small_project import NOBODY
 
@@ -124,20 +124,6 @@ def test_another_trial_with_the_same_label_has_a_run_of_its_own(root: Path, uri:
         tell(root, trial)
         assert rows(uri, children(uri)[-1]) == expected(outbox)
     assert [each.info.run_name for each in children(uri)] == ["sweep-lr-0001"] * 2
-
-
-def test_without_a_store_a_group_says_what_is_left_and_sync_sends_it(
-    root: Path, uri: str, monkeypatch: Patch, capsys: Capture
-):
-    outbox = stage(root, FIRST, "train", 1000)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
-    tell(root, FIRST)
-    said = capsys.readouterr().err
-    assert said.startswith("warning: tracking: 9 metrics and 1 files of sweep-lr are not yet at ")
-    assert said.count("\n") == 1
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    assert main(["sync"]) == 0
-    assert rows(uri, children(uri)[0]) == expected(outbox)
 
 
 @pytest.mark.parametrize("is_sync", [True, False], ids=["make sync", "the next group of its name"])

@@ -1,10 +1,11 @@
 """A sweep's driver: what it repeats, adopts and records, wherever it was killed."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,7 +27,7 @@ GRID: dict[str, Any] = {
     "search": "grid",
     "trials": 4,
     "schedule": {"kind": "none"},
-    "confirm": {"top": 2, "seed": 1, "seeds": 4},
+    "confirm": {"top": 4, "seed": 1, "seeds": 4},
     "space": {RATE: {"of": RATES}},
 }
 """Trial 1 is the start again, and trial 4 has the highest rate."""
@@ -48,24 +49,6 @@ class Dying(InventedPlace):
         super().begin(trial)
 
 
-class Recorded:
-    """What a group was told."""
-
-    def __init__(self, *_: object) -> None:
-        self.labels: dict[str, str] = {}
-        self.rows: list[tuple[str, int, float]] = []
-        self.end: tuple[str, list[str]] | None = None
-
-    def ended(self, trial: Trial, label: str) -> None:
-        self.labels[label] = trial.key
-
-    def metrics(self, rows: Sequence[tuple[str, int, float]]) -> None:
-        self.rows += rows
-
-    def finish(self, status: str, files: list[Path]) -> None:
-        self.end = status, [path.name for path in files]
-
-
 def key_of(verb: str, *values: Any) -> str:
     """A key without code, whose reading takes longest."""
     return digest_of([verb, values[-1]])[:16]
@@ -76,7 +59,7 @@ class Driver:
 
     def __init__(self, root: Path, patch: Patch, **changes: Any) -> None:
         self.root = root
-        self.group = Recorded()
+        self.group = Mock()
         self._path = sweep_file(root, GRID | changes)
         self._patch = patch
         patch.setattr("pipeline.trials.trial._key", key_of)
@@ -94,6 +77,11 @@ class Driver:
         with suppress(Killed):
             self.code = sweeps.run(self.root, self._path, Options(None, None, None))
         return place.begun
+
+    @property
+    def labels(self) -> list[str]:
+        """Under which the group was told of trials that ended."""
+        return sorted({call.args[1] for call in self.group.ended.mock_calls})
 
     @property
     def preset(self) -> Path:
@@ -133,11 +121,12 @@ def test_the_best_is_adopted_if_its_repetitions_are_better(
     begun = driver.run(higher)
     assert driver.code == 0
     # Trial 1 has the values of the start, so neither it nor its repetitions run.
-    assert len(begun) == len(set(begun)) == 4 + 3 * 4
-    labels = [f"{number:04d}-seed-{seed}" for seed in (1, 2, 3, 4) for number in (0, 4, 3)]
-    assert sorted(driver.group.labels) == sorted([*(f"000{n}" for n in range(5)), *labels])
-    assert driver.group.rows[-1] == ("sweep/best", 5, pytest.approx(0.4))
-    assert driver.group.end == ("FINISHED", ["trials.json", "sweep.html"])
+    assert len(begun) == len(set(begun)) == 4 + 4 * 4
+    repeated = [f"000{number}-seed-{seed}" for seed in (1, 2, 3, 4) for number in (0, 4, 3, 2)]
+    assert driver.labels == sorted([*(f"000{n}" for n in range(5)), *repeated])
+    driver.group.metrics.assert_called_with([("sweep/best", 5, pytest.approx(0.4))])
+    pages = [root / "reports" / "sweeps" / "tried" / name for name in ("trials.json", "sweep.html")]
+    driver.group.finish.assert_called_once_with("FINISHED", pages)
     adopted = read_params(root, "tried")
     assert (adopted.seed, adopted.allo.train.learning_rate, adopted.allo.seeds) == (1, 4e-3, 3)
     out = capsys.readouterr().out
@@ -152,11 +141,11 @@ def test_a_killed_sweep_continues_and_nothing_that_ended_runs_again(
     driver = Driver(root, monkeypatch)
     begun = driver.run(higher, dies_at)
     ended = [path.parent.name for path in root.glob(".state/trials/*/outcome.json")]
-    driver.group = Recorded()
+    driver.group = Mock()
     again = driver.run(higher)
     assert not set(ended) & set(again)
-    assert len(set(begun + again)) == 4 + 3 * 4
-    assert len(driver.group.labels) == 5 + 3 * 4, "a trial that ended before is not recorded"
+    assert len(set(begun + again)) == 4 + 4 * 4
+    assert len(driver.labels) == 5 + 4 * 4, "a trial that ended before is not recorded"
     assert "trial 4 is better than the start by 0.3" in capsys.readouterr().out
     assert driver.run(higher) == []
 
@@ -205,7 +194,7 @@ def test_without_confirm_the_best_of_the_search_is_adopted(
 def test_more_seeds_repeat_only_what_is_missing(root: Path, monkeypatch: Patch):
     Driver(root, monkeypatch).run(higher)
     confirm = GRID["confirm"] | {"seeds": 6}
-    assert len(Driver(root, monkeypatch, confirm=confirm).run(higher)) == 3 * 2
+    assert len(Driver(root, monkeypatch, confirm=confirm).run(higher)) == 4 * 2
 
 
 def test_a_second_driver_of_the_same_sweep_is_refused(root: Path, monkeypatch: Patch):

@@ -19,7 +19,7 @@ from pipeline.trials.trial import (
     make_trial,
     prepare,
 )
-from quatrain.errors import ConfigError, DataError
+from quatrain.errors import DataError
 from quatrain.presets import parse, read_raw
 from quatrain.validation import overlaid
 from tests.pipeline.small_project import NOBODY, Project
@@ -52,11 +52,6 @@ def test_keys_stand_for_all_that_a_result_depends_on(make: Callable[..., Trial],
     inputs = make()
     check_current(tmp_path, inputs)
     assert (inputs.key != start.key, inputs.data_key != start.data_key) == (True, True)
-
-
-def test_params_that_do_not_go_together_are_refused(make: Callable[..., Trial]):
-    with pytest.raises(ConfigError, match="learning_rate"):
-        make(allo={"train": {"learning_rate": -1}})
 
 
 def test_a_folder_holds_the_params_files_and_dataset_of_its_trial(
