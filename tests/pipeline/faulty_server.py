@@ -1,11 +1,12 @@
 """A stand-in for a tracking server, or a proxy before a real one, that breaks in a named way."""
 
 import http.client
+import secrets
 import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -105,6 +106,9 @@ def faulty(upstream: int | None = None) -> Iterator[Faulty]:
 
 
 def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Returns a free port outside the ranges that Ray and the system hand out themselves."""
+    while True:
+        port = 5000 + secrets.randbelow(5000)
+        with closing(socket.socket()) as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

@@ -4,7 +4,6 @@ import json
 import os
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any
 import psutil
 
 from tests.conftest import ROOT
+from tests.pipeline.faulty_server import free_port
 from tests.pipeline.recorded_runs import until
 
 # `ray start` lets no node join on 127.0.0.1.
@@ -215,16 +215,10 @@ class LoopbackCluster:
         options = {"address": f"127.0.0.1:{self.port}"} | options
         return Session(self.code, DRIVER, [str(root), trials, options], **self.variables)
 
+    def stages(self) -> list[psutil.Process]:
+        return [stage for node in self.nodes for stage in node.stages()]
+
     def down(self) -> None:
         for node in reversed(self.nodes):
             node.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def free_port() -> int:
-    """Returns a free port outside the ranges that Ray and the system hand out themselves."""
-    while True:
-        port = 5000 + secrets.randbelow(5000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
