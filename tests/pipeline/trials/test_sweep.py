@@ -15,6 +15,7 @@ from pipeline.storage.params_file import read_params
 from pipeline.trials import page
 from pipeline.trials import sweep as sweeps
 from pipeline.trials.comparison import Gain, Scores, compare
+from pipeline.trials.engine import Event
 from pipeline.trials.sweep import Options
 from pipeline.trials.trial import Outcome, Trial
 from quatrain.storage.folders import digest_of
@@ -33,22 +34,6 @@ GRID: dict[str, Any] = {
 """Trial 1 is the start again, and trial 4 has the highest rate."""
 
 
-class Killed(BaseException):
-    pass
-
-
-class Dying(InventedPlace):
-    """Its driver is killed before trial `dies_at` begins."""
-
-    dies_at = -1
-
-    def begin(self, trial: Trial) -> None:
-        if len(self.begun) == self.dies_at:
-            self.running.clear()
-            raise Killed
-        super().begin(trial)
-
-
 def key_of(verb: str, *values: Any) -> str:
     """A key without code, whose reading takes longest."""
     return digest_of([verb, values[-1]])[:16]
@@ -65,16 +50,21 @@ class Driver:
         patch.setattr("pipeline.trials.trial._key", key_of)
 
     def run(
-        self, outcome: Callable[[Trial], Outcome], dies_at: int = -1, draws: bool = False
+        self, outcome: Callable[[Trial], Outcome], dies_at: int = 99, draws: bool = False
     ) -> list[str]:
-        """The keys of the trials that were begun."""
+        """The keys of the trials that were begun; the driver dies when it has begun so many."""
+
+        def script(trial: Trial) -> list[Event | Exception]:
+            if len(place.begun) > dies_at:
+                raise KeyboardInterrupt
+            return [outcome(trial)]
+
         if not draws:
             self._patch.setattr(page, "draw", lambda *_: {})
-        place = Dying(self.root, lambda trial: [outcome(trial)])
-        place.dies_at = dies_at
+        place = InventedPlace(self.root, script)
         self._patch.setattr(sweeps, "make_place", lambda *_: place)
         self._patch.setattr(sweeps, "Group", lambda *_: self.group)
-        with suppress(Killed):
+        with suppress(KeyboardInterrupt):
             self.code = sweeps.run(self.root, self._path, Options(None, None, None))
         return place.begun
 
