@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -12,7 +13,7 @@ from pipeline.trials.engine import run_all
 from pipeline.trials.local import Machine
 from pipeline.trials.trial import Outcome, Trial, dataset_folder, folder_of, read_outcome
 from quatrain.errors import DataError
-from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.trials import stand_ins
 from tests.pipeline.trials.stand_ins import trial
@@ -37,6 +38,17 @@ def run(root: Path, *trials: Trial, **options: int) -> list[Outcome]:
         return run_all(root, trials, [each.key for each in trials], machine)
 
 
+def events_of(machine: Machine) -> list[Any]:
+    """What it tells until a trial ends."""
+    events: list[Any] = []
+    until(
+        lambda: (
+            events.extend(event for _, event in machine.events()) or Outcome in map(type, events)
+        )
+    )
+    return events
+
+
 def log(folder: Path) -> str:
     path = folder / stages.LOG
     return path.read_text() if path.exists() else ""
@@ -59,13 +71,17 @@ def test_a_dataset_that_cannot_be_collected_is_an_outcome(tmp_path: Path, stand_
     assert (outcome.state, outcome.reason) == ("refused", "the reason")
 
 
-@pytest.mark.parametrize("verb", ["collect", "train"])
-def test_a_lost_stage_begins_again(verb: str, tmp_path: Path, stand_in: StandIns, capsys: Capture):
+@pytest.mark.parametrize("verb", ["collect", "evaluate"])
+def test_a_lost_stage_begins_again_and_each_row_is_told_once(
+    verb: str, tmp_path: Path, stand_in: StandIns
+):
     stand_in(**{verb: "once:-9"})
-    (outcome,) = run(tmp_path, trial(), retries=1)
-    assert outcome.state == "finished"
-    lost = f"{verb}@allo ended with 137: {verb} allo at work; it starts again"
-    assert lost in capsys.readouterr().err
+    with Machine(tmp_path, watch="loss", retries=1) as machine:
+        machine.begin(trial())
+        events = events_of(machine)
+    assert events.pop().state == "finished"
+    events.remove(f"{verb}@allo ended with 137: {verb} allo at work; it starts again")
+    assert [step for step, _ in events] == [1, 2, 3]
 
 
 def test_a_stage_that_is_lost_too_often_fails_and_the_next_command_tries_again(
@@ -88,10 +104,12 @@ def test_a_trial_of_another_command_is_waited_for_and_continued(
         first.begin(trial())
         until(lambda: log(folder_of(tmp_path, trial())).endswith("ready\n"))
         second.begin(trial())
+        second.stop(trial())
+        assert events_of(second) == [Outcome("stopped")]
+        second.begin(trial())
         until(lambda: list(second.events()) == [])
         first.stop(trial())
-        events: list[object] = []
-        until(lambda: events.extend(second.events()) or len(events) == 4)
+        assert len(events_of(second)) == 4
     assert "ready\nsaved\ntrain allo at work" in log(folder_of(tmp_path, trial()))
 
 
