@@ -136,16 +136,16 @@ retrain: $(STAMP)  ## fetch, repro in a copy, compare; propose what passed as a 
 verify: $(STAMP)  ## hash cache and outs again and compare with dvc.lock
 	@$(BIN)/python -m pipeline verify
 
-grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER or catalogue, PRESET=large, ARGS='--seeds 3')
+grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER or catalogue, PRESET=large, ARGS='--seeds 4')
 	@$(BIN)/python -m pipeline grids $(GRIDS) --preset $(if $(filter default,$(PRESET)),large,$(PRESET)) $(ARGS)
 
 states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each stage, and cosine (ARGS="'hall, 1,000' --steps 1000")
 	@$(BIN)/python -m pipeline states $(ARGS)
 
-fields: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS=--choose)
+fields: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS='--fields duffing')
 	@$(BIN)/python -m pipeline fields $(ARGS)
 
-decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors of planned and random actions (ARGS=)
+decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors of planned and random actions (ARGS='--decoders mlp')
 	@$(BIN)/python -m pipeline decoders $(ARGS)
 
 results: $(STAMP)  ## the default scores with five seeds, into docs/results.md, in about ten minutes (MODELS=, ARGS=)
@@ -177,5 +177,5 @@ campaign: $(STAMP)  ## all crashes, kills and races, of which make test-full tri
 	@$(BIN)/python -m pytest tests/campaign $(PARALLEL) $(ARGS)
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)
-	@git clean -fdXq data models reports grids-out dvc_plots
+	@git clean -fdXq data models reports dvc_plots
 	@rm -rf build dist .state/train@* .presets/*/data .presets/*/models .jax_cache .bench/compare .bench/profile .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -4,7 +4,7 @@ A study says what its rows vary, and which columns the table has. What was train
 the ledger (`trial`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,10 +19,11 @@ from pipeline.runtime.devices import settings
 from pipeline.runtime.processes import core_count
 from pipeline.trials.engine import run_all
 from pipeline.trials.local import Machine
-from pipeline.trials.trial import Outcome, Trial, make_trial
+from pipeline.trials.trial import Outcome, Trial, folder_of, make_trial
+from quatrain.baselines import Rule
 from quatrain.devices import device_of
 from quatrain.errors import ConfigError
-from quatrain.judgement import Scores
+from quatrain.judgement import Scores, interval_over_seeds
 from quatrain.presets import read_raw
 from quatrain.registry import MODELS
 from quatrain.statistics import format_mean
@@ -30,18 +31,14 @@ from quatrain.validation import overlaid
 
 # How often a trial begins again whose stage was killed.
 RETRIES = 1
+STAGES = ("collect", "train", "evaluate")
 
 
 class Row(NamedTuple):
-    """Holds the trials of a row, which differ in their seeds alone.
+    """Holds trials that differ in their seeds alone. facts: what the table says before scores."""
 
-    facts: what is known of the row beside its scores. refused: why it has no trials.
-    """
-
-    name: str
     trials: Sequence[Trial]
     facts: Mapping[str, Any] = {}
-    refused: str = ""
 
 
 class Result(NamedTuple):
@@ -57,14 +54,13 @@ class Result(NamedTuple):
 
 
 Results = Mapping[str, Result]
-Column = Callable[[Result], str]
 FORM = TypeAdapter(dict[str, Result], config=ConfigDict(strict=True))
 
 
 class Study(NamedTuple):
     """Declares a study. file: of results; rows of other runs stay in it. page: what is printed."""
 
-    rows: Sequence[Row]
+    rows: Mapping[str, Row]
     file: Path
     page: Callable[[Results], str]
 
@@ -73,27 +69,22 @@ def perform(root: Path, study: Study) -> None:
     """Runs the trials that have not ended yet, stores the rows, and prints the page.
 
     Raises:
-        ConfigError: rows have no scores; a line for each says why.
+        ConfigError: trials have no scores; the engine has said why.
         DataError: the file of results has another form.
     """
     read_results(root, study.file)  # refused before anything is trained
-    trials = [trial for row in study.rows for trial in row.trials]
-    labels = [row.name for row in study.rows for _ in row.trials]
-    threads = max((trial.params.threads for trial in trials), default=1)
-    # Two trainings on one GPU would each want the larger part of its memory.
-    gpus = max((trial.params.devices for trial in trials if _wants_gpu(trial)), default=0)
-    with Machine(root, min(threads, core_count()), gpus, retries=RETRIES) as machine:
+    labels = [name for name, row in study.rows.items() for _ in row.trials]
+    trials = [trial for row in study.rows.values() for trial in row.trials]
+    with machine_for(root, trials) as machine:
         outcomes = iter(run_all(root, trials, labels, machine))
     results = {}
-    for row in study.rows:
+    for name, row in study.rows.items():
         of_row = [next(outcomes) for _ in row.trials]
-        reasons = [each.reason for each in of_row if each.state != "finished"]
-        if row.refused or reasons:
-            console.info(f"passed over {row.name}: {row.refused or reasons[0]}")
-            continue
-        trial = row.trials[0]
-        shaped_by = settings(trial.params, MODELS[trial.model])
-        results[row.name] = Result(shaped_by, row.facts, of_row)
+        if all(each.state == "finished" for each in of_row):
+            first = row.trials[0]
+            shaped_by = settings(first.params, MODELS[first.model])
+            results[name] = Result(shaped_by, row.facts, of_row)
+            console.info(f"{name}: plots are in {folder_of(Path(), first)}/reports")
     write_lines(root / study.file, read_results(root, study.file) | results, depth=3)
     print(study.page(results))
     if missing := len(study.rows) - len(results):
@@ -101,12 +92,18 @@ def perform(root: Path, study: Study) -> None:
         raise ConfigError(reason)
 
 
-def _wants_gpu(trial: Trial) -> bool:
-    return device_of(trial.params, MODELS[trial.model]) == "cuda"
+def machine_for(root: Path, trials: Sequence[Trial]) -> Machine:
+    """Returns this machine; a trial takes a core for each thread, and whole GPUs: two trainings on
+    one would each want the larger part of its memory.
+    """
+    threads = max((trial.params.threads for trial in trials), default=1)
+    on_gpus = [each for each in trials if device_of(each.params, MODELS[each.model]) == "cuda"]
+    gpus = max((trial.params.devices for trial in on_gpus), default=0)
+    return Machine(root, min(threads, core_count()), gpus, retries=RETRIES)
 
 
 def read_results(root: Path, file: Path) -> dict[str, Result]:
-    return read_file(root, file, FORM, f"rm {file}` and the study's command; `git checkout`") or {}
+    return read_file(root, file, FORM, f"git checkout {file}") or {}
 
 
 def varied(root: Path, model: str, preset: str | None, changes: Mapping[str, Any]) -> Trial:
@@ -118,58 +115,53 @@ def varied(root: Path, model: str, preset: str | None, changes: Mapping[str, Any
     return make_trial(root, model, overlaid(read_raw(root, preset), {model: changes}))
 
 
-# Columns, and lines below them.
+def table(varies: str, columns: Mapping[str, str], rules: Sequence[Rule], results: Results) -> str:
+    """Formats a line for each result, and which goals of the gate are reached.
+
+    varies: what is another in each row. columns: their names -> the scores that they show.
+    """
+    facts = next((result.facts for result in results.values()), {})
+    head = [varies, *facts, *columns, f"CPU seconds ({' + '.join(STAGES)})"]
+    lines = []
+    for name, result in results.items():
+        scores = [cell(result, metric) for metric in columns.values()]
+        lines.append([name, *map(str, result.facts.values()), *scores, cpu_seconds(result)])
+    return "\n\n".join([markdown_table(head, lines), *goal_lines(rules, results)])
 
 
-def table(head: str, columns: Mapping[str, Column], results: Results) -> str:
-    """Formats a line for each result; `head` stands above their names."""
-    lines = [[row, *(cell(result) for cell in columns.values())] for row, result in results.items()]
-    return markdown_table((head, *columns), lines)
+def cell(result: Result, metric: str) -> str:
+    """Formats the score of the only trial, or the mean over trials; "-" if one does not have it."""
+    if len(result.outcomes) == 1:
+        return format_score(result.outcomes[0].scores, metric)
+    values = result.values(metric)
+    return "-" if np.isnan(values).any() else format_mean(values, 4)
 
 
-def fact(name: str, style: str = "{}") -> Column:
-    return lambda result: style.format(result.facts[name])
-
-
-def score(name: str) -> Column:
-    """Returns a column: the score of the only trial, with its interval."""
-    return lambda result: format_score(result.outcomes[0].scores, name, ".3g")
-
-
-def mean(name: str, decimals: int = 4, has_interval: bool = False) -> Column:
-    """Returns a column: the mean over trials, or "-" where one does not have the score."""
-
-    def cell(result: Result) -> str:
-        values = result.values(name)
-        if np.isnan(values).any():
-            return "-"
-        return format_mean(values if has_interval else values.mean(keepdims=True), decimals)
-
-    return cell
-
-
-def cpu_seconds(*verbs: str) -> Column:
-    """Returns a column: the CPU seconds of these stages, or of all, with the start of processes."""
-
-    def cell(result: Result) -> str:
-        spent = [each.cpu_seconds for each in result.outcomes]
-        return f"{sum(each.get(verb, 0) for each in spent for verb in verbs or each):.0f}"
-
-    return cell
-
-
-def format_score(scores: Scores, name: str, style: str) -> str:
-    """Formats a score with its interval, if it has a finite one; "-" if there is no score."""
-    value = scores.get(name)
+def format_score(scores: Scores, metric: str) -> str:
+    """Formats a score with its interval over seeds, if it has one; "-" if there is no score."""
+    value, interval = scores.get(metric), interval_over_seeds(metric, scores)
     if value is None:
         return "-"
-    low, high = (scores.get(f"{name}_{end}") for end in ("low", "high"))
-    interval = "" if low is None or high is None else f" ({low:{style}} to {high:{style}})"
-    return f"{value:{style}}{interval}"
+    return f"{value:.4g}" + (" ({:.4g} to {:.4g})".format(*interval) if interval else "")
 
 
-def goal_line(goal: str, margins: Mapping[str, Float[np.ndarray, " trial"]]) -> str:
-    """Says on how many rows a goal is reached, by a margin of 0 or more in all trials."""
-    missed = [row for row, margin in margins.items() if not margin.min() >= 0]
-    line = f"{goal} on {len(margins) - len(missed)} of {len(margins)}"
-    return f"{line}; not on {', '.join(missed)}" if missed else line
+def cpu_seconds(result: Result) -> str:
+    """Formats what each stage took, over all trials, with the start of its processes."""
+    spent = [each.cpu_seconds for each in result.outcomes]
+    return " + ".join(f"{sum(each.get(verb, 0) for each in spent):.0f}" for verb in STAGES)
+
+
+def goal_lines(rules: Sequence[Rule], results: Results) -> Iterator[str]:
+    """Yields on how many rows every trial reaches a goal, and which rows miss it."""
+    for rule in rules:
+        if rule.goal is None:
+            continue
+        sign, most = (-1, "most") if rule.direction == "lower" else (1, "least")
+        missed = [
+            name
+            for name, result in results.items()
+            if not (sign * (result.values(rule.metric) - rule.goal) >= 0).all()
+        ]
+        reached = f"{len(results) - len(missed)} of {len(results)}"
+        line = f"{rule.metric} is at {most} {rule.goal} in every trial of {reached} rows"
+        yield f"{line}; not of {'; '.join(missed)}" if missed else line

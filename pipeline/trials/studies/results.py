@@ -9,7 +9,7 @@ from pipeline.reporting.scores_page import between_marks
 from pipeline.runtime.command import Options
 from pipeline.storage.params_file import read_params
 from pipeline.trials import study
-from pipeline.trials.study import Result, Results, Row, Study
+from pipeline.trials.study import Result, Results, Row, Study, format_score
 from quatrain.baselines import Rule
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.folders import read_text
@@ -23,12 +23,11 @@ END = "<!-- End of what `make results` makes. -->"
 def results(root: Path, options: Options) -> Study:
     """Trains each model with so many seeds, or more if params.yaml has them."""
     write_page(root)  # a page without a place for the table costs no training
-    rows = []
+    rows = {}
     for model in options.models:
-        count = max(options.seeds, getattr(read_params(root), model).seeds)
-        rows.append(
-            Row(model, [study.varied(root, model, None, {"seeds": count})], {"seeds": count})
-        )
+        seeds = max(options.seeds, getattr(read_params(root), model).seeds)
+        trial = study.varied(root, model, None, {"seeds": seeds})
+        rows[model] = Row([trial], {"seeds": seeds})
     return Study(rows, FILE, lambda _: write_page(root))
 
 
@@ -60,10 +59,10 @@ def render(results: Results) -> str:
 
 def cells(rule: Rule, result: Result) -> dict[str, str]:
     """Returns the cells of a metric: its interquartile mean, or the median of replicates."""
-    outcome, seeds, metric = result.outcomes[0], result.facts["seeds"], rule.metric
+    (outcome,), seeds, metric = result.outcomes, result.facts["seeds"], rule.metric
     scores = outcome.scores
     center = f"{metric}_iqm" if f"{metric}_iqm" in scores else metric
-    ends = [study.format_score(scores, f"{metric}_{end}", ".4g") for end in ("least", "greatest")]
+    ends = [format_score(scores, f"{metric}_{end}") for end in ("least", "greatest")]
     stem, _, arm = metric.partition(".")
     arms = [f"{stem}.{other}" for other in ("prbs", "random") if arm and other != arm]
     names = [*rule.lower_references, *rule.upper_references, *arms]
@@ -72,7 +71,7 @@ def cells(rule: Rule, result: Result) -> dict[str, str]:
     return {
         "metric (better)": f"{plain(metric)} ({rule.direction})",
         "seeds": str(seeds),
-        "score (95 % interval)": study.format_score(scores, center, ".4g"),
+        "score (95 % interval)": format_score(scores, center),
         "lowest to highest seed": " to ".join(dict.fromkeys(ends)),
         "beside it": "<br>".join([*goal, *beside]) or "-",
         "CPU seconds per seed": f"{outcome.cpu_seconds.get('train', math.nan) / seeds:.3g}",

@@ -1,5 +1,6 @@
 """argv -> a study: a function (root, options) -> `Study`, imported when its verb runs."""
 
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -13,20 +14,10 @@ from pipeline.runtime.command import (
     whole_number,
 )
 
-FIELDS = (
-    "limit_cycle",
-    "double_limit_cycle",
-    "van_der_pol",
-    "duffing",
-    "snowman",
-    "saddle_spiral",
-    "multi_attractor",
-)
-DECODERS = ("known", "linear", "loglinear", "mlp")
-CONTINUES = "interrupted; the same command continues"
 REPLICATES = "of each arm; intervals from 6 on"
 STEPS = option("--steps", type=whole_number, metavar="N", help="gradient steps, if not the usual")
 several_seeds = number(int, 5, 10**4, "number of seeds for intervals; pass 5 or more")
+study_verb = partial(verb, interrupted="interrupted; the same command continues")
 
 
 def perform(module: str, name: str, options: Options) -> None:
@@ -36,11 +27,10 @@ def perform(module: str, name: str, options: Options) -> None:
     study.perform(Path.cwd(), declare(Path.cwd(), options))
 
 
-@verb(
+@study_verb(
     MODELS_OPTION,
     option("--seeds", type=several_seeds, default=5, metavar="N", help="or more, if it has them"),
     option("--page", action="store_true", help="only write the table of the stored results"),
-    interrupted=CONTINUES,
 )
 def results(options: Options) -> None:
     """Trains each model with several seeds and writes the table of scores."""
@@ -48,45 +38,39 @@ def results(options: Options) -> None:
     perform("results", "results", options)
 
 
-@verb(
+@study_verb(
     option("folder", type=Path, help="maps as *.txt; or `catalogue`, the project's own maps"),
     option("--preset", default="large", metavar="PRESET", help="a file of presets/"),
     option("--seeds", type=whole_number, metavar="N", help="repetitions, if not allo.seeds"),
     STEPS,
-    interrupted=CONTINUES,
 )
 def grids(options: Options) -> None:
     """Trains allo on every map of a folder and compares the scores with the paper's."""
     perform("allo", "grids", options)
 
 
-@verb(
+@study_verb(
     option("maps", nargs="*", metavar="MAP", help="such as 'hall, 1,000'; all if none is named"),
-    option("--batch", type=whole_number, default=1024, metavar="N", help="pairs of a batch"),
     STEPS,
-    interrupted=CONTINUES,
 )
 def states(options: Options) -> None:
     """Trains allo on maps of 1,000 to 60,000 states and says what each stage costs."""
     perform("allo", "states", options)
 
 
-@verb(
-    option("--fields", nargs="+", default=FIELDS, metavar="FIELD", help="to learn"),
-    option("--choose", action="store_true", help="first features and noise, by a pilot run"),
+@study_verb(
+    option("--fields", nargs="+", metavar="FIELD", help="to learn, in place of all built-in ones"),
     option("--replicates", type=whole_number, default=10, metavar="N", help=REPLICATES),
     option("--transitions", type=whole_number, default=2000, metavar="N", help="of each learner"),
-    interrupted=CONTINUES,
 )
 def fields(options: Options) -> None:
     """Trains active_dynamics on several fields and compares its exploration policies."""
     perform("active_dynamics", "fields", options)
 
 
-@verb(
-    option("--decoders", nargs="+", default=DECODERS, metavar="DECODER", help="to train with"),
+@study_verb(
+    option("--decoders", nargs="+", metavar="DECODER", help="to train with, in place of all"),
     option("--replicates", type=whole_number, default=6, metavar="N", help=REPLICATES),
-    interrupted=CONTINUES,
 )
 def decoders(options: Options) -> None:
     """Trains seq_vae with each decoder and compares planned with random actions."""

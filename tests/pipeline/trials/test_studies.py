@@ -1,7 +1,7 @@
 """Each study varies what it says, in trials that differ in nothing else, and prints its table."""
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -9,13 +9,14 @@ from unittest.mock import MagicMock
 import pytest
 
 from pipeline.cli import main
+from pipeline.judging.gate import rules_of
 from pipeline.trials import study
 from pipeline.trials.studies import active_dynamics, allo, results
 from pipeline.trials.study import Result, Row, Study
-from pipeline.trials.trial import Outcome, Trial, folder_of
+from pipeline.trials.trial import Outcome, Trial
 from quatrain.errors import ConfigError, DataError
-from quatrain.storage import folders
-from tests.conftest import ROOT, shapes_unchecked
+from quatrain.judgement import Scores
+from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.trials.stand_ins import trial
 
@@ -54,7 +55,7 @@ def engine(patch: Patch, *outcomes: Outcome) -> Engine:
     return stand_in
 
 
-def result(*scores: Mapping[str, float | None], **facts: Any) -> Result:
+def result(*scores: Scores, **facts: Any) -> Result:
     outcomes = [FINISHED._replace(scores=each) for each in scores]
     return Result({"cpu": "some CPU"}, facts, outcomes)
 
@@ -62,13 +63,15 @@ def result(*scores: Mapping[str, float | None], **facts: Any) -> Result:
 # The runner.
 
 
-def test_rows_are_stored_beside_those_of_other_runs(project: Path, monkeypatch: Patch):
+def test_rows_are_stored_beside_those_of_other_runs(
+    project: Path, monkeypatch: Patch, capsys: Capture
+):
     stand_in = engine(monkeypatch)
     of_allo = study.varied(project, "allo", "smoke", {"seeds": 1})
     other = of_allo._replace(key="other")
     shown: list[Any] = []
-    for row in (Row("first", [of_allo, other], {"size": 3}), Row("second", [other])):
-        study.perform(project, Study([row], ROWS, lambda of: shown.append(of) or "page"))
+    for rows in ({"first": Row([of_allo, other], {"size": 3})}, {"second": Row([other])}):
+        study.perform(project, Study(rows, ROWS, lambda of: shown.append(of) or "page"))
     assert stand_in.labels == ["first", "first", "second"]
     assert stand_in.trials == [of_allo, other, other]
     stored = study.read_results(project, ROWS)
@@ -76,26 +79,18 @@ def test_rows_are_stored_beside_those_of_other_runs(project: Path, monkeypatch: 
     assert [list(each) for each in shown] == [["first"], ["second"]]
     assert stored["first"].outcomes == [FINISHED, FINISHED]
     assert (stored["first"].facts, stored["first"].machine["device"]) == ({"size": 3}, "cpu")
+    assert "second: plots are in .state/trials/other/reports" in capsys.readouterr().err
 
 
-def test_a_row_without_scores_is_told_and_the_others_are_kept(
+def test_a_row_without_scores_is_missing_and_the_others_are_kept(
     project: Path, monkeypatch: Patch, capsys: Capture
 ):
     engine(monkeypatch, FINISHED, Outcome("diverged", reason="step 3: not finite"), FINISHED)
     of_allo = study.varied(project, "allo", "smoke", {})
-    rows = [
-        Row("good", [of_allo]),
-        Row("bad", [of_allo, of_allo]),
-        Row("ragged", [], refused="line 2: short"),
-    ]
-    with pytest.raises(ConfigError, match="2 of 3 rows have no scores; the lines above say why"):
+    rows = {"good": Row([of_allo]), "bad": Row([of_allo, of_allo])}
+    with pytest.raises(ConfigError, match="1 of 2 rows have no scores; the lines above say why"):
         study.perform(project, Study(rows, ROWS, "{0}".format))
-    captured = capsys.readouterr()
-    assert captured.err.splitlines() == [
-        "passed over bad: step 3: not finite",
-        "passed over ragged: line 2: short",
-    ]
-    assert "good" in captured.out
+    assert "good" in capsys.readouterr().out
     assert list(study.read_results(project, ROWS)) == ["good"]
 
 
@@ -107,13 +102,11 @@ def test_a_row_without_scores_is_told_and_the_others_are_kept(
 def test_a_trial_takes_the_cores_of_its_threads_and_a_whole_gpu(
     device: str, cores: int, slot: tuple[int, int], project: Path, monkeypatch: Patch
 ):
-    engine(monkeypatch)
     machine = MagicMock()
     monkeypatch.setattr(study, "device_of", lambda *_: device)
     monkeypatch.setattr(study, "core_count", lambda: cores)
     monkeypatch.setattr(study, "Machine", machine)
-    row = Row("only", [study.varied(project, "allo", "smoke", {})])
-    study.perform(project, Study([row], ROWS, str))
+    study.machine_for(project, [study.varied(project, "allo", "smoke", {})])
     machine.assert_called_once_with(project, *slot, retries=1)
 
 
@@ -122,48 +115,47 @@ def test_a_file_or_page_that_cannot_take_results_costs_no_training(
 ):
     stand_in = engine(monkeypatch)
     (project / ROWS).write_text('{"first": {}}')
-    with pytest.raises(DataError, match=r"rows\.json"):
-        study.perform(project, Study([Row("first", [trial()])], ROWS, str))
+    with pytest.raises(DataError, match=r"rows\.json: first.*`git checkout rows\.json`"):
+        study.perform(project, Study({"first": Row([trial()])}, ROWS, str))
     (project / results.PAGE).write_text(results.BEGIN)
     assert main(["results", "allo"]) == 3
     assert f"docs/results.md: needs the lines {results.BEGIN} and" in capsys.readouterr().err
     assert not stand_in.trials
 
 
-def test_columns_show_intervals_and_dashes_for_what_is_missing():
-    interval = {"ratio": 7.25, "ratio_low": 5.0, "ratio_high": 9.5}
+def test_a_table_shows_facts_scores_and_what_stages_took():
     seeds = [{"cosine": cosine} for cosine in (0.998, 0.999, 1.0, 0.999)]
-    for cell, row, text in [
-        (study.fact("steps", "{:,}"), result(steps=4000), "4,000"),
-        (study.score("ratio"), result(interval), "7.25 (5 to 9.5)"),
-        (study.score("ratio"), result(interval | {"ratio_high": None}), "7.25"),
-        (study.score("ratio"), result({"ratio": None}), "-"),
-        (study.mean("cosine"), result(*seeds), "0.9990"),
-        (study.mean("cosine", has_interval=True), result(*seeds), "0.9990 ± 0.0013"),
-        (study.mean("cosine"), result(*seeds, {"cosine": None}), "-"),
-        (study.mean("cosine", 2), result({}), "-"),
-        (study.cpu_seconds("train"), result({}, {}), "40"),
-        (study.cpu_seconds(), result({}), "21"),
-    ]:
-        assert cell(row) == text
+    interval = {"cosine": 7.25, "cosine_low": 5.0, "cosine_high": 9.5, "seeds": 4.0}
+    rows = {
+        "one": result(interval, states=40),
+        "few": result(interval | {"seeds": 3.0}, states=31),
+        "none": result({"cosine": None}, states=9),
+        "four": result(*seeds, states=8),
+        "gap": result(*seeds, {}, states=7),
+    }
+    assert study.table("map", {"mean": "cosine"}, (), rows).splitlines() == [
+        "| map | states | mean | CPU seconds (collect + train + evaluate) |",
+        "|-------|----------|-----------------|--------------------------------------------|",
+        "| one | 40 | 7.25 (5 to 9.5) | 1 + 20 + 0 |",
+        "| few | 31 | 7.25 | 1 + 20 + 0 |",
+        "| none | 9 | - | 1 + 20 + 0 |",
+        "| four | 8 | 0.9990 ± 0.0013 | 4 + 80 + 0 |",
+        "| gap | 7 | - | 5 + 100 + 0 |",
+    ]
 
 
 def test_one_trial_that_misses_a_goal_is_not_made_up_for_by_the_others():
     rows = {
-        "good": result(
-            {"cosine_mean": 0.998, "orthogonality": 0.05, "cosine_paper": 0.98}, paper=None
-        ),
+        "good": result({"cosine_mean": 0.998, "orthogonality": 0.05}),
         "poor": result(
-            {"cosine_mean": 1.0, "orthogonality": 0.0, "cosine_paper": 0.98},
-            {"cosine_mean": 0.99, "orthogonality": 0.2, "cosine_paper": 0.98},
-            paper=0.99,
+            {"cosine_mean": 1.0, "orthogonality": 0.0},
+            {"cosine_mean": 0.99, "orthogonality": 0.2},
         ),
-        "part": result({"cosine_mean": 1.0}, {"cosine_mean": None}, paper=None),
+        "part": result({"cosine_mean": 1.0}, {"cosine_mean": None}),
     }
-    assert list(allo.goal_lines("large", rows)) == [
-        "cosine_mean is at least 0.997 by every seed on 1 of 3; not on poor, part",
-        "orthogonality is at most 0.1 by every seed on 1 of 3; not on poor, part",
-        "paper's metric is at least the paper's ALLO in the mean on 0 of 1; not on poor",
+    assert list(study.goal_lines(rules_of("allo", "large"), rows)) == [
+        "cosine_mean is at least 0.997 in every trial of 1 of 3 rows; not of poor; part",
+        "orthogonality is at most 0.1 in every trial of 1 of 3 rows; not of poor; part",
     ]
 
 
@@ -196,48 +188,38 @@ def test_each_seed_of_a_map_is_a_trial_with_data_of_its_own(
 ):
     (project / "maps").mkdir()
     (project / "maps" / "Maze 1.txt").write_text("....S\n..xx.\n....G\n")
-    (project / "maps" / "ragged.txt").write_text("...\n....\n")
     stand_in = engine(monkeypatch)
-
-    def run_all(*arguments: Any) -> Any:
-        picture = folder_of(project, arguments[1][0]) / "reports" / "allo" / "plots" / "v.png"
-        picture.parent.mkdir(parents=True)
-        picture.touch()
-        return stand_in(*arguments)
-
-    monkeypatch.setattr(study, "run_all", run_all)
-    assert main(["grids", "maps", "--seeds", "2", "--steps", "1000"]) == 2
+    assert main(["grids", "maps", "--seeds", "2", "--steps", "1000"]) == 0
     first, second = stand_in.trials
     assert (first.params.seed + 1, first.params.allo.seeds) == (second.params.seed, 1)
     assert first.data_key != second.data_key
     assert first.params.allo.train.steps == 1000
     assert first.files["inputs/allo/Maze 1.txt"] == Path("maps/Maze 1.txt")
-    captured = capsys.readouterr()
-    assert "passed over ragged: params.yaml: allo: inputs/allo/ragged.txt line 2" in captured.err
-    assert "grids: 1 of 2 rows have no scores" in captured.err
-    assert "| Maze 1 | 13 | 2 | - | " in captured.out
-    assert (project / "grids-out" / "large" / "table.md").read_text() in captured.out
-    assert (project / "grids-out" / "large" / "Maze 1" / "plots" / "v.png").exists()
+    assert "| Maze 1, preset large, 1000 steps | 13 | 2 | - | " in capsys.readouterr().out
     assert [*study.read_results(project, allo.GRIDS_FILE)] == ["Maze 1, preset large, 1000 steps"]
+    (project / "maps" / "ragged.txt").write_text("...\n....\n")
+    assert main(["grids", "maps"]) == 2
+    assert "params.yaml: allo: inputs/allo/ragged.txt line 2" in capsys.readouterr().err
+    assert len(stand_in.trials) == 2
 
 
 def test_the_catalogue_is_a_folder_of_maps(project: Path):
     options = Namespace(folder=Path("catalogue"), preset="smoke", seeds=1, steps=None)
-    rows = {row.facts["map"]: row for row in allo.grids(project, options).rows}
-    assert rows["maze9"].trials[0].params.allo.env.map.name == "maze9"
-    assert (rows["maze9"].facts["states"], len(rows["room4"].trials)) == (31, 1)
+    rows = allo.grids(project, options).rows
+    (maze9,) = (row for name, row in rows.items() if name.startswith("maze9, preset smoke"))
+    assert maze9.trials[0].params.allo.env.map.name == "maze9"
+    assert maze9.facts == {"states": 31, "seeds": 1, "paper": "-"}
 
 
 def test_maps_have_the_sizes_that_their_names_say():
-    rows = allo.states(ROOT, Namespace(maps=[], steps=None, batch=1024)).rows
-    assert [row.name for row in rows] == list(allo.MAPS)
-    for row in rows:
-        expected = int(row.name.partition(", ")[2].replace(",", ""))
+    rows = allo.states(ROOT, Namespace(maps=[], steps=None)).rows
+    assert [*rows] == list(allo.MAPS)
+    for name, row in rows.items():
+        expected = int(name.partition(", ")[2].replace(",", ""))
         assert row.facts["states"] == pytest.approx(expected, rel=0.05)
-        assert row.facts["constraint"] == ("visits" if expected < 16_000 else "three")
-    (brief,) = allo.states(ROOT, Namespace(maps=["hall, 1,000"], steps=200, batch=64)).rows
-    assert brief.name == "hall, 1,000, 200 steps of 64"
-    assert brief.trials[0].params.allo.train.batch_size == 64
+        assert row.facts["constraint"] == ("visits" if expected < 16_384 else "three")
+    brief = allo.states(ROOT, Namespace(maps=["hall, 1,000"], steps=200)).rows
+    assert brief["hall, 1,000, 200 steps"].trials[0].params.allo.train.evaluate_every == 200
 
 
 def test_a_decoder_is_trained_on_what_it_can_decode(project: Path, monkeypatch: Patch):
@@ -255,6 +237,16 @@ def test_a_decoder_is_trained_on_what_it_can_decode(project: Path, monkeypatch: 
     assert stored.facts == {"replicates": 2, "transitions": 600}
 
 
+def test_all_built_in_fields_are_learned(project: Path, monkeypatch: Patch):
+    assert Path.cwd() == project
+    stand_in = engine(monkeypatch)
+    assert main(["fields"]) == 0
+    configs = [each.params.active_dynamics for each in stand_in.trials]
+    stored = study.read_results(ROOT, active_dynamics.FIELDS_FILE)
+    assert {each.env.field.kind for each in configs} == set(stored)
+    assert {(each.seeds, each.train.transitions) for each in configs} == {(10, 2000)}
+
+
 @pytest.mark.full
 def test_a_field_is_learned_by_all_arms(project: Path, capsys: Capture):
     options = ["fields", "--fields", "van_der_pol", "--replicates", "2", "--transitions", "40"]
@@ -263,24 +255,4 @@ def test_a_field_is_learned_by_all_arms(project: Path, capsys: Capture):
     (outcome,) = study.read_results(project, active_dynamics.FIELDS_FILE)["van_der_pol"].outcomes
     assert {f"field_nrmse.{arm}" for arm in ("active", "random", "prbs")} <= set(outcome.scores)
     assert set(outcome.cpu_seconds) == {"collect", "train", "evaluate"}
-    assert "transition_ratio.random is at least 5 on 0 of 1; not on van_der_pol" in table
-
-
-def test_settings_are_chosen_by_a_pilot_run_and_named(project: Path, monkeypatch: Patch):
-    """Too much noise was assumed; the pilot run shows it."""
-    finer = (("bayes_filter", ({"noise_sd": 0.1}, {"noise_sd": 0.3})),)
-    monkeypatch.setattr("quatrain.models.active_dynamics.selection.CANDIDATES", finer)
-    monkeypatch.setattr(active_dynamics, "PILOT", 60)
-    stand_in = engine(monkeypatch)
-    committed = (ROOT / "params.yaml").read_text()
-    assumed = "process_noise: 0.01\n      noise_sd: "
-    assert committed.count(f"{assumed}0.1\n") == 1
-    (project / "params.yaml").write_text(committed.replace(f"{assumed}0.1\n", f"{assumed}0.3\n"))
-    options = ["--fields", "duffing", "--replicates", "2", "--transitions", "40", "--choose"]
-    with shapes_unchecked():
-        assert main(["fields", *options]) == 0
-    assert stand_in.labels == ["duffing, chosen by 60 more transitions"]
-    assert stand_in.trials[0].params.active_dynamics.network.bayes_filter.noise_sd == 0.1
-    assert stand_in.trials[0].params.active_dynamics.train.transitions == 40
-    facts = folders.read_json(project / active_dynamics.FIELDS_FILE)[stand_in.labels[0]]["facts"]
-    assert facts["settings"] == {"bayes_filter": {"noise_sd": 0.1}}
+    assert "transition_ratio.random is at least 5.0 in every trial of 0 of 1 rows; not of" in table
