@@ -224,7 +224,7 @@ def test_maps_have_the_sizes_that_their_names_say():
 
 def test_a_decoder_is_trained_on_what_it_can_decode(project: Path, monkeypatch: Patch):
     stand_in = engine(monkeypatch)
-    assert main(["decoders", "--replicates", "2"]) == 0
+    assert main(["decoders", "--replicates", "3"]) == 0
     configs = [each.params.active_dynamics for each in stand_in.trials]
     assert [(each.network.decoder, each.env.observation.kind) for each in configs] == [
         ("known", "linear"),
@@ -232,9 +232,9 @@ def test_a_decoder_is_trained_on_what_it_can_decode(project: Path, monkeypatch: 
         ("loglinear", "loglinear"),
         ("mlp", "linear"),
     ]
-    assert {each.seeds for each in configs} == {2}
+    assert {each.seeds for each in configs} == {3}
     stored = study.read_results(project, active_dynamics.DECODERS_FILE)["mlp"]
-    assert stored.facts == {"replicates": 2, "transitions": 600}
+    assert stored.facts == {"replicates": 3, "transitions": 600}
 
 
 def test_all_built_in_fields_are_learned(project: Path, monkeypatch: Patch):
