@@ -36,12 +36,13 @@ def grids(root: Path, options: Options) -> Study:
     Raises:
         ConfigError: the folder holds no map, or one that cannot be used.
     """
+    maps = maps_of(options.folder)
     raw = read_raw(root, options.preset)
     seeds = options.seeds or raw["allo"]["seeds"]
     steps = options.steps or raw["allo"]["train"]["steps"]
     paper = folders.read_json(root / PAPER)["layouts"]
     rows = {}
-    for name, path in maps_of(options.folder).items():
+    for name, path in maps.items():
         layout = f"inputs/allo/{name}.txt" if path else name
         files = {layout: path} if path else {}
         section = {"seeds": 1, "env": {"layout": layout}, "train": {"steps": steps}}
