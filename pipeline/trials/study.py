@@ -152,7 +152,7 @@ def cpu_seconds(result: Result) -> str:
 
 
 def goal_lines(rules: Sequence[Rule], results: Results) -> Iterator[str]:
-    """Yields on how many rows every trial reaches a goal, and which rows miss it."""
+    """Yields for each goal which rows miss it: those of which not every trial reaches it."""
     for rule in rules:
         if rule.goal is None:
             continue
@@ -162,6 +162,5 @@ def goal_lines(rules: Sequence[Rule], results: Results) -> Iterator[str]:
             for name, result in results.items()
             if not (sign * (result.values(rule.metric) - rule.goal) >= 0).all()
         ]
-        reached = f"{len(results) - len(missed)} of {len(results)}"
-        line = f"{rule.metric} is at {most} {rule.goal} in every trial of {reached} rows"
-        yield f"{line}; not of {'; '.join(missed)}" if missed else line
+        by = f"missed by {'; '.join(missed)}" if missed else f"reached by all {len(results)} rows"
+        yield f"goal {rule.metric} at {most} {rule.goal:g}: {by}"

@@ -154,9 +154,11 @@ def test_one_trial_that_misses_a_goal_is_not_made_up_for_by_the_others():
         "part": result({"cosine_mean": 1.0}, {"cosine_mean": None}),
     }
     assert list(study.goal_lines(rules_of("allo", "large"), rows)) == [
-        "cosine_mean is at least 0.997 in every trial of 1 of 3 rows; not of poor; part",
-        "orthogonality is at most 0.1 in every trial of 1 of 3 rows; not of poor; part",
+        "goal cosine_mean at least 0.997: missed by poor; part",
+        "goal orthogonality at most 0.1: missed by poor; part",
     ]
+    (line, _) = study.goal_lines(rules_of("allo", "large"), {"good": rows["good"]})
+    assert line == "goal cosine_mean at least 0.997: reached by all 1 rows"
 
 
 # What each study varies.
@@ -255,4 +257,4 @@ def test_a_field_is_learned_by_all_arms(project: Path, capsys: Capture):
     (outcome,) = study.read_results(project, active_dynamics.FIELDS_FILE)["van_der_pol"].outcomes
     assert {f"field_nrmse.{arm}" for arm in ("active", "random", "prbs")} <= set(outcome.scores)
     assert set(outcome.cpu_seconds) == {"collect", "train", "evaluate"}
-    assert "transition_ratio.random is at least 5.0 in every trial of 0 of 1 rows; not of" in table
+    assert "goal transition_ratio.random at least 5: missed by van_der_pol" in table
