@@ -114,15 +114,11 @@ class Row(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Holds the rows of a benchmark, and what its times depend on besides the code.
-
-    summary: what the report of the pipeline shows of them.
-    """
+    """Holds the rows of a benchmark, and what its times depend on besides the code."""
 
     machine: Mapping[str, str]
     rounds: Annotated[int, Field(gt=0)]
     rows: Sequence[Row]
-    summary: str = ""
 
 
 FORM = TypeAdapter(Results, config=ConfigDict(strict=True))
@@ -134,7 +130,7 @@ def write(folder: Path, name: str, results: Results) -> None:
     Raises:
         ValidationError: a row has another form.
     """
-    content = as_json(results._replace(summary=summary(results.rows)))
+    content = as_json(results)
     FORM.validate_python(content)
     write_lines(folder / f"{name}.json", content, depth=2)
 
@@ -150,12 +146,3 @@ def read(folder: Path, names: Sequence[str]) -> dict[str, Results]:
         for name in names
     }
     return {name: results for name, results in files.items() if results is not None}
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """Returns the range of times as fast as the original program, in words."""
-    rows = [row for row in rows if row.unit in SECONDS and ORIGINAL in row.sides]
-    medians = [row.ratio(ORIGINAL).median for row in rows]
-    if not medians:
-        return "not compared with the original program"
-    return f"{min(medians):.3g}x to {max(medians):.3g}x as fast as the original program"

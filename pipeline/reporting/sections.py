@@ -1,4 +1,4 @@
-"""judgements, pictures and speed -> the report in Markdown, which pull requests show, too."""
+"""judgements and pictures -> the report in Markdown, which pull requests show, too."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,10 @@ from pipeline.storage.stored_pictures import MEDIA, read_picture
 from pipeline.tracking.records import padded
 from pipeline.tracking.ui import EXPERIMENTS_PAGE
 from quatrain.baselines import Rule
-from quatrain.errors import DataError
 from quatrain.judgement import Judgement, Line, Scores
 from quatrain.params import Params
 from quatrain.registry import MODELS
 from quatrain.seeds import SEEDS_OF_INTERVAL
-from quatrain.storage import folders
 
 INTERVALS = (
     f"Intervals are over seeds, of which there are at least {SEEDS_OF_INTERVAL}; "
@@ -33,19 +31,15 @@ class Result(NamedTuple):
 
     judgement: Judgement
     plots: Mapping[str, str]
-    speed: str
 
 
 def read_all(root: Path, params: Params) -> list[Result]:
     """Returns the results of all models, in the order of the registry.
 
     Raises:
-        DataError: scores, baseline, learner, pictures or speed of a model cannot be read.
+        DataError: scores, baseline, learner or pictures of a model cannot be read.
     """
-    return [
-        Result(judge(root, model, params), read_plots(root, model), read_speed(root, model))
-        for model in MODELS
-    ]
+    return [Result(judge(root, model, params), read_plots(root, model)) for model in MODELS]
 
 
 def read_plots(root: Path, model: str) -> dict[str, str]:
@@ -54,20 +48,6 @@ def read_plots(root: Path, model: str) -> dict[str, str]:
     pictures = [(file, read_picture(file)) for file in files if file.suffix in MEDIA]
     pictures.sort(key=lambda picture: picture[1].place)
     return {f"{model}/plots/{file.name}": stored.caption for file, stored in pictures}
-
-
-def read_speed(root: Path, model: str) -> str:
-    """Returns what a model's benchmark says of its speed, in a line."""
-    path = Path("benchmarks", "results", f"{model}.json")
-    command = f"`make bench BENCH={model}`"
-    if not (root / path).exists():
-        return f"Speed: not measured yet; {command} does."
-    content = folders.read_json(root / path)
-    try:
-        summary, cpu = content["summary"], content["machine"]["cpu"]
-    except (KeyError, TypeError):
-        raise DataError(f"{path}: has no summary", remedy=f"{command} writes it anew") from None
-    return f"Speed: {plain(summary)}, by {command} on {plain(cpu)}; docs/benchmarks.md has all."
 
 
 def title_of(judgements: Sequence[Judgement]) -> str:
@@ -118,7 +98,6 @@ def model_section(result: Result) -> str:
         render.markdown_table(head, [score_row(judgement, line) for line in judgement.lines]),
         plots_section(result.plots),
         folded("Rules and references of each score", rules_table(judgement)),
-        result.speed,
     ]
     if judgement.learner:
         parts.append(folded(f"All scores of {model}", all_scores(judgement.scores)))

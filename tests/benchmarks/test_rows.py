@@ -7,7 +7,6 @@ import pytest
 
 from benchmarks import rows
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Ratio, Results, Row, Times
-from pipeline.reporting import sections
 from quatrain.errors import DataError
 
 CLAIM = Claim("allo", "2-3x faster training", 2.0)
@@ -52,7 +51,7 @@ def test_without_a_claim_or_the_proposals_way_nothing_is_judged():
 def test_a_file_has_a_line_per_row_and_few_digits_and_reads_as_it_was(tmp_path: Path):
     rows.write(tmp_path, "allo", RESULTS)
     stored = rows.read(tmp_path, ["allo", "iqn"])
-    assert stored == {"allo": RESULTS._replace(summary="6x to 6x as fast as the original program")}
+    assert stored == {"allo": RESULTS}
     lines = (tmp_path / "allo.json").read_text().splitlines()
     begin = lines.index(' "rows": [') + 1
     assert [json.loads(line.rstrip(","))["work"] for line in lines[begin : begin + 3]] == [
@@ -60,15 +59,6 @@ def test_a_file_has_a_line_per_row_and_few_digits_and_reads_as_it_was(tmp_path: 
         "draw",
         "rollout",
     ]
-    assert rows.summary([DRAW]) == "not compared with the original program"
-
-
-def test_the_report_shows_the_summary(tmp_path: Path):
-    rows.write(tmp_path / "benchmarks" / "results", "allo", RESULTS)
-    assert sections.read_speed(tmp_path, "allo") == (
-        "Speed: 6x to 6x as fast as the original program, by `make bench BENCH=allo` on some CPU; "
-        "docs/benchmarks.md has all."
-    )
 
 
 def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path):
