@@ -212,10 +212,15 @@ def new(options: Options) -> None:
 )
 def sweep(options: Options) -> int:
     """Searches parameters by trials, and writes the best as a preset if it is better."""
-    from pipeline.trials import sweep as sweeps
+    from pipeline.trials.place import make_place
+    from pipeline.trials.space import read_space
 
-    place = sweeps.Options(options.address, options.storage, options.cpus)
-    return sweeps.run(Path.cwd(), options.sweep, place)
+    space = read_space(Path.cwd(), options.sweep)
+    needs = space.sweep.model_dump(include={"cpus", "gpus", "watch", "retries"})
+    place = make_place(space.root, options, **needs)
+    from pipeline.trials import sweep as sweeps  # loads Optuna, which a mistake does not wait for
+
+    return sweeps.run(space, place)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,56 +1,38 @@
 """the best trial -> presets/NAME.yaml, which `make repro PRESET=NAME` runs as the trial ran."""
 
-from collections.abc import Mapping
 from io import StringIO
-from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 
-from pipeline.storage.params_file import read_input
-from pipeline.storage.run_key import params_of
-from pipeline.trials.space import Space, json_text
-from pipeline.trials.trial import Trial
+from pipeline.trials.space import MARK, Space
+from pipeline.trials.trial import Trial, make_trial, value_at
 from quatrain.errors import ConfigError
 from quatrain.presets import parse
+from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
-from quatrain.storage.folders import read_text
-from quatrain.validation import overlaid, validate
-
-MARK = "# Written by `make sweep SWEEP=sweeps/{name}.yaml`"
-
-
-def check_preset(space: Space) -> None:
-    """Raises ConfigError if a preset of this name was not written by this sweep."""
-    path = preset_path(space)
-    if path.exists() and not read_text(path).startswith(MARK.format(name=space.name)):
-        raise ConfigError(
-            f"presets/{path.name} is there, and this sweep did not write it; "
-            f"rename sweeps/{path.name} or the preset"
-        )
+from quatrain.validation import overlaid
 
 
 def write_preset(space: Space, trial: Trial, number: int) -> None:
-    """Writes the values by which the params of a trial differ from params.yaml.
+    """Writes the preset that the sweep started from, with the values of a trial.
 
     Raises:
-        ConfigError: params.yaml was changed meanwhile, so that the preset would be another trial;
-            nothing is written.
+        ConfigError: params.yaml or that preset was changed meanwhile, so that the new one would be
+            another trial; nothing is written.
     """
-    default = parse(space.root / "params.yaml")
-    shared = {
-        key: value
-        for key, value in trial.raw.items()
-        if not isinstance(value, Mapping) and value != default[key]
-    }
-    section = difference(default[trial.model], trial.raw[trial.model])
-    overlay = shared | {"preset": space.name} | ({trial.model: section} if section else {})
-    adopted = validate(overlaid(default, overlay), lambda name: read_input(space.root, str(name)))
-    path = preset_path(space)
-    if params_of(adopted, trial.model) != params_of(trial.params, trial.model):
+    path, presets = space.preset_path(), space.root / "presets"
+    start, model = space.sweep.preset, space.sweep.model
+    overlay = {} if start == "default" else parse(presets / f"{start}.yaml")
+    # Whole values: what is searched may be a part of a section.
+    values = {key: value_at(trial.raw[model], key) for key in space.sweep.space}
+    overlay = overlaid(overlay, space.changes(values, trial.params.seed) | {"preset": space.name})
+    others = MODELS.keys() - {model}
+    overlay = {key: value for key, value in overlay.items() if key not in others}
+    raw = overlaid(parse(space.root / "params.yaml"), overlay)
+    if make_trial(space.root, model, raw).key != trial.key:
         raise ConfigError(
-            f"presets/{path.name} would not give the params of trial {number}; "
-            "params.yaml was changed while the sweep ran: run the same command again"
+            f"presets/{path.name} would not give trial {number}; "
+            "params, inputs or code were changed while the sweep ran: run the same command again"
         )
     text = StringIO()
     YAML().dump(overlay, text)
@@ -60,25 +42,4 @@ def write_preset(space: Space, trial: Trial, number: int) -> None:
 
 def remove_preset(space: Space) -> None:
     """Removes the preset of an earlier run of this sweep: nothing is better than the start."""
-    check_preset(space)
-    preset_path(space).unlink(missing_ok=True)
-
-
-def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the overlay that makes `new` of `old`, as presets are laid over params.yaml."""
-    changed = {}
-    for key, value in new.items():
-        before = old.get(key)
-        if key in old and json_text(value) == json_text(before):
-            continue
-        if not isinstance(value, Mapping) or not isinstance(before, Mapping):
-            changed[key] = value
-        elif value.get("kind") == before.get("kind"):
-            changed[key] = difference(before, value)
-        else:
-            changed[key] = value
-    return changed
-
-
-def preset_path(space: Space) -> Path:
-    return space.root / "presets" / f"{space.name}.yaml"
+    space.preset_path().unlink(missing_ok=True)

@@ -8,7 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -16,10 +16,12 @@ from typing import Protocol
 from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted
 from pipeline.runtime.processes import on_signals
+from pipeline.trials.progress import Progress
 from pipeline.trials.stages import SAVE_SECONDS, work
 from pipeline.trials.trial import Outcome, Point, Trial, folder_of, read_outcome
 
 Event = Point | Outcome | str
+Record = Callable[[Trial, str], None]
 
 
 class Plan(Protocol):
@@ -33,7 +35,7 @@ class Plan(Protocol):
         """Takes how a trial ended; one that is to be continued by the next run is not told."""
 
 
-class Place(Protocol):
+class Place(AbstractContextManager["Place"], Protocol):
     watch: str
     """The train metric whose rows are events; none if it is empty."""
 
@@ -70,14 +72,20 @@ def run(
 
 
 def run_all(
-    root: Path, trials: Sequence[Trial], labels: Sequence[str], place: Place
+    root: Path,
+    trials: Sequence[Trial],
+    labels: Sequence[str],
+    place: Place,
+    record: Record | None = None,
 ) -> list[Outcome]:
     """Runs trials that nothing stops, says how each ended, and returns their outcomes in order.
+
+    record: is told of each trial that has ended, with its label.
 
     Raises:
         as `run`.
     """
-    plan = ListPlan(trials, labels)
+    plan = ListPlan(trials, labels, record)
     run(root, plan, place)
     return [plan.outcomes[trial.key] for trial in trials]
 
@@ -85,11 +93,14 @@ def run_all(
 class ListPlan:
     """Hands out the trials of a list."""
 
-    def __init__(self, trials: Sequence[Trial], labels: Sequence[str]) -> None:
+    def __init__(
+        self, trials: Sequence[Trial], labels: Sequence[str], record: Record | None = None
+    ) -> None:
         self.outcomes: dict[str, Outcome] = {}
         self._labels = dict(zip((trial.key for trial in trials), labels, strict=True))
         self._left = iter({trial.key: trial for trial in trials}.values())
-        self._began = time.monotonic()
+        self._progress = Progress(len(self._labels))
+        self._record = record
 
     def next(self) -> Trial | None:
         return next(self._left, None)
@@ -99,13 +110,10 @@ class ListPlan:
 
     def ended(self, trial: Trial, outcome: Outcome) -> None:
         self.outcomes[trial.key] = outcome
-        done, total = len(self.outcomes), len(self._labels)
-        minutes = (time.monotonic() - self._began) / 60
-        reason = f": {outcome.reason}" if outcome.reason else ""
-        console.info(
-            f"[{done}/{total}] {self._labels[trial.key]}: {outcome.state}{reason}"
-            f" ({minutes:.1f} min)"
-        )
+        label = self._labels[trial.key]
+        if self._record is not None:
+            self._record(trial, label)
+        self._progress.ended(label, outcome.state, outcome.reason)
 
 
 class Run:

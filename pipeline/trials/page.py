@@ -1,10 +1,10 @@
 """a sweep -> the table at its end, and reports/sweeps/NAME: a page, pictures, trials.json."""
 
+import json
 import warnings
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import optuna
@@ -15,8 +15,8 @@ from tabulate import tabulate
 from pipeline.judging.render import markdown_table, plain
 from pipeline.reporting.page import as_html
 from pipeline.storage.figures import png, write_figures
-from pipeline.trials.comparison import Row, Scores, Verdict, rank
-from pipeline.trials.space import Space, json_text
+from pipeline.trials.search import Row, rank
+from pipeline.trials.verdict import Result
 from quatrain.plots import matplotlib_defaults
 from quatrain.storage import formats
 from quatrain.storage.atomic_write import write_together
@@ -28,29 +28,14 @@ LONGEST = 24
 LEAST_FINISHED = 10
 
 
-class Result(NamedTuple):
-    """Holds a sweep at its end. repeated: scores by base seed of the trials that were repeated."""
-
-    space: Space
-    rows: Sequence[Row]
-    repeated: Mapping[int, Scores]
-    verdict: Verdict
-
-
 def table(result: Result) -> str:
-    """Returns the best trials, the start, why others have no score, and the verdict."""
+    """Returns the start and the best trials for a terminal, and what was found."""
     rows = in_order(result)
-    shown = [row for place, row in enumerate(rows) if place < TOP or row.number == 0]
-    cells = [_cells(result, row)[:-1] for row in shown]
+    cells = [_cells(result, row) for row in rows[:TOP]]
     options = {"maxcolwidths": LONGEST, "disable_numparse": True}
-    lines = tabulate(cells, head(result)[:-1], "simple", **options).splitlines()
-    states = Counter(row.state for row in rows if row not in shown)
-    if states:
-        others = ", ".join(f"{count} {state}" for state, count in states.items())
-        lines.append(f"and {states.total()} more: {others}")
-    reasons: dict[str, Row] = {row.reason: row for row in reversed(rows) if row.reason}
-    lines += [f"trial {row.number} {row.state}: {reason}" for reason, row in reasons.items()]
-    return "\n".join([*map(str.rstrip, lines), "", result.verdict.text])
+    lines = tabulate(cells, head(result), "simple", **options).splitlines()
+    more = [f"and {len(rows) - TOP} more on the page"] if len(rows) > TOP else []
+    return "\n".join([*map(str.rstrip, lines), *more, "", result.text])
 
 
 def write(folder: Path, result: Result, study: optuna.Study) -> list[Path]:
@@ -76,7 +61,7 @@ def markdown(result: Result, title: str, figures: Mapping[str, bytes]) -> str:
     better = "higher" if result.space.is_higher_better else "lower"
     parts = [
         f"# {plain(title)}",
-        f"**{plain(result.verdict.text)}**",
+        f"**{plain(result.text)}**",
         f"Model {plain(sweep.model)}, preset {plain(sweep.preset)}, search {sweep.search}, judged "
         f"by {plain(sweep.judge)} ({better} is better). Trial 0 is the start. *Repeated*: the mean "
         "over other base seeds, where the best has no luck from the search. *Better by*: than the "
@@ -91,43 +76,29 @@ def markdown(result: Result, title: str, figures: Mapping[str, bytes]) -> str:
 
 
 def in_order(result: Result) -> list[Row]:
-    """Returns trials of which all repetitions have a score, then others with one, the best first,
-    then those without one.
-    """
-    best = rank(result.rows, result.space.is_higher_better)
-    sign = 1 if result.space.is_higher_better else -1
-
-    def key(row: Row) -> tuple[bool, float]:
-        scores = result.repeated.get(row.number, (None,))
-        if None in scores:
-            return True, 0.0
-        return False, -sign * float(np.mean(np.array(scores, float)))
-
-    return sorted(best, key=key) + [row for row in result.rows if row not in best]
+    """Returns the start, the others with a score, the best first, and those without one."""
+    start, *others = result.rows
+    ranked = rank(others, result.space.is_higher_better)
+    return [start, *ranked, *(row for row in others if row.score is None)]
 
 
-def head(result: Result) -> list[str]:
+def head(result: Result) -> Sequence[str]:
     sweep = result.space.sweep
-    keys = [key.rpartition(".")[2] for key in sweep.space]
-    labels = [
-        key if keys.count(key) == 1 else whole for key, whole in zip(keys, sweep.space, strict=True)
-    ]
     watched = f"{sweep.watch} at step"
-    return ["trial", "state", *labels, sweep.judge, "repeated", "better by", watched, "reason"]
+    return ["trial", "state", *sweep.space, sweep.judge, "repeated", "better by", watched, "reason"]
 
 
-def _cells(result: Result, row: Row) -> list[str]:
+def _cells(result: Result, row: Row) -> Sequence[str]:
     scores = [score for score in result.repeated.get(row.number, ()) if score is not None]
     repeated = f"{sum(scores) / len(scores):.5g} ({len(scores)} seeds)" if scores else ""
-    last = "" if row.last is None else f"{row.last.value:.5g} at {row.last.step}"
     return [
         str(row.number),
         row.state,
         *(text_of(row.values.get(key)) for key in result.space.sweep.space),
         "" if row.score is None else f"{row.score:.5g}",
         repeated,
-        str(result.verdict.gains.get(row.number, "")),
-        last,
+        str(result.gains.get(row.number, "")),
+        "" if row.last is None else f"{row.last.value:.5g} at {row.last.step}",
         row.reason,
     ]
 
@@ -136,12 +107,12 @@ def text_of(value: Any) -> str:
     """Returns a value as a person writes it: floats with four digits, text without quotes."""
     if isinstance(value, float):
         return f"{value:.4g}"
-    return value if isinstance(value, str) else json_text(value)
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def draw(result: Result, study: optuna.Study) -> dict[str, bytes]:
     """Draws the trials that have a score, by file name: as much as so many of them tell."""
-    finished = len(rank(result.rows, result.space.is_higher_better))
+    finished = sum(row.score is not None for row in result.rows)
     plots: dict[str, tuple[Callable[..., Any], int]] = {
         "history": (pictures.plot_optimization_history, 1),
         "parallel": (pictures.plot_parallel_coordinate, 2),

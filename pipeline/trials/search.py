@@ -4,22 +4,25 @@ Optuna numbers the trials and keeps their values, watched rows and states. Trial
 own values. Killed at any moment, a search continues from its journal.
 """
 
+import itertools
+import json
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import optuna
 from optuna.pruners import BasePruner, NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import PartialFixedSampler, RandomSampler, TPESampler
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from pipeline.runtime.console import redact
-from pipeline.trials.comparison import Row
-from pipeline.trials.space import Dimension, Space
+from pipeline.trials.engine import Record
+from pipeline.trials.progress import Progress
+from pipeline.trials.space import Dimension, Space, Values
 from pipeline.trials.trial import Outcome, Point, Trial, make_trial
 from quatrain.errors import ConfigError, DataError
 from quatrain.seeds import named_seed
@@ -28,7 +31,30 @@ OUTCOME = "outcome"
 STATES = {"finished": TrialState.COMPLETE, "stopped": TrialState.PRUNED}
 
 
-OnEnded = Callable[[Row, Trial | None], None]
+class Row(NamedTuple):
+    """Holds what is known of a trial of the search.
+
+    score: the judged metric; None unless `finished`. last: the last row of the watched metric.
+    reason: why it has no score.
+    """
+
+    number: int
+    values: Values
+    state: str
+    score: float | None
+    last: Point | None
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:04d}"
+
+
+def rank(rows: Iterable[Row], is_higher_better: bool) -> list[Row]:
+    """Returns the trials with a score, the best first; of equal ones the older first."""
+    sign = -1 if is_higher_better else 1
+    scored = [(sign * row.score, row.number, row) for row in rows if row.score is not None]
+    return [row for *_, row in sorted(scored)]
 
 
 class Search:
@@ -38,17 +64,21 @@ class Search:
     a search was interrupted. With tpe they depend on the scores that are known by then: with
     several trials at a time a search does not repeat, each of its trials does.
 
+    record: is told of each trial that has ended, with its name.
+
     Raises:
         DataError: the journal is damaged.
     """
 
-    def __init__(self, space: Space, journal: Path, on_ended: OnEnded) -> None:
+    def __init__(self, space: Space, journal: Path, record: Record) -> None:
         self.study = open_study(space, journal)
         self._space = space
-        self._on_ended = on_ended
-        self._grid = list(space.grid()) if space.sweep.search == "grid" else []
-        self._begun = [row.number for row in self.rows() if row.state == "running"]
+        self._record = record
+        self._points = fixed_points(space)
+        rows = self.rows()
+        self._begun = [row.number for row in rows if row.state == "running"]
         self._asked: dict[str, list[optuna.trial.Trial]] = {}
+        self._progress = Progress(space.sweep.trials + 1, len(rows) - len(self._begun))
 
     def next(self) -> Trial | None:
         """Returns the next trial; None if all have begun. What params refuse is a row."""
@@ -56,33 +86,31 @@ class Search:
             asked = self._ask()
             self._suggest(asked)
             try:
-                trial = self.trial(self._row(self._frozen[asked.number]))
+                trial = self.trial(self.rows()[asked.number])
             except ConfigError as error:
                 self._tell(asked, Outcome("refused", reason=str(error)))
-                self._on_ended(self._row(self._frozen[asked.number]), None)
                 continue
             self._asked.setdefault(trial.key, []).append(asked)
             return trial
         return None
 
     def saw(self, trial: Trial, point: Point) -> bool:
-        """Reports a row that the schedule compares; returns whether the trial is hopeless.
+        """Takes a row; returns whether the schedule stops the trial before its last step.
 
         The start is compared, and never stopped, nor is one that is equal to it.
         """
-        steps = getattr(trial.params, trial.model).train.steps
-        asked = [each for each in self._asked[trial.key] if self._is_running(each)]
-        verdicts = [self._is_hopeless(each, point, steps) for each in asked]
-        is_hopeless = bool(verdicts) and all(verdicts)
-        for each in asked if is_hopeless else ():
-            self._tell(each, Outcome("stopped"))
-        return is_hopeless
+        asked = self._asked[trial.key]
+        for each in asked:
+            each.report(point.value, point.step)  # ignored if the journal has it
+        if point.step >= getattr(trial.params, trial.model).train.steps:
+            return False
+        hopeless = [each.should_prune() for each in asked]
+        return all(hopeless) and asked[0].number > 0
 
     def ended(self, trial: Trial, outcome: Outcome) -> None:
         for asked in self._asked.pop(trial.key, []):
-            if self._is_running(asked):
-                self._tell(asked, outcome)
-            self._on_ended(self._row(self._frozen[asked.number]), trial)
+            self._tell(asked, outcome)
+            self._record(trial, self.rows()[asked.number].name)
 
     def rows(self) -> list[Row]:
         return [self._row(frozen) for frozen in self._frozen]
@@ -100,9 +128,6 @@ class Search:
     def _frozen(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
-    def _is_running(self, asked: optuna.trial.Trial) -> bool:
-        return not self._frozen[asked.number].state.is_finished()
-
     def _ask(self) -> optuna.trial.Trial:
         if not self._begun:
             return self.study.ask()
@@ -112,65 +137,63 @@ class Search:
         """Chooses the values that the journal does not have; those of the start that lie outside
         the space stay untold.
         """
-        sweep, fixed = self._space.sweep, self._space.start()
-        if asked.number:
-            fixed = self._grid[asked.number - 1] if self._grid else {}
+        sweep, number = self._space.sweep, asked.number
+        fixed = self._points[number] if number < len(self._points) else {}
         for key, dimension in sweep.space.items():
-            seed = named_seed(sweep.seed, str(asked.number), key)
-            sampler = TPESampler if sweep.search == "tpe" else RandomSampler
-            fixed_value = {key: dimension.to_stored(fixed[key])} if fixed else {}
-            self.study.sampler = PartialFixedSampler(fixed_value, sampler(seed=seed))
-            if not fixed or dimension.contains(fixed[key]):
+            seed = named_seed(sweep.seed, str(number), key)
+            sampler = TPESampler(seed=seed) if sweep.search == "tpe" else RandomSampler(seed=seed)
+            self.study.sampler = PartialFixedSampler(fixed, sampler)
+            if not fixed or fixed[key] is not None:
                 suggest(asked, key, dimension)
-
-    def _is_hopeless(self, asked: optuna.trial.Trial, point: Point, steps: int) -> bool:
-        schedule = self._space.sweep.schedule
-        if schedule.kind == "none":
-            return False
-        last = self._frozen[asked.number].last_step or 0
-        rung = schedule.first
-        while rung <= last:
-            rung *= schedule.factor
-        if rung <= point.step < steps:
-            asked.report(point.value, point.step)
-        elif point.step != last:  # a driver may have been killed before it compared the last one
-            return False
-        return asked.should_prune() and asked.number > 0
 
     def _tell(self, asked: optuna.trial.Trial, outcome: Outcome) -> None:
         judge = self._space.sweep.judge
-        score = outcome.scores.get(judge) if outcome.state == "finished" else None
-        if outcome.state == "finished" and score is None:
-            outcome = outcome._replace(state="failed", reason=f"{judge} is not a finite number")
-        note = {
-            "state": outcome.state,
-            "seconds": outcome.seconds,
-            "reason": redact(outcome.reason),
-        }
-        asked.set_user_attr(OUTCOME, note)
-        self.study.tell(asked, score, STATES.get(outcome.state, TrialState.FAIL))
+        score = outcome.scores.get(judge)
+        state, reason = outcome.state, redact(outcome.reason)
+        if state == "finished" and score is None:
+            state, reason = "failed", f"{judge} is not a finite number"
+        asked.set_user_attr(OUTCOME, [state, reason])
+        self.study.tell(asked, score, STATES.get(state, TrialState.FAIL))
+        best = rank(self.rows(), self._space.is_higher_better)
+        so_far = f"best {best[0].score:.5g} (trial {best[0].number})" if best else ""
+        shown = state if score is None else f"{state}, {score:.5g}"
+        self._progress.ended(f"trial {asked.number}", shown, reason, so_far)
 
     def _row(self, frozen: FrozenTrial) -> Row:
-        space = self._space.sweep.space
-        values = {key: space[key].from_stored(value) for key, value in frozen.params.items()}
-        note = frozen.user_attrs.get(OUTCOME, {})
         is_told = frozen.state.is_finished()
-        step = frozen.last_step
+        state, reason = frozen.user_attrs[OUTCOME] if is_told else ("running", "")
+        space, step = self._space.sweep.space, frozen.last_step
+        values = {
+            key: value if space[key].of is None else json.loads(value)
+            for key, value in frozen.params.items()
+        }
         return Row(
             frozen.number,
             values if frozen.number else self._space.start(),
-            note["state"] if is_told else "running",
-            frozen.value if frozen.state == TrialState.COMPLETE else None,
+            state,
+            frozen.value if state == "finished" else None,
             None if step is None else Point(step, frozen.intermediate_values[step]),
-            note["seconds"] if is_told else 0.0,
-            note["reason"] if is_told else "",
+            reason,
         )
+
+
+def fixed_points(space: Space) -> list[Values]:
+    """Returns the values that no sampler draws, as Optuna stores them: those of the start, and with
+    search: grid the points, the last key fastest.
+    """
+    keys = space.sweep.space
+    start = {key: keys[key].stored(value) for key, value in space.start().items()}
+    if space.sweep.search != "grid":
+        return [start]
+    grid = itertools.product(*(dimension.labels for dimension in keys.values()))
+    return [start, *(dict(zip(keys, point, strict=True)) for point in grid)]
 
 
 def open_study(space: Space, journal: Path) -> optuna.Study:
     """Returns the study of a journal, without what a killed driver left: half a line, its lock."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    warnings.filterwarnings("ignore", "The reported value is ignored")
     journal.parent.mkdir(parents=True, exist_ok=True)
     journal.with_name(f"{journal.name}.lock").unlink(missing_ok=True)
     if journal.exists():
@@ -184,9 +207,7 @@ def open_study(space: Space, journal: Path) -> optuna.Study:
             storage=JournalStorage(JournalFileBackend(str(journal))),
             study_name=space.name,
             pruner=pruner,
-            direction=StudyDirection.MAXIMIZE
-            if space.is_higher_better
-            else StudyDirection.MINIMIZE,
+            direction="maximize" if space.is_higher_better else "minimize",
             load_if_exists=True,
         )
     except (ValueError, KeyError) as error:
@@ -196,12 +217,8 @@ def open_study(space: Space, journal: Path) -> optuna.Study:
 
 
 def suggest(asked: optuna.trial.Trial, key: str, dimension: Dimension) -> None:
-    if dimension.of is not None:
+    if dimension.between is None:
         asked.suggest_categorical(key, dimension.labels)
         return
-    low, high = dimension.range
-    is_log = dimension.scale == "log"
-    if dimension.is_whole:
-        asked.suggest_int(key, int(low), int(high), log=is_log)
-    else:
-        asked.suggest_float(key, low, high, log=is_log)
+    draw: Callable[..., float] = asked.suggest_int if dimension.is_whole else asked.suggest_float
+    draw(key, *dimension.between, log=dimension.scale == "log")

@@ -3,69 +3,57 @@
 Nothing here imports Optuna or a framework: a mistake is refused within a second.
 """
 
-import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import numpy as np
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from pipeline.runtime.command import selected_models
 from pipeline.storage.params_file import read_input
 from pipeline.trials.trial import value_at
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.presets import parse, read_raw
-from quatrain.registry import MODELS, load
+from quatrain.registry import load
 from quatrain.section import Section
-from quatrain.validation import describe, nearest, overlaid, tuples, validate
+from quatrain.seeds import SEEDS_OF_INTERVAL
+from quatrain.storage.folders import read_text
+from quatrain.validation import nearest, overlaid, validate_section
 
-NAME = re.compile(r"[a-z][a-z0-9_]*")
-Number = Annotated[int | float, Field(allow_inf_nan=False)]
+FILE = re.compile(r"(?!default\.)[a-z][a-z0-9_]*\.yaml")
+# How a preset begins that a sweep wrote.
+MARK = "# Written by `make sweep SWEEP=sweeps/{name}.yaml`"
 Values = dict[str, Any]
-
-
-def json_text(value: Any) -> str:
-    """Returns a text that is equal only for equal values of equal types: 1, 1.0 and true differ."""
-    return json.dumps(value, sort_keys=True)
 
 
 class Dimension(Section):
     """Holds where a key is searched: a range `between` two numbers, or one `of` some values."""
 
-    between: tuple[Number, Number] | None = Field(
+    between: tuple[int | float, int | float] | None = Field(
         default=None, description="two numbers, the lower one first; whole ones make whole values"
     )
     scale: Literal["linear", "log"] = Field(
         default="linear", description="log: equal ratios are equally likely"
     )
-    points: int | None = Field(
-        default=None, ge=2, le=1000, description="with search: grid, how many values of a range"
+    of: tuple[Any, ...] | None = Field(
+        default=None, min_length=2, description="two or more values of any kind"
     )
-    of: tuple[Any, ...] | None = Field(default=None, description="two or more values of any kind")
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "Dimension":
         if (self.between is None) == (self.of is None):
             raise ValueError("write either `between: [low, high]` or `of: [value, ...]`")
-        if self.of is not None:
-            if len(set(self.labels)) < max(2, len(self.of)):
-                raise ValueError("`of` needs two or more values, none of them twice")
-            return self
-        low, high = self.range
-        if low >= high:
-            raise ValueError(f"the range is empty: {low} is not below {high}")
-        if self.scale == "log" and low <= 0:
-            raise ValueError(f"a log scale needs positive numbers, not {low}")
+        if self.between is not None:
+            low, high = self.between
+            if low >= high:
+                raise ValueError(f"the range is empty: {low} is not below {high}")
+            if self.scale == "log" and low <= 0:
+                raise ValueError(f"a log scale needs positive numbers, not {low}")
         return self
-
-    @property
-    def range(self) -> tuple[float, float]:
-        assert self.between is not None, "a dimension `of` values has no range"
-        return self.between
 
     @property
     def is_whole(self) -> bool:
@@ -73,36 +61,16 @@ class Dimension(Section):
 
     @property
     def labels(self) -> list[str]:
-        return [json_text(choice) for choice in self.of or ()]
+        """Returns the values of `of` as JSON, in which 1, 1.0 and true differ."""
+        return [json.dumps(value, sort_keys=True) for value in self.of or ()]
 
-    @property
-    def ends(self) -> list[Any]:
-        """Returns the values that must be valid: both ends of a range, or every choice, with lists
-        in place of tuples, as in a file.
-        """
-        return list(self.between or map(json.loads, self.labels))
-
-    def to_stored(self, value: Any) -> Any:
-        """Returns a value as Optuna stores it: a choice, which may be a list, as JSON."""
-        return value if self.of is None else json_text(value)
-
-    def from_stored(self, value: Any) -> Any:
-        return value if self.of is None else json.loads(value)
-
-    def contains(self, value: Any) -> bool:
-        if self.of is not None:
-            return json_text(value) in self.labels
-        if type(value) not in ((int,) if self.is_whole else (int, float)):
-            return False
-        return self.range[0] <= value <= self.range[1]
-
-    def grid(self) -> list[Any]:
-        """Returns `points` values from end to end, or all choices."""
-        if self.of is not None or self.points is None:
-            return self.ends
-        spaced = np.geomspace if self.scale == "log" else np.linspace
-        values = spaced(*self.range, self.points).tolist()
-        return list(dict.fromkeys(map(round, values) if self.is_whole else values))
+    def stored(self, value: Any) -> Any:
+        """Returns a value as Optuna stores it, a choice by its label; None if it lies outside."""
+        if self.between is None:
+            label = json.dumps(value, sort_keys=True)
+            return label if label in self.labels else None
+        low, high = self.between
+        return value if isinstance(value, int | float) and low <= value <= high else None
 
 
 class Asha(Section):
@@ -118,7 +86,9 @@ class NoSchedule(Section):
 class Confirm(Section):
     top: int = Field(ge=1, le=100, description="how many of the best trials are repeated")
     seed: int = Field(ge=0, lt=2**31, description="first `seed` of params.yaml then")
-    seeds: int = Field(ge=1, le=1024, description="trainings of each: seed, seed + 1, ...")
+    seeds: int = Field(
+        ge=SEEDS_OF_INTERVAL, le=1024, description="trainings of each: seed, seed + 1, ..."
+    )
 
     @property
     def base_seeds(self) -> range:
@@ -147,29 +117,22 @@ class Sweep(Section):
     retries: int = Field(ge=0, le=100, description="how often a trial on a lost node starts again")
     space: dict[str, Dimension] = Field(min_length=1, description="key of the model -> where")
 
-    @field_validator("model")
+    @field_validator("gpus")
     @classmethod
-    def _model_is_there(cls, name: str) -> str:
-        if name not in MODELS:
-            raise ValueError(f"no such model{nearest(name, list(MODELS))}; {', '.join(MODELS)}")
-        return name
-
-    @model_validator(mode="after")
-    def _gpus_are_whole_or_a_part_of_one(self) -> "Sweep":
-        if self.gpus > 1 and self.gpus != int(self.gpus):
-            raise ValueError(f"gpus = {self.gpus}: several must be a whole number")
-        return self
+    def _gpus_are_whole_or_a_part_of_one(cls, gpus: float) -> float:
+        if gpus > 1 and gpus != int(gpus):
+            raise ValueError("several must be a whole number")
+        return gpus
 
     @model_validator(mode="after")
     def _grid_has_as_many_points_as_trials(self) -> "Sweep":
-        if self.search != "grid":
-            return self
-        for key, dimension in self.space.items():
-            if dimension.of is None and dimension.points is None:
-                raise ValueError(f"search: grid needs `points` in space.{key}")
-        count = math.prod(len(dimension.grid()) for dimension in self.space.values())
-        if count != self.trials:
-            raise ValueError(f"the grid has {count} points; write trials: {count}")
+        if self.search == "grid":
+            for key, dimension in self.space.items():
+                if dimension.of is None:
+                    raise ValueError(f"search: grid needs `of: [value, ...]` in space.{key}")
+            count = math.prod(len(dimension.labels) for dimension in self.space.values())
+            if count != self.trials:
+                raise ValueError(f"the grid has {count} points; write trials: {count}")
         return self
 
 
@@ -186,125 +149,119 @@ class Space(NamedTuple):
     raw: dict[str, Any]
     is_higher_better: bool
 
-    def trial_raw(self, values: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
-        """Returns params.yaml with these values; with the preset's own seed if `seed` is None."""
+    def changes(self, values: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
+        """Returns what a trial with these values has in place of the preset's; with the preset's
+        own seed if `seed` is None.
+        """
         sweep = self.sweep
         section: dict[str, Any] = {"seeds": sweep.seeds}
         for key, value in values.items():
-            section = overlaid(section, _nested(key, value))
-        shared = {
+            nested = value
+            for part in reversed(key.split(".")):
+                nested = {part: nested}
+            section = overlaid(section, nested)
+        return {
             "seed": self.raw["seed"] if seed is None else seed,
             "device": "cuda" if sweep.gpus else "cpu",
+            "devices": max(1, int(sweep.gpus)),
             "threads": sweep.cpus,
+            sweep.model: section,
         }
-        return overlaid(self.raw, {**shared, sweep.model: section})
+
+    def trial_raw(self, values: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
+        """Returns params.yaml of a trial."""
+        return overlaid(self.raw, self.changes(values, seed))
 
     def start(self) -> Values:
         """Returns the preset's own values of the searched keys."""
         return {key: value_at(self.raw[self.sweep.model], key) for key in self.sweep.space}
 
-    def grid(self) -> Iterator[Values]:
-        """Yields the points of a grid, the last key fastest."""
-        keys = self.sweep.space
-        for point in itertools.product(*(dimension.grid() for dimension in keys.values())):
-            yield dict(zip(keys, point, strict=True))
+    def preset_path(self) -> Path:
+        """Returns where the best trial is written.
+
+        Raises:
+            ConfigError: a preset is there that this sweep did not write.
+        """
+        path = self.root / "presets" / f"{self.name}.yaml"
+        if path.exists() and not read_text(path).startswith(MARK.format(name=self.name)):
+            raise ConfigError(
+                f"presets/{path.name} is there, and this sweep did not write it; "
+                f"rename sweeps/{path.name} or the preset"
+            )
+        return path
 
 
 def read_space(root: Path, path: Path) -> Space:
     """Returns the search space of a file, with every end of every range validated.
 
     Raises:
-        ConfigError: the file, the preset, a key, a range or the judged metric cannot be used.
+        ConfigError: the file, its preset, a key, a range or the judged metric cannot be used, or
+            its name is that of another preset.
     """
-    name = path.stem
-    if not NAME.fullmatch(name) or name == "default" or path.suffix != ".yaml":
+    if not FILE.fullmatch(path.name):
         raise ConfigError(
             f"{path.name}: a sweep is named as the preset that it writes: "
             "small letters, digits and _, then .yaml, and not default"
         )
     if not path.is_file():
-        names = sorted(str(other) for other in path.parent.glob("*.yaml"))
+        names = sorted(map(str, path.parent.glob("*.yaml")))
         others = f"; known: {', '.join(names)}" if names else ""
         raise ConfigError(f"{path} is not there{nearest(str(path), names)}{others}")
-    sweep = _parse(path)
-    if sweep.preset == name:
-        raise ConfigError(
-            f"{path.name}: preset = {name!r}: a sweep cannot start from the preset that it writes; "
-            "copy that one under another name"
-        )
+    sweep = validate_section(Sweep, parse(path), str, path.name)  # It names no other file.
     try:
+        selected_models([sweep.model])
+        if sweep.preset == path.stem:
+            raise ConfigError(
+                f"preset = {path.stem!r}: a sweep cannot start from the preset that it writes; "
+                "copy that one under another name"
+            )
         raw = read_raw(root, sweep.preset)
+        space = Space(root, path.stem, sweep, raw, _is_higher_better(sweep, raw))
+        _check(space)
     except ConfigError as error:
-        raise ConfigError(f"{path.name}: preset: {error}") from None
-    direction = _direction(path.name, sweep, raw.get(sweep.model))
-    space = Space(root, name, sweep, raw, direction == "higher")
-    _check_ends(path.name, space)
+        raise ConfigError(f"{path.name}: {error}") from None
     return space
 
 
-def _parse(path: Path) -> Sweep:
-    content = parse(path)
-    try:
-        return Sweep.model_validate(tuples(content))
-    except ValidationError as error:
-        raise ConfigError(describe(error, content, Sweep, path.name)) from None
-
-
-def _direction(file: str, sweep: Sweep, section: Mapping[str, Any] | None) -> str:
-    """Returns `higher` or `lower`, from the rules of the model with this section."""
-    rules = {rule.metric: rule.direction for rule in load(sweep.model, section).rules.GATED}
-    if sweep.judge not in rules:
-        names = sorted(rules)
+def _is_higher_better(sweep: Sweep, raw: Mapping[str, Any]) -> bool:
+    rules = load(sweep.model, raw.get(sweep.model)).rules.GATED
+    directions = {rule.metric: rule.direction for rule in rules if rule.direction != "near"}
+    if sweep.judge not in directions:
+        names = sorted(directions)
         raise ConfigError(
-            f"{file}: judge = {sweep.judge!r}: {sweep.model} is not judged by it"
-            f"{nearest(sweep.judge, names)}; judged: {', '.join(names)}"
+            f"judge = {sweep.judge!r}: is no gated metric of {sweep.model} that has a best end"
+            f"{nearest(sweep.judge, names)}; name one of {', '.join(names)}"
         )
-    direction = rules[sweep.judge]
-    if direction == "near":
-        raise ConfigError(
-            f"{file}: judge = {sweep.judge!r} is held near a value; name one that has a best end"
-        )
-    return direction
+    return directions[sweep.judge] == "higher"
 
 
-def _check_ends(file: str, space: Space) -> None:
+def _check(space: Space) -> None:
+    """Raises ConfigError if trials or their preset cannot be made of a space."""
     sweep = space.sweep
-    params = _checked(f"{file}: with seeds = {sweep.seeds}", space, {})
+    space.preset_path()
+    if "seeds" in sweep.space:
+        raise ConfigError("space.seeds: is no key to search; all trials have `seeds` of the sweep")
+    params = _params_of(space, {}, f"with seeds = {sweep.seeds}")
     for key, dimension in sweep.space.items():
-        if key == "seeds" or not all(key.split(".")):
-            raise ConfigError(f"{file}: space.{key}: is no key to search; remove or correct it")
-        for value in dimension.ends:
-            _checked(f"{file}: space.{key} at {value!r}", space, {key: value})
+        for value in dimension.of or dimension.between or ():
+            _params_of(space, {key: value}, f"space.{key} at {value!r}")
     if sweep.confirm is not None and params.seed in sweep.confirm.base_seeds:
         raise ConfigError(
-            f"{file}: confirm.seed = {sweep.confirm.seed}: the search's trials have seed = "
-            f"{params.seed}; others show what was luck"
-        )
-    if sweep.gpus and params.devices > max(1, sweep.gpus):
-        raise ConfigError(
-            f"{file}: gpus = {sweep.gpus:g}: params.yaml wants devices: {params.devices}; "
-            "give a trial as many GPUs, or start from a preset with devices: 1"
+            f"confirm.seed = {sweep.confirm.seed}: the search's trials have seed = {params.seed}; "
+            "others show what was luck"
         )
     steps = getattr(params, sweep.model).train.steps
     if sweep.schedule.kind == "asha" and sweep.schedule.first >= steps:
         raise ConfigError(
-            f"{file}: schedule.first = {sweep.schedule.first}: a trial has only {steps:,} steps; "
+            f"schedule.first = {sweep.schedule.first}: a trial has only {steps:,} steps; "
             "compare earlier, or write schedule: {kind: none}"
         )
 
 
-def _checked(place: str, space: Space, values: Values) -> Params:
-    """Returns the params of a trial; an error begins with `place`."""
-    try:
-        return validate(space.trial_raw(values), lambda name: read_input(space.root, str(name)))
-    except ConfigError as error:
-        reason = str(error).removeprefix("params.yaml: ")
-        raise ConfigError(f"{place}: {reason}") from None
+def _params_of(space: Space, values: Values, name: str) -> Params:
+    """Returns the params of a trial; `name` begins the line of an error."""
 
+    def read(path: object) -> Any:
+        return read_input(space.root, str(path))
 
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    """Returns `a.b`, 1 as {a: {b: 1}}."""
-    nested = value
-    for part in reversed(key.split(".")):
-        nested = {part: nested}
-    return dict(nested)
+    return validate_section(Params, space.trial_raw(values), read, name)

@@ -47,7 +47,7 @@ def test_trials_run_as_many_at_a_time_as_there_is_room(tmp_path: Path, capsys: C
     assert (outcomes, place.begun) == ([DONE] * 3, ["a", "b", "c"])
     err = capsys.readouterr().err
     assert "allo a: lost its node\n" in err
-    assert "[1/3] second: finished (0.0 min)\n" in err
+    assert "[1/3] second: finished; about 0:00:00 left\n" in err
 
 
 def test_a_hopeless_trial_is_stopped_and_the_others_go_on(tmp_path: Path):
