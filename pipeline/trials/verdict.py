@@ -44,7 +44,7 @@ def decide(space: Space, rows: Sequence[Row], repeated: Mapping[int, Scores]) ->
         text = f"trial {best.number} has the best score of the search; nothing was repeated"
         return result(text, best)
     if not gains:
-        return result("nothing was found: repetitions of the start, or of all others, have no score")
+        return result("nothing was found: the start, or all others, could not be repeated")
     number = max(gains, key=lambda each: gains[each].mean)
     by = f"{gains[number]} {space.sweep.judge} over {space.sweep.confirm.seeds} seeds"
     if gains[number].is_clear:

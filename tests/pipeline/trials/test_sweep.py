@@ -144,7 +144,7 @@ def test_a_killed_sweep_continues_and_nothing_that_ended_runs_again(
     ("outcome", "changes", "said", "is_kept"),
     [
         (lucky, {}, "nothing was found: trial 4 is better by 0.015 (-", False),
-        (diverging, {}, "nothing was found: repetitions of the start, or of all others", True),
+        (diverging, {}, "nothing was found: the start, or all others, could not be", True),
         (lambda _: Outcome("failed", reason="x"), {}, "nothing was found: no trial has a", True),
         (lower, {"confirm": None}, "trial 0 has the best score of the search", False),
     ],
