@@ -8,6 +8,7 @@ import platform
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -54,9 +55,14 @@ def settings(params: Params, framework: Framework) -> dict[str, str]:
         "threads": str(params.threads),
         "python": platform.python_version(),
         "cpu": cpu_name(),
-        **{name: version(name) for name in LIBRARIES},
+        **library_versions(),
         **({"flags": flags} if flags else {}),
     }
+
+
+@cache
+def library_versions() -> dict[str, str]:
+    return {name: version(name) for name in LIBRARIES}
 
 
 def flags_of(params: Params, environment: Mapping[str, str]) -> str:

@@ -8,7 +8,6 @@ always a token.
 import gc
 import logging
 import os
-import shutil
 import socket
 import stat
 import subprocess
@@ -20,23 +19,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+from pipeline.runtime import console
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import folder_lock
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.trials.engine import Event
 from pipeline.trials.node import Job, code_digest, collect_dataset, run_trial
-from pipeline.trials.stages import POLL_SECONDS, StageLost
+from pipeline.trials.stages import POLL_SECONDS, StageLost, last_line, remove_checkpoints
 from pipeline.trials.storage import open_storage, restore
 from pipeline.trials.trial import TRIALS, Outcome, Point, Trial, folder_of, read_outcome
 from quatrain.errors import QuatrainError
 
-DEFAULT_TOKEN = Path("~/.ray/auth_token")
 CONNECT_SECONDS = 3.0
 HEALTH_SECONDS = 20.0
 # Datasets that stay in Ray's memory.
 KEPT_DATASETS = 8
-# Reasons of a failure, at most.
-REASON_CHARACTERS = 300
 SETTINGS = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -77,7 +74,6 @@ class Cluster:
     retries: int = 3
     _running: dict[str, Running] = field(init=False, default_factory=dict)
     _datasets: dict[str, Any] = field(init=False, default_factory=dict)
-    _notes: list[tuple[Trial, str]] = field(init=False, default_factory=list)
 
     def __enter__(self) -> Self:
         check_token()
@@ -135,7 +131,7 @@ class Cluster:
         self._running[trial.key] = Running(trial, items)
         if not self._slots():
             needs = f"{self.cpus} CPUs and {self.gpus:g} GPUs"
-            self._notes.append((trial, f"waits for a node with {needs}"))
+            console.info(f"{trial.model} {trial.key}: waits for a node with {needs}")
 
     def stop(self, trial: Trial) -> None:
         self._ray.cancel(self._running[trial.key].items, force=False)
@@ -146,8 +142,6 @@ class Cluster:
         Raises:
             QuatrainError: a fault that is not of one trial.
         """
-        notes, self._notes = self._notes, []
-        yield from notes
         by_items = {running.items: running for running in self._running.values()}
         ready = self._ray.wait([*by_items], timeout=POLL_SECONDS)[0] if by_items else ()
         for running in map(by_items.__getitem__, ready):
@@ -177,8 +171,7 @@ class Cluster:
             if isinstance(cause, QuatrainError) and not isinstance(cause, (StageLost, OSError)):
                 raise cause from None
             self._datasets.pop(running.trial.data_key, None)  # It may be what was lost.
-            reason = str(cause).strip().splitlines()[-1][:REASON_CHARACTERS]
-            return "", Outcome("failed", reason=reason)
+            return "", Outcome("failed", reason=last_line(str(cause)))
 
     def _unpack(self, trial: Trial) -> None:
         """Puts what a trial left into its folder on this machine."""
@@ -187,7 +180,7 @@ class Cluster:
             if read_outcome(folder) is None:
                 restore(self._storage, trial.key, folder)
             if read_outcome(folder) is not None:
-                shutil.rmtree(folder / ".state" / f"train@{trial.model}", ignore_errors=True)
+                remove_checkpoints(trial, folder)
 
 
 # The connection.
@@ -220,15 +213,13 @@ def check_token() -> None:
         raise CommandFailed("--address needs Python 3.11.4 or newer, which unpacks archives safely")
     if os.environ.get("RAY_AUTH_TOKEN"):
         return
-    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or DEFAULT_TOKEN).expanduser()
-    if not path.is_file():
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or "~/.ray/auth_token").expanduser()
+    if not path.is_file() or stat.S_IMODE(path.stat().st_mode) & 0o077:
         raise CommandFailed(
-            f"{path} is not there; --address needs the cluster's token: copy it from the head node "
-            "and name it by RAY_AUTH_TOKEN_PATH"
+            f"{path} is not there, or others can read it; --address needs the cluster's token: "
+            "copy it from the head node, name it by RAY_AUTH_TOKEN_PATH, and run "
+            f"`chmod 600 {path}`"
         )
-    if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        raise CommandFailed(f"{path}: others can read the token; run `chmod 600 {path}`")
-    os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)
 
 
 def check_address(address: str) -> None:
@@ -243,16 +234,9 @@ def check_address(address: str) -> None:
         host, port = address.rsplit(":", 1)
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
         subprocess.run(command, timeout=HEALTH_SECONDS, check=True, **options)
-    except subprocess.CalledProcessError as error:
-        is_refused = "AuthenticationError" in error.stderr
-        last = error.stderr.strip().splitlines()[-1][:REASON_CHARACTERS]
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        reason = last_line(getattr(error, "stderr", None) or str(error))
         raise CommandFailed(
-            f"the Ray cluster at {address} refuses the token; copy it again from the head node"
-            if is_refused
-            else f"the Ray cluster at {address} cannot be used: {last}"
-        ) from None
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise CommandFailed(
-            f"no Ray cluster answers at {address} ({error}); "
-            "name HOST:PORT of its head, as NAME:6379, on a node of the cluster"
+            f"no Ray cluster answers at {address} ({reason}); name HOST:PORT of its head, as "
+            "NAME:6379, on a node of the cluster, and use its token"
         ) from None

@@ -17,7 +17,7 @@ from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted
 from pipeline.runtime.processes import on_signals
 from pipeline.trials.progress import Progress
-from pipeline.trials.stages import SAVE_SECONDS, work
+from pipeline.trials.stages import SAVE_SECONDS, WatchedRows
 from pipeline.trials.trial import Outcome, Point, Trial, folder_of, read_outcome
 
 Event = Point | Outcome | str
@@ -32,7 +32,7 @@ class Plan(Protocol):
         """Takes a row of the watched metric; returns whether the trial is hopeless."""
 
     def ended(self, trial: Trial, outcome: Outcome) -> None:
-        """Takes how a trial ended; one that is to be continued by the next run is not told."""
+        """Takes how a trial and its equals ended; what the next run continues is not told."""
 
 
 class Place(AbstractContextManager["Place"], Protocol):
@@ -56,9 +56,7 @@ class Place(AbstractContextManager["Place"], Protocol):
         """Lets a trial save and leave; its outcome is `stopped`."""
 
 
-def run(
-    root: Path, plan: Plan, place: Place, on_note: Callable[[Trial, str], None] | None = None
-) -> None:
+def run(root: Path, plan: Plan, place: Place) -> None:
     """Runs the trials of a plan to their ends.
 
     A trial that has an outcome already is not run again, and equal trials run once. After a signal
@@ -68,7 +66,69 @@ def run(
         Interrupted: SIGTERM or Ctrl-C was received; a second Ctrl-C leaves at once.
         Exception: a fault of the place.
     """
-    Run(root, plan, place, on_note or _print_note).run()
+    running: dict[str, Trial] = {}
+    received: list[int] = []
+
+    def receive(number: int, _frame: FrameType | None) -> None:
+        if received and number == signal.SIGINT:
+            os._exit(128 + number)
+        if not received:
+            name = signal.Signals(number).name
+            console.info(f"{name}: trials save their work and leave (Ctrl-C: at once)")
+        received.append(number)
+
+    with on_signals(receive):
+        try:
+            while begin(root, plan, place, running) or running:
+                take_events(plan, place, running)
+                if received:
+                    raise Interrupted(received[0])
+        finally:
+            leave(plan, place, running)
+
+
+def begin(root: Path, plan: Plan, place: Place, running: dict[str, Trial]) -> bool:
+    """Begins trials while there is room; returns whether there may be more later on."""
+    while place.room() > 0:
+        trial = plan.next()
+        if trial is None:
+            return False
+        folder = folder_of(root, trial)
+        if trial.key in running:
+            continue
+        if (outcome := read_outcome(folder)) is None:
+            running[trial.key] = trial
+            place.begin(trial)
+            continue
+        for point in WatchedRows(folder, trial.model, place.watch).read():
+            plan.saw(trial, point)
+        plan.ended(trial, outcome)
+    return True
+
+
+def take_events(plan: Plan, place: Place, running: dict[str, Trial]) -> None:
+    for trial, event in place.events():
+        if isinstance(event, str):
+            console.info(f"{trial.model} {trial.key}: {event}")
+        elif isinstance(event, Outcome):
+            del running[trial.key]
+            plan.ended(trial, event)
+        elif plan.saw(trial, event):
+            place.stop(trial)
+
+
+def leave(plan: Plan, place: Place, running: dict[str, Trial]) -> None:
+    """Lets the trials that still run save their work, for SAVE_SECONDS at most."""
+    for trial in running.values():
+        place.stop(trial)
+    deadline = time.monotonic() + SAVE_SECONDS
+    while running and time.monotonic() < deadline:
+        with suppress(Exception):  # The first fault is what is raised.
+            for trial, event in place.events():
+                if isinstance(event, Outcome):
+                    del running[trial.key]
+                    if event.state != "stopped":
+                        plan.ended(trial, event)
 
 
 def run_all(
@@ -114,87 +174,3 @@ class ListPlan:
         if self._record is not None:
             self._record(trial, label)
         self._progress.ended(label, outcome.state, outcome.reason)
-
-
-class Run:
-    """Runs one plan in one place."""
-
-    def __init__(
-        self, root: Path, plan: Plan, place: Place, on_note: Callable[[Trial, str], None]
-    ) -> None:
-        self._root = root
-        self._plan = plan
-        self._place = place
-        self._on_note = on_note
-        self._running: dict[str, list[Trial]] = {}
-        self._received: int | None = None
-
-    def run(self) -> None:
-        with on_signals(self._receive):
-            try:
-                while self._begin() or self._running:
-                    self._take_events()
-                    if self._received is not None:
-                        raise Interrupted(self._received)
-            finally:
-                self._leave()
-
-    def _begin(self) -> bool:
-        """Begins trials while there is room; returns whether there may be more later on."""
-        while self._place.room() > 0:
-            trial = self._plan.next()
-            if trial is None:
-                return False
-            if trial.key in self._running:
-                self._running[trial.key].append(trial)
-            elif read_outcome(folder_of(self._root, trial)) is not None:
-                self._recall(trial)
-            else:
-                self._running[trial.key] = [trial]
-                self._place.begin(trial)
-        return True
-
-    def _recall(self, trial: Trial) -> None:
-        """Tells what is stored of a trial that has ended."""
-        for event in work(trial, folder_of(self._root, trial), self._place.watch, {}):
-            if isinstance(event, Outcome):
-                self._plan.ended(trial, event)
-            else:
-                self._plan.saw(trial, event)
-
-    def _take_events(self) -> None:
-        for trial, event in self._place.events():
-            if isinstance(event, str):
-                self._on_note(trial, event)
-            elif isinstance(event, Outcome):
-                for each in self._running.pop(trial.key):
-                    self._plan.ended(each, event)
-            else:
-                hopeless = [self._plan.saw(each, event) for each in self._running[trial.key]]
-                if any(hopeless):
-                    self._place.stop(trial)
-
-    def _leave(self) -> None:
-        """Lets the trials that still run save their work, for SAVE_SECONDS at most."""
-        for trials in self._running.values():
-            self._place.stop(trials[0])
-        deadline = time.monotonic() + SAVE_SECONDS
-        while self._running and time.monotonic() < deadline:
-            with suppress(Exception):  # The first fault is what is raised.
-                for trial, event in self._place.events():
-                    if isinstance(event, Outcome):
-                        for each in self._running.pop(trial.key):
-                            if event.state != "stopped":
-                                self._plan.ended(each, event)
-
-    def _receive(self, number: int, _frame: FrameType | None) -> None:
-        if self._received is not None and number == signal.SIGINT:
-            os._exit(128 + number)
-        if self._received is None:
-            self._received = number
-            name = signal.Signals(number).name
-            console.info(f"{name}: trials save their work and leave (Ctrl-C: at once)")
-
-
-def _print_note(trial: Trial, text: str) -> None:
-    console.info(f"{trial.model} {trial.key}: {text}")

@@ -1,38 +1,38 @@
 """trials -> their stages as processes of this machine, as many at a time as its cores allow."""
 
 import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from queue import Empty, Queue
-from typing import Self
+from typing import NamedTuple, Self
 
 from pipeline.runtime.errors import CommandFailed, LockHeld
 from pipeline.runtime.processes import core_count, folder_lock
-from pipeline.trials import stages
 from pipeline.trials.engine import Event
-from pipeline.trials.stages import POLL_SECONDS, StageLost, Stopped
-from pipeline.trials.trial import (
-    Outcome,
-    Point,
-    Trial,
-    check_current,
-    dataset_folder,
-    folder_of,
-    link_dataset,
-    prepare,
+from pipeline.trials.stages import (
+    POLL_SECONDS,
+    StageLost,
+    Step,
+    WatchedRows,
+    Work,
+    stage_environment,
 )
+from pipeline.trials.trial import Outcome, Trial, check_current, dataset_folder, folder_of
 from quatrain.nvidia import gpu_count
 
-# How long another command's trial of the same key is waited for at a time.
-LOCK_SECONDS = 1.0
+
+class Running(NamedTuple):
+    """Holds a trial, what it tells, and the GPUs that it has."""
+
+    trial: Trial
+    steps: Generator[Step | str, None, None]
+    gpus: str
 
 
 class Machine:
-    """Runs trials on this machine; each has a thread that follows its stages.
+    """Runs trials on this machine, all from one thread.
 
     cpus, gpus: what a trial takes; a part of a GPU shares it. retries: how often a trial whose
     stage was killed begins again. cores: those of this machine if it is None.
@@ -53,149 +53,109 @@ class Machine:
     ) -> None:
         self.watch = watch
         self._root = root
-        self._cpus = cpus
-        self._gpus = gpus
         self._retries = retries
-        self._devices = _devices(gpus) if gpus else []
-        slots = _slots(cpus, cores or core_count())
-        self._free = list(range(min(slots, len(self._devices)) if gpus else slots))
-        self._slots: dict[str, int] = {}
-        self._threads: dict[str, threading.Thread] = {}
-        self._stopped: dict[str, threading.Event] = {}
-        self._events: Queue[tuple[Trial, Event | Exception]] = Queue()
+        self._environment = stage_environment(cpus, gpus)
+        self._free = slots(cpus, gpus, cores or core_count())
+        self._running: dict[str, Running] = {}
+        self._stopped: set[str] = set()
+        self._refused: dict[Path, Outcome] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for stopped in self._stopped.values():
-            stopped.set()
-        for thread in self._threads.values():
-            thread.join()
+        for running in self._running.values():
+            running.steps.close()
 
     def room(self) -> int:
         return len(self._free)
 
     def begin(self, trial: Trial) -> None:
-        self._slots[trial.key] = self._free.pop(0)
-        self._stopped[trial.key] = threading.Event()
-        thread = threading.Thread(target=self._follow, args=(trial,), name=trial.key)
-        self._threads[trial.key] = thread
-        thread.start()
+        gpus = self._free.pop(0)
+        self._stopped.discard(trial.key)
+        self._running[trial.key] = Running(trial, self._follow(trial, gpus), gpus)
+
+    def stop(self, trial: Trial) -> None:
+        self._stopped.add(trial.key)
 
     def events(self) -> Iterator[tuple[Trial, Event]]:
-        """Yields what the trials' threads tell.
+        """Waits a moment, and yields what trials have told meanwhile.
 
         Raises:
             Exception: what one of them met that is not of its trial.
         """
-        timeout = POLL_SECONDS
-        with suppress(Empty):
-            while True:
-                trial, event = self._events.get(timeout=timeout)
-                timeout = 0
-                if isinstance(event, Exception):
-                    raise event
+        time.sleep(POLL_SECONDS)
+        for trial, steps, gpus in [*self._running.values()]:
+            # One that raised an error has no more steps.
+            while (event := next(steps, Outcome("stopped"))) is not None:
                 if isinstance(event, Outcome):
-                    self._free.append(self._slots.pop(trial.key))
+                    del self._running[trial.key]
+                    self._free.append(gpus)
                 yield trial, event
+                if isinstance(event, Outcome):
+                    break
 
-    def stop(self, trial: Trial) -> None:
-        self._stopped[trial.key].set()
-
-    def _follow(self, trial: Trial) -> None:
-        """Runs a trial, again if its stage was lost; passes each row on once."""
-        passed_on = 0
-        lost = 0
-        while True:
+    def _follow(self, trial: Trial, gpus: str) -> Generator[Step | str, None, None]:
+        """Takes the steps of a trial, again where its stage was lost."""
+        is_stopped = partial(self._stopped.__contains__, trial.key)
+        devices = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
+        check = partial(check_current, self._root, trial)
+        work = Work(trial, self._environment | devices, is_stopped, check)
+        rows = WatchedRows(folder_of(self._root, trial), trial.model, self.watch)
+        for left in reversed(range(self._retries + 1)):
             try:
-                for event in islice(self._run(trial), passed_on, None):
-                    self._events.put((trial, event))
-                    passed_on += 1
+                yield from self._attempt(work, rows)
                 return
             except StageLost as error:
-                lost += 1
-                if self._stopped[trial.key].is_set():
-                    self._events.put((trial, Outcome("stopped")))
-                    return
-                if lost > self._retries:
-                    self._events.put((trial, Outcome("failed", reason=str(error))))
-                    return
-                self._events.put((trial, f"{error}; it starts again"))
-            except Exception as error:
-                self._events.put((trial, error))
-                self._events.put((trial, Outcome("stopped")))
+                yield f"{error}; it starts again" if left else Outcome("failed", reason=str(error))
+
+    def _attempt(self, work: Work, rows: WatchedRows) -> Iterator[Step]:
+        folder, dataset = folder_of(self._root, work.trial), dataset_folder(self._root, work.trial)
+        for step in locked(dataset, work.is_stopped, self._collect(work, dataset)):
+            yield step
+            if step is not None:
                 return
+        yield from locked(folder, work.is_stopped, work.train(folder, dataset, rows))
 
-    def _run(self, trial: Trial) -> Iterator[Point | Outcome]:
-        folder, dataset = folder_of(self._root, trial), dataset_folder(self._root, trial)
-        is_stopped = self._stopped[trial.key].is_set
-        environment = stages.stage_environment(self._cpus, self._gpus)
-        if self._devices:
-            environment["CUDA_VISIBLE_DEVICES"] = self._devices[self._slots[trial.key]]
-        check = partial(check_current, self._root, trial)
-        try:
-            with _locked(dataset, is_stopped):
-                prepare(trial, dataset)
-                refused = stages.collect(trial, dataset, environment, is_stopped, check)
-            if refused is not None:
-                yield refused
-                return
-            with _locked(folder, is_stopped):
-                prepare(trial, folder)
-                link_dataset(trial, folder, dataset)
-                yield from stages.work(trial, folder, self.watch, environment, is_stopped, check)
-        except Stopped:
-            yield Outcome("stopped")
+    def _collect(self, work: Work, dataset: Path) -> Iterator[Step]:
+        """Collects a dataset; what is refused of it holds for all trials that share it."""
+        if dataset in self._refused:
+            yield self._refused[dataset]
+            return
+        for step in work.collect(dataset):
+            if isinstance(step, Outcome) and step.state != "stopped":
+                self._refused[dataset] = step
+            yield step
 
 
-def _devices(gpus: float) -> list[str]:
+def slots(cpus: int, gpus: float, cores: int) -> list[str]:
     """Returns the GPUs of each trial that runs at a time, as CUDA_VISIBLE_DEVICES has them.
 
     Raises:
-        CommandFailed: this process has fewer than one trial needs.
+        CommandFailed: there is no room for even one.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    devices = visible.split(",") if visible else list(map(str, range(gpu_count())))
-    if gpus > min(len(devices), gpu_count()):
+    names = visible.split(",") if visible else map(str, range(gpu_count()))
+    devices = [*names][: gpu_count()] if gpus else []
+    if cpus > cores or gpus > len(devices):
         raise CommandFailed(
-            f"a trial needs {gpus:g} GPUs, and this machine offers {gpu_count()}; set `gpus: 0`, "
-            "or name a cluster by --address"
+            f"a trial needs {cpus} CPUs and {gpus:g} GPUs, and this machine offers {cores} and "
+            f"{gpu_count()}; lower `cpus` or `gpus`, or name a cluster by --address"
         )
     if gpus < 1:
-        return devices * int(1 / gpus)
-    count = int(gpus)
-    starts = range(0, len(devices) - count + 1, count)
-    return [",".join(devices[start : start + count]) for start in starts]
+        shares = devices * int(1 / gpus) if gpus else [""] * cores
+    else:
+        count = int(gpus)
+        starts = range(0, len(devices) - count + 1, count)
+        shares = [",".join(devices[start : start + count]) for start in starts]
+    return shares[: cores // cpus]
 
 
-def _slots(cpus: int, cores: int) -> int:
-    """Returns how many trials have cores at a time.
-
-    Raises:
-        CommandFailed: not even one has.
-    """
-    if cpus > cores:
-        raise CommandFailed(
-            f"a trial needs {cpus} CPUs, and this machine offers {cores}; "
-            "lower `cpus`, or name a cluster by --address"
-        )
-    return cores // cpus
-
-
-@contextmanager
-def _locked(folder: Path, is_stopped: Callable[[], bool]) -> Iterator[None]:
-    """Locks a folder that another command may be at work in; waits for it.
-
-    Raises:
-        Stopped: the trial was asked to leave meanwhile.
-    """
-    with ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(folder_lock(folder, LOCK_SECONDS))
-                break
-            except LockHeld:
-                if is_stopped():
-                    raise Stopped from None
-        yield
+def locked(folder: Path, is_stopped: Callable[[], bool], steps: Iterator[Step]) -> Iterator[Step]:
+    """Takes steps when no other command is at work in the folder."""
+    while not is_stopped():
+        with suppress(LockHeld), folder_lock(folder, patience_seconds=0):
+            yield from steps
+            return
+        yield None
+    yield Outcome("stopped")

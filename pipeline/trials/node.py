@@ -1,23 +1,24 @@
 """a trial on a node of a Ray cluster: what its task and that of its dataset do."""
 
 import os
-import secrets
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import psutil
 
 from pipeline.storage.checkpoints import SLOTS
 from pipeline.storage.run_key import CHECKOUT
-from pipeline.trials import stages
+from pipeline.trials.stages import POLL_SECONDS, Step, WatchedRows, Work, stage_environment
 from pipeline.trials.storage import Storage, restore, save
-from pipeline.trials.trial import USAGE, Outcome, Point, Trial, link_dataset, prepare
+from pipeline.trials.trial import USAGE, Outcome, Point, Trial
 from quatrain.errors import QuatrainError
 from quatrain.storage import folders
 from quatrain.storage.folders import MANIFEST
@@ -54,16 +55,16 @@ def collect_dataset(job: Job) -> Files | Outcome:
 
     with scratch() as name:
         folder = Path(name)
-        environment = prepare_node(job, folder)
-        refused = stages.collect(job.trial, folder, environment, lambda: False)
-        if refused is not None:
-            return refused
+        for step in Work(job.trial, prepare_node(job, folder)).collect(folder):
+            if isinstance(step, Outcome):
+                return step
+            time.sleep(POLL_SECONDS)
         outs = [*(folder / "data" / job.trial.model).iterdir(), folder / USAGE]
         return {str(path.relative_to(folder)): np.fromfile(path, np.uint8) for path in outs}
 
 
 def run_trial(job: Job, dataset: Files | Outcome) -> Iterator[tuple[str, Point | Outcome]]:
-    """Yields all rows of a trial and its outcome, each with the name of this attempt.
+    """Yields all rows of a trial and its outcome, each with a name of this attempt.
 
     Ray reads the items of a later attempt from the index on where an earlier one was lost: so rows
     before a resumption come again.
@@ -71,29 +72,53 @@ def run_trial(job: Job, dataset: Files | Outcome) -> Iterator[tuple[str, Point |
     Raises:
         StageLost: a stage was killed, or this node has a fault.
     """
-    attempt = secrets.token_hex(4)
     if isinstance(dataset, Outcome):
-        yield attempt, dataset
+        yield "", dataset
         return
-    outcome = None
     with scratch() as name:
         folder = Path(name)
         restore(job.storage, job.trial.key, folder)
         environment = prepare_node(job, folder)
         write_files(dataset, folder / "dataset")
-        link_dataset(job.trial, folder, folder / "dataset")
-        with Archive(job.storage, job.trial.key, folder) as archive:
-            # Ray cancels a task by this signal.
-            signal.signal(signal.SIGINT, lambda *_: archive.stop())
-            work = stages.work(job.trial, folder, job.watch, environment, archive.is_stopped)
-            with closing(work):
-                for event in work:
-                    if isinstance(event, Outcome):
-                        outcome = event
-                    else:
-                        yield attempt, event
+        stopped = threading.Event()
+        # Ray cancels a task by this signal.
+        signal.signal(signal.SIGINT, lambda *_: stopped.set())
+        work = Work(job.trial, environment, stopped.is_set)
+        rows = WatchedRows(folder, job.trial.model, job.watch)
+        for event in archived(job, folder, work.train(folder, folder / "dataset", rows)):
+            yield name, event
+
+
+def archived(
+    job: Job, folder: Path, steps: Generator[Step, None, None]
+) -> Iterator[Point | Outcome]:
+    """Takes the steps of a trial; stores each new checkpoint and learner meanwhile, and what there
+    is before the outcome is told, or when it leaves.
+    """
+    stored, outcome = newest_result(folder), None
+    try:
+        with closing(steps):
+            for step in steps:
+                if isinstance(step, Point):
+                    yield step
+                elif isinstance(step, Outcome):
+                    outcome = step
+                else:
+                    time.sleep(POLL_SECONDS)
+                    if (newest := newest_result(folder)) != stored:
+                        save(job.storage, job.trial.key, folder)
+                        stored = newest
+    finally:
+        save(job.storage, job.trial.key, folder)
     if outcome is not None:
-        yield attempt, outcome
+        yield outcome
+
+
+def newest_result(folder: Path) -> int:
+    """Returns when the newest complete checkpoint or learner was written; 0 if there is none."""
+    patterns = [*(f".state/train@*/*/{slot}" for slot in SLOTS), "models/*"]
+    paths = [path for pattern in patterns for path in folder.glob(f"{pattern}/{MANIFEST}")]
+    return max((path.stat().st_mtime_ns for path in paths), default=0)
 
 
 def scratch() -> TemporaryDirectory[str]:
@@ -105,7 +130,7 @@ def scratch() -> TemporaryDirectory[str]:
 
 
 def prepare_node(job: Job, folder: Path) -> dict[str, str]:
-    """Writes what the stages of a trial read, and returns their variables.
+    """Writes the input files of a trial, and returns the variables of its stages.
 
     Raises:
         CodeDiffers: this node has other code than the driver.
@@ -116,9 +141,8 @@ def prepare_node(job: Job, folder: Path) -> dict[str, str]:
             f"node {socket.gethostname()} has other code than the driver "
             f"({digest[:12]}, not {job.code[:12]}); bring both to one commit"
         )
-    prepare(job.trial, folder)
     write_files(job.files, folder)
-    return stages.stage_environment(job.cpus, job.gpus)
+    return stage_environment(job.cpus, job.gpus)
 
 
 def code_digest() -> str:
@@ -135,36 +159,3 @@ def write_files(files: Files, folder: Path) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-
-
-class Archive:
-    """Stores each new checkpoint of a trial while it works, and what there is when it leaves."""
-
-    def __init__(self, storage: Storage, key: str, folder: Path) -> None:
-        self._place = storage, key, folder
-        self._stored = _results(folder)
-        self._is_stopped = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        save(*self._place)
-
-    def stop(self) -> None:
-        self._is_stopped = True
-
-    def is_stopped(self) -> bool:
-        """Stores a new checkpoint or learner; returns whether the trial is to leave."""
-        results = _results(self._place[2])
-        if results - self._stored:
-            save(*self._place)
-        self._stored = results
-        return self._is_stopped
-
-
-def _results(folder: Path) -> set[tuple[str, int]]:
-    """Returns the complete checkpoints and learners, with the time of each."""
-    patterns = [*(f".state/train@*/*/{slot}" for slot in SLOTS), "models/*"]
-    paths = [path for pattern in patterns for path in folder.glob(f"{pattern}/{MANIFEST}")]
-    return {(str(path), path.stat().st_mtime_ns) for path in paths}

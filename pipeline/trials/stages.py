@@ -12,25 +12,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pipeline.judging.scores import read_scores
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import PARENT_VARIABLE, TRIAL_VARIABLE, shell_exit_code
 from pipeline.storage.run_key import CHECKOUT
-from pipeline.storage.trained_model import FILES
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import HISTORY, SEED
 from pipeline.trials.trial import (
     Outcome,
     Point,
     Trial,
+    add_usage,
+    link_dataset,
+    prepare,
     read_outcome,
-    read_usage,
+    usage_of,
     write_outcome,
-    write_usage,
 )
 from quatrain.errors import ConfigError, DataError, QuatrainError
 from quatrain.storage import folders
@@ -42,126 +43,112 @@ FINAL = {1: "failed", 2: "refused", 3: "refused", 4: "refused", 6: "failed", 7: 
 # An error of data: a stage whose code was edited while it ran ends so, too.
 DATA_ERROR = 3
 OUTS = {"collect": "data", "train": "models", "evaluate": "reports"}
+# How often a stage is looked at, by whoever takes the steps of a trial.
 POLL_SECONDS = 0.1
 # How long a stage may take to save and leave.
 SAVE_SECONDS = 60.0
-LOG_CHARACTERS = 2000
+# Of a reason, at most.
+REASON_CHARACTERS = 300
 # Bytes of a unit of `ru_maxrss`.
 MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024
 
-IsStopped = Callable[[], bool]
-Check = Callable[[], None]
-
-
-def _unchecked() -> None:
-    """Does nothing."""
+Step = Point | Outcome | None
+"""What a trial tells; None while it is at work, so that its caller waits a moment."""
 
 
 class StageLost(CommandFailed):
     """Says that a stage was killed or met a fault of its machine: it may work elsewhere."""
 
 
-class Stopped(Exception):
-    """Says that a stage was asked to leave, and has saved its work."""
+class Work(NamedTuple):
+    """Runs the stages of a trial that are missing; a folder continues where it is.
 
-
-def work(
-    trial: Trial,
-    folder: Path,
-    watch: str,
-    environment: Mapping[str, str],
-    is_stopped: IsStopped = lambda: False,
-    check: Check = _unchecked,
-) -> Generator[Point | Outcome, None, None]:
-    """Yields every row of the watched metric from the first on, then the outcome.
-
-    A folder continues where it is: rows before an interruption come again, so that whoever reads
-    on after a lost machine misses none. The dataset lies in the folder. Checkpoints go when the
-    trial has ended for good. check: raises an error where code or inputs are no longer the trial's.
-
-    Raises:
-        StageLost: a stage was killed, or its machine has a fault.
-        ConfigError: training does not record the watched metric.
+    environment: variables of the stages. is_stopped: whether they are to save and leave, as they do
+    when what a method yields is closed. check: raises an error where code or inputs are no longer
+    the trial's.
     """
-    began = time.monotonic()
-    rows = WatchedRows(folder, f"train@{trial.model}", watch)
-    outcome = read_outcome(folder)
-    try:
-        for verb in () if outcome else missing_verbs(trial, folder):
-            stage = Stage(folder, verb, trial.model, environment)
-            with closing(stage.run(is_stopped, check)) as running:
-                for _ in running:
-                    yield from rows.read()
-            outcome = stage.failure()
-            if outcome is not None:
-                break
-    except Stopped:
+
+    trial: Trial
+    environment: Mapping[str, str]
+    is_stopped: Callable[[], bool] = lambda: False
+    check: Callable[[], None] = lambda: None
+
+    def collect(self, dataset: Path) -> Generator[Step, None, None]:
+        """Collects the trial's dataset in a folder; yields an outcome if that does not succeed.
+
+        Raises:
+            StageLost: the stage was killed, or its machine has a fault.
+        """
+        prepare(self.trial, dataset)
+        outcome = yield from self._run("collect", dataset, list)
+        if outcome is not None:
+            yield outcome
+
+    def train(
+        self, folder: Path, dataset: Path, rows: "WatchedRows"
+    ) -> Generator[Step, None, None]:
+        """Trains and evaluates in a folder; yields the new rows, then the outcome, which is stored
+        there if it is final. Checkpoints go then.
+
+        Raises:
+            StageLost: a stage was killed, or its machine has a fault.
+            ConfigError: training does not record the watched metric.
+        """
+        began = time.monotonic()
+        outcome = stored = read_outcome(folder)
+        if stored is None:
+            prepare(self.trial, folder)
+            link_dataset(self.trial, folder, dataset)
+            for verb in ("train", "evaluate"):
+                outcome = outcome or (yield from self._run(verb, folder, rows.read))
         yield from rows.read()
-        yield Outcome("stopped", seconds=time.monotonic() - began)
-        return
-    yield from rows.read()
-    if outcome is None:
-        outcome = Outcome("finished", read_scores(folder, trial.model).scores)
-    if outcome.state == "finished":
-        rows.check()
-    yield end_trial(outcome, trial, folder, time.monotonic() - began)
+        if outcome is None:
+            rows.check()
+            outcome = Outcome("finished", read_scores(folder, self.trial.model).scores)
+        if stored is None:
+            used = usage_of(dataset) | usage_of(folder)
+            outcome = outcome._replace(
+                cpu_seconds={verb: seconds for verb, (seconds, _) in used.items()},
+                peak_memory=max((memory for _, memory in used.values()), default=0),
+                seconds=time.monotonic() - began,
+            )
+            if outcome.state not in ("stopped", "refused"):
+                write_outcome(folder, outcome)
+                remove_checkpoints(self.trial, folder)
+        yield outcome
 
+    def _run(
+        self, verb: str, folder: Path, read_rows: Callable[[], list[Point]]
+    ) -> Generator[Point | None, None, Outcome | None]:
+        """Runs a stage unless its result is there; returns an outcome if it does not succeed.
 
-def end_trial(outcome: Outcome, trial: Trial, folder: Path, seconds: float) -> Outcome:
-    """Returns an outcome with what the stages used, and stores it, unless it is stored.
-
-    What is refused may be mended, so the next command tries it again.
-    """
-    stored = read_outcome(folder)
-    if stored is None:
-        outcome = complete(outcome, trial, folder, seconds)
-        if outcome.state != "refused":
-            write_outcome(folder, outcome)
-            shutil.rmtree(folder / ".state" / f"train@{trial.model}", ignore_errors=True)
-    return stored or outcome
-
-
-def collect(
-    trial: Trial,
-    folder: Path,
-    environment: Mapping[str, str],
-    is_stopped: IsStopped,
-    check: Check = _unchecked,
-) -> Outcome | None:
-    """Collects the dataset of a trial in a folder of its own, unless it is there; returns an
-    outcome if it cannot be collected.
-
-    Raises:
-        StageLost: the stage was killed, or its machine has a fault.
-        Stopped: it was asked to leave.
-    """
-    try:
-        folders.verify(folder / "data" / trial.model)
-    except DataError:
-        stage = Stage(folder, "collect", trial.model, environment)
-        list(stage.run(is_stopped, check))
-        return stage.failure()
-    return None
-
-
-def missing_verbs(trial: Trial, folder: Path) -> list[str]:
-    """Returns the stages whose results are not in the folder."""
-    try:
-        folders.load(folder / "models" / trial.model, FILES)
-    except DataError:
-        return ["train", "evaluate"]
-    return ["evaluate"]
-
-
-def complete(outcome: Outcome, trial: Trial, folder: Path, seconds: float) -> Outcome:
-    """Returns an outcome with what the stages of the folder and of its dataset used."""
-    used = read_usage(folder)
-    of_data = read_usage((folder / "data" / trial.model).resolve().parents[1])
-    return outcome._replace(
-        cpu_seconds={**of_data.cpu_seconds, **used.cpu_seconds},
-        peak_memory=max(of_data.peak_memory, used.peak_memory),
-        seconds=seconds,
-    )
+        What was made while `check` holds no longer, or by code that was edited meanwhile, is
+        removed.
+        """
+        out = folder / OUTS[verb] / self.trial.model
+        with suppress(DataError):
+            folders.verify(out)
+            return None
+        if self.is_stopped():
+            return Outcome("stopped")
+        self.check()
+        stage = Stage(verb, self.trial.model, folder, self.environment)
+        try:
+            while stage.is_running():
+                if self.is_stopped():
+                    stage.leave()
+                yield from read_rows()
+                yield None
+        finally:
+            stage.end()
+        try:
+            self.check()
+        except QuatrainError:
+            shutil.rmtree(out, ignore_errors=True)
+            raise
+        if stage.code == DATA_ERROR:
+            shutil.rmtree(out, ignore_errors=True)
+        return Outcome("stopped") if stage.code and self.is_stopped() else stage.failure()
 
 
 def stage_environment(cpus: int, gpus: float = 0, code: Path = CHECKOUT) -> dict[str, str]:
@@ -191,134 +178,112 @@ def stage_environment(cpus: int, gpus: float = 0, code: Path = CHECKOUT) -> dict
 
 
 class Stage:
-    """Runs one stage in a folder; its output goes to a file."""
+    """Is a stage at work in a folder, where its output goes to a file.
 
-    def __init__(self, folder: Path, verb: str, model: str, environment: Mapping[str, str]) -> None:
-        self.name = f"{verb}@{model}"
-        self._folder = folder
+    code: how it ended, as a shell has it; None before.
+    """
+
+    def __init__(self, verb: str, model: str, folder: Path, environment: Mapping[str, str]) -> None:
+        self.code: int | None = None
+        self._name = f"{verb}@{model}"
         self._verb = verb
-        self._model = model
-        self._command = [sys.executable, "-m", f"pipeline.{verb}", model]
-        self._environment = dict(environment)
-        self._code = 0
-
-    def run(self, is_stopped: IsStopped, check: Check = _unchecked) -> Generator[None, None, None]:
-        """Yields while it runs. Closed or stopped, it lets the stage save and leave.
-
-        Raises:
-            Stopped: it was asked to leave before it ended.
-            QuatrainError: by `check`, before it began or after it ended; what it made is removed.
-        """
-        check()
-        with (self._folder / LOG).open("ab") as log:
-            process = subprocess.Popen(
-                self._command,
-                cwd=self._folder,
-                env=self._environment,
+        self._folder = folder
+        self._killed_at = math.inf
+        with (folder / LOG).open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", f"pipeline.{verb}", model],
+                cwd=folder,
+                env=dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 process_group=0,  # Ctrl-C is for the driver, which lets its stages save.
             )
-        try:
-            while not self._has_ended(process, os.WNOHANG):
-                if is_stopped():
-                    raise Stopped
-                yield
-                time.sleep(POLL_SECONDS)
-        finally:
-            self._end(process)
-        try:
-            check()
-        except QuatrainError:
-            self._discard()
-            raise
+
+    def is_running(self) -> bool:
+        """Returns whether it has not ended; notes what it used when it has."""
+        if self.code is None:
+            pid, status, used = os.wait4(self._process.pid, os.WNOHANG)
+            if pid:
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+                self.code = shell_exit_code(self._process.returncode)
+                seconds = used.ru_utime + used.ru_stime
+                add_usage(self._folder, self._verb, seconds, used.ru_maxrss * MEMORY_UNIT)
+            elif time.monotonic() > self._killed_at:
+                os.kill(self._process.pid, signal.SIGKILL)
+        return self.code is None
+
+    def leave(self) -> None:
+        """Lets it save and leave, for SAVE_SECONDS at most."""
+        if self._killed_at == math.inf:
+            self._killed_at = time.monotonic() + SAVE_SECONDS
+            os.kill(self._process.pid, signal.SIGTERM)
+
+    def end(self) -> None:
+        """Waits until it has left."""
+        while self.is_running():
+            self.leave()
+            time.sleep(POLL_SECONDS)
 
     def failure(self) -> Outcome | None:
-        """Returns how a stage that would fail everywhere failed; None if it did not fail.
+        """Returns how it would fail everywhere; None if it succeeded.
 
         Raises:
             StageLost: it was killed, or its machine has a fault.
         """
-        if self._code == DATA_ERROR:
-            self._discard()
-        if self._code in FINAL:
-            return Outcome(FINAL[self._code], reason=self._last_line())
-        if self._code:
-            raise StageLost(f"{self.name} ended with {self._code}: {self._last_line()}")
-        return None
+        if not self.code:
+            return None
+        reason = last_line((self._folder / LOG).read_text(errors="replace"))
+        if self.code not in FINAL:
+            raise StageLost(f"{self._name} ended with {self.code}: {reason}")
+        return Outcome(FINAL[self.code], reason=reason)
 
-    def _discard(self) -> None:
-        """Removes what it made: code that is not the trial's may have made it."""
-        shutil.rmtree(self._folder / OUTS[self._verb] / self._model, ignore_errors=True)
 
-    def _has_ended(self, process: "subprocess.Popen[bytes]", options: int = 0) -> bool:
-        """Returns whether it has ended; then it is known what it used."""
-        if process.returncode is None:
-            pid, status, usage = os.wait4(process.pid, options)
-            if pid:
-                process.returncode = os.waitstatus_to_exitcode(status)
-                self._code = shell_exit_code(process.returncode)
-                seconds = usage.ru_utime + usage.ru_stime
-                spent = read_usage(self._folder)
-                spent = spent.plus(self._verb, seconds, usage.ru_maxrss * MEMORY_UNIT)
-                write_usage(self._folder, spent)
-        return process.returncode is not None
+def last_line(text: str) -> str:
+    """Returns the last line that was printed, where a failure has its reason."""
+    lines = [line for line in text.replace("\r", "\n").splitlines() if line.strip()]
+    return lines[-1].strip()[:REASON_CHARACTERS] if lines else "nothing was printed"
 
-    def _end(self, process: "subprocess.Popen[bytes]") -> None:
-        """Lets it save and leave, and waits."""
-        deadline = time.monotonic() + SAVE_SECONDS
-        if not self._has_ended(process, os.WNOHANG):
-            process.send_signal(signal.SIGTERM)
-        while not self._has_ended(process, os.WNOHANG) and time.monotonic() < deadline:
-            time.sleep(POLL_SECONDS)
-        if process.returncode is None:
-            process.kill()
-            self._has_ended(process)
 
-    def _last_line(self) -> str:
-        text = (self._folder / LOG).read_text(errors="replace")[-LOG_CHARACTERS:]
-        lines = [line for line in text.replace("\r", "\n").splitlines() if line.strip()]
-        return lines[-1] if lines else f"{self.name} printed nothing"
+def remove_checkpoints(trial: Trial, folder: Path) -> None:
+    shutil.rmtree(folder / ".state" / f"train@{trial.model}", ignore_errors=True)
 
 
 class WatchedRows:
     """Reads the rows of one metric from the newest outbox of a training, while it is written."""
 
-    def __init__(self, folder: Path, stage: str, metric: str) -> None:
-        self._folder = folder
-        self._stage = stage
+    def __init__(self, folder: Path, model: str, metric: str) -> None:
+        self._outboxes = folder / ".state" / "outbox"
+        self._pattern = f"train@{model}-*.sqlite"
         self._metric = metric
         self._path: Path | None = None
         self._last_id = 0
-        self._names: set[str] = set()
 
     def read(self) -> list[Point]:
-        """Returns the new rows; those before a resumption come once."""
-        newest = newest_outbox(self._folder, self._stage)
+        """Returns the new rows; those before a resumption come once.
+
+        On another type of machine a training begins another outbox.
+        """
+        paths = self._outboxes.glob(self._pattern)
+        newest = max(paths, key=lambda path: path.stat().st_mtime, default=None)
         if newest is None or not self._metric:
             return []
         if newest != self._path:
             self._path, self._last_id = newest, 0
-        rows = Outbox(newest).points(HISTORY, after=self._last_id)
+        name = f"{HISTORY}{self._metric}"
+        rows = Outbox(newest).points(name, after=self._last_id)
         self._last_id = max((row.id for row in rows), default=self._last_id)
-        self._names |= {row.name.removeprefix(HISTORY) for row in rows if SEED not in row.name}
         return [
             Point(row.step, row.value)
             for row in rows
-            if row.name == f"{HISTORY}{self._metric}" and math.isfinite(row.value)
+            if row.name == name and math.isfinite(row.value)
         ]
 
     def check(self) -> None:
         """Raises ConfigError if a training that has ended never recorded the metric."""
-        if self._metric and self._metric not in self._names:
-            names = ", ".join(sorted(self._names))
+        recorded = Outbox(self._path).history(HISTORY) if self._path else [self._metric]
+        if self._metric not in recorded:
+            names = ", ".join(sorted(name for name in recorded if SEED not in name))
             raise ConfigError(
                 f"watch = {self._metric!r}: training does not record it; name one of {names}"
             )
-
-
-def newest_outbox(folder: Path, stage: str) -> Path | None:
-    """Returns the outbox that a stage writes now: on another type of machine it begins another."""
-    paths = (folder / ".state" / "outbox").glob(f"{stage}-*.sqlite")
-    return max(paths, key=lambda path: path.stat().st_mtime, default=None)

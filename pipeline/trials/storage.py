@@ -63,10 +63,7 @@ def open_storage(uri: str) -> Storage:
         )
 
     def opened() -> Storage:
-        if "://" in uri:
-            filesystem, path = fs.FileSystem.from_uri(uri)
-        else:
-            filesystem, path = fs.LocalFileSystem(), str(Path(uri).absolute())
+        filesystem, path = fs.FileSystem.from_uri(uri if "://" in uri else Path(uri).absolute())
         storage = Storage(uri, filesystem, path.rstrip("/"))
         filesystem.create_dir(storage.path, recursive=True)
         probe = f"probe-{secrets.token_hex(4)}"
@@ -103,14 +100,11 @@ def write(storage: Storage, name: str, source: IO[bytes]) -> None:
 def save(storage: Storage, key: str, folder: Path) -> None:
     """Stores what a trial in `folder` continues from: results, checkpoints and outboxes.
 
-    Checkpoints come first: an outbox may hold more steps than a checkpoint, never fewer. The
-    archive of a trial that has ended has another name, so that a second attempt at the same trial
-    does not replace it by less.
+    Checkpoints come first: an outbox may hold more steps than a checkpoint, never fewer.
 
     Raises:
         StorageFailed: e.g. the storage is full; the archive before stays.
     """
-    has_ended = (folder / OUTCOME).exists()
     with tempfile.TemporaryFile(dir=folder) as file:
         with tarfile.open(fileobj=file, mode="w") as archive:
             for path in _kept(folder):
@@ -120,10 +114,7 @@ def save(storage: Storage, key: str, folder: Path) -> None:
                     entry.size = len(data)
                     archive.addfile(entry, io.BytesIO(data))
         file.seek(0)
-        write(storage, f"{key}-ended.tar" if has_ended else f"{key}.tar", file)
-    if has_ended:
-        with suppress(OSError):
-            storage.filesystem.delete_file(f"{storage.path}/{key}.tar")
+        write(storage, f"{key}.tar", file)
 
 
 def restore(storage: Storage, key: str, folder: Path) -> None:
@@ -134,11 +125,10 @@ def restore(storage: Storage, key: str, folder: Path) -> None:
     Raises:
         StorageFailed: the storage does not answer.
     """
+    path = f"{storage.path}/{key}.tar"
     try:
-        for name in (f"{key}-ended.tar", f"{key}.tar"):
-            path = f"{storage.path}/{name}"
-            with suppress(FileNotFoundError), storage.filesystem.open_input_file(path) as source:
-                return _extract(source, folder)
+        with suppress(FileNotFoundError), storage.filesystem.open_input_file(path) as source:
+            _extract(source, folder)
     except OSError as error:
         raise storage.failed(error) from None
 

@@ -15,11 +15,11 @@ from ruamel.yaml import YAML
 
 from pipeline.runtime.devices import settings
 from pipeline.storage.params_file import check_inputs, read_input
-from pipeline.storage.run_key import CHECKOUT, code_of, environment_of, inputs_of, params_of
+from pipeline.storage.run_key import CHECKOUT, code_digest, inputs_of, params_of
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.presets import parse
-from quatrain.registry import MODELS, load
+from quatrain.registry import MODELS
 from quatrain.section import Content
 from quatrain.storage import folders
 from quatrain.storage.atomic_write import write_durably
@@ -93,14 +93,11 @@ def make_trial(
 
     params = validate(raw, read)
     check_inputs(model, getattr(params, model).model_dump())
+    trial = Trial(model, raw, params, inputs, "", "")
     of_collect = {name: value_at(raw, name) for name in _collect_params(model)}
-    return Trial(
-        model,
-        raw,
-        params,
-        inputs,
-        _key("evaluate", model, params, inputs, params_of(params, model)),
-        _key("collect", model, params, inputs, of_collect),
+    return trial._replace(
+        key=_key(root, "evaluate", trial, params_of(params, model)),
+        data_key=_key(root, "collect", trial, of_collect),
     )
 
 
@@ -115,19 +112,16 @@ def check_current(root: Path, trial: Trial) -> None:
         )
 
 
-def _key(verb: str, model: str, params: Params, inputs: dict[str, Path], values: Any) -> str:
-    config = getattr(params, model)
-    code = {
-        os.path.relpath(path, CHECKOUT): path for path in code_of(load(model, config).package, verb)
-    }
+def _key(root: Path, verb: str, trial: Trial, values: Any) -> str:
+    """Returns the key of a verb's result: it depends on these values of params.yaml."""
     digest = folders.digest_of(
         {
             "verb": verb,
-            "model": model,
+            "model": trial.model,
             "params": values,
-            "sources": {name: folders.file_digest(path) for name, path in (code | inputs).items()},
-            "environment": environment_of(config.env),
-            "settings": settings(params, MODELS[model]),
+            "code": code_digest(root, trial.model, trial.params, verb),
+            "files": {name: folders.file_digest(path) for name, path in trial.files.items()},
+            "settings": settings(trial.params, MODELS[trial.model]),
         }
     )
     return digest[:KEY_LENGTH]
@@ -191,23 +185,16 @@ def read_outcome(folder: Path) -> Outcome | None:
         return None
 
 
-class Usage(NamedTuple):
-    """Holds CPU seconds by verb and the largest memory of the processes of a folder."""
-
-    cpu_seconds: Mapping[str, float] = {}
-    peak_memory: int = 0
-
-    def plus(self, verb: str, seconds: float, memory: int) -> "Usage":
-        spent = {**self.cpu_seconds, verb: self.cpu_seconds.get(verb, 0.0) + seconds}
-        return Usage(spent, max(self.peak_memory, memory))
-
-
-def read_usage(folder: Path) -> Usage:
+def usage_of(folder: Path) -> dict[str, tuple[float, int]]:
+    """Returns by verb the CPU seconds of a folder's processes, and the bytes of the largest."""
     try:
-        return Usage(**folders.read_json(folder / USAGE))
-    except (DataError, TypeError):
-        return Usage()
+        return dict(folders.read_json(folder / USAGE))
+    except (DataError, TypeError, ValueError):
+        return {}
 
 
-def write_usage(folder: Path, usage: Usage) -> None:
-    folders.write_json(folder / USAGE, usage._asdict())
+def add_usage(folder: Path, verb: str, seconds: float, memory: int) -> None:
+    used = usage_of(folder)
+    seconds_before, memory_before = used.get(verb, (0.0, 0))
+    used[verb] = seconds_before + seconds, max(memory_before, memory)
+    folders.write_json(folder / USAGE, used)

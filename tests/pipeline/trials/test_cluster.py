@@ -167,10 +167,9 @@ def test_a_trial_waits_for_a_node_with_room_and_one_with_other_code_is_refused(
 def test_a_node_gives_stages_their_files_cpus_and_gpus_if_it_has_the_code(tmp_path: Path) -> None:
     nowhere: Any = None
     files = {"inputs/allo/map.txt": b"map"}
-    job = node.Job(stand_ins.trial(seed=3), files, nowhere, "", 2, 0.5, node.code_digest())
+    job = node.Job(stand_ins.trial(), files, nowhere, "", 2, 0.5, node.code_digest())
     environment = node.prepare_node(job, tmp_path)
     assert (environment["NPROC"], environment["XLA_PYTHON_CLIENT_MEM_FRACTION"]) == ("2", "0.450")
-    assert (tmp_path / "params.yaml").read_text() == "seed: 3\n"
     assert (tmp_path / "inputs/allo/map.txt").read_bytes() == b"map"
     with pytest.raises(node.CodeDiffers, match=r"^node .* has other code than the driver \("):
         node.prepare_node(job._replace(code="other"), tmp_path)
@@ -195,7 +194,9 @@ def test_another_token_is_refused(nodes: LoopbackCluster, tmp_path: Path) -> Non
     finally:
         del nodes.variables["RAY_AUTH_TOKEN"]
     assert driver.wait() == 5
-    assert f"127.0.0.1:{nodes.port} refuses the token; copy it" in driver.text.splitlines()[-1]
+    line = driver.text.splitlines()[-1]
+    assert f"no Ray cluster answers at 127.0.0.1:{nodes.port} (" in line
+    assert "Authentication token is missing or incorrect" in line
 
 
 @pytest.fixture
@@ -217,9 +218,10 @@ def refusal(root: Path, address: str = "127.0.0.1:1") -> str:
 
 def test_a_token_is_needed_that_others_cannot_read(token: Path, tmp_path: Path) -> None:
     token.chmod(0o640)
-    assert refusal(tmp_path) == f"{token}: others can read the token; run `chmod 600 {token}`"
+    line = refusal(tmp_path)
+    assert line.startswith(f"{token} is not there, or others can read it; --address needs the ")
     token.unlink()
-    assert refusal(tmp_path).startswith(f"{token} is not there; --address needs the cluster's ")
+    assert refusal(tmp_path) == line
 
 
 @pytest.mark.usefixtures("token")
@@ -227,7 +229,7 @@ def test_a_token_is_needed_that_others_cannot_read(token: Path, tmp_path: Path) 
 def test_no_cluster_answers(address: str, tmp_path: Path) -> None:
     line = refusal(tmp_path, address)
     assert line.startswith(f"no Ray cluster answers at {address} (")
-    assert line.endswith("); name HOST:PORT of its head, as NAME:6379, on a node of the cluster")
+    assert "); name HOST:PORT of its head, as NAME:6379, on a node of the cluster" in line
 
 
 def test_what_it_needs_is_named(tmp_path: Path, monkeypatch: Patch) -> None:

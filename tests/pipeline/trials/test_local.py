@@ -10,7 +10,7 @@ import pytest
 from pipeline.runtime.errors import CommandFailed
 from pipeline.trials import local, stages
 from pipeline.trials.engine import run_all
-from pipeline.trials.local import Machine
+from pipeline.trials.local import Machine, slots
 from pipeline.trials.trial import Outcome, Trial, dataset_folder, folder_of, read_outcome
 from quatrain.errors import DataError
 from tests.pipeline.fixture_types import Patch
@@ -27,7 +27,7 @@ def stand_in(tmp_path: Path, monkeypatch: Patch) -> StandIns:
 
     def tell(**orders: str) -> None:
         variables = stand_ins.environment(tmp_path, **orders)
-        monkeypatch.setattr(stages, "stage_environment", lambda *_: dict(variables))
+        monkeypatch.setattr(local, "stage_environment", lambda *_: dict(variables))
         monkeypatch.setattr(local, "check_current", lambda *_: None)
 
     return tell
@@ -49,6 +49,12 @@ def events_of(machine: Machine) -> list[Any]:
     return events
 
 
+def begin_waiting(machine: Machine, folder: Path) -> None:
+    """Lets a stage begin that waits."""
+    until(lambda: list(machine.events()) == [] or log(folder).endswith("ready\n"))
+    until(lambda: list(machine.events()) is not None and log(folder).endswith("ready\n"))
+
+
 def log(folder: Path) -> str:
     path = folder / stages.LOG
     return path.read_text() if path.exists() else ""
@@ -65,10 +71,13 @@ def test_trials_share_a_dataset_that_is_collected_once(tmp_path: Path, stand_in:
         assert log(dataset_folder(tmp_path, each)).count("at work") == 1
 
 
-def test_a_dataset_that_cannot_be_collected_is_an_outcome(tmp_path: Path, stand_in: StandIns):
+def test_a_dataset_that_cannot_be_collected_is_the_outcome_of_all_its_trials(
+    tmp_path: Path, stand_in: StandIns
+):
     stand_in(collect="2")
-    (outcome,) = run(tmp_path, trial())
-    assert (outcome.state, outcome.reason) == ("refused", "the reason")
+    for outcome in run(tmp_path, *map(trial, "abc")):
+        assert (outcome.state, outcome.reason) == ("refused", "the reason")
+    assert log(dataset_folder(tmp_path, trial())).count("at work") == 1
 
 
 @pytest.mark.parametrize("verb", ["collect", "evaluate"])
@@ -95,20 +104,19 @@ def test_a_stage_that_is_lost_too_often_fails_and_the_next_command_tries_again(
     assert run(tmp_path, trial())[0].state == "finished"
 
 
-def test_a_trial_of_another_command_is_waited_for_and_continued(
-    tmp_path: Path, stand_in: StandIns, monkeypatch: Patch
-):
+def test_a_trial_of_another_command_is_waited_for_and_continued(tmp_path: Path, stand_in: StandIns):
     stand_in(train="once:wait")
-    monkeypatch.setattr(local, "LOCK_SECONDS", 0.05)
     with Machine(tmp_path, watch="loss") as first, Machine(tmp_path, watch="loss") as second:
         first.begin(trial())
-        until(lambda: log(folder_of(tmp_path, trial())).endswith("ready\n"))
+        begin_waiting(first, folder_of(tmp_path, trial()))
         second.begin(trial())
+        assert list(second.events()) == []
         second.stop(trial())
         assert events_of(second) == [Outcome("stopped")]
         second.begin(trial())
-        until(lambda: list(second.events()) == [])
+        assert list(second.events()) == []
         first.stop(trial())
+        assert events_of(first)[-1].state == "stopped"
         assert len(events_of(second)) == 4
     assert "ready\nsaved\ntrain allo at work" in log(folder_of(tmp_path, trial()))
 
@@ -119,12 +127,12 @@ def test_a_fault_of_this_machine_is_raised_and_other_trials_save(
     stand_in(train="wait")
     with Machine(tmp_path, cores=2) as machine:
         machine.begin(trial("a"))
-        until(lambda: log(folder_of(tmp_path, trial("a"))).endswith("ready\n"))
-        monkeypatch.setattr(local, "prepare", Mock(side_effect=OSError("full")))
+        begin_waiting(machine, folder_of(tmp_path, trial("a")))
+        monkeypatch.setattr(stages, "prepare", Mock(side_effect=OSError("full")))
         machine.begin(trial("b", "d2"))
         with pytest.raises(OSError, match="full"):
-            until(lambda: list(machine.events()) == [1])
-        until(lambda: [*machine.events()] == [(trial("b", "d2"), Outcome("stopped"))])
+            list(machine.events())
+        assert list(machine.events()) == [(trial("b", "d2"), Outcome("stopped"))]
     assert log(folder_of(tmp_path, trial("a"))).endswith("saved\n")
 
 
@@ -147,8 +155,8 @@ def test_what_other_code_made_is_no_outcome(
 @pytest.mark.parametrize(
     ("needs", "line"),
     [
-        ({"cpus": 3}, "a trial needs 3 CPUs, and this machine offers 2; lower `cpus`"),
-        ({"gpus": 1}, "a trial needs 1 GPUs, and this machine offers 0; set `gpus: 0`"),
+        ({"cpus": 3}, "a trial needs 3 CPUs and 0 GPUs, and this machine offers 2 and 0; lower"),
+        ({"gpus": 1}, "a trial needs 1 CPUs and 1 GPUs, and this machine offers 2 and 0; lower"),
     ],
 )
 def test_a_trial_that_does_not_fit_is_refused(needs: dict[str, int], line: str, tmp_path: Path):
@@ -159,10 +167,10 @@ def test_a_trial_that_does_not_fit_is_refused(needs: dict[str, int], line: str, 
 
 def test_slots_share_the_gpus(tmp_path: Path, monkeypatch: Patch):
     monkeypatch.setattr(local, "gpu_count", lambda: 2)
-    for gpus, expected in ((0.4, 4), (0.5, 4), (1, 2), (2, 1)):
-        assert Machine(tmp_path, gpus=gpus, cores=8).room() == expected
-        assert Machine(tmp_path, cpus=8, gpus=gpus, cores=8).room() == 1
-    assert local._devices(0.4) == ["0", "1", "0", "1"]
-    assert local._devices(2) == ["0,1"]
+    assert Machine(tmp_path, gpus=0.4, cores=3).room() == 3
+    assert slots(8, 0.5, 8) == ["0"]
+    assert slots(3, 0, 8) == ["", ""]
+    assert slots(1, 0.4, 8) == ["0", "1", "0", "1"]
+    assert slots(1, 2, 8) == ["0,1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    assert local._devices(1) == ["3", "5"]
+    assert slots(1, 1, 8) == ["3", "5"]

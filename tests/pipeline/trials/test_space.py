@@ -110,7 +110,9 @@ def test_a_sweep_is_refused_without_any_heavy_import(tmp_path: Path):
     command = [sys.executable, "-c", REFUSAL, str(sweep_file(tmp_path, {"cpus": 256}))]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert process.stdout == "5\n\n"
-    assert process.stderr.startswith("sweep: a trial needs 256 CPUs, and this machine offers 3; ")
+    assert process.stderr.startswith(
+        "sweep: a trial needs 256 CPUs and 0 GPUs, and this machine of"
+    )
 
 
 @pytest.mark.parametrize(

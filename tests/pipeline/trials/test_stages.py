@@ -9,8 +9,8 @@ import pytest
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.tracking.outbox import Outbox
 from pipeline.trials import stages
-from pipeline.trials.stages import StageLost, WatchedRows, work
-from pipeline.trials.trial import OUTCOME, Point, read_outcome, read_usage
+from pipeline.trials.stages import StageLost, WatchedRows, Work
+from pipeline.trials.trial import OUTCOME, Outcome, Point, read_outcome, usage_of
 from quatrain.errors import ConfigError
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import header
@@ -19,11 +19,12 @@ from tests.pipeline.trials import stand_ins
 ROWS = [Point(1, 1.0), Point(2, 0.5), Point(3, 1 / 3)]
 
 
-def run(folder: Path, watch: str = "loss", **orders: str) -> tuple[list[Any], Any]:
+def run(root: Path, watch: str = "loss", **orders: str) -> tuple[list[Any], Any]:
     """Its rows, and its outcome."""
-    (folder / "trial").mkdir(exist_ok=True)
-    environment = stand_ins.environment(folder, **orders)
-    *rows, outcome = work(stand_ins.trial(), folder / "trial", watch, environment)
+    folder = root / "trial"
+    work = Work(stand_ins.trial(), stand_ins.environment(root, **orders))
+    steps = work.train(folder, root / "dataset", WatchedRows(folder, "allo", watch))
+    *rows, outcome = filter(None, steps)
     return rows, outcome
 
 
@@ -76,36 +77,34 @@ def test_what_another_machine_may_mend_is_lost(order: str, code: int, tmp_path: 
     assert read_outcome(tmp_path / "trial") is None
 
 
+@pytest.mark.parametrize("order", ["wait", "deaf"])
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "closed"])
-def test_a_trial_that_is_stopped_lets_its_stage_save(is_asked: bool, tmp_path: Path):
+def test_a_trial_that_is_stopped_lets_its_stage_save_and_kills_a_deaf_one(
+    is_asked: bool, order: str, tmp_path: Path, monkeypatch: Patch
+):
     folder = tmp_path / "trial"
-    folder.mkdir()
-    environment = stand_ins.environment(tmp_path, train="wait")
 
     def is_ready() -> bool:
         return "ready" in printed(folder)
 
-    events = work(stand_ins.trial(), folder, "loss", environment, lambda: is_asked and is_ready())
+    if order == "deaf":
+        monkeypatch.setattr(stages, "SAVE_SECONDS", 0.1)
+    environment = stand_ins.environment(tmp_path, train=order)
+    work = Work(stand_ins.trial(), environment, lambda: is_asked and is_ready())
+    steps = work.train(folder, tmp_path, WatchedRows(folder, "allo", "loss"))
     if is_asked:
-        assert [*events][-1][0] == "stopped"
+        assert [*filter(None, steps)][-1][0] == "stopped"
+        (again,) = work.train(folder, tmp_path, WatchedRows(folder, "allo", ""))
+        assert isinstance(again, Outcome)
+        assert again.state == "stopped"
     else:
         while not is_ready():
-            next(events)
-        events.close()
-    assert printed(folder).endswith("ready\nsaved\n")
+            next(steps)
+        steps.close()
+    assert printed(folder).endswith("ready\nsaved\n" if order == "wait" else "ready\n")
+    assert begun(folder) == ["train"]
     assert read_outcome(folder) is None
-    assert read_usage(folder).cpu_seconds["train"] > 0
-
-
-def test_a_stage_that_does_not_leave_is_killed(tmp_path: Path, monkeypatch: Patch):
-    monkeypatch.setattr(stages, "SAVE_SECONDS", 0.1)
-    stage = stages.Stage(tmp_path, "train", "allo", stand_ins.environment(tmp_path, train="deaf"))
-    running = stage.run(lambda: False)
-    while next(running) is None and "ready" not in printed(tmp_path):
-        pass
-    running.close()
-    with pytest.raises(StageLost, match="137"):
-        stage.failure()
+    assert usage_of(folder)["train"][0] > 0
 
 
 def test_a_watched_metric_that_is_never_recorded_is_refused(tmp_path: Path):
@@ -151,7 +150,7 @@ def recorded(folder: Path, name: str, *points: tuple[str, int, float]) -> Outbox
 
 
 def test_new_rows_of_the_watched_metric_are_read_once(tmp_path: Path):
-    rows = WatchedRows(tmp_path, "train@allo", "loss")
+    rows = WatchedRows(tmp_path, "allo", "loss")
     assert rows.read() == []
     others = [("train/other", 12, 1.0), ("system/cpu", 90, 1.0)]
     outbox = recorded(tmp_path, "train@allo-1", ("train/loss", 10, 0.5), *others)

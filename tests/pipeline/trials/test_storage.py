@@ -4,8 +4,9 @@ import os
 import shutil
 import tarfile
 import time
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,11 +15,13 @@ from pipeline.storage.checkpoints import Checkpoints
 from pipeline.tracking.outbox import Outbox
 from pipeline.trials import node
 from pipeline.trials import storage as storages
+from pipeline.trials.stages import Step
 from pipeline.trials.storage import Storage, StorageFailed, open_storage, restore, save
-from pipeline.trials.trial import OUTCOME
+from pipeline.trials.trial import OUTCOME, Outcome, Point
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import header
 from tests.pipeline.small_checkout import contents
+from tests.pipeline.trials.stand_ins import trial
 
 RUN = Path(".state/train@allo/run-key")
 KEPT = ("models/allo/manifest.json", "reports/allo/a/b.png", "stages.log", "usage.json")
@@ -75,33 +78,41 @@ def test_a_trial_comes_back_with_checkpoints_and_outboxes(
     assert step_of(target) == 200
 
 
-def test_a_trial_that_has_ended_is_not_replaced_by_a_second_attempt(
-    storage: Storage, source: Path, target: Path
-):
-    save(storage, "k", source)
+def test_the_outcome_is_the_last_of_an_archive(storage: Storage, source: Path, target: Path):
     (source / OUTCOME).write_text("the outcome")
-    save(storage, "k", source)
-    assert [*contents(Path(storage.path))] == ["k-ended.tar"]
-    (source / OUTCOME).unlink()
     save(storage, "k", source)
     restore(storage, "k", target)
     assert (target / OUTCOME).read_text() == "the outcome"
-    with tarfile.open(Path(storage.path) / "k-ended.tar") as archive:
+    with tarfile.open(Path(storage.path) / "k.tar") as archive:
         assert archive.getnames()[-1] == OUTCOME
 
 
 def test_each_new_checkpoint_is_stored_and_what_there_is_at_the_end(
-    storage: Storage, source: Path, monkeypatch: Patch
+    source: Path, monkeypatch: Patch
 ):
     saved: list[int | None] = []
     monkeypatch.setattr(node, "save", lambda *place: saved.append(step_of(place[-1])))
-    with node.Archive(storage, "k", source) as archive:
-        for step in (300, 400):
-            assert not archive.is_stopped()
-            checkpoint(source, step)
-        archive.stop()
-        assert [archive.is_stopped(), archive.is_stopped()] == [True, True]
-    assert saved == [300, 400, 400]
+
+    def steps(first: int) -> Generator[Step, None, None]:
+        try:
+            yield None
+            checkpoint(source, first)
+            yield None
+            yield Point(first, 0.5)
+            yield None
+            checkpoint(source, first + 1)
+            yield Outcome("finished")
+        finally:
+            checkpoint(source, first + 2)
+
+    job = node.Job(trial(), {}, *[cast(Any, None)] * 5)
+    events = node.archived(job, source, steps(300))
+    assert (next(events), saved) == (Point(300, 0.5), [300])
+    assert (next(events), saved) == (Outcome("finished"), [300, 302])
+    leaving = node.archived(job, source, steps(400))
+    next(leaving)
+    del leaving
+    assert saved[-2:] == [400, 402], "what leaves is stored after its stage has saved"
 
 
 def test_a_slot_that_is_replaced_meanwhile_is_left_out(

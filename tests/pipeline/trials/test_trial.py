@@ -22,6 +22,7 @@ from pipeline.trials.trial import (
 from quatrain.errors import DataError
 from quatrain.presets import parse, read_raw
 from quatrain.validation import overlaid
+from tests.pipeline.recorded_runs import until
 from tests.pipeline.small_project import NOBODY, Project
 
 
@@ -76,15 +77,15 @@ def test_a_trial_makes_the_bytes_of_the_stages(tmp_path: Path):
     project.choose({"device": "cpu", "threads": 1})
     environment = stage_environment(1) | {"QUATRAIN_TRIAL": "", "MLFLOW_TRACKING_URI": NOBODY}
     for verb in ("collect", "train", "evaluate"):
-        stage = Stage(project.root, verb, "allo", environment)
-        list(stage.run(lambda: False))
+        stage = Stage(verb, "allo", project.root, environment)
+        until(lambda stage=stage: not stage.is_running())
         assert stage.failure() is None
     trial = make_trial(project.root, "allo", parse(project.root / "params.yaml"))
-    with Machine(tmp_path, watch="cosine_mean", cores=1) as machine:
-        (outcome,) = run_all(tmp_path, [trial], ["the same"], machine)
+    with Machine(project.root, watch="cosine_mean", cores=1) as machine:
+        (outcome,) = run_all(project.root, [trial], ["the same"], machine)
     assert outcome.state == "finished", outcome
-    of_trial = Project(folder_of(tmp_path, trial)).hashes("models")
-    assert of_trial | Project(dataset_folder(tmp_path, trial)).hashes("data") == project.hashes(
+    of_trial = Project(folder_of(project.root, trial)).hashes("models")
+    assert of_trial | Project(dataset_folder(project.root, trial)).hashes("data") == project.hashes(
         "data", "models"
     )
     assert outcome.scores == read_scores(project.root, "allo").scores
