@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,16 @@ from quatrain.storage.atomic_write import write_together
 # Rows in the terminal, and characters of a cell there.
 TOP = 12
 LONGEST = 24
-# Finished trials from which on importances are more than noise.
-LEAST_FINISHED = 10
+# Trials with a score from which on importances are more than noise.
+LEAST_SCORED = 10
 
 
 def table(result: Result) -> str:
     """Returns the start and the best trials for a terminal, and what was found."""
-    rows = in_order(result)
-    cells = [_cells(result, row) for row in rows[:TOP]]
-    options = {"maxcolwidths": LONGEST, "disable_numparse": True}
-    lines = tabulate(cells, head(result), "simple", **options).splitlines()
+    rows = [_cells(result, row) for row in in_order(result)]
+    lines = tabulate(
+        rows[:TOP], "keys", "simple", maxcolwidths=LONGEST, disable_numparse=True
+    ).splitlines()
     more = [f"and {len(rows) - TOP} more on the page"] if len(rows) > TOP else []
     return "\n".join([*map(str.rstrip, lines), *more, "", result.text])
 
@@ -59,6 +59,7 @@ def write(folder: Path, result: Result, study: optuna.Study) -> list[Path]:
 def markdown(result: Result, title: str, figures: Mapping[str, bytes]) -> str:
     sweep = result.space.sweep
     better = "higher" if result.space.is_higher_better else "lower"
+    rows = [_cells(result, row) for row in in_order(result)]
     parts = [
         f"# {plain(title)}",
         f"**{plain(result.text)}**",
@@ -66,10 +67,7 @@ def markdown(result: Result, title: str, figures: Mapping[str, bytes]) -> str:
         f"by {plain(sweep.judge)} ({better} is better). Trial 0 is the start. *Repeated*: the mean "
         "over other base seeds, where the best has no luck from the search. *Better by*: than the "
         "start with the same base seeds, with the 95 % interval of the paired differences.",
-        markdown_table(
-            [plain(name) for name in head(result)],
-            [[plain(cell) for cell in _cells(result, row)] for row in in_order(result)],
-        ),
+        markdown_table([*map(plain, rows[0])], [[*map(plain, row.values())] for row in rows]),
         *(f"![{Path(name).stem}](plots/{name})" for name in figures),
     ]
     return "\n\n".join(parts) + "\n"
@@ -82,25 +80,19 @@ def in_order(result: Result) -> list[Row]:
     return [start, *ranked, *(row for row in others if row.score is None)]
 
 
-def head(result: Result) -> Sequence[str]:
+def _cells(result: Result, row: Row) -> dict[str, str]:
     sweep = result.space.sweep
-    watched = f"{sweep.watch} at step"
-    return ["trial", "state", *sweep.space, sweep.judge, "repeated", "better by", watched, "reason"]
-
-
-def _cells(result: Result, row: Row) -> Sequence[str]:
     scores = [score for score in result.repeated.get(row.number, ()) if score is not None]
-    repeated = f"{sum(scores) / len(scores):.5g} ({len(scores)} seeds)" if scores else ""
-    return [
-        str(row.number),
-        row.state,
-        *(text_of(row.values.get(key)) for key in result.space.sweep.space),
-        "" if row.score is None else f"{row.score:.5g}",
-        repeated,
-        str(result.gains.get(row.number, "")),
-        "" if row.last is None else f"{row.last.value:.5g} at {row.last.step}",
-        row.reason,
-    ]
+    return {
+        "trial": str(row.number),
+        "state": row.state,
+        **{key: text_of(row.values.get(key)) for key in sweep.space},
+        sweep.judge: "" if row.score is None else f"{row.score:.5g}",
+        "repeated": f"{np.mean(scores):.5g} ({len(scores)} seeds)" if scores else "",
+        "better by": str(result.gains.get(row.number, "")),
+        f"{sweep.watch} at step": f"{row.last.value:.5g} at {row.last.step}" if row.last else "",
+        "reason": row.reason,
+    }
 
 
 def text_of(value: Any) -> str:
@@ -112,23 +104,23 @@ def text_of(value: Any) -> str:
 
 def draw(result: Result, study: optuna.Study) -> dict[str, bytes]:
     """Draws the trials that have a score, by file name: as much as so many of them tell."""
-    finished = sum(row.score is not None for row in result.rows)
-    plots: dict[str, tuple[Callable[..., Any], int]] = {
-        "history": (pictures.plot_optimization_history, 1),
-        "parallel": (pictures.plot_parallel_coordinate, 2),
-        "slices": (pictures.plot_slice, 2),
-        "importances": (pictures.plot_param_importances, LEAST_FINISHED),
+    scored = sum(row.score is not None for row in result.rows)
+    plots: dict[str, Callable[..., Any]] = {
+        "history": pictures.plot_optimization_history,
+        "parallel": pictures.plot_parallel_coordinate,
+        "slices": pictures.plot_slice,
     }
+    if scored >= LEAST_SCORED:
+        plots["importances"] = pictures.plot_param_importances
     files = {}
     pyplot.switch_backend("agg")  # no window
     style = matplotlib_defaults({"figure.figsize": (9, 4.5), "font.size": 9})
     with style, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of axes with one value
-        for name, (plot, least) in plots.items():
-            if finished >= least:
-                axes = np.ravel(plot(study, target_name=result.space.sweep.judge))
-                for each in axes:
-                    each.tick_params("x", labelrotation=20)
-                files[f"{name}.png"] = png(axes[0].figure)
-                pyplot.close(axes[0].figure)
+        for name, plot in plots.items() if scored else ():
+            axes = np.ravel(plot(study, target_name=result.space.sweep.judge))
+            for each in axes:
+                each.tick_params("x", labelrotation=20)
+            files[f"{name}.png"] = png(axes[0].figure)
+            pyplot.close(axes[0].figure)
     return files
