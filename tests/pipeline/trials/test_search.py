@@ -217,11 +217,12 @@ def test_a_row_that_was_not_compared_before_a_kill_is_compared_later(
     assert compare(search_of(tmp_path), [0.9, 0.1]) == [False, True]
 
 
-def test_equal_trainings_share_their_outcome(tmp_path: Path):
-    keys = {RATE: {"of": [1e-3, 2e-3]}}
+def test_equal_trainings_share_their_outcome_and_one_equal_to_the_start_goes_on(tmp_path: Path):
+    keys = {RATE: {"of": [2e-3, 1e-3]}}
     search = search_of(tmp_path, search="grid", trials=2, space=keys)
-    start, same = begun(search)
+    start, other, same = begun(search, 3)
     assert start.key == same.key
-    for trial in (start, same):
-        search.ended(trial, finished(0.5))
-    assert [row.score for row in search.rows()] == [0.5, 0.5]
+    points = ((other, 0.5), (start, 0.4), (same, 0.4))
+    assert [search.saw(each, Point(500, value)) for each, value in points] == [False] * 3
+    search.ended(start, finished(0.5))
+    assert [row.score for row in search.rows()] == [0.5, None, 0.5]

@@ -1,6 +1,7 @@
 """A sweep's driver: what it repeats, adopts and records, wherever it was killed."""
 
 import json
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from pipeline.runtime.errors import LockHeld
+from pipeline.runtime.errors import Interrupted, LockHeld
 from pipeline.runtime.processes import folder_lock
 from pipeline.storage.params_file import read_params
 from pipeline.trials import page
@@ -20,7 +21,7 @@ from pipeline.trials.space import read_space
 from pipeline.trials.trial import Outcome, Trial
 from quatrain.storage.folders import digest_of
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.trials.small_sweep import RATE, sweep_file
+from tests.pipeline.trials.small_sweep import RATE, space_of, sweep_file
 from tests.pipeline.trials.stand_ins import InventedPlace
 
 RATES = [1e-3, 2e-3, 3e-3, 4e-3]
@@ -28,7 +29,7 @@ GRID: dict[str, Any] = {
     "search": "grid",
     "trials": 4,
     "schedule": {"kind": "none"},
-    "confirm": {"top": 4, "seed": 1, "seeds": 4},
+    "confirm": {"top": 2, "seed": 1, "seeds": 4},
     "space": {RATE: {"of": RATES}},
 }
 """Trial 1 is the start again, and trial 4 has the highest rate."""
@@ -56,14 +57,14 @@ class Driver:
 
         def script(trial: Trial) -> list[Event | Exception]:
             if len(place.begun) > dies_at:
-                raise KeyboardInterrupt
+                raise Interrupted(signal.SIGTERM)
             return [outcome(trial)]
 
         if not draws:
             self._patch.setattr(page, "draw", lambda *_: {})
         place = InventedPlace(self.root, script)
         self._patch.setattr(sweeps, "Group", lambda *_: self.group)
-        with suppress(KeyboardInterrupt):
+        with suppress(Interrupted):
             self.code = sweeps.run(read_space(self.root, self._path), place)
         return place.begun
 
@@ -110,8 +111,8 @@ def test_the_best_is_adopted_if_its_repetitions_are_better(
     begun = driver.run(higher)
     assert driver.code == 0
     # Trial 1 has the values of the start, so neither it nor its repetitions run.
-    assert len(begun) == len(set(begun)) == 4 + 4 * 4
-    repeated = [f"000{number}-seed-{seed}" for seed in (1, 2, 3, 4) for number in (0, 4, 3, 2)]
+    assert len(begun) == len(set(begun)) == 4 + 4 * 3
+    repeated = [f"000{number}-seed-{seed}" for seed in (1, 2, 3, 4) for number in (0, 4, 3)]
     assert driver.labels == sorted([*(f"000{n}" for n in range(5)), *repeated])
     best = [("sweep/best", count, pytest.approx(max(count - 1, 1) / 10)) for count in range(1, 6)]
     driver.group.metrics.assert_called_once_with(best)
@@ -130,23 +131,24 @@ def test_a_killed_sweep_continues_and_nothing_that_ended_runs_again(
 ):
     driver = Driver(root, monkeypatch)
     begun = driver.run(higher, dies_at)
+    driver.group.finish.assert_called_once_with("KILLED", [])
     ended = [path.parent.name for path in root.glob(".state/trials/*/outcome.json")]
     driver.group = Mock()
     again = driver.run(higher)
     assert not set(ended) & set(again)
-    assert len(set(begun + again)) == 4 + 4 * 4
-    assert len(driver.labels) == 5 + 4 * 4, "a trial that ended before is not recorded"
+    assert len(set(begun + again)) == 4 + 4 * 3
+    assert len(driver.labels) == 5 + 4 * 3, "a trial that ended before is not recorded"
     assert "trial 4 is better than the start by 0.3" in capsys.readouterr().out
     assert driver.run(higher) == []
 
 
 @pytest.mark.parametrize(
-    ("outcome", "changes", "said", "is_kept"),
+    ("outcome", "changes", "said", "repeated", "is_kept"),
     [
-        (lucky, {}, "nothing was found: trial 4 is better by 0.015 (-", False),
-        (diverging, {}, "nothing was found: the start, or all others, could not be", True),
-        (lambda _: Outcome("failed", reason="x"), {}, "nothing was found: no trial has a", True),
-        (lower, {"confirm": None}, "trial 0 has the best score of the search", False),
+        (lucky, {}, "nothing was found: trial 4 is better by 0.015 (-", 4 * 3, False),
+        (diverging, {}, "nothing was found: the start, or all others, could not be", 4 * 3, True),
+        (lambda _: Outcome("failed", reason="x"), {}, "nothing was found: no trial has a", 0, True),
+        (lower, {"confirm": None}, "trial 0 has the best score of the search", 0, False),
     ],
     ids=["luck", "diverged", "no score", "start is best"],
 )
@@ -154,6 +156,7 @@ def test_no_preset_is_written_where_nothing_is_better(
     outcome: Callable[[Trial], Outcome],
     changes: dict[str, Any],
     said: str,
+    repeated: int,
     is_kept: bool,
     root: Path,
     monkeypatch: Patch,
@@ -162,7 +165,7 @@ def test_no_preset_is_written_where_nothing_is_better(
     driver = Driver(root, monkeypatch, **changes)
     mark = "# Written by `make sweep SWEEP=sweeps/tried.yaml`: trial 9.\npreset: tried\n"
     driver.preset.write_text(mark)
-    driver.run(outcome)
+    assert len(driver.run(outcome)) == 4 + repeated
     assert said in capsys.readouterr().out
     assert driver.preset.exists() == is_kept
     assert driver.code == int("no trial has a" in said)
@@ -175,10 +178,23 @@ def test_without_confirm_the_best_of_the_search_is_adopted(root: Path, monkeypat
     assert (adopted.seed, adopted.allo.train.learning_rate) == (0, 4e-3)
 
 
-def test_more_seeds_repeat_only_what_is_missing(root: Path, monkeypatch: Patch):
-    Driver(root, monkeypatch).run(higher)
-    confirm = GRID["confirm"] | {"seeds": 6}
-    assert len(Driver(root, monkeypatch, confirm=confirm).run(higher)) == 4 * 2
+def test_trials_that_params_refuse_do_not_hinder_a_continued_sweep(root: Path, monkeypatch: Patch):
+    barrier = {"train.b_min": {"of": [0.0, 0.9]}, "train.b_init": {"of": [1.0, 0.5]}}
+    driver = Driver(root, monkeypatch, space=barrier)
+    driver.run(higher)
+    assert driver.run(higher) == []
+
+
+def test_what_may_change_while_a_sweep_goes_on(tmp_path: Path):
+    def key(**changes: Any) -> str:
+        return sweeps.sweep_key(space_of(tmp_path, **changes))
+
+    space = space_of(tmp_path)
+    assert key(trials=9, confirm=None, retries=0) == sweeps.sweep_key(space)
+    assert key(gpus=0.5) == key(gpus=1)
+    others = [key(seed=1), key(search="tpe"), key(cpus=2), key(gpus=1), key(gpus=2)]
+    others.append(sweeps.sweep_key(space._replace(raw=space.raw | {"deterministic": False})))
+    assert len({*others, sweeps.sweep_key(space)}) == 7
 
 
 def test_a_second_driver_of_the_same_sweep_is_refused(root: Path, monkeypatch: Patch):
