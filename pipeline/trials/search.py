@@ -75,15 +75,16 @@ class Search:
         self._space = space
         self._record = record
         self._points = fixed_points(space)
-        rows = self.rows()
-        self._begun = [row.number for row in rows if row.state == "running"]
+        trials = self.study.get_trials(deepcopy=False)
+        begun = [each._trial_id for each in trials if not each.state.is_finished()]
+        self._begun = [optuna.trial.Trial(self.study, each) for each in begun]
         self._asked: dict[str, list[optuna.trial.Trial]] = {}
-        self._progress = Progress(space.sweep.trials + 1, len(rows) - len(self._begun))
+        self._progress = Progress(space.sweep.trials + 1, len(trials) - len(begun))
 
     def next(self) -> Trial | None:
         """Returns the next trial; None if all have begun. What params refuse is a row."""
-        while self._begun or len(self._frozen) <= self._space.sweep.trials:
-            asked = self._ask()
+        while self._begun or len(self.rows()) <= self._space.sweep.trials:
+            asked = self._begun.pop(0) if self._begun else self.study.ask()
             self._suggest(asked)
             try:
                 trial = self.trial(self.rows()[asked.number])
@@ -113,7 +114,7 @@ class Search:
             self._record(trial, self.rows()[asked.number].name)
 
     def rows(self) -> list[Row]:
-        return [self._row(frozen) for frozen in self._frozen]
+        return [self._row(frozen) for frozen in self.study.get_trials(deepcopy=False)]
 
     def trial(self, row: Row, seed: int | None = None) -> Trial:
         """Returns the training of a row, or one that repeats it with another seed.
@@ -123,15 +124,6 @@ class Search:
         """
         raw = self._space.trial_raw(row.values if row.number else {}, seed)
         return make_trial(self._space.root, self._space.sweep.model, raw)
-
-    @property
-    def _frozen(self) -> list[FrozenTrial]:
-        return self.study.get_trials(deepcopy=False)
-
-    def _ask(self) -> optuna.trial.Trial:
-        if not self._begun:
-            return self.study.ask()
-        return optuna.trial.Trial(self.study, self._frozen[self._begun.pop(0)]._trial_id)
 
     def _suggest(self, asked: optuna.trial.Trial) -> None:
         """Chooses the values that the journal does not have; those of the start that lie outside
@@ -220,5 +212,6 @@ def suggest(asked: optuna.trial.Trial, key: str, dimension: Dimension) -> None:
     if dimension.between is None:
         asked.suggest_categorical(key, dimension.labels)
         return
-    draw: Callable[..., float] = asked.suggest_int if dimension.is_whole else asked.suggest_float
+    is_whole = all(type(end) is int for end in dimension.between)
+    draw: Callable[..., float] = asked.suggest_int if is_whole else asked.suggest_float
     draw(key, *dimension.between, log=dimension.scale == "log")

@@ -56,10 +56,6 @@ class Dimension(Section):
         return self
 
     @property
-    def is_whole(self) -> bool:
-        return self.between is not None and all(type(end) is int for end in self.between)
-
-    @property
     def labels(self) -> list[str]:
         """Returns the values of `of` as JSON, in which 1, 1.0 and true differ."""
         return [json.dumps(value, sort_keys=True) for value in self.of or ()]

@@ -96,18 +96,13 @@ def test_a_preset_of_someone_else_is_refused_and_kept(tmp_path: Path, root: Path
     assert path.read_text() == "preset: tried\nseed: 4\n"
 
 
-def change_params(root: Path, old: str, new: str) -> None:
-    text = (root / "params.yaml").read_text()
-    assert text.count(old) == 1
-    (root / "params.yaml").write_text(text.replace(old, new))
-
-
 def test_what_cannot_be_made_a_preset_any_more_is_refused_and_nothing_is_written(
     tmp_path: Path, root: Path
 ):
     space = space_of(tmp_path, root)
     best = trial_of(space, **{RATE: 2e-3})
-    change_params(root, "    d: 11 ", "    d: 7 ")
+    params = root / "params.yaml"
+    params.write_text(params.read_text().replace("    d: 11 ", "    d: 7 "))
     line = r"^presets/tried.yaml would not give trial 2; params, inputs or code were changed while"
     with pytest.raises(ConfigError, match=line):
         write_preset(space, best, 2)

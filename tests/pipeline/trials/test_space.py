@@ -17,7 +17,6 @@ from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Failure, Patch
 from tests.pipeline.trials.small_sweep import (
     HIDDEN,
-    IQN,
     RATE,
     RATES,
     SWEEP,
@@ -142,23 +141,6 @@ def test_a_trial_has_the_preset_with_its_values_seeds_and_cpus(tmp_path: Path):
     assert (shared.device, shared.devices, several.devices) == ("cuda", 1, 3)
     assert space.start() == {RATE: 1e-3, HIDDEN: 64}
     assert params_of(space, space.start()) == params_of(space, {})
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "target"),
-    [
-        ("train.target", {"kind": "hard", "copy_every": 50}, {"kind": "hard", "copy_every": 50}),
-        ("train.target", {"kind": "polyak", "rate": 0.5}, {"kind": "polyak", "rate": 0.5}),
-        ("train.target.rate", 0.15, {"kind": "polyak", "rate": 0.15}),
-    ],
-    ids=["another kind", "the same kind", "a key of it"],
-)
-def test_another_kind_replaces_the_whole_section(
-    key: str, value: Any, target: dict[str, Any], tmp_path: Path
-):
-    space = space_of(tmp_path, **IQN, **searched("train.target.rate", {"of": [0.1, 0.2]}))
-    assert space.start() == {"train.target.rate": 0.01}
-    assert space.trial_raw({key: value})["iqn"]["train"]["target"] == target
 
 
 def test_values_of_any_kind_are_labels_that_tell_them_apart():
