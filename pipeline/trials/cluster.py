@@ -109,15 +109,12 @@ class Cluster:
         return max(self._slots(), 1) - len(self._running)
 
     def _slots(self) -> int:
-        count = 0
-        for node in self._ray.nodes():
-            offered = node["Resources"] if node["Alive"] else {}
-            fitting = offered.get("CPU", 0) // self.cpus
-            if self.gpus:
-                of_one = int(1 / self.gpus) if self.gpus < 1 else 1 / self.gpus
-                fitting = min(fitting, offered.get("GPU", 0) * of_one)
-            count += int(fitting)
-        return count
+        needs = {"CPU": self.cpus, "GPU": self.gpus}
+        alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        return sum(
+            int(min(offered.get(kind, 0) / count for kind, count in needs.items() if count))
+            for offered in alive
+        )
 
     def begin(self, trial: Trial) -> None:
         files = {name: path.read_bytes() for name, path in trial.files.items()}

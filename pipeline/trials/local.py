@@ -4,13 +4,13 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, Self
 
 from pipeline.runtime.errors import CommandFailed, LockHeld
 from pipeline.runtime.processes import core_count, folder_lock
-from pipeline.trials.engine import Event
+from pipeline.trials.engine import Event, Place
 from pipeline.trials.stages import (
     POLL_SECONDS,
     StageLost,
@@ -23,15 +23,17 @@ from pipeline.trials.trial import Outcome, Trial, check_current, dataset_folder,
 from quatrain.nvidia import gpu_count
 
 
-class Running(NamedTuple):
-    """Holds a trial, what it tells, and the GPUs that it has."""
+@dataclass
+class Running:
+    """Holds a trial, the GPUs that it has, what it tells, and whether it is to save and leave."""
 
     trial: Trial
-    steps: Generator[Step | str, None, None]
     gpus: str
+    steps: Generator[Step | str, None, None]
+    is_stopped: bool = False
 
 
-class Machine:
+class Machine(Place):
     """Runs trials on this machine, all from one thread.
 
     cpus, gpus: what a trial takes; a part of a GPU shares it. retries: how often a trial whose
@@ -57,11 +59,7 @@ class Machine:
         self._environment = stage_environment(cpus, gpus)
         self._free = slots(cpus, gpus, cores or core_count())
         self._running: dict[str, Running] = {}
-        self._stopped: set[str] = set()
         self._refused: dict[Path, Outcome] = {}
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for running in self._running.values():
@@ -72,11 +70,10 @@ class Machine:
 
     def begin(self, trial: Trial) -> None:
         gpus = self._free.pop(0)
-        self._stopped.discard(trial.key)
-        self._running[trial.key] = Running(trial, self._follow(trial, gpus), gpus)
+        self._running[trial.key] = Running(trial, gpus, self._follow(trial, gpus))
 
     def stop(self, trial: Trial) -> None:
-        self._stopped.add(trial.key)
+        self._running[trial.key].is_stopped = True
 
     def events(self) -> Iterator[tuple[Trial, Event]]:
         """Waits a moment, and yields what trials have told meanwhile.
@@ -85,22 +82,22 @@ class Machine:
             Exception: what one of them met that is not of its trial.
         """
         time.sleep(POLL_SECONDS)
-        for trial, steps, gpus in [*self._running.values()]:
+        for running in [*self._running.values()]:
             # One that raised an error has no more steps.
-            while (event := next(steps, Outcome("stopped"))) is not None:
+            while (event := next(running.steps, Outcome("stopped"))) is not None:
                 if isinstance(event, Outcome):
-                    del self._running[trial.key]
-                    self._free.append(gpus)
-                yield trial, event
+                    running.steps.close()  # which frees its folder for others
+                    self._free.append(self._running.pop(running.trial.key).gpus)
+                yield running.trial, event
                 if isinstance(event, Outcome):
                     break
 
     def _follow(self, trial: Trial, gpus: str) -> Generator[Step | str, None, None]:
         """Takes the steps of a trial, again where its stage was lost."""
-        is_stopped = partial(self._stopped.__contains__, trial.key)
+        running = self._running[trial.key]
         devices = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
         check = partial(check_current, self._root, trial)
-        work = Work(trial, self._environment | devices, is_stopped, check)
+        work = Work(trial, self._environment | devices, lambda: running.is_stopped, check)
         rows = WatchedRows(folder_of(self._root, trial), trial.model, self.watch)
         for left in reversed(range(self._retries + 1)):
             try:

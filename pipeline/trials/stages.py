@@ -48,7 +48,7 @@ POLL_SECONDS = 0.1
 # How long a stage may take to save and leave.
 SAVE_SECONDS = 60.0
 # Of a reason, at most.
-REASON_CHARACTERS = 300
+REASON_CHARACTERS = 1000
 # Bytes of a unit of `ru_maxrss`.
 MEMORY_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -151,9 +151,9 @@ class Work(NamedTuple):
         return Outcome("stopped") if stage.code and self.is_stopped() else stage.failure()
 
 
-def stage_environment(cpus: int, gpus: float = 0, code: Path = CHECKOUT) -> dict[str, str]:
-    """Returns the variables of a stage: the code of a checkout, compiled programs of this machine,
-    no variable of Ray or DVC, and that it belongs to a trial.
+def stage_environment(cpus: int, gpus: float = 0) -> dict[str, str]:
+    """Returns the variables of a stage: this checkout's code, compiled programs of this machine, no
+    variable of Ray or DVC, and that it belongs to a trial.
 
     A part of a GPU is also a part of its memory, which JAX would take as a whole.
     """
@@ -163,7 +163,7 @@ def stage_environment(cpus: int, gpus: float = 0, code: Path = CHECKOUT) -> dict
         if name != "RANK" and not name.startswith(("RAY_", "DVC_", "QUATRAIN_"))
     }
     shared = {
-        "PYTHONPATH": os.pathsep.join([str(code / "src"), str(code)]),
+        "PYTHONPATH": os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)]),
         "PYTHONUNBUFFERED": "1",
         "NPROC": str(cpus),
         "JAX_COMPILATION_CACHE_DIR": os.environ.get(
@@ -178,7 +178,7 @@ def stage_environment(cpus: int, gpus: float = 0, code: Path = CHECKOUT) -> dict
 
 
 class Stage:
-    """Is a stage at work in a folder, where its output goes to a file.
+    """Runs a stage in a folder, where its output goes to a file.
 
     code: how it ended, as a shell has it; None before.
     """

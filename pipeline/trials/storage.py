@@ -127,18 +127,17 @@ def restore(storage: Storage, key: str, folder: Path) -> None:
     """
     path = f"{storage.path}/{key}.tar"
     try:
-        with suppress(FileNotFoundError), storage.filesystem.open_input_file(path) as source:
-            _extract(source, folder)
+        with (
+            suppress(FileNotFoundError, EOFError, tarfile.TarError),
+            storage.filesystem.open_input_file(path) as source,
+            tarfile.open(fileobj=source) as archive,
+        ):
+            for member in archive:
+                if member.name == OUTCOME:
+                    os.sync()  # A result counts as soon as its outcome is there.
+                archive.extract(member, folder, filter="data")
     except OSError as error:
         raise storage.failed(error) from None
-
-
-def _extract(source: IO[bytes], folder: Path) -> None:
-    with suppress(tarfile.TarError, EOFError), tarfile.open(fileobj=source) as archive:
-        for member in archive:
-            if member.name == OUTCOME:
-                os.sync()  # A result counts as soon as its outcome is there.
-            archive.extract(member, folder, filter="data")
 
 
 def _kept(folder: Path) -> Iterator[Path]:

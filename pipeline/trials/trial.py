@@ -29,7 +29,6 @@ from quatrain.validation import validate
 TRIALS = Path(".state/trials")
 OUTCOME = "outcome.json"
 USAGE = "usage.json"
-KEY_LENGTH = 16
 
 
 class Trial(NamedTuple):
@@ -114,17 +113,15 @@ def check_current(root: Path, trial: Trial) -> None:
 
 def _key(root: Path, verb: str, trial: Trial, values: Any) -> str:
     """Returns the key of a verb's result: it depends on these values of params.yaml."""
-    digest = folders.digest_of(
-        {
-            "verb": verb,
-            "model": trial.model,
-            "params": values,
-            "code": code_digest(root, trial.model, trial.params, verb),
-            "files": {name: folders.file_digest(path) for name, path in trial.files.items()},
-            "settings": settings(trial.params, MODELS[trial.model]),
-        }
-    )
-    return digest[:KEY_LENGTH]
+    depends_on = {
+        "verb": verb,
+        "model": trial.model,
+        "params": values,
+        "code": code_digest(root, trial.model, trial.params, verb),
+        "files": {name: folders.file_digest(path) for name, path in trial.files.items()},
+        "settings": settings(trial.params, MODELS[trial.model]),
+    }
+    return folders.digest_of(depends_on)[:16]
 
 
 @cache

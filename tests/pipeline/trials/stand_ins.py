@@ -28,9 +28,12 @@ mark = pathlib.Path(f"{verb}.was-here")
 order = order.removeprefix("once:") if not (order.startswith("once:") and mark.exists()) else "0"
 mark.touch()
 outbox = pathlib.Path(".state/outbox/train@allo-1.sqlite")
-if verb == "train":
+def record(name):
     outbox.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(templates / "begun.sqlite", outbox)
+    shutil.copy(templates / name, outbox.with_suffix(".new"))
+    os.replace(outbox.with_suffix(".new"), outbox)
+if verb == "train":
+    record("begun.sqlite")
 if order in ("wait", "deaf"):
     leave = (lambda *_: (print("saved"), sys.exit(143))) if order == "wait" else signal.SIG_IGN
     signal.signal(signal.SIGTERM, leave)
@@ -41,7 +44,7 @@ if order.startswith("-"):
 if order == "0":
     shutil.copytree(templates / verb, ".", dirs_exist_ok=True)
     if verb == "train":
-        shutil.copy(templates / "ended.sqlite", outbox)
+        record("ended.sqlite")
 print("the reason", file=sys.stderr)
 sys.exit(int(order))
 """

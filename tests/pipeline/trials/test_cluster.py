@@ -79,6 +79,7 @@ def test_a_lost_trial_continues_elsewhere_and_no_row_is_missed(
 ) -> None:
     go = tmp_path / "go"
     driver = nodes.drive(tmp_path, trials(tmp_path, "ab", go=str(go)))
+    until(lambda: bool(rows(driver, "a") and rows(driver, "b")))
     until(lambda: all((tmp_path / TRIALS / "archives" / f"{key}.tar").exists() for key in "ab"))
     second = nodes.nodes[1]
     (stage,) = second.stages()

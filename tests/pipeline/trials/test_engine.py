@@ -30,15 +30,15 @@ class Recording(ListPlan):
 
     def __init__(self, keys: str) -> None:
         super().__init__([*map(trial, keys)], [*keys])
-        self.told: list[tuple[str, object]] = []
+        self.events: list[tuple[str, object]] = []
 
     def saw(self, *event: Any) -> bool:
-        self.told.append((event[0].key, event[1].value))
+        self.events.append((event[0].key, event[1].value))
         return bool(event[1].value < 0)
 
     def ended(self, trial: Trial, outcome: Outcome) -> None:
         super().ended(trial, outcome)
-        self.told.append((trial.key, outcome.state))
+        self.events.append((trial.key, outcome.state))
 
 
 def test_trials_run_as_many_at_a_time_as_there_is_room(tmp_path: Path, capsys: Capture):
@@ -53,7 +53,7 @@ def test_trials_run_as_many_at_a_time_as_there_is_room(tmp_path: Path, capsys: C
 def test_a_hopeless_trial_is_stopped_and_the_others_go_on(tmp_path: Path):
     plan = Recording("ab")
     run(tmp_path, plan, InventedPlace(tmp_path, a=[Point(1, 1.0), Point(2, -1.0), Point(3, 9.0)]))
-    assert [event for key, event in plan.told if key == "a"] == [1.0, -1.0, "stopped"]
+    assert [event for key, event in plan.events if key == "a"] == [1.0, -1.0, "stopped"]
     assert plan.outcomes["b"] == DONE
 
 
@@ -72,7 +72,7 @@ def test_equal_trials_run_once(tmp_path: Path):
     plan._left = iter(map(trial, "aab"))
     run(tmp_path, plan, place)
     assert place.begun == ["a", "b"]
-    of_a = [event for key, event in plan.told if key == "a"]
+    of_a = [event for key, event in plan.events if key == "a"]
     assert of_a == [1.0, "finished"]
 
 
@@ -86,7 +86,7 @@ def test_a_plan_without_a_trial_now_is_asked_again(tmp_path: Path):
     place = InventedPlace(tmp_path, a=[Point(1, 1.0)])
     plan = Batches("ab")
     run(tmp_path, plan, place)
-    assert plan.told == [("a", 1.0), ("a", "finished"), ("b", "finished")]
+    assert plan.events == [("a", 1.0), ("a", "finished"), ("b", "finished")]
 
 
 def test_a_fault_of_the_place_stops_all_and_what_still_ended_is_told(tmp_path: Path):

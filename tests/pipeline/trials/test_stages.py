@@ -1,6 +1,8 @@
 """A trial's stages in processes of their own: how they end, and what is read of them meanwhile."""
 
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.tracking.outbox import Outbox
 from pipeline.trials import stages
-from pipeline.trials.stages import StageLost, WatchedRows, Work
+from pipeline.trials.stages import StageLost, Step, WatchedRows, Work
 from pipeline.trials.trial import OUTCOME, Outcome, Point, read_outcome, usage_of
 from quatrain.errors import ConfigError
 from tests.pipeline.fixture_types import Patch
@@ -19,12 +21,20 @@ from tests.pipeline.trials import stand_ins
 ROWS = [Point(1, 1.0), Point(2, 0.5), Point(3, 1 / 3)]
 
 
+def events_of(steps: Iterator[Step]) -> Iterator[Any]:
+    for step in steps:
+        if step is None:
+            time.sleep(0.01)
+        else:
+            yield step
+
+
 def run(root: Path, watch: str = "loss", **orders: str) -> tuple[list[Any], Any]:
     """Its rows, and its outcome."""
     folder = root / "trial"
     work = Work(stand_ins.trial(), stand_ins.environment(root, **orders))
     steps = work.train(folder, root / "dataset", WatchedRows(folder, "allo", watch))
-    *rows, outcome = filter(None, steps)
+    *rows, outcome = events_of(steps)
     return rows, outcome
 
 
@@ -93,7 +103,7 @@ def test_a_trial_that_is_stopped_lets_its_stage_save_and_kills_a_deaf_one(
     work = Work(stand_ins.trial(), environment, lambda: is_asked and is_ready())
     steps = work.train(folder, tmp_path, WatchedRows(folder, "allo", "loss"))
     if is_asked:
-        assert [*filter(None, steps)][-1][0] == "stopped"
+        assert [*events_of(steps)][-1][0] == "stopped"
         (again,) = work.train(folder, tmp_path, WatchedRows(folder, "allo", ""))
         assert isinstance(again, Outcome)
         assert again.state == "stopped"
