@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 import pytest
 
-from pipeline.trials.search import Row, Search
+from pipeline.trials.search import Row, Search, rank
 from pipeline.trials.space import Values
 from pipeline.trials.trial import Outcome, Point, Trial
 from quatrain.errors import DataError
@@ -56,15 +56,18 @@ def values_of(rows: list[Row]) -> list[Values]:
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])
 def test_a_search_has_the_same_points_wherever_it_was_interrupted(kind: str, tmp_path: Path):
-    whole = go_on(search_of(tmp_path / "whole", search=kind, trials=14))
+    widths = {"between": [8, 64], "scale": "log"}
+    changes = {"search": kind, "trials": 14, "space": {RATE: RATES, HIDDEN: widths}}
+    whole = go_on(search_of(tmp_path / "whole", **changes))
     for count in (1, 3, 0, 7, 100):
-        search = search_of(tmp_path / "cut", search=kind, trials=14)
+        search = search_of(tmp_path / "cut", **changes)
         cut = go_on(search, count)
         search.next()  # it is killed while this one runs
     assert values_of(cut) == values_of(whole)
     assert [row.state for row in whole] == ["finished"] * 15
     assert len({row.values[RATE] for row in whole}) == 15
     assert all(1e-4 <= row.values[RATE] <= 1e-2 for row in whole)
+    assert all(type(row.values[HIDDEN]) is int for row in whole)
 
 
 def test_a_trial_that_was_running_begins_again_and_the_start_is_the_first(tmp_path: Path):
@@ -122,6 +125,23 @@ def test_tpe_looks_where_scores_are_better_also_where_lower_is(tmp_path: Path):
         return sorted(row.values[RATE] for row in rows[15:])[5]
 
     assert best("orthogonality") < best("cosine_mean")
+
+
+def test_the_best_come_first_and_of_equal_ones_the_older():
+    rows = [
+        Row(number, {}, "finished", score, None, "")
+        for number, score in enumerate([0.1, 0.3, None, 0.3])
+    ]
+    assert [row.number for row in rank(rows, is_higher_better=True)] == [1, 3, 0]
+    assert [row.number for row in rank(rows, is_higher_better=False)] == [0, 1, 3]
+
+
+def test_the_start_is_the_preset_also_where_that_lacks_a_key(tmp_path: Path):
+    space = {"env.kwargs.goal_velocity": {"of": [0.01, 0.02]}}
+    search = search_of(tmp_path, preset="gymnasium", space=space)
+    start, other = begun(search)
+    assert start.raw["allo"]["env"]["kwargs"] == {}
+    assert other.raw["allo"]["env"]["kwargs"].keys() == {"goal_velocity"}
 
 
 def test_choices_that_are_mappings_come_back_equal(tmp_path: Path):
