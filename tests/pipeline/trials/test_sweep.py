@@ -1,6 +1,7 @@
 """A sweep's driver: what it repeats, adopts and records, wherever it was killed."""
 
 import json
+import re
 import signal
 from collections.abc import Callable
 from contextlib import suppress
@@ -202,12 +203,16 @@ def test_a_second_driver_of_the_same_sweep_is_refused(root: Path, monkeypatch: P
         Driver(root, monkeypatch).run(higher)
 
 
-def test_the_page_holds_every_trial_and_no_markup_of_reasons(root: Path, monkeypatch: Patch):
+def test_the_page_holds_every_trial_and_no_markup_of_reasons(
+    root: Path, monkeypatch: Patch, capsys: Capture
+):
     def odd(trial: Trial) -> Outcome:
         is_odd = trial.params.allo.train.learning_rate == 2e-3
         return Outcome("failed", reason="<script>|x") if is_odd else higher(trial)
 
     Driver(root, monkeypatch).run(odd, draws=True)
+    numbers = re.findall(r"^(\d) ", capsys.readouterr().out, re.MULTILINE)
+    assert numbers == [*"04312"], "the start, the best, those without a score"
     folder = root / "reports" / "sweeps" / "tried"
     rows = json.loads((folder / "trials.json").read_text())
     assert [row["state"] for row in rows] == ["finished", "finished", "failed", *["finished"] * 2]
