@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from pipeline.runtime.errors import Interrupted
+from pipeline.tracking.outbox import Outbox
 from pipeline.trials import engine
 from pipeline.trials.engine import Event, ListPlan, run, run_all
 from pipeline.trials.trial import Outcome, Point, Trial, folder_of, write_outcome
 from tests.pipeline.fixture_types import Capture, Patch
+from tests.pipeline.recorded_runs import header
 from tests.pipeline.trials import stand_ins
 from tests.pipeline.trials.stand_ins import trial
 
@@ -62,9 +64,14 @@ def test_what_has_an_outcome_does_not_run_again(tmp_path: Path):
     folder = folder_of(tmp_path, trial("a"))
     folder.mkdir(parents=True)
     write_outcome(folder, diverged)
-    place = InventedPlace(tmp_path)
-    assert run_all(tmp_path, [trial("a"), trial("b")], ["a", "b"], place) == [diverged, DONE]
-    assert place.begun == ["b"]
+    outbox = Outbox(folder / ".state" / "outbox" / "train@allo-1.sqlite")
+    outbox.begin(header("k1"))
+    outbox.metrics([("train/loss", 1, 0.5)])
+    place, plan = InventedPlace(tmp_path), Recording("ab")
+    place.watch = "loss"
+    run(tmp_path, plan, place)
+    assert (plan.outcomes, place.begun) == ({"a": diverged, "b": DONE}, ["b"])
+    assert plan.events == [("a", 0.5), ("a", "diverged"), ("b", "finished")]
 
 
 def test_equal_trials_run_once(tmp_path: Path):

@@ -100,6 +100,7 @@ def test_a_stage_that_is_lost_too_often_fails_and_the_next_command_tries_again(
     (outcome,) = run(tmp_path, trial(), retries=1)
     assert outcome.state == "failed"
     assert outcome.reason.startswith("train@allo ended with 137")
+    assert log(folder_of(tmp_path, trial())).count("at work") == 2
     stand_in()
     assert run(tmp_path, trial())[0].state == "finished"
 
@@ -172,5 +173,5 @@ def test_slots_share_the_gpus(tmp_path: Path, monkeypatch: Patch):
     assert slots(3, 0, 8) == ["", ""]
     assert slots(1, 0.4, 8) == ["0", "1", "0", "1"]
     assert slots(1, 2, 8) == ["0,1"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,9")  # of which one is not there
     assert slots(1, 1, 8) == ["3", "5"]

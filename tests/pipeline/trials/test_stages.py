@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -13,7 +14,7 @@ from pipeline.tracking.outbox import Outbox
 from pipeline.trials import stages
 from pipeline.trials.stages import StageLost, Step, WatchedRows, Work
 from pipeline.trials.trial import OUTCOME, Outcome, Point, read_outcome, usage_of
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, DataError
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import header
 from tests.pipeline.trials import stand_ins
@@ -74,7 +75,11 @@ def test_a_trial_continues_behind_what_it_has(tmp_path: Path):
     [(1, "failed"), (2, "refused"), (3, "refused"), (6, "failed"), (7, "diverged")],
 )
 def test_what_would_happen_on_every_machine_is_an_outcome(code: int, state: str, tmp_path: Path):
+    half = tmp_path / "trial" / "models" / "allo" / "half"
+    half.parent.mkdir(parents=True)
+    half.touch()
     _, outcome = run(tmp_path, train=str(code))
+    assert half.exists() == (code != 3), "its code may have been edited while it ran"
     assert (outcome.state, outcome.scores, outcome.reason) == (state, {}, "the reason")
     assert begun(tmp_path / "trial") == ["train"]
     assert read_outcome(tmp_path / "trial") == (None if state == "refused" else outcome)
@@ -85,6 +90,14 @@ def test_what_another_machine_may_mend_is_lost(order: str, code: int, tmp_path: 
     with pytest.raises(StageLost, match=rf"^train@allo ended with {code}: "):
         run(tmp_path, train=order)
     assert read_outcome(tmp_path / "trial") is None
+
+
+def test_no_stage_begins_with_other_code(tmp_path: Path):
+    changed = Mock(side_effect=DataError("code changed"))
+    work = Work(stand_ins.trial(), stand_ins.environment(tmp_path), check=changed)
+    with pytest.raises(DataError, match="code changed"):
+        list(work.collect(tmp_path))
+    assert printed(tmp_path) == ""
 
 
 @pytest.mark.parametrize("order", ["wait", "deaf"])
@@ -162,7 +175,7 @@ def recorded(folder: Path, name: str, *points: tuple[str, int, float]) -> Outbox
 def test_new_rows_of_the_watched_metric_are_read_once(tmp_path: Path):
     rows = WatchedRows(tmp_path, "allo", "loss")
     assert rows.read() == []
-    others = [("train/other", 12, 1.0), ("system/cpu", 90, 1.0)]
+    others = [("train/loss/2", 11, 1.0), ("train/other", 12, 1.0), ("system/cpu", 90, 1.0)]
     outbox = recorded(tmp_path, "train@allo-1", ("train/loss", 10, 0.5), *others)
     assert [rows.read(), rows.read()] == [[Point(10, 0.5)], []]
     outbox.metrics([("train/loss", 30, float("nan")), ("train/loss", 40, 1.0)])

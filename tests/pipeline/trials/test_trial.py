@@ -7,21 +7,25 @@ from typing import Any
 import pytest
 
 from pipeline.judging.scores import read_scores
+from pipeline.trials import trial as trials
 from pipeline.trials.engine import run_all
 from pipeline.trials.local import Machine
 from pipeline.trials.stages import Stage, stage_environment
 from pipeline.trials.trial import (
     Trial,
+    add_usage,
     check_current,
     dataset_folder,
     folder_of,
     link_dataset,
     make_trial,
     prepare,
+    usage_of,
 )
 from quatrain.errors import DataError
 from quatrain.presets import parse, read_raw
 from quatrain.validation import overlaid
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.small_project import NOBODY, Project
 
@@ -37,7 +41,9 @@ def make(tmp_path: Path) -> Callable[..., Trial]:
     return of
 
 
-def test_keys_stand_for_all_that_a_result_depends_on(make: Callable[..., Trial], tmp_path: Path):
+def test_keys_stand_for_all_that_a_result_depends_on(
+    make: Callable[..., Trial], tmp_path: Path, monkeypatch: Patch
+):
     start = make()
     assert make() == start
     rate = make(allo={"train": {"learning_rate": 0.123}})
@@ -53,6 +59,9 @@ def test_keys_stand_for_all_that_a_result_depends_on(make: Callable[..., Trial],
     inputs = make()
     check_current(tmp_path, inputs)
     assert (inputs.key != start.key, inputs.data_key != start.data_key) == (True, True)
+    monkeypatch.setattr(trials, "code_digest", lambda *_: "other")
+    code = make()
+    assert (code.key != inputs.key, code.data_key != inputs.data_key) == (True, True)
 
 
 def test_a_folder_holds_the_params_files_and_dataset_of_its_trial(
@@ -61,6 +70,7 @@ def test_a_folder_holds_the_params_files_and_dataset_of_its_trial(
     source = tmp_path / "elsewhere.txt"
     source.write_text("###\n#.#\n###\n")
     trial = make({"inputs/allo/room.txt": source})
+    assert trial.key != make().key
     folder = folder_of(tmp_path, trial)
     prepare(trial, folder)
     assert parse(folder / "params.yaml") == trial.raw
@@ -69,6 +79,12 @@ def test_a_folder_holds_the_params_files_and_dataset_of_its_trial(
         (tmp_path / "here" / "data" / "allo").mkdir(parents=True, exist_ok=True)
         link_dataset(trial, folder, tmp_path / name)
     assert (folder / "data" / "allo").resolve() == tmp_path / "here" / "data" / "allo"
+
+
+def test_what_stages_used_adds_up(tmp_path: Path):
+    for seconds, memory in ((1.5, 9), (2.0, 7)):
+        add_usage(tmp_path, "train", seconds, memory)
+    assert usage_of(tmp_path) == {"train": [3.5, 9]}
 
 
 @pytest.mark.full
