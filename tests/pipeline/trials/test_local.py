@@ -51,7 +51,6 @@ def events_of(machine: Machine) -> list[Any]:
 
 def begin_waiting(machine: Machine, folder: Path) -> None:
     """Lets a stage begin that waits."""
-    until(lambda: list(machine.events()) == [] or log(folder).endswith("ready\n"))
     until(lambda: list(machine.events()) is not None and log(folder).endswith("ready\n"))
 
 
@@ -78,6 +77,19 @@ def test_a_dataset_that_cannot_be_collected_is_the_outcome_of_all_its_trials(
     for outcome in run(tmp_path, *map(trial, "abc")):
         assert (outcome.state, outcome.reason) == ("refused", "the reason")
     assert log(dataset_folder(tmp_path, trial())).count("at work") == 1
+
+
+def test_a_dataset_whose_collection_was_stopped_is_collected_for_another_trial(
+    tmp_path: Path, stand_in: StandIns
+):
+    stand_in(collect="once:wait")
+    with Machine(tmp_path, watch="loss") as machine:
+        machine.begin(trial("a"))
+        begin_waiting(machine, dataset_folder(tmp_path, trial("a")))
+        machine.stop(trial("a"))
+        assert [event.state for event in events_of(machine)] == ["stopped"]
+        machine.begin(trial("b"))
+        assert events_of(machine)[-1].state == "finished"
 
 
 @pytest.mark.parametrize("verb", ["collect", "evaluate"])
