@@ -49,5 +49,5 @@ def decide(space: Space, rows: Sequence[Row], repeated: Mapping[int, Scores]) ->
     by = f"{gains[number]} {space.sweep.judge} over {space.sweep.confirm.seeds} seeds"
     if gains[number].is_clear:
         return result(f"trial {number} is better than the start by {by}", rows[number])
-    text = f"nothing was found: trial {number} is better by {by}, which may be chance"
+    text = f"nothing was found: trial {number} is not clearly better: by {by}"
     return result(text, rows[0])

@@ -146,7 +146,7 @@ def test_a_killed_sweep_continues_and_nothing_that_ended_runs_again(
 @pytest.mark.parametrize(
     ("outcome", "changes", "said", "repeated", "is_kept"),
     [
-        (lucky, {}, "nothing was found: trial 4 is better by 0.015 (-", 4 * 3, False),
+        (lucky, {}, "nothing was found: trial 4 is not clearly better: by 0.015 (-", 4 * 3, False),
         (diverging, {}, "nothing was found: the start, or all others, could not be", 4 * 3, True),
         (lambda _: Outcome("failed", reason="x"), {}, "nothing was found: no trial has a", 0, True),
         (lower, {"confirm": None}, "trial 0 has the best score of the search", 0, False),
