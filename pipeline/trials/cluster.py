@@ -14,20 +14,29 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 from pipeline.runtime import console
-from pipeline.runtime.errors import CommandFailed
+from pipeline.runtime.errors import CommandFailed, LockHeld
 from pipeline.runtime.processes import folder_lock
 from pipeline.storage.run_key import CHECKOUT
 from pipeline.trials.engine import Event
 from pipeline.trials.node import Job, code_digest, collect_dataset, run_trial
 from pipeline.trials.stages import POLL_SECONDS, StageLost, last_line, remove_checkpoints
 from pipeline.trials.storage import open_storage, restore
-from pipeline.trials.trial import TRIALS, Outcome, Point, Trial, folder_of, read_outcome
+from pipeline.trials.trial import (
+    TRIALS,
+    Outcome,
+    Point,
+    Trial,
+    check_current,
+    folder_of,
+    read_outcome,
+)
 from quatrain.errors import QuatrainError
 
 CONNECT_SECONDS = 3.0
@@ -79,7 +88,6 @@ class Cluster:
         check_token()
         check_address(self.address)
         self._storage = open_storage(self.storage or str(self.root / TRIALS / "archives"))
-        self._code = code_digest()
         self._ray = connect(self.address)
         options = {
             "num_cpus": self.cpus,
@@ -117,9 +125,10 @@ class Cluster:
         )
 
     def begin(self, trial: Trial) -> None:
+        check_current(self.root, trial)
         files = {name: path.read_bytes() for name, path in trial.files.items()}
         bare = trial._replace(files={})
-        job = Job(bare, files, self._storage, self.watch, self.cpus, self.gpus, self._code)
+        job = Job(bare, files, self._storage, self.watch, self.cpus, self.gpus, code_digest())
         if trial.data_key not in self._datasets:
             for old in list(self._datasets)[: 1 - KEPT_DATASETS]:
                 del self._datasets[old]
@@ -146,9 +155,13 @@ class Cluster:
             running.attempt, event = self._next(running)
             if before and running.attempt not in (before, ""):
                 yield trial, "lost its process or node, and has started again"
+            del self._running[trial.key]
             if isinstance(event, Outcome):
                 self._unpack(trial)
-                del self._running[trial.key]
+                if event.state == "stopped":  # Another attempt may have told less than it stored.
+                    event = read_outcome(folder_of(self.root, trial)) or event
+            else:
+                self._running[trial.key] = running
             yield trial, event
 
     def _next(self, running: Running) -> tuple[str, Point | Outcome]:
@@ -171,12 +184,16 @@ class Cluster:
             return "", Outcome("failed", reason=last_line(str(cause)))
 
     def _unpack(self, trial: Trial) -> None:
-        """Puts what a trial left into its folder on this machine."""
+        """Puts what a trial left into its folder on this machine, unless a trial of another command
+        is at work there, which will make the same.
+        """
         folder = folder_of(self.root, trial)
-        with folder_lock(folder):
-            if read_outcome(folder) is None:
+        with suppress(LockHeld), folder_lock(folder, patience_seconds=0):
+            outcome = read_outcome(folder)
+            if outcome is None:
                 restore(self._storage, trial.key, folder)
-            if read_outcome(folder) is not None:
+                outcome = read_outcome(folder)
+            if outcome is not None and outcome.state == "finished":
                 remove_checkpoints(trial, folder)
 
 

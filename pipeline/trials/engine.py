@@ -97,8 +97,8 @@ def begin(root: Path, plan: Plan, place: Place, running: dict[str, Trial]) -> bo
         if trial.key in running:
             continue
         if (outcome := read_outcome(folder)) is None:
-            running[trial.key] = trial
             place.begin(trial)
+            running[trial.key] = trial
             continue
         for point in WatchedRows(folder, trial.model, place.watch).read():
             plan.saw(trial, point)

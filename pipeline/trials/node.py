@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, NamedTuple
@@ -55,7 +56,8 @@ def collect_dataset(job: Job) -> Files | Outcome:
 
     with scratch() as name:
         folder = Path(name)
-        for step in Work(job.trial, prepare_node(job, folder)).collect(folder):
+        environment = prepare_node(job, folder)
+        for step in Work(job.trial, environment, check=partial(check_code, job)).collect(folder):
             if isinstance(step, Outcome):
                 return step
             time.sleep(POLL_SECONDS)
@@ -76,14 +78,13 @@ def run_trial(job: Job, dataset: Files | Outcome) -> Iterator[tuple[str, Point |
         yield "", dataset
         return
     with scratch() as name:
-        folder = Path(name)
+        folder, stopped = Path(name), threading.Event()
+        # Ray cancels a task by this signal.
+        signal.signal(signal.SIGINT, lambda *_: stopped.set())
         restore(job.storage, job.trial.key, folder)
         environment = prepare_node(job, folder)
         write_files(dataset, folder / "dataset")
-        stopped = threading.Event()
-        # Ray cancels a task by this signal.
-        signal.signal(signal.SIGINT, lambda *_: stopped.set())
-        work = Work(job.trial, environment, stopped.is_set)
+        work = Work(job.trial, environment, stopped.is_set, partial(check_code, job))
         rows = WatchedRows(folder, job.trial.model, job.watch)
         for event in archived(job, folder, work.train(folder, folder / "dataset", rows)):
             yield name, event
@@ -123,10 +124,11 @@ def newest_result(folder: Path) -> int:
 
 def scratch() -> TemporaryDirectory[str]:
     """Makes a folder for an attempt, and removes those of attempts that were killed here."""
-    for left in Path(gettempdir()).glob("quatrain-trial-*-*"):
-        if not psutil.pid_exists(int(left.name.split("-")[2])):
+    prefix = f"quatrain-trial-{socket.gethostname()}-"  # the folder may be one of many nodes
+    for left in Path(gettempdir()).glob(f"{prefix}*-*"):
+        if not psutil.pid_exists(int(left.name.removeprefix(prefix).split("-")[0])):
             shutil.rmtree(left, ignore_errors=True)
-    return TemporaryDirectory(prefix=f"quatrain-trial-{os.getpid()}-")
+    return TemporaryDirectory(prefix=f"{prefix}{os.getpid()}-")
 
 
 def prepare_node(job: Job, folder: Path) -> dict[str, str]:
@@ -135,14 +137,19 @@ def prepare_node(job: Job, folder: Path) -> dict[str, str]:
     Raises:
         CodeDiffers: this node has other code than the driver.
     """
+    check_code(job)
+    write_files(job.files, folder)
+    return stage_environment(job.cpus, job.gpus)
+
+
+def check_code(job: Job) -> None:
+    """Raises CodeDiffers if this node has other code than the driver had when the trial began."""
     digest = code_digest()
     if digest != job.code:
         raise CodeDiffers(
             f"node {socket.gethostname()} has other code than the driver "
             f"({digest[:12]}, not {job.code[:12]}); bring both to one commit"
         )
-    write_files(job.files, folder)
-    return stage_environment(job.cpus, job.gpus)
 
 
 def code_digest() -> str:

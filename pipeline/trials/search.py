@@ -98,19 +98,25 @@ class Search:
     def saw(self, trial: Trial, point: Point) -> bool:
         """Takes a row; returns whether the schedule stops the trial before its last step.
 
-        The start is compared, and never stopped, nor is one that is equal to it.
+        The start is compared, and never stopped, nor is one that is equal to it. The journal knows
+        at once, so that a driver that is killed while the trial saves has not lost the decision.
         """
-        asked = self._asked[trial.key]
+        asked = [each for each in self._asked[trial.key] if self._is_running(each)]
         for each in asked:
             each.report(point.value, point.step)  # ignored if the journal has it
         if point.step >= getattr(trial.params, trial.model).train.steps:
             return False
         hopeless = [each.should_prune() for each in asked]
-        return all(hopeless) and asked[0].number > 0
+        if not hopeless or not all(hopeless) or asked[0].number == 0:
+            return False
+        for each in asked:
+            self._tell(each, Outcome("stopped"))
+        return True
 
     def ended(self, trial: Trial, outcome: Outcome) -> None:
         for asked in self._asked.pop(trial.key, []):
-            self._tell(asked, outcome)
+            if self._is_running(asked):
+                self._tell(asked, outcome)
             self._record(trial, self.rows()[asked.number].name)
 
     def rows(self) -> list[Row]:
@@ -124,6 +130,9 @@ class Search:
         """
         raw = self._space.trial_raw(row.values if row.number else {}, seed)
         return make_trial(self._space.root, self._space.sweep.model, raw)
+
+    def _is_running(self, asked: optuna.trial.Trial) -> bool:
+        return not self.study.get_trials(deepcopy=False)[asked.number].state.is_finished()
 
     def _suggest(self, asked: optuna.trial.Trial) -> None:
         """Chooses the values that the journal does not have; those of the start that lie outside

@@ -88,7 +88,7 @@ class Work(NamedTuple):
         self, folder: Path, dataset: Path, rows: "WatchedRows"
     ) -> Generator[Step, None, None]:
         """Trains and evaluates in a folder; yields the new rows, then the outcome, which is stored
-        there if it is final. Checkpoints go then.
+        there if it stays so. The checkpoints of one that has finished go then.
 
         Raises:
             StageLost: a stage was killed, or its machine has a fault.
@@ -112,8 +112,9 @@ class Work(NamedTuple):
                 peak_memory=max((memory for _, memory in used.values()), default=0),
                 seconds=time.monotonic() - began,
             )
-            if outcome.state not in ("stopped", "refused"):
+            if outcome.state in ("finished", "diverged"):
                 write_outcome(folder, outcome)
+            if outcome.state == "finished":
                 remove_checkpoints(self.trial, folder)
         yield outcome
 
@@ -190,6 +191,7 @@ class Stage:
         self._folder = folder
         self._killed_at = math.inf
         with (folder / LOG).open("ab") as log:
+            self._log_begins = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", f"pipeline.{verb}", model],
                 cwd=folder,
@@ -233,7 +235,8 @@ class Stage:
         """
         if not self.code:
             return None
-        reason = last_line((self._folder / LOG).read_text(errors="replace"))
+        printed = (self._folder / LOG).read_bytes()[self._log_begins :]
+        reason = last_line(printed.decode(errors="replace"))
         if self.code not in FINAL:
             raise StageLost(f"{self._name} ended with {self.code}: {reason}")
         return Outcome(FINAL[self.code], reason=reason)

@@ -154,7 +154,7 @@ def cpu_seconds(result: Result) -> str:
 def goal_lines(rules: Sequence[Rule], results: Results) -> Iterator[str]:
     """Yields for each goal which rows miss it: those of which not every trial reaches it."""
     for rule in rules:
-        if rule.goal is None:
+        if rule.goal is None or not results:
             continue
         sign, most = (-1, "most") if rule.direction == "lower" else (1, "least")
         missed = [

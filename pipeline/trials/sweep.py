@@ -52,7 +52,7 @@ def run(space: Space, place: Place) -> int:
             result = decide(space, search.rows(), repeated)
             files = conclude(result, search)
             status = "FINISHED"
-        except Interrupted:
+        except (Interrupted, KeyboardInterrupt):
             status = "KILLED"
             raise
         finally:

@@ -57,8 +57,8 @@ class Point(NamedTuple):
 class Outcome(NamedTuple):
     """Holds how an attempt at a trial ended: with scores, or with a reason.
 
-    `finished`, `diverged` and `failed` are stored and stay; what was `stopped` continues later, and
-    what was `refused`, or lost too often, is tried again by the next command.
+    `finished` and `diverged` are stored and stay; what was `stopped` continues later, and what was
+    `refused`, `failed` or lost too often is tried again by the next command.
 
     cpu_seconds: of each stage, with the start of its process, over all attempts; a dataset that
     several trials share counts in each. seconds: of this attempt. peak_memory: bytes of the largest
@@ -95,8 +95,8 @@ def make_trial(
     trial = Trial(model, raw, params, inputs, "", "")
     of_collect = {name: value_at(raw, name) for name in _collect_params(model)}
     return trial._replace(
-        key=_key(root, "evaluate", trial, params_of(params, model)),
-        data_key=_key(root, "collect", trial, of_collect),
+        key=_key(root, ("collect", "train", "evaluate"), trial, params_of(params, model)),
+        data_key=_key(root, ("collect",), trial, of_collect),
     )
 
 
@@ -111,13 +111,12 @@ def check_current(root: Path, trial: Trial) -> None:
         )
 
 
-def _key(root: Path, verb: str, trial: Trial, values: Any) -> str:
-    """Returns the key of a verb's result: it depends on these values of params.yaml."""
+def _key(root: Path, verbs: tuple[str, ...], trial: Trial, values: Any) -> str:
+    """Returns the key of what these stages make: it depends on these values of params.yaml."""
     depends_on = {
-        "verb": verb,
         "model": trial.model,
         "params": values,
-        "code": code_digest(root, trial.model, trial.params, verb),
+        "code": {verb: code_digest(root, trial.model, trial.params, verb) for verb in verbs},
         "files": {name: folders.file_digest(path) for name, path in trial.files.items()},
         "settings": settings(trial.params, MODELS[trial.model]),
     }

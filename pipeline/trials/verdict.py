@@ -43,6 +43,8 @@ def decide(space: Space, rows: Sequence[Row], repeated: Mapping[int, Scores]) ->
         best = ranked[0]
         text = f"trial {best.number} has the best score of the search; nothing was repeated"
         return result(text, best)
+    if not repeated:
+        return result("nothing was found: no other trial than the start has a score")
     if not gains:
         return result("nothing was found: the start, or all others, could not be repeated")
     number = max(gains, key=lambda each: gains[each].mean)

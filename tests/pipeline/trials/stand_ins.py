@@ -124,4 +124,5 @@ class InventedPlace(AbstractContextManager["InventedPlace"]):
                 yield each, event
 
     def stop(self, trial: Trial) -> None:
+        assert trial.key in self.running
         self.running[trial.key] = trial, [Outcome("stopped")]

@@ -2,16 +2,22 @@
 
 import re
 import signal
+import socket
 from collections.abc import Iterator
+from contextlib import nullcontext
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
 
 from pipeline.runtime.errors import CommandFailed
+from pipeline.runtime.processes import folder_lock
 from pipeline.trials import cluster, node
+from pipeline.trials.trial import Outcome, folder_of, write_outcome
+from quatrain.errors import DataError
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.trials import stand_ins
@@ -178,10 +184,54 @@ def test_a_node_gives_stages_their_files_cpus_and_gpus_if_it_has_the_code(tmp_pa
 
 def test_a_node_removes_what_a_killed_attempt_left(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    (tmp_path / "quatrain-trial-4194399-dead").mkdir()
+    (tmp_path / f"quatrain-trial-{socket.gethostname()}-4194399-dead").mkdir()
+    other = tmp_path / "quatrain-trial-another-node-4194399-alive"
+    other.mkdir()
     with node.scratch() as first, node.scratch() as second:
-        assert {str(path) for path in tmp_path.iterdir()} == {first, second}
-    assert list(tmp_path.iterdir()) == []
+        assert {str(path) for path in tmp_path.iterdir()} == {first, second, str(other)}
+    assert list(tmp_path.iterdir()) == [other]
+
+
+def test_what_a_node_makes_while_its_code_is_edited_is_removed(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    nowhere: Any = None
+    saved: list[list[str]] = []
+    environment = stand_ins.environment(tmp_path)
+    monkeypatch.setattr(node, "stage_environment", lambda *_: environment)
+    monkeypatch.setattr(node, "code_digest", Mock(side_effect=["same", "same", "other"]))
+    monkeypatch.setattr(node, "restore", Mock())
+    monkeypatch.setattr(
+        node, "save", lambda *place: saved.append([*map(str, place[-1].glob("models/*"))])
+    )
+    monkeypatch.setattr("signal.signal", Mock())
+    job = node.Job(stand_ins.trial(), {}, nowhere, "loss", 1, 0, "same")
+    with pytest.raises(node.CodeDiffers):
+        list(node.run_trial(job, {}))
+    assert saved[-1] == []
+
+
+def test_a_trial_of_edited_code_is_not_begun(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(cluster, "check_current", Mock(side_effect=DataError("code changed")))
+    place = cluster.Cluster(tmp_path, "127.0.0.1:1")
+    with pytest.raises(DataError, match="code changed"):
+        place.begin(stand_ins.trial())
+
+
+def test_a_trial_has_the_outcome_that_another_attempt_or_command_stored(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    trial, diverged = stand_ins.trial(), Outcome("diverged", reason="loss is not finite")
+    folder = folder_of(tmp_path, trial)
+    place = cluster.Cluster(tmp_path, "127.0.0.1:1")
+    monkeypatch.setattr(place, "_storage", None, raising=False)
+    monkeypatch.setattr(place, "_ray", Mock(wait=lambda items, **_: (items, [])), raising=False)
+    monkeypatch.setattr(place, "_next", lambda _: ("", Outcome("stopped")))
+    monkeypatch.setattr(cluster, "restore", lambda *_: write_outcome(folder, diverged))
+    for is_at_work, outcome in ((True, Outcome("stopped")), (False, diverged)):
+        place._running[trial.key] = cluster.Running(trial, "items")
+        with folder_lock(folder) if is_at_work else nullcontext():
+            assert [*place.events()] == [(trial, outcome)]
 
 
 # What ends a command in one line before anything is begun.

@@ -109,6 +109,19 @@ def test_a_fault_of_the_place_stops_all_and_what_still_ended_is_told(tmp_path: P
     assert (place.begun, place.running, plan.outcomes) == (["a", "b"], {}, {"b": DONE})
 
 
+def test_a_trial_that_cannot_begin_lets_the_others_save(tmp_path: Path):
+    class Refusing(InventedPlace):
+        def begin(self, trial: Trial) -> None:
+            if trial.key == "b":
+                raise OSError("an input is gone")
+            super().begin(trial)
+
+    place = Refusing(tmp_path, a=[Point(1, 1.0), Point(2, 1.0)])
+    with pytest.raises(OSError, match="an input is gone"):
+        run(tmp_path, Recording("ab"), place)
+    assert (place.begun, place.running) == (["a"], {})
+
+
 def test_a_signal_lets_trials_save_and_begins_none(tmp_path: Path, capsys: Capture):
     class Signalled(Recording):
         def saw(self, *_: object) -> bool:

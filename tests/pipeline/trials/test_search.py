@@ -211,12 +211,13 @@ def test_no_trial_is_stopped_elsewhere(step: int, tmp_path: Path):
     assert compare(search_of(tmp_path), [0.5, 0.4], step) == [False, False]
 
 
-def test_rows_of_a_continued_trial_come_again_and_a_stopped_one_stays_so(tmp_path: Path):
+def test_rows_of_a_continued_trial_come_again_and_one_that_was_to_stop_stays_so(tmp_path: Path):
     search = search_of(tmp_path)
     start, other = begun(search)
     for each, value in ((start, 0.5), (other, 0.4)):
         search.saw(each, Point(500, value))
-    search.ended(other, Outcome("stopped"))
+    assert not search.saw(other, Point(600, 0.9))
+    search.ended(other, finished(0.9))
     again = search_of(tmp_path)
     assert begun(again, 1) == [start]
     assert [again.saw(start, Point(step, 0.6)) for step in (400, 500, 700)] == [False] * 3

@@ -16,7 +16,7 @@ from pipeline.trials.stages import StageLost, Step, WatchedRows, Work
 from pipeline.trials.trial import OUTCOME, Outcome, Point, read_outcome, usage_of
 from quatrain.errors import ConfigError, DataError
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.recorded_runs import header
+from tests.pipeline.recorded_runs import header, until
 from tests.pipeline.trials import stand_ins
 
 ROWS = [Point(1, 1.0), Point(2, 0.5), Point(3, 1 / 3)]
@@ -76,13 +76,15 @@ def test_a_trial_continues_behind_what_it_has(tmp_path: Path):
 )
 def test_what_would_happen_on_every_machine_is_an_outcome(code: int, state: str, tmp_path: Path):
     half = tmp_path / "trial" / "models" / "allo" / "half"
-    half.parent.mkdir(parents=True)
-    half.touch()
+    checkpoints = tmp_path / "trial" / ".state" / "train@allo"
+    for folder in (half, checkpoints):
+        folder.mkdir(parents=True)
     _, outcome = run(tmp_path, train=str(code))
+    assert checkpoints.exists(), "a reason may name the last good one"
     assert half.exists() == (code != 3), "its code may have been edited while it ran"
     assert (outcome.state, outcome.scores, outcome.reason) == (state, {}, "the reason")
     assert begun(tmp_path / "trial") == ["train"]
-    assert read_outcome(tmp_path / "trial") == (None if state == "refused" else outcome)
+    assert read_outcome(tmp_path / "trial") == (outcome if state == "diverged" else None)
 
 
 @pytest.mark.parametrize(("order", "code"), [("-9", 137), ("-15", 143), ("5", 5), ("130", 130)])
@@ -98,6 +100,14 @@ def test_no_stage_begins_with_other_code(tmp_path: Path):
     with pytest.raises(DataError, match="code changed"):
         list(work.collect(tmp_path))
     assert printed(tmp_path) == ""
+
+
+def test_a_reason_is_of_this_attempt(tmp_path: Path, monkeypatch: Patch):
+    (tmp_path / stages.LOG).write_text("out of memory\n")
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    stage = stages.Stage("train", "allo", tmp_path, {})
+    until(lambda: not stage.is_running())
+    assert stage.failure() == Outcome("failed", reason="nothing was printed")
 
 
 @pytest.mark.parametrize("order", ["wait", "deaf"])

@@ -105,6 +105,12 @@ def diverging(trial: Trial) -> Outcome:
     )
 
 
+def refusing(trial: Trial) -> Outcome:
+    """Only the start has a score."""
+    is_start = trial.params.allo.train.learning_rate == 1e-3
+    return higher(trial) if is_start else Outcome("refused", reason="no")
+
+
 def test_the_best_is_adopted_if_its_repetitions_are_better(
     root: Path, monkeypatch: Patch, capsys: Capture
 ):
@@ -148,10 +154,11 @@ def test_a_killed_sweep_continues_and_nothing_that_ended_runs_again(
     [
         (lucky, {}, "nothing was found: trial 4 is not clearly better: by 0.015 (-", 4 * 3, False),
         (diverging, {}, "nothing was found: the start, or all others, could not be", 4 * 3, True),
+        (refusing, {}, "nothing was found: no other trial than the start has a score", 0, True),
         (lambda _: Outcome("failed", reason="x"), {}, "nothing was found: no trial has a", 0, True),
         (lower, {"confirm": None}, "trial 0 has the best score of the search", 0, False),
     ],
-    ids=["luck", "diverged", "no score", "start is best"],
+    ids=["luck", "diverged", "start alone", "no score", "start is best"],
 )
 def test_no_preset_is_written_where_nothing_is_better(
     outcome: Callable[[Trial], Outcome],

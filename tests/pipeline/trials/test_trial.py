@@ -59,9 +59,12 @@ def test_keys_stand_for_all_that_a_result_depends_on(
     inputs = make()
     check_current(tmp_path, inputs)
     assert (inputs.key != start.key, inputs.data_key != start.data_key) == (True, True)
-    monkeypatch.setattr(trials, "code_digest", lambda *_: "other")
-    code = make()
-    assert (code.key != inputs.key, code.data_key != inputs.data_key) == (True, True)
+    edited = []
+    for verb in (None, "collect", "train", "evaluate"):
+        monkeypatch.setattr(trials, "code_digest", lambda *of, verb=verb: of[-1] == verb)
+        edited.append(make())
+    assert len({each.key for each in edited}) == 4
+    assert len({each.data_key for each in edited}) == 2
 
 
 def test_a_folder_holds_the_params_files_and_dataset_of_its_trial(
