@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from pipeline.runtime.command import selected_models
 from pipeline.storage.params_file import read_input
 from pipeline.trials.trial import value_at
+from quatrain.comparison_sides import deciding_rule
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.presets import parse, read_raw
@@ -212,23 +213,13 @@ def read_space(root: Path, path: Path) -> Space:
                 "copy that one under another name"
             )
         raw = read_raw(root, sweep.preset)
-        space = Space(root, path.stem, sweep, raw, _is_higher_better(sweep, raw))
+        rules = load(sweep.model, raw.get(sweep.model)).rules.GATED
+        is_higher_better = deciding_rule(rules, sweep.judge, "judge").direction == "higher"
+        space = Space(root, path.stem, sweep, raw, is_higher_better)
         _check(space)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from None
     return space
-
-
-def _is_higher_better(sweep: Sweep, raw: Mapping[str, Any]) -> bool:
-    rules = load(sweep.model, raw.get(sweep.model)).rules.GATED
-    directions = {rule.metric: rule.direction for rule in rules if rule.direction != "near"}
-    if sweep.judge not in directions:
-        names = sorted(directions)
-        raise ConfigError(
-            f"judge = {sweep.judge!r}: is no gated metric of {sweep.model} that has a best end"
-            f"{nearest(sweep.judge, names)}; name one of {', '.join(names)}"
-        )
-    return directions[sweep.judge] == "higher"
 
 
 def _check(space: Space) -> None:
