@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from html import escape
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from pydantic_core import to_json
 
 from quatrain.baselines import Direction, Rule
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, TrainingDiverged
 from quatrain.judgement import NOTHING
 from quatrain.progress import History
 from quatrain.seeds import SEEDS_OF_INTERVAL
@@ -33,7 +33,7 @@ Table = list[dict[str, str]]
 # How often equal sides may be called different.
 ERROR = 0.05
 BATCHES = (4, 8, 16)
-# Simulated comparisons by which the nominal level is found.
+# Simulated comparisons by which the nominal level is difference.
 SIMULATED = 100_000
 # Largest number of seeds that is said to be needed.
 MOST_NEEDED = 1000
@@ -58,9 +58,9 @@ class Run(NamedTuple):
 class Difference(NamedTuple):
     """Holds how a metric differs over seeds, `after` - `before`: means, and the interval's ends.
 
-    each: of the pairs. better_in: seeds in which `after` is better. correlation: of the pairs.
-    needed: seeds that would decide with the same mean and deviation; None if that is decided, or
-    more than MOST_NEEDED.
+    each: of the pairs. better_in: seeds in which `after` is better; None if the direction is near.
+    correlation: of the pairs. needed: seeds that would decide with the same mean and deviation;
+    None if that is decided, or more than MOST_NEEDED.
     """
 
     before: float
@@ -69,7 +69,7 @@ class Difference(NamedTuple):
     low: float
     high: float
     each: Values
-    better_in: int
+    better_in: int | None
     correlation: float
     verdict: Verdict
     needed: int | None
@@ -97,13 +97,13 @@ def nominal_level(looks: tuple[int, ...]) -> float:
     """
     if len(looks) == 1:
         return ERROR
-    from scipy import stats
+    from scipy import special
 
     counts = np.array(looks)
     pairs = np.random.default_rng(0).standard_normal((SIMULATED, counts[-1]))
-    sums, squares = (np.cumsum(pairs**power, 1)[:, counts - 1] for power in (1, 2))
-    error = np.sqrt((squares - sums**2 / counts) / (counts - 1) / counts)
-    chance = 2 * stats.t.sf(np.abs(sums / counts / error), counts - 1)
+    means, squares = (np.cumsum(pairs**power, 1)[:, counts - 1] / counts for power in (1, 2))
+    error = np.sqrt((squares - means**2) / (counts - 1))
+    chance = 2 * special.stdtr(counts - 1, -np.abs(means / error))
     return float(np.quantile(chance.min(1), ERROR))
 
 
@@ -117,29 +117,30 @@ def measure(
 ) -> Difference:
     """Compares a metric of two sides, whose entries have the same seeds if they are paired.
 
-    NaN, of a training that diverged, counts as the worst score of both sides. margin: differences
-    up to this do not matter. level: how often the interval may miss the truth.
+    NaN, of a training that diverged, counts as worse by the margin than the worst score of both
+    sides. margin: differences up to this do not matter. level: how often the interval may miss the
+    truth.
     """
-    worst = (np.nanmax if direction == "lower" else np.nanmin)([*before, *after])
-    old, new = (np.where(np.isnan(side), worst, side) for side in (before, after))
+    sign = -1.0 if direction == "lower" else 1.0
+    worst = np.nanmin(sign * np.array([before, after])) - margin
+    old, new = (np.where(np.isnan(side), sign * worst, side) for side in (before, after))
     each = new - old
     mean = float(each.mean())
-    half = half_paired(each, level) if is_paired else half_unpaired(old, new, level)
-    low, high = mean - half, mean + half
-    verdict = judge(low, high, direction, margin)
-    gains = -each if direction == "lower" else each
-    has_pairs = is_paired and old.std() > 0 and new.std() > 0
+    error, freedom = standard_error(old, new, is_paired)
+    half = float(t_quantile(level, freedom) * error)
+    verdict = judge(mean - half, mean + half, direction, margin)
+    has_correlation = is_paired and old.std() > 0 and new.std() > 0
     return Difference(
         before=float(old.mean()),
         after=float(new.mean()),
         mean=mean,
-        low=low,
-        high=high,
+        low=mean - half,
+        high=mean + half,
         each=each,
-        better_in=int((gains > 0).sum()),
-        correlation=float(np.corrcoef(old, new)[0, 1]) if has_pairs else math.nan,
+        better_in=None if direction == "near" else int((sign * each > 0).sum()),
+        correlation=float(np.corrcoef(old, new)[0, 1]) if has_correlation else math.nan,
         verdict=verdict,
-        needed=seeds_needed(each, margin, level) if verdict == "undecided" else None,
+        needed=seeds_needed(each, error, margin, level) if verdict == "undecided" else None,
     )
 
 
@@ -152,33 +153,32 @@ def judge(low: float, high: float, direction: Direction, margin: float) -> Verdi
     return "no difference" if max(-low, high) <= margin else "undecided"
 
 
-def half_paired(each: Values, level: float) -> float:
-    """Computes half the width of the interval of a mean, t(1 - level/2, n-1)·sd/√n."""
-    return t_quantile(level, len(each) - 1) * float(each.std(ddof=1)) / math.sqrt(len(each))
+def standard_error(old: Values, new: Values, is_paired: bool) -> tuple[float, float]:
+    """Computes the standard error of the mean difference and its degrees of freedom: of pairs, or
+    of two means (Welch, 1947).
+    """
+    freedom = len(old) - 1.0
+    if is_paired:
+        return float((new - old).std(ddof=1)) / math.sqrt(len(old)), freedom
+    squares = np.array([old.var(ddof=1), new.var(ddof=1)]) / len(old)
+    total = float(squares.sum())
+    if total:
+        freedom *= total**2 / float((squares**2).sum())
+    return math.sqrt(total), freedom
 
 
-def half_unpaired(old: Values, new: Values, level: float) -> float:
-    """Computes half the width of the interval of a difference of two means (Welch, 1947)."""
-    errors = np.array([side.var(ddof=1) / len(side) for side in (old, new)])
-    if not errors.any():
-        return 0.0
-    freedom = errors.sum() ** 2 / (errors**2 / [len(old) - 1, len(new) - 1]).sum()
-    return t_quantile(level, freedom) * math.sqrt(errors.sum())
+def seeds_needed(each: Values, error: float, margin: float, level: float) -> int | None:
+    count, mean = len(each), abs(each.mean())
+    counts = np.arange(count + 1, MOST_NEEDED + 1)
+    halves = t_quantile(level, counts - 1) * error * np.sqrt(count / counts)
+    enough = counts[halves < max(mean, margin - mean)]
+    return int(enough[0]) if enough.size else None
 
 
-def t_quantile(level: float, freedom: float) -> float:
-    from scipy import special  # loaded at once, unlike `stats`
+def t_quantile(level: float, freedom: Any) -> Any:
+    from scipy import special
 
-    return float(special.stdtrit(freedom, 1 - level / 2))
-
-
-def seeds_needed(each: Values, margin: float, level: float) -> int | None:
-    mean, deviation = abs(float(each.mean())), float(each.std(ddof=1))
-    for count in range(len(each) + 1, MOST_NEEDED + 1):
-        half = t_quantile(level, count - 1) * deviation / math.sqrt(count)
-        if half < max(mean, margin - mean):
-            return count
-    return None
+    return special.stdtrit(freedom, 1 - level / 2)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -210,20 +210,29 @@ class Comparison:
 
     @cached_property
     def differences(self) -> dict[str, Difference]:
-        """Returns each gated metric of both sides, the one that decides first."""
-        found = {}
+        """Returns each gated metric of both sides, the one that decides first.
+
+        Raises:
+            TrainingDiverged: no training has the metric that decides.
+        """
+        level = nominal_level(self.looks)
+        differences = {}
         for rule in sorted(self.rules, key=lambda rule: rule.metric != self.metric):
             old, new = (
                 np.array([run.scores.get(rule.metric) for run in side], float)
                 for side in self.sides
             )
-            if np.isfinite([old, new]).any():
-                margin = self.margin if rule.metric == self.metric else rule.tolerance
-                level = nominal_level(self.looks)
-                found[rule.metric] = measure(
+            is_first = rule.metric == self.metric
+            if not np.isnan([old, new]).all():
+                margin = self.margin if is_first else rule.tolerance
+                differences[rule.metric] = measure(
                     old, new, rule.direction, margin, level, self.is_paired
                 )
-        return found
+            elif is_first:
+                raise TrainingDiverged(
+                    f"{self.model}: {self.metric} is in no scores of either side"
+                )
+        return differences
 
     @property
     def verdict(self) -> Verdict:
@@ -235,16 +244,18 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """Says what was found: by how much, in how many seeds and at what cost."""
-        found, seeds = self.differences[self.metric], len(self.after)
-        by = f"{signed(found.mean)} {interval(found)} {self.metric}"
-        if found.verdict == "undecided":
-            need = f"about {found.needed}" if found.needed else f"more than {MOST_NEEDED:,}"
+        difference, seeds = self.differences[self.metric], len(self.after)
+        by = f"{with_interval(difference)} {self.metric}"
+        if difference.verdict == "undecided":
+            need = (
+                f"about {difference.needed}" if difference.needed else f"more than {MOST_NEEDED:,}"
+            )
             text = f"undecided after {seeds} seeds: {by}; {need} would decide"
-        elif found.verdict != "no difference":
-            wins = found.better_in if found.verdict == "better" else seeds - found.better_in
-            less = f"; less than {self.allowed}" if abs(found.mean) < self.margin else ""
-            text = f"{found.verdict}: {by}, in {wins} of {seeds} seeds{less}"
-        elif found.each.any():
+        elif difference.verdict != "no difference":
+            count = (difference.each * difference.mean > 0).sum()
+            less = f"; less than {self.allowed}" if abs(difference.mean) < self.margin else ""
+            text = f"{difference.verdict}: {by}, in {count} of {seeds} seeds{less}"
+        elif difference.each.any():
             text = f"no difference that matters: {by} over {seeds} seeds, within {self.allowed}"
         else:
             same = "; the weights are the same bytes" if self.has_same_weights else ""
@@ -252,7 +263,7 @@ class Comparison:
         lost = [sum(not run.scores for run in side) for side in self.sides]
         diverged = f" Diverged: {lost[0]} seeds before, {lost[1]} after." if any(lost) else ""
         old, new = (sum(run.cpu_seconds for run in side) for side in self.sides)
-        cost = f" It takes {new / old:.2f} times the CPU seconds." if new + old > 0 else ""
+        cost = f" It takes {new / old:.2f} times the CPU seconds." if old > 0 and new > 0 else ""
         return f"{self.model}, {self.change}: {text}.{diverged}{cost}"
 
     @property
@@ -274,68 +285,56 @@ class Comparison:
     @property
     def table(self) -> Table:
         """Returns a row for each gated metric, as text by column."""
+        seeds = len(self.after)
         return [
             {
                 "metric": metric,
-                "before": f"{found.before:.4g}",
-                "after": f"{found.after:.4g}",
-                "difference (95 %)": f"{signed(found.mean)} {interval(found)}",
-                "better in": f"{found.better_in} of {len(self.after)}",
-                "verdict": found.verdict + " (uncorrected)" * (metric != self.metric),
+                "before": f"{each.before:.4g}",
+                "after": f"{each.after:.4g}",
+                "difference (95 %)": with_interval(each),
+                "better in": "-" if each.better_in is None else f"{each.better_in} of {seeds}",
+                "verdict": each.verdict + " (uncorrected)" * (metric != self.metric),
             }
-            for metric, found in self.differences.items()
+            for metric, each in self.differences.items()
         ]
 
     @property
     def costs(self) -> Table:
         """Returns a row for what each side took, as text by column, where it was measured."""
-        numbers: dict[str, list[float]] = {
-            "CPU seconds a seed": [
-                sum(run.cpu_seconds for run in side) / len(side) for side in self.sides
-            ],
-            "peak memory, GiB": [
-                max(run.peak_memory for run in side) / 2**30 for side in self.sides
-            ],
-        }
+        seconds = [np.mean([run.cpu_seconds for run in side]) for side in self.sides]
+        memory = [np.max([run.peak_memory for run in side]) / 2**30 for side in self.sides]
         rows = {
-            name: [f"{value:.3g}" for value in values]
-            for name, values in numbers.items()
+            name: [f"{value:,.1f}" for value in values]
+            for name, values in (("CPU seconds a seed", seconds), ("peak memory, GiB", memory))
             if np.isfinite(values).all()
         }
-        curves = [mean_curve(side, self.curves[0]) for side in self.sides if self.curves]
-        if len(curves) == 2 and all(len(steps) for steps, _ in curves):
-            first, *_, last = curves[0][1]
-            level = first + LEVEL * (last - first)
-            reached = [first_step(*curve, level) for curve in curves]
-            rows[f"steps to {self.curves[0]} {level:.4g}"] = reached
+        for metric in self.curves[:1]:
+            rows |= steps_to_level(self.sides, metric)
         return [{"cost": name, "before": old, "after": new} for name, (old, new) in rows.items()]
 
     @property
     def caveats(self) -> list[str]:
         """Returns what a reader has to know beside the sentence."""
-        found, seeds = self.differences[self.metric], len(self.after)
-        several = (
-            f", corrected for looks after {', '.join(map(str, self.looks))} seeds"
-            if len(self.looks) > 1
-            else ""
-        )
+        correlation = self.differences[self.metric].correlation
+        looks = ", ".join(map(str, self.looks))
         texts = [
-            f"Only {self.metric} decides, by the 95 % interval of the mean difference over "
-            f"seeds{several}: 5 of 100 comparisons of equal sides are called better or worse.",
+            f"Only {self.metric} decides, by the 95 % interval of the mean difference over seeds, "
+            f"corrected for all looks (after {looks} seeds): at most about 5 of 100 comparisons of "
+            "equal sides are called better or worse.",
             "The other metrics are uncorrected: the more of them, the likelier one differs by "
             "chance.",
-            f"What holds for these params, over {seeds} seeds, need not hold for others.",
+            f"What holds for these params, over {len(self.after)} seeds, need not hold for others.",
         ]
         if not self.is_paired:
             texts.append("The sides have worlds of their own, so that their seeds are no pairs.")
-        elif math.isfinite(found.correlation):
-            helps = "makes" if found.correlation > 0 else "does not make"
+        elif math.isfinite(correlation):
+            helps = "makes" if correlation > 0 else "does not make"
             texts.append(
                 "Both sides have the same seeds, and so the same worlds. Scores of a pair "
-                f"correlate by {found.correlation:.2f}, which {helps} the interval narrower."
+                f"correlate by {correlation:.2f}, which {helps} the interval narrower."
             )
         if any(run.scores.get(self.metric) is None for side in self.sides for run in side):
-            texts.append("A training that diverged counts as the worst score of both sides.")
+            texts.append("A training that diverged counts as worse than all scores of both sides.")
         return texts
 
     def plots(self) -> "dict[str, Figure]":
@@ -346,20 +345,18 @@ class Comparison:
 
     def to_json(self) -> str:
         """Returns everything but the curves as JSON: what was found, and each training."""
-        before, after = ([run._replace(history={})._asdict() for run in s] for s in self.sides)
-        differences = {
-            metric: found._asdict() | {"each": found.each.tolist()}
-            for metric, found in self.differences.items()
-        }
-        found = {
-            **{name: getattr(self, name) for name in ("model", "change", "verdict", "sentence")},
-            **{name: getattr(self, name) for name in ("metric", "margin", "looks", "is_paired")},
+        names = ("model", "change", "verdict", "sentence", "metric", "margin", "looks", "is_paired")
+        before, after = (
+            [run._asdict() | {"scores": dict(run.scores), "history": {}} for run in side]
+            for side in self.sides
+        )
+        content = {name: getattr(self, name) for name in names} | {
             "level": nominal_level(self.looks),
-            "differences": differences,
+            "differences": {name: each._asdict() for name, each in self.differences.items()},
             "before": before,
             "after": after,
         }
-        return to_json(found, indent=1, inf_nan_mode="null").decode()
+        return to_json(content, indent=1, inf_nan_mode="null", fallback=list).decode()
 
     def __repr__(self) -> str:
         return f"<quatrain.Comparison {self.sentence}>"
@@ -370,27 +367,37 @@ class Comparison:
         return f"<p><b>{escape(self.sentence)}</b></p>{tables}<ul>{lines}</ul>"
 
 
-def mean_curve(side: Sequence[Run], metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """Returns steps and mean over the seeds that recorded a metric; empty ones if none did."""
-    curves = [run.history[metric] for run in side if metric in run.history]
-    if not curves:
-        return np.zeros(0), np.zeros(0)
-    length = min(len(steps) for steps, _ in curves)
-    return curves[0][0][:length], np.mean([values[:length] for _, values in curves], 0)
+def curves(side: Sequence[Run], metric: str) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns steps, and values by seed, of the trainings that recorded a metric and ended; None
+    if none did.
+    """
+    rows = [run.history[metric] for run in side if run.scores and metric in run.history]
+    if not rows:
+        return None
+    length = min(len(steps) for steps, _ in rows)
+    return rows[0][0][:length], np.stack([values[:length] for _, values in rows])
 
 
-def first_step(steps: np.ndarray, values: np.ndarray, level: float) -> str:
-    """Formats the first step at which values are beyond a level, seen from the first of them."""
-    reached = values >= level if values[0] < level else values <= level
-    return f"{steps[reached.argmax()]:,}" if reached.any() else "never"
+def steps_to_level(sides: Sequence[Sequence[Run]], metric: str) -> dict[str, list[str]]:
+    """Returns when the mean curve of each side first reaches LEVEL of the old side's way."""
+    recorded = [curve for side in sides if (curve := curves(side, metric))]
+    if len(recorded) < len(sides):
+        return {}
+    means = [(steps, values.mean(0)) for steps, values in recorded]
+    first, last = means[0][1][[0, -1]]
+    level = first + LEVEL * (last - first)
+    cells = []
+    for steps, mean in means:
+        reached = np.sign(last - first) * (mean - level) >= 0
+        cells.append(f"{steps[reached.argmax()]:,}" if reached.any() else "never")
+    return {f"steps to {metric} {level:.4g}": cells}
 
 
-def signed(value: float) -> str:
-    return f"{value + 0.0:+.3g}"
-
-
-def interval(found: Difference) -> str:
-    return f"({signed(found.low)} to {signed(found.high)})"
+def with_interval(difference: Difference) -> str:
+    mean, low, high = (
+        f"{value + 0.0:+.3g}" for value in (difference.mean, difference.low, difference.high)
+    )
+    return f"{mean} ({low} to {high})"
 
 
 def html_table(rows: Table) -> str:

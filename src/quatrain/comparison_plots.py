@@ -1,6 +1,5 @@
 """a comparison -> its figures: differences of each metric by seed, and learning curves."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from quatrain.baselines import Rule
-from quatrain.comparison import Comparison, Difference, Run
+from quatrain.comparison import Comparison, Difference, curves
 from quatrain.plots import (
     BLACK,
     BLUE,
@@ -29,9 +28,7 @@ COLOURS = {"better": GREEN, "worse": RED, "differs": ORANGE}
 @house_style
 def draw(comparison: Comparison) -> dict[str, Figure]:
     figures = {"differences": draw_differences(comparison)}
-    names = [
-        name for name in comparison.curves if any(name in run.history for run in comparison.after)
-    ]
+    names = [name for name in comparison.curves if curves(comparison.after, name)]
     return figures | ({"curves": draw_curves(comparison, names)} if names else {})
 
 
@@ -41,12 +38,12 @@ def draw_differences(comparison: Comparison) -> Figure:
     count = len(comparison.differences)
     figure = Figure(figsize=(8, 1.1 + 0.85 * count), layout="constrained")
     rows = figure.subplots(count, squeeze=False)[:, 0]
-    for axes, (metric, found) in zip(rows, comparison.differences.items(), strict=True):
+    for axes, (metric, difference) in zip(rows, comparison.differences.items(), strict=True):
         is_first = metric == comparison.metric
         margin = comparison.margin if is_first else rules[metric].tolerance
-        draw_difference(axes, found, margin, rules[metric])
+        draw_difference(axes, difference, margin, rules[metric])
         weight = "bold" if is_first else "normal"
-        axes.set_title(f"{metric}: {found.verdict}", weight=weight, **SMALL_TITLE)
+        axes.set_title(f"{metric}: {difference.verdict}", weight=weight, **SMALL_TITLE)
     caption(
         figure,
         "after - before: the mean with its 95 % interval, a dot for each seed; right is better.",
@@ -55,16 +52,16 @@ def draw_differences(comparison: Comparison) -> Figure:
     return figure
 
 
-def draw_difference(axes: Axes, found: Difference, margin: float, rule: Rule) -> None:
-    colour = COLOURS.get(found.verdict, BLACK)
+def draw_difference(axes: Axes, difference: Difference, margin: float, rule: Rule) -> None:
+    colour = COLOURS.get(difference.verdict, BLACK)
     axes.axvspan(-margin, margin, color=GREY, alpha=0.15, linewidth=0)
     axes.axvline(0, color=GREY, linewidth=1)
-    axes.plot(found.each, np.full(len(found.each), -0.5), ".", color=colour, alpha=0.6)
-    ends = [[found.mean - found.low], [found.high - found.mean]]
+    axes.plot(difference.each, np.full(len(difference.each), -0.5), ".", color=colour, alpha=0.6)
+    ends = [[difference.mean - difference.low], [difference.high - difference.mean]]
     style: dict[str, Any] = {"marker": "o", "capsize": 4, "linewidth": 2, "color": colour}
-    axes.errorbar([found.mean], [0.3], xerr=ends, **style)
+    axes.errorbar([difference.mean], [0.3], xerr=ends, **style)
     # A tolerance far beyond what was seen leaves nothing to see.
-    widest = max(abs(found.low), abs(found.high), *abs(found.each))
+    widest = max(abs(difference.low), abs(difference.high), *abs(difference.each))
     reach = 1.1 * max(widest, min(margin, 4 * widest) or 1.0)
     axes.set(ylim=(-1, 1), yticks=[], xlim=(-reach, reach))
     axes.spines["left"].set_visible(False)
@@ -79,7 +76,8 @@ def draw_curves(comparison: Comparison, names: list[str]) -> Figure:
         for side, label, colour in zip(
             comparison.sides, ("before", "after"), (BLACK, BLUE), strict=True
         ):
-            draw_side(axes, side, name, label, colour)
+            if recorded := curves(side, name):
+                draw_seeds(axes, *recorded, label=label, color=colour)
         axes.set_title(name, **SMALL_TITLE)
         axes.set_xlabel("steps")
         axes.grid(alpha=0.25)
@@ -87,11 +85,3 @@ def draw_curves(comparison: Comparison, names: list[str]) -> Figure:
     axes.legend()
     caption(figure, "Training: interquartile means over seeds with 95 % bands, or a line a seed.")
     return figure
-
-
-def draw_side(axes: Axes, side: Sequence[Run], name: str, label: str, colour: str) -> None:
-    curves = [run.history[name] for run in side if name in run.history]
-    if curves:
-        length = min(len(steps) for steps, _ in curves)
-        values = np.stack([values[:length] for _, values in curves])
-        draw_seeds(axes, curves[0][0][:length], values, label=label, color=colour)
