@@ -55,15 +55,17 @@ def params_of(params: Params, model: str) -> dict[str, Any]:
     return params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset", *others})
 
 
-def sources_of(root: Path, model: str, params: Params, verb: str) -> dict[str, str]:
-    """Returns the digests of the code that shapes what a verb of a model computes, and of the
-    model's input files, by their paths.
+def sources_of(
+    root: Path, model: str, params: Params, verb: str, checkout: Path = CHECKOUT
+) -> dict[str, str]:
+    """Returns the digests of a checkout's code that shapes what a verb of a model computes, and of
+    the model's input files in `root`, by their paths.
 
     Raises:
         FolderError: a file cannot be read.
     """
-    code = code_of(load(model, getattr(params, model)).package, verb)
-    files = {os.path.relpath(path, CHECKOUT): path for path in code} | inputs_of(root, model)
+    code = code_of(load(model, getattr(params, model)).package, verb, checkout)
+    files = {os.path.relpath(path, checkout): path for path in code} | inputs_of(root, model)
     return {name: file_digest(path) for name, path in sorted(files.items())}
 
 
@@ -83,21 +85,23 @@ def inputs_of(root: Path, *models: str) -> dict[str, Path]:
     }
 
 
-def code_digest(root: Path, model: str, params: Params, verb: str) -> str:
+def code_digest(
+    root: Path, model: str, params: Params, verb: str, checkout: Path = CHECKOUT
+) -> str:
     """Returns the digest of `sources_of`, and of a user's environment."""
     environment = environment_of(getattr(params, model).env)
-    return digest_of([sources_of(root, model, params, verb), environment])
+    return digest_of([sources_of(root, model, params, verb, checkout), environment])
 
 
-def code_of(package: str, verb: str) -> list[Path]:
+def code_of(package: str, verb: str, checkout: Path = CHECKOUT) -> list[Path]:
     """Returns the files that shape what a verb computes: its stage, the modules of a model, the
     modules of quatrain that they import, and the writers.
 
     The `__init__` of a package, which is no dependency in dvc.yaml, holds no code.
     """
-    modules = imported_by(CHECKOUT, [f"{package}.{name}" for name in COMPUTING[verb]])
-    files = {file_of(CHECKOUT, name) for name in modules}
-    files |= {CHECKOUT / name for name in (f"pipeline/stages/{verb}.py", *WRITERS)}
+    modules = imported_by(checkout, [f"{package}.{name}" for name in COMPUTING[verb]])
+    files = {file_of(checkout, name) for name in modules}
+    files |= {checkout / name for name in (f"pipeline/stages/{verb}.py", *WRITERS)}
     return sorted(file for file in files if file.name != "__init__.py")
 
 

@@ -16,7 +16,7 @@ from pipeline.tracking.registry import (
     version_with_alias,
     versions_of,
 )
-from pipeline.tracking.store import check_reachable, open_client, resolve_uri
+from pipeline.tracking.store import check_reachable, database_of, open_client, resolve_uri
 from quatrain.errors import ConfigError, DataError
 from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_durably
@@ -83,3 +83,24 @@ def set_champion(call: Call, name: str, run_keys: Sequence[str]) -> str:
             return f"version {version}, run {key[:12]}"
     stays = "" if current is None else f"; version {current} stays"
     return f"run {run_keys[0][:12]} has no version in this store{stays}"
+
+
+def champion_key(root: Path, model: str, preset: str) -> str:
+    """Returns the key of the champion's run by the store or, where that has none, the baseline; ""
+    if there is neither.
+
+    Raises:
+        Unreachable: the store does not answer.
+    """
+    uri = resolve_uri(root)
+    name = registered_name(model, preset)
+    database = database_of(uri)
+    if database is None or database.exists():
+        check_reachable(uri)
+        call = open_client(uri).call
+        if (version := version_with_alias(call, name, CHAMPION)) is not None:
+            return str(call("get_model_version", name, version).tags.get(RUN_KEY_TAG, ""))
+    with suppress(DataError, KeyError, TypeError):  # no baseline, or a damaged one
+        baseline = read_baseline(root, model) or {}
+        return str(baseline["presets"][preset]["provenance"]["run_key"])
+    return ""

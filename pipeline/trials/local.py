@@ -17,6 +17,7 @@ from pipeline.trials.stages import (
     Step,
     WatchedRows,
     Work,
+    code_variables,
     stage_environment,
 )
 from pipeline.trials.trial import Outcome, Trial, check_current, dataset_folder, folder_of
@@ -95,9 +96,11 @@ class Machine(Place):
     def _follow(self, trial: Trial, gpus: str) -> Generator[Step | str, None, None]:
         """Takes the steps of a trial, again where its stage was lost."""
         running = self._running[trial.key]
-        devices = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
+        variables = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
+        if trial.checkout is not None:
+            variables |= code_variables(trial.checkout)
         check = partial(check_current, self._root, trial)
-        work = Work(trial, self._environment | devices, lambda: running.is_stopped, check)
+        work = Work(trial, self._environment | variables, lambda: running.is_stopped, check)
         rows = WatchedRows(folder_of(self._root, trial), trial.model, self.watch)
         for left in reversed(range(self._retries + 1)):
             try:

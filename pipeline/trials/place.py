@@ -1,11 +1,27 @@
-"""options of a command -> the place that runs its trials: this machine, or a Ray cluster."""
+"""trials, options of a command -> the place that runs them: this machine, or a Ray cluster."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from pipeline.runtime.command import Options
+from pipeline.runtime.processes import core_count
 from pipeline.trials.cluster import Cluster
 from pipeline.trials.engine import Place
 from pipeline.trials.local import Machine
+from pipeline.trials.trial import Trial
+from quatrain.devices import device_of
+from quatrain.registry import MODELS
+
+# How often a trial begins again whose stage was killed, where nobody says it.
+RETRIES = 1
+
+
+class Needs(TypedDict):
+    """Holds what a trial takes of its machine."""
+
+    cpus: int
+    gpus: float
 
 
 def make_place(
@@ -22,3 +38,13 @@ def make_place(
     if options.address is None:
         return Machine(root, cpus, gpus, watch=watch, retries=retries, cores=options.cpus)
     return Cluster(root, options.address, options.storage, cpus, gpus, watch, retries)
+
+
+def needs_of(trials: Sequence[Trial]) -> Needs:
+    """Returns a core for each thread, and whole GPUs: two trainings on one would each want the
+    larger part of its memory.
+    """
+    threads = max((trial.params.threads for trial in trials), default=1)
+    on_gpus = [each for each in trials if device_of(each.params, MODELS[each.model]) == "cuda"]
+    gpus = max((trial.params.devices for trial in on_gpus), default=0)
+    return {"cpus": min(threads, core_count()), "gpus": gpus}

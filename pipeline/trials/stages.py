@@ -164,7 +164,7 @@ def stage_environment(cpus: int, gpus: float = 0) -> dict[str, str]:
         if name != "RANK" and not name.startswith(("RAY_", "DVC_", "QUATRAIN_"))
     }
     shared = {
-        "PYTHONPATH": os.pathsep.join([str(CHECKOUT / "src"), str(CHECKOUT)]),
+        **code_variables(CHECKOUT),
         "PYTHONUNBUFFERED": "1",
         "NPROC": str(cpus),
         "JAX_COMPILATION_CACHE_DIR": os.environ.get(
@@ -176,6 +176,11 @@ def stage_environment(cpus: int, gpus: float = 0) -> dict[str, str]:
     if 0 < gpus < 1:
         shared["XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{0.9 * gpus:.3f}"
     return {**inherited, **shared}
+
+
+def code_variables(checkout: Path) -> dict[str, str]:
+    """Returns the variables by which a process runs the code of a checkout."""
+    return {"PYTHONPATH": os.pathsep.join([str(checkout / "src"), str(checkout)])}
 
 
 class Stage:

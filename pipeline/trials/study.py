@@ -16,12 +16,11 @@ from pipeline.judging.render import markdown_table
 from pipeline.reporting.result_files import read_file, write_lines
 from pipeline.runtime import console
 from pipeline.runtime.devices import settings
-from pipeline.runtime.processes import core_count
 from pipeline.trials.engine import run_all
 from pipeline.trials.local import Machine
+from pipeline.trials.place import RETRIES, needs_of
 from pipeline.trials.trial import Outcome, Trial, folder_of, make_trial
 from quatrain.baselines import Rule
-from quatrain.devices import device_of
 from quatrain.errors import ConfigError
 from quatrain.judgement import Scores, interval_over_seeds
 from quatrain.presets import read_raw
@@ -29,8 +28,6 @@ from quatrain.registry import MODELS
 from quatrain.statistics import format_mean
 from quatrain.validation import overlaid
 
-# How often a trial begins again whose stage was killed.
-RETRIES = 1
 STAGES = ("collect", "train", "evaluate")
 
 
@@ -75,7 +72,7 @@ def perform(root: Path, study: Study) -> None:
     read_results(root, study.file)  # refused before anything is trained
     labels = [name for name, row in study.rows.items() for _ in row.trials]
     trials = [trial for row in study.rows.values() for trial in row.trials]
-    with machine_for(root, trials) as machine:
+    with Machine(root, **needs_of(trials), retries=RETRIES) as machine:
         outcomes = iter(run_all(root, trials, labels, machine))
     results = {}
     for name, row in study.rows.items():
@@ -90,16 +87,6 @@ def perform(root: Path, study: Study) -> None:
     if missing := len(study.rows) - len(results):
         reason = f"{missing} of {len(study.rows)} rows have no scores; the lines above say why"
         raise ConfigError(reason)
-
-
-def machine_for(root: Path, trials: Sequence[Trial]) -> Machine:
-    """Returns this machine; a trial takes a core for each thread, and whole GPUs: two trainings on
-    one would each want the larger part of its memory.
-    """
-    threads = max((trial.params.threads for trial in trials), default=1)
-    on_gpus = [each for each in trials if device_of(each.params, MODELS[each.model]) == "cuda"]
-    gpus = max((trial.params.devices for trial in on_gpus), default=0)
-    return Machine(root, min(threads, core_count()), gpus, retries=RETRIES)
 
 
 def read_results(root: Path, file: Path) -> dict[str, Result]:

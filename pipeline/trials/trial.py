@@ -36,7 +36,8 @@ class Trial(NamedTuple):
 
     raw: params.yaml of the trial, whole. params: the same, validated. files: its input files, by
     their paths below the trial's folder. key: of all that the result depends on; trials of one key
-    give the same bytes. data_key: of all that the dataset depends on.
+    give the same bytes. data_key: of all that the dataset depends on. checkout: whose code runs it;
+    this one if it is None.
     """
 
     model: str
@@ -45,6 +46,7 @@ class Trial(NamedTuple):
     files: Mapping[str, Path]
     key: str
     data_key: str
+    checkout: Path | None = None
 
 
 class Point(NamedTuple):
@@ -92,10 +94,18 @@ def make_trial(
 
     params = validate(raw, read)
     check_inputs(model, getattr(params, model).model_dump())
-    trial = Trial(model, raw, params, inputs, "", "")
-    of_collect = {name: value_at(raw, name) for name in _collect_params(model)}
+    return with_keys(root, Trial(model, raw, params, inputs, "", ""))
+
+
+def with_keys(root: Path, trial: Trial) -> Trial:
+    """Returns the trial with the keys that its code, files and params give it now."""
+    model, params = trial.model, trial.params
+    of_all = params_of(params, model)
+    if trial.checkout is not None:  # whose params may have another form
+        of_all = {key: trial.raw.get(key) for key in of_all}
+    of_collect = {name: value_at(trial.raw, name) for name in _collect_params(model)}
     return trial._replace(
-        key=_key(root, ("collect", "train", "evaluate"), trial, params_of(params, model)),
+        key=_key(root, ("collect", "train", "evaluate"), trial, of_all),
         data_key=_key(root, ("collect",), trial, of_collect),
     )
 
@@ -104,7 +114,7 @@ def check_current(root: Path, trial: Trial) -> None:
     """Raises DataError if code or input files are others than when the trial was made: its key
     would stand for bytes of another.
     """
-    if make_trial(root, trial.model, trial.raw, trial.files).key != trial.key:
+    if with_keys(root, trial).key != trial.key:
         raise DataError(
             f"code or inputs of {trial.model} changed while its trials ran",
             remedy="run the same command again, for trials of the present ones",
@@ -113,12 +123,16 @@ def check_current(root: Path, trial: Trial) -> None:
 
 def _key(root: Path, verbs: tuple[str, ...], trial: Trial, values: Any) -> str:
     """Returns the key of what these stages make: it depends on these values of params.yaml."""
+    model, params, checkout = trial.model, trial.params, trial.checkout
     depends_on = {
-        "model": trial.model,
+        "model": model,
         "params": values,
-        "code": {verb: code_digest(root, trial.model, trial.params, verb) for verb in verbs},
+        "code": {
+            verb: code_digest(checkout or root, model, params, verb, checkout or CHECKOUT)
+            for verb in verbs
+        },
         "files": {name: folders.file_digest(path) for name, path in trial.files.items()},
-        "settings": settings(trial.params, MODELS[trial.model]),
+        "settings": settings(params, MODELS[model]),
     }
     return folders.digest_of(depends_on)[:16]
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.cli import main
 from pipeline.judging.gate import rules_of
-from pipeline.trials import study
+from pipeline.trials import place, study
 from pipeline.trials.studies import active_dynamics, allo, results
 from pipeline.trials.study import Result, Row, Study
 from pipeline.trials.trial import Outcome, Trial
@@ -95,19 +95,17 @@ def test_a_row_without_scores_is_missing_and_the_others_are_kept(
 
 
 @pytest.mark.parametrize(
-    ("device", "cores", "slot"),
+    ("device", "cores", "needs"),
     [("cpu", 8, (2, 0)), ("cpu", 1, (1, 0)), ("cuda", 8, (2, 1))],
     ids=["cpu", "fewer-cores-than-threads", "gpu"],
 )
 def test_a_trial_takes_the_cores_of_its_threads_and_a_whole_gpu(
-    device: str, cores: int, slot: tuple[int, int], project: Path, monkeypatch: Patch
+    device: str, cores: int, needs: tuple[int, int], project: Path, monkeypatch: Patch
 ):
-    machine = MagicMock()
-    monkeypatch.setattr(study, "device_of", lambda *_: device)
-    monkeypatch.setattr(study, "core_count", lambda: cores)
-    monkeypatch.setattr(study, "Machine", machine)
-    study.machine_for(project, [study.varied(project, "allo", "smoke", {})])
-    machine.assert_called_once_with(project, *slot, retries=1)
+    monkeypatch.setattr(place, "device_of", lambda *_: device)
+    monkeypatch.setattr(place, "core_count", lambda: cores)
+    of_trials = place.needs_of([study.varied(project, "allo", "smoke", {})])
+    assert tuple(of_trials.values()) == needs
 
 
 def test_a_file_or_page_that_cannot_take_results_costs_no_training(

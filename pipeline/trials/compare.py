@@ -1,0 +1,147 @@
+"""two sides, seeds -> their trainings, batch by batch until it is decided, a page and a verdict.
+
+Killed at any moment, the same command continues: what was trained is found by its key.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pipeline.runtime import console
+from pipeline.runtime.errors import CommandFailed, Interrupted
+from pipeline.runtime.processes import folder_lock
+from pipeline.trials import compare_page, engine
+from pipeline.trials.engine import Place
+from pipeline.trials.group import Group
+from pipeline.trials.sides import Side
+from pipeline.trials.trial import Outcome, Trial, folder_of
+from quatrain.baselines import Rule
+from quatrain.comparison import Comparison, Run
+from quatrain.errors import ConfigError
+from quatrain.registry import load
+from quatrain.storage import folders, history
+
+COMPARE_TAG = "quatrain.compare"
+UNWANTED = 4
+
+
+class Request(NamedTuple):
+    """Holds what is compared.
+
+    name: of its report. change: what differs, in words. looks: after how many seeds it may end.
+    fail_if: verdicts that end with UNWANTED.
+    """
+
+    name: str
+    model: str
+    preset: str
+    change: str
+    before: Side
+    after: Side
+    rules: Sequence[Rule]
+    metric: str
+    margin: float
+    looks: tuple[int, ...]
+    is_paired: bool
+    fail_if: Sequence[str] = ()
+
+    def pairs(self, root: Path) -> list[tuple[Trial, Trial]]:
+        """Returns the trainings of both sides, seed by seed."""
+        sides = (self.before, self.after)
+        return [
+            (sides[0].trial(root, self.model, seed), sides[1].trial(root, self.model, seed))
+            for seed in range(self.looks[-1])
+        ]
+
+
+def run(root: Path, request: Request, place: Place) -> int:
+    """Compares two sides, or continues that; returns the exit code.
+
+    Raises:
+        CommandFailed: a training failed, or the cluster or the storage does.
+        ConfigError: the scores of a side have no such metric.
+        LockHeld: another comparison of this name runs in this checkout.
+        Interrupted: a signal was received; the same command continues.
+    """
+    pairs = request.pairs(root)
+    key = folders.digest_of(
+        [request.name, request.metric, request.margin, [[each.key for each in pair] for pair in pairs]]
+    )
+    params = {"change": request.change, "metric": request.metric, "margin": f"{request.margin:g}"}
+    with folder_lock(root / ".state" / "compare" / request.name, patience_seconds=0), place:
+        group = Group(root, f"compare-{request.name}", key, params, {COMPARE_TAG: "true"})
+        status, files = "FAILED", list[Path]()
+        try:
+            for found in batches(root, request, pairs, place, group):
+                last = found.differences[found.metric]
+                ends = {"low": last.low, "mean": last.mean, "high": last.high}
+                group.metrics([(f"difference/{e}", found.seeds, v) for e, v in ends.items()])
+                console.info(found.sentence)
+            files = compare_page.write(root, request, found)
+            group.conclude(found.verdict, compare_page.markdown(request, found))
+            status = "FINISHED"
+        except (Interrupted, KeyboardInterrupt):
+            status = "KILLED"
+            raise
+        finally:
+            group.finish(status, files)
+    print(compare_page.text(found))
+    print(f"\npage     {files[0].relative_to(root)}", flush=True)
+    return UNWANTED if found.verdict in request.fail_if else 0
+
+
+def batches(
+    root: Path,
+    request: Request,
+    pairs: Sequence[tuple[Trial, Trial]],
+    place: Place,
+    group: Group,
+) -> Iterator[Comparison]:
+    """Yields what is known after each batch of seeds, until it is decided."""
+    runs: list[list[Run]] = [[], []]
+    for look in request.looks:
+        done = len(runs[0])
+        trials = [trial for pair in pairs[done:look] for trial in pair]
+        labels = [
+            f"{side}-seed-{trial.params.seed}"
+            for pair in pairs[done:look]
+            for side, trial in zip(("before", "after"), pair, strict=True)
+        ]
+        outcomes = engine.run_all(root, trials, labels, place, group.ended)
+        for at, (trial, label, outcome) in enumerate(zip(trials, labels, outcomes, strict=True)):
+            runs[at % 2].append(run_of(root, request.metric, trial, label, outcome))
+        comparison = Comparison(
+            request.model,
+            request.change,
+            *runs,
+            request.rules,
+            request.metric,
+            request.margin,
+            request.looks,
+            load(request.model, getattr(trials[0].params, request.model)).train.HEADLINE,
+            request.is_paired,
+        )
+        yield comparison
+        if comparison.verdict != "undecided":
+            return
+
+
+def run_of(root: Path, metric: str, trial: Trial, label: str, outcome: Outcome) -> Run:
+    """Returns what a training left.
+
+    Raises:
+        CommandFailed: it neither finished nor diverged.
+        ConfigError: it has no score of the metric.
+    """
+    seed, cpu = trial.params.seed, sum(outcome.cpu_seconds.values())
+    if outcome.state == "diverged":
+        return Run(seed, cpu_seconds=cpu, peak_memory=outcome.peak_memory)
+    if outcome.state != "finished":
+        reason = f"{label}: {outcome.state}: {outcome.reason}; the same command tries again"
+        raise CommandFailed(reason)
+    if metric not in outcome.scores:
+        raise ConfigError(f"{label}: its evaluation has no {metric}; name another --metric")
+    folder = folder_of(root, trial) / "models" / trial.model
+    curves = history.from_csv(folders.read_text(folder / "history.csv"))
+    weights = folders.file_digest(folder / "weights.safetensors")
+    return Run(seed, outcome.scores, curves, weights, cpu, outcome.peak_memory)
