@@ -31,9 +31,9 @@ read_by = $(if $(and $(MAKECMDGOALS),$(filter command,$(origin $(1)))),$(if $(fi
 $(call read_by,PRESET,repro gate promote retrain grids)
 $(call read_by,MODELS,repro gate promote results)
 $(call read_by,JOBS,repro retrain)
-$(call read_by,MODEL,profile)
+$(call read_by,MODEL,profile compare)
 
-.PHONY: help setup moto cluster docs new sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids states fields decoders results bench bench-peers profile crash campaign clean
+.PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids states fields decoders results bench bench-peers profile crash campaign clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -68,11 +68,14 @@ moto: .venv/moto/.installed  ## an S3 server for the tests of remotes, in an env
 	@.venv/moto/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
 	@touch $@
 
-cluster: .venv/.cluster  ## Ray, for `make sweep` on several machines (--address), and its tests
+cluster: .venv/.cluster  ## Ray, for `make sweep` and `make compare` on several machines (--address), and its tests
 
 .venv/.cluster: requirements/cluster.txt $(STAMP)
 	@$(LOCKED) -r $<
 	@touch $@
+
+compare: $(STAMP)  ## did a change help? both sides over seeds (MODEL=, ARGS='-S train.learning_rate=3e-3' or '--against HEAD~1')
+	@$(BIN)/python -m pipeline compare $(MODEL) $(ARGS)
 
 sweep: $(STAMP)  ## search parameters by trials, here or (make cluster) on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
 	@$(BIN)/python -m pipeline sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)

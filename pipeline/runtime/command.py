@@ -86,6 +86,7 @@ def number(kind: type, least: float, most: float, what: str) -> Callable[[str], 
 
 whole_number = number(int, 1, 10**12, "whole number; pass 1 or more")
 seconds = number(float, 0, 1e6, "number of seconds; pass one from 0 to 1e+06")
+margin = number(float, 0, 1e12, "margin; pass a number from 0 on")
 port = number(int, 1, 65535, "port; pass a number from 1 to 65535")
 _seed = number(int, 0, 2**32 - 1, "seed; pass `new` or a whole number below 2**32")
 

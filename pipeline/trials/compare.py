@@ -5,53 +5,24 @@ Killed at any moment, the same command continues: what was trained is found by i
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from pipeline.runtime import console
 from pipeline.runtime.errors import CommandFailed, Interrupted
 from pipeline.runtime.processes import folder_lock
+from pipeline.tracking.origin import DESCRIPTION_TAG
 from pipeline.trials import compare_page, engine
 from pipeline.trials.engine import Place
 from pipeline.trials.group import Group
-from pipeline.trials.sides import Side
+from pipeline.trials.sides import Request
 from pipeline.trials.trial import Outcome, Trial, folder_of
-from quatrain.baselines import Rule
 from quatrain.comparison import Comparison, Run
 from quatrain.errors import ConfigError
 from quatrain.registry import load
 from quatrain.storage import folders, history
 
 COMPARE_TAG = "quatrain.compare"
+VERDICT_TAG = "quatrain.verdict"
 UNWANTED = 4
-
-
-class Request(NamedTuple):
-    """Holds what is compared.
-
-    name: of its report. change: what differs, in words. looks: after how many seeds it may end.
-    fail_if: verdicts that end with UNWANTED.
-    """
-
-    name: str
-    model: str
-    preset: str
-    change: str
-    before: Side
-    after: Side
-    rules: Sequence[Rule]
-    metric: str
-    margin: float
-    looks: tuple[int, ...]
-    is_paired: bool
-    fail_if: Sequence[str] = ()
-
-    def pairs(self, root: Path) -> list[tuple[Trial, Trial]]:
-        """Returns the trainings of both sides, seed by seed."""
-        sides = (self.before, self.after)
-        return [
-            (sides[0].trial(root, self.model, seed), sides[1].trial(root, self.model, seed))
-            for seed in range(self.looks[-1])
-        ]
 
 
 def run(root: Path, request: Request, place: Place) -> int:
@@ -65,7 +36,12 @@ def run(root: Path, request: Request, place: Place) -> int:
     """
     pairs = request.pairs(root)
     key = folders.digest_of(
-        [request.name, request.metric, request.margin, [[each.key for each in pair] for pair in pairs]]
+        [
+            request.name,
+            request.metric,
+            request.margin,
+            [[each.key for each in pair] for pair in pairs],
+        ]
     )
     params = {"change": request.change, "metric": request.metric, "margin": f"{request.margin:g}"}
     with folder_lock(root / ".state" / "compare" / request.name, patience_seconds=0), place:
@@ -78,7 +54,8 @@ def run(root: Path, request: Request, place: Place) -> int:
                 group.metrics([(f"difference/{e}", found.seeds, v) for e, v in ends.items()])
                 console.info(found.sentence)
             files = compare_page.write(root, request, found)
-            group.conclude(found.verdict, compare_page.markdown(request, found))
+            text = compare_page.markdown(root, request, found)
+            group.conclude({VERDICT_TAG: found.verdict, DESCRIPTION_TAG: text})
             status = "FINISHED"
         except (Interrupted, KeyboardInterrupt):
             status = "KILLED"
@@ -113,7 +90,8 @@ def batches(
         comparison = Comparison(
             request.model,
             request.change,
-            *runs,
+            runs[0],
+            runs[1],
             request.rules,
             request.metric,
             request.margin,

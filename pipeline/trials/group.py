@@ -70,6 +70,11 @@ class Group:
         """Records metrics of the group, unless their (name, step) is recorded already."""
         self._outbox.metrics(rows)
 
+    def conclude(self, tags: Mapping[str, str]) -> None:
+        """Records what was found as tags of the group's own run."""
+        for name, text in tags.items():
+            self._outbox.put("tag", name, text)
+
     def finish(self, status: str, files: Sequence[Path]) -> None:
         """Records pages and pictures, and that the group is FINISHED, FAILED or KILLED; waits for
         the delivery.
@@ -89,9 +94,17 @@ class Group:
         return header._replace(
             run_key=digest_of([self._parent.run_key, label, trial.key]),
             run_name=f"{self._parent.run_name}-{label}",
-            tags={**header.tags, **self._tags, TRIAL_TAG: label},
+            tags={**header.tags, **self._tags, **commit_tags(trial), TRIAL_TAG: label},
             parent=self._parent,
         )
+
+
+def commit_tags(trial: Trial) -> dict[str, str]:
+    """Returns the commit of a trial that ran another one's code."""
+    if trial.checkout is None:
+        return {}
+    commit = trial.checkout.name
+    return {"git.commit": commit, "mlflow.source.git.commit": commit, "git.dirty": "false"}
 
 
 def _newest_run(folder: Path) -> list[Outbox]:

@@ -4,6 +4,7 @@ Nothing here imports a framework: a mistake is refused within a second.
 """
 
 import io
+import re
 import subprocess
 import sys
 import tarfile
@@ -12,23 +13,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from pipeline.judging.gate import rules_of
 from pipeline.runtime import git
+from pipeline.runtime.command import Options, selected_models
 from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import folder_lock
 from pipeline.storage.run_key import COMPUTING, code_digest, inputs_of
 from pipeline.trials.stages import code_variables, last_line, stage_environment
 from pipeline.trials.trial import Trial, make_trial, with_keys
+from quatrain.baselines import Rule
+from quatrain.comparison import looks_to
+from quatrain.comparison_sides import deciding_rule, describe, world_keys
 from quatrain.errors import ConfigError
 from quatrain.presets import read_raw
 from quatrain.registry import MODELS
 from quatrain.storage.yaml_text import parse_mapping
-from quatrain.validation import overlaid, validate
+from quatrain.validation import overlaid
 
 COMMITS = Path(".state/commits")
 # What stages and their params need of a commit.
 NEEDED = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
 # Of the oldest commits whose stages are run as trials.
 OLDEST = Path("pipeline/trials/trial.py")
+
+
+# Commits and params that a page lists, at most.
+MOST_LISTED = 20
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")
 
 
 class Side(NamedTuple):
@@ -58,6 +69,91 @@ class Side(NamedTuple):
             raise ConfigError(f"{self.name}, by the present code: {error}") from None
         inputs = inputs_of(self.checkout, model)
         return with_keys(root, Trial(model, raw, params, inputs, "", "", self.checkout))
+
+
+class Request(NamedTuple):
+    """Holds what is compared.
+
+    name: of its report. change: what differs, in a few words. looks: after how many seeds it may
+    end. fail_if: verdicts that end with an exit code of their own.
+    """
+
+    name: str
+    model: str
+    change: str
+    before: Side
+    after: Side
+    rules: Sequence[Rule]
+    metric: str
+    margin: float
+    looks: tuple[int, ...]
+    is_paired: bool
+    fail_if: Sequence[str]
+
+    def pairs(self, root: Path) -> list[tuple[Trial, Trial]]:
+        """Returns the trainings of both sides, seed by seed."""
+        return [
+            (self.before.trial(root, self.model, seed), self.after.trial(root, self.model, seed))
+            for seed in range(self.looks[-1])
+        ]
+
+
+def read_request(root: Path, options: Options) -> Request | None:
+    """Returns what options ask for; None if the side that `--against` names is this one.
+
+    Raises:
+        ConfigError: an option cannot be used, both sides are the same, or they have other worlds.
+        CommandFailed: git does not tell a commit.
+    """
+    model, preset, against = options.model, options.preset, options.against
+    selected_models([model])
+    if not (options.changes or against):
+        raise ConfigError("nothing differs: name a change (-S KEY=VALUE), or --against a commit")
+    raw = read_raw(root, preset)
+    tree = f"working tree ({git.revision(root, git.CODE)})"
+    changes = read_changes(model, options.changes or (), raw)
+    after = Side(tree, overlaid(raw, changes))
+    try:
+        first = after.trial(root, model, 0)  # refused before a commit is read
+    except ConfigError as error:
+        raise ConfigError(f"-S: {str(error).removeprefix('params.yaml: ')}") from None
+    rules = rules_of(model, preset, getattr(first.params, model))
+    rule = deciding_rule(rules, options.metric, "--metric")
+    before = read_side(root, model, against, preset) if against else Side(tree, raw)
+    if before.trial(root, model, 0).key == first.key:
+        if options.changes:
+            raise ConfigError(f"-S {' -S '.join(options.changes)}: changes nothing")
+        return None
+    old, new = (side.raw | side.raw[model] for side in (before, after))
+    worlds = world_keys(before.raw[model], after.raw[model])
+    if worlds and not options.different_worlds:
+        raise ConfigError(
+            f"{', '.join(worlds)}: both sides would be scored in other worlds; give both the same "
+            "in params.yaml, or compare them without pairs by --different-worlds"
+        )
+    others = {*MODELS, "preset"}
+    old, new = ({key: side[key] for key in side if key not in others} for side in (old, new))
+    words = [f"{before.name} -> {after.name}"] if against else []
+    change = ", ".join(filter(None, [*words, describe(old, new)]))
+    return Request(
+        options.name or name_of(model, preset, options.changes or [against]),
+        model,
+        change,
+        before,
+        after,
+        rules,
+        rule.metric,
+        rule.tolerance if options.margin is None else options.margin,
+        looks_to(options.seeds, options.batches),
+        not worlds and before.raw["seed"] == after.raw["seed"],
+        options.fail_if,
+    )
+
+
+def name_of(model: str, preset: str, words: Sequence[str]) -> str:
+    """Returns a name of a folder: `iqn-train.learning_rate=3e-3`."""
+    named = [model, *([] if preset == "default" else [preset]), *words]
+    return re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(named))[:100]
 
 
 def read_changes(model: str, texts: Sequence[str], raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,7 +225,9 @@ def checkout_of_commit(root: Path, commit: str) -> Path:
                 made = Path(temporary, commit)
                 tar.extractall(made, filter="data")
                 if not (made / OLDEST).exists():
-                    raise ConfigError(f"commit {commit[:12]} is older than trials; name a later one")
+                    raise ConfigError(
+                        f"commit {commit[:12]} is older than trials; name a later one"
+                    )
                 made.rename(folder)
     return folder
 

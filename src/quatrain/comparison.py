@@ -244,7 +244,7 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """Says what was found: by how much, in how many seeds and at what cost."""
-        difference, seeds = self.differences[self.metric], len(self.after)
+        difference, seeds = self.differences[self.metric], self.seeds
         by = f"{with_interval(difference)} {self.metric}"
         if difference.verdict == "undecided":
             need = (
@@ -265,6 +265,10 @@ class Comparison:
         old, new = (sum(run.cpu_seconds for run in side) for side in self.sides)
         cost = f" It takes {new / old:.2f} times the CPU seconds." if old > 0 and new > 0 else ""
         return f"{self.model}, {self.change}: {text}.{diverged}{cost}"
+
+    @property
+    def seeds(self) -> int:
+        return len(self.after)
 
     @property
     def sides(self) -> tuple[Sequence[Run], Sequence[Run]]:

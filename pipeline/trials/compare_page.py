@@ -1,0 +1,111 @@
+"""a comparison -> the table at its end, and reports/compare/NAME: a page, Markdown, JSON."""
+
+from pathlib import Path
+
+from tabulate import tabulate
+
+from pipeline.judging.render import markdown_table, plain
+from pipeline.reporting.page import as_html
+from pipeline.runtime import git
+from pipeline.storage.figures import encode, write_figures
+from pipeline.trials.sides import Request
+from quatrain.comparison import Comparison, Table
+from quatrain.comparison_sides import differing
+from quatrain.registry import MODELS
+from quatrain.storage.atomic_write import write_together
+
+FOLDER = Path("reports/compare")
+# Params and commits that a page lists, at most.
+MOST_LISTED = 20
+
+
+def text(found: Comparison) -> str:
+    """Returns tables for a terminal, and the sentence."""
+    tables = [
+        tabulate(rows, "keys", "simple", disable_numparse=True)
+        for rows in (found.table, found.costs)
+    ]
+    return "\n\n".join([*tables, found.sentence])
+
+
+def write(root: Path, request: Request, found: Comparison) -> list[Path]:
+    """Writes compare.html, compare.md, compare.json and plots; returns their paths, the page first.
+
+    Raises:
+        OSError: e.g. the disk is full; each file is whole, the old one or the new one.
+    """
+    folder = root / FOLDER / request.name
+    figures = encode(found.plots())
+    write_figures(folder / "plots", figures)
+    title = f"Comparison: {request.name}"
+    pictures = [f"![{Path(name).stem}](plots/{name})" for name in figures]
+    page = as_html(markdown(root, request, found, *pictures), title, folder)
+    files = {
+        "compare.html": page.encode(),
+        "compare.md": markdown(root, request, found).encode(),
+        "compare.json": f"{found.to_json()}\n".encode(),
+    }
+    write_together(folder, files)
+    return [*(folder / name for name in files), *(folder / "plots" / name for name in figures)]
+
+
+def markdown(root: Path, request: Request, found: Comparison, *pictures: str) -> str:
+    """Returns what was found, what differs and what to keep in mind, for a page or a pull
+    request.
+    """
+    parts = [
+        f"# {plain(found.model)}: {found.verdict}",
+        f"**{plain(found.sentence)}**",
+        *pictures[:1],
+        table(found.table),
+        *([table(found.costs)] if found.costs else []),
+        *pictures[1:],
+        "## What differs",
+        "\n".join(f"* {line}" for line in what_differs(root, request)),
+        "## What to keep in mind",
+        "\n".join(f"* {plain(line)}" for line in [*found.caveats, *of_references(found)]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(rows: Table) -> str:
+    cells = [[plain(cell) for cell in row.values()] for row in rows]
+    return markdown_table([*map(plain, rows[0])], cells)
+
+
+def what_differs(root: Path, request: Request) -> list[str]:
+    """Returns the sides, the params that differ and the commits between them, as Markdown."""
+    before, after = request.before, request.after
+    lines = [f"before: {plain(before.name)}", f"after: {plain(after.name)}"]
+    others = MODELS.keys() - {request.model}
+    old, new = (
+        {key: value for key, value in side.raw.items() if key not in others}
+        for side in (before, after)
+    )
+    lines += [
+        f"`{key}`: {plain(old)} -> {plain(new)}" for key, (old, new) in differing(old, new).items()
+    ]
+    if before.checkout is not None:
+        commits = ("log", "--format=%h %s", f"{before.checkout.name}..HEAD", "--", *git.CODE)
+        lines += [f"commit {plain(line)}" for line in git.git(root, *commits).splitlines()]
+    if rest := len(lines) - MOST_LISTED:
+        lines[MOST_LISTED:] = [f"and {rest} more"] if rest > 0 else []
+    return lines
+
+
+def of_references(found: Comparison) -> list[str]:
+    """Says which references differ between the trainings of a pair."""
+    names = {
+        name
+        for rule in found.rules
+        for name in (*rule.lower_references, *rule.upper_references)
+        for old, new in zip(*found.sides, strict=True)
+        if found.is_paired and old.scores and new.scores
+        if old.scores.get(name) != new.scores.get(name)
+    }
+    if not names:
+        return []
+    return [
+        f"References of equal seeds differ ({', '.join(sorted(names))}): what they are computed "
+        "from is part of the change; if that is worlds or evaluation, scores are no measure of it."
+    ]
