@@ -54,8 +54,7 @@ def markdown(root: Path, request: Request, found: Comparison, *pictures: str) ->
     request.
     """
     parts = [
-        f"# {plain(found.model)}: {found.verdict}",
-        f"**{plain(found.sentence)}**",
+        f"# {plain(found.sentence)}",
         *pictures[:1],
         table(found.table),
         *([table(found.costs)] if found.costs else []),
