@@ -4,7 +4,6 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 
