@@ -265,7 +265,7 @@ def compare(options: Options) -> int:
     if request is None:
         print(f"compare: {options.model}: code and params are those of {options.against}")
         return 0
-    needs = needs_of(request.pairs(root)[0])
+    needs = needs_of(request.pair(root, 0))
     place = make_place(root, options, **needs, watch="", retries=RETRIES)
     from pipeline.trials import compare as comparisons  # loads MLflow's side
 

@@ -34,21 +34,14 @@ def run(root: Path, request: Request, place: Place) -> int:
         LockHeld: another comparison of this name runs in this checkout.
         Interrupted: a signal was received; the same command continues.
     """
-    pairs = request.pairs(root)
-    key = folders.digest_of(
-        [
-            request.name,
-            request.metric,
-            request.margin,
-            [[each.key for each in pair] for pair in pairs],
-        ]
-    )
+    first = [trial.key for trial in request.pair(root, 0)]
+    key = folders.digest_of([request.name, request.metric, request.margin, first])
     params = {"change": request.change, "metric": request.metric, "margin": f"{request.margin:g}"}
     with folder_lock(root / ".state" / "compare" / request.name, patience_seconds=0), place:
         group = Group(root, f"compare-{request.name}", key, params, {COMPARE_TAG: "true"})
         status, files = "FAILED", list[Path]()
         try:
-            for found in batches(root, request, pairs, place, group):
+            for found in batches(root, request, place, group):
                 last = found.differences[found.metric]
                 ends = {"low": last.low, "mean": last.mean, "high": last.high}
                 group.metrics([(f"difference/{e}", found.seeds, v) for e, v in ends.items()])
@@ -67,31 +60,30 @@ def run(root: Path, request: Request, place: Place) -> int:
     return UNWANTED if found.verdict in request.fail_if else 0
 
 
-def batches(
-    root: Path,
-    request: Request,
-    pairs: Sequence[tuple[Trial, Trial]],
-    place: Place,
-    group: Group,
-) -> Iterator[Comparison]:
+def batches(root: Path, request: Request, place: Place, group: Group) -> Iterator[Comparison]:
     """Yields what is known after each batch of seeds, until it is decided."""
-    runs: list[list[Run]] = [[], []]
+    before: list[Run] = []
+    after: list[Run] = []
     for look in request.looks:
-        done = len(runs[0])
-        trials = [trial for pair in pairs[done:look] for trial in pair]
+        pairs = [request.pair(root, number) for number in range(len(before), look)]
+        trials = [trial for pair in pairs for trial in pair]
         labels = [
             f"{side}-seed-{trial.params.seed}"
-            for pair in pairs[done:look]
+            for pair in pairs
             for side, trial in zip(("before", "after"), pair, strict=True)
         ]
         outcomes = engine.run_all(root, trials, labels, place, group.ended)
-        for at, (trial, label, outcome) in enumerate(zip(trials, labels, outcomes, strict=True)):
-            runs[at % 2].append(run_of(root, request.metric, trial, label, outcome))
+        runs = [
+            run_of(root, request.metric, *each)
+            for each in zip(trials, labels, outcomes, strict=True)
+        ]
+        before += runs[::2]
+        after += runs[1::2]
         comparison = Comparison(
             request.model,
             request.change,
-            runs[0],
-            runs[1],
+            before,
+            after,
             request.rules,
             request.metric,
             request.margin,

@@ -90,12 +90,12 @@ class Request(NamedTuple):
     is_paired: bool
     fail_if: Sequence[str]
 
-    def pairs(self, root: Path) -> list[tuple[Trial, Trial]]:
-        """Returns the trainings of both sides, seed by seed."""
-        return [
-            (self.before.trial(root, self.model, seed), self.after.trial(root, self.model, seed))
-            for seed in range(self.looks[-1])
-        ]
+    def pair(self, root: Path, number: int) -> tuple[Trial, Trial]:
+        """Returns the trainings of both sides with their seeds + number."""
+        return (
+            self.before.trial(root, self.model, number),
+            self.after.trial(root, self.model, number),
+        )
 
 
 def read_request(root: Path, options: Options) -> Request | None:
@@ -120,6 +120,10 @@ def read_request(root: Path, options: Options) -> Request | None:
     rules = rules_of(model, preset, getattr(first.params, model))
     rule = deciding_rule(rules, options.metric, "--metric")
     before = read_side(root, model, against, preset) if against else Side(tree, raw)
+    if before.checkout and options.address:
+        raise ConfigError(
+            f"--against {against}: the nodes of a cluster have this code alone; leave out --address"
+        )
     if before.trial(root, model, 0).key == first.key:
         if options.changes:
             raise ConfigError(f"-S {' -S '.join(options.changes)}: changes nothing")
