@@ -3,7 +3,7 @@
 Killed at any moment, the same command continues: what was trained is found by its key.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.runtime import console
