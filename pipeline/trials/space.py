@@ -15,6 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from pipeline.runtime.command import selected_models
 from pipeline.storage.params_file import read_input
 from pipeline.trials.trial import value_at
+from quatrain.baselines import Rule
 from quatrain.comparison_sides import deciding_rule
 from quatrain.errors import ConfigError
 from quatrain.params import Params
@@ -136,15 +137,19 @@ class Sweep(Section):
 class Space(NamedTuple):
     """Holds a sweep with what its trials are made of.
 
-    raw: params.yaml under the sweep's preset, not validated. is_higher_better: the direction of
-    the judged metric.
+    raw: params.yaml under the sweep's preset, not validated. rule: the gate's, of the judged
+    metric.
     """
 
     root: Path
     name: str
     sweep: Sweep
     raw: dict[str, Any]
-    is_higher_better: bool
+    rule: Rule
+
+    @property
+    def is_higher_better(self) -> bool:
+        return self.rule.direction == "higher"
 
     def changes(self, values: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:
         """Returns what a trial with these values has in place of the preset's; with the preset's
@@ -214,8 +219,7 @@ def read_space(root: Path, path: Path) -> Space:
             )
         raw = read_raw(root, sweep.preset)
         rules = load(sweep.model, raw.get(sweep.model)).rules.GATED
-        is_higher_better = deciding_rule(rules, sweep.judge, "judge").direction == "higher"
-        space = Space(root, path.stem, sweep, raw, is_higher_better)
+        space = Space(root, path.stem, sweep, raw, deciding_rule(rules, sweep.judge, "judge"))
         _check(space)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from None

@@ -12,13 +12,12 @@ from pipeline.runtime.errors import Interrupted
 from pipeline.runtime.processes import folder_lock
 from pipeline.tracking.origin import flatten
 from pipeline.trials import adoption, engine, page
-from pipeline.trials.comparison import Scores
 from pipeline.trials.engine import Place, Record
 from pipeline.trials.group import Group
 from pipeline.trials.search import Row, Search, rank
 from pipeline.trials.space import Space
 from pipeline.trials.trial import make_trial
-from pipeline.trials.verdict import Result, decide
+from pipeline.trials.verdict import Repeated, Result, decide
 from quatrain.storage.folders import digest_of
 
 # What may be changed while the results of earlier trials stay valid.
@@ -75,8 +74,8 @@ def best_so_far(space: Space, rows: Sequence[Row]) -> list[tuple[str, int, float
     return [("sweep/best", count, score) for count, score in enumerate(best, 1)]
 
 
-def repeat(space: Space, search: Search, place: Place, record: Record) -> dict[int, Scores]:
-    """Runs the start and the best with other base seeds; returns the scores of each by seed.
+def repeat(space: Space, search: Search, place: Place, record: Record) -> Repeated:
+    """Runs the start and the best with other base seeds; returns the outcomes of each by seed.
 
     They are trainings of their own: the learners of one training share its data and worlds.
     """
@@ -88,10 +87,7 @@ def repeat(space: Space, search: Search, place: Place, record: Record) -> dict[i
     trials = [search.trial(*pair) for pair in pairs]
     labels = [f"{row.name}-seed-{seed}" for row, seed in pairs]
     outcomes = engine.run_all(space.root, trials, labels, place, record)
-    scores: dict[int, list[float | None]] = {row.number: [] for row in sides}
-    for (row, _), outcome in zip(pairs, outcomes, strict=True):
-        scores[row.number].append(outcome.scores.get(space.sweep.judge))
-    return dict(scores)
+    return {row.number: outcomes[first :: len(sides)] for first, row in enumerate(sides)}
 
 
 def sides_of(space: Space, search: Search, top: int) -> list[Row]:
@@ -108,8 +104,7 @@ def conclude(result: Result, search: Search) -> list[Path]:
     """Writes preset and page, and prints the table; returns the files for MLflow."""
     space, best = result.space, result.best
     if best is not None and best.number:
-        seed = space.sweep.confirm.seed if space.sweep.confirm else None
-        adoption.write_preset(space, search.trial(best, seed), best.number)
+        adoption.write_preset(space, search.trial(best, result.seed), best.number)
     elif best is not None:
         adoption.remove_preset(space)
     folder = Path("reports") / "sweeps" / space.name

@@ -181,6 +181,22 @@ def t_quantile(level: float, freedom: Any) -> Any:
     return special.stdtrit(freedom, 1 - level / 2)
 
 
+def in_words(difference: Difference, metric: str, margin: float, who: str = "the gate") -> str:
+    """Says how a metric differs, in a part of a sentence; `who` tolerates the margin."""
+    seeds, allowed = len(difference.each), f"the {margin:g} that {who} tolerates"
+    by = f"{with_interval(difference)} {metric}"
+    if difference.verdict == "undecided":
+        need = f"about {difference.needed}" if difference.needed else f"more than {MOST_NEEDED:,}"
+        return f"undecided after {seeds} seeds: {by}; {need} would decide"
+    if difference.verdict != "no difference":
+        count = (difference.each * difference.mean > 0).sum()
+        less = f"; less than {allowed}" if abs(difference.mean) < margin else ""
+        return f"{difference.verdict}: {by}, in {count} of {seeds} seeds{less}"
+    if difference.each.any():
+        return f"no difference that matters: {by} over {seeds} seeds, within {allowed}"
+    return f"no difference: {metric} is equal in all {seeds} seeds"
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Holds what a change did to a model: trainings before and after it.
@@ -244,27 +260,17 @@ class Comparison:
     @property
     def sentence(self) -> str:
         """Says what was found: by how much, in how many seeds and at what cost."""
-        difference, seeds = self.differences[self.metric], self.seeds
-        by = f"{with_interval(difference)} {self.metric}"
-        if difference.verdict == "undecided":
-            need = (
-                f"about {difference.needed}" if difference.needed else f"more than {MOST_NEEDED:,}"
-            )
-            text = f"undecided after {seeds} seeds: {by}; {need} would decide"
-        elif difference.verdict != "no difference":
-            count = (difference.each * difference.mean > 0).sum()
-            less = f"; less than {self.allowed}" if abs(difference.mean) < self.margin else ""
-            text = f"{difference.verdict}: {by}, in {count} of {seeds} seeds{less}"
-        elif difference.each.any():
-            text = f"no difference that matters: {by} over {seeds} seeds, within {self.allowed}"
-        else:
-            same = "; the weights are the same bytes" if self.has_same_weights else ""
-            text = f"no difference: {self.metric} is equal in all {seeds} seeds{same}"
+        tolerances = {rule.metric: rule.tolerance for rule in self.rules}
+        who = "the gate" if tolerances[self.metric] == self.margin else "the margin"
+        difference = self.differences[self.metric]
+        text = in_words(difference, self.metric, self.margin, who)
+        is_same = not difference.each.any() and self.has_same_weights
+        same = "; the weights are the same bytes" if is_same else ""
         lost = [sum(not run.scores for run in side) for side in self.sides]
         diverged = f" Diverged: {lost[0]} seeds before, {lost[1]} after." if any(lost) else ""
         old, new = (sum(run.cpu_seconds for run in side) for side in self.sides)
         cost = f" It takes {new / old:.2f} times the CPU seconds." if old > 0 and new > 0 else ""
-        return f"{self.model}, {self.change}: {text}.{diverged}{cost}"
+        return f"{self.model}, {self.change}: {text}{same}.{diverged}{cost}"
 
     @property
     def seeds(self) -> int:
@@ -273,12 +279,6 @@ class Comparison:
     @property
     def sides(self) -> tuple[Sequence[Run], Sequence[Run]]:
         return self.before, self.after
-
-    @property
-    def allowed(self) -> str:
-        tolerances = {rule.metric: rule.tolerance for rule in self.rules}
-        who = "the gate" if tolerances[self.metric] == self.margin else "the margin"
-        return f"the {self.margin:g} that {who} tolerates"
 
     @property
     def has_same_weights(self) -> bool:
