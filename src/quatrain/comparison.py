@@ -22,6 +22,7 @@ from quatrain.errors import ConfigError, TrainingDiverged
 from quatrain.judgement import NOTHING
 from quatrain.progress import History
 from quatrain.seeds import SEEDS_OF_INTERVAL
+from quatrain.statistics import half_interval
 
 if TYPE_CHECKING:  # loading a command must not load matplotlib
     from matplotlib.figure import Figure
@@ -37,6 +38,8 @@ BATCHES = (4, 8, 16)
 SIMULATED = 100_000
 # Largest number of seeds that is said to be needed.
 MOST_NEEDED = 1000
+# Ratio of CPU seconds up to which they are called the same.
+SAME_COST = 1.1
 # A level of a curve, as a share of the old side's way from its first point to its last.
 LEVEL = 0.9
 
@@ -268,9 +271,20 @@ class Comparison:
         same = "; the weights are the same bytes" if is_same else ""
         lost = [sum(not run.scores for run in side) for side in self.sides]
         diverged = f" Diverged: {lost[0]} seeds before, {lost[1]} after." if any(lost) else ""
-        old, new = (sum(run.cpu_seconds for run in side) for side in self.sides)
-        cost = f" It takes {new / old:.2f} times the CPU seconds." if old > 0 and new > 0 else ""
-        return f"{self.model}, {self.change}: {text}{same}.{diverged}{cost}"
+        return f"{self.model}, {self.change}: {text}{same}.{diverged}{self.cost}"
+
+    @property
+    def cost(self) -> str:
+        """Says how many times the CPU seconds `after` takes, if that is no chance: as on another
+        day a machine may do other work beside.
+        """
+        old, new = (np.array([run.cpu_seconds for run in side]) for side in self.sides)
+        if not (old * new > 0).all():
+            return ""
+        ratios = np.log(new / old)
+        if abs(ratios.mean()) <= max(half_interval(ratios), math.log(SAME_COST)):
+            return " It costs the same."
+        return f" It takes {math.exp(ratios.mean()):.2f} times the CPU seconds."
 
     @property
     def seeds(self) -> int:
