@@ -29,6 +29,8 @@ COMPUTING = {
 # What shapes a learner beside its model's section. `device` and `devices` say where it is computed:
 # a learner may be evaluated elsewhere.
 SHAPING = ("seed", "threads", "deterministic")
+# Params that no result depends on: how often a learner is saved, and what names the values.
+IRRELEVANT = {"checkpoint_seconds", "preset"}
 # Modules that shape the bytes of a result.
 WRITERS = (
     "src/quatrain/storage/folders.py",
@@ -48,11 +50,8 @@ def shaping(params: Params) -> dict[str, Any]:
 
 
 def params_of(params: Params, model: str) -> dict[str, Any]:
-    """Returns the params that a result of a model depends on: `checkpoint_seconds` says how often a
-    learner is saved, and `preset` names the values.
-    """
-    others = MODELS.keys() - {model}
-    return params.model_dump(mode="json", exclude={"checkpoint_seconds", "preset", *others})
+    """Returns the params that a result of a model depends on."""
+    return params.model_dump(mode="json", exclude=IRRELEVANT | MODELS.keys() - {model})
 
 
 def sources_of(

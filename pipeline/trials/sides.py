@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -25,6 +26,7 @@ from quatrain.baselines import Rule
 from quatrain.comparison import looks_to
 from quatrain.comparison_sides import deciding_rule, describe, world_keys
 from quatrain.errors import ConfigError
+from quatrain.params import Params
 from quatrain.presets import read_raw
 from quatrain.registry import MODELS
 from quatrain.storage.yaml_text import parse_mapping
@@ -35,10 +37,6 @@ COMMITS = Path(".state/commits")
 NEEDED = ("src", "pipeline", "inputs", "presets", "params.yaml", "dvc.yaml")
 # Of the oldest commits whose stages are run as trials.
 OLDEST = Path("pipeline/trials/trial.py")
-
-
-# Commits and params that a page lists, at most.
-MOST_LISTED = 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=-]{0,99}")
 
 
@@ -59,12 +57,12 @@ class Side(NamedTuple):
         Raises:
             ConfigError: the params cannot be used.
         """
-        raw = overlaid(self.raw, {"seed": self.raw["seed"] + number, model: {"seeds": 1}})
+        seed = {"seed": self.raw["seed"] + number} if number else {}
+        raw = overlaid(self.raw, {**seed, model: {"seeds": 1}})
         if self.checkout is None:
             return make_trial(root, model, raw)
-        present = read_raw(root)
         try:
-            params = make_trial(root, model, overlaid(present, known(raw, present))).params
+            params = present_params(root, model, raw)
         except ConfigError as error:
             raise ConfigError(f"{self.name}, by the present code: {error}") from None
         inputs = inputs_of(self.checkout, model)
@@ -107,6 +105,8 @@ def read_request(root: Path, options: Options) -> Request | None:
     """
     model, preset, against = options.model, options.preset, options.against
     selected_models([model])
+    if options.name and not NAME.fullmatch(options.name):
+        raise ConfigError(f"--name {options.name}: use letters, digits and . _ = - alone")
     if not (options.changes or against):
         raise ConfigError("nothing differs: name a change (-S KEY=VALUE), or --against a commit")
     raw = read_raw(root, preset)
@@ -209,7 +209,7 @@ def read_side(root: Path, model: str, against: str, preset: str) -> Side:
         == code_digest(root, model, params, verb)
         for verb in COMPUTING
     )
-    return side._replace(checkout=None) if is_same else side
+    return Side(side.name, of_present(raw, read_raw(root), model)) if is_same else side
 
 
 def checkout_of_commit(root: Path, commit: str) -> Path:
@@ -242,7 +242,8 @@ def check_by_own_code(checkout: Path, preset: str, commit: str) -> None:
     environment = stage_environment(1) | code_variables(checkout)
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise ConfigError(f"commit {commit[:12]}: {last_line(done.stderr)}")
+        reason = last_line(done.stderr).removesuffix(f" [exit {done.returncode}]")
+        raise ConfigError(f"commit {commit[:12]}: {reason}")
 
 
 def champion_commit(root: Path, model: str, preset: str) -> str:
@@ -262,6 +263,26 @@ def champion_commit(root: Path, model: str, preset: str) -> str:
             "one, commit it, and fetch the whole history"
         )
     return found.split()[-1]
+
+
+def present_params(root: Path, model: str, raw: Mapping[str, Any]) -> Params:
+    """Returns a commit's params as the present code has them: keys that it does not know are left
+    out, and it adds those that the commit does not have.
+
+    Raises:
+        ConfigError: it does not accept them even so.
+    """
+    present = read_raw(root)
+    of_model = of_present(raw, present, model)
+    with suppress(ConfigError):
+        return make_trial(root, model, of_model).params
+    return make_trial(root, model, overlaid(present, known(of_model, present))).params
+
+
+def of_present(raw: Mapping[str, Any], present: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Returns params of a commit with the sections of other models that there are at present."""
+    others = MODELS.keys() - {model}
+    return {key: value if key in others else raw.get(key, value) for key, value in present.items()}
 
 
 def known(raw: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from pipeline.runtime.devices import settings
 from pipeline.storage.params_file import check_inputs, read_input
-from pipeline.storage.run_key import CHECKOUT, code_digest, inputs_of, params_of
+from pipeline.storage.run_key import CHECKOUT, IRRELEVANT, code_digest, inputs_of, params_of
 from quatrain.errors import DataError
 from quatrain.params import Params
 from quatrain.presets import parse
@@ -102,8 +102,10 @@ def with_keys(root: Path, trial: Trial) -> Trial:
     model, params = trial.model, trial.params
     of_all = params_of(params, model)
     if trial.checkout is not None:  # whose params may have another form
-        of_all = {key: trial.raw.get(key) for key in of_all}
-    of_collect = {name: value_at(trial.raw, name) for name in _collect_params(model)}
+        unneeded = IRRELEVANT | MODELS.keys() - {model}
+        of_all = {key: value for key, value in trial.raw.items() if key not in unneeded}
+    collect_params = _collect_params(trial.checkout or CHECKOUT, model)
+    of_collect = {name: value_at(trial.raw, name) for name in collect_params}
     return trial._replace(
         key=_key(root, ("collect", "train", "evaluate"), trial, of_all),
         data_key=_key(root, ("collect",), trial, of_collect),
@@ -138,9 +140,9 @@ def _key(root: Path, verbs: tuple[str, ...], trial: Trial, values: Any) -> str:
 
 
 @cache
-def _collect_params(model: str) -> tuple[str, ...]:
+def _collect_params(checkout: Path, model: str) -> tuple[str, ...]:
     """Returns the keys that a dataset depends on, which dvc.yaml names."""
-    stage = parse(CHECKOUT / "dvc.yaml")["stages"]["collect"]["do"]
+    stage = parse(checkout / "dvc.yaml")["stages"]["collect"]["do"]
     return tuple(str(key).replace("${key}", model) for key in stage["params"])
 
 
