@@ -7,11 +7,12 @@ of comparisons, however many looks they take.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -130,7 +131,7 @@ def measure(
     each = new - old
     mean = float(each.mean())
     error, freedom = standard_error(old, new, is_paired)
-    half = float(t_quantile(level, freedom) * error)
+    half = t_quantile(level, freedom) * error
     verdict = judge(mean - half, mean + half, direction, margin)
     has_correlation = is_paired and old.std() > 0 and new.std() > 0
     return Difference(
@@ -171,17 +172,21 @@ def standard_error(old: Values, new: Values, is_paired: bool) -> tuple[float, fl
 
 
 def seeds_needed(each: Values, error: float, margin: float, level: float) -> int | None:
-    count, mean = len(each), abs(each.mean())
-    counts = np.arange(count + 1, MOST_NEEDED + 1)
-    halves = t_quantile(level, counts - 1) * error * np.sqrt(count / counts)
-    enough = counts[halves < max(mean, margin - mean)]
-    return int(enough[0]) if enough.size else None
+    count, mean = len(each), abs(float(each.mean()))
+    counts = range(count + 1, MOST_NEEDED + 1)
+
+    def decides(seeds: int) -> bool:
+        half = t_quantile(level, seeds - 1.0) * error * math.sqrt(count / seeds)
+        return half < max(mean, margin - mean)
+
+    first = bisect_left(counts, True, key=decides)
+    return counts[first] if first < len(counts) else None
 
 
-def t_quantile(level: float, freedom: Any) -> Any:
+def t_quantile(level: float, freedom: float) -> float:
     from scipy import special
 
-    return special.stdtrit(freedom, 1 - level / 2)
+    return float(special.stdtrit(freedom, 1 - level / 2))
 
 
 def in_words(difference: Difference, metric: str, margin: float, who: str = "the gate") -> str:
