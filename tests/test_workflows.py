@@ -18,7 +18,8 @@ from ruamel.yaml import YAML
 from pipeline.retraining.outcome import ISSUE, OUTCOME
 from tests.conftest import ROOT
 
-FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+WORKFLOWS = ROOT / ".github" / "workflows"
+FILES = sorted(WORKFLOWS.glob("*.yml"))
 SCHEDULE = ROOT / "docs" / "schedule"
 each = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
@@ -49,7 +50,16 @@ def test_only_the_job_that_pushes_may_write_and_only_the_one_that_tells_may_open
         ("retrain", "retrain", "contents"),
         ("retrain", "announce", "issues"),
         ("retrain", "announce", "pull-requests"),
+        ("compare", "tell", "pull-requests"),
     }
+
+
+def test_code_of_a_pull_request_meets_no_secret_and_no_right_to_write():
+    content = workflow(WORKFLOWS / "compare.yml")
+    assert set(content["on"]) == {"pull_request", "workflow_dispatch"}
+    assert "secrets." not in json.dumps(content)
+    assert content["jobs"]["compare"]["permissions"] == {"contents": "read"}
+    assert [step.get("uses") for step in content["jobs"]["tell"]["steps"]] == [None]
 
 
 @each
@@ -63,7 +73,7 @@ def test_no_command_pushes_and_every_action_is_githubs(path: Path):
 
 
 def test_every_locked_package_that_users_get_is_audited_by_a_pinned_tool():
-    audit = workflow(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["audit"]
+    audit = workflow(WORKFLOWS / "ci.yml")["jobs"]["audit"]
     assert audit["permissions"] == {"contents": "read"}
     command = audit["steps"][-1]["run"]
     assert re.search(r"pipx install pip-audit==\d+\.\d+\.\d+\n", command)
@@ -74,7 +84,7 @@ def test_every_locked_package_that_users_get_is_audited_by_a_pinned_tool():
 
 
 def test_retraining_and_a_job_of_its_own_for_speed_run_on_a_schedule_and_by_hand():
-    content = workflow(ROOT / ".github" / "workflows" / "retrain.yml")
+    content = workflow(WORKFLOWS / "retrain.yml")
     assert set(content["on"]) == {"schedule", "workflow_dispatch"}
     assert set(content["on"]["workflow_dispatch"]["inputs"]) == {"seed", "preset", "jobs"}
     speed = content["jobs"]["speed"]
@@ -83,7 +93,7 @@ def test_retraining_and_a_job_of_its_own_for_speed_run_on_a_schedule_and_by_hand
 
 
 def test_the_whole_campaign_runs_each_night_and_by_hand_alone():
-    content = workflow(ROOT / ".github" / "workflows" / "ci.yml")
+    content = workflow(WORKFLOWS / "ci.yml")
     assert content["on"]["schedule"]
     campaign = content["jobs"]["campaign"]
     assert campaign["if"] == (
@@ -116,9 +126,17 @@ def test_systemd_understands_the_units(tmp_path: Path):
 GH = """#!/bin/sh
 echo "$@" >>"$HOME/calls"
 case "$1 $2" in
-"run download") test -d "$HOME/left" && cp -r "$HOME/left" outcome ;;
+"run download") test -d "$HOME/left" && cp -r "$HOME/left" "$7" ;;
 *list) for last; do :; done; jq -r "$last" "$HOME/$1" ;;
 esac
+"""
+LINK = "https://example.org/log"
+# Compares; iqn fails.
+PYTHON = """#!/bin/sh
+echo "$@" >>"$HOME/calls"
+mkdir -p "reports/compare/$4"
+echo "# $4" >"reports/compare/$4/compare.md"
+test "$4" != iqn || exit 5
 """
 PROPOSED = {"kind": "proposed", "title": "Retrain: iqn better", "branch": "retrain/abc"}
 UNCHANGED = {"kind": "unchanged", "title": "Retrain: nothing changed", "branch": None}
@@ -140,6 +158,22 @@ ANNOUNCED: list[tuple[dict[str, Any] | None, list[str], list[dict[str, Any]], li
 ]
 
 
+def last_script(folder: Path, name: str, job: str, **values: str) -> tuple[int, list[str]]:
+    """Runs the last script of a job where `left` is its artifact; returns its exit code and the
+    calls of `gh` and of python.
+    """
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    for program, text in ((folder / "gh", GH), (folder / ".venv" / "bin" / "python", PYTHON)):
+        program.write_text(text)
+        program.chmod(0o755)
+    steps = workflow(WORKFLOWS / f"{name}.yml")["jobs"][job]["steps"]
+    script = [step["run"] for step in steps if "run" in step][-1]
+    values |= {"HOME": str(folder), "PATH": f"{folder}:{os.environ['PATH']}", "RUN_ID": "1"}
+    command = ["bash", "-e", "-o", "pipefail", "-c", script]
+    done = subprocess.run(command, cwd=folder, env={**values, "LINK": LINK}, check=False)
+    return done.returncode, (folder / "calls").read_text().splitlines()
+
+
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
 @pytest.mark.parametrize(("outcome", "requests", "issues", "asked"), ANNOUNCED)
 def test_a_result_has_one_pull_request_and_what_is_broken_one_issue(
@@ -150,21 +184,57 @@ def test_a_result_has_one_pull_request_and_what_is_broken_one_issue(
     tmp_path: Path,
 ):
     """None: the retraining was killed. A pull request that a person closed stays closed."""
-    (tmp_path / "gh").write_text(GH)
-    (tmp_path / "gh").chmod(0o755)
     (tmp_path / "pr").write_text(json.dumps([{"state": state} for state in requests]))
     (tmp_path / "issue").write_text(json.dumps(issues))
     if outcome is not None:
         (tmp_path / "left").mkdir()
         (tmp_path / "left" / OUTCOME).write_text(json.dumps(outcome))
         (tmp_path / "left" / "body.md").write_text("scores\n")
-    job = workflow(ROOT / ".github" / "workflows" / "retrain.yml")["jobs"]["announce"]
-    command = ["bash", "-e", "-o", "pipefail", "-c", job["steps"][-1]["run"]]
-    values = {"HOME": str(tmp_path), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    values |= {"RUN_ID": "1", "BASE": "trunk", "LINK": "https://example.org/log"}
-    subprocess.run(command, cwd=tmp_path, env=values, check=True)
-    calls = (tmp_path / "calls").read_text().splitlines()
+    code, calls = last_script(tmp_path, "retrain", "announce", BASE="trunk")
+    assert code == 0
     assert [call for call in calls if not re.match(r"run download|\w+ list ", call)] == asked
     body = (tmp_path / "outcome" / "body.md").read_text()
     assert body.startswith("scores\n" if outcome else "The retraining was killed")
-    assert body.endswith("artifact: https://example.org/log\n")
+    assert body.endswith(f"artifact: {LINK}\n")
+
+
+@pytest.mark.parametrize(
+    ("left", "result", "said"),
+    [
+        ({"iqn": "# iqn: better\n", "allo": "# allo: worse\n"}, "success", []),
+        ({}, "success", ["Nothing that trains a model has changed.\n"]),
+        ({"iqn": "# iqn: better\n"}, "failure", ["Not every model was compared"]),
+    ],
+)
+def test_a_pull_request_has_one_comment_with_what_every_comparison_says(
+    left: dict[str, str], result: str, said: list[str], tmp_path: Path
+):
+    for model, text in left.items():
+        (tmp_path / "left" / model).mkdir(parents=True)
+        (tmp_path / "left" / model / "compare.md").write_text(text)
+    code, calls = last_script(tmp_path, "compare", "tell", NUMBER="5", RESULT=result)
+    assert code == 0
+    assert calls[1:] == ["pr comment 5 --edit-last --create-if-none --body-file body.md"]
+    body = (tmp_path / "body.md").read_text()
+    assert [text for text in (*left.values(), *said) if text not in body] == []
+    assert body.endswith(f"artifact: {LINK}\n")
+
+
+@pytest.mark.parametrize(
+    ("against", "change", "options"),
+    [("origin/main", "", "--against origin/main"), ("", "seed=1", "-S seed=1")],
+)
+def test_every_model_is_compared_though_one_fails(
+    against: str, change: str, options: str, tmp_path: Path
+):
+    summary = tmp_path / "summary"
+    asked = {"AGAINST": against, "CHANGE": change, "SEEDS": "8", "MODELS": "iqn allo"}
+    code, calls = last_script(
+        tmp_path, "compare", "compare", **asked, GITHUB_STEP_SUMMARY=str(summary)
+    )
+    assert code == 5
+    assert calls == [
+        f"-m pipeline compare {model} --name {model} --seeds 8 {options}"
+        for model in ("iqn", "allo")
+    ]
+    assert sorted(summary.read_text().splitlines()) == ["# allo", "# iqn"]
