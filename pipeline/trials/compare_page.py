@@ -82,7 +82,9 @@ def what_differs(root: Path, request: Request) -> list[str]:
         for side in (before, after)
     )
     lines += [
-        f"`{key}`: {plain(old)} -> {plain(new)}" for key, (old, new) in differing(old, new).items()
+        f"`{key}`: {plain(old)} -> {plain(new)}"
+        for key, (old, new) in differing(old, new).items()
+        if key != f"{request.model}.seeds"  # a training has one
     ]
     if before.checkout is not None:
         commits = ("log", "--format=%h %s", f"{before.checkout.name}..HEAD", "--", *git.CODE)

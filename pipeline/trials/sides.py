@@ -135,12 +135,12 @@ def read_request(root: Path, options: Options) -> Request | None:
             f"{', '.join(worlds)}: both sides would be scored in other worlds; give both the same "
             "in params.yaml, or compare them without pairs by --different-worlds"
         )
-    others = {*MODELS, "preset"}
+    others = {*MODELS, "preset", "seeds"}
     old, new = ({key: side[key] for key in side if key not in others} for side in (old, new))
     words = [f"{before.name} -> {after.name}"] if against else []
     change = ", ".join(filter(None, [*words, describe(old, new)]))
     return Request(
-        options.name or name_of(model, preset, options.changes or [against]),
+        options.name or name_of(model, preset, [*(options.changes or ()), against or ""]),
         model,
         change,
         before,
@@ -156,7 +156,7 @@ def read_request(root: Path, options: Options) -> Request | None:
 
 def name_of(model: str, preset: str, words: Sequence[str]) -> str:
     """Returns a name of a folder: `iqn-train.learning_rate=3e-3`."""
-    named = [model, *([] if preset == "default" else [preset]), *words]
+    named = filter(None, [model, "" if preset == "default" else preset, *words])
     return re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(named))[:100]
 
 
