@@ -21,6 +21,7 @@ from pipeline.runtime.command import (
     Parser,
     Verb,
     margin,
+    number,
     option,
     port,
     quoted,
@@ -33,6 +34,7 @@ from pipeline.runtime.command import (
 )
 from pipeline.trials.studies import verbs as _studies  # noqa: F401  registers those of studies
 from quatrain.errors import ConfigError, PackageMissing
+from quatrain.seeds import SEEDS_OF_INTERVAL
 
 CHECKOUT_FILES = ("params.yaml", "dvc.yaml")
 # A missing module of these is a fault of the code; of others, a package to install.
@@ -145,14 +147,23 @@ def sync(options: Options) -> int:
     option("--seed", type=seed, metavar="N", help="in place of params.yaml's; `new`: today's date"),
     option("--jobs", type=jobs, metavar="N", help="models to work on at a time"),
     option("--push", action="store_true", help="send branch and outs to the git and DVC remotes"),
+    option(
+        "--compare",
+        type=number(int, 0, 1024, "number of seeds; pass 4 or more, or 0"),
+        default=4,
+        metavar="N",
+        help="of each model that changed and of its champion, at most; 0 compares nothing",
+    ),
 )
 def retrain(options: Options) -> int:
     """Runs the pipeline again in a copy of the checkout and proposes what is better."""
     if options.preset != "default" and options.seed is not None:
         raise ConfigError("--seed goes with the default preset; the others have it in presets/")
+    if 0 < options.compare < SEEDS_OF_INTERVAL:
+        raise ConfigError(f"--compare {options.compare}: pass {SEEDS_OF_INTERVAL} or more, or 0")
     from pipeline.retraining.retrain import Retraining, retrain
 
-    asked = Retraining(options.preset, options.seed, options.jobs, options.push)
+    asked = Retraining(options.preset, options.seed, options.jobs, options.push, options.compare)
     return retrain(Path.cwd(), asked)
 
 

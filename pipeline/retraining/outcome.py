@@ -3,7 +3,9 @@ request or an issue.
 """
 
 import json
-from collections.abc import Sequence
+import re
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -17,6 +19,9 @@ FOLDER = Path(".state", "retrain")
 OUTCOME = "outcome.json"
 BODY = "body.md"
 REPORTS = ("report.html", "report.md")
+# Folder of comparisons, and the name of a model's.
+COMPARE = "compare"
+COMPARISON = "retrain-{model}"
 PLACE = f"The report with its pictures: `{FOLDER / 'report.html'}` where the retraining ran."
 # Title of the only issue, whatever went wrong.
 ISSUE = "Retraining needs attention"
@@ -58,7 +63,9 @@ def unchanged(origin: Origin) -> Outcome:
     return Outcome("unchanged", 0, "Retrain: nothing changed", body)
 
 
-def proposed(origin: Origin, results: Sequence[Judgement], branch: str) -> Outcome:
+def proposed(
+    origin: Origin, results: Sequence[Judgement], branch: str, comparisons: str
+) -> Outcome:
     names = ", ".join(better_models(results))
     seed = f" (seed {origin.seed})" if origin.is_new_seed else ""
     title = f"Retrain: {f'{names} better' if names else 'scores hold their baselines'}{seed}"
@@ -66,8 +73,23 @@ def proposed(origin: Origin, results: Sequence[Judgement], branch: str) -> Outco
     if names:
         moves = f"Baselines of {names} move: a score is clearly better, none is worse."
     gate = f"The gate passed ({origin.summary})."
-    body = "\n\n".join((gate, moves, render.markdown(results), PLACE))
+    parts = (gate, moves, render.markdown(results), comparisons, PLACE)
+    body = "\n\n".join(filter(None, parts))
     return Outcome("proposed", 0, title, body, branch)
+
+
+def describe_comparisons(folder: Path, codes: Mapping[str, int]) -> str:
+    """Returns a part of a body: what each model's comparison wrote, or its exit code."""
+    parts = ["## Champion against new, over seeds"]
+    for model, code in codes.items():
+        page = folder / COMPARISON.format(model=model) / "compare.md"
+        if code:
+            parts.append(f"{model}: the comparison ended with exit code {code}; the log says why.")
+        elif page.exists():
+            parts.append(re.sub("^#", "###", page.read_text().strip(), flags=re.MULTILINE))
+        else:
+            parts.append(f"{model}: code and params are the champion's; nothing to compare.")
+    return "\n\n".join(parts)
 
 
 def broken(origin: Origin, results: Sequence[Judgement]) -> Outcome:
@@ -85,6 +107,7 @@ def stopped(reason: str, code: int) -> Outcome:
 def clear(folder: Path) -> None:
     for name in (OUTCOME, BODY, *REPORTS):
         (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / COMPARE, ignore_errors=True)
 
 
 def write(folder: Path, result: Outcome) -> None:

@@ -36,12 +36,17 @@ AUTHOR = ("-c", "user.name=quatrain retraining", "-c", "user.email=retraining@lo
 
 
 class Retraining(NamedTuple):
-    """Holds what is asked for. seed: in place of params.yaml's. push: to the remotes."""
+    """Holds what is asked for.
+
+    seed: in place of params.yaml's. push: to the remotes. compare: seeds of a comparison with the
+    champions, at most; 0: none.
+    """
 
     preset: str
     seed: int | None = None
     jobs: int | None = None
     push: bool = False
+    compare: int = 0
 
 
 def retrain(root: Path, asked: Retraining) -> int:
@@ -90,7 +95,7 @@ def retrain_alone(copy: Worktree, asked: Retraining) -> Outcome:
     code = copy.call("pipeline", "repro", "--preset", asked.preset, *jobs)
     if code not in (0, BaselineBroken.exit_code):
         raise CommandFailed("`make repro` stopped before the gate; the log says why", code)
-    result = conclude(copy, remote, origin, passed=code == 0)
+    result = conclude(copy, remote, origin, asked.compare, passed=code == 0)
     worktree.remove(copy)
     return result
 
@@ -119,8 +124,12 @@ def choose_seed(work: Path, commit: str, asked: Retraining) -> Origin:
     return Origin(commit, asked.preset, seed, is_new_seed=asked.seed not in (None, old))
 
 
-def conclude(copy: Worktree, remote: str | None, origin: Origin, passed: bool) -> Outcome:
-    """Returns the outcome after the gate: a report of failure, nothing, or a proposal."""
+def conclude(
+    copy: Worktree, remote: str | None, origin: Origin, seeds: int, passed: bool
+) -> Outcome:
+    """Returns the outcome after the gate: a report of failure, nothing, or a proposal, with what up
+    to so many `seeds` say of it.
+    """
     work = workspace_of(copy.path, origin.preset)
     for name in outcome.REPORTS:
         shutil.copy(work / "reports" / name, copy.root / FOLDER / name)
@@ -137,11 +146,34 @@ def conclude(copy: Worktree, remote: str | None, origin: Origin, passed: bool) -
     if not better_models(results) and not copy.git("status", "--porcelain", "--", *PROPOSED):
         log("passed, and nothing changed; there is nothing to propose")
         return outcome.unchanged(origin)
-    return propose(copy, remote, origin, results)
+    comparisons = compare(copy, origin, seeds) if seeds else ""
+    return propose(copy, remote, origin, results, comparisons)
+
+
+def compare(copy: Worktree, origin: Origin, seeds: int) -> str:
+    """Compares code and params of each model with its champion's, over seeds from that of the
+    commit on: another seed is no change. Keeps the pages; returns a part of the body.
+    """
+    copy.git("checkout", "--quiet", "--", "params.yaml")
+    codes = {}
+    for model in MODELS:
+        asked = ("--against", "champion", "--name", outcome.COMPARISON.format(model=model))
+        options = (*asked, "--seeds", str(seeds), "--preset", origin.preset)
+        codes[model] = copy.call("pipeline", "compare", model, *options)
+    if origin.is_new_seed:
+        write_value(copy.path / "params.yaml", "seed", origin.seed)
+    pages = copy.path / "reports" / outcome.COMPARE
+    if pages.exists():
+        shutil.copytree(pages, copy.root / FOLDER / outcome.COMPARE)
+    return outcome.describe_comparisons(pages, codes)
 
 
 def propose(
-    copy: Worktree, remote: str | None, origin: Origin, results: Sequence[Judgement]
+    copy: Worktree,
+    remote: str | None,
+    origin: Origin,
+    results: Sequence[Judgement],
+    comparisons: str,
 ) -> Outcome:
     """Commits the result to a branch, and pushes it to the remote if there is one; the same result
     only once.
@@ -153,7 +185,7 @@ def propose(
     lock = parse(workspace_of(copy.path, origin.preset) / "dvc.lock")
     better = better_models(results)
     branch = f"retrain/{folders.digest_of({'lock': lock, 'better': better})[:12]}"
-    result = outcome.proposed(origin, results, branch)
+    result = outcome.proposed(origin, results, branch, comparisons)
     if run_git(copy.root, "ls-remote", remote or ".", f"refs/heads/{branch}"):
         log(f"this result is proposed already: branch {branch}")
         return result

@@ -17,6 +17,8 @@ from quatrain.errors import ConfigError
 
 # Without hooks: those of `dvc install` would check out and push in between.
 OPTIONS = ("-c", "core.hooksPath=/dev/null")
+# Folders of .state that are the checkout's: what is not delivered yet, and trials that have ended.
+SHARED = ("outbox", "groups", "trials")
 
 
 class Worktree(NamedTuple):
@@ -95,8 +97,8 @@ def push_remote(root: Path) -> str:
 
 
 def prepare(copy: Worktree, commit: str, preset: str) -> None:
-    """Makes the worktree anew. It shares the checkout's history, DVC settings, cache and outboxes,
-    and has the checkpoints of an interrupted retraining.
+    """Makes the worktree anew. It shares the checkout's history, DVC settings, cache, outboxes and
+    trials, and has the checkpoints of an interrupted retraining.
     """
     if copy.path.exists():
         shutil.rmtree(copy.path)
@@ -104,13 +106,14 @@ def prepare(copy: Worktree, commit: str, preset: str) -> None:
     add = ("worktree", "add", "--quiet", "--force", "--force", "--detach")
     run_git(copy.root, *add, str(copy.path), commit)
     share_settings(copy.root, copy.path)
-    link(state_of(copy) / "outbox", outboxes(copy.root))
+    for name in SHARED:
+        link(state_of(copy) / name, outboxes(copy.root).with_name(name))
     for work in {copy.path, workspace_of(copy.path, preset)}:
         link(work / ".state", state_of(copy))
 
 
 def remove(copy: Worktree) -> None:
-    """Removes the worktree and its checkpoints; outboxes are only linked there and stay."""
+    """Removes the worktree and its checkpoints; what is only linked there stays."""
     run_git(copy.root, "worktree", "remove", "--force", str(copy.path))
     shutil.rmtree(state_of(copy))
 

@@ -5,6 +5,7 @@ alone. git is real, and what runs in the worktree is pretended.
 import datetime
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -27,7 +28,15 @@ from tests.pipeline.small_checkout import contents, git
 
 WORK = FOLDER / "work"
 REPRO = "pipeline repro --preset default"
-IGNORED = (".presets/", ".state/", "/models/", "/.dvc/config.local", "/.dvc/cache", "__pycache__/")
+IGNORED = (
+    ".presets/",
+    ".state/",
+    "/reports/compare/",
+    "/models/",
+    "/.dvc/config.local",
+    "/.dvc/cache",
+    "__pycache__/",
+)
 
 
 class Night:
@@ -40,15 +49,20 @@ class Night:
         self.scores: dict[str, dict[str, float]] = {}
         self.files: dict[str, str] = {}
         self.calls: list[str] = []
+        # What comparisons say, by model, and the seed that they found.
+        self.says: dict[str, str] = {}
+        self.compared: list[tuple[str, str]] = []
         self.pushed = ""
         self.continued: list[str] = []
 
     def call(self, copy: Worktree, *arguments: str) -> int:
         """What a command does in the worktree."""
         line = " ".join(arguments)
-        if not line.startswith(("dvc config", "dvc fetch", "dvc checkout")):
+        if not line.startswith(("dvc config", "dvc fetch", "dvc checkout", "pipeline compare")):
             self.calls.append(line)
-        if line.startswith("pipeline repro"):
+        if line.startswith("pipeline compare"):
+            self.compare(copy.path, arguments[2], line)
+        elif line.startswith("pipeline repro"):
             self.run(copy.path)
         elif line.startswith("dvc push"):
             self.pushed = git(copy.path, "rev-parse", "HEAD")
@@ -57,6 +71,14 @@ class Night:
                 baseline = copy.path / "baselines" / f"{model}.json"
                 baseline.write_text(f"{baseline.read_text()}\n")
         return next((code for start, code in self.codes.items() if line.startswith(start)), 0)
+
+    def compare(self, path: Path, model: str, line: str) -> None:
+        seed = re.search("^seed: .*", (path / "params.yaml").read_text(), re.MULTILINE)
+        self.compared.append((line, str(seed and seed[0])))
+        if model in self.says:
+            folder = path / "reports" / "compare" / f"retrain-{model}"
+            folder.mkdir(parents=True)
+            (folder / "compare.md").write_text(self.says[model])
 
     def run(self, path: Path) -> None:
         self.continued = [file.name for file in path.glob(".state/checkpoint")]
@@ -178,6 +200,32 @@ def test_equal_scores_of_another_seed_are_proposed_and_move_no_baseline(night: N
     assert "No baseline moves: the scores hold them, and none is clearly better." in night.body()
 
 
+def test_a_proposal_says_what_each_model_is_beside_its_champion(night: Night):
+    night.says = {"allo": "# allo: better\n\n## What differs\n"}
+    night.codes = {"pipeline compare iqn": 5}
+    night.files = {"dvc.lock": "stages: new\n"}
+    assert main(["retrain", "--seed", "7", "--compare", "8"]) == 0
+    options = "--against champion --name retrain-allo --seeds 8 --preset default"
+    assert night.compared[0] == (f"pipeline compare allo {options}", "seed: 0"), "of the commit"
+    assert night.changed() == ["dvc.lock", "params.yaml"]
+    (_, said) = night.body().split("## Champion against new, over seeds\n\n")
+    assert said.split("\n\n")[:-1] == [
+        "### allo: better",
+        "#### What differs",
+        "iqn: the comparison ended with exit code 5; the log says why.",
+        "actor_critic: code and params are the champion's; nothing to compare.",
+        "active_dynamics: code and params are the champion's; nothing to compare.",
+    ]
+    kept = night.root / FOLDER / "compare" / "retrain-allo" / "compare.md"
+    assert kept.read_text() == night.says["allo"]
+
+    night.says = {}
+    assert main(["retrain", "--compare", "0"]) == 0
+    assert len(night.compared) == 4
+    assert "Champion against new" not in night.body()
+    assert not kept.exists()
+
+
 def test_a_seed_that_cannot_be_written_is_refused(night: Night, failure: Failure):
     params = night.root / "params.yaml"
     params.write_text(params.read_text().replace("seed: 0", "'seed': 0", 1))
@@ -244,7 +292,8 @@ def test_settings_of_dvc_and_outboxes_are_the_checkouts_and_stay(night: Night):
     assert main(["retrain", "--preset", "smoke"]) == 255
     assert "of_this_checkout" in (night.root / WORK / ".dvc" / "config.local").read_text()
     for place in (night.root / WORK, night.root / WORK / ".presets" / "smoke"):
-        assert (place / ".state" / "outbox").resolve() == outbox.parent.parent
+        for name in ("outbox", "groups", "trials"):
+            assert (place / ".state" / name).resolve() == night.root / ".state" / name
     with Repo(str(night.root / WORK)) as repo:
         assert not isinstance(repo.scm, NoSCM)
     del night.codes["pipeline repro"]
@@ -290,6 +339,8 @@ def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(
 
 
 def test_refused_beginnings(night: Night, failure: Failure):
+    why = "retrain: --compare 3: pass 4 or more, or 0"
+    assert failure(main, "retrain", "--compare", "3", code=2) == why
     why = "retrain: `git ls-remote --quiet origin HEAD` failed: fatal: 'origin' does not appear"
     assert failure(main, "retrain", "--push", code=5).startswith(why)
     (night.root / "src" / "a.py").write_text("edited\n")
