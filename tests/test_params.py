@@ -19,7 +19,7 @@ from quatrain.models.allo.config import AlloConfig
 from quatrain.params import class_name
 from quatrain.presets import parse, read_raw
 from quatrain.registry import MODELS
-from quatrain.validation import overlaid, tuples, validate
+from quatrain.validation import nested, overlaid, tuples, validate
 from tests.config_keys import overlay_of
 from tests.config_schema import (
     ROOT_SCHEMA,
@@ -271,6 +271,13 @@ def test_another_kind_takes_the_place_of_a_section_only_where_it_has_other_keys(
     assert merged["iqn"]["train"]["target"] == hard
     field = raw["active_dynamics"]["env"]["field"]
     assert merged["active_dynamics"]["env"]["field"] == field | duffing
+
+
+def test_keys_with_dots_become_sections_in_any_order():
+    """Another kind replaces its section, but not the keys that stand beside it."""
+    changes = {"train.target.copy_every": 5, "train": {"steps": 7}, "train.target.kind": "hard"}
+    train = {"steps": 7, "target": {"kind": "hard", "copy_every": 5}}
+    assert nested(changes) == {"train": train}
 
 
 def test_a_map_file_stands_with_its_content_in_the_config(project: Path):

@@ -30,7 +30,7 @@ from quatrain.params import Params
 from quatrain.presets import read_raw
 from quatrain.registry import MODELS
 from quatrain.storage.yaml_text import parse_mapping
-from quatrain.validation import overlaid
+from quatrain.validation import nested, overlaid
 
 COMMITS = Path(".state/commits")
 # What stages and their params need of a commit.
@@ -177,11 +177,8 @@ def read_changes(model: str, texts: Sequence[str], raw: Mapping[str, Any]) -> di
             raise ConfigError(f"-S {text}: {parts[0]} is not {model}, which is compared")
         if parts[0] not in raw:
             parts.insert(0, model)
-        nested = parse_mapping(f"-S {text}", f"value: {value}")["value"]
-        for part in reversed(parts):
-            nested = {part: nested}
-        changes = overlaid(changes, nested)
-    return changes
+        changes[".".join(parts)] = parse_mapping(f"-S {text}", f"value: {value}")["value"]
+    return nested(changes)
 
 
 def read_side(root: Path, model: str, against: str, preset: str) -> Side:

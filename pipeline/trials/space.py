@@ -24,7 +24,7 @@ from quatrain.registry import load
 from quatrain.section import Section
 from quatrain.seeds import SEEDS_OF_INTERVAL
 from quatrain.storage.folders import read_text
-from quatrain.validation import nearest, overlaid, validate_section
+from quatrain.validation import nearest, nested, overlaid, validate_section
 
 FILE = re.compile(r"(?!default\.)[a-z][a-z0-9_]*\.yaml")
 # How a preset begins that a sweep wrote.
@@ -156,18 +156,12 @@ class Space(NamedTuple):
         own seed if `seed` is None.
         """
         sweep = self.sweep
-        section: dict[str, Any] = {"seeds": sweep.seeds}
-        for key, value in values.items():
-            nested = value
-            for part in reversed(key.split(".")):
-                nested = {part: nested}
-            section = overlaid(section, nested)
         return {
             "seed": self.raw["seed"] if seed is None else seed,
             "device": "cuda" if sweep.gpus else "cpu",
             "devices": max(1, int(sweep.gpus)),
             "threads": sweep.cpus,
-            sweep.model: section,
+            sweep.model: {"seeds": sweep.seeds} | nested(values),
         }
 
     def trial_raw(self, values: Mapping[str, Any], seed: int | None = None) -> dict[str, Any]:

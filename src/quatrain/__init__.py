@@ -1,9 +1,10 @@
-"""Four learners, and five names to use them by: fit, load, make, config, evaluate."""
+"""Four learners, and six names to use them by: fit, load, make, config, evaluate, compare."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for editors and mypy: `import quatrain` loads no library
+    from quatrain.api.comparing import compare
     from quatrain.api.configs import config
     from quatrain.api.results import Result, load
     from quatrain.api.training import evaluate, fit
@@ -12,11 +13,12 @@ if TYPE_CHECKING:  # for editors and mypy: `import quatrain` loads no library
 
 __version__ = "0.1.0"
 
-__all__ = ["ConfigError", "Result", "config", "evaluate", "fit", "load", "make"]
+__all__ = ["ConfigError", "Result", "compare", "config", "evaluate", "fit", "load", "make"]
 
 _MODULES = {
     "ConfigError": "quatrain.errors",
     "Result": "quatrain.api.results",
+    "compare": "quatrain.api.comparing",
     "config": "quatrain.api.configs",
     "evaluate": "quatrain.api.training",
     "fit": "quatrain.api.training",

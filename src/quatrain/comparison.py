@@ -35,7 +35,7 @@ Table = list[dict[str, str]]
 # How often equal sides may be called different.
 ERROR = 0.05
 BATCHES = (4, 8, 16)
-# Simulated comparisons by which the nominal level is difference.
+# Simulated comparisons by which the nominal level is found.
 SIMULATED = 100_000
 # Largest number of seeds that is said to be needed.
 MOST_NEEDED = 1000
@@ -283,13 +283,19 @@ class Comparison:
         """Says how many times the CPU seconds `after` takes, if that is no chance: as on another
         day a machine may do other work beside.
         """
-        old, new = (np.array([run.cpu_seconds for run in side]) for side in self.sides)
-        if not (old * new > 0).all():
+        old, new = self.cpu_seconds
+        if not old.size:
             return ""
         ratios = np.log(new / old)
         if abs(ratios.mean()) <= max(half_interval(ratios), math.log(SAME_COST)):
             return " It costs the same."
         return f" It takes {math.exp(ratios.mean()):.2f} times the CPU seconds."
+
+    @property
+    def cpu_seconds(self) -> Float[np.ndarray, "sides seeds"]:
+        """Returns the CPU seconds of the seeds in which both sides were measured."""
+        seconds = np.array([[run.cpu_seconds for run in side] for side in self.sides])
+        return seconds[:, (seconds > 0).all(0)]
 
     @property
     def seeds(self) -> int:
@@ -324,7 +330,7 @@ class Comparison:
     @property
     def costs(self) -> Table:
         """Returns a row for what each side took, as text by column, where it was measured."""
-        seconds = [np.mean([run.cpu_seconds for run in side]) for side in self.sides]
+        seconds = self.cpu_seconds.mean(1) if self.cpu_seconds.size else [math.nan]
         memory = [np.max([run.peak_memory for run in side]) / 2**30 for side in self.sides]
         rows = {
             name: [f"{value:,.1f}" for value in values]

@@ -32,6 +32,18 @@ def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns sections of what dotted keys have: `{"train": {"steps": 5}}` of `train.steps`."""
+    sections: dict[str, Any] = {}
+    # Another kind replaces its section, so that it comes before the other keys of it.
+    for key in sorted(values, key=lambda key: not key.endswith(".kind")):
+        value = values[key]
+        for part in reversed(key.split(".")):
+            value = {part: value}
+        sections = overlaid(sections, value)
+    return sections
+
+
 def _is_replaced(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
     if isinstance(new.get("env"), Mapping) and variant(new) != variant(old):
         return variant(new) == "hosted"

@@ -77,22 +77,38 @@ def fit(
         >>> result.scores["cosine_mean"]
         >>> result.plots()["vectors"]
     """
-    if threads is None:
-        threads = read_defaults(None)["threads"]
-    shared = {"seed": seed, "device": device, "threads": threads}
     if env is not None:
         changes["env"] = env
+    shared = {"seed": seed, "device": device, "threads": threads}
+    params = params_from(model, preset, config, changes, shared)
+    with computing(params, model):
+        return train_and_score(params, model, dataset, progress)
+
+
+def params_from(
+    model: str,
+    preset: str | None,
+    config: Any,
+    changes: Mapping[str, Any],
+    shared: Mapping[str, Any],
+) -> Params:
+    """Returns the Params of a whole config or, if that is None, of a preset with changes.
+
+    shared: the keys that all models share; without `threads` those of params.yaml.
+
+    Raises:
+        ConfigError: as `fit`.
+    """
+    if shared["threads"] is None:
+        shared = {**shared, "threads": read_defaults(None)["threads"]}
     if config is None:
-        params = make_params(model, preset, changes, **shared)
-    elif preset is not None or changes:
+        return make_params(model, preset, changes, **shared)
+    if preset is not None or changes:
         raise ConfigError(
             f"config is complete, so that {', '.join(changes) or 'preset'} has no place beside it; "
             "give it to quatrain.config, or leave config out"
         )
-    else:
-        params = params_with(model, config, **shared)
-    with computing(params, model):
-        return train_and_score(params, model, dataset, progress)
+    return params_with(model, config, **shared)
 
 
 def train_and_score(params: Params, model: str, dataset: Any, is_shown: bool) -> Result:
