@@ -44,10 +44,8 @@ def runs(gain: float = 0.0, **fields: object) -> list[Run]:
 def compare(after: list[Run], **fields: object) -> Comparison:
     """Returns a comparison of invented trainings with others."""
     before = runs(cpu_seconds=10.0, peak_memory=2.0**30)
-    comparison = Comparison(
-        "iqn", "a <b> c", before, after, RULES, "return", 3.0, (5,), ("return",)
-    )
-    return replace(comparison, **fields)
+    names = ("iqn", "a <b> c", before, after, RULES, "return", 3.0, (5,), ("return",))
+    return replace(Comparison(*names), **fields)
 
 
 @pytest.mark.parametrize("is_paired", [True, False])
@@ -56,9 +54,8 @@ def test_an_interval_is_that_of_scipy(is_paired: bool) -> None:
     old, new = rng.normal(0, 1, 7), rng.normal(1, 3, 7)
     tested = stats.ttest_rel(new, old) if is_paired else stats.ttest_ind(new, old, equal_var=False)
     difference = measure(old, new, "higher", 0.0, 0.02, is_paired)
-    assert (difference.low, difference.high) == pytest.approx(
-        tuple(tested.confidence_interval(0.98))
-    )
+    low, high = tested.confidence_interval(0.98)
+    assert (difference.low, difference.high) == pytest.approx((low, high))
     assert difference.mean == pytest.approx(new.mean() - old.mean())
     correlation = np.corrcoef(old, new)[0, 1] if is_paired else math.nan
     assert difference.correlation == pytest.approx(correlation, nan_ok=True)
@@ -156,46 +153,30 @@ def test_equal_sides_are_rarely_called_different_however_often_one_looks(
         assert share_different(sides[:500], 0.0, 0.05) > 0.08  # looks that are not corrected
 
 
+NO_MARGIN = {"margin": 0.0}
+
+
 @pytest.mark.parametrize(
-    ("after", "fields", "said"),
+    ("said", "after", "fields"),
     [
-        (
-            runs(1.0, cpu_seconds=20.0),
-            {},
-            "better: +6 (+4.04 to +7.96) return, in 5 of 5 seeds. It takes 2.00 times the CPU",
-        ),
-        (
-            runs(-0.2, weights="other"),
-            {},
-            "worse: -1.2 (-1.59 to -0.807) return, in 5 of 5 seeds; less than the 3 that the gate",
-        ),
-        (runs(), {}, "no difference: return is equal in all 5 seeds; the weights are the same"),
-        (
-            [run(0, 0.2), *runs()[1:]],
-            {"margin": 1.0},
-            "no difference that matters: +0.16 (-0.284 to +0.604) return over 5 seeds, within the "
-            "1 that the margin tolerates",
-        ),
-        (
-            [*runs(0.2)[:2], *runs()[2:]],
-            {"margin": 0.0},
-            "undecided after 5 seeds: +0.36 (-0.258 to +0.978) return; about 10 would decide",
-        ),
-        (
-            [run(0, 0.006), *runs(-0.001)[1:]],
-            {"margin": 0.0},
-            f"more than {MOST_NEEDED:,} would decide",
-        ),
-        ([Run(0), *runs()[1:]], {}, "Diverged: 0 seeds before, 1 after."),
-        (
-            runs(-1.0),
-            {"metric": "share", "margin": 0.1},
-            "differs: -1 (-1 to -1) share, in 5 of 5 seeds",
-        ),
+        ("better: +6 (+4.04 to +7.96) return, in 5 of 5 seeds.", runs(1.0), {}),
+        ("worse: -1.2 (-1.59 to -0.807) return, in 5 of 5", runs(-0.2), {}),
+        ("in 5 of 5 seeds; less than the 3 that the gate tolerates.", runs(-0.2), {}),
+        ("differs: -1 (-1 to -1) share, in 5 of 5 seeds", runs(-1.0), {"metric": "share"}),
+        ("no difference that matters: +0.16 (-0.284", [run(0, 0.2), *runs()[1:]], {"margin": 1.0}),
+        (" over 5 seeds, within the 3 that the gate", [run(0, 0.2), *runs()[1:]], {}),
+        ("is equal in all 5 seeds; the weights are the same bytes.", runs(), {}),
+        ("is equal in all 5 seeds.", runs(weights="other"), {}),
+        ("undecided after 5 seeds: +0.36", [*runs(0.2)[:2], *runs()[2:]], NO_MARGIN),
+        ("(-0.258 to +0.978) return; about 10 would", [*runs(0.2)[:2], *runs()[2:]], NO_MARGIN),
+        (f"more than {MOST_NEEDED:,} would", [run(0, 0.006), *runs(-0.001)[1:]], NO_MARGIN),
+        ("Diverged: 0 seeds before, 1 after.", [Run(0), *runs()[1:]], {}),
+        ("It takes 2.00 times the CPU seconds.", runs(cpu_seconds=20.0), {}),
+        ("It costs the same.", runs(cpu_seconds=10.5), {}),
     ],
 )
 def test_a_sentence_says_what_was_found(
-    after: list[Run], fields: dict[str, object], said: str
+    said: str, after: list[Run], fields: dict[str, object]
 ) -> None:
     comparison = compare(after, **fields)
     assert comparison.sentence.startswith("iqn, a <b> c: ")
