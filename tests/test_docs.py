@@ -79,7 +79,7 @@ def test_every_make_command_names_a_target():
         ("verify PRESET=wind", "repro gate promote retrain grids"),
         ("retrain MODELS=allo", "repro gate promote results"),
         ("gate JOBS=2", "repro retrain"),
-        ("promote MODEL=allo", "profile"),
+        ("promote MODEL=allo", "profile compare"),
     ],
 )
 def test_make_refuses_a_variable_that_the_target_does_not_read(command: str, readers: str):
