@@ -41,23 +41,23 @@ def run(root: Path, request: Request, place: Place) -> int:
         group = Group(root, f"compare-{request.name}", key, params, {COMPARE_TAG: "true"})
         status, files = "FAILED", list[Path]()
         try:
-            for found in batches(root, request, place, group):
-                last = found.differences[found.metric]
+            for comparison in batches(root, request, place, group):
+                last = comparison.differences[comparison.metric]
                 ends = {"low": last.low, "mean": last.mean, "high": last.high}
-                group.metrics([(f"difference/{e}", found.seeds, v) for e, v in ends.items()])
-                console.info(found.sentence)
-            files = compare_page.write(root, request, found)
-            text = compare_page.markdown(root, request, found)
-            group.conclude({VERDICT_TAG: found.verdict, DESCRIPTION_TAG: text})
+                group.metrics([(f"difference/{e}", comparison.seeds, v) for e, v in ends.items()])
+                console.info(comparison.sentence)
+            files = compare_page.write(root, request, comparison)
+            text = compare_page.markdown(root, request, comparison)
+            group.conclude({VERDICT_TAG: comparison.verdict, DESCRIPTION_TAG: text})
             status = "FINISHED"
         except (Interrupted, KeyboardInterrupt):
             status = "KILLED"
             raise
         finally:
             group.finish(status, files)
-    print(compare_page.text(found))
+    print(compare_page.text(comparison))
     print(f"\npage     {files[0].relative_to(root)}", flush=True)
-    return UNWANTED if found.verdict in request.fail_if else 0
+    return UNWANTED if comparison.verdict in request.fail_if else 0
 
 
 def batches(root: Path, request: Request, place: Place, group: Group) -> Iterator[Comparison]:

@@ -19,50 +19,50 @@ FOLDER = Path("reports/compare")
 MOST_LISTED = 20
 
 
-def text(found: Comparison) -> str:
+def text(comparison: Comparison) -> str:
     """Returns tables for a terminal, and the sentence."""
     tables = [
         tabulate(rows, "keys", "simple", disable_numparse=True)
-        for rows in (found.table, found.costs)
+        for rows in (comparison.table, comparison.costs)
     ]
-    return "\n\n".join([*tables, found.sentence])
+    return "\n\n".join([*tables, comparison.sentence])
 
 
-def write(root: Path, request: Request, found: Comparison) -> list[Path]:
+def write(root: Path, request: Request, comparison: Comparison) -> list[Path]:
     """Writes compare.html, compare.md, compare.json and plots; returns their paths, the page first.
 
     Raises:
         OSError: e.g. the disk is full; each file is whole, the old one or the new one.
     """
     folder = root / FOLDER / request.name
-    figures = encode(found.plots())
+    figures = encode(comparison.plots())
     write_figures(folder / "plots", figures)
     title = f"Comparison: {request.name}"
     pictures = [f"![{Path(name).stem}](plots/{name})" for name in figures]
-    page = as_html(markdown(root, request, found, *pictures), title, folder)
+    page = as_html(markdown(root, request, comparison, *pictures), title, folder)
     files = {
         "compare.html": page.encode(),
-        "compare.md": markdown(root, request, found).encode(),
-        "compare.json": f"{found.to_json()}\n".encode(),
+        "compare.md": markdown(root, request, comparison).encode(),
+        "compare.json": f"{comparison.to_json()}\n".encode(),
     }
     write_together(folder, files)
     return [*(folder / name for name in files), *(folder / "plots" / name for name in figures)]
 
 
-def markdown(root: Path, request: Request, found: Comparison, *pictures: str) -> str:
+def markdown(root: Path, request: Request, comparison: Comparison, *pictures: str) -> str:
     """Returns what was found, what differs and what to keep in mind, for a page or a pull
     request.
     """
     parts = [
-        f"# {plain(found.sentence)}",
+        f"# {plain(comparison.sentence)}",
         *pictures[:1],
-        table(found.table),
-        *([table(found.costs)] if found.costs else []),
+        table(comparison.table),
+        *([table(comparison.costs)] if comparison.costs else []),
         *pictures[1:],
         "## What differs",
         "\n".join(f"* {line}" for line in what_differs(root, request)),
         "## What to keep in mind",
-        "\n".join(f"* {plain(line)}" for line in [*found.caveats, *of_references(found)]),
+        "\n".join(f"* {plain(line)}" for line in [*comparison.caveats, *of_references(comparison)]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -94,14 +94,14 @@ def what_differs(root: Path, request: Request) -> list[str]:
     return lines
 
 
-def of_references(found: Comparison) -> list[str]:
+def of_references(comparison: Comparison) -> list[str]:
     """Says which references differ between the trainings of a pair."""
     names = {
         name
-        for rule in found.rules
+        for rule in comparison.rules
         for name in (*rule.lower_references, *rule.upper_references)
-        for old, new in zip(*found.sides, strict=True)
-        if found.is_paired and old.scores and new.scores
+        for old, new in zip(*comparison.sides, strict=True)
+        if comparison.is_paired and old.scores and new.scores
         if old.scores.get(name) != new.scores.get(name)
     }
     if not names:

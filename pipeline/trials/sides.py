@@ -192,14 +192,14 @@ def read_side(root: Path, model: str, against: str, preset: str) -> Side:
         return Side(f"preset {name}", read_raw(root, name))
     commit = champion_commit(root, model, preset) if against == "champion" else against
     try:
-        found = git.output(root, "rev-parse", "--verify", f"{commit}^{{commit}}").decode().strip()
+        digest = git.output(root, "rev-parse", "--verify", f"{commit}^{{commit}}").decode().strip()
     except CommandFailed as error:
         hint = "name a commit, a branch, preset:NAME or champion"
         raise ConfigError(f"--against {against}: {error}; {hint}") from None
-    checkout = checkout_of_commit(root, found)
+    checkout = checkout_of_commit(root, digest)
     raw = read_raw(checkout, preset)
-    check_by_own_code(checkout, preset, found)
-    side = Side(f"{against} ({found[:12]})", raw, checkout)
+    check_by_own_code(checkout, preset, digest)
+    side = Side(f"{against} ({digest[:12]})", raw, checkout)
     params = side.trial(root, model, 0).params
     is_same = all(
         code_digest(checkout, model, params, verb, checkout)
@@ -223,13 +223,13 @@ def checkout_of_commit(root: Path, commit: str) -> Path:
             names = [name for name in NEEDED if name in listed]
             archive = io.BytesIO(git.output(root, "archive", commit, "--", *names))
             with TemporaryDirectory(dir=commits) as temporary, tarfile.open(fileobj=archive) as tar:
-                made = Path(temporary, commit)
-                tar.extractall(made, filter="data")
-                if not (made / OLDEST).exists():
+                unpacked = Path(temporary, commit)
+                tar.extractall(unpacked, filter="data")
+                if not (unpacked / OLDEST).exists():
                     raise ConfigError(
                         f"commit {commit[:12]} is older than trials; name a later one"
                     )
-                made.rename(folder)
+                unpacked.rename(folder)
     return folder
 
 
@@ -253,13 +253,13 @@ def champion_commit(root: Path, model: str, preset: str) -> str:
     from pipeline.tracking.champions import champion_key
 
     key = champion_key(root, model, preset)
-    found = git.git(root, "log", "--format=%H", "-S", key, "--", f"baselines/{model}.json")
-    if not key or not found:
+    commits = git.git(root, "log", "--format=%H", "-S", key, "--", f"baselines/{model}.json")
+    if not key or not commits:
         raise ConfigError(
             f"--against champion: no commit has a baseline of {model}, preset {preset}; promote "
             "one, commit it, and fetch the whole history"
         )
-    return found.split()[-1]
+    return commits.split()[-1]
 
 
 def present_params(root: Path, model: str, raw: Mapping[str, Any]) -> Params:
@@ -273,7 +273,7 @@ def present_params(root: Path, model: str, raw: Mapping[str, Any]) -> Params:
     of_model = of_present(raw, present, model)
     with suppress(ConfigError):
         return make_trial(root, model, of_model).params
-    return make_trial(root, model, overlaid(present, known(of_model, present))).params
+    return make_trial(root, model, overlaid(present, of_keys(of_model, present))).params
 
 
 def of_present(raw: Mapping[str, Any], present: Mapping[str, Any], model: str) -> dict[str, Any]:
@@ -282,10 +282,10 @@ def of_present(raw: Mapping[str, Any], present: Mapping[str, Any], model: str) -
     return {key: value if key in others else raw.get(key, value) for key, value in present.items()}
 
 
-def known(raw: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:
+def of_keys(raw: Mapping[str, Any], present: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the values of those keys that params have at present, too."""
     return {
-        key: known(value, present[key])
+        key: of_keys(value, present[key])
         if isinstance(value, Mapping) and isinstance(present[key], Mapping)
         else value
         for key, value in raw.items()
