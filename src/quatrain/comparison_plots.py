@@ -28,7 +28,8 @@ COLOURS = {"better": GREEN, "worse": RED, "differs": ORANGE}
 @house_style
 def draw(comparison: Comparison) -> dict[str, Figure]:
     figures = {"differences": draw_differences(comparison)}
-    names = [name for name in comparison.curves if curves(comparison.after, name)]
+    recorded = {name: curves(comparison.after, name) for name in comparison.curves}
+    names = [name for name, curve in recorded.items() if curve and len(curve[0]) > 1]
     return figures | ({"curves": draw_curves(comparison, names)} if names else {})
 
 
