@@ -51,8 +51,8 @@ BUDGETS: dict[str, float] = {
     "tests/models/iqn": 1_738,
     "tests/models/actor_critic": 2_438,
     "tests/models/active_dynamics": 3_673,
-    "tests/benchmarks": 489,
-    "benchmarks": 2_379,
+    "tests/benchmarks": 531,
+    "benchmarks": 2_520,
 }
 TOKENS_WITHOUT_CODE = (
     tokenize.COMMENT,
