@@ -193,9 +193,9 @@ def test_tables_have_each_metric_and_each_cost() -> None:
     comparison = compare(runs(1.0, cpu_seconds=2000.0))
     rows = [tuple(row.values()) for row in comparison.table]
     assert rows == [
-        ("return", "7", "13", "+6 (+4.04 to +7.96)", "5 of 5", "better"),
-        ("error", "2", "1", "-1 (-1 to -1)", "5 of 5", "better (uncorrected)"),
-        ("share", "0.5", "1.5", "+1 (+1 to +1)", "-", "differs (uncorrected)"),
+        ("return", "higher", "7", "13", "+6 (+4.04 to +7.96)", "3", "5 of 5", "better"),
+        ("error", "lower", "2", "1", "-1 (-1 to -1)", "0.5", "5 of 5", "better (uncorrected)"),
+        ("share", "near", "0.5", "1.5", "+1 (+1 to +1)", "0.1", "-", "differs (uncorrected)"),
     ]
     costs = [tuple(row.values()) for row in comparison.costs]
     assert costs == [("CPU seconds a seed", "10.0", "2,000.0"), ("steps to return 0.9", "30", "20")]

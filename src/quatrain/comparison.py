@@ -246,17 +246,19 @@ class Comparison:
                 np.array([run.scores.get(rule.metric) for run in side], float)
                 for side in self.sides
             )
-            is_first = rule.metric == self.metric
             if not np.isnan([old, new]).all():
-                margin = self.margin if is_first else rule.tolerance
                 differences[rule.metric] = measure(
-                    old, new, rule.direction, margin, level, self.is_paired
+                    old, new, rule.direction, self.margin_of(rule), level, self.is_paired
                 )
-            elif is_first:
+            elif rule.metric == self.metric:
                 raise TrainingDiverged(
                     f"{self.model}: {self.metric} is in no scores of either side"
                 )
         return differences
+
+    def margin_of(self, rule: Rule) -> float:
+        """Returns which differences of a metric do not matter."""
+        return self.margin if rule.metric == self.metric else rule.tolerance
 
     @property
     def verdict(self) -> Verdict:
@@ -314,13 +316,15 @@ class Comparison:
     @property
     def table(self) -> Table:
         """Returns a row for each gated metric, as text by column."""
-        seeds = len(self.after)
+        seeds, rules = len(self.after), {rule.metric: rule for rule in self.rules}
         return [
             {
                 "metric": metric,
+                "best": rules[metric].direction,
                 "before": f"{each.before:.4g}",
                 "after": f"{each.after:.4g}",
                 "difference (95 %)": with_interval(each),
+                "tolerated": f"{self.margin_of(rules[metric]):g}",
                 "better in": "-" if each.better_in is None else f"{each.better_in} of {seeds}",
                 "verdict": each.verdict + " (uncorrected)" * (metric != self.metric),
             }
@@ -345,14 +349,17 @@ class Comparison:
     def caveats(self) -> list[str]:
         """Returns what a reader has to know beside the sentence."""
         correlation = self.differences[self.metric].correlation
-        looks = ", ".join(map(str, self.looks))
+        seeds, looks = len(self.after), ", ".join(map(str, self.looks))
         texts = [
+            f"The unit is a seed: {seeds} of at most {self.looks[-1]}, a training of each side.",
             f"Only {self.metric} decides, by the 95 % interval of the mean difference over seeds, "
-            f"corrected for all looks (after {looks} seeds): at most about 5 of 100 comparisons of "
-            "equal sides are called better or worse.",
-            "The other metrics are uncorrected: the more of them, the likelier one differs by "
-            "chance.",
-            f"What holds for these params, over {len(self.after)} seeds, need not hold for others.",
+            f"corrected for all looks (after {looks} seeds): at most about 5 of 100 comparisons "
+            "call equal sides better or worse, or sides that differ by more than is tolerated no "
+            "different.",
+            "The intervals of the other metrics are not corrected for being several: the more of "
+            "them, the likelier one differs by chance.",
+            f"Costs are the same up to {SAME_COST} times the CPU seconds, or within their noise.",
+            "What holds for these params need not hold for others.",
         ]
         if not self.is_paired:
             texts.append("The sides have worlds of their own, so that their seeds are no pairs.")

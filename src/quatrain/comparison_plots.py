@@ -17,11 +17,16 @@ from quatrain.plots import (
     RED,
     SMALL_TITLE,
     caption,
+    describe_seeds,
     draw_seeds,
     format_thousands,
     house_style,
 )
 
+STYLES: dict[str, dict[str, Any]] = {
+    "before": {"color": ORANGE, "linestyle": "--"},
+    "after": {"color": BLUE},
+}
 COLOURS = {"better": GREEN, "worse": RED, "differs": ORANGE}
 
 
@@ -40,15 +45,17 @@ def draw_differences(comparison: Comparison) -> Figure:
     figure = Figure(figsize=(8, 1.1 + 0.85 * count), layout="constrained")
     rows = figure.subplots(count, squeeze=False)[:, 0]
     for axes, (metric, difference) in zip(rows, comparison.differences.items(), strict=True):
-        is_first = metric == comparison.metric
-        margin = comparison.margin if is_first else rules[metric].tolerance
-        draw_difference(axes, difference, margin, rules[metric])
-        weight = "bold" if is_first else "normal"
-        axes.set_title(f"{metric}: {difference.verdict}", weight=weight, **SMALL_TITLE)
+        rule = rules[metric]
+        draw_difference(axes, difference, comparison.margin_of(rule), rule)
+        best = "best near a value" if rule.direction == "near" else f"{rule.direction} is better"
+        weight = "bold" if metric == comparison.metric else "normal"
+        title = f"{metric} ({best}): {difference.verdict}"
+        axes.set_title(title, weight=weight, **SMALL_TITLE)
     caption(
         figure,
-        "after - before: the mean with its 95 % interval, a dot for each seed; right is better.",
-        "Grey: what is tolerated. Bold: the metric that decides.",
+        "after - before: the mean with its 95 % interval, a dot for each seed. Better is to the",
+        "right: an axis is reversed where lower is better. Grey: what is tolerated. Bold: the "
+        "metric that decides.",
     )
     return figure
 
@@ -74,15 +81,13 @@ def draw_curves(comparison: Comparison, names: list[str]) -> Figure:
     """Draws the recorded metrics of both sides over steps."""
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        for side, label, colour in zip(
-            comparison.sides, ("before", "after"), (BLACK, BLUE), strict=True
-        ):
+        for side, (label, style) in zip(comparison.sides, STYLES.items(), strict=True):
             if recorded := curves(side, name):
-                draw_seeds(axes, *recorded, label=label, color=colour)
+                draw_seeds(axes, *recorded, label=label, **style)
         axes.set_title(name, **SMALL_TITLE)
         axes.set_xlabel("steps")
         axes.grid(alpha=0.25)
         format_thousands(axes)
     axes.legend()
-    caption(figure, "Training: interquartile means over seeds with 95 % bands, or a line a seed.")
+    caption(figure, "Metrics while training.", describe_seeds(len(comparison.after)))
     return figure
