@@ -24,7 +24,7 @@ from quatrain.storage.atomic_write import write_together
 
 # Rows in the terminal, and characters of a cell there.
 TOP = 12
-LONGEST = 24
+LONGEST = 28
 # Trials with a score from which on importances are more than noise.
 LEAST_SCORED = 10
 
