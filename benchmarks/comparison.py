@@ -71,7 +71,8 @@ def record(root: Path) -> dict[str, dict[str, list[float | None]]]:
     """Trains the default params of each model with other seeds, as `make compare` does."""
     from pipeline.judging.gate import rules_of
     from pipeline.trials.engine import run_all
-    from pipeline.trials.study import machine_for
+    from pipeline.trials.local import Machine
+    from pipeline.trials.place import needs_of
     from pipeline.trials.trial import make_trial
     from quatrain.presets import read_raw
     from quatrain.registry import MODELS
@@ -83,7 +84,7 @@ def record(root: Path) -> dict[str, dict[str, list[float | None]]]:
         for model in MODELS
         for seed in range(TRAININGS)
     ]
-    with machine_for(root, trials) as machine:
+    with Machine(root, **needs_of(trials)) as machine:
         labels = [f"{trial.model}, seed {trial.params.seed}" for trial in trials]
         outcomes = iter(run_all(root, trials, labels, machine))
     metrics = {model: rules_of(model, "default")[0].metric for model in MODELS}
