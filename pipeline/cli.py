@@ -258,7 +258,7 @@ CPUS_OPTION = option(
     ),
     option("--metric", metavar="NAME", help="that decides; the first gated one if none"),
     option("--margin", type=margin, metavar="X", help="that does not matter; the gate's tolerance"),
-    option("--fail-if", type=verdicts, default="", metavar="WORDS", help="worse,undecided: exit 4"),
+    option("--fail-if", type=verdicts, metavar="WORDS", help="worse,undecided: exit 4"),
     option("--different-worlds", action="store_true", help="compare sides with other worlds"),
     option("--name", help="of the report below reports/compare"),
     ADDRESS_OPTION,

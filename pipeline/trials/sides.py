@@ -150,7 +150,7 @@ def read_request(root: Path, options: Options) -> Request | None:
         rule.tolerance if options.margin is None else options.margin,
         looks_to(options.seeds, options.batches),
         not worlds and before.raw["seed"] == after.raw["seed"],
-        options.fail_if,
+        options.fail_if or [],
     )
 
 

@@ -82,6 +82,9 @@ MISUSED = [
     *((f"{verb} --replicates 0", "'0' is no whole number") for verb in ("fields", "decoders")),
     *((f"profile allo --seconds={text}", f"'{text}' is no number") for text in ("x", "-1", "inf")),
     ("identify --arm none", "invalid choice: 'none'"),
+    ("compare", "arguments are required: MODEL"),
+    ("compare allo --fail-if worse,worst", "'worst' is no verdict; write worse,undecided"),
+    ("compare allo --batches 4,x", "'x' is no whole number"),
 ]
 
 
@@ -108,7 +111,7 @@ REFUSED = [
     ("retrain --preset smok", "retrain: unknown preset 'smok'; did you mean 'smoke'?"),
     *((f"{verb} alo", f"{verb}: unknown model 'alo'; known: allo, ") for verb in ("repro", "gate")),
     ("results allo alo", "results: unknown model 'alo'; known: "),
-    ("profile alo", "profile: unknown model 'alo'; known: "),
+    *((f"{verb} alo", f"{verb}: unknown model 'alo'; known: ") for verb in ("profile", "compare")),
     ("fields --fields nofield", "fields: params.yaml: active_dynamics.env.field.kind = 'nofield'"),
     ("states castle", "states: no map 'castle'; known: hall, 1,000; "),
     ("grids docs", "grids: docs holds no map (*.txt); name a folder of maps: make grids GRIDS="),
@@ -136,7 +139,8 @@ LIGHT = """
 import sys
 from importlib import import_module
 from pipeline.cli import VERBS, main
-needs = {"grids": ["catalogue"], "profile": ["allo"], "sweep": ["sweeps/allo_lr.yaml"]}
+needs = {name: ["allo"] for name in ("compare", "profile")}
+needs |= {"grids": ["catalogue"], "sweep": ["sweeps/allo_lr.yaml"]}
 def loaded(*names):
     return [name for name in names if name in sys.modules]
 for name in VERBS:

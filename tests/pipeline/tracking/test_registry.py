@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.tracking import champions, registry, store
-from pipeline.tracking.champions import CHAMPION, set_champions
+from pipeline.tracking.champions import CHAMPION, champion_key, set_champions
 from pipeline.tracking.records import Record
 from pipeline.tracking.registry import CANDIDATE, RUN_KEY_TAG
 from tests.pipeline.fixture_types import Patch
@@ -172,6 +172,20 @@ def test_a_damaged_memo_is_ignored_and_one_of_another_store(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
     with pytest.raises(store.Unreachable, match="no server answers"):
         ask("k1")
+
+
+def test_the_key_of_the_champion_is_the_store_s_or_else_the_baseline_s(
+    ask: Callable[..., list[str]], root: Path, train: Callable[..., str], monkeypatch: Patch
+):
+    key = lambda: champion_key(root, "allo", "default")  # noqa: E731
+    assert key() == ""
+    make_workspace(root)
+    assert key() == "0" * 64
+    train("k1")
+    ask("k1")
+    assert key() == "k1"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///none.db")
+    assert key() == "0" * 64
 
 
 def test_a_baseline_names_the_run_of_its_champion(tmp_path: Path):

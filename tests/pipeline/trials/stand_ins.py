@@ -12,6 +12,7 @@ from pipeline.trials.engine import Event
 from pipeline.trials.stages import stage_environment
 from pipeline.trials.trial import Outcome, Trial, folder_of, write_outcome
 from quatrain.storage import folders
+from quatrain.storage.folders import digest_of
 from tests.pipeline.recorded_runs import header
 
 # Each stage obeys ORDER_VERB: `wait` (until SIGTERM, then it saves and leaves), `deaf`, an exit
@@ -82,6 +83,11 @@ def trial(key: str = "k1", data_key: str = "d1", **raw: Any) -> Trial:
     """Returns a trial of invented params, of which the stand-ins read none."""
     nothing: Any = None
     return Trial("allo", raw, nothing, {}, key, data_key)
+
+
+def key_of(_root: Path, verb: str, *values: Any) -> str:
+    """A key without code, whose reading takes longest."""
+    return digest_of([verb, values[-1]])[:16]
 
 
 class InventedPlace(AbstractContextManager["InventedPlace"]):

@@ -72,6 +72,7 @@ def test_a_trial_is_one_run_of_its_stages_below_the_run_of_the_group(root: Path,
     (root / "page.html").write_text("page")
     sweep = begun(root)
     sweep.metrics([("best", 1, 0.5)])
+    sweep.conclude({"quatrain.verdict": "better"})
     sweep.ended(FIRST, "0001")
     sweep.ended(SECOND, "0002")  # which has recorded nothing
     sweep.finish("FINISHED", [root / "page.html"])
@@ -85,6 +86,7 @@ def test_a_trial_is_one_run_of_its_stages_below_the_run_of_the_group(root: Path,
     (page,) = client_of(uri).list_artifacts(parent.info.run_id, "report")
     assert (parent.info.status, page.path) == ("FINISHED", "report/page.html")
     assert (parent.data.tags["quatrain.group"], parent.data.metrics) == ("true", {"best": 0.5})
+    assert parent.data.tags["quatrain.verdict"] == "better"
     assert parent.data.params == {"search.kind": "tpe"}
 
 
@@ -124,6 +126,14 @@ def test_another_trial_with_the_same_label_has_a_run_of_its_own(root: Path, uri:
         tell(root, trial)
         assert rows(uri, children(uri)[-1]) == expected(outbox)
     assert [each.info.run_name for each in children(uri)] == ["sweep-lr-0001"] * 2
+
+
+def test_a_trial_of_a_commit_has_that_one_as_its_own(root: Path, uri: str):
+    stage(root, FIRST, "train", 1000)
+    tell(root, FIRST._replace(checkout=Path("commits", "c0ffee")))
+    tags = children(uri)[0].data.tags
+    assert tags["git.commit"] == tags["mlflow.source.git.commit"] == "c0ffee"
+    assert tags["git.dirty"] == "false"
 
 
 @pytest.mark.parametrize("is_sync", [True, False], ids=["make sync", "the next group of its name"])

@@ -70,6 +70,14 @@ def test_trials_share_a_dataset_that_is_collected_once(tmp_path: Path, stand_in:
         assert log(dataset_folder(tmp_path, each)).count("at work") == 1
 
 
+def test_a_trial_of_a_commit_runs_its_code(tmp_path: Path, stand_in: StandIns, monkeypatch: Patch):
+    stand_in()
+    variables = local.stage_environment(1) | {"PYTHONPATH": str(tmp_path)}
+    monkeypatch.setattr(local, "stage_environment", lambda *_: variables)
+    (outcome,) = run(tmp_path, trial()._replace(checkout=tmp_path / "code"))
+    assert outcome.state == "finished"
+
+
 def test_a_dataset_that_cannot_be_collected_is_the_outcome_of_all_its_trials(
     tmp_path: Path, stand_in: StandIns
 ):

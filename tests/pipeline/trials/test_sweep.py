@@ -21,10 +21,9 @@ from pipeline.trials.search import Row
 from pipeline.trials.space import read_space
 from pipeline.trials.trial import Outcome, Trial
 from pipeline.trials.verdict import compare, decide
-from quatrain.storage.folders import digest_of
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.trials.small_sweep import RATE, space_of, sweep_file
-from tests.pipeline.trials.stand_ins import InventedPlace
+from tests.pipeline.trials.stand_ins import InventedPlace, key_of
 
 RATES = [1e-3, 2e-3, 3e-3, 4e-3]
 GRID: dict[str, Any] = {
@@ -35,11 +34,6 @@ GRID: dict[str, Any] = {
     "space": {RATE: {"of": RATES}},
 }
 """Trial 1 is the start again, and trial 4 has the highest rate."""
-
-
-def key_of(_root: Path, verb: str, *values: Any) -> str:
-    """A key without code, whose reading takes longest."""
-    return digest_of([verb, values[-1]])[:16]
 
 
 class Driver:
