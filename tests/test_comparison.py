@@ -198,7 +198,10 @@ def test_tables_have_each_metric_and_each_cost() -> None:
         ("share", "near", "0.5", "1.5", "+1 (+1 to +1)", "0.1", "-", "differs (uncorrected)"),
     ]
     costs = [tuple(row.values()) for row in comparison.costs]
-    assert costs == [("CPU seconds a seed", "10.0", "2,000.0"), ("steps to return 0.9", "30", "20")]
+    assert costs == [
+        ("CPU seconds a seed", "10.0", "2,000.0"),
+        ("training steps to return 0.9", "30", "20"),
+    ]
     slower = compare(runs(-0.5, peak_memory=2.0**31), curves=("return",)).costs
     assert [tuple(row.values())[1:] for row in slower] == [("1.0", "2.0"), ("30", "never")]
     assert not compare(runs(history={}), before=runs()).costs

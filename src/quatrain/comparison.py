@@ -426,7 +426,7 @@ def steps_to_level(sides: Sequence[Sequence[Run]], metric: str) -> dict[str, lis
     for steps, mean in means:
         reached = np.sign(last - first) * (mean - level) >= 0
         cells.append(f"{steps[reached.argmax()]:,}" if reached.any() else "never")
-    return {f"steps to {metric} {level:.4g}": cells}
+    return {f"training steps to {metric} {level:.4g}": cells}
 
 
 def with_interval(difference: Difference) -> str:

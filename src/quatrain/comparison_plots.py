@@ -70,7 +70,7 @@ def draw_difference(axes: Axes, difference: Difference, margin: float, rule: Rul
     axes.errorbar([difference.mean], [0.3], xerr=ends, **style)
     # A tolerance far beyond what was seen leaves nothing to see.
     widest = max(abs(difference.low), abs(difference.high), *abs(difference.each))
-    reach = 1.1 * max(widest, min(margin, 4 * widest) or 1.0)
+    reach = 1.1 * max(widest, min(margin, 4 * widest) or margin or 1.0)
     axes.set(ylim=(-1, 1), yticks=[], xlim=(-reach, reach))
     axes.spines["left"].set_visible(False)
     if rule.direction == "lower":
@@ -85,7 +85,7 @@ def draw_curves(comparison: Comparison, names: list[str]) -> Figure:
             if recorded := curves(side, name):
                 draw_seeds(axes, *recorded, label=label, **style)
         axes.set_title(name, **SMALL_TITLE)
-        axes.set_xlabel("steps")
+        axes.set_xlabel("training steps")
         axes.grid(alpha=0.25)
         format_thousands(axes)
     axes.legend()
