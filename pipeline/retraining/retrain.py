@@ -151,17 +151,14 @@ def conclude(
 
 
 def compare(copy: Worktree, origin: Origin, seeds: int) -> str:
-    """Compares code and params of each model with its champion's, over seeds from that of the
-    commit on: another seed is no change. Keeps the pages; returns a part of the body.
+    """Compares code and params of each model with its champion's, over the same seeds. Keeps the
+    pages; returns a part of the body.
     """
-    copy.git("checkout", "--quiet", "--", "params.yaml")
     codes = {}
     for model in MODELS:
         asked = ("--against", "champion", "--name", outcome.COMPARISON.format(model=model))
         options = (*asked, "--seeds", str(seeds), "--preset", origin.preset)
         codes[model] = copy.call("pipeline", "compare", model, *options)
-    if origin.is_new_seed:
-        write_value(copy.path / "params.yaml", "seed", origin.seed)
     pages = copy.path / "reports" / outcome.COMPARE
     if pages.exists():
         shutil.copytree(pages, copy.root / FOLDER / outcome.COMPARE)

@@ -120,6 +120,13 @@ def read_request(root: Path, options: Options) -> Request | None:
     rules = rules_of(model, preset, getattr(first.params, model))
     rule = deciding_rule(rules, options.metric, "--metric")
     before = read_side(root, model, against, preset) if against else Side(tree, raw)
+    looks = looks_to(options.seeds, options.batches)
+    if "seed" not in changes:  # Another one is no change, but luck.
+        before = before._replace(raw={**before.raw, "seed": after.raw["seed"]})
+    elif 0 < abs(before.raw["seed"] - after.raw["seed"]) < looks[-1]:
+        raise ConfigError(
+            f"-S seed: both sides would share trainings; give a seed {looks[-1]} or more away"
+        )
     if before.checkout and options.address:
         raise ConfigError(
             f"--against {against}: the nodes of a cluster have this code alone; leave out --address"
@@ -148,7 +155,7 @@ def read_request(root: Path, options: Options) -> Request | None:
         rules,
         rule.metric,
         rule.tolerance if options.margin is None else options.margin,
-        looks_to(options.seeds, options.batches),
+        looks,
         not worlds and before.raw["seed"] == after.raw["seed"],
         options.fail_if or [],
     )

@@ -65,6 +65,7 @@ REFUSED = [
     ("-S train.stepz=9", "-S: allo.train.stepz: unknown key; did you mean 'steps'"),
     ("-S train.steps=-9", "-S: allo.train.steps = -9: Input should be"),
     ("-S seed=x", "-S: seed = 'x': "),
+    ("-S seed=9", "-S seed: both sides would share trainings; give a seed 16 or more away"),
     ("-S seeds=1 -S train.steps=240", "-S seeds=1 -S train.steps=240: changes nothing"),
     ("-S train.lr_final=1 --metric gap", "--metric = 'gap': is no gated metric"),
     ("-S train.lr_final=1 --seeds 3", "a comparison after 3 seeds is none"),
@@ -97,7 +98,7 @@ def test_a_request_has_a_name_a_change_and_what_the_gate_says_of_the_metric(ask:
     assert (request.name, *request[6:]) == ("x", "cosine_min", 0.0, (5, 16), True, ["worse"])
 
 
-@pytest.mark.parametrize("line", ["-S env.doors=9 --different-worlds", "-S seed=9"])
+@pytest.mark.parametrize("line", ["-S env.doors=9 --different-worlds", "-S seed=90"])
 def test_sides_with_worlds_of_their_own_have_no_pairs(line: str, ask: Ask):
     assert not ask(line).is_paired
 
@@ -110,6 +111,12 @@ def test_trainings_of_a_pair_have_one_seed_and_one_learner(repository: Path, ask
 
 
 # Commits.
+
+
+def test_another_seed_of_the_working_tree_is_that_of_both_sides(repository: Path, ask: Ask):
+    params = repository / "params.yaml"
+    params.write_text(params.read_text().replace("seed: 0", "seed: 7", 1))
+    assert ask("--against HEAD") is None
 
 
 def trial_of(repository: Path, against: str) -> Trial:
