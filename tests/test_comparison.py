@@ -162,7 +162,7 @@ NO_MARGIN = {"margin": 0.0}
         ("better: +6 (+4.04 to +7.96) return, in 5 of 5 seeds.", runs(1.0), {}),
         ("worse: -1.2 (-1.59 to -0.807) return, in 5 of 5", runs(-0.2), {}),
         ("in 5 of 5 seeds; less than the 3 that the gate tolerates.", runs(-0.2), {}),
-        ("differs: -1 (-1 to -1) share, in 5 of 5 seeds", runs(-1.0), {"metric": "share"}),
+        ("differs: -1 (-1 to -1) share;", runs(-1.0), {"metric": "share"}),
         ("no difference that matters: +0.16 (-0.284", [run(0, 0.2), *runs()[1:]], {"margin": 1.0}),
         (" over 5 seeds, within the 3 that the gate", [run(0, 0.2), *runs()[1:]], {}),
         ("is equal in all 5 seeds; the weights are the same bytes.", runs(), {}),

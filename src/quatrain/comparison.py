@@ -62,7 +62,7 @@ class Run(NamedTuple):
 class Difference(NamedTuple):
     """Holds how a metric differs over seeds, `after` - `before`: means, and the interval's ends.
 
-    each: of the pairs. better_in: seeds in which `after` is better; None if the direction is near.
+    each: of the pairs. better_in: pairs in which `after` is better; None without pairs or best end.
     correlation: of the pairs. needed: seeds that would decide with the same mean and deviation;
     None if that is decided, or more than MOST_NEEDED.
     """
@@ -141,7 +141,7 @@ def measure(
         low=mean - half,
         high=mean + half,
         each=each,
-        better_in=None if direction == "near" else int((sign * each > 0).sum()),
+        better_in=int((sign * each > 0).sum()) if is_paired and direction != "near" else None,
         correlation=float(np.corrcoef(old, new)[0, 1]) if has_correlation else math.nan,
         verdict=verdict,
         needed=seeds_needed(each, error, margin, level) if verdict == "undecided" else None,
@@ -198,8 +198,9 @@ def in_words(difference: Difference, metric: str, margin: float, who: str = "the
         return f"undecided after {seeds} seeds: {by}; {need} would decide"
     if difference.verdict != "no difference":
         count = (difference.each * difference.mean > 0).sum()
+        pairs = "" if difference.better_in is None else f", in {count} of {seeds} seeds"
         less = f"; less than {allowed}" if abs(difference.mean) < margin else ""
-        return f"{difference.verdict}: {by}, in {count} of {seeds} seeds{less}"
+        return f"{difference.verdict}: {by}{pairs}{less}"
     if difference.each.any():
         return f"no difference that matters: {by} over {seeds} seeds, within {allowed}"
     return f"no difference: {metric} is equal in all {seeds} seeds"

@@ -115,8 +115,12 @@ def test_trainings_of_a_pair_have_one_seed_and_one_learner(repository: Path, ask
 
 def test_another_seed_of_the_working_tree_is_that_of_both_sides(repository: Path, ask: Ask):
     params = repository / "params.yaml"
-    params.write_text(params.read_text().replace("seed: 0", "seed: 7", 1))
-    assert ask("--against HEAD") is None
+    text = params.read_text()
+    params.write_text(text.replace("seed: 0", "seed: 7", 1))
+    try:
+        assert ask("--against HEAD") is None
+    finally:
+        params.write_text(text)
 
 
 def trial_of(repository: Path, against: str) -> Trial:
