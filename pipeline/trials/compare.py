@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.runtime import console
-from pipeline.runtime.errors import CommandFailed, Interrupted
+from pipeline.runtime.errors import CommandFailed
 from pipeline.runtime.processes import folder_lock
 from pipeline.tracking.origin import DESCRIPTION_TAG
 from pipeline.trials import compare_page, engine
@@ -37,26 +37,21 @@ def run(root: Path, request: Request, place: Place) -> int:
     first = [trial.key for trial in request.pair(root, 0)]
     key = folders.digest_of([request.name, request.metric, request.margin, first])
     params = {"change": request.change, "metric": request.metric, "margin": f"{request.margin:g}"}
-    with folder_lock(root / ".state" / "compare" / request.name, patience_seconds=0), place:
-        group = Group(root, f"compare-{request.name}", key, params, {COMPARE_TAG: "true"})
-        status, files = "FAILED", list[Path]()
-        try:
-            for comparison in batches(root, request, place, group):
-                last = comparison.differences[comparison.metric]
-                ends = {"low": last.low, "mean": last.mean, "high": last.high}
-                group.metrics([(f"difference/{e}", comparison.seeds, v) for e, v in ends.items()])
-                console.info(comparison.sentence)
-            files = compare_page.write(root, request, comparison)
-            text = compare_page.markdown(root, request, comparison)
-            group.conclude({VERDICT_TAG: comparison.verdict, DESCRIPTION_TAG: text})
-            status = "FINISHED"
-        except (Interrupted, KeyboardInterrupt):
-            status = "KILLED"
-            raise
-        finally:
-            group.finish(status, files)
+    with (
+        folder_lock(root / ".state" / "compare" / request.name, patience_seconds=0),
+        place,
+        Group(root, f"compare-{request.name}", key, params, {COMPARE_TAG: "true"}) as group,
+    ):
+        for comparison in batches(root, request, place, group):
+            last = comparison.differences[comparison.metric]
+            ends = {"low": last.low, "mean": last.mean, "high": last.high}
+            group.metrics([(f"difference/{e}", comparison.seeds, v) for e, v in ends.items()])
+            console.info(comparison.sentence)
+        group.files += compare_page.write(root, request, comparison)
+        text = compare_page.markdown(root, request, comparison)
+        group.conclude({VERDICT_TAG: comparison.verdict, DESCRIPTION_TAG: text})
     print(compare_page.text(comparison))
-    print(f"\npage     {files[0].relative_to(root)}", flush=True)
+    print(f"\npage     {group.files[0].relative_to(root)}", flush=True)
     return UNWANTED if comparison.verdict in request.fail_if else 0
 
 

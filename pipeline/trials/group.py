@@ -7,7 +7,9 @@ outbox that this process, or `make sync`, delivers.
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Self
 
+from pipeline.runtime.errors import Interrupted
 from pipeline.tracking.origin import code_tags
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.records import EXPERIMENT, Header, Parent, Row
@@ -22,6 +24,8 @@ TRIAL_TAG = "quatrain.trial"
 class Group:
     """Records a group of trials, and delivers its runs from a thread.
 
+    As a context it finishes at its end, with `files`: FINISHED, KILLED by a signal, or FAILED.
+
     key: of all that the group depends on: another process with the same one continues the group.
     tags: of the group's own run.
 
@@ -35,6 +39,7 @@ class Group:
     ) -> None:
         uri = resolve_uri(root)  # refused before anything is written
         groups = root / ".state" / "groups"
+        self.files: list[Path] = []
         self._root = root
         self._folder = groups / f"{name}-{key[:8]}" / "outbox"
         self._parent = Parent(key, name, "quatrain.group", ends_with_child=False)
@@ -46,6 +51,13 @@ class Group:
         self._outbox.begin(Header(key, EXPERIMENT, name, params, of_group))
         abandoned = end_abandoned(groups.glob(f"{name}-*/outbox/*.sqlite"))
         self._shipper = Shipper([self._outbox, *abandoned], uri)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        is_killed = error is not None and issubclass(error, (Interrupted, KeyboardInterrupt))
+        self.finish("KILLED" if is_killed else "FAILED" if error else "FINISHED", self.files)
 
     def ended(self, trial: Trial, label: str) -> None:
         """Records a trial that has ended as a run NAME-LABEL; again, it adds what is new.

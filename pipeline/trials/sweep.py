@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipeline.runtime.errors import Interrupted
 from pipeline.runtime.processes import folder_lock
 from pipeline.tracking.origin import flatten
 from pipeline.trials import adoption, engine, page
@@ -36,26 +35,21 @@ def run(space: Space, place: Place) -> int:
     sweeps = space.root / ".state" / "sweeps"
     key = sweep_key(space)
     params = flatten(space.sweep.model_dump(mode="json"))
-    with folder_lock(sweeps / space.name, patience_seconds=0), place:
-        group = Group(space.root, f"sweep-{space.name}", key, params, {SWEEP_TAG: "true"})
-        status, files = "FAILED", list[Path]()
-        try:
-            journal = sweeps / f"{space.name}-{key[:8]}" / "journal.log"
-            search = Search(space, journal, group.ended)
-            for row in search.rows():  # An earlier driver may not have recorded or delivered it.
-                if row.state not in ("running", "refused"):
-                    group.ended(search.trial(row), row.name)
-            engine.run(space.root, search, place)
-            group.metrics(best_so_far(space, search.rows()))
-            repeated = repeat(space, search, place, group.ended)
-            result = decide(space, search.rows(), repeated)
-            files = conclude(result, search)
-            status = "FINISHED"
-        except (Interrupted, KeyboardInterrupt):
-            status = "KILLED"
-            raise
-        finally:
-            group.finish(status, files)
+    with (
+        folder_lock(sweeps / space.name, patience_seconds=0),
+        place,
+        Group(space.root, f"sweep-{space.name}", key, params, {SWEEP_TAG: "true"}) as group,
+    ):
+        journal = sweeps / f"{space.name}-{key[:8]}" / "journal.log"
+        search = Search(space, journal, group.ended)
+        for row in search.rows():  # An earlier driver may not have recorded or delivered it.
+            if row.state not in ("running", "refused"):
+                group.ended(search.trial(row), row.name)
+        engine.run(space.root, search, place)
+        group.metrics(best_so_far(space, search.rows()))
+        repeated = repeat(space, search, place, group.ended)
+        result = decide(space, search.rows(), repeated)
+        group.files += conclude(result, search)
     return 0 if rank(result.rows, space.is_higher_better) else 1
 
 

@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 from pipeline.judging.scores import write_scores
 from pipeline.storage.trained_model import FILES
 from pipeline.tracking.outbox import Outbox
 from pipeline.trials.engine import Event
+from pipeline.trials.group import Group
 from pipeline.trials.stages import stage_environment
 from pipeline.trials.trial import Outcome, Trial, folder_of, write_outcome
 from quatrain.storage import folders
@@ -88,6 +90,14 @@ def trial(key: str = "k1", data_key: str = "d1", **raw: Any) -> Trial:
 def key_of(_root: Path, verb: str, *values: Any) -> str:
     """A key without code, whose reading takes longest."""
     return digest_of([verb, values[-1]])[:16]
+
+
+class SilentGroup(Group):
+    """A group whose methods only note their calls."""
+
+    def __init__(self) -> None:
+        self.files = []
+        self.ended, self.metrics, self.conclude, self.finish = Mock(), Mock(), Mock(), Mock()
 
 
 class InventedPlace(AbstractContextManager["InventedPlace"]):

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -31,7 +30,7 @@ from quatrain.presets import read_raw
 from quatrain.validation import overlaid
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import client_of, header
-from tests.pipeline.trials.stand_ins import InventedPlace, key_of
+from tests.pipeline.trials.stand_ins import InventedPlace, SilentGroup, key_of
 
 METRIC, RATE = "cosine_mean", 3e-3
 RULES = rules_of("allo", "default")
@@ -60,7 +59,7 @@ class Driver:
 
     def __init__(self, root: Path, patch: Patch) -> None:
         self.root = root
-        self.group = Mock()
+        self.group = SilentGroup()
         self.report = root / "reports" / "compare" / "lr"
         patch.setattr("pipeline.trials.trial._key", key_of)
         patch.setattr(compare, "Group", lambda *_: self.group)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 
@@ -23,7 +22,7 @@ from pipeline.trials.trial import Outcome, Trial
 from pipeline.trials.verdict import compare, decide
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.trials.small_sweep import RATE, space_of, sweep_file
-from tests.pipeline.trials.stand_ins import InventedPlace, key_of
+from tests.pipeline.trials.stand_ins import InventedPlace, SilentGroup, key_of
 
 RATES = [1e-3, 2e-3, 3e-3, 4e-3]
 GRID: dict[str, Any] = {
@@ -41,7 +40,7 @@ class Driver:
 
     def __init__(self, root: Path, patch: Patch, **changes: Any) -> None:
         self.root = root
-        self.group = Mock()
+        self.group = SilentGroup()
         self._path = sweep_file(root, GRID | changes)
         self._patch = patch
         patch.setattr("pipeline.trials.trial._key", key_of)
@@ -133,7 +132,7 @@ def test_a_killed_sweep_continues_and_nothing_that_ended_runs_again(
     begun = driver.run(higher, dies_at)
     driver.group.finish.assert_called_once_with("KILLED", [])
     ended = [path.parent.name for path in root.glob(".state/trials/*/outcome.json")]
-    driver.group = Mock()
+    driver.group = SilentGroup()
     again = driver.run(higher)
     assert not set(ended) & set(again)
     assert len(set(begun + again)) == 4 + 4 * 3
