@@ -12,9 +12,10 @@ from pipeline.judging.gate import rules_of
 from pipeline.trials import place, study
 from pipeline.trials.studies import active_dynamics, allo, results
 from pipeline.trials.study import Result, Row, Study
-from pipeline.trials.trial import Outcome, Trial
+from pipeline.trials.trial import Outcome, Trial, make_trial
 from quatrain.errors import ConfigError, DataError
 from quatrain.judgement import Scores
+from quatrain.presets import read_raw
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.trials.stand_ins import trial
@@ -94,16 +95,22 @@ def test_a_row_without_scores_is_missing_and_the_others_are_kept(
 
 
 @pytest.mark.parametrize(
-    ("device", "cores", "needs"),
-    [("cpu", 8, (2, 0)), ("cpu", 1, (1, 0)), ("cuda", 8, (2, 1))],
-    ids=["cpu", "fewer-cores-than-threads", "gpu"],
+    ("device", "cores", "threads", "needs"),
+    [("cpu", 8, 5, (3, 0)), ("cpu", 1, 5, (1, 0)), ("cuda", 8, 2, (1, 1))],
+    ids=["cpu", "fewer-cores", "gpu"],
 )
-def test_a_trial_takes_the_cores_of_its_threads_and_a_whole_gpu(
-    device: str, cores: int, needs: tuple[int, int], project: Path, monkeypatch: Patch
+def test_a_trial_takes_a_core_for_two_threads_and_a_whole_gpu(
+    device: str,
+    cores: int,
+    threads: int,
+    needs: tuple[int, int],
+    project: Path,
+    monkeypatch: Patch,
 ):
     monkeypatch.setattr(place, "device_of", lambda *_: device)
     monkeypatch.setattr(place, "core_count", lambda: cores)
-    of_trials = place.needs_of([study.varied(project, "allo", "smoke", {})])
+    raw = read_raw(project, "smoke") | {"threads": threads}
+    of_trials = place.needs_of([make_trial(project, "allo", raw)])
     assert tuple(of_trials.values()) == needs
 
 
