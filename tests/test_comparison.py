@@ -82,7 +82,7 @@ def test_a_verdict_follows_the_direction(
     assert (difference.needed is None) == (verdict != "undecided")
 
 
-@pytest.mark.parametrize(("direction", "worst"), [("higher", 4.0), ("lower", 10.0)])
+@pytest.mark.parametrize(("direction", "worst"), [("higher", 1.0), ("lower", 13.0)])
 def test_a_training_that_diverged_is_worse_than_all_others(direction: str, worst: float) -> None:
     new = np.array([np.nan, 7.0, np.nan, 9.0, 8.0])
     expected = measure(OLD, np.where(np.isnan(new), worst, new), direction, 1.0)
@@ -91,6 +91,8 @@ def test_a_training_that_diverged_is_worse_than_all_others(direction: str, worst
     assert difference.after == expected.after
     always = measure(np.full(5, 1.0), np.full(5, np.nan), direction, 1.0)
     assert always.verdict == "worse"
+    rarely = measure(np.full(16, 0.9), np.append(np.full(15, 0.9), np.nan), direction, 9.0)
+    assert rarely.verdict == "undecided", "not alike, though the margin is wide"
 
 
 @pytest.mark.parametrize(("shift", "margin"), [(0.3, 0.0), (0.1, 0.5)])

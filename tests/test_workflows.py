@@ -32,7 +32,9 @@ def workflow(path: Path) -> dict[str, Any]:
 def test_nothing_is_permitted_but_what_a_job_names(path: Path):
     content = workflow(path)
     assert content["permissions"] == {}
-    assert content["concurrency"]["cancel-in-progress"] is False
+    places = [content, *content["jobs"].values()]
+    limits = [place["concurrency"] for place in places if "concurrency" in place]
+    assert [limit["cancel-in-progress"] for limit in limits] == [False]
     for name, job in content["jobs"].items():
         assert job["permissions"], name
         assert job["timeout-minutes"] <= 360, name

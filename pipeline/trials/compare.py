@@ -35,7 +35,9 @@ def run(root: Path, request: Request, place: Place) -> int:
         Interrupted: a signal was received; the same command continues.
     """
     first = [trial.key for trial in request.pair(root, 0)]
-    key = folders.digest_of([request.name, request.metric, request.margin, first])
+    key = folders.digest_of(
+        [request.name, request.metric, request.margin, request.looks, request.is_paired, first]
+    )
     params = {"change": request.change, "metric": request.metric, "margin": f"{request.margin:g}"}
     with (
         folder_lock(root / ".state" / "compare" / request.name, patience_seconds=0),

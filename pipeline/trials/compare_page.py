@@ -1,5 +1,6 @@
 """a comparison -> the table at its end, and reports/compare/NAME: a page, Markdown, JSON."""
 
+import re
 from pathlib import Path
 
 from tabulate import tabulate
@@ -8,6 +9,7 @@ from pipeline.judging.render import markdown_table, plain
 from pipeline.reporting.page import as_html
 from pipeline.runtime import git
 from pipeline.storage.figures import encode, write_figures
+from pipeline.storage.run_key import sources_of
 from pipeline.trials.sides import Request
 from quatrain.comparison import Comparison, Table
 from quatrain.comparison_sides import differing
@@ -15,6 +17,8 @@ from quatrain.registry import MODELS
 from quatrain.storage.atomic_write import write_together
 
 FOLDER = Path("reports/compare")
+# Modules that make worlds and data, or score learners.
+OF_SCORES = re.compile(r"/envs/|/(collect|evaluate|rules)\.py$")
 # Params and commits that a page lists, at most.
 MOST_LISTED = 20
 
@@ -53,6 +57,7 @@ def markdown(root: Path, request: Request, comparison: Comparison, *pictures: st
     """Returns what was found, what differs and what to keep in mind, for a page or a pull
     request.
     """
+    caveats = [*comparison.caveats, *of_references(comparison), *of_code(root, request)]
     parts = [
         f"# {plain(comparison.sentence)}",
         *pictures[:1],
@@ -62,7 +67,7 @@ def markdown(root: Path, request: Request, comparison: Comparison, *pictures: st
         "## What differs",
         "\n".join(f"* {line}" for line in what_differs(root, request)),
         "## What to keep in mind",
-        "\n".join(f"* {plain(line)}" for line in [*comparison.caveats, *of_references(comparison)]),
+        "\n".join(f"* {plain(line)}" for line in caveats),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -109,4 +114,25 @@ def of_references(comparison: Comparison) -> list[str]:
     return [
         f"References of equal seeds differ ({', '.join(sorted(names))}): what they are computed "
         "from is part of the change; if that is worlds or evaluation, scores are no measure of it."
+    ]
+
+
+def of_code(root: Path, request: Request) -> list[str]:
+    """Says which code of worlds and scores differs between the sides."""
+    checkout, model = request.before.checkout, request.model
+    if checkout is None:
+        return []
+    params = request.after.trial(root, model, 0).params
+    old = sources_of(checkout, model, params, "evaluate", checkout)
+    new = sources_of(root, model, params, "evaluate")
+    names = [
+        name
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name) and OF_SCORES.search(name)
+    ]
+    if not names:
+        return []
+    return [
+        f"Code of worlds or scores differs ({', '.join(names)}): if it makes other worlds or other "
+        "scores, the sides are not measured alike."
     ]

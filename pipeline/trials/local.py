@@ -140,7 +140,8 @@ def slots(cpus: int, gpus: float, cores: int) -> list[str]:
     if cpus > cores or gpus > len(devices):
         raise CommandFailed(
             f"a trial needs {cpus} CPUs and {gpus:g} GPUs, and this machine offers {cores} and "
-            f"{gpu_count()}; lower `cpus` or `gpus`, or name a cluster by --address"
+            f"{gpu_count()}; lower `threads`, or a sweep's `cpus` or `gpus`, or name a cluster by "
+            "--address"
         )
     if gpus < 1:
         shares = devices * int(1 / gpus) if gpus else [""] * cores

@@ -113,14 +113,15 @@ def read_request(root: Path, options: Options) -> Request | None:
     tree = f"working tree ({git.revision(root, git.CODE)})"
     changes = read_changes(model, options.changes or (), raw)
     after = Side(tree, overlaid(raw, changes))
+    looks = looks_to(options.seeds, options.batches)
     try:
         first = after.trial(root, model, 0)  # refused before a commit is read
+        after.trial(root, model, looks[-1] - 1)  # whose seed may be too large
     except ConfigError as error:
         raise ConfigError(f"-S: {str(error).removeprefix('params.yaml: ')}") from None
     rules = rules_of(model, preset, getattr(first.params, model))
     rule = deciding_rule(rules, options.metric, "--metric")
     before = read_side(root, model, against, preset) if against else Side(tree, raw)
-    looks = looks_to(options.seeds, options.batches)
     if "seed" not in changes:  # Another one is no change, but luck.
         before = before._replace(raw={**before.raw, "seed": after.raw["seed"]})
     elif 0 < abs(before.raw["seed"] - after.raw["seed"]) < looks[-1]:
@@ -205,6 +206,8 @@ def read_side(root: Path, model: str, against: str, preset: str) -> Side:
         raise ConfigError(f"--against {against}: {error}; {hint}") from None
     checkout = checkout_of_commit(root, digest)
     raw = read_raw(checkout, preset)
+    if model not in raw:
+        raise ConfigError(f"--against {against}: that commit has no {model}")
     check_by_own_code(checkout, preset, digest)
     side = Side(f"{against} ({digest[:12]})", raw, checkout)
     params = side.trial(root, model, 0).params
@@ -259,6 +262,8 @@ def champion_commit(root: Path, model: str, preset: str) -> str:
     """
     from pipeline.tracking.champions import champion_key
 
+    if git.git(root, "rev-parse", "--is-shallow-repository") == "true":
+        raise ConfigError("--against champion: fetch the whole history: `git fetch --unshallow`")
     key = champion_key(root, model, preset)
     commits = git.git(root, "log", "--format=%H", "-S", key, "--", f"baselines/{model}.json")
     if not key or not commits:

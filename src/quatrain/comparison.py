@@ -103,9 +103,12 @@ def nominal_level(looks: tuple[int, ...]) -> float:
         return ERROR
     from scipy import special
 
-    counts = np.array(looks)
-    pairs = np.random.default_rng(0).standard_normal((SIMULATED, counts[-1]))
-    means, squares = (np.cumsum(pairs**power, 1)[:, counts - 1] / counts for power in (1, 2))
+    counts, rng = np.array(looks), np.random.default_rng(0)
+    new = np.diff(counts, prepend=0)  # whose sums and squares are drawn as such
+    shape = (SIMULATED, len(looks))
+    sums = rng.standard_normal(shape) * np.sqrt(new)
+    within = np.where(new > 1, rng.chisquare(np.maximum(new - 1, 1), shape), 0.0)
+    means, squares = (np.cumsum(each, 1) / counts for each in (sums, sums**2 / new + within))
     error = np.sqrt((squares - means**2) / (counts - 1))
     chance = 2 * special.stdtr(counts - 1, -np.abs(means / error))
     return float(np.quantile(chance.min(1), ERROR))
@@ -121,18 +124,22 @@ def measure(
 ) -> Difference:
     """Compares a metric of two sides, whose entries have the same seeds if they are paired.
 
-    NaN, of a training that diverged, counts as worse by the margin than the worst score of both
-    sides. margin: differences up to this do not matter. level: how often the interval may miss the
-    truth.
+    NaN, of a training that diverged, counts as worse than all scores of both sides, by the margin
+    or by as much as they differ; sides are alike only if both diverged as often. margin:
+    differences up to this do not matter. level: how often the interval may miss the truth.
     """
     sign = -1.0 if direction == "lower" else 1.0
-    worst = np.nanmin(sign * np.array([before, after])) - margin
+    scores = sign * np.array([before, after])
+    lowest, highest = np.nanmin(scores), np.nanmax(scores)
+    worst = lowest - (max(margin, highest - lowest) or 1.0)
     old, new = (np.where(np.isnan(side), sign * worst, side) for side in (before, after))
     each = new - old
     mean = float(each.mean())
     error, freedom = standard_error(old, new, is_paired)
     half = t_quantile(level, freedom) * error
     verdict = judge(mean - half, mean + half, direction, margin)
+    if verdict == "no difference" and np.isnan(before).sum() != np.isnan(after).sum():
+        verdict = "undecided"
     has_correlation = is_paired and old.std() > 0 and new.std() > 0
     return Difference(
         before=float(old.mean()),
@@ -241,13 +248,15 @@ class Comparison:
             TrainingDiverged: no training has the metric that decides.
         """
         level = nominal_level(self.looks)
+        scored = [run.scores for side in self.sides for run in side if run.scores]
         differences = {}
         for rule in sorted(self.rules, key=lambda rule: rule.metric != self.metric):
             old, new = (
                 np.array([run.scores.get(rule.metric) for run in side], float)
                 for side in self.sides
             )
-            if not np.isnan([old, new]).all():
+            is_of_both = all(rule.metric in scores for scores in scored)
+            if is_of_both and not np.isnan([old, new]).all():
                 differences[rule.metric] = measure(
                     old, new, rule.direction, self.margin_of(rule), level, self.is_paired
                 )
@@ -297,7 +306,9 @@ class Comparison:
     @property
     def cpu_seconds(self) -> Float[np.ndarray, "sides seeds"]:
         """Returns the CPU seconds of the seeds in which both sides were measured."""
-        seconds = np.array([[run.cpu_seconds for run in side] for side in self.sides])
+        seconds = np.array(
+            [[run.cpu_seconds if run.scores else math.nan for run in side] for side in self.sides]
+        )
         return seconds[:, (seconds > 0).all(0)]
 
     @property

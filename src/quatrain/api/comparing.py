@@ -87,6 +87,7 @@ def compare(
     """
     check_type("changes", changes, Mapping, CHANGES)
     check_count("seeds", seeds)
+    check_type("batches", batches, Sequence, "numbers of seeds, such as (4, 8)")
     if margin is not None and not (isinstance(margin, Real) and margin >= 0):
         raise ConfigError(f"margin is {margin!r}; give a number from 0, in the metric's unit")
     looks = looks_to(seeds, batches)

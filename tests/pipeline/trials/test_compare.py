@@ -160,7 +160,7 @@ def test_a_killed_one_continues_and_each_training_has_one_run(
     assert (status, verdict) == ("FINISHED", "undecided")
     assert "undecided after 6 seeds" in data.tags["mlflow.note.content"]
     ends = [data.metrics[f"difference/{end}"] for end in ("low", "mean", "high")]
-    assert ends == pytest.approx([-0.134, 0, 0.134], abs=1e-3)
+    assert ends == pytest.approx([-0.135, 0, 0.135], abs=2e-3)
     outboxes = (driver.root / ".state" / "groups").rglob("compare-lr-*.sqlite")
     names = [path.name.rpartition("-")[0] for path in outboxes]
     assert sorted(names) == sorted(f"compare-lr-{label}" for label in SEEDS)
