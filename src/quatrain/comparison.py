@@ -36,7 +36,7 @@ Table = list[dict[str, str]]
 ERROR = 0.05
 BATCHES = (4, 8, 16)
 # Simulated comparisons by which the nominal level is found.
-SIMULATED = 100_000
+SIMULATED = 500_000
 # Largest number of seeds that is said to be needed.
 MOST_NEEDED = 1000
 # Ratio of CPU seconds up to which they are called the same.
