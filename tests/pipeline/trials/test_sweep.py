@@ -172,8 +172,8 @@ def test_no_preset_is_written_where_nothing_is_better(
 
 
 def repeated(*sides: list[float]) -> dict[int, list[Outcome]]:
-    """Five repetitions of the start, whose score is 0, and of trials with these scores."""
-    scores = enumerate(([0.0] * 5, *sides))
+    """Repetitions of the start, whose score is 0, and of trials with these scores."""
+    scores = enumerate(([0.0] * len(sides[0]), *sides))
     return {
         n: [Outcome("finished", {"cosine_mean": score}) for score in side] for n, side in scores
     }
@@ -196,7 +196,7 @@ def test_the_most_different_of_those_that_are_better_is_adopted(tmp_path: Path):
 
 
 def test_a_diverged_repetition_gains_nothing_and_its_seed_is_not_adopted(tmp_path: Path):
-    sides = repeated([0.3] * 5)
+    sides = repeated([0.3] * 20)
     sides[1][0] = Outcome("diverged")
     rows = [Row(number, {}, "finished", 0.0, None, "") for number in range(2)]
     result = decide(space_of(tmp_path), rows, sides)
