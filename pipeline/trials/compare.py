@@ -50,7 +50,8 @@ def run(root: Path, request: Request, place: Place) -> int:
             group.metrics([(f"difference/{e}", comparison.seeds, v) for e, v in ends.items()])
             console.info(comparison.sentence)
         group.files += compare_page.write(root, request, comparison)
-        text = compare_page.markdown(root, request, comparison)
+        # MLflow writes the lines of a long heading over each other.
+        text = compare_page.markdown(root, request, comparison).removeprefix("# ")
         group.conclude({VERDICT_TAG: comparison.verdict, DESCRIPTION_TAG: text})
     print(compare_page.text(comparison))
     print(f"\npage     {group.files[0].relative_to(root)}", flush=True)
