@@ -82,7 +82,7 @@ def test_a_verdict_follows_the_direction(
     assert (difference.needed is None) == (verdict != "undecided")
 
 
-@pytest.mark.parametrize(("direction", "worst"), [("higher", 1.0), ("lower", 13.0)])
+@pytest.mark.parametrize(("direction", "worst"), [("higher", 4.0), ("lower", 10.0)])
 def test_a_training_that_diverged_is_worse_than_all_others(direction: str, worst: float) -> None:
     new = np.array([np.nan, 7.0, np.nan, 9.0, 8.0])
     expected = measure(OLD, np.where(np.isnan(new), worst, new), direction, 1.0)

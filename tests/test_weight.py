@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Folder -> most code lines of the Python files in it; a file counts for the longest name that it is
 # below. Models that `make new` writes have none.
 BUDGETS: dict[str, float] = {
-    "src/quatrain": 2_089,
+    "src/quatrain": 2_090,
     "src/quatrain/api": 713,
     "src/quatrain/storage": 870,
     "src/quatrain/frameworks": 347,
@@ -41,7 +41,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/storage": 393,
     "pipeline/tracking": 1_507,
     "pipeline/commands": 285,
-    "pipeline/trials": 2_408,
+    "pipeline/trials": 2_416,
     "tests": 10_683,
     "tests/pipeline": 5_873,
     "tests/pipeline/trials": 2_528,

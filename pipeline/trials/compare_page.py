@@ -94,8 +94,9 @@ def what_differs(root: Path, request: Request) -> list[str]:
     if before.checkout is not None:
         commits = ("log", "--format=%h %s", f"{before.checkout.name}..HEAD", "--", *git.CODE)
         lines += [f"commit {plain(line)}" for line in git.git(root, *commits).splitlines()]
-    if rest := len(lines) - MOST_LISTED:
-        lines[MOST_LISTED:] = [f"and {rest} more"] if rest > 0 else []
+    rest = len(lines) - MOST_LISTED
+    if rest > 0:
+        lines[MOST_LISTED:] = [f"and {rest} more"]
     return lines
 
 

@@ -121,36 +121,21 @@ def read_request(root: Path, options: Options) -> Request | None:
         raise ConfigError(f"-S: {str(error).removeprefix('params.yaml: ')}") from None
     rules = rules_of(model, preset, getattr(first.params, model))
     rule = deciding_rule(rules, options.metric, "--metric")
-    before = read_side(root, model, against, preset) if against else Side(tree, raw)
-    if "seed" not in changes:  # Another one is no change, but luck.
-        before = before._replace(raw={**before.raw, "seed": after.raw["seed"]})
-    elif 0 < abs(before.raw["seed"] - after.raw["seed"]) < looks[-1]:
-        raise ConfigError(
-            f"-S seed: both sides would share trainings; give a seed {looks[-1]} or more away"
-        )
-    if before.checkout and options.address:
-        raise ConfigError(
-            f"--against {against}: the nodes of a cluster have this code alone; leave out --address"
-        )
+    before = old_side(root, options, Side(tree, raw), after.raw["seed"], is_asked="seed" in changes)
     if before.trial(root, model, 0).key == first.key:
         if options.changes:
             raise ConfigError(f"-S {' -S '.join(options.changes)}: changes nothing")
         return None
-    old, new = (side.raw | side.raw[model] for side in (before, after))
     worlds = world_keys(before.raw[model], after.raw[model])
     if worlds and not options.different_worlds:
         raise ConfigError(
             f"{', '.join(worlds)}: both sides would be scored in other worlds; give both the same "
             "in params.yaml, or compare them without pairs by --different-worlds"
         )
-    others = {*MODELS, "preset", "seeds"}
-    old, new = ({key: side[key] for key in side if key not in others} for side in (old, new))
-    words = [f"{before.name} -> {after.name}"] if against else []
-    change = ", ".join(filter(None, [*words, describe(old, new)]))
     return Request(
         options.name or name_of(model, preset, [*(options.changes or ()), against or ""]),
         model,
-        change,
+        in_words(model, before, after, with_names=bool(against)),
         before,
         after,
         rules,
@@ -160,6 +145,41 @@ def read_request(root: Path, options: Options) -> Request | None:
         not worlds and before.raw["seed"] == after.raw["seed"],
         options.fail_if or [],
     )
+
+
+def old_side(root: Path, options: Options, present: Side, seed: int, is_asked: bool) -> Side:
+    """Returns the side without the changes: that of `--against`, or the working tree's.
+
+    seed: of the new side. is_asked: whether that is a change; else both sides have it, for another
+    seed is luck.
+
+    Raises:
+        ConfigError: there is no such side, or it cannot be compared with this one.
+    """
+    model, against = options.model, options.against
+    side = read_side(root, model, against, options.preset) if against else present
+    if side.checkout and options.address:
+        raise ConfigError(
+            f"--against {against}: the nodes of a cluster have this code alone; leave out --address"
+        )
+    if not is_asked:
+        return side._replace(raw={**side.raw, "seed": seed})
+    if 0 < abs(side.raw["seed"] - seed) < options.seeds:
+        raise ConfigError(
+            f"-S seed: both sides would share trainings; give a seed {options.seeds} or more away"
+        )
+    return side
+
+
+def in_words(model: str, before: Side, after: Side, with_names: bool) -> str:
+    """Says what differs between two sides."""
+    others = {*MODELS, "preset", "seeds"}
+    old, new = (
+        {key: value for key, value in (side.raw | side.raw[model]).items() if key not in others}
+        for side in (before, after)
+    )
+    names = [f"{before.name} -> {after.name}"] if with_names else []
+    return ", ".join(filter(None, [*names, describe(old, new)]))
 
 
 def name_of(model: str, preset: str, words: Sequence[str]) -> str:

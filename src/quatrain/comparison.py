@@ -124,14 +124,14 @@ def measure(
 ) -> Difference:
     """Compares a metric of two sides, whose entries have the same seeds if they are paired.
 
-    NaN, of a training that diverged, counts as worse than all scores of both sides, by the margin
-    or by as much as they differ; sides are alike only if both diverged as often. margin:
-    differences up to this do not matter. level: how often the interval may miss the truth.
+    NaN, of a training that diverged, counts as worse by the margin than the worst score of both
+    sides, which are alike only if both diverged as often. margin: differences up to this do not
+    matter. level: how often the interval may miss the truth.
     """
     sign = -1.0 if direction == "lower" else 1.0
     scores = sign * np.array([before, after])
     lowest, highest = np.nanmin(scores), np.nanmax(scores)
-    worst = lowest - (max(margin, highest - lowest) or 1.0)
+    worst = lowest - (margin or float(lowest == highest))
     old, new = (np.where(np.isnan(side), sign * worst, side) for side in (before, after))
     each = new - old
     mean = float(each.mean())
@@ -328,7 +328,7 @@ class Comparison:
     @property
     def table(self) -> Table:
         """Returns a row for each gated metric, as text by column."""
-        seeds, rules = len(self.after), {rule.metric: rule for rule in self.rules}
+        rules = {rule.metric: rule for rule in self.rules}
         return [
             {
                 "metric": metric,
@@ -337,7 +337,7 @@ class Comparison:
                 "after": f"{each.after:.4g}",
                 "difference (95 %)": with_interval(each),
                 "tolerated": f"{self.margin_of(rules[metric]):g}",
-                "better in": "-" if each.better_in is None else f"{each.better_in} of {seeds}",
+                "better in": "-" if each.better_in is None else f"{each.better_in} of {self.seeds}",
                 "verdict": each.verdict + " (uncorrected)" * (metric != self.metric),
             }
             for metric, each in self.differences.items()
@@ -361,11 +361,12 @@ class Comparison:
     def caveats(self) -> list[str]:
         """Returns what a reader has to know beside the sentence."""
         correlation = self.differences[self.metric].correlation
-        seeds, looks = len(self.after), ", ".join(map(str, self.looks))
+        looks = ", ".join(map(str, self.looks))
         texts = [
-            f"The unit is a seed: {seeds} of at most {self.looks[-1]}, a training of each side.",
+            f"The unit is a seed, a training of each side: {self.seeds} of at most "
+            f"{self.looks[-1]}.",
             f"Only {self.metric} decides, by the 95 % interval of the mean difference over seeds, "
-            f"corrected for all looks (after {looks} seeds): at most about 5 of 100 comparisons "
+            f"corrected for all looks (after {looks} seeds): about 5 of 100 comparisons "
             "call equal sides better or worse, or sides that differ by more than is tolerated no "
             "different.",
             "The intervals of the other metrics are not corrected for being several: the more of "
