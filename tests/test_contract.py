@@ -156,7 +156,7 @@ def test_repeated_updates_are_training(model: Small, trained: list[Progress]):
 def test_the_headline_and_the_terms_of_this_config_are_recorded_and_no_others(
     model: Small, trained: list[Progress]
 ):
-    name, headline = model.model.name, {*model.model.train.HEADLINE}
+    name, headline = model.model.name, {*model.model.train.headline(model.config)}
     variants = [changes for other, changes in VARIANTS.values() if other == name]
     configs = [small(name), *(small(name, **changes) for changes in variants)]
     terms = {term for config in configs for term in load(name, config).losses.terms(config)}
@@ -176,7 +176,7 @@ def undefined(scores: dict[str, float]) -> list[str]:
 
 
 def test_training_improves_the_gated_score(model: Small, trained: list[Progress]):
-    gated = model.model.rules.GATED
+    gated = model.model.rules.gated(model.config)
     before, after = (model.evaluate(progress.state) for progress in (trained[0], trained[-1]))
     assert {*undefined(before), *undefined(after)} <= {*UNDEFINED}
     gain = after[gated[0].metric] - before[gated[0].metric]
@@ -257,7 +257,7 @@ def status(rule: Rule, scores: dict[str, float], seeds: int, stored: float) -> s
 
 def rules_of(model: Small, scores: dict[str, float]) -> list[Rule]:
     """Returns the rules of scores that exist; the others are broken whatever is stored."""
-    rules = [gated.under("default") for gated in model.model.rules.GATED]
+    rules = [gated.under("default") for gated in model.model.rules.gated(model.config)]
     missing = [rule for rule in rules if rule.metric in undefined(scores)]
     assert {rule.metric for rule in missing} <= {*UNDEFINED}
     assert all(status(rule, scores, 1, 1.0) == "not finite" for rule in missing)
@@ -270,7 +270,7 @@ SEEDS = (1, 2, 3, 4, 5)
 def test_scores_tell_of_how_many_learners_they_are(model: Small, untrained: dict[str, float]):
     assert untrained["seeds"] == model.config.seeds
     if model.config.seeds < SEEDS_OF_INTERVAL:
-        ends = {f"{gated.metric}_low" for gated in model.model.rules.GATED}
+        ends = {f"{gated.metric}_low" for gated in model.model.rules.gated(model.config)}
         assert not ends & untrained.keys()
 
 

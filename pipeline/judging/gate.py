@@ -2,11 +2,9 @@
 else a line per broken metric.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel
 
 from pipeline.judging import render
 from pipeline.judging.scores import NotFresh, fresh_scores
@@ -18,6 +16,7 @@ from quatrain.judgement import Judgement, Line, Scores
 from quatrain.judgement import judge as judge_by
 from quatrain.params import Params
 from quatrain.registry import load
+from quatrain.section import Section
 from quatrain.storage import folders
 
 # Statuses of scores that become no baseline, even by force.
@@ -106,14 +105,12 @@ def judge_scores(root: Path, model: str, params: Params, scores: Scores) -> Judg
         raise damaged(model, f"baselines/{model}.json: {error}") from None
 
 
-def rules_of(
-    model: str, preset: str, config: BaseModel | Mapping[str, Any] | None = None
-) -> tuple[Rule, ...]:
-    """Returns the rules of the model's `rules.GATED`, without its framework.
+def rules_of(model: str, preset: str, config: Section | None = None) -> tuple[Rule, ...]:
+    """Returns the rules of the model's `rules.gated`, without its framework.
 
     config: of the model; None: one with an environment of this project.
     """
-    return tuple(gated.under(preset) for gated in load(model, config).rules.GATED)
+    return tuple(gated.under(preset) for gated in load(model, config).rules.gated(config))
 
 
 def baseline_path(root: Path, model: str) -> Path:

@@ -90,7 +90,7 @@ class Stage(NamedTuple):
 
         loaded = folders.load(self.data, [DATASET])
         collecting = self.modules.collect
-        dataset = trees.from_arrays(collecting.Dataset, loaded.contents[DATASET])
+        dataset = trees.from_arrays(collecting.dataset_type(self.config), loaded.contents[DATASET])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest
 

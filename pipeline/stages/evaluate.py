@@ -28,7 +28,9 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     write_figures(stage.reports / "plots", images)
     write_curves(stage.reports / "curves", curves)
     numbers = formats.null_if_not_finite(scores)
-    gated = {rule.metric: numbers.get(rule.metric) for rule in stage.modules.rules.GATED}
+    gated = {
+        rule.metric: numbers.get(rule.metric) for rule in stage.modules.rules.gated(stage.config)
+    }
     # By model, because DVC shows those of all in one table.
     folders.write_json(stage.reports / "metrics.json", {stage.model: gated})
     key = stage.key([digest, files.digest])

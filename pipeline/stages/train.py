@@ -86,7 +86,7 @@ class Recorder:
             Interrupted: a signal was received; the last yield is saved.
             TrainingDiverged: the message names the last good checkpoint.
         """
-        headline = self.stage.modules.train.HEADLINE
+        headline = self.stage.modules.train.headline(self.stage.config)
         steps = self.stage.config.train.steps
         with ProgressBar(self.stage.name, steps, self.step, headline) as bar:
             try:
@@ -105,7 +105,9 @@ class Recorder:
 
     def record(self, progress: Progress) -> None:
         """Records the metrics of one yield and of the machine."""
-        self.run.curves(rows(progress, self.step), self.stage.modules.train.HEADLINE)
+        self.run.curves(
+            rows(progress, self.step), self.stage.modules.train.headline(self.stage.config)
+        )
         self.run.metrics(self.system_metrics.rows())
         self.step = progress.step
         self.state = progress.state

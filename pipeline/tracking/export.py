@@ -20,7 +20,6 @@ from pipeline.storage.run_key import CHECKOUT, file_of, imported_by, imports
 from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import Run, in_trial
 from pipeline.tracking.store import quieten
-from quatrain.envs.host.config import variant
 from quatrain.registry import PACKAGES, Framework
 from quatrain.request_body import MOST_BYTES
 from quatrain.requests import MOST_QUESTIONS
@@ -95,7 +94,7 @@ def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
             python_model=str(SCRIPT),
             artifacts={name: str(file) for name, file in files.items()},
             code_paths=[str(copied_code(stage, folder))],
-            pip_requirements=requirements(stage.framework, variant(stage.config)),
+            pip_requirements=requirements(stage.framework, stage.config.brings_env),
             signature=signature,
             input_example=dict(exported.request),
             metadata={"quatrain.model": stage.model, "quatrain.preset": stage.params.preset},
@@ -123,9 +122,9 @@ def copied_code(stage: Stage, folder: Path) -> Path:
     return folder / "quatrain"
 
 
-def requirements(framework: Framework, variant: str = "built_in") -> list[str]:
+def requirements(framework: Framework, brings_env: bool = False) -> list[str]:
     """Returns the installed versions of the packages; torch without the name of its build."""
-    further = ("gymnasium",) if variant == "hosted" else ()
+    further = ("gymnasium",) if brings_env else ()
     packages = (*SHARED, *PACKAGES[framework], *further)
     return [f"{name}=={version(name).partition('+')[0]}" for name in packages]
 

@@ -22,7 +22,7 @@ def record_scores(stage: Stage, run: Run, scores: Scores) -> None:
 
     A score that is not finite is NaN.
     """
-    gated = [rule.metric for rule in stage.modules.rules.GATED]
+    gated = [rule.metric for rule in stage.modules.rules.gated(stage.config)]
     numbers = ((name, scores.get(name)) for name in gated)
     run.metrics(
         (f"eval/{name}", stage.config.train.steps, math.nan if number is None else number)

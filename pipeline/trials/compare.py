@@ -77,6 +77,7 @@ def batches(root: Path, request: Request, place: Place, group: Group) -> Iterato
         ]
         before += runs[::2]
         after += runs[1::2]
+        section = getattr(trials[0].params, request.model)
         comparison = Comparison(
             request.model,
             request.change,
@@ -86,7 +87,7 @@ def batches(root: Path, request: Request, place: Place, group: Group) -> Iterato
             request.metric,
             request.margin,
             request.looks,
-            load(request.model, getattr(trials[0].params, request.model)).train.HEADLINE,
+            load(request.model, section).train.headline(section),
             request.is_paired,
         )
         yield comparison

@@ -18,7 +18,7 @@ from pipeline.trials.trial import value_at
 from quatrain.baselines import Rule
 from quatrain.comparison_sides import deciding_rule
 from quatrain.errors import ConfigError
-from quatrain.params import Params
+from quatrain.params import Params, section_class
 from quatrain.presets import parse, read_raw
 from quatrain.registry import load
 from quatrain.section import Section
@@ -212,7 +212,7 @@ def read_space(root: Path, path: Path) -> Space:
                 "copy that one under another name"
             )
         raw = read_raw(root, sweep.preset)
-        rules = load(sweep.model, raw.get(sweep.model)).rules.GATED
+        rules = load(sweep.model).rules.gated(section_class(sweep.model, raw.get(sweep.model)))
         space = Space(root, path.stem, sweep, raw, deciding_rule(rules, sweep.judge, "judge"))
         _check(space)
     except ConfigError as error:

@@ -45,8 +45,7 @@ class MemoryModule(Protocol[ConfigIn]):
 class CollectModule(Protocol[ConfigIn, DatasetOut]):
     """Describes collect.py: config -> dataset."""
 
-    @property
-    def Dataset(self) -> type[DatasetOut]:
+    def dataset_type(self, config: ConfigIn) -> type[DatasetOut]:
         """Returns the NamedTuple type of datasets."""
 
     def collect(self, config: ConfigIn, seed: int) -> DatasetOut:
@@ -68,9 +67,8 @@ class LossesModule(Protocol[ConfigIn]):
 class TrainModule(Protocol[ConfigIn, DatasetIn, State]):
     """Describes train.py: dataset -> state."""
 
-    @property
-    def HEADLINE(self) -> tuple[str, str]:
-        """Names the two metrics that a progress bar shows."""
+    def headline(self, config: ConfigIn) -> tuple[str, str]:
+        """Returns the names of the two metrics that a progress bar shows."""
 
     @property
     def WEIGHTS(self) -> tuple[str, ...]:
@@ -117,9 +115,11 @@ class RulesModule(Protocol):
     gate reads it.
     """
 
-    @property
-    def GATED(self) -> "tuple[Rule, ...]":
-        """Lists the scores that are compared with a baseline."""
+    def gated(self, config: Any = None) -> "tuple[Rule, ...]":
+        """Returns the scores that are compared with a baseline.
+
+        config: a model's section, or its class; None: one with an environment of this project.
+        """
 
 
 @runtime_checkable

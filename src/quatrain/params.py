@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, create_model, model_validator
 
-from quatrain.envs.host.config import variant
+from quatrain.envs.host.config import names_user_env
 from quatrain.registry import MODELS
-from quatrain.section import Section
+from quatrain.section import ModelSection, Section
+
+# The names of a union's schemas, which errors of pydantic show.
+OWN = "own"
+USER_ENV = "user_env"
 
 
 def class_name(model: str) -> str:
@@ -16,19 +20,39 @@ def class_name(model: str) -> str:
     return "".join(part.capitalize() for part in model.split("_"))
 
 
-def schema_of(model: str) -> Any:
-    """Returns the type of a model's section: the class MyModelConfig of its config.py or, where
-    there is a folder `hosted`, either that or HostedMyModelConfig of hosted/config.py.
+def schemas_of(model: str) -> dict[str, type[ModelSection]]:
+    """Returns the classes of a model's section in its config.py: MyModelConfig and, for an
+    environment that a user brings, MyModelUserEnvConfig if there is one.
     """
     package = f"quatrain.models.{model}"
     name = f"{class_name(model)}Config"
-    built_in = getattr(import_module(f"{package}.config"), name)
-    parts = [part.name for part in iter_modules(import_module(package).__path__)]
-    if "hosted" not in parts:
-        return built_in
-    hosted = getattr(import_module(f"{package}.hosted.config"), f"Hosted{name}")
-    schemas = Annotated[built_in, Tag("built_in")] | Annotated[hosted, Tag("hosted")]  # type: ignore[valid-type]
-    return Annotated[schemas, Discriminator(variant)]
+    config = import_module(f"{package}.config")
+    schemas = {OWN: getattr(config, name)}
+    if hasattr(config, f"{class_name(model)}UserEnvConfig"):
+        schemas[USER_ENV] = getattr(config, f"{class_name(model)}UserEnvConfig")
+    elif "hosted" in (part.name for part in iter_modules(import_module(package).__path__)):
+        schemas[USER_ENV] = getattr(import_module(f"{package}.hosted.config"), f"Hosted{name}")
+    return schemas
+
+
+def tag_of(section: Any) -> str:
+    """Returns which of a model's schemas a section has, or the values of one."""
+    is_user_env = getattr(section, "brings_env", False) or names_user_env(section)
+    return USER_ENV if is_user_env else OWN
+
+
+def schema_of(model: str) -> Any:
+    """Returns the type of a model's section: a class, or a union of two."""
+    schemas = schemas_of(model)
+    if USER_ENV not in schemas:
+        return schemas[OWN]
+    tagged = [Annotated[schema, Tag(tag)] for tag, schema in schemas.items()]
+    return Annotated[tagged[0] | tagged[1], Discriminator(tag_of)]
+
+
+def section_class(model: str, values: Any) -> type[ModelSection]:
+    """Returns the class of a model's section that has these values."""
+    return schemas_of(model)[tag_of(values)]
 
 
 SECTIONS = {model: schema_of(model) for model in MODELS}

@@ -4,16 +4,13 @@ The `__init__.py` of the folder declares its FRAMEWORK and its ORDER, the place 
 params, tables and reports.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel
-
 from quatrain import contract, models
-from quatrain.envs.host.config import variant
 
 Framework = Literal["jax", "torch"]
 FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
@@ -84,7 +81,7 @@ class Model:
             raise ModuleNotFoundError(reason, name=error.name) from error
 
 
-def load(name: str, config: BaseModel | Mapping[str, Any] | None = None) -> Model:
+def load(name: str, config: Any = None) -> Model:
     """Returns the model of this name.
 
     A model whose config has a user's environment (envs/host) has the same modules in its folder
@@ -94,6 +91,10 @@ def load(name: str, config: BaseModel | Mapping[str, Any] | None = None) -> Mode
         KeyError: there is no such model.
     """
     package = f"quatrain.models.{name}"
-    if config is not None and variant(config) == "hosted":
+    # Until each model has one environment protocol.
+    if (
+        getattr(config, "brings_env", False)
+        and (Path(__file__).parent / "models" / name / "hosted").is_dir()
+    ):
         package += ".hosted"
     return Model(name, MODELS[name], package)

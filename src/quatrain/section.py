@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any
+from importlib import import_module
+from typing import Annotated, Any, ClassVar
 
 from pydantic import (
     BaseModel,
@@ -74,6 +75,21 @@ class Section(BaseModel):
         schema = handler(source)
         _accept_whole_floats(cls, handler.resolve_ref_schema(schema))
         return schema
+
+
+class ModelSection(Section):
+    """Defines the section of a model in one kind of environment.
+
+    WORLD: the module that implements the model's environment protocol, imported when first used.
+    brings_env: whether a user or a library brings the environment (envs/host).
+    """
+
+    WORLD: ClassVar[str] = ""
+    brings_env: ClassVar[bool] = False
+
+    @property
+    def world(self) -> Any:
+        return import_module(self.WORLD)
 
     def check_device(self, device: str) -> None:
         """Raises ValueError if a model with this section cannot run on a device of params.yaml; a

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeVar, get_args
 from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
-from quatrain.envs.host.config import variant
+from quatrain.envs.host.config import names_user_env
 from quatrain.errors import ConfigError
-from quatrain.params import Params
+from quatrain.params import OWN, USER_ENV, Params, tag_of
 from quatrain.section import Content
 
 Valid = TypeVar("Valid", bound=BaseModel)
@@ -45,8 +45,8 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_replaced(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    if isinstance(new.get("env"), Mapping) and variant(new) != variant(old):
-        return variant(new) == "hosted"
+    if isinstance(new.get("env"), Mapping) and tag_of(new) != tag_of(old):
+        return names_user_env(new)
     return new.get("kind") not in (None, old.get("kind")) and key in _keys_chosen_by_kind(Params)
 
 
@@ -162,7 +162,7 @@ def _locate(loc: Keys, raw: Any) -> Location:
             raw = raw[key]
         elif not isinstance(raw, Mapping):
             break
-        elif key in (raw.get("kind"), "built_in", "hosted"):
+        elif key in (raw.get("kind"), OWN, USER_ENV):
             # The name that `kind` chooses in a union, not a key.
             continue
         elif key == loc[-1]:
@@ -195,7 +195,7 @@ def _section_of(keys: Keys, schema: type[BaseModel], raw: Any) -> type[BaseModel
         if section and not isinstance(key, int):
             options = sections_of(section, key)
             first = next(iter(options.values()), None)
-            section = options.get(variant(raw), first) if isinstance(raw, Mapping) else first
+            section = options.get(tag_of(raw), first) if isinstance(raw, Mapping) else first
     return section
 
 

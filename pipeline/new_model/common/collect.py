@@ -30,6 +30,10 @@ def truth(env: Env, inputs: Float[np.ndarray, "sample input"]) -> Float[np.ndarr
     return np.sin(env.frequency * inputs[:, 0]) * np.cos(env.frequency * inputs[:, 1])
 
 
+def dataset_type(config: SketchConfig) -> type[Dataset]:
+    return Dataset
+
+
 def collect(config: SketchConfig, seed: int) -> Dataset:
     """Draws uniform points, held-out ones with a random generator of their own.
 

@@ -2,7 +2,7 @@
 
 from pydantic import Field, model_validator
 
-from quatrain.section import Section
+from quatrain.section import ModelSection, Section
 
 
 class Env(Section):
@@ -46,7 +46,7 @@ class Evaluate(Section):
     points: int = Field(ge=2, le=10**4, description="held-out points that are drawn")
 
 
-class SketchConfig(Section):
+class SketchConfig(ModelSection):
     """Holds everything that a run of sketch depends on."""
 
     seeds: int = Field(ge=1, le=1024, description="learners, on the same samples")

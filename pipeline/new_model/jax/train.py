@@ -17,7 +17,6 @@ from quatrain.models.sketch.collect import Dataset, Samples, check
 from quatrain.models.sketch.config import SketchConfig
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 
-HEADLINE = ("error", "grad_norm")
 WEIGHTS = ("params/",)
 to_arrays = packing.to_arrays
 
@@ -33,6 +32,10 @@ class State(NamedTuple):
 
 # name of a metric -> its value at each step, of each learner.
 Recorded = dict[str, Float[Array, "step seed"]]
+
+
+def headline(config: SketchConfig) -> tuple[str, str]:
+    return "error", "grad_norm"
 
 
 def init_state(config: SketchConfig, dataset: Dataset, seed: int) -> State:

@@ -15,7 +15,6 @@ from quatrain.models.sketch.collect import Dataset, check
 from quatrain.models.sketch.config import SketchConfig
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 
-HEADLINE = ("error", "grad_norm")
 WEIGHTS = ("params/",)
 to_arrays = packing.to_arrays
 
@@ -31,6 +30,10 @@ class State(NamedTuple):
 
 # name of a metric -> its value at each step, of each learner.
 Recorded = dict[str, Float[np.ndarray, "step seed"]]
+
+
+def headline(config: SketchConfig) -> tuple[str, str]:
+    return "error", "grad_norm"
 
 
 def init_state(config: SketchConfig, dataset: Dataset, seed: int) -> State:

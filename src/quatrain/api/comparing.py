@@ -16,7 +16,7 @@ from quatrain.api.session import computing
 from quatrain.api.training import params_from, train_and_score
 from quatrain.comparison import BATCHES, Comparison, Run, looks_to
 from quatrain.comparison_sides import deciding_rule, describe, world_keys
-from quatrain.envs.host.config import variant
+from quatrain.envs.host.config import names_user_env
 from quatrain.errors import ConfigError, TrainingDiverged
 from quatrain.params import Params
 from quatrain.registry import load
@@ -96,14 +96,14 @@ def compare(
     check_seed(start.seed + seeds - 1)
     before = with_changes(start, model, {})
     changed = nested(changes)
-    if variant(changed) == "hosted" != variant(getattr(before, model)):
+    if names_user_env(changed) and not getattr(before, model).brings_env:
         raise ConfigError(
             "env.kind: the changes make another environment; give env, for both sides"
         )
     after = with_changes(before, model, changed)
     old, new = (getattr(side, model).model_dump() for side in (before, after))
     check_sides(old, new, different_worlds)
-    rules = load(model, old).rules.GATED
+    rules = load(model, getattr(before, model)).rules.gated(type(getattr(before, model)))
     rule = deciding_rule(rules, metric)
     with computing(before, model):
         nothing = Comparison(
@@ -115,7 +115,7 @@ def compare(
             metric=rule.metric,
             margin=rule.tolerance if margin is None else margin,
             looks=looks,
-            curves=load(model, old).train.HEADLINE,
+            curves=load(model, getattr(before, model)).train.headline(getattr(before, model)),
             is_paired=not world_keys(old, new),
         )
         return train_until_decided(nothing, (before, after), progress)

@@ -10,7 +10,7 @@ import numpy as np
 
 from quatrain import presets
 from quatrain.api.arguments import check_changes, check_type
-from quatrain.envs.host.config import variant
+from quatrain.envs.host.config import names_user_env
 from quatrain.errors import ConfigError
 from quatrain.params import Params
 from quatrain.registry import MODELS
@@ -119,7 +119,7 @@ def check_seed(seed: object) -> None:
 
 def preset_of(changes: Mapping[str, Any]) -> str | None:
     """Returns the preset that users' environments start from; None for any other."""
-    return USERS_PRESET if variant(changes) == "hosted" else None
+    return USERS_PRESET if names_user_env(changes) else None
 
 
 def read_defaults(preset: str | None) -> dict[str, Any]:

@@ -85,7 +85,7 @@ class Result:
     @property
     def judged_scores(self) -> dict[str, float]:
         """Returns the scores that the pipeline compares with a baseline."""
-        names = [gated.metric for gated in self._modules.rules.GATED]
+        names = [gated.metric for gated in self._modules.rules.gated(self.config)]
         return {name: self.scores[name] for name in names if name in self.scores}
 
     @property
@@ -242,7 +242,7 @@ def load(path: str | Path, device: str = "auto") -> Result:
         if dataset_arrays is None:
             dataset_arrays = pipeline_dataset(folder, model, stored)
         try:
-            dataset = trees.from_arrays(modules.collect.Dataset, dataset_arrays)
+            dataset = trees.from_arrays(modules.collect.dataset_type(section), dataset_arrays)
             state = modules.train.from_arrays(section, dataset, arrays)
             curves = history.from_csv(stored.contents["history.csv"])
         except ValueError as error:

@@ -18,7 +18,6 @@ from quatrain.api.configs import (
 from quatrain.api.progress_display import shown
 from quatrain.api.results import Result
 from quatrain.api.session import computing
-from quatrain.envs.host.config import variant
 from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
 from quatrain.progress import Row, history, rows
@@ -117,12 +116,14 @@ def train_and_score(params: Params, model: str, dataset: Any, is_shown: bool) ->
     modules = load(model, config)
     if dataset is None:
         dataset = modules.collect.collect(config, derive_seed(params.seed, "collect", model))
-    check_dataset(model, dataset, modules.collect.Dataset)
+    check_dataset(model, dataset, modules.collect.dataset_type(config))
     progress = modules.train.train(config, dataset, derive_seed(params.seed, "train", model))
     table: list[Row] = []
     step = 0
     state = None
-    for current in shown(progress, model, config.train.steps, modules.train.HEADLINE, is_shown):
+    for current in shown(
+        progress, model, config.train.steps, modules.train.headline(config), is_shown
+    ):
         table += rows(current, step)
         step = current.step
         state = current.state
@@ -176,7 +177,7 @@ def evaluate(
                 dataset = modules.collect.collect(config, derive_seed(drawn, "collect", model))
             elif dataset is None:
                 dataset = held_out_again(result, seed)
-            check_dataset(model, dataset, modules.collect.Dataset)
+            check_dataset(model, dataset, modules.collect.dataset_type(config))
             modules.collect.check(config, dataset)
             state = state_for(result, config, dataset)
         except DataError:
@@ -196,7 +197,7 @@ def state_for(result: Result, config: Any, dataset: Any) -> Any:
     Raises:
         ValueError: they do not fit.
     """
-    if variant(config) == "built_in":
+    if not config.brings_env:
         train = load(result.model, config).train
         return train.from_arrays(config, dataset, train.to_arrays(result.state))
     # Running episodes do not matter; a learner fits wherever observations and actions are alike.

@@ -100,10 +100,9 @@ class HostEnv(Section):
         return self
 
 
-def variant(section: Any) -> str:
-    """Returns `hosted` for a model's section whose env has a `kind`, else `built_in`: the tag that
-    chooses its schema.
+def names_user_env(section: Any) -> bool:
+    """Returns whether the values of a model's section name an environment of a user: its env has a
+    `kind`.
     """
-    env = section.get("env") if isinstance(section, Mapping) else getattr(section, "env", None)
-    has_kind = "kind" in env if isinstance(env, Mapping) else isinstance(env, HostEnv)
-    return "hosted" if has_kind else "built_in"
+    env = section.get("env") if isinstance(section, Mapping) else None
+    return isinstance(env, Mapping) and "kind" in env

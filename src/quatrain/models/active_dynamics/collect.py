@@ -92,6 +92,10 @@ class Dataset(NamedTuple):
     held_out: HeldOut
 
 
+def dataset_type(config: ActiveDynamicsConfig) -> type[Dataset]:
+    return Dataset
+
+
 def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset:
     """Draws field and channels, and collects the common start and the held-out rollouts.
 

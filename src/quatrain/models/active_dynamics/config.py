@@ -5,7 +5,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from quatrain.envs.vector_field.config import LARGEST, Env, Positive
-from quatrain.section import Section
+from quatrain.section import ModelSection, Section
 
 MAX_BYTES = 2**36
 MAX_FEATURES = 1024
@@ -317,7 +317,7 @@ class Evaluate(Section):
     )
 
 
-class ActiveDynamicsConfig(Section):
+class ActiveDynamicsConfig(ModelSection):
     """Holds everything an active_dynamics run depends on."""
 
     seeds: int = Field(ge=1, le=1024, description="replicates of each arm")

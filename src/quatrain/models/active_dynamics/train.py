@@ -24,12 +24,15 @@ from quatrain.models.active_dynamics.state import (
 )
 from quatrain.progress import Progress
 
-HEADLINE = ("monitor/field_nrmse", "innovation_nll")
 # Share of planned actions of the active arm below which a training warns.
 LEAST_PLANNED = 0.5
 WEIGHTS = ("params/", "decoder/")
 to_arrays = packing.to_arrays
 Metrics = dict[str, np.ndarray]
+
+
+def headline(config: ActiveDynamicsConfig) -> tuple[str, str]:
+    return "monitor/field_nrmse", "innovation_nll"
 
 
 def init_state(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> State:

@@ -97,6 +97,10 @@ class Dataset(NamedTuple):
     held_out: HeldOut
 
 
+def dataset_type(config: ActorCriticConfig) -> type[Dataset]:
+    return Dataset
+
+
 def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     """Draws plates and colonies, and scores reference policies, from independent random numbers."""
     seeds = np.random.SeedSequence(seed).spawn(8)

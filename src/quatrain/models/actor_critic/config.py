@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from quatrain.envs.colony.config import LARGEST, Env
-from quatrain.section import NumbersOrNone, Section
+from quatrain.section import ModelSection, NumbersOrNone, Section
 
 SOFTEST = 1e-6
 # Range of a user's plate: stiffness up to plates.FLOOR is replaced by 1, and sums must fit into
@@ -204,7 +204,7 @@ class Evaluate(Section):
     )
 
 
-class ActorCriticConfig(Section):
+class ActorCriticConfig(ModelSection):
     seeds: int = Field(ge=1, le=256, description="learners, on the same plates")
     env: Env
     collect: Collect

@@ -1,5 +1,7 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
+from typing import Any
+
 from quatrain.baselines import Rule
 
 REFERENCE_NAMES = {
@@ -50,3 +52,7 @@ GATED = (
         least=0.0,
     ),
 )
+
+
+def gated(config: Any = None) -> tuple[Rule, ...]:
+    return GATED

@@ -27,11 +27,14 @@ from quatrain.models.actor_critic.ppo.learner import to_seed_state
 from quatrain.models.actor_critic.ppo.state import State as State
 from quatrain.progress import Progress
 
-HEADLINE = ("return", "success")
 WEIGHTS = ("best/", "scale/")
 to_arrays = packing.to_arrays
 # Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
 SMALL = 64
+
+
+def headline(config: ActorCriticConfig) -> tuple[str, str]:
+    return "return", "success"
 
 
 def init_state(config: ActorCriticConfig, dataset: Dataset, seed: int) -> State:

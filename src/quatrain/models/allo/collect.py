@@ -44,6 +44,10 @@ class EnvState(NamedTuple):
     elapsed: Array
 
 
+def dataset_type(config: AlloConfig) -> type[Dataset]:
+    return Dataset
+
+
 def collect(config: AlloConfig, seed: int) -> Dataset:
     """Collects `num_envs` walks of `steps_per_env` transitions, and independent held-out walks."""
     grid = dynamics.make_grid(config.env.map)

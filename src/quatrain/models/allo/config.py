@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from quatrain.envs.grid.config import COUNTED_STATES, MAX_STATES, Env
 from quatrain.envs.grid.layouts import Layout, LayoutError, count_states
-from quatrain.section import Section
+from quatrain.section import ModelSection, Section
 
 # Limit of samples drawn at once, over all learners: 4 GB of states and random numbers.
 MAX_DRAWN = 10**8
@@ -159,7 +159,7 @@ class Evaluate(Section):
     )
 
 
-class AlloConfig(Section):
+class AlloConfig(ModelSection):
     seeds: int = Field(ge=1, le=1024, description="learners trained side by side on the same data")
     env: Env
     collect: Collect

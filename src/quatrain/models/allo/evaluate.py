@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from jaxtyping import Float
 
-from quatrain.envs.host.config import variant
 from quatrain.models.allo.collect import AnyDataset, count_states
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.learning.records import corrected_eigenvalues, dual_eigenvalues
@@ -115,7 +114,7 @@ def _means(
 def _warn_if_truth_is_weak(config: AlloConfig, truth: Spectrum) -> None:
     unvisited = int((~truth.visited).sum())
     # In a user's environment any state may be one that ends episodes.
-    ends = unvisited if variant(config) == "hosted" else config.env.map.goal is not None
+    ends = unvisited if config.brings_env else config.env.map.goal is not None
     unvisited -= ends
     if unvisited > 0:
         warnings.warn(

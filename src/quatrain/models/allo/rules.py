@@ -1,5 +1,7 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
+from typing import Any
+
 from quatrain.baselines import Rule
 
 LOWER_REFERENCES = ("floor_untrained", "floor_random", "floor_constant")
@@ -39,3 +41,7 @@ GATED = (
         least=0.0,
     ),
 )
+
+
+def gated(config: Any = None) -> tuple[Rule, ...]:
+    return GATED

@@ -16,8 +16,11 @@ from quatrain.models.allo.learning.state import State, init_state, make_data
 from quatrain.models.allo.learning.step import run_chunk
 from quatrain.progress import Progress, by_seed
 
-HEADLINE = ("cosine_mean", "total_error")
 WEIGHTS = ("params/", "input_constants")
+
+
+def headline(config: AlloConfig) -> tuple[str, str]:
+    return "cosine_mean", "total_error"
 
 
 def update(

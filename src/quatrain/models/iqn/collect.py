@@ -42,6 +42,10 @@ class Dataset(NamedTuple):
     held_out: HeldOut
 
 
+def dataset_type(config: IqnConfig) -> type[Dataset]:
+    return Dataset
+
+
 def collect(config: IqnConfig, seed: int) -> Dataset:
     """Plays `collect.turns` turns of a uniform random policy per env, and draws held-out envs."""
     world = make_world(config.env.rules)

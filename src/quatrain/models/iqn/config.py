@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from quatrain.envs.treasurehunt.config import LARGEST, Env
 from quatrain.envs.treasurehunt.rules import frame_size
-from quatrain.section import Section
+from quatrain.section import ModelSection, Section
 
 MAX_DATASET_BYTES = 2**33
 MAX_RING_BYTES = 2**36
@@ -211,7 +211,7 @@ class Evaluate(Section):
     )
 
 
-class LearnerConfig(Section):
+class LearnerConfig(ModelSection):
     """Holds what iqn has in its own world and in a user's environment (hosted/config.py)."""
 
     seeds: int = Field(

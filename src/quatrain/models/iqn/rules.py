@@ -1,5 +1,7 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
+from typing import Any
+
 from quatrain.baselines import Rule
 
 LOWER_REFERENCES = (
@@ -42,3 +44,7 @@ GATED = (
         meaning="the return on a scale from random actions (0) to that oracle (1)",
     ),
 )
+
+
+def gated(config: Any = None) -> tuple[Rule, ...]:
+    return GATED

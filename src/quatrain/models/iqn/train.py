@@ -38,7 +38,6 @@ from quatrain.progress import Progress
 from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
 from quatrain.replay.frames.sampling import valid_starts
 
-HEADLINE = ("episode_return", "greedy_return")
 WEIGHTS = ("params/", "target_params/")
 to_arrays = packing.to_arrays
 # Purposes of a seed's base key; turns and updates are folded in next, then agents.
@@ -132,6 +131,10 @@ def greedy_returns(
         return rollout.turns.rewards.sum(0).mean(-1)
 
     return over_seeds(evaluate_seed, config.train.seed_parallelism)(params_and_key)
+
+
+def headline(config: IqnConfig) -> tuple[str, str]:
+    return "episode_return", "greedy_return"
 
 
 def init_state(config: IqnConfig, dataset: Dataset, seed: int) -> State:

@@ -56,6 +56,10 @@ class Dataset(NamedTuple):
     interface: SavedInterface
 
 
+def dataset_type(config: HostedActorCriticConfig) -> type[Dataset]:
+    return Dataset
+
+
 def collect(config: HostedActorCriticConfig, seed: int) -> Dataset:
     """Measures observations under a random policy, and scores reference policies, from independent
     random numbers.

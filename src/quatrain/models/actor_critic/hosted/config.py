@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
 from quatrain.models.actor_critic.config import Ppo
-from quatrain.section import Section
+from quatrain.section import ModelSection, Section
 
 MAX_BYTES = 2**36
 
@@ -43,7 +43,8 @@ class Evaluate(Section):
     bootstrap_samples: int = Field(ge=100, le=10**6, description="resamples of held-out episodes")
 
 
-class HostedActorCriticConfig(Section):
+class HostedActorCriticConfig(ModelSection):
+    brings_env = True
     seeds: int = Field(ge=1, le=256, description="learners, one after the other in one process")
     env: HostEnv
     collect: Collect

@@ -1,5 +1,7 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
+from typing import Any
+
 from quatrain.baselines import Rule
 
 REFERENCES = {
@@ -22,3 +24,7 @@ GATED = (
         names={f"{name}_score": words for name, words in REFERENCES.items()},
     ),
 )
+
+
+def gated(config: Any = None) -> tuple[Rule, ...]:
+    return GATED

@@ -24,9 +24,12 @@ from quatrain.models.actor_critic.ppo.state import first_state
 from quatrain.models.actor_critic.train import SMALL
 from quatrain.progress import Progress, by_seed
 
-HEADLINE = ("return", "length")
 WEIGHTS = ("best/",)
 to_arrays = packing.to_arrays
+
+
+def headline(config: HostedActorCriticConfig) -> tuple[str, str]:
+    return "return", "length"
 
 
 def init_state(config: HostedActorCriticConfig, dataset: Dataset, seed: int) -> State:

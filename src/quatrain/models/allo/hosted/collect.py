@@ -37,6 +37,10 @@ class Observed(NamedTuple):
     truncated: Bool[np.ndarray, "env steps"]
 
 
+def dataset_type(config: HostedAlloConfig) -> type[Dataset]:
+    return Dataset
+
+
 def collect(config: HostedAlloConfig, seed: int) -> HostedDataset:
     """Walks `num_envs` environments for `steps_per_env` random steps, and held-out ones beside.
 

@@ -22,6 +22,8 @@ class Env(HostEnv):
 
 
 class HostedAlloConfig(AlloConfig):
+    brings_env = True
+
     env: Env  # type: ignore[assignment]
 
     @model_validator(mode="after")

@@ -7,9 +7,9 @@ from quatrain.models.allo.hosted.config import HostedAlloConfig
 from quatrain.models.allo.hosted.dataset import HostedDataset
 from quatrain.models.allo.learning.state import State
 from quatrain.models.allo.learning.state import init_state as init_state
-from quatrain.models.allo.train import HEADLINE as HEADLINE
 from quatrain.models.allo.train import WEIGHTS as WEIGHTS
 from quatrain.models.allo.train import from_arrays as from_arrays
+from quatrain.models.allo.train import headline as headline
 from quatrain.models.allo.train import to_arrays as to_arrays
 from quatrain.models.allo.train import train_on
 from quatrain.models.allo.train import update as update

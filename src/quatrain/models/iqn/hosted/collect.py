@@ -111,6 +111,10 @@ def checked(config: HostedIqnConfig, sizes: Interface) -> Interface:
     return sizes
 
 
+def dataset_type(config: HostedIqnConfig) -> type[Dataset]:
+    return Dataset
+
+
 def collect(config: HostedIqnConfig, seed: int) -> Dataset:
     """Plays `collect.turns` turns of a uniform random policy per env, and begins held-out
     episodes.

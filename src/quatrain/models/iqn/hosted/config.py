@@ -24,5 +24,7 @@ class HostCollect(Collect):
 
 
 class HostedIqnConfig(LearnerConfig):
+    brings_env = True
+
     env: HostWorlds
     collect: HostCollect

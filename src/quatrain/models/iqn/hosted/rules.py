@@ -1,5 +1,7 @@
 """which scores of `evaluate` a baseline judges, and how; reading this loads no framework."""
 
+from typing import Any
+
 from quatrain.baselines import Rule
 
 # Policies that learned nothing and play the same episodes.
@@ -19,3 +21,7 @@ GATED = (
         "standard deviations of random actions', as log2(1 + distance): one more for each doubling",
     ),
 )
+
+
+def gated(config: Any = None) -> tuple[Rule, ...]:
+    return GATED

@@ -50,12 +50,15 @@ from quatrain.replay.frames.ring import (
 )
 from quatrain.replay.frames.sampling import valid_starts
 
-HEADLINE = ("episode_return", "greedy_return")
 WEIGHTS = ("params/", "target_params/", "best/", "scale/")
 to_arrays = packing.to_arrays
 
 
 # Learning.
+
+
+def headline(config: HostedIqnConfig) -> tuple[str, str]:
+    return "episode_return", "greedy_return"
 
 
 @lru_cache(maxsize=4)

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from quatrain.envs.grid.config import COUNTED_STATES
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import count_states
-from quatrain.envs.host.config import HostEnv, variant
+from quatrain.envs.host.config import HostEnv
 from quatrain.errors import DataError
 from quatrain.models.allo.collect import AnyDataset, Dataset
 from quatrain.models.allo.collect import count_states as count_dataset_states
@@ -69,7 +69,7 @@ def held_out_spectrum(config: AlloConfig, dataset: AnyDataset) -> Truth:
 
 def is_counted(config: AlloConfig) -> bool:
     """Returns whether the truth is that of the data, not of the map's law: small maps."""
-    return variant(config) == "hosted" or count_states(config.env.map) <= COUNTED_STATES
+    return config.brings_env or count_states(config.env.map) <= COUNTED_STATES
 
 
 @lru_cache(maxsize=1)
