@@ -9,9 +9,9 @@ from ruamel.yaml import YAML
 
 from pipeline.storage.curves import file_name
 from pipeline.storage.run_key import code_of
-from quatrain.params import Params
+from quatrain.params import Params, schemas_of
 from quatrain.presets import parse
-from quatrain.registry import MODELS, PACKAGES
+from quatrain.registry import MODELS, PACKAGES, load
 from tests.conftest import ROOT
 
 VERBS = ("collect", "train", "evaluate")
@@ -89,7 +89,9 @@ def stage_modules(stage: Declared) -> set[str]:
     named |= {"collect"} if "load_dataset" in source else set()
     named |= {"train"} if "load_trained" in source else set()
     packages = (f"quatrain.models.{stage.model}", f"quatrain.models.{stage.model}.hosted")
-    return {f"{package}.{name}" for package in packages for name in named} & GRAPH.modules
+    schemas = schemas_of(stage.model).values() if stage.model else ()
+    worlds = {schema.WORLD for schema in schemas} - {""}
+    return {f"{package}.{name}" for package in packages for name in named} & GRAPH.modules | worlds
 
 
 def needed(stage: Declared) -> set[str]:
@@ -141,12 +143,13 @@ def test_no_dependency_is_superfluous(stage: Declared):
 def test_code_that_makes_scores_stale_makes_their_stage_run_again(model: str):
     """`make repro` could not mend them otherwise; and they tell the report of a changed rule."""
     deps = PER_MODEL["evaluate", model].deps
-    for package in (f"quatrain.models.{model}", f"quatrain.models.{model}.hosted"):
-        if package in GRAPH.modules:
-            code = [str(path.relative_to(ROOT)) for path in code_of(package, "evaluate")]
-            assert [file for file in code if not any(covers(dep, file) for dep in deps)] == []
-            folder = f"src/{package.replace('.', '/')}"
-            assert {f"{folder}/evaluate.py", f"{folder}/rules.py"} <= {*code}
+    for schema in schemas_of(model).values():
+        package = load(model, schema).package
+        files = code_of(package, schema.WORLD, "evaluate")
+        code = [str(path.relative_to(ROOT)) for path in files]
+        assert [file for file in code if not any(covers(dep, file) for dep in deps)] == []
+        folder = f"src/{package.replace('.', '/')}"
+        assert {f"{folder}/evaluate.py", f"{folder}/rules.py"} <= {*code}
     assert f"inputs/{model}" in deps
 
 

@@ -63,7 +63,8 @@ def sources_of(
     Raises:
         FolderError: a file cannot be read.
     """
-    code = code_of(load(model, getattr(params, model)).package, verb, checkout)
+    config = getattr(params, model)
+    code = code_of(load(model, config).package, config.WORLD, verb, checkout)
     files = {os.path.relpath(path, checkout): path for path in code} | inputs_of(root, model)
     return {name: file_digest(path) for name, path in sorted(files.items())}
 
@@ -92,13 +93,13 @@ def code_digest(
     return digest_of([sources_of(root, model, params, verb, checkout), environment])
 
 
-def code_of(package: str, verb: str, checkout: Path = CHECKOUT) -> list[Path]:
-    """Returns the files that shape what a verb computes: its stage, the modules of a model, the
-    modules of quatrain that they import, and the writers.
+def code_of(package: str, world: str, verb: str, checkout: Path = CHECKOUT) -> list[Path]:
+    """Returns the files that shape what a verb computes: its stage, the modules of a model and its
+    world, the modules of quatrain that they import, and the writers.
 
     The `__init__` of a package, which is no dependency in dvc.yaml, holds no code.
     """
-    modules = imported_by(checkout, [f"{package}.{name}" for name in COMPUTING[verb]])
+    modules = imported_by(checkout, [*(f"{package}.{name}" for name in COMPUTING[verb]), world])
     files = {file_of(checkout, name) for name in modules}
     files |= {checkout / name for name in (f"pipeline/stages/{verb}.py", *WRITERS)}
     return sorted(file for file in files if file.name != "__init__.py")

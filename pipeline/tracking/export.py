@@ -110,7 +110,7 @@ def copied_code(stage: Stage, folder: Path) -> Path:
     source = CHECKOUT / "src"
     configs = (source / "quatrain" / "models" / stage.model).rglob("config.py")  # found by name
     names = [".".join(path.relative_to(source).with_suffix("").parts) for path in configs]
-    entries = {f"{stage.modules.package}.serve", *names, *imports(SCRIPT)}
+    entries = {f"{stage.modules.package}.serve", stage.config.WORLD, *names, *imports(SCRIPT)}
     modules = imported_by(CHECKOUT, entries)
     packages = {
         name.rsplit(".", depth)[0] for name in modules for depth in range(1, name.count(".") + 1)

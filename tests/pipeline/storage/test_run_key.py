@@ -13,7 +13,8 @@ from pipeline.storage import run_key as keys
 from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import WRITERS, code_of, environment_of, imported_by, sources_of
 from quatrain.envs.host.config import HostEnv
-from quatrain.registry import MODELS
+from quatrain.params import schemas_of
+from quatrain.registry import MODELS, load
 from tests.conftest import ROOT, params_with
 from tests.models.iqn import hosted_envs
 from tests.pipeline.fixture_types import Patch
@@ -23,21 +24,26 @@ from tests.pipeline.fixture_types import Patch
 BESIDE = {"serve", "memory"}  # of a model: they answer and estimate, and shape no result
 
 
-def covered(model: str, verb: str) -> set[str]:
-    return {str(path.relative_to(ROOT)) for path in code_of(f"quatrain.models.{model}", verb)}
+SCHEMAS = [(model, schema) for model in MODELS for schema in schemas_of(model).values()]
 
 
-@pytest.mark.parametrize("model", [*MODELS, "iqn.hosted"])
-def test_a_key_covers_what_shapes_the_result_and_no_other_model(model: str):
-    names = covered(model, "evaluate")
-    folder = f"src/quatrain/models/{model.partition('.')[0]}/"
+@pytest.mark.parametrize(("model", "schema"), SCHEMAS)
+def test_a_key_covers_what_shapes_the_result_and_no_other_model(model: str, schema: Any):
+    def covered(verb: str) -> set[str]:
+        files = code_of(load(model, schema).package, schema.WORLD, verb)
+        return {str(path.relative_to(ROOT)) for path in files}
+
+    names = covered("evaluate")
+    folder = f"src/quatrain/models/{model}/"
+    world = f"src/{schema.WORLD.replace('.', '/')}.py"
+    assert {world} - {"src/.py"} <= covered("collect")
     assert {*WRITERS, "src/quatrain/progress.py", "pipeline/stages/evaluate.py"} <= names
     assert {f"{folder}config.py", f"{folder}losses.py", f"{folder}network.py"} <= names
     assert all(name.startswith(folder) for name in names if "/models/" in name)
     assert not names & {f"{folder}{name}.py" for name in BESIDE}
     assert not names & {"src/quatrain/params.py", "src/quatrain/registry.py"}
     shorter = {f"pipeline/stages/{verb}.py" for verb in ("collect", "train")}
-    assert covered(model, "collect") - shorter < covered(model, "train") - shorter < names
+    assert covered("collect") - shorter < covered("train") - shorter < names
 
 
 SOURCES = {
