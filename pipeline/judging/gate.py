@@ -16,7 +16,6 @@ from quatrain.judgement import Judgement, Line, Scores
 from quatrain.judgement import judge as judge_by
 from quatrain.params import Params
 from quatrain.registry import load
-from quatrain.section import Section
 from quatrain.storage import folders
 
 # Statuses of scores that become no baseline, even by force.
@@ -105,7 +104,7 @@ def judge_scores(root: Path, model: str, params: Params, scores: Scores) -> Judg
         raise damaged(model, f"baselines/{model}.json: {error}") from None
 
 
-def rules_of(model: str, preset: str, config: Section | None = None) -> tuple[Rule, ...]:
+def rules_of(model: str, preset: str, config: Any = None) -> tuple[Rule, ...]:
     """Returns the rules of the model's `rules.gated`, without its framework.
 
     config: of the model; None: one with an environment of this project.
