@@ -6,18 +6,20 @@ import numpy as np
 import torch
 
 from quatrain.envs.colony import plates
+from quatrain.envs.colony.config import Env
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import Plates
-from quatrain.envs.colony.rules import Rules
 from quatrain.envs.colony.world import start, step
 from tests.conftest import params_with
 
-DEFAULT = params_with({}).actor_critic.env.rules
+DEFAULT = params_with({}).actor_critic.env
 
 
-def rules(**changes: Any) -> Rules:
-    """Returns the default rules with changes."""
-    return DEFAULT._replace(**changes)
+def rules(**changes: Any) -> Env:
+    """Returns the default rules with changes, unchecked. bounds: of some numbers of an action."""
+    bounds = DEFAULT.action.bounds.model_copy(update=changes.pop("bounds", {}))
+    action = DEFAULT.action.model_copy(update={"bounds": bounds})
+    return DEFAULT.model_copy(update={"action": action} | changes)
 
 
 def flat_plate() -> Plates:
@@ -44,7 +46,7 @@ def world(some_plates: Plates | None = None, **changes: Any) -> World:
 
 
 def colonies_of(
-    some_rules: Rules, *cells: list[tuple[float, float]], parents: list[int] | None = None
+    some_rules: Env, *cells: list[tuple[float, float]], parents: list[int] | None = None
 ) -> Colonies:
     """Returns colonies with these cells before their first step; by default each cell is the parent
     of the next.
@@ -72,13 +74,13 @@ def colonies_of(
     )
 
 
-def actions(some_rules: Rules, count: int, generator: torch.Generator) -> torch.Tensor:
+def actions(some_rules: Env, count: int, generator: torch.Generator) -> torch.Tensor:
     """Draws actions uniformly within the bounds."""
     low, high = torch.tensor(some_rules.bounds).unbind(1)
     return low + (high - low) * torch.rand(count, len(low), generator=generator)
 
 
-def steered(colonies: Colonies, some_rules: Rules, generator: torch.Generator) -> torch.Tensor:
+def steered(colonies: Colonies, some_rules: Env, generator: torch.Generator) -> torch.Tensor:
     """Draws actions that keep colonies near their target size, for long episodes."""
     action = actions(some_rules, len(colonies.n), generator)
     low, high = some_rules.bounds[0]

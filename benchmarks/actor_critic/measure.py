@@ -108,7 +108,8 @@ def actor_of(root: Path) -> Actor:
     """Returns an actor before its first gradient step; its colonies begin with CELLS cells."""
     config = read_params(root, None, {"actor_critic": CHANGES}).actor_critic
     plates = sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED))
-    world = make_world(config.env.rules._replace(n0_min=CELLS, n0_max=CELLS), plates)
+    rules = config.env.model_copy(update={"n0_min": CELLS, "n0_max": CELLS})
+    world = make_world(rules, plates)
     node, graph = NODE_FEATURES["light"], GRAPH_FEATURES["light"]  # scaled by hand
     moments = torch.zeros(node), torch.ones(node), torch.zeros(graph), torch.ones(graph)
     return acting.make_actor(config, world, acting.Scale(*moments), init(config, SEED))

@@ -27,15 +27,6 @@ def centroid_distance_only(step: Step) -> dict[str, float]:
     }
 
 
-def simple_delete_only(step: Step) -> dict[str, float]:
-    """Sums the penalties of growth and deletion."""
-    return {
-        "growth_penalty": min(0.0, growth(step)),
-        "delete_penalty": min(0.0, deletion(step)),
-        "terminal_scaled": scaled_terminal(step),
-    }
-
-
 def full(step: Step) -> dict[str, float]:
     """Sums all components of the original's normal mode, with weights of 1."""
     late = 1 + min(1.0, step.t / (0.8 * step.rules.max_steps))
@@ -66,7 +57,6 @@ PRESETS: dict[str, Callable[[Step], dict[str, float]]] = {
     "goal_control": goal_control,
     "goal_control_safe": goal_control_safe,
     "centroid_distance_only": centroid_distance_only,
-    "simple_delete_only": simple_delete_only,
     "full": full,
 }
 

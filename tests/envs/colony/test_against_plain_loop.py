@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from benchmarks.reference import colony as plain
+from quatrain.envs.colony.config import Reward
 from quatrain.envs.colony.dynamics import advance, make_world
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates, make_plates, user_plate
 from quatrain.envs.colony.rewards import components
-from quatrain.envs.colony.rules import REASONS, REWARDS, RUNNING, Bounds
+from quatrain.envs.colony.rules import REASONS, REWARDS, RUNNING
 from quatrain.envs.colony.world import colonies_at, start, step
 from tests.colonies import rules
 from tests.conftest import shapes_unchecked
@@ -26,13 +27,7 @@ RULES = rules(
     n0_max=31,
     left_limit=3,
     delta_intensity=0.23,
-    bounds=(
-        Bounds(0, 1),
-        Bounds(0.5, 15),
-        Bounds(0.5, 4),
-        Bounds(0.05, 0.5),
-        Bounds(-np.pi, np.pi),
-    ),
+    bounds={"delete_ratio": (0, 1), "theta": (-np.pi, np.pi)},
 )
 """Theta reaches all around, because otherwise no centroid ever moves to the left."""
 TABLE = np.random.default_rng(4).uniform(0.1, 9, RULES.width).astype(np.float32)
@@ -177,13 +172,14 @@ def assert_paid(taken_step, preset, result):
 def test_every_step_equals_that_of_the_plain_loop():
     rng, generator = np.random.default_rng(2), torch.Generator().manual_seed(2)
     world = make_world(RULES, plates())
+    rewards = {preset: Reward(preset=preset, weights={}) for preset in REWARDS}
     paid_by = {
-        preset: world._replace(rules=RULES._replace(reward=tuple(weights.items())))
-        for preset, weights in REWARDS.items()
+        preset: world._replace(rules=RULES.model_copy(update={"reward": reward}))
+        for preset, reward in rewards.items()
     }
     colonies = in_mid_life(start(world, COLONIES, generator), rng)
     copies = [copied(colonies, row) for row in range(COLONIES)]
-    weights, reasons = dict(RULES.reward), set()
+    weights, reasons = dict(RULES.reward_weights), set()
     for turn in range(STEPS):
         action = actions(colonies, turn, rng)
         with shapes_unchecked():

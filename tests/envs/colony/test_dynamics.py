@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from quatrain.envs.colony.config import Reward
 from quatrain.envs.colony.dynamics import Colonies, advance, select_leftmost
 from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, SUCCESS
 from quatrain.envs.colony.world import start, step
@@ -35,7 +36,8 @@ def test_step_a_by_hand():
 
 
 def test_first_step_component_corrects_the_distance_component():
-    some = world(flat_plate(), reward=(("distance", 1.0), ("first_step", 1.0)))
+    terms = Reward(preset="centroid_distance_only", weights={"first_step": 1, "terminal_scaled": 0})
+    some = world(flat_plate(), reward=terms)
     colonies = colonies_of(some.rules, row(50, 10, 20, 30, 40))
     action = torch.tensor([[0.2, 5.0, 2.0, 0.5, 0.0]])
     first = step(some, colonies, action, torch.Generator())

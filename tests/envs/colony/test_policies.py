@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from quatrain.envs.colony.config import Env
 from quatrain.envs.colony.dynamics import Colonies, advance
 from quatrain.envs.colony.policies import (
     ColonyPolicy,
@@ -15,7 +16,7 @@ from quatrain.envs.colony.policies import (
     random_policy,
     with_fixed_parameters,
 )
-from quatrain.envs.colony.rules import PARAMETERS, Bounds, Rules
+from quatrain.envs.colony.rules import PARAMETERS
 from tests.colonies import DEFAULT, colonies_of, flat_plate, rules, world
 
 RATIO, GAMMA, ALPHA, NOISE, THETA = range(5)
@@ -25,7 +26,7 @@ def sized(*n: int, y: float = 200.0) -> Colonies:
     return colonies_of(DEFAULT, *([(10 + 0.1 * i, y) for i in range(cells)] for cells in n))
 
 
-def controlled(some_rules: Rules, colonies: Colonies) -> torch.Tensor:
+def controlled(some_rules: Env, colonies: Colonies) -> torch.Tensor:
     count = len(colonies.n)
     return feedback_policy(some_rules, torch.full((count,), 9.0))(torch.arange(count), colonies)
 
@@ -54,8 +55,7 @@ def test_the_controllers_formulas():
 
 
 def test_the_controller_stays_within_its_bounds():
-    bounds = (Bounds(0.1, 0.6), *DEFAULT.bounds[1:])
-    action = controlled(rules(bounds=bounds), sized(1, 3, 100, y=399))
+    action = controlled(rules(bounds={"delete_ratio": (0.1, 0.6)}), sized(1, 3, 100, y=399))
     assert action[:, RATIO].tolist() == pytest.approx([0.1, 0.1, 0.6])
     assert action[:, THETA].tolist() == pytest.approx([-math.pi / 6] * 3)
     assert controlled(DEFAULT, sized(9, y=1))[0, THETA] == pytest.approx(math.pi / 6)

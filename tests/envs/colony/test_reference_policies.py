@@ -27,7 +27,7 @@ from tests.torch_numbers import seeded
 
 SIZES = {"width": 60, "height": 50, "max_nodes": 32, "target_nodes": 6, "n0_min": 2, "n0_max": 8}
 SMALL = world(**SIZES, max_steps=9, left_limit=3)
-WEIGHTS = [weight for _, weight in SMALL.rules.reward]
+WEIGHTS = [weight for _, weight in SMALL.rules.reward_weights]
 LOW, HIGH = action_bounds(SMALL.rules)
 
 

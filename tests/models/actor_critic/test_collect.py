@@ -112,8 +112,8 @@ def test_held_out_colonies_come_back_as_they_began():
         (held_out.plates, held_out.colonies, 3),
         (held_out.outside, held_out.colonies_outside, 4),
     ):
-        colonies = make_colonies(CONFIG.env.rules, starts)
-        some_world = make_world(CONFIG.env.rules, plates)
+        colonies = make_colonies(CONFIG.env, starts)
+        some_world = make_world(CONFIG.env, plates)
         fresh = start(some_world, len(starts.n), draws_of(place))
         assert all(torch.equal(*pair) for pair in zip(colonies, fresh, strict=True))
 
@@ -145,7 +145,7 @@ def test_the_only_plate_stands_on_both_sides(plates: str, expected: colony_plate
 
 def seen_by_loop(config: ActorCriticConfig, dataset: Dataset) -> list[np.ndarray]:
     """Features of cells and of colonies in each step, with ln(1 + I) in place of I."""
-    some_world, draws = make_world(config.env.rules, dataset.train.plates), draws_of(5)
+    some_world, draws = make_world(config.env, dataset.train.plates), draws_of(5)
     rules, gamma = some_world.rules, sum(config.env.action.bounds.gamma) / 2
     cells, graphs = [], []
     steady = noisy_policy(rules, feedback_policy(rules, torch.full((64,), gamma)), 0.2, draws)
@@ -186,8 +186,8 @@ def test_norm_is_the_mean_and_deviation_of_what_was_seen(which: str):
 @pytest.mark.parametrize("which", ["all", "partly"])
 def test_references_are_the_returns_of_the_chosen_policies_on_held_out_colonies(which: str):
     config, dataset = (CONFIG, collected()) if which == "all" else partly()
-    some_world = make_world(config.env.rules, dataset.held_out.plates)
-    rules, references = config.env.rules, dataset.held_out.references
+    some_world = make_world(config.env, dataset.held_out.plates)
+    rules, references = config.env, dataset.held_out.references
     colonies = make_colonies(rules, dataset.held_out.colonies)
 
     def scored(act: ColonyPolicy) -> np.ndarray:

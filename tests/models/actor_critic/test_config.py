@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from quatrain.envs.colony.rules import COMPONENTS, PARAMETERS, Rules
+from quatrain.envs.colony.rules import COMPONENTS
 from quatrain.models.actor_critic import config as configs
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.evaluate import evaluate
@@ -52,7 +52,7 @@ def test_half_precision_is_allowed_on_a_gpu():
 def test_growth_without_bound_is_accepted_from_who_asks_for_it():
     bounds = "env.action.bounds: {delete_ratio: [0.0, 0.5]}"
     config = config_with("env: {allow_unbounded_growth: true}", bounds)
-    assert config.env.rules.bounds[0].high == 0.5
+    assert config.env.bounds[0].high == 0.5
     active = "active_params: [gamma, alpha, noise, theta]"
     config_with(f"env.action: {{{active}, fixed_params: {{delete_ratio: 0.5}}}}")
 
@@ -60,13 +60,13 @@ def test_growth_without_bound_is_accepted_from_who_asks_for_it():
 def test_a_goal_out_of_reach_is_a_warning_where_it_is_not_the_task():
     line = r"^actor_critic\.env\.max_steps 20 x longest spawn 15\.5 px < 534 px to the goal"
     with pytest.warns(UserWarning, match=line):
-        config_with("env: {max_steps: 20, reward: {preset: simple_delete_only}}")
+        config_with("env: {max_steps: 20, reward: {preset: full}}")
     assert config_with("env: {max_steps: 35}").env.max_steps == 35  # 35 * 15.5 = 542.5
 
 
 def test_weights_stand_in_place_of_a_presets_or_beside_them():
     config = config_with("env.reward.weights: {growth: 0.5, time: 0.0, milestone: 2.0}")
-    result = dict(config.env.rules.reward)
+    result = dict(config.env.reward_weights)
     expected = {"progress": 10, "growth": 0.5, "metabolic": 0.05, "lane": 0.4}
     assert result == expected | {"terminal": 2, "milestone": 2}
     assert list(result) == [name for name in COMPONENTS if name in result]
@@ -80,19 +80,12 @@ def test_whole_iterations_are_counted():
 # Each key is read.
 
 
-def test_the_rules_hold_every_key_of_the_colonies():
-    config = small("actor_critic").env
-    elsewhere = {"obs_norm", "allow_unbounded_growth", "action", "reward"}
-    keys = type(config).model_fields.keys() - elsewhere
-    assert keys == set(Rules._fields) - {"bounds", "reward"}
-    assert all(getattr(config.rules, key) == getattr(config, key) for key in keys)
-    assert config.rules.bounds == tuple(getattr(config.action.bounds, name) for name in PARAMETERS)
-
-
 @pytest.mark.filterwarnings("ignore:actor_critic. after .* no validation colony:UserWarning")
 def test_every_other_key_is_read_by_what_runs():
     config = small(
-        "actor_critic", train={"transitions": 24 * 8 * 2, "record_every": 1, "evaluate_every": 1}
+        "actor_critic",
+        env={"reward": {"preset": "full"}},
+        train={"transitions": 24 * 8 * 2, "record_every": 1, "evaluate_every": 1},
     )
     with shapes_unchecked(), unread_keys(configs) as unread:
         dataset = collect(config, 0)

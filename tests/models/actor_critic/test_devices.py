@@ -68,7 +68,7 @@ def trainer(
     config, dataset = collected(request.param)
     monkeypatch.setattr(rng, "Generator", Elsewhere)
     with torch.device("meta"):
-        world = make_world(config.env.rules, dataset.train.plates)
+        world = make_world(config.env, dataset.train.plates)
         seed = train.init_state(config, dataset, 0).seeds[0]
         counts = {name: torch.tensor(0, device="cpu") for name in ("iterations", "updates")}
         yield trainers.from_state(config, world, seed._replace(**counts))
@@ -119,7 +119,7 @@ def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(kind: Kind):
 @torch.no_grad()
 def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> dict[str, Tensor]:
     """What is seen of the same colonies, what the network says to it, what a step leads to."""
-    world = make_world(config.env.rules, dataset.train.plates)
+    world = make_world(config.env, dataset.train.plates)
     colonies = by_hand.wandering(world, 64, 10)
     action = by_hand.actions(world.rules, 64, Generator().manual_seed(0))
     tensors = (world, colonies, action, make_scale(config, dataset))
@@ -181,7 +181,7 @@ def assert_compiled_is_as_written(kind: Kind) -> None:
 
 def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
     """Raw numbers, values, and how both change with the weights."""
-    world = make_world(config.env.rules, dataset.train.plates)
+    world = make_world(config.env, dataset.train.plates)
     net = network.init(config, 3)
     with torch.no_grad():
         for param in net.parameters():  # the policy's last layer begins near 0

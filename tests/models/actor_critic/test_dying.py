@@ -33,7 +33,7 @@ def test_ending_early_pays_more_than_staying_only_without_a_forfeit(
     reward: str, pays: bool, policy: str
 ):
     """Compares each colony with itself. Shrinking never pays: it drifts back or ends late."""
-    rules = config_of(reward).env.rules
+    rules = config_of(reward).env
     world, draws = make_world(rules, two_ridges_plate(rules.width)), torch.Generator()
     colonies = start(world, COLONIES, draws.manual_seed(0))
     actions = {

@@ -291,7 +291,7 @@ def untrained() -> tuple[ActorCriticConfig, Dataset, State]:
 
 def held_out() -> tuple[World, InitialColonies]:
     config, dataset, _ = untrained()
-    return make_world(config.env.rules, dataset.held_out.plates), dataset.held_out.colonies
+    return make_world(config.env, dataset.held_out.plates), dataset.held_out.colonies
 
 
 def test_traces_are_those_of_colonies_that_play_alone():
@@ -318,7 +318,7 @@ def test_returns_are_undiscounted_sums_of_weighted_components():
     result = run_episodes(some_world, starts, act)
     expected = returns(some_world, make_colonies(some_world.rules, starts), act)
     np.testing.assert_allclose(result.returns, expected, atol=1e-5)
-    names, weights = zip(*some_world.rules.reward, strict=True)
+    names, weights = zip(*some_world.rules.reward_weights, strict=True)
     np.testing.assert_allclose(result.returns, result.components @ np.array(weights))
     np.testing.assert_array_equal(result.components[:, names.index("time")], -result.lengths)
     assert SUCCESS in result.reasons

@@ -63,7 +63,7 @@ def test_the_terms_of_a_batch_are_these_numbers(
     config = config_of(policy, value_heads)
     with shapes_unchecked():
         dataset = collect(config, 0)
-    world = make_world(config.env.rules, dataset.train.plates)
+    world = make_world(config.env, dataset.train.plates)
     trainer = trainers.from_state(config, world, train.init_state(config, dataset, 0).seeds[0])
     with torch.no_grad():
         for place, param in enumerate(trainer.network.parameters()):

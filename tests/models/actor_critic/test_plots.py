@@ -55,7 +55,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "a flat plate, a number that hardly matters, no success and no settled size": {
         "env": {
             "max_steps": 3,
-            "reward": {"preset": "simple_delete_only"},
+            "reward": {"preset": "centroid_distance_only"},
             "action": free("noise"),
         },
         "collect": ONE_PLATE

@@ -100,7 +100,7 @@ def solved(
     with shapes_unchecked():
         dataset = collect(config, 0)
         *_, end = train.train(config, dataset, 0)
-    world = make_world(config.env.rules, dataset.train.plates)
+    world = make_world(config.env, dataset.train.plates)
     actor = load_actor(config, world, end.state.seeds[0])
     return Solved(actor, end, start(world, 256, torch.Generator().manual_seed(7)))
 

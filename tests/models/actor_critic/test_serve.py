@@ -59,7 +59,7 @@ def trained(form: str = PLAIN) -> Trained:
     with shapes_unchecked():
         dataset = collect(config, 0)
         *_, last = train(config, dataset, 1)
-    world = make_world(config.env.rules, dataset.held_out.plates)
+    world = make_world(config.env, dataset.held_out.plates)
     actor = load_actor(config, world, last.state.seeds[0])
     return Trained(config, dataset, export(config, last.state, dataset), world, actor)
 
@@ -88,7 +88,7 @@ def lived(run: Trained) -> list[Colonies]:
         result.append(colonies._replace(left=rows % limit))
         return act(rows, colonies)
 
-    first = make_colonies(run.config.env.rules, run.dataset.held_out.colonies)
+    first = make_colonies(run.config.env, run.dataset.held_out.colonies)
     for _ in episodes(run.world, first, watched):
         pass
     return result
@@ -113,7 +113,7 @@ def test_served_actions_and_values_are_those_of_the_evaluated_policy_in_every_st
 
 def test_the_example_is_the_first_held_out_colonies():
     run = trained()
-    first = make_colonies(run.config.env.rules, run.dataset.held_out.colonies)
+    first = make_colonies(run.config.env, run.dataset.held_out.colonies)
     np.testing.assert_equal(example(), asked(run, Colonies(*(column[:3] for column in first))))
 
 

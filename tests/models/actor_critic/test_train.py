@@ -37,7 +37,7 @@ def trainer(dataset: Dataset) -> Trainer:
 
 
 def make_trainer(config: ActorCriticConfig, dataset: Dataset) -> Trainer:
-    world = make_world(config.env.rules, dataset.train.plates)
+    world = make_world(config.env, dataset.train.plates)
     return trainers.from_state(config, world, train.init_state(config, dataset, 0).seeds[0])
 
 

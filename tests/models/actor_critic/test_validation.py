@@ -39,7 +39,7 @@ def test_the_weights_that_were_best_on_validation_colonies_are_kept(
     (best,) = yields[-1].state.best
     assert (best.iteration, best.validation_return, best.validation_success) == (4, 3, 0.5)
     torch.testing.assert_close(best.params, yields[3].state.params[0], rtol=0, atol=0)
-    world = make_world(config.env.rules, dataset.train.plates)
+    world = make_world(config.env, dataset.train.plates)
     actor = trainers.load_actor(config, world, yields[-1].state.seeds[0])
     torch.testing.assert_close(dict(actor.eager.state_dict()), best.params)  # type: ignore[attr-defined]
 

@@ -33,7 +33,7 @@ from quatrain.envs.colony.plates import (
     two_ridges_plate,
     user_plate,
 )
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, Rules, goal
+from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.envs.colony.world import StepResult, start, step
 from quatrain.errors import DataError
 
@@ -49,7 +49,7 @@ NAME = "quatrain/Colony-v0"
 EPISODE_INFO = ("reason", "n", "episode_return", "episode_length", "components_sum")
 
 
-def observation_space(rules: Rules, graph_only: bool = False) -> gymnasium.Space:
+def observation_space(rules: Env, graph_only: bool = False) -> gymnasium.Space:
     """Returns the space of one colony."""
     cells = rules.max_nodes
     graph = Box(-np.inf, np.inf, (GRAPH_FEATURES[rules.features],), np.float32)
@@ -65,7 +65,7 @@ def observation_space(rules: Rules, graph_only: bool = False) -> gymnasium.Space
     )
 
 
-def action_space(rules: Rules) -> Box:
+def action_space(rules: Env) -> Box:
     """Returns the space of one colony: five numbers in their own units."""
     low, high = np.array(rules.bounds, np.float32).T
     return Box(low, high, dtype=np.float32)
@@ -89,7 +89,7 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
 
     def __init__(
         self,
-        rules: Rules,
+        rules: Env,
         plates: Plates,
         num_envs: int,
         graph_only: bool = False,
@@ -103,10 +103,10 @@ class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
         self._rules = rules
         self._shown = ("graph",) if graph_only else Observation._fields
         # `step` of this class checks actions itself, and their count too.
-        self._world = make_world(rules._replace(check_actions=False), plates)
+        self._world = make_world(rules.model_copy(update={"check_actions": False}), plates)
         self._generator = torch.Generator(torch.get_default_device())
         self._colonies: Colonies | None = None
-        self._sums = torch.zeros(num_envs, len(rules.reward))
+        self._sums = torch.zeros(num_envs, len(rules.reward_weights))
         self._returns = torch.zeros(num_envs)
         self._final: Colonies | None = None
         self.render_mode = check_render_mode(render_mode)
@@ -251,7 +251,7 @@ class ColonyEnv(gymnasium.Env[ObservationArrays, np.ndarray]):
 
     def __init__(
         self,
-        rules: Rules,
+        rules: Env,
         plates: Plates,
         graph_only: bool = False,
         render_mode: str | None = None,
@@ -352,19 +352,19 @@ def _configure(
     count: int | None,
     seed: int,
     settings: dict[str, Any],
-) -> tuple[Rules, Plates]:
+) -> tuple[Env, Plates]:
     defaults = default_params()["actor_critic"]
     env = configure(NAME, Env, defaults["env"], settings)
     count = defaults["collect"]["n_train"] if count is None else count
     choice = defaults["collect"]["plates"] if choice is None else choice
     if isinstance(choice, np.ndarray):
-        return env.rules, _measured(choice, env.width)
+        return env, _measured(choice, env.width)
     if choice == "default_law":
-        return env.rules, sample_plates(TRAINING, count, env.width, np.random.default_rng(seed))
+        return env, sample_plates(TRAINING, count, env.width, np.random.default_rng(seed))
     if choice not in SINGLE_PLATES:
         names = ", ".join(("default_law", *SINGLE_PLATES))
         raise DataError(f"{NAME}: plates = {choice!r}; known: {names}, or an array")
-    return env.rules, SINGLE_PLATES[choice](env.width)
+    return env, SINGLE_PLATES[choice](env.width)
 
 
 def _measured(intensity: np.ndarray, width: int) -> Plates:
@@ -402,7 +402,7 @@ def _draw_plate(world: World, plate: int, scale: float) -> np.ndarray:
     share = (stiffness - stiffness.min()) / max(np.ptp(stiffness), 1e-6)
     height = round(rules.height * scale)
     picture = rendering.shade(share, height, rendering.SOFT, rendering.STIFF)
-    x = goal(rules) * scale
+    x = rules.goal * scale
     rendering.line(picture, (x, 0), (x, height), rendering.GOAL, 3.0)
     return picture
 

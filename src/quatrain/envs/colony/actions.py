@@ -1,13 +1,14 @@
-"""Rules, actions -> nothing, or an error that names the first invalid action."""
+"""Env, actions -> nothing, or an error that names the first invalid action."""
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.envs.colony.rules import PARAMETERS, Rules
+from quatrain.envs.colony.config import Env
+from quatrain.envs.colony.rules import PARAMETERS
 
 
-def check_actions(rules: Rules, action: Float[Tensor, "..."], count: int | None = None) -> None:
+def check_actions(rules: Env, action: Float[Tensor, "..."], count: int | None = None) -> None:
     """Raises ValueError unless all actions are within their bounds, which are inclusive.
 
     Raises:
@@ -26,7 +27,7 @@ def check_actions(rules: Rules, action: Float[Tensor, "..."], count: int | None 
         raise ValueError(_fault(rules, action, valid))
 
 
-def _fault(rules: Rules, action: Tensor, valid: Tensor) -> str:
+def _fault(rules: Env, action: Tensor, valid: Tensor) -> str:
     if action.isnan().any():
         return f"action contains nan in row {int(action.isnan().any(1).nonzero()[0])}"
     row, parameter = (~valid).nonzero()[0].tolist()

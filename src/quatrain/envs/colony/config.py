@@ -6,7 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from quatrain.envs.colony.rules import COMPONENTS, PARAMETERS, REWARDS, Bounds, Rules, reach
+from quatrain.envs.colony.rules import (
+    COMPONENTS,
+    LEAST_MARGIN,
+    MARGIN,
+    PARAMETERS,
+    REWARDS,
+    START_WIDTH,
+    Bounds,
+)
 from quatrain.section import Section
 
 LARGEST = 1e6
@@ -76,13 +84,9 @@ class Action(Section):
 class Reward(Section):
     """Holds the weights of the components of a reward."""
 
-    preset: Literal[
-        "goal_control",
-        "goal_control_safe",
-        "centroid_distance_only",
-        "simple_delete_only",
-        "full",
-    ] = Field(description="goal_control_safe: ending early does not pay")
+    preset: Literal["goal_control", "goal_control_safe", "centroid_distance_only", "full"] = Field(
+        description="goal_control_safe: ending early does not pay"
+    )
     weights: dict[str, Annotated[float, Field(ge=-LARGEST, le=LARGEST)]] = Field(
         description="component -> weight, in addition to the preset; 0 removes a component",
     )
@@ -156,11 +160,25 @@ class Env(Section):
     reward: Reward
 
     @property
-    def rules(self) -> Rules:
-        derived = ("bounds", "reward")
-        shared = {name: getattr(self, name) for name in Rules._fields if name not in derived}
-        bounds = (Bounds(*getattr(self.action.bounds, name)) for name in PARAMETERS)
-        return Rules(**shared, bounds=tuple(bounds), reward=self.reward.weighted)
+    def bounds(self) -> tuple[Bounds, ...]:
+        """Returns the range of each of PARAMETERS."""
+        return tuple(Bounds(*getattr(self.action.bounds, name)) for name in PARAMETERS)
+
+    @property
+    def reward_weights(self) -> tuple[tuple[str, float], ...]:
+        return self.reward.weighted
+
+    @property
+    def margins(self) -> tuple[float, float]:
+        """Returns the pixels between children and the left or right side, and between them and the
+        other sides.
+        """
+        return max(LEAST_MARGIN, MARGIN * self.width), max(LEAST_MARGIN, MARGIN * self.height)
+
+    @property
+    def goal(self) -> float:
+        """Returns the x that a cell must reach, which is the largest possible one."""
+        return self.width - self.margins[0]
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> "Env":
@@ -208,7 +226,7 @@ class Env(Section):
     def _goal_can_be_reached(self) -> "Env":
         highest = {name: getattr(self.action.bounds, name)[1] for name in ("gamma", "noise")}
         longest = sum(self.action.fixed_params.get(name, high) for name, high in highest.items())
-        distance = reach(self.rules)
+        distance = self.goal - START_WIDTH * self.width
         if self.max_steps * longest < distance:
             problem = (
                 f"env.max_steps {self.max_steps} x longest spawn {longest:g} px < {distance:g} px "

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Complex64, Float, Int64
 from torch import Tensor
 
+from quatrain.envs.colony.config import Env
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.rules import (
     EXTINCT,
@@ -20,9 +21,6 @@ from quatrain.envs.colony.rules import (
     RUNNING,
     SUCCESS,
     TIMEOUT,
-    Rules,
-    goal,
-    margins,
 )
 
 # Cells that are added before rounding down: in float32, 0.7 * 10 is just below 7.
@@ -36,7 +34,7 @@ class World(NamedTuple):
     components.
     """
 
-    rules: Rules
+    rules: Env
     intensity: Float[Tensor, "plate width"]
     weights: Float[Tensor, " component"]
 
@@ -88,12 +86,12 @@ class Transition(NamedTuple):
     reason: Int64[Tensor, " env"]
 
 
-def make_world(rules: Rules, plates: Plates) -> World:
+def make_world(rules: Env, plates: Plates) -> World:
     """Builds the world on torch's default device."""
     return World(
         rules=rules,
         intensity=torch.tensor(plates.intensity),
-        weights=torch.tensor([weight for _, weight in rules.reward]),
+        weights=torch.tensor([weight for _, weight in rules.reward_weights]),
     )
 
 
@@ -186,7 +184,7 @@ def _children(world: World, colonies: Colonies, action: Tensor) -> Complex64[Ten
     _, gamma, alpha, noise, theta = action.unbind(1)
     x, y = colonies.pos.unbind(2)
     length = hill_length(gamma, alpha, noise, intensity_at(world, x, colonies.substrate))
-    side, above = margins(world.rules)
+    side, above = world.rules.margins
     return torch.complex(
         (length * theta.cos()[..., None]).add_(x).clamp_(side, world.rules.width - side),
         (length * theta.sin()[..., None]).add_(y).clamp_(above, world.rules.height - above),
@@ -290,14 +288,14 @@ def _update_progress(
     )
 
 
-def _reason(rules: Rules, after: Colonies) -> Int64[Tensor, " env"]:
+def _reason(rules: Env, after: Colonies) -> Int64[Tensor, " env"]:
     """Returns why an episode ends with this step; if several reasons hold, the last in this
     order.
     """
     reason = torch.full_like(after.n, RUNNING)
     for code, holds in (
         (TIMEOUT, after.t >= rules.max_steps),
-        (SUCCESS, after.furthest >= goal(rules) - TOLERANCE),
+        (SUCCESS, after.furthest >= rules.goal - TOLERANCE),
         (LEFT_DRIFT, after.left >= rules.left_limit),
         (EXTINCT, after.n == 0),
         (OVERFLOW, after.n > rules.max_nodes),

@@ -10,8 +10,9 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from quatrain.envs.colony import hull
+from quatrain.envs.colony.config import Env
 from quatrain.envs.colony.dynamics import Colonies, World, intensity_at
-from quatrain.envs.colony.rules import NODE_FEATURES, Rules
+from quatrain.envs.colony.rules import NODE_FEATURES
 
 # Columns of `Observation.node` and of `Observation.graph` that hold intensities.
 NODE_INTENSITIES: dict[str, tuple[int, ...]] = {"light": (), "full": (2,)}
@@ -84,7 +85,7 @@ def observe(world: World, colonies: Colonies, cells: int, graph_only: bool = Fal
     )
 
 
-def compress_stiffness(rules: Rules, observation: Observation) -> Observation:
+def compress_stiffness(rules: Env, observation: Observation) -> Observation:
     """Replaces stiffness I, which reaches 1e13 on exponential plates, by ln(1 + I)."""
     return observation._replace(
         node=_log1p_columns(observation.node, NODE_INTENSITIES[rules.features]),
@@ -124,7 +125,7 @@ def _cells(world: World, colonies: Colonies, mask: Bool[Tensor, "env cell"]) -> 
     )
 
 
-def _light(rules: Rules, colonies: Colonies, cells: _Cells) -> _Features:
+def _light(rules: Env, colonies: Colonies, cells: _Cells) -> _Features:
     """Computes features of order 1, in time linear in the cells."""
     stiffness = cells.intensity / (1 + cells.intensity)
     return (
@@ -143,7 +144,7 @@ def _light(rules: Rules, colonies: Colonies, cells: _Cells) -> _Features:
 
 
 def _light_graph(
-    rules: Rules,
+    rules: Env,
     colonies: Colonies,
     cells: _Cells,
 ) -> list[Tensor]:

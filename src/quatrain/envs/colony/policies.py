@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 
+from quatrain.envs.colony.config import Env
 from quatrain.envs.colony.dynamics import Colonies
-from quatrain.envs.colony.rules import PARAMETERS, Rules
+from quatrain.envs.colony.rules import PARAMETERS
 
 Actions = Float[Tensor, "env 5"]
 # Positions of colonies in the initial batch, and their states -> their actions.
@@ -20,7 +21,7 @@ GAIN = 0.02
 SMALLEST = 0.5
 
 
-def action_bounds(rules: Rules) -> tuple[Float[Tensor, "5"], Float[Tensor, "5"]]:
+def action_bounds(rules: Env) -> tuple[Float[Tensor, "5"], Float[Tensor, "5"]]:
     low, high = torch.tensor(rules.bounds).T
     return low, high
 
@@ -38,7 +39,7 @@ def with_fixed_parameters(fixed: Mapping[str, float], act: ColonyPolicy) -> Colo
     return lambda indices, colonies: fix_parameters(fixed, act(indices, colonies))
 
 
-def random_policy(rules: Rules, generator: Generator) -> ColonyPolicy:
+def random_policy(rules: Env, generator: Generator) -> ColonyPolicy:
     """Returns a policy that draws uniformly within the bounds."""
     low, high = action_bounds(rules)
 
@@ -53,7 +54,7 @@ def constant_policy(actions: Float[Tensor, "env 5"]) -> ColonyPolicy:
     return lambda indices, _: actions[indices]
 
 
-def feedback_policy(rules: Rules, gamma: Float[Tensor, " env"]) -> ColonyPolicy:
+def feedback_policy(rules: Env, gamma: Float[Tensor, " env"]) -> ColonyPolicy:
     """Returns a controller that holds the size and the middle of the plate, with one γ per colony.
 
     r = (n − ⌈Nc/2⌉ + ½)/n and θ = −k (cy − H/2), within bounds. α is lowest and ν is highest, for
@@ -79,7 +80,7 @@ def feedback_policy(rules: Rules, gamma: Float[Tensor, " env"]) -> ColonyPolicy:
 
 
 def noisy_policy(
-    rules: Rules,
+    rules: Env,
     act: ColonyPolicy,
     share: float,
     generator: Generator,

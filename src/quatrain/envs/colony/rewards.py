@@ -34,8 +34,8 @@ PerColony = Float[Tensor, " env"]
 
 
 def components(world: World, step: Transition) -> Float[Tensor, "env component"]:
-    """Computes the components of a step's reward, unweighted, in the order of `rules.reward`."""
-    return torch.stack([_FUNCTIONS[name](world, step) for name, _ in world.rules.reward], 1)
+    """Computes the components of a step's reward, unweighted, in the order of their weights."""
+    return torch.stack([_FUNCTIONS[name](world, step) for name, _ in world.rules.reward_weights], 1)
 
 
 # Preset goal_control.
@@ -78,7 +78,7 @@ def forfeit(world: World, step: Transition) -> PerColony:
     from a colony that stays where it is, where an episode ends without success before its time.
     Reads the weights of these two itself; 0 where the reward has neither.
     """
-    weights = dict(world.rules.reward)
+    weights = dict(world.rules.reward_weights)
     cost = weights.get("time", 0.0) * time(world, step)
     cost += weights.get("lane", 0.0) * off_center(world, step)
     reason = step.reason
@@ -123,11 +123,6 @@ def growth_full(world: World, step: Transition) -> PerColony:
     return torch.where(n < 2, -5.0, torch.where(n > target, -3 * (1 + (n - target) / target), 0.1))
 
 
-def growth_penalty(world: World, step: Transition) -> PerColony:
-    """Returns the negative part of `growth_full`."""
-    return growth_full(world, step).clamp(max=0)
-
-
 def action(world: World, step: Transition) -> PerColony:
     """Computes 0.01 n."""
     return 0.01 * step.before.n.float()
@@ -159,11 +154,6 @@ def delete(world: World, step: Transition) -> PerColony:
         in_use(step.before),
         torch.where(marked & step.deleted, 2.0, torch.where(marked ^ step.deleted, -2.0, 0.0)),
     )
-
-
-def delete_penalty(world: World, step: Transition) -> PerColony:
-    """Returns the negative part of `delete`."""
-    return delete(world, step).clamp(max=0)
 
 
 def efficiency(world: World, step: Transition) -> PerColony:
@@ -294,8 +284,6 @@ _FUNCTIONS: Mapping[str, Callable[[World, Transition], PerColony]] = {
     "distance": distance,
     "first_step": first_step,
     "terminal_scaled": terminal_scaled,
-    "growth_penalty": growth_penalty,
-    "delete_penalty": delete_penalty,
     "growth_full": growth_full,
     "action": action,
     "centroid": centroid,

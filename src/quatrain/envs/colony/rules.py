@@ -1,6 +1,6 @@
-"""The rules of a colony, and the sizes that follow from them."""
+"""The constants of colonies: codes, names and presets."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 # The five numbers of an action, in order; theta in radians, noise in pixels.
 PARAMETERS = ("delete_ratio", "gamma", "alpha", "noise", "theta")
@@ -25,35 +25,6 @@ class Bounds(NamedTuple):
     high: float
 
 
-class Rules(NamedTuple):
-    """Holds everything that colonies depend on beside their plates; hashable.
-
-    width, height: of the plate in pixels; its stiffness rises with x. max_nodes: more cells are an
-    overflow. target_nodes: size to hold. n0_min, n0_max: range of the number of cells at the start.
-    y_center: range of the middle of the start, and y_spread: distance of cells from it; both are
-    shares of the height. left_limit: moves of the centroid to the left in a row that end an
-    episode. delta_time (steps), delta_intensity: parameters of the reward preset `full`. bounds:
-    one per item of PARAMETERS. reward: (component, weight).
-    """
-
-    width: int
-    height: int
-    max_nodes: int
-    target_nodes: int
-    n0_min: int
-    n0_max: int
-    y_center: tuple[float, float]
-    y_spread: float
-    max_steps: int
-    left_limit: int
-    delta_time: int
-    delta_intensity: float
-    features: Literal["light", "full"]
-    bounds: tuple[Bounds, ...]
-    reward: tuple[tuple[str, float], ...]
-    check_actions: bool
-
-
 # Components of a reward; rewards.py has a function for each.
 COMPONENTS = (
     "progress",
@@ -66,8 +37,6 @@ COMPONENTS = (
     "distance",
     "first_step",
     "terminal_scaled",
-    "growth_penalty",
-    "delete_penalty",
     "growth_full",
     "action",
     "centroid",
@@ -94,23 +63,5 @@ REWARDS: dict[str, dict[str, float]] = {
     "goal_control": GOAL_CONTROL,
     "goal_control_safe": GOAL_CONTROL | {"forfeit": 1.0},
     "centroid_distance_only": {"distance": 1, "terminal_scaled": 1},
-    "simple_delete_only": {"growth_penalty": 1, "delete_penalty": 1, "terminal_scaled": 1},
     "full": dict.fromkeys(COMPONENTS[COMPONENTS.index("growth_full") :], 1.0),
 }
-
-
-def margins(rules: Rules) -> tuple[float, float]:
-    """Returns the pixels between children and the left or right side, and between them and the
-    other sides.
-    """
-    return max(LEAST_MARGIN, MARGIN * rules.width), max(LEAST_MARGIN, MARGIN * rules.height)
-
-
-def goal(rules: Rules) -> float:
-    """Returns the x that a cell must reach, which is the largest possible one."""
-    return rules.width - margins(rules)[0]
-
-
-def reach(rules: Rules) -> float:
-    """Returns the pixels between the right end of the start area and the goal."""
-    return goal(rules) - START_WIDTH * rules.width

@@ -18,7 +18,7 @@ class StepResult(NamedTuple):
     """Holds a step of all colonies.
 
     colonies: after the step, where ended episodes are reset. final: the same before resets.
-    components: of the reward, in the order of `rules.reward`. reward: their weighted sum.
+    components: of the reward, in the order of `rules.reward_weights`. reward: their weighted sum.
     terminated and truncated never both hold.
     """
 

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float32, Int64
 from torch import Generator
 
+from quatrain.envs.colony.config import Env
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.normalisation import Norm, measure_norm
@@ -34,7 +35,7 @@ from quatrain.envs.colony.policies import (
     with_fixed_parameters,
 )
 from quatrain.envs.colony.reference_policies import POINTS, ROUNDS, best_constant, best_gamma
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH, Rules
+from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH
 from quatrain.envs.colony.world import colonies_at, start
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch.rng import generator_from_seed
@@ -104,7 +105,7 @@ def dataset_type(config: ActorCriticConfig) -> type[Dataset]:
 def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     """Draws plates and colonies, and scores reference policies, from independent random numbers."""
     seeds = np.random.SeedSequence(seed).spawn(8)
-    rules = config.env.rules
+    rules = config.env
     sizes = config.collect
     train = _plates(config, TRAINING, sizes.n_train, seeds[0])
     held_out = _plates(config, TRAINING, sizes.n_held_out, seeds[1])
@@ -130,7 +131,7 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     )
 
 
-def make_colonies(rules: Rules, initial: InitialColonies) -> Colonies:
+def make_colonies(rules: Env, initial: InitialColonies) -> Colonies:
     pos = torch.zeros(len(initial.n), rules.max_nodes, 2)
     pos[:, : initial.pos.shape[1]] = torch.tensor(initial.pos)
     return colonies_at(pos, torch.tensor(initial.n), torch.tensor(initial.substrate))
@@ -159,7 +160,7 @@ def _count_outside(config: ActorCriticConfig) -> int:
     return config.collect.held_out_colonies // 2 if config.collect.n_outside else 0
 
 
-def _initial_colonies(rules: Rules, colonies: Colonies) -> InitialColonies:
+def _initial_colonies(rules: Env, colonies: Colonies) -> InitialColonies:
     return InitialColonies(
         n=colonies.n.numpy(force=True),
         pos=colonies.pos[:, : rules.n0_max].numpy(force=True),
@@ -261,7 +262,7 @@ def _shapes(
 def _value_checks(config: ActorCriticConfig, dataset: Dataset) -> dict[str, bool]:
     train, held_out = dataset
     env = config.env
-    low, high = np.array(env.rules.bounds, np.float32).T
+    low, high = np.array(env.bounds, np.float32).T
     all_plates = (train.plates, held_out.plates, held_out.outside)
     colonies = (train.validation, held_out.colonies, held_out.colonies_outside)
     fixed = train.search.actions[:, [PARAMETERS.index(name) for name in env.action.fixed_params]]
@@ -274,7 +275,7 @@ def _value_checks(config: ActorCriticConfig, dataset: Dataset) -> dict[str, bool
         "colonies of another size": all(
             _within(initial.n, env.n0_min, env.n0_max) for initial in colonies
         ),
-        "colonies of another place": all(_at_start(env.rules, initial) for initial in colonies),
+        "colonies of another place": all(_at_start(env, initial) for initial in colonies),
         "actions outside their bounds": _within(train.search.actions, low, high),
         "numbers held that are free": np.allclose(fixed, [*env.action.fixed_params.values()]),
     }
@@ -295,7 +296,7 @@ def _has_law(config: ActorCriticConfig, plates: Plates) -> bool:
     return bool((plates.kind != USER).all() and (plates.intensity > 0).all())
 
 
-def _at_start(rules: Rules, initial: InitialColonies) -> bool:
+def _at_start(rules: Env, initial: InitialColonies) -> bool:
     """Returns whether all cells lie in the range of initial positions, to the pixel."""
     lowest = (rules.y_center[0] - rules.y_spread) * rules.height - 1
     highest = (rules.y_center[1] + rules.y_spread) * rules.height + 1

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
+from quatrain.envs.colony.config import Env
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
 from quatrain.envs.colony.policies import ColonyPolicy
-from quatrain.envs.colony.rules import REASONS, SUCCESS, Rules
+from quatrain.envs.colony.rules import REASONS, SUCCESS
 from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
@@ -100,7 +101,7 @@ def run_policy(
     initial: InitialColonies,
 ) -> Outcome:
     """Runs one episode of each colony under the deterministic policy of a seed."""
-    world = make_world(config.env.rules, plates)
+    world = make_world(config.env, plates)
     return run_episodes(world, initial, deterministic_policy(load_actor(config, world, seed)))
 
 
@@ -118,19 +119,19 @@ def run_episodes(world: World, initial: InitialColonies, policy: ColonyPolicy) -
         outcome.reasons[running] = transition.reason.numpy(force=True)
     last = int(outcome.lengths.max(initial=1))
     return outcome._replace(
-        returns=outcome.components @ np.array([weight for _, weight in rules.reward]),
+        returns=outcome.components @ np.array([weight for _, weight in rules.reward_weights]),
         n=outcome.n[:last],
         centroid=outcome.centroid[:last],
         action=outcome.action[:last],
     )
 
 
-def _empty_outcome(rules: Rules, colonies: int) -> Outcome:
+def _empty_outcome(rules: Env, colonies: int) -> Outcome:
     return Outcome(
         returns=np.zeros(colonies),
         lengths=np.zeros(colonies, np.int64),
         reasons=np.zeros(colonies, np.int64),
-        components=np.zeros((colonies, len(rules.reward))),
+        components=np.zeros((colonies, len(rules.reward_weights))),
         n=np.full((rules.max_steps, colonies), np.nan),
         centroid=np.full((rules.max_steps, colonies, 2), np.nan),
         action=np.full((rules.max_steps, colonies, 5), np.nan),
@@ -204,7 +205,7 @@ def _further_scores(
     seed: int,
 ) -> dict[str, Any]:
     held_out = dataset.held_out
-    world = make_world(config.env.rules, held_out.plates)
+    world = make_world(config.env, held_out.plates)
     draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
     policy = stochastic_policy(load_actor(config, world, seed_state), draws)
     returns = run_episodes(world, held_out.colonies, policy).returns

@@ -35,7 +35,7 @@ def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray
     """Returns the first held-out colonies, before their first step."""
     held_out = dataset.held_out
     initial = InitialColonies(*(column[:EXAMPLES] for column in held_out.colonies))
-    colonies = make_colonies(config.env.rules, initial)
+    colonies = make_colonies(config.env, initial)
     question = {
         "cells": initial.n,
         "positions": colonies.pos.numpy(force=True),
@@ -91,7 +91,7 @@ def _load_actor(
     """
     train = config.train.model_copy(update={"compile": False})
     config = config.model_copy(update={"train": train})
-    rules = config.env.rules
+    rules = config.env
     net = network.init(config, 0)
     node = torch.zeros(NODE_FEATURES[rules.features])
     graph = torch.zeros(GRAPH_FEATURES[rules.features])
@@ -103,7 +103,7 @@ def _load_actor(
     world = World(
         rules,
         torch.tensor(stiffness),
-        torch.tensor([weight for _, weight in rules.reward]),
+        torch.tensor([weight for _, weight in rules.reward_weights]),
     )
     return make_actor(config, world, weights.scale, net)
 

@@ -39,7 +39,7 @@ def headline(config: ActorCriticConfig) -> tuple[str, str]:
 
 def init_state(config: ActorCriticConfig, dataset: Dataset, seed: int) -> State:
     """Returns new networks and colonies; each seed draws from a random sequence of its own."""
-    world = make_world(config.env.rules, dataset.train.plates)
+    world = make_world(config.env, dataset.train.plates)
     scale = make_scale(config, dataset)
     seeds = []
     for sequence in np.random.SeedSequence(seed).spawn(config.seeds):
@@ -94,7 +94,7 @@ def _iterate(
     config: ActorCriticConfig, dataset: Dataset, state: State, counts: Sequence[int]
 ) -> Iterator[Progress]:
     """Runs these numbers of iterations, and yields after each number."""
-    world = make_world(config.env.rules, dataset.train.plates)
+    world = make_world(config.env, dataset.train.plates)
     with memory.explain_out_of_memory(config):
         shared = rollout.allocate_rollout(config, config.train.num_envs)
         trainers = [trainer.from_state(config, world, seed, shared) for seed in state.seeds]

@@ -13,7 +13,7 @@ from matplotlib.image import AxesImage
 
 from quatrain.envs.colony.dynamics import Colonies, make_world
 from quatrain.envs.colony.episodes import episodes
-from quatrain.envs.colony.rules import REASONS, goal
+from quatrain.envs.colony.rules import REASONS
 from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures.replays import Replays, format_number, median_colony
@@ -97,7 +97,7 @@ def capture_frames(
 ) -> list[Frame]:
     """Returns a frame before the first step and after each step of a held-out colony."""
     held_out = dataset.held_out
-    world = make_world(config.env.rules, held_out.plates)
+    world = make_world(config.env, held_out.plates)
     initial = InitialColonies(*(field[colony : colony + 1] for field in held_out.colonies))
     start = make_colonies(world.rules, initial)
     policy = deterministic_policy(load_actor(config, world, state.seeds[0]))
@@ -129,7 +129,7 @@ def _draw_plate(
         aspect="equal",
         origin="lower",
     )
-    axes.axvline(goal(config.env.rules), color="0.3", linestyle="--", linewidth=1)
+    axes.axvline(config.env.goal, color="0.3", linestyle="--", linewidth=1)
     return plate
 
 

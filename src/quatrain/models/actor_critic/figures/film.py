@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from quatrain.animation import Animation, paint_discs, paint_line, palette_of, with_bar
-from quatrain.envs.colony.rules import goal
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures.episode_strip import PLATE, Frame
 from quatrain.plots import BLACK, ORANGE, RED
@@ -43,7 +42,7 @@ def _paint_plate(
     share = (stiffness - stiffness.min()) / max(float(np.ptp(stiffness)), 1e-9)
     plate = np.tile((share * (SHADES - 1)).astype(np.uint8), (height, 1))
     rows = np.arange(height)
-    plate[rows % 8 < 5, min(int(scale * goal(config.env.rules)), width - 1)] = GOAL
+    plate[rows % 8 < 5, min(int(scale * config.env.goal), width - 1)] = GOAL
     return plate
 
 

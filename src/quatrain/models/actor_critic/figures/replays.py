@@ -74,7 +74,7 @@ def replay_policies(
     initial: InitialColonies,
 ) -> Replays:
     """Runs the policies as in evaluation, without sampling."""
-    world = make_world(config.env.rules, plates)
+    world = make_world(config.env, plates)
     constant = torch.tensor(references.constant_action).expand(len(initial.n), 5)
     gamma = torch.tensor(references.feedback_gamma).expand(len(initial.n))
     feedback = with_fixed_parameters(

@@ -62,7 +62,7 @@ def make_actor(config: ActorCriticConfig, world: World, scale: Scale, network: N
         scale=scale,
         policy=make_policy(
             config.network.policy,
-            config.env.rules.bounds,
+            config.env.bounds,
             config.env.action.active_params,
             config.env.action.fixed_params,
         ),

@@ -31,7 +31,7 @@ def check_rewards(trainer: Trainer) -> None:
     if components.isfinite().all():
         return
     time, colony, component = (~components.isfinite()).nonzero()[0].tolist()
-    name, _ = trainer.actor.world.rules.reward[component]
+    name, _ = trainer.actor.world.rules.reward_weights[component]
     raise TrainingDiverged(
         f"actor_critic: reward component {name} of colony {colony} is "
         f"{components[time, colony, component]} at iteration {trainer.iterations + 1}; "

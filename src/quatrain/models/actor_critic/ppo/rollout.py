@@ -50,7 +50,7 @@ def init_rollout_state(
     environment: Generator,
     policy: Generator,
 ) -> RolloutState:
-    components = len(actor.world.rules.reward)
+    components = len(actor.world.rules.reward_weights)
     return RolloutState(
         colonies=start(actor.world, colonies, environment),
         components=torch.zeros(colonies, components),
