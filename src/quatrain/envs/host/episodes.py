@@ -23,6 +23,11 @@ class Episodes(NamedTuple):
     lengths: Int64[np.ndarray, " episode"]
     terminated: Bool[np.ndarray, " episode"]
 
+    @property
+    def mean_returns(self) -> Float64[np.ndarray, " episode"]:
+        """Returns the mean over agents, which share their episodes."""
+        return self.returns.mean(1)
+
 
 def play_episodes(config: HostEnv, episodes: int, seed: int, act: Act) -> Episodes:
     """Plays so many episodes in environments of their own; the seed decides how they begin.
