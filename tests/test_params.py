@@ -262,6 +262,16 @@ def test_an_overlay_replaces_the_keys_that_it_names_and_no_others():
     assert merged == raw
 
 
+def test_a_users_environment_keeps_what_the_model_has_with_both_kinds():
+    old = {"seeds": 2, "env": {"height": 9}, "collect": {"turns": 9}, "train": {"batch_size": 9}}
+    new = {"env": {"kind": "gymnasium"}, "train": {"turns": 7}}
+    train = {"batch_size": 9, "turns": 7}
+    assert overlaid({"iqn": old}, {"iqn": new}) == {"iqn": {"env": new["env"], "train": train}}
+    only_colonies = {"train": {"compile": True, "epochs": 3}}
+    kept = overlaid({"actor_critic": only_colonies}, {"actor_critic": {"env": new["env"]}})
+    assert kept == {"actor_critic": {"env": new["env"], "train": {"epochs": 3}}}
+
+
 def test_another_kind_takes_the_place_of_a_section_only_where_it_has_other_keys():
     raw = committed()
     hard, duffing = {"kind": "hard", "copy_every": 100}, {"kind": "duffing"}

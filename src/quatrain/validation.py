@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from quatrain.envs.host.config import names_user_env
 from quatrain.errors import ConfigError
-from quatrain.params import OWN, USER_ENV, Params, tag_of
+from quatrain.params import OWN, USER_ENV, Params, schemas_of, tag_of
 from quatrain.section import Content
 
 Valid = TypeVar("Valid", bound=BaseModel)
@@ -20,16 +20,35 @@ def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, An
     """Returns `raw` with the values of `overlay`, section by section.
 
     Where `kind` chooses one of several sections with different keys, another `kind` replaces the
-    whole section; `env.kind` that of the model.
+    whole section. Another kind of environment, `env.kind` of a model, replaces all but what a model
+    has with both: the keys of network, train and evaluate.
     """
     merged = dict(raw)
     for key, value in overlay.items():
         old = merged.get(key)
         if not isinstance(old, Mapping) or not isinstance(value, Mapping):
             merged[key] = value
-            continue
-        merged[key] = value if _is_replaced(key, old, value) else overlaid(old, value)
+        elif names_user_env(value) and not names_user_env(old):
+            merged[key] = overlaid(_shared_with_user_env(key, old), value)
+        elif value.get("kind") not in (None, old.get("kind")) and key in _keys_chosen_by_kind(
+            Params
+        ):
+            merged[key] = value
+        else:
+            merged[key] = overlaid(old, value)
     return merged
+
+
+def _shared_with_user_env(model: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the section of a model in an environment of a user keeps of these values."""
+    schema = schemas_of(model)[USER_ENV]
+    shared = {}
+    for name in values.keys() & {"network", "train", "evaluate"}:
+        (section,) = sections_of(schema, name).values()
+        shared[name] = {
+            key: value for key, value in values[name].items() if key in section.model_fields
+        }
+    return shared
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,12 +61,6 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
             value = {part: value}
         sections = overlaid(sections, value)
     return sections
-
-
-def _is_replaced(key: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    if isinstance(new.get("env"), Mapping) and tag_of(new) != tag_of(old):
-        return names_user_env(new)
-    return new.get("kind") not in (None, old.get("kind")) and key in _keys_chosen_by_kind(Params)
 
 
 @cache

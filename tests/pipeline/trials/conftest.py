@@ -13,7 +13,7 @@ from tests.pipeline.small_checkout import git
 from tests.pipeline.small_project import Project
 
 MODELS = "src/quatrain/models"
-PRINTING = {f"{MODELS}/allo/train.py": ("HEADLINE", 'print("of the commit")\nHEADLINE')}
+PRINTING = {f"{MODELS}/allo/train.py": ("WEIGHTS = ", 'print("of the commit")\nWEIGHTS = ')}
 TOLERANCE, WORLDS = "degeneracy_tol: 0.02", "held_out_worlds: 512"
 BRANCHES: dict[str, dict[str, tuple[str, str]]] = {
     "code": PRINTING,
