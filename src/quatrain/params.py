@@ -11,7 +11,7 @@ from quatrain.registry import MODELS
 from quatrain.section import ModelSection, Section
 
 # The names of a union's schemas, which errors of pydantic show.
-OWN = "own"
+OURS = "ours"
 USER_ENV = "user_env"
 
 
@@ -27,7 +27,7 @@ def schemas_of(model: str) -> dict[str, type[ModelSection]]:
     package = f"quatrain.models.{model}"
     name = f"{class_name(model)}Config"
     config = import_module(f"{package}.config")
-    schemas = {OWN: getattr(config, name)}
+    schemas = {OURS: getattr(config, name)}
     if hasattr(config, f"{class_name(model)}UserEnvConfig"):
         schemas[USER_ENV] = getattr(config, f"{class_name(model)}UserEnvConfig")
     elif "hosted" in (part.name for part in iter_modules(import_module(package).__path__)):
@@ -38,14 +38,14 @@ def schemas_of(model: str) -> dict[str, type[ModelSection]]:
 def tag_of(section: Any) -> str:
     """Returns which of a model's schemas a section has, or the values of one."""
     is_user_env = getattr(section, "brings_env", False) or names_user_env(section)
-    return USER_ENV if is_user_env else OWN
+    return USER_ENV if is_user_env else OURS
 
 
 def schema_of(model: str) -> Any:
     """Returns the type of a model's section: a class, or a union of two."""
     schemas = schemas_of(model)
     if USER_ENV not in schemas:
-        return schemas[OWN]
+        return schemas[OURS]
     tagged = [Annotated[schema, Tag(tag)] for tag, schema in schemas.items()]
     return Annotated[tagged[0] | tagged[1], Discriminator(tag_of)]
 

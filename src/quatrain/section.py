@@ -1,8 +1,9 @@
 """The base of all sections of params.yaml: frozen, closed, finite, strictly typed."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar
 
 from pydantic import (
@@ -75,6 +76,82 @@ class Section(BaseModel):
         schema = handler(source)
         _accept_whole_floats(cls, handler.resolve_ref_schema(schema))
         return schema
+
+    def check(self) -> None:
+        """Raises ValueError if values do not fit together; a section with such rules overrides
+        it.
+        """
+
+    @model_validator(mode="after")
+    def _is_checked(self) -> "Section":
+        self.check()
+        return self
+
+
+# Rules for `Section.check`. `keys` may be one key, a product with sums, or a quotient of them:
+# `steps`, `env.worlds * (collect.turns + train.turns)`, `train.capacity / env.worlds`.
+
+
+def at_most(section: Section, keys: str, limit: str, remedy: str = "lower it") -> None:
+    """Raises ValueError if a number is above another."""
+    if _value(section, keys) > _value(section, limit):
+        raise ValueError(f"{_shown(section, keys)} exceeds {_shown(section, limit)}; {remedy}")
+
+
+def below(section: Section, keys: str, limit: str, remedy: str = "lower it") -> None:
+    """Raises ValueError unless a number is less than another."""
+    if _value(section, keys) >= _value(section, limit):
+        raise ValueError(f"{_shown(section, keys)} is not below {_shown(section, limit)}; {remedy}")
+
+
+def multiple(section: Section, keys: str, unit: str) -> None:
+    """Raises ValueError unless a number is a multiple of another."""
+    if _value(section, keys) % _value(section, unit):
+        raise ValueError(f"{_shown(section, keys)} is not a multiple of {_shown(section, unit)}")
+
+
+def together(section: Section, key: str, value: object, other: str) -> None:
+    """Raises ValueError unless `other` has a value, not null, if and only if `key` has `value`."""
+    if (getattr(section, key) == value) != (getattr(section, other) is not None):
+        raise ValueError(f"{key}: {value} and {other} go together; set both, or {other}: null")
+
+
+def among(key: str, values: Iterable[str], names: Collection[str], of: str = "") -> None:
+    """Raises ValueError if a name does not exist."""
+    for name in values:
+        if name not in names:
+            raise ValueError(f"{key}: {name!r} is unknown; known{of}: {', '.join(names) or 'none'}")
+
+
+def distinct(key: str, names: Sequence[str]) -> None:
+    """Raises ValueError if a name is there twice."""
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise ValueError(f"{key}: {name!r} is there twice; name each once")
+
+
+def fits(what: str, size: int, limit: int) -> None:
+    """Raises ValueError if arrays need more bytes than the limit."""
+    if size > limit:
+        raise ValueError(
+            f"{what} takes about {size / 2**30:.0f} GiB; at most {limit // 2**30}; lower one"
+        )
+
+
+def _value(section: Section, keys: str) -> Any:
+    above, *below = (_product(section, part) for part in keys.split(" / "))
+    return above // below[0] if below else above
+
+
+def _product(section: Section, keys: str) -> Any:
+    factors = [factor.strip("()").split(" + ") for factor in keys.split(" * ")]
+    return math.prod(sum(attrgetter(key)(section) for key in factor) for factor in factors)
+
+
+def _shown(section: Section, keys: str) -> str:
+    value = _value(section, keys)
+    number = f"{value:g}" if isinstance(value, float) else value
+    return f"{keys} = {number}" if " " in keys else f"{keys} {number}"
 
 
 class ModelSection(Section):

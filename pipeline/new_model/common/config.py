@@ -1,8 +1,8 @@
 """section `sketch` of params.yaml -> a frozen config."""
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from quatrain.section import ModelSection, Section
+from quatrain.section import ModelSection, Section, multiple
 
 
 class Env(Section):
@@ -31,13 +31,8 @@ class Train(Section):
     learning_rate: float = Field(gt=0, le=1)
     record_every: int = Field(ge=1, description="steps per record")
 
-    @model_validator(mode="after")
-    def _records_fit(self) -> "Train":
-        if self.steps % self.record_every:
-            raise ValueError(
-                f"steps {self.steps} is not a multiple of record_every {self.record_every}"
-            )
-        return self
+    def check(self) -> None:
+        multiple(self, "steps", "record_every")
 
 
 class Evaluate(Section):

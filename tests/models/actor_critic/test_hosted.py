@@ -211,10 +211,10 @@ def test_as_many_episodes_are_played_as_wanted_and_each_is_whole():
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"env": {"kind": "pettingzoo"}}, "env.kind pettingzoo has several agents"),
-    ({"train": {"minibatch_size": 113}}, "minibatch_size 113 exceeds num_envs * horizon 112"),
+    ({"train": {"minibatch_size": 113}}, "minibatch_size 113 exceeds num_envs * horizon = 112"),
     (
         {"env": {"max_episode_steps": None}, "train": {"num_envs": 10**5}},
-        "the actions of 100000 running episodes of up to 100000 steps",
+        "actions: train.num_envs * env.max_episode_steps takes about 75 GiB; at most 64",
     ),
 ]
 

@@ -366,7 +366,7 @@ def test_continuous_actions_are_refused_in_a_line():
         ("env.worlds: 0", "iqn.env.worlds = 0: Input should be greater than or equal to 1"),
         ("collect.turns: 12", "iqn: collect.turns 12 is not a multiple of train.turns_per_cycle 8"),
         ("collect.observation_norm: running", "Input should be 'none' or 'prefill'"),
-        ("train.batch_size: 65", "train.batch_size 65 exceeds the prefill of collect.turns"),
+        ("train.batch_size: 65", "train.batch_size 65 exceeds collect.turns * env.worlds = 64"),
         ("train.learning_rat: 1.0", "learning_rat: unknown key; did you mean 'learning_rate'?"),
     ],
 )

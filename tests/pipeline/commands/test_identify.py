@@ -55,7 +55,7 @@ def test_a_system_is_named_by_its_class_and_the_file_by_an_option(project):
         (["--recording", "runs.npz", "--out", "/"], 2, "--out / is a folder; name a file"),
         (["--system", "NoSuchThing-v9"], 3, "NoSuchThing-v9: "),
         (["--system", "Pendulum-v1"], 3, "an action is a vector of 2; Pendulum-v1 takes 1"),
-        (["--system", "Pendulum-v1", "--transitions", "90"], 2, "leaves nothing of"),
+        (["--system", "Pendulum-v1", "--transitions", "90"], 2, "is not below train.transitions"),
     ],
 )
 def test_what_does_not_go_together_has_one_line(options, code, message, project, capsys):

@@ -4,7 +4,7 @@ import math
 import warnings
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from quatrain.envs.colony.rules import (
     COMPONENTS,
@@ -15,7 +15,7 @@ from quatrain.envs.colony.rules import (
     START_WIDTH,
     Bounds,
 )
-from quatrain.section import Section
+from quatrain.section import Section, among, at_most, below
 
 LARGEST = 1e6
 
@@ -37,8 +37,7 @@ class ActionBounds(Section):
     noise: Interval = Field(description="pixels added to each distance; not random")
     theta: Interval = Field(description="radians: direction of a child; within ±π/2")
 
-    @model_validator(mode="after")
-    def _are_ranges(self) -> "ActionBounds":
+    def check(self) -> None:
         limits = {"delete_ratio": (0.0, 1.0), "theta": (-math.pi / 2, math.pi / 2)}
         for name in PARAMETERS:
             low, high = getattr(self, name)
@@ -49,7 +48,6 @@ class ActionBounds(Section):
             allowed = f"within {least:.4g}..{most:.4g}" if name in limits else "above 0"
             if low < least or high > most or (name not in limits and low == 0):
                 raise ValueError(f"{bounds} must lie {allowed}")
-        return self
 
 
 class Action(Section):
@@ -63,8 +61,7 @@ class Action(Section):
     )
     fixed_params: dict[str, float] = Field(description="value of each number that is not active")
 
-    @model_validator(mode="after")
-    def _each_parameter_once(self) -> "Action":
+    def check(self) -> None:
         active = self.active_params
         if active != tuple(name for name in PARAMETERS if name in active):
             order = ", ".join(PARAMETERS)
@@ -78,7 +75,6 @@ class Action(Section):
             if not low <= value <= high:
                 bounds = f"[{low:g}, {high:g}]"
                 raise ValueError(f"fixed_params.{name} {value:g} is outside its bounds {bounds}")
-        return self
 
 
 class Reward(Section):
@@ -97,18 +93,12 @@ class Reward(Section):
         weights = {**REWARDS[self.preset], **self.weights}
         return tuple((name, float(weights[name])) for name in COMPONENTS if weights.get(name))
 
-    @model_validator(mode="after")
-    def _components_exist(self) -> "Reward":
-        unknown = [name for name in self.weights if name not in COMPONENTS]
-        if unknown:
-            raise ValueError(
-                f"weights: {unknown[0]!r} is no component; known: {', '.join(COMPONENTS)}",
-            )
+    def check(self) -> None:
+        among("weights", self.weights, COMPONENTS)
         if not self.weighted:
             raise ValueError(
                 "all weights are 0: nothing can be learned; give one component a weight"
             )
-        return self
 
 
 class Env(Section):
@@ -180,20 +170,10 @@ class Env(Section):
         """Returns the x that a cell must reach, which is the largest possible one."""
         return self.width - self.margins[0]
 
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> "Env":
-        if self.n0_max > self.max_nodes:
-            raise ValueError(
-                f"n0_max ({self.n0_max}) exceeds env.max_nodes ({self.max_nodes}): "
-                "colonies would overflow at reset; lower n0_max."
-            )
-        if self.n0_min > self.n0_max:
-            raise ValueError(f"n0_min ({self.n0_min}) exceeds n0_max ({self.n0_max}); lower n0_min")
-        if self.target_nodes >= self.max_nodes:
-            raise ValueError(
-                f"target_nodes ({self.target_nodes}) is not below max_nodes ({self.max_nodes}); "
-                "lower it"
-            )
+    def check(self) -> None:
+        at_most(self, "n0_max", "max_nodes", "lower it, or colonies overflow at reset")
+        at_most(self, "n0_min", "n0_max")
+        below(self, "target_nodes", "max_nodes")
         low, high = self.y_center
         if not (self.y_spread <= low <= high <= 1 - self.y_spread):
             raise ValueError(
@@ -201,10 +181,10 @@ class Env(Section):
                 f"both ends must lie in [{self.y_spread:g}, {1 - self.y_spread:g}], "
                 "the first not above the second"
             )
-        return self
+        self._check_colonies_can_shrink()
+        self._check_goal_can_be_reached()
 
-    @model_validator(mode="after")
-    def _colonies_can_shrink(self) -> "Env":
+    def _check_colonies_can_shrink(self) -> None:
         fixed = self.action.fixed_params.get("delete_ratio")
         highest = self.action.bounds.delete_ratio[1]
         if fixed is None:
@@ -220,10 +200,8 @@ class Env(Section):
                 f"action.{key}: n' = 2(n - floor(r n)) can then never shrink and each colony "
                 f"overflows; raise {remedy} or set env.allow_unbounded_growth: true."
             )
-        return self
 
-    @model_validator(mode="after")
-    def _goal_can_be_reached(self) -> "Env":
+    def _check_goal_can_be_reached(self) -> None:
         highest = {name: getattr(self.action.bounds, name)[1] for name in ("gamma", "noise")}
         longest = sum(self.action.fixed_params.get(name, high) for name, high in highest.items())
         distance = self.goal - START_WIDTH * self.width
@@ -235,4 +213,3 @@ class Env(Section):
             if self.reward.preset.startswith("goal_control"):
                 raise ValueError(problem)
             warnings.warn(f"actor_critic.{problem}", stacklevel=2)
-        return self

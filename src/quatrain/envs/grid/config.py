@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from quatrain.envs.grid.catalogue import maze, named_layout, rooms
 from quatrain.envs.grid.layouts import (
@@ -13,7 +13,7 @@ from quatrain.envs.grid.layouts import (
     parse_layout,
     with_random_doors,
 )
-from quatrain.section import InputFile, NameOrFile, Section
+from quatrain.section import InputFile, NameOrFile, Section, together
 
 # Limit of what is counted in a buffer, a dense matrix of pairs. With 2 million transitions 4000
 # states take 35 s of one core; each further million takes 9 s, with 1000 states 2.5 s.
@@ -32,12 +32,10 @@ class Rooms(Section):
     extra_doors: int = Field(ge=0, description="doors beyond those of the spanning tree")
     seed: int = Field(ge=0, lt=2**32)
 
-    @model_validator(mode="after")
-    def _check_size(self) -> "Rooms":
+    def check(self) -> None:
         cells = self.rows * self.cols * self.height * self.width
         if cells > MAX_STATES:
             raise ValueError(f"{cells:,} cells; at most {MAX_STATES:,}")
-        return self
 
 
 class Maze(Section):
@@ -98,18 +96,10 @@ class Env(Section):
         """
         return _map(self)
 
-    @model_validator(mode="after")
-    def _check_generators(self) -> "Env":
-        selected = {"rooms": self.layout, "maze": self.layout, "fourier": self.observation}
-        for key, name in selected.items():
-            is_null = getattr(self, key) is None
-            if name == key and is_null:
-                raise ValueError(f"'{key}' is chosen but its numbers are null; give {key}: {{...}}")
-            if name != key and not is_null:
-                raise ValueError(
-                    f"{key}: {{...}} has no effect with {name!r}; set it to null or choose '{key}'"
-                )
-        return self
+    def check(self) -> None:
+        together(self, "layout", "rooms", "rooms")
+        together(self, "layout", "maze", "maze")
+        together(self, "observation", "fourier", "fourier")
 
 
 @lru_cache(maxsize=16)

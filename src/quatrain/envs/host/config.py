@@ -10,7 +10,6 @@ from pydantic import (
     Field,
     PlainSerializer,
     field_validator,
-    model_validator,
 )
 
 from quatrain.section import Section
@@ -80,8 +79,7 @@ class HostEnv(Section):
         """Returns what messages and plots call the environment."""
         return self.id or str(self.import_).partition(":")[2]
 
-    @model_validator(mode="after")
-    def _one_maker(self) -> "HostEnv":
+    def check(self) -> None:
         is_callable = ":" in (self.import_ or "")
         if is_callable and self.id is not None:
             raise ValueError(
@@ -97,7 +95,6 @@ class HostEnv(Section):
                 "PettingZoo has no ids; give import: module:callable, "
                 "for example mpe2.simple_spread_v3:parallel_env, and id: null"
             )
-        return self
 
 
 def names_user_env(section: Any) -> bool:

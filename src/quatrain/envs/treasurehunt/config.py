@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from quatrain.envs.treasurehunt.layouts import (
     BARE,
@@ -16,7 +16,7 @@ from quatrain.envs.treasurehunt.layouts import (
     starts,
 )
 from quatrain.envs.treasurehunt.rules import Entity, Rules
-from quatrain.section import FileOrNone, Section
+from quatrain.section import FileOrNone, Section, distinct
 
 # Largest reward: a float32 sum over an episode still resolves it.
 LARGEST = 1e6
@@ -101,8 +101,7 @@ class Env(Section):
         """
         return _rules(self)
 
-    @model_validator(mode="after")
-    def _one_source_of_the_map(self) -> "Env":
+    def check(self) -> None:
         sizes = (self.height is not None) + (self.width is not None)
         sources = (sizes > 0) + (self.layout is not None) + (self.layout_file is not None)
         if sources != 1 or sizes == 1:
@@ -110,16 +109,12 @@ class Env(Section):
                 "give height and width, or layout, or layout_file, not two of them; "
                 "set the others to null"
             )
-        return self
+        self._check_entities()
+        self._check_map()
 
-    @model_validator(mode="after")
-    def _entity_names_are_unique(self) -> "Env":
+    def _check_entities(self) -> None:
         names = [kind.name for kind in self.entities]
-        duplicates = [name for index, name in enumerate(names) if name in names[:index]]
-        if duplicates:
-            raise ValueError(
-                f"entities: {duplicates[0]!r} is there twice; give each kind a name of its own"
-            )
+        distinct("entities", names)
         reserved = [name for name in names if name in RESERVED]
         if reserved:
             raise ValueError(
@@ -130,10 +125,8 @@ class Env(Section):
             raise ValueError(
                 f"entities: the weights of {', '.join(names)} are all 0; at least one must grow"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _map_fits_agents_and_items(self) -> "Env":
+    def _check_map(self) -> None:
         rows = self.rules.map.rows
         cells = len(starts(self.rules.map))
         if self.agents > cells:
@@ -149,13 +142,12 @@ class Env(Section):
                 f"of a {len(rows)}x{len(rows[0])} map. At most {largest} (= larger side - 1)."
             )
         if cells_of(self.rules.map, ITEMS):
-            return self
+            return
         without_items = "and the layout has no items: no reward can be earned."
         if not self.spawn_probability:
             raise ValueError(f"spawn_probability is 0 {without_items}")
         if not cells_of(self.rules.map, FLOORS.replace(BARE, "")):
             raise ValueError(f"the layout has no cell where items grow {without_items}")
-        return self
 
 
 @lru_cache(maxsize=16)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from quatrain.envs.vector_field.kinds import (
     KINDS,
@@ -14,7 +14,7 @@ from quatrain.envs.vector_field.kinds import (
     unknown_kind,
 )
 from quatrain.envs.vector_field.table_rules import LARGEST, check_table
-from quatrain.section import ArraysOrNone, InputArrays, Section
+from quatrain.section import ArraysOrNone, InputArrays, Section, among, together
 
 MAX_NODES = 1000
 # Bound of the first state of an episode, in each dimension.
@@ -80,31 +80,20 @@ class FieldChoice(Section):
             vectors=arrays[TABLE[-1]].nested,
         )
 
-    @model_validator(mode="after")
-    def _parameters_are_of_the_kind(self) -> "FieldChoice":
-        allowed = KINDS.get(self.kind, {})
+    def check(self) -> None:
+        names = KINDS.get(self.kind, {})
+        among("parameters", self.parameters, names, of=f" to kind {self.kind}")
         for name, value in self.parameters.items():
-            if name not in allowed:
-                names = ", ".join(allowed) or "none"
-                raise ValueError(
-                    f"parameters: {name!r} is no parameter of kind {self.kind}; it has: {names}"
-                )
             if name in ("length", "variance") and value <= 0:
                 raise ValueError(f"parameters: {name} {value:g} must be above 0")
             if name == "nodes" and value not in range(2, MAX_NODES + 1):
                 raise ValueError(
                     f"parameters: nodes {value:g} must be a whole number from 2 to {MAX_NODES}"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _matrix_and_table_are_of_the_kind(self) -> "FieldChoice":
-        for key, kind in (("matrix", "linear"), ("table_file", "table")):
-            if (getattr(self, key) is not None) != (self.kind == kind):
-                raise ValueError(f"kind: {kind} and {key} go together; set both, or {key}: null")
+        together(self, "kind", "linear", "matrix")
+        together(self, "kind", "table", "table_file")
         if self.matrix is not None and {len(row) for row in self.matrix} != {len(self.matrix)}:
             raise ValueError("matrix is not square: give as many rows as columns")
-        return self
 
 
 class Observation(Section):
@@ -121,14 +110,12 @@ class Observation(Section):
     weight_sd: Positive = Field(description="standard deviation of C, drawn once per dataset")
     bias_sd: Positive = Field(description="standard deviation of b")
 
-    @model_validator(mode="after")
-    def _rates_are_positive(self) -> "Observation":
+    def check(self) -> None:
         if self.noise == "poisson" and self.kind != "loglinear":
             raise ValueError(
                 f"noise: poisson needs rates, and kind: {self.kind} may be negative; "
                 "set kind: loglinear"
             )
-        return self
 
 
 class Env(Section):
@@ -178,14 +165,9 @@ class Env(Section):
     def emission(self) -> EmissionSpec:
         return EmissionSpec(**self.observation.model_dump())
 
-    @model_validator(mode="after")
-    def _table_is_a_field(self) -> "Env":
+    def check(self) -> None:
         if self.field.table is not None:
             check_table(self.field.table, self.region_radius)
-        return self
-
-    @model_validator(mode="after")
-    def _dimensions_agree(self) -> "Env":
         if self.control is not None:
             lengths = [len(row) for row in self.control]
             if len(lengths) != self.d or len(set(lengths)) != 1:
@@ -204,4 +186,3 @@ class Env(Section):
                 f"escape_radius {self.escape_radius:g} must be above {least:g}: "
                 "region_radius, and where episodes start"
             )
-        return self

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
 from quatrain.envs.vector_field.config import LARGEST, Env, Positive
-from quatrain.section import ModelSection, Section
+from quatrain.section import ModelSection, Section, among, at_most, below, distinct, fits, multiple
 
 MAX_BYTES = 2**36
 MAX_FEATURES = 1024
@@ -54,15 +54,13 @@ class RbfGrid(Section):
     length: Positive = Field(description="width of each")
     prior_field_sd: Positive = Field(description="of the field, before anything is seen")
 
-    @model_validator(mode="after")
-    def _functions_overlap(self) -> "RbfGrid":
+    def check(self) -> None:
         least = self.range / (2 * (self.side - 1))
         if self.length < least:
             raise ValueError(
                 f"length {self.length:g} is below {least:.3g}, a quarter of the centres' distance;"
                 " raise it"
             )
-        return self
 
 
 class FilterNoise(Section):
@@ -83,14 +81,12 @@ class SeqVaeNetwork(Section):
     dynamics_hidden: tuple[Units, ...] = Field(min_length=1, max_length=16, strict=False)
     members: int = Field(ge=1, le=64, description="of an ensemble")
 
-    @model_validator(mode="after")
-    def _only_ensembles_have_members(self) -> "SeqVaeNetwork":
+    def check(self) -> None:
         if self.members > 1 and self.dynamics != "ensemble":
             raise ValueError(
                 f"members {self.members} with dynamics: {self.dynamics};"
                 " set dynamics: ensemble, or 1"
             )
-        return self
 
 
 class Network(Section):
@@ -110,13 +106,11 @@ class Network(Section):
     def uses_rbf(self) -> bool:
         return self.family == "bayes_filter" or self.seq_vae.dynamics == "rbf"
 
-    @model_validator(mode="after")
-    def _family_has_the_decoder(self) -> "Network":
+    def check(self) -> None:
         if self.family == "bayes_filter" and self.decoder in ("loglinear", "mlp"):
             raise ValueError(
                 f"decoder: {self.decoder} is learned by seq_vae alone; set known or linear"
             )
-        return self
 
 
 class Acquisition(Section):
@@ -129,14 +123,10 @@ class Acquisition(Section):
         ge=0, le=LARGEST, description="how far plans may leave the region for nothing"
     )
 
-    @model_validator(mode="after")
-    def _values_are_known(self) -> "Acquisition":
-        unknown = [name for name in self.weights if name not in VALUES]
-        if unknown:
-            raise ValueError(f"weights: {unknown[0]!r} is unknown; known: {', '.join(VALUES)}")
+    def check(self) -> None:
+        among("weights", self.weights, VALUES)
         if not any(self.weights.values()):
             raise ValueError("all weights are 0: nothing is looked for; give one value a weight")
-        return self
 
 
 class Planner(Section):
@@ -163,25 +153,16 @@ class Planner(Section):
     )
     temperature: Positive = Field(description="of mppi's weights")
 
-    @model_validator(mode="after")
-    def _counts_fit(self) -> "Planner":
-        if not self.keep <= self.elites < self.candidates:
-            raise ValueError(
-                f"keep {self.keep} <= elites {self.elites} < candidates {self.candidates}"
-                " does not hold; mend one"
-            )
+    def check(self) -> None:
+        at_most(self, "keep", "elites")
+        below(self, "elites", "candidates")
+        multiple(self, "replan_every", "hold")
+        at_most(self, "replan_every", "horizon * hold")
         if self.keep + 1 == self.candidates:
             raise ValueError(
                 f"keep {self.keep} and the mean are all of candidates {self.candidates}:"
                 " none is drawn; lower keep"
             )
-        longest = self.horizon * self.hold
-        if self.replan_every % self.hold or self.replan_every > longest:
-            raise ValueError(
-                f"replan_every {self.replan_every} must be a multiple of hold {self.hold},"
-                f" and at most horizon * hold {longest}"
-            )
-        return self
 
 
 class Policies(Section):
@@ -197,12 +178,10 @@ class Policies(Section):
         description="Hz at the start and at the end",
     )
 
-    @model_validator(mode="after")
-    def _are_ranges(self) -> "Policies":
+    def check(self) -> None:
         low, high = self.prbs_hold
         if low > high:
             raise ValueError(f"prbs_hold [{low}, {high}] is no range; put the lesser first")
-        return self
 
 
 class SeqVaeTraining(Section):
@@ -259,13 +238,8 @@ class SeqVaeTraining(Section):
         """Returns the transitions of a window with its burn-in."""
         return self.burn_in + self.window
 
-    @model_validator(mode="after")
-    def _horizons_fit(self) -> "SeqVaeTraining":
-        if self.horizons >= self.window:
-            raise ValueError(
-                f"horizons {self.horizons} is not below window {self.window}; lower it"
-            )
-        return self
+    def check(self) -> None:
+        below(self, "horizons", "window")
 
 
 class Train(Section):
@@ -293,20 +267,9 @@ class Train(Section):
         """Returns `Progress.step` of the last yield."""
         return self.transitions
 
-    @field_validator("arms")
-    @classmethod
-    def _are_different(cls, arms: tuple[Arm, ...]) -> tuple[Arm, ...]:
-        if len(set(arms)) < len(arms):
-            raise ValueError("an arm is named twice; name each once")
-        return arms
-
-    @model_validator(mode="after")
-    def _checkpoints_fit(self) -> "Train":
-        if self.checkpoints > self.transitions:
-            raise ValueError(
-                f"checkpoints {self.checkpoints} exceeds transitions {self.transitions}; lower it"
-            )
-        return self
+    def check(self) -> None:
+        distinct("arms", self.arms)
+        at_most(self, "checkpoints", "transitions")
 
 
 class Evaluate(Section):
@@ -332,10 +295,16 @@ class ActiveDynamicsConfig(ModelSection):
         """Returns the number of learners: all replicates of each arm, arm by arm."""
         return len(self.train.arms) * self.seeds
 
-    @model_validator(mode="after")
-    def _features_are_few_enough(self) -> "ActiveDynamicsConfig":
-        if not self.network.uses_rbf:
-            return self
+    def check(self) -> None:
+        if self.network.uses_rbf:
+            self._check_features()
+        self._check_decoder()
+        self._check_lengths()
+        if "active" in self.train.arms:
+            self._check_acquisition()
+        self._check_memory()
+
+    def _check_features(self) -> None:
         d = self.env.d
         side = self.network.rbf.side
         if d > 3 or side**d > MAX_FEATURES:
@@ -348,10 +317,8 @@ class ActiveDynamicsConfig(ModelSection):
                 f"network.rbf.side {side} makes a filter of {d + d * side**d:,} numbers;"
                 f" at most {MAX_STATE:,}; lower it"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _decoder_can_be_learned(self) -> "ActiveDynamicsConfig":
+    def _check_decoder(self) -> None:
         observation = self.env.observation
         decoder = self.network.decoder
         if observation.noise == "poisson" and decoder in ("linear", "mlp"):
@@ -360,7 +327,7 @@ class ActiveDynamicsConfig(ModelSection):
                 " set known or loglinear"
             )
         if self.network.family != "bayes_filter" or decoder != "linear":
-            return self
+            return
         d = self.env.d
         control = self.env.control
         warmup = self.collect.warmup
@@ -384,41 +351,22 @@ class ActiveDynamicsConfig(ModelSection):
         ):
             if fails:
                 raise ValueError(f"network.decoder: linear {problem}")
-        return self
 
-    @model_validator(mode="after")
-    def _lengths_fit(self) -> "ActiveDynamicsConfig":
-        train = self.train
-        windows = train.seq_vae
-        episode = self.env.episode_transitions
-        if self.collect.warmup >= train.transitions:
-            raise ValueError(
-                f"collect.warmup {self.collect.warmup} leaves nothing of"
-                f" train.transitions {train.transitions}; lower it"
-            )
-        if episode is not None and train.planner.replan_every > episode:
-            raise ValueError(
-                f"train.planner.replan_every {train.planner.replan_every} exceeds"
-                f" env.episode_transitions {episode}: episodes would end before anything is"
-                " planned in them; lower it"
-            )
-        if self.network.family == "bayes_filter":
-            return self
-        what = f"train.seq_vae: window + burn_in {windows.length}"
-        nothing = "nothing would be learned; lower one"
-        if episode is not None and windows.length > episode:
-            raise ValueError(f"{what} exceeds env.episode_transitions {episode}: {nothing}")
-        if windows.length + windows.min_windows > train.transitions:
-            raise ValueError(
-                f"{what} and min_windows {windows.min_windows} exceed"
-                f" train.transitions {train.transitions}: {nothing}"
-            )
-        return self
+    def _check_lengths(self) -> None:
+        window = "train.seq_vae.window + train.seq_vae.burn_in"
+        unplanned = "lower it, or episodes end before anything is planned in them"
+        unlearned = "lower one, or nothing is learned"
+        learns_windows = self.network.family == "seq_vae"
+        below(self, "collect.warmup", "train.transitions")
+        if self.env.episode_transitions is not None:
+            at_most(self, "train.planner.replan_every", "env.episode_transitions", unplanned)
+            if learns_windows:
+                at_most(self, window, "env.episode_transitions", unlearned)
+        if learns_windows:
+            shortest = f"{window} + train.seq_vae.min_windows"
+            at_most(self, shortest, "train.transitions", unlearned)
 
-    @model_validator(mode="after")
-    def _value_is_defined(self) -> "ActiveDynamicsConfig":
-        if "active" not in self.train.arms:
-            return self
+    def _check_acquisition(self) -> None:
         network = self.network
         weighted = [name for name, weight in self.train.acquisition.weights.items() if weight]
         ensemble = network.family == "seq_vae" and network.seq_vae.dynamics == "ensemble"
@@ -433,10 +381,8 @@ class ActiveDynamicsConfig(ModelSection):
                 f"train.acquisition.weights.{undefined[0]} needs a posterior,"
                 " which an ensemble does not have; weigh disagreement"
             )
-        return self
 
-    @model_validator(mode="after")
-    def _arrays_fit_into_memory(self) -> "ActiveDynamicsConfig":
+    def _check_memory(self) -> None:
         d = self.env.d
         plan = self.train.planner
         channels = self.env.observation.channels
@@ -453,10 +399,4 @@ class ActiveDynamicsConfig(ModelSection):
                 self.collect.held_out_rollouts * 101 * channels
             ),
         }.items():
-            size = 8 * numbers
-            if size > MAX_BYTES:
-                raise ValueError(
-                    f"{what} takes about {size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30};"
-                    " lower one"
-                )
-        return self
+            fits(what, 8 * numbers, MAX_BYTES)

@@ -3,10 +3,18 @@
 import math
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from quatrain.envs.colony.config import LARGEST, Env
-from quatrain.section import ModelSection, NumbersOrNone, Section
+from quatrain.section import (
+    ModelSection,
+    NumbersOrNone,
+    Section,
+    at_most,
+    fits,
+    multiple,
+    together,
+)
 
 SOFTEST = 1e-6
 # Range of a user's plate: stiffness up to plates.FLOOR is replaced by 1, and sums must fit into
@@ -51,19 +59,14 @@ class Collect(Section):
         description="initial points of the search for a constant policy",
     )
 
-    @model_validator(mode="after")
-    def _check_plates(self) -> "Collect":
-        if (self.plates == "user") != (self.plates_file is not None):
-            raise ValueError(
-                "plates: user and plates_file go together; set both, or plates_file: null"
-            )
+    def check(self) -> None:
+        together(self, "plates", "user", "plates_file")
         if self.plates != "default_law" and (
             (self.n_train, self.n_held_out, self.n_outside) != (1, 1, 0)
         ):
             raise ValueError(
                 f"plates: {self.plates} is one plate; set n_train: 1, n_held_out: 1, n_outside: 0"
             )
-        return self
 
 
 class Network(Section):
@@ -78,11 +81,9 @@ class Network(Section):
         description="one value, or one per component of the reward"
     )
 
-    @model_validator(mode="after")
-    def _check_heads(self) -> "Network":
-        if self.encoder == "attention" and self.d % self.heads:
-            raise ValueError(f"d {self.d} is not a multiple of heads {self.heads}")
-        return self
+    def check(self) -> None:
+        if self.encoder == "attention":
+            multiple(self, "d", "heads")
 
 
 class Ppo(Section):
@@ -165,28 +166,14 @@ class Ppo(Section):
         every = self.record_every
         return [min(every, self.steps - first) for first in range(done, self.steps, every)]
 
-    @model_validator(mode="after")
-    def _check_discounts(self) -> "Ppo":
+    def check(self) -> None:
+        multiple(self, "evaluate_every", "record_every")
+        at_most(self, "minibatch_size", "num_envs * horizon")
         if (self.discount == 1) != (self.discount_end == 1):
             raise ValueError(
                 f"discount {self.discount:g} cannot change to {self.discount_end:g}: "
                 "1 - discount changes by a factor; set both to 1, or neither"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_sizes(self) -> "Ppo":
-        if self.evaluate_every % self.record_every:
-            raise ValueError(
-                f"evaluate_every {self.evaluate_every} is not a multiple of record_every "
-                f"{self.record_every}"
-            )
-        if self.minibatch_size > self.batch:
-            raise ValueError(
-                f"minibatch_size {self.minibatch_size} exceeds "
-                f"num_envs * horizon {self.batch}; lower it"
-            )
-        return self
 
 
 class Train(Ppo):
@@ -220,17 +207,23 @@ class ActorCriticConfig(ModelSection):
                 "on CPU it was measured slower than float32; set none"
             )
 
-    @model_validator(mode="after")
-    def _check_plates_file(self) -> "ActorCriticConfig":
-        plate = self.collect.plates_file
-        if plate is None:
-            return self
-        if len(plate.numbers) != self.env.width:
+    def check(self) -> None:
+        if self.collect.plates_file is not None:
+            self._check_plate(self.collect.plates_file.numbers)
+        if self.env.features == "full" and self.env.obs_norm == "none":
+            raise ValueError(
+                "env.obs_norm none with env.features full: "
+                "they are raw pixels and stiffness; set dataset"
+            )
+        self._check_memory()
+
+    def _check_plate(self, plate: tuple[float, ...]) -> None:
+        if len(plate) != self.env.width:
             raise ValueError(
                 f"collect.plates_file: {self.env.width} values expected (env.width), "
-                f"got {len(plate.numbers)}"
+                f"got {len(plate)}"
             )
-        for column, value in enumerate(plate.numbers):
+        for column, value in enumerate(plate):
             if not (SOFTEST < value <= STIFFEST):
                 in_range = 0 < value < math.inf
                 limits = f"> {SOFTEST:g} and <= {STIFFEST:g}" if in_range else "finite and > 0"
@@ -238,19 +231,8 @@ class ActorCriticConfig(ModelSection):
                     f"collect.plates_file: value at column {column} is {value:g}; "
                     f"intensities must be {limits}."
                 )
-        return self
 
-    @model_validator(mode="after")
-    def _check_normalisation(self) -> "ActorCriticConfig":
-        if self.env.features == "full" and self.env.obs_norm == "none":
-            raise ValueError(
-                "env.obs_norm none with env.features full: "
-                "they are raw pixels and stiffness; set dataset"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_memory(self) -> "ActorCriticConfig":
+    def _check_memory(self) -> None:
         env = self.env
         collect = self.collect
         cells = env.max_nodes if self.network.encoder == "attention" else GRAPH_CELLS
@@ -272,9 +254,4 @@ class ActorCriticConfig(ModelSection):
             ),
         }
         for arrays, size in sizes.items():
-            if size > MAX_BYTES:
-                raise ValueError(
-                    f"{arrays} takes about {size / 2**30:.0f} GiB; "
-                    f"at most {MAX_BYTES // 2**30}; lower one"
-                )
-        return self
+            fits(arrays, size, MAX_BYTES)

@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from quatrain.envs.grid.config import COUNTED_STATES, MAX_STATES, Env
 from quatrain.envs.grid.layouts import Layout, LayoutError, count_states
-from quatrain.section import ModelSection, Section
+from quatrain.section import ModelSection, Section, at_most, multiple
 
 # Limit of samples drawn at once, over all learners: 4 GB of states and random numbers.
 MAX_DRAWN = 10**8
@@ -36,8 +36,7 @@ class Collect(Section):
     def held_out_envs(self) -> int:
         return round(self.held_out_fraction * self.num_envs)
 
-    @model_validator(mode="after")
-    def _check_sizes(self) -> "Collect":
+    def check(self) -> None:
         transitions = self.num_envs * self.steps_per_env
         if transitions > 10**8:
             raise ValueError(
@@ -48,7 +47,6 @@ class Collect(Section):
                 f"held_out_fraction {self.held_out_fraction} of {self.num_envs} environments "
                 "is none; raise num_envs or set it to 0"
             )
-        return self
 
 
 class Network(Section):
@@ -122,31 +120,19 @@ class Train(Section):
         """Returns whether every step must encode every state."""
         return self.mode == "exact" or self.constraint == "visits"
 
-    @model_validator(mode="after")
-    def _check_numbers(self) -> "Train":
+    def check(self) -> None:
         if not self.discounts or not all(0 <= g <= 1 for g in self.discounts):
             raise ValueError(
                 f"discount {self.discount} must be a number, or a list of numbers, in 0..1"
             )
-        for key in ("steps", "evaluate_every"):
-            steps = getattr(self, key)
-            if steps % self.record_every:
-                raise ValueError(
-                    f"{key} {steps} is not a multiple of record_every {self.record_every}"
-                )
-        if self.evaluate_every > self.steps:
-            raise ValueError(
-                f"evaluate_every {self.evaluate_every} exceeds steps {self.steps}: "
-                "nothing would be compared"
-            )
-        if not self.b_min <= self.b_init <= self.b_max:
-            raise ValueError(
-                f"b_min {self.b_min} <= b_init {self.b_init} <= b_max {self.b_max} does not hold"
-            )
+        multiple(self, "steps", "record_every")
+        multiple(self, "evaluate_every", "record_every")
+        at_most(self, "evaluate_every", "steps", "lower it, or nothing is compared")
+        at_most(self, "b_min", "b_init")
+        at_most(self, "b_init", "b_max")
         if self.needs_all_states and self.encoder_rows == "batch":
             why = "mode exact" if self.mode == "exact" else "constraint visits"
             raise ValueError(f"{why} needs every state: set encoder_rows to auto or table")
-        return self
 
 
 class Evaluate(Section):
@@ -167,14 +153,8 @@ class AlloConfig(ModelSection):
     train: Train
     evaluate: Evaluate
 
-    @model_validator(mode="after")
-    def _check_sizes(self) -> "AlloConfig":
-        drawn = self.train.record_every * self.train.batch_size * self.seeds
-        if drawn > MAX_DRAWN:
-            raise ValueError(
-                f"record_every * batch_size * seeds = {drawn:,} samples are drawn at once; "
-                f"at most {MAX_DRAWN:,}"
-            )
+    def check(self) -> None:
+        self._check_drawn()
         states = count_states(self.env.map)
         starts = count_starts(self.env.map)
         if self.network.d > starts:
@@ -187,7 +167,14 @@ class AlloConfig(ModelSection):
             raise LayoutError(f"the map has {states:,} states; at most {MAX_STATES:,}")
         if states > COUNTED_STATES:
             self._check_large(states)
-        return self
+
+    def _check_drawn(self) -> None:
+        drawn = self.train.record_every * self.train.batch_size * self.seeds
+        if drawn > MAX_DRAWN:
+            raise ValueError(
+                f"record_every * batch_size * seeds = {drawn:,} samples are drawn at once; "
+                f"at most {MAX_DRAWN:,}"
+            )
 
     def _check_large(self, states: int) -> None:
         """Refuses what needs a matrix of all pairs of states, or a walk that is not symmetric."""

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from quatrain.envs.treasurehunt.config import LARGEST, Env
 from quatrain.envs.treasurehunt.rules import frame_size
-from quatrain.section import ModelSection, Section
+from quatrain.section import ModelSection, Section, at_most, below, fits, multiple
 
 MAX_DATASET_BYTES = 2**33
 MAX_RING_BYTES = 2**36
@@ -173,34 +173,13 @@ class Train(Section):
         """Returns the number of cycles per call of the compiled program."""
         return self.record_every // self.updates_per_cycle
 
-    @model_validator(mode="after")
-    def _records_hold_whole_cycles(self) -> "Train":
-        cycle = self.updates_per_cycle
-        check_multiple("turns", self.turns, "turns_per_cycle", self.turns_per_cycle)
-        check_multiple("record_every", self.record_every, "updates_per_cycle", cycle)
-        check_multiple(
-            f"turns / turns_per_cycle * {cycle} =",
-            self.steps,
-            "record_every",
-            self.record_every,
-        )
-        check_multiple(
-            "evaluate_every",
-            self.evaluate_every,
-            "record_every",
-            self.record_every,
-        )
-        if self.evaluate_every > self.steps:
-            raise ValueError(
-                f"evaluate_every {self.evaluate_every} exceeds the {self.steps} updates; "
-                "0 means never"
-            )
-        return self
-
-
-def check_multiple(key: str, value: int, unit_key: str, unit: int) -> None:
-    if value % unit:
-        raise ValueError(f"{key} {value} is not a multiple of {unit_key} {unit}")
+    def check(self) -> None:
+        multiple(self, "turns", "turns_per_cycle")
+        multiple(self, "record_every", "updates_per_cycle")
+        steps = "turns * updates_per_cycle / turns_per_cycle"
+        multiple(self, steps, "record_every")
+        multiple(self, "evaluate_every", "record_every")
+        at_most(self, "evaluate_every", steps, "lower it; 0 means never")
 
 
 class Evaluate(Section):
@@ -230,61 +209,21 @@ class LearnerConfig(ModelSection):
         """Returns the number of turns of each world that the replay holds."""
         return self.train.capacity // self.env.worlds
 
-    @model_validator(mode="after")
-    def _turns_divide(self) -> "LearnerConfig":
-        train = self.train
-        cycle = self.env.worlds * train.turns_per_cycle
-        cycle_key = "env.worlds * train.turns_per_cycle ="
-        check_multiple(
-            "collect.turns",
-            self.collect.turns,
-            "train.turns_per_cycle",
-            train.turns_per_cycle,
-        )
-        check_multiple("train.capacity", train.capacity, cycle_key, cycle)
-        return self
+    def check(self) -> None:
+        turns = "train.turns_per_cycle + network.frames + train.loss.n_step"
+        multiple(self, "collect.turns", "train.turns_per_cycle")
+        multiple(self, "train.capacity", "env.worlds * train.turns_per_cycle")
+        at_most(self, "train.batch_size", "collect.turns * env.worlds")
+        at_most(self, "collect.turns", "train.capacity / env.worlds")
+        below(self, "train.loss.n_step", "collect.turns")
+        at_most(self, f"env.worlds * ({turns})", "train.capacity", "raise train.capacity")
+        at_most(self, "train.acting.epsilon.end", "train.acting.epsilon.start")
+        self._check_epsilon_reaches_its_end()
 
-    @model_validator(mode="after")
-    def _sizes_suffice(self) -> "LearnerConfig":
-        train = self.train
-        turns = self.collect.turns
-        worlds = self.env.worlds
-        least_turns = train.turns_per_cycle + self.network.frames + train.loss.n_step
-        check_at_most(
-            "train.batch_size",
-            train.batch_size,
-            "the prefill of collect.turns * env.worlds =",
-            turns * worlds,
-        )
-        check_at_most(
-            "collect.turns",
-            turns,
-            "the turns of train.capacity / env.worlds =",
-            self.slots,
-        )
-        check_at_most(
-            "train.loss.n_step",
-            train.loss.n_step,
-            "the last target of the prefill, collect.turns - 1 =",
-            turns - 1,
-        )
-        check_at_most(
-            "env.worlds * (train.turns_per_cycle + network.frames + n_step) =",
-            worlds * least_turns,
-            "train.capacity",
-            train.capacity,
-        )
-        return self
-
-    @model_validator(mode="after")
-    def _epsilon_reaches_its_end(self) -> "LearnerConfig":
+    def _check_epsilon_reaches_its_end(self) -> None:
         epsilon = self.train.acting.epsilon
-        if epsilon.start < epsilon.end:
-            raise ValueError(
-                f"train.acting.epsilon.start {epsilon.start} is less than its end {epsilon.end}"
-            )
         if isinstance(epsilon, GeometricEpsilon):
-            return self
+            return
         transitions = (self.collect.turns + self.train.turns) * self.env.worlds
         if epsilon.over_transitions > transitions:
             fall = (epsilon.start - epsilon.end) * transitions / epsilon.over_transitions
@@ -293,7 +232,6 @@ class LearnerConfig(ModelSection):
                 f"run's {transitions} transitions of an agent: "
                 f"epsilon would still be {epsilon.start - fall:.2f} at the end"
             )
-        return self
 
 
 class IqnConfig(LearnerConfig):
@@ -310,27 +248,12 @@ class IqnConfig(LearnerConfig):
         transitions = self.seeds * self.env.agents * self.env.worlds * self.slots
         return transitions * (frame_size(self.env.rules) + 5)
 
-    @model_validator(mode="after")
-    def _episodes_are_whole(self) -> "IqnConfig":
-        max_turns = self.env.max_turns
-        check_multiple("collect.turns", self.collect.turns, "env.max_turns", max_turns)
-        check_at_most(
-            "train.turns_per_cycle", self.train.turns_per_cycle, "env.max_turns", max_turns
-        )
-        return self
-
-    @model_validator(mode="after")
-    def _frames_do_not_show_the_time(self) -> "IqnConfig":
-        if self.network.frames > self.env.max_turns:
-            raise ValueError(
-                f"network.frames {self.network.frames} must be at most env.max_turns "
-                f"{self.env.max_turns}: the blank frames before the start would tell the final "
-                "observation, whose value is never learned"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _everything_fits_into_memory(self) -> "IqnConfig":
+    def check(self) -> None:
+        super().check()
+        multiple(self, "collect.turns", "env.max_turns")
+        at_most(self, "train.turns_per_cycle", "env.max_turns")
+        blank = "lower it, or the final observation, whose value is never learned, shows the time"
+        at_most(self, "network.frames", "env.max_turns", blank)
         turns = self.collect.turns + self.train.turns
         steps = self.env.agents * self.env.worlds * turns
         if steps >= 2**31:
@@ -338,22 +261,6 @@ class IqnConfig(LearnerConfig):
                 f"env.agents * env.worlds * all turns = {steps:,} agent-steps; "
                 f"at most {2**31 - 1:,}"
             )
-        for key, size, limit in (
-            (
-                "collect.turns",
-                self.replay_bytes * self.collect.turns // self.slots,
-                MAX_DATASET_BYTES,
-            ),
-            ("train.capacity", self.replay_bytes, MAX_RING_BYTES),
-        ):
-            if size > limit:
-                raise ValueError(
-                    f"{key} takes {size / 2**30:.0f} GiB over all seeds, worlds and agents; "
-                    f"at most {limit // 2**30}"
-                )
-        return self
-
-
-def check_at_most(key: str, value: int, limit_key: str, limit: int) -> None:
-    if value > limit:
-        raise ValueError(f"{key} {value} exceeds {limit_key} {limit}")
+        prefill_bytes = self.replay_bytes * self.collect.turns // self.slots
+        fits("seeds * env.worlds * env.agents * collect.turns", prefill_bytes, MAX_DATASET_BYTES)
+        fits("seeds * env.agents * train.capacity", self.replay_bytes, MAX_RING_BYTES)

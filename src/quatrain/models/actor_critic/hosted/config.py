@@ -2,11 +2,11 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
 from quatrain.models.actor_critic.config import Ppo
-from quatrain.section import ModelSection, Section
+from quatrain.section import ModelSection, Section, fits
 
 MAX_BYTES = 2**36
 
@@ -52,24 +52,13 @@ class HostedActorCriticConfig(ModelSection):
     train: Ppo
     evaluate: Evaluate
 
-    @model_validator(mode="after")
-    def _has_one_agent(self) -> "HostedActorCriticConfig":
+    def check(self) -> None:
         if self.env.kind == "pettingzoo":
             raise ValueError(
                 "env.kind pettingzoo has several agents, and actor_critic learns one policy; "
                 "use iqn, or set gymnasium"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _check_memory(self) -> "HostedActorCriticConfig":
         # An environment tells its own limit only when it is made.
         steps = self.env.max_episode_steps or MAX_EPISODE_STEPS
         size = self.train.num_envs * steps * 8
-        if size > MAX_BYTES:
-            raise ValueError(
-                f"the actions of {self.train.num_envs} running episodes of up to {steps} steps "
-                f"take about {size / 2**30:.0f} GiB; at most {MAX_BYTES // 2**30}; lower "
-                "train.num_envs or env.max_episode_steps"
-            )
-        return self
+        fits("actions: train.num_envs * env.max_episode_steps", size, MAX_BYTES)

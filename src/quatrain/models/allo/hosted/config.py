@@ -1,9 +1,9 @@
 """Config of allo in a user's environment: which observations count as one state."""
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from quatrain.envs.host.config import HostEnv
-from quatrain.models.allo.config import MAX_DRAWN, AlloConfig
+from quatrain.models.allo.config import AlloConfig
 
 
 class Env(HostEnv):
@@ -14,11 +14,10 @@ class Env(HostEnv):
         "state; null: each different observation is a state",
     )
 
-    @model_validator(mode="after")
-    def _one_agent(self) -> "Env":
+    def check(self) -> None:
+        super().check()
         if self.kind != "gymnasium":
             raise ValueError(f"kind {self.kind}: allo walks alone; set kind: gymnasium")
-        return self
 
 
 class HostedAlloConfig(AlloConfig):
@@ -26,12 +25,5 @@ class HostedAlloConfig(AlloConfig):
 
     env: Env  # type: ignore[assignment]
 
-    @model_validator(mode="after")
-    def _check_sizes(self) -> "HostedAlloConfig":
-        drawn = self.train.record_every * self.train.batch_size * self.seeds
-        if drawn > MAX_DRAWN:
-            raise ValueError(
-                f"record_every * batch_size * seeds = {drawn:,} samples are drawn at once; "
-                f"at most {MAX_DRAWN:,}"
-            )
-        return self
+    def check(self) -> None:
+        self._check_drawn()
