@@ -18,8 +18,7 @@ LEARNS: dict[str, Callable[[dict[str, float]], bool]] = {
         scores["field_nrmse.active"] < min(scores["field_nrmse.random"], scores["affine_field"])
     ),
     "own_loop": lambda scores: (
-        (scores["transitions held"], scores["batches"]) == (2000, 1186)
-        and 0 < scores["share that fell"] < 0.2
+        scores["steps of the last 50"] < 20 < 60 < scores["steps of the first 50"]
     ),
 }
 

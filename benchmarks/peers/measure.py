@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.peers import advantages, cartpole, quantiles, replay, scan
+from benchmarks.peers import advantages, cartpole, quantiles, scan
 from benchmarks.rows import Row
 from quatrain.frameworks.torch.threads import threads
 
@@ -10,5 +10,5 @@ from quatrain.frameworks.torch.threads import threads
 def measure(root: Path, rounds: int) -> list[Row]:
     """Returns all rows of all libraries."""
     with threads(1):
-        parts = [*replay.rows(rounds), *advantages.rows(rounds)]
+        parts = advantages.rows(rounds)
     return [*parts, *scan.rows(rounds), *quantiles.rows(root, rounds), *cartpole.rows()]

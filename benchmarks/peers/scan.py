@@ -11,16 +11,27 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.peers.replay import BATCH, Transition, check_draws
 from benchmarks.rows import OURS, Row
-from benchmarks.timing import Continued, race
+from benchmarks.timing import Continued, NotComparable, check_frequencies, race
 from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
 from quatrain.replay.frames.sampling import Window, sample, valid_starts
 
+BATCH, BINS = 256, 250
+"""Transitions of a draw; ranges of their numbers in which draws are counted."""
 STEPS, CHECKED = 300, 1_000_000
 """Of a call of a compiled program; transitions that are drawn before anything is timed."""
 LANES, SLOTS = 16, 6_250
 ONE_FRAME = Window(frames=1, n_step=1, discount=0.99)
+
+
+class Transition(NamedTuple):
+    """Holds one transition, or many with a leading axis; `reward` is its number."""
+
+    obs: Any
+    action: Any
+    reward: Any
+    next_obs: Any
+    done: Any
 
 
 class Replay(NamedTuple):
@@ -124,3 +135,17 @@ def check(name: str, replay: Replay, turns: Transitions) -> None:
     following = turns.frames[1:].reshape(columns[0].shape)
     never = turns.terminated[:-1].ravel()
     check_draws(name, drawn, Transition(*columns, following, never))
+
+
+def check_draws(name: str, drawn: Transition, data: Transition) -> None:
+    """Raises NotComparable unless all transitions, and no others, are drawn equally often."""
+    numbers, stored = drawn.reward.reshape(-1).astype(np.int64), len(data.reward)
+    counts, expected = (
+        np.bincount(np.minimum(each, stored) * BINS // stored, minlength=BINS + 1)
+        for each in (numbers, np.arange(stored))
+    )
+    check_frequencies(name, counts, expected * len(numbers) / stored)
+    for column, stored_column in zip(drawn, data, strict=True):
+        each = stored_column[numbers]
+        if not np.array_equal(column.reshape(each.shape), each):
+            raise NotComparable(f"{name}: draws transitions in parts of several")

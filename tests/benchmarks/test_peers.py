@@ -5,10 +5,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from benchmarks import timing
-from benchmarks.peers import cartpole, replay
-from benchmarks.peers.replay import Transition, check_draws, numbered
-from benchmarks.rows import OURS
+from benchmarks.peers import cartpole
+from benchmarks.peers.scan import Transition, check_draws
 from benchmarks.timing import NotComparable
 
 
@@ -28,18 +26,11 @@ def drawn(data: Transition, most: int = 1000, later: int = 0, **columns) -> Tran
     ids=["law", "parts", "others"],
 )
 def test_draws_of_other_transitions_are_refused(message, changes):
-    data = numbered(1000, 3)
+    numbers, frames = np.arange(1000), np.random.default_rng(1).random((2, 1000, 3), np.float32)
+    data = Transition(frames[0], numbers % 4, numbers.astype(np.float32), frames[1], numbers < 0)
     check_draws("it", drawn(data), data)
     with pytest.raises(NotComparable, match=message):
         check_draws("it", drawn(data, **changes), data)
-
-
-def test_a_row_has_ours_and_each_library(monkeypatch):
-    monkeypatch.setattr(replay, "CHECKED", 5_000)
-    monkeypatch.setattr(replay, "LIBRARIES", {OURS: replay.ours, "another": replay.ours})
-    monkeypatch.setattr(timing, "MOST_CALLS", 1)
-    row = replay.draw_row(1, 7, 1000)
-    assert [*row.sides] == [OURS, "another"]
 
 
 def test_a_learner_that_does_not_hold_the_pole_is_refused(monkeypatch):

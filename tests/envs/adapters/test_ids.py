@@ -25,8 +25,6 @@ VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("quatrain/Colony-v0", {"graph_only": True, "plates": "two_ridges", **COLONY}),
     ("quatrain/VectorField-v0", {"episode_transitions": 7}),
     ("quatrain/VectorField-v0", {"observation": {"noise": "poisson", "kind": "loglinear"}}),
-    ("quatrain/CartPole-v0", {}),
-    ("quatrain/CartPole-v0", {"observation": "angles", "fall_angle": 0.06}),
 )
 variants = pytest.mark.parametrize(("name", "settings"), VARIANTS)
 UNBOUNDED = pytest.mark.filterwarnings(
@@ -98,8 +96,7 @@ def test_a_vector_of_one_is_the_single_environment(name: str, settings: dict[str
             alone, _ = single.reset()
         else:
             assert "final_obs" not in info
-    limited = {"quatrain/CartPole-v0", "quatrain/VectorField-v0"}
-    assert ends or name in limited
+    assert ends or name == "quatrain/VectorField-v0"
 
 
 def first(batch: Any) -> Any:
@@ -148,9 +145,6 @@ def test_defaults_are_those_of_params_yaml():
         ("TreasureHunt", {"agents": 2}, "agents = 2: a Gymnasium environment has one agent; for"),
         ("TreasureHunt", {"layout": "##\n##"}, "no floor cell"),
         ("VectorField", {"field": {"kind": "duffin"}}, "did you mean 'duffing'"),
-        ("CartPole", {"fall_angle": 0.0}, r"fall_angle = 0.0: give radians in \(0, π\]"),
-        ("CartPole", {"observation": "all"}, "observation = 'all' is unknown; known: full, par"),
-        ("CartPole", {"gravity": 1.0}, "unknown setting 'gravity'; known: observation, fall_angle"),
     ],
 )
 def test_settings_that_are_not_allowed_are_refused_in_one_line(
@@ -173,8 +167,8 @@ def test_a_render_mode_that_does_not_exist_is_refused():
         ("Grid", 4, r"An action is a whole number in 0\.\.3, got \[4\]\."),
         ("Grid", 1.5, r"An action is a whole number in 0\.\.3, got \[1\.5\]\."),
         ("TreasureHunt", -1, r"An action is a whole number in 0\.\.3, got \[-1\]\."),
-        ("CartPole", np.array([np.nan]), r"Actions must be finite, got \[\[nan\]\]\."),
-        ("CartPole", 0.5, r"An action has shape \(1,\), got \(\)\."),
+        ("VectorField", np.array([0, np.nan]), r"The action of row 0 is not finite: \[0\.0, nan\]"),
+        ("VectorField", 0.5, r"An action has shape \(2,\), got \(\)\."),
     ],
 )
 def test_invalid_actions_raise(name: str, action: Any, message: str):
@@ -202,7 +196,7 @@ def test_importing_the_adapters_registers_and_again_changes_nothing():
     script = (
         "import sys, gymnasium, quatrain.params\n"
         "assert 'quatrain.envs.adapters' not in sys.modules\n"
-        "env = gymnasium.make('quatrain.envs.adapters:quatrain/CartPole-v0')\n"
+        "env = gymnasium.make('quatrain.envs.adapters:quatrain/VectorField-v0')\n"
         "assert 'jax' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,16 +1,13 @@
 """Steps of the adapters are those of the worlds themselves."""
 
-import math
 from typing import Any
 
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
-import torch
 
 import quatrain.envs.adapters.treasurehunt as adapter
-from quatrain.envs import cartpole
 from quatrain.envs.grid import dynamics
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.layouts import parse_layout
@@ -110,27 +107,3 @@ def test_a_map_replaces_the_sizes_of_the_defaults():
     env.reset(seed=0)
     rewards = [env.step(3)[1] for _ in range(3)]
     assert rewards[1:] == [10.0, -1.0]
-
-
-def test_a_cart_moves_as_the_equations_say_until_its_pole_has_fallen():
-    envs = vector("CartPole", 3, max_episode_steps=40)
-    _, info = envs.reset(seed=0)
-    states, falls, limits = torch.tensor(info["state"]), 0, 0
-    elapsed = np.zeros(3)
-    for number in range(200):
-        actions = np.array([[1.0], [-1.0], [(-1.0) ** number]], np.float32)
-        following = cartpole.step(states, torch.tensor(actions))
-        observation, rewards, terminated, truncated, info = envs.step(actions)
-        elapsed += 1
-        np.testing.assert_array_equal(rewards, 1.0)
-        np.testing.assert_array_equal(terminated, following[:, 2].abs() > math.pi / 15)
-        np.testing.assert_array_equal(truncated, (elapsed == 40) & ~terminated)
-        ended = terminated | truncated
-        torch.testing.assert_close(torch.tensor(info["state"])[~ended], following[~ended])
-        states = torch.tensor(info["state"])
-        np.testing.assert_array_equal(observation, cartpole.observe(states, "full"))
-        falls += terminated.sum()
-        limits += truncated.sum()
-        elapsed[ended] = 0
-    assert falls > 5
-    assert limits > 2

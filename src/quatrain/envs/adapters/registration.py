@@ -9,7 +9,6 @@ IDS: dict[str, tuple[str, int | None]] = {
     "quatrain/TreasureHunt-v0": ("treasurehunt", None),
     "quatrain/Colony-v0": ("colony", None),
     "quatrain/VectorField-v0": ("vector_field", None),
-    "quatrain/CartPole-v0": ("cartpole", 500),
 }
 
 
