@@ -87,7 +87,7 @@ def step(state: State, inputs: Inputs, config: AlloConfig, encode: Encode) -> tu
     updates, optimizer = optax.adam(keys.learning_rate).update(gradients, state.optimizer)
     params = optax.apply_updates(state.params, updates)
     duals = jnp.tril(state.duals + keys.lr_dual * error)
-    barrier = jnp.clip(state.barrier + keys.lr_barrier * jnp.abs(quadratic), keys.b_min, keys.b_max)
+    barrier = jnp.minimum(state.barrier + keys.lr_barrier * jnp.abs(quadratic), keys.b_max)
     metrics = {
         "loss": value,
         "graph": parts["graph"],

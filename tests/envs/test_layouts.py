@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from quatrain.envs.grid.layouts import (
     DOWN,
     LEFT,
-    MOVES,
     RIGHT,
     UP,
     Door,
@@ -16,7 +14,6 @@ from quatrain.envs.grid.layouts import (
     count_states,
     keep_components,
     parse_layout,
-    with_random_doors,
 )
 from tests.conftest import PAPER_GRIDS
 from tests.envs.grid_maps import MAPS, fails, layout_rows
@@ -106,18 +103,6 @@ def test_a_map_that_cannot_be_used_is_refused_with_its_place(text, message):
             TWO_COMPONENTS
             + "put an S into the one you mean or set layout_components: largest / all",
         ),
-        (SPLIT, "error", TWO_COMPONENTS + "set layout_components: largest / all"),
-        (
-            SPLIT.replace(".", "S", 1),
-            "error",
-            TWO_COMPONENTS + "set layout_components: start / largest / all",
-        ),
-        (
-            "...",
-            "start",
-            "map.txt has no start cell, so layout_components: start keeps nothing; "
-            "put an S into the map or set layout_components: auto / largest / all",
-        ),
         (
             "SX..",
             "auto",
@@ -142,12 +127,11 @@ def test_many_components_are_summed_up():
     ("text", "mode", "rows"),
     [
         ("...X.\nG..XS\nXXXXX", "auto", "XXXX. XXXX. XXXXX"),
-        ("...X.\nG..XS\nXXXXX", "start", "XXXX. XXXX. XXXXX"),
         (SPLIT, "largest", "...XX ...XX XXXXX"),
         (".X.\n.X.", "largest", ".XX .XX"),  # of equal ones the first
         (SPLIT, "all", SPLIT.replace("\n", " ")),
-        *[("S..\nX.X", mode, "... X.X") for mode in ("auto", "start", "largest", "error")],
-        ("DR,.,.", "error", "..."),  # a door does not disconnect
+        *[("S..\nX.X", mode, "... X.X") for mode in ("auto", "largest")],
+        ("DR,.,.", "auto", "..."),  # a door does not disconnect
     ],
 )
 def test_the_selected_components_are_kept(text, mode, rows):
@@ -170,47 +154,5 @@ def test_the_grids_of_the_paper_have_their_published_sizes():
     published |= {"Room-64": 1088, "Maze-7": 11, "Maze-19": 161}
     for name, states in published.items():
         path = PAPER_GRIDS / f"Grid{name}.txt"
-        layout = keep_components(parse_layout(path.read_text(), path.name), "error")
+        layout = keep_components(parse_layout(path.read_text(), path.name), "auto")
         assert count_states(layout) == states
-
-
-@given(MAPS, st.integers(0, 2**32 - 1), st.data())
-@settings(deadline=None, max_examples=20)
-def test_random_doors_join_free_cells_and_never_close_a_passage(rows, door_seed, data):
-    free = {(x, y) for y, row in enumerate(rows) for x, cell in enumerate(row) if cell == "."}
-    passages = {
-        frozenset([(x, y), (x + dx, y + dy)])
-        for x, y in free
-        for dx, dy in MOVES
-        if (x + dx, y + dy) in free
-    }
-    count = data.draw(st.integers(0, len(passages)))
-    layout = with_random_doors(parse_layout("\n".join(rows), "map.txt"), count, door_seed)
-    drawn = [
-        frozenset([(x, y), (x + MOVES[action][0], y + MOVES[action][1])])
-        for x, y, action in layout.doors
-    ]
-    assert len(drawn) == len(set(drawn)) == count
-    assert set(drawn) <= passages
-
-
-def test_random_doors_follow_the_seed_in_both_directions():
-    drawn = {with_random_doors(parse_layout("..", "m"), 1, seed).doors[0] for seed in range(20)}
-    assert drawn == {Door(0, 0, RIGHT), Door(1, 0, LEFT)}
-    layout = parse_layout("....\n....\n....", "map.txt")
-    assert with_random_doors(layout, 5, 42) == with_random_doors(layout, 5, 42)
-
-
-def test_random_doors_leave_the_passages_of_drawn_doors_alone():
-    layout = parse_layout("DR,.,DL,.", "map.txt")
-    for seed in range(20):
-        doors = with_random_doors(layout, 1, seed).doors
-        assert doors[:2] == layout.doors
-        assert doors[2] in {Door(2, 0, RIGHT), Door(3, 0, LEFT)}
-
-
-def test_more_random_doors_than_passages_are_refused():
-    with fails(
-        "map.txt: doors: 3 but only 2 passages between two cells have no door yet; lower doors"
-    ):
-        with_random_doors(parse_layout("DR,.,.,.", "map.txt"), 3, 42)

@@ -14,7 +14,6 @@ from quatrain.replay.episodes.trajectories import (
     Walks,
     from_walks,
     sample,
-    sample_numpy,
 )
 from tests.quick_jit import quick_jit
 from tests.replay.trajectories import from_trajectories, trajectory
@@ -63,18 +62,11 @@ def flattened_by_a_plain_loop(state, action, next_state, terminated, truncated) 
 sample_jitted = quick_jit(sample, static_argnums=(2, 3, 4))
 
 
-def draw_pairs(backend, episodes, batch_size, discounts, constraint_batches=2):
-    """Returns one batch as NumPy arrays, from either sampler."""
-    if backend == "numpy":
-        return sample_numpy(
-            np.random.default_rng(5), episodes, batch_size, discounts, constraint_batches
-        )
+def draw_pairs(episodes, batch_size, discounts, constraint_batches=2):
+    """Returns one batch as NumPy arrays."""
     on_device = jax.tree.map(jnp.asarray, episodes)
     batch = sample_jitted(jax.random.key(5), on_device, batch_size, discounts, constraint_batches)
     return jax.tree.map(np.asarray, batch)
-
-
-both_backends = pytest.mark.parametrize("backend", ["numpy", "jax"])
 
 
 @pytest.mark.parametrize("end_probability", [0.0, 0.1, 0.5])
@@ -113,22 +105,20 @@ def test_walks_that_jump_without_a_flag_or_have_no_steps_are_refused():
         from_walks(Walks(empty, empty, empty, off, off))
 
 
-@both_backends
-def test_batches_have_the_sizes_and_types_that_the_signature_promises(backend):
+def test_batches_have_the_sizes_and_types_that_the_signature_promises():
     for constraints in (0, 2):
-        batch = draw_pairs(backend, numbered([3, 8]), 5, (0.2,), constraints)
+        batch = draw_pairs(numbered([3, 8]), 5, (0.2,), constraints)
         assert [column.shape for column in batch] == [(5,), (5,), (constraints, 5)]
         assert {column.dtype for column in batch} == {np.dtype(np.int32)}
     with pytest.raises(
         ReplayError,
         match=r"Cannot sample 5 pairs: the replay holds no transition\. Collect or append",
     ):
-        draw_pairs(backend, from_trajectories([]), 5, (0.2,))
+        draw_pairs(from_trajectories([]), 5, (0.2,))
 
 
-@both_backends
-def test_pairs_and_constraint_states_are_independent_draws(backend):
-    batch = draw_pairs(backend, numbered([2, 5]), 40_000, (0.9,))
+def test_pairs_and_constraint_states_are_independent_draws():
+    batch = draw_pairs(numbered([2, 5]), 40_000, (0.9,))
     first, second = batch.constraint_states
     for left, right in ((batch.state, first), (batch.state, second), (first, second)):
         joint = np.bincount(left * 9 + right, minlength=81).reshape(9, 9)
@@ -151,8 +141,7 @@ def test_drawing_a_whole_chunk_at_once_gives_the_bits_of_a_scan():
     assert len({tuple(row) for row in scanned.state.tolist()}) == 13
 
 
-@both_backends
-def test_the_smallest_types_hold_the_longest_walk_and_draw_the_pairs_of_wide_types(backend):
+def test_the_smallest_types_hold_the_longest_walk_and_draw_the_pairs_of_wide_types():
     """Walks of 300 transitions over 300 states do not fit into 8 bits."""
     episodes = numbered([300, 2])
     off, states = np.zeros((1, 300), bool), np.arange(301, dtype=np.uint16)[None]
@@ -165,8 +154,8 @@ def test_the_smallest_types_hold_the_longest_walk_and_draw_the_pairs_of_wide_typ
     )
     narrow = episodes._replace(state=episodes.state.astype(np.uint16))
     for batch, wide_batch in zip(
-        draw_pairs(backend, narrow, 1000, (0.2, 0.999)),
-        draw_pairs(backend, wide, 1000, (0.2, 0.999)),
+        draw_pairs(narrow, 1000, (0.2, 0.999)),
+        draw_pairs(wide, 1000, (0.2, 0.999)),
         strict=True,
     ):
         np.testing.assert_array_equal(batch, wide_batch)

@@ -18,7 +18,7 @@ from quatrain.errors import DataError
 COLONY = {"target_nodes": 8, "n0_min": 2, "n0_max": 9}
 VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("quatrain/Grid-v0", {}),
-    ("quatrain/Grid-v0", {"layout": "spiral", "observation": "onehot"}),
+    ("quatrain/Grid-v0", {"layout": "spiral", "observation": "corner"}),
     ("quatrain/Grid-v0", {"observation": "fourier", "fourier": {"scale": 2.0, "count": 3}}),
     ("quatrain/TreasureHunt-v0", {"max_turns": 9}),
     ("quatrain/Colony-v0", COLONY),

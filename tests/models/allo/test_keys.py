@@ -19,7 +19,6 @@ from tests.conftest import shapes_unchecked, small
 
 allo = partial(small, "allo")
 PLAIN: dict[str, Any] = {}
-DOORS = {"doors": 3}
 FOURIER = {"observation": "fourier", "fourier": {"scale": 6.0, "count": 5}}
 TWO_ROOMS = {"rows": 1, "cols": 2, "height": 6, "width": 4, "extra_doors": 0, "seed": 0}
 ROOMS = {"layout": "rooms", "rooms": TWO_ROOMS}
@@ -42,8 +41,6 @@ def differ(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     [
         (PLAIN, {"layout": "maze9"}),
         (PLAIN, {"observation": "corner"}),
-        (PLAIN, DOORS),
-        (DOORS, {"door_seed": 7}),
         (FOURIER, {"fourier": {"scale": 3.0}}),
         (FOURIER, {"fourier": {"count": 6}}),
         (ROOMS, {"rooms": {"width": 5}}),
@@ -113,8 +110,6 @@ RISING = {"lr_barrier": 0.1, "b_max": 3.0}
         (PLAIN, RISING),
         (RISING, {"b_max": 1.01}),
         (RISING, {"barrier_update": "positive_ema"}),
-        (PLAIN, {"mode": "exact"}),
-        (PLAIN, {"encoder_rows": "batch"}),
     ],
 )
 def test_a_key_of_learning_changes_the_program(base: dict[str, Any], change: dict[str, Any]):

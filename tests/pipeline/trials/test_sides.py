@@ -71,7 +71,10 @@ REFUSED = [
     ("-S train.lr_final=1 --seeds 3", "a comparison after 3 seeds is none"),
     ("-S train.lr_final=1 --name ../x", "--name ../x: use letters"),
     ("-S train.lr_final=1 --preset smok", "unknown preset 'smok'; did you mean 'smoke'"),
-    ("-S env.doors=9", "env.doors: both sides would be scored in other worlds; "),
+    (
+        "-S env.max_episode_steps=9",
+        "env.max_episode_steps: both sides would be scored in other worlds; ",
+    ),
     ("--against preset:smok", "unknown preset 'smok'; did you mean 'smoke'"),
     ("--against nowhere", "--against nowhere: fatal: Needed a single revision; name a commit, "),
     ("--against old", "commit [0-9a-f]{12} is older than trials; name a later one"),
@@ -98,7 +101,7 @@ def test_a_request_has_a_name_a_change_and_what_the_gate_says_of_the_metric(ask:
     assert (request.name, *request[6:]) == ("x", "cosine_min", 0.0, (5, 16), True, ["worse"])
 
 
-@pytest.mark.parametrize("line", ["-S env.doors=9 --different-worlds", "-S seed=90"])
+@pytest.mark.parametrize("line", ["-S env.max_episode_steps=9 --different-worlds", "-S seed=90"])
 def test_sides_with_worlds_of_their_own_have_no_pairs(line: str, ask: Ask):
     assert not ask(line).is_paired
 

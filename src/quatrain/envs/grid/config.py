@@ -11,7 +11,6 @@ from quatrain.envs.grid.layouts import (
     Layout,
     keep_components,
     parse_layout,
-    with_random_doors,
 )
 from quatrain.section import InputFile, NameOrFile, Section, together
 
@@ -72,9 +71,7 @@ class Env(Section):
     )
     rooms: Rooms | None = Field(description="only with layout: rooms, else null")
     maze: Maze | None = Field(description="only with layout: maze, else null")
-    doors: int = Field(ge=0, description="random one-way doors beside those of the map")
-    door_seed: int = Field(ge=0, lt=2**32)
-    observation: Literal["centred", "corner", "paper", "onehot", "fourier"] = Field(
+    observation: Literal["centred", "corner", "paper", "fourier"] = Field(
         description="encoder input for a cell"
     )
     fourier: Fourier | None = Field(description="only with observation: fourier, else null")
@@ -89,7 +86,7 @@ class Env(Section):
 
     @property
     def map(self) -> Layout:
-        """Returns the layout with its doors, reduced to the selected components.
+        """Returns the layout, reduced to the selected components.
 
         Raises:
             LayoutError: the map cannot be read or does not fit the other keys.
@@ -112,6 +109,4 @@ def _map(env: Env) -> Layout:
         layout = maze(**env.maze.model_dump())
     else:
         layout = named_layout(env.layout)
-    return with_random_doors(
-        keep_components(layout, env.layout_components), env.doors, env.door_seed
-    )
+    return keep_components(layout, env.layout_components)

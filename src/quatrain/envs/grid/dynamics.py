@@ -105,32 +105,13 @@ def step(
 
 
 def observe(grid: Grid, observation: str) -> Float32[np.ndarray, "states inputs"]:
-    """Returns the encoder input for each state.
-
-    `centred`, `corner` and `paper` have two inputs each, `onehot` one per state.
-
-    Raises:
-        ValueError: unknown name; for `fourier` call `fourier_frequencies` and `fourier_inputs`.
-    """
-    if observation not in OBSERVATIONS:
-        raise ValueError(
-            f"unknown observation {observation!r}; known: {', '.join(OBSERVATIONS)}; "
-            "for fourier call fourier_inputs"
-        )
+    """Returns the two inputs of each state: `centred`, `corner` or `paper` coordinates."""
     return OBSERVATIONS[observation](grid).astype(np.float32)
 
 
 def fourier_frequencies(scale: float, count: int, seed: int) -> Float32[np.ndarray, "count 2"]:
     """Draws B ~ N(0, scale²), the frequencies of `fourier_inputs`; stored with the learner."""
-    return (
-        np.random.default_rng(seed)
-        .normal(
-            0.0,
-            scale,
-            (count, 2),
-        )
-        .astype(np.float32)
-    )
+    return np.random.default_rng(seed).normal(0.0, scale, (count, 2)).astype(np.float32)
 
 
 def fourier_inputs(
@@ -166,5 +147,4 @@ OBSERVATIONS: dict[str, Callable[[Grid], np.ndarray]] = {
     "centred": _centred,
     "corner": _corner,
     "paper": _paper,
-    "onehot": lambda grid: np.eye(len(grid.coords)),
 }

@@ -15,7 +15,7 @@ Cell = tuple[int, int]
 # [y][x]: whether a cell is a wall.
 Rows = tuple[tuple[bool, ...], ...]
 
-Components = Literal["auto", "start", "largest", "all", "error"]
+Components = Literal["auto", "largest", "all"]
 
 UP, RIGHT, DOWN, LEFT = range(4)
 # (dx, dy) of each action.
@@ -132,56 +132,21 @@ def count_states(layout: Layout) -> int:
 def keep_components(layout: Layout, mode: Components) -> Layout:
     """Turns the cells outside the selected connected component into walls.
 
-    auto: the component of S; without S there must be only one. start: the component of S. largest:
-    of equal ones the first in row-major order. all: every one. error: there must be only one.
-    Doors do not disconnect.
+    auto: the component of S; without S there must be only one. largest: of equal ones the first in
+    row-major order. all: every one. Doors do not disconnect.
 
     Raises:
-        LayoutError: several components and no rule to choose, `start` without S, or a single cell
-            remains.
+        LayoutError: several components and no rule to choose, or a single cell remains.
     """
-    if mode == "start" and layout.start is None:
-        raise LayoutError(
-            f"{layout.name} has no start cell, so layout_components: start keeps nothing; "
-            "put an S into the map or set layout_components: auto / largest / all"
-        )
     components = _components(layout)
     if mode == "all" or len(components) <= 1:
         return layout
     if mode == "largest":
         return checked(_restricted(layout, components[0]))
-    if mode == "error" or layout.start is None:
-        raise LayoutError(_several(layout, components, mode))
+    if layout.start is None:
+        raise LayoutError(_several(layout, components))
     return checked(
         _restricted(layout, next(cells for cells in components if layout.start in cells))
-    )
-
-
-def with_random_doors(layout: Layout, doors: int, door_seed: int) -> Layout:
-    """Adds `doors` one-way doors in distinct passages without a door, in random directions.
-
-    Raises:
-        LayoutError: the map has fewer such passages.
-    """
-    if not doors:
-        return layout
-    import numpy
-
-    passages = _passages_without_door(layout)
-    if doors > len(passages):
-        raise LayoutError(
-            f"{layout.name}: doors: {doors} but only {len(passages)} passages between two cells "
-            "have no door yet; lower doors"
-        )
-    rng = numpy.random.default_rng(door_seed)
-    selected = [passages[i] for i in rng.choice(len(passages), doors, replace=False)]
-    reversed_doors = rng.integers(2, size=doors)
-    return layout._replace(
-        doors=layout.doors
-        + tuple(
-            _other_side(door) if is_reversed else door
-            for door, is_reversed in zip(selected, reversed_doors, strict=True)
-        )
     )
 
 
@@ -255,16 +220,6 @@ def _other_side(door: Door) -> Door:
     return Door(door.x + dx, door.y + dy, reverse(door.action))
 
 
-def _passages_without_door(layout: Layout) -> list[Door]:
-    """Returns every passage between two free cells without a door, once: to the right or down."""
-    cells = free_cells(layout)
-    free = set(cells)
-    rightward = [Door(x, y, RIGHT) for x, y in cells if (x + 1, y) in free]
-    downward = [Door(x, y, DOWN) for x, y in cells if (x, y + 1) in free]
-    existing = {*layout.doors, *map(_other_side, layout.doors)}
-    return [door for door in rightward + downward if door not in existing]
-
-
 def _components(layout: Layout) -> list[list[Cell]]:
     """Returns the cells of each connected component, largest first.
 
@@ -304,17 +259,15 @@ def _restricted(layout: Layout, cells: list[Cell]) -> Layout:
     )
 
 
-def _several(layout: Layout, components: list[list[Cell]], mode: Components) -> str:
+def _several(layout: Layout, components: list[list[Cell]]) -> str:
     *sizes, last = [str(len(cells)) for cells in components]
     if len(sizes) > _SIZES_SHOWN:
         last = f"at most {sizes[_SIZES_SHOWN]}"
         sizes = sizes[:_SIZES_SHOWN]
-    choose = "put an S into the one you mean or set" if mode == "auto" else "set"
-    options = "largest / all" if layout.start is None else "start / largest / all"
     return (
         f"{layout.name} has {len(components)} components of {', '.join(sizes)} and {last} cells "
         f"(for example {_format(components[1][0])} cannot reach {_format(components[0][0])}); "
-        f"{choose} layout_components: {options}"
+        "put an S into the one you mean or set layout_components: largest / all"
     )
 
 

@@ -85,16 +85,9 @@ class Train(Section):
         description="duals stay within ±dual_clip; null: no limit",
     )
     b_init: float = Field(ge=0, le=LARGEST, description="initial barrier coefficient b")
-    b_min: float = Field(ge=0, le=LARGEST)
     b_max: float = Field(ge=0, le=LARGEST)
     lr_barrier: float = Field(ge=0, le=LARGEST)
     barrier_update: Literal["abs", "positive_ema"]
-    mode: Literal["stochastic", "exact"] = Field(
-        description="exact: expectations in place of sampled pairs"
-    )
-    encoder_rows: Literal["auto", "table", "batch"] = Field(
-        description="encode every state once, or every sample"
-    )
     seed_parallelism: Literal["auto", "vmap", "scan"] = Field(
         description="seeds of a device learn vectorised, or in a loop, whose bits are the same on "
         "any number of devices; auto: scan on a CPU, else vmap"
@@ -115,11 +108,6 @@ class Train(Section):
         """Returns how many independent batches of starts are drawn beside the pairs."""
         return {"two": 1, "three": 2, "visits": 0}[self.constraint]
 
-    @property
-    def needs_all_states(self) -> bool:
-        """Returns whether every step must encode every state."""
-        return self.mode == "exact" or self.constraint == "visits"
-
     def check(self) -> None:
         if not self.discounts or not all(0 <= g <= 1 for g in self.discounts):
             raise ValueError(
@@ -128,11 +116,7 @@ class Train(Section):
         multiple(self, "steps", "record_every")
         multiple(self, "evaluate_every", "record_every")
         at_most(self, "evaluate_every", "steps", "lower it, or nothing is compared")
-        at_most(self, "b_min", "b_init")
         at_most(self, "b_init", "b_max")
-        if self.needs_all_states and self.encoder_rows == "batch":
-            why = "mode exact" if self.mode == "exact" else "constraint visits"
-            raise ValueError(f"{why} needs every state: set encoder_rows to auto or table")
 
 
 class Evaluate(Section):
@@ -183,8 +167,6 @@ class AlloConfig(ModelSection):
             "one-way doors": bool(env.map.doors),
             "a goal": env.map.goal is not None,
             "start: layout": env.start == "layout" and env.map.start is not None,
-            "mode: exact": self.train.mode == "exact",
-            "observation: onehot": env.observation == "onehot",
         }
         for name, needed in needs.items():
             if needed:

@@ -95,7 +95,7 @@ def three_batches(features: Features) -> Constraints:
     )
 
 
-def exact_constraints(
+def visited_constraints(
     table: Float[Array, "states d"],
     starts: Float[Array, " states"],
 ) -> Constraints:
@@ -112,14 +112,6 @@ def exact_constraints(
         second=error,
         quadratic=2 * (error * stop_gradient(error)).sum(),
     )
-
-
-def exact_graph_term(
-    table: Float[Array, "states d"],
-    laplacian: Float[Array, "states states"],
-) -> Float[Array, ""]:
-    """Computes 2 Σ_i u_iᵀ A u_i, the expectation of `graph_term` over the buffer's pairs."""
-    return 2 * (table * (laplacian @ table)).sum()
 
 
 def lagrangian(

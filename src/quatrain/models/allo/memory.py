@@ -42,6 +42,4 @@ def _sizes(config: AlloConfig) -> tuple[int, int]:
         return 0, 1
     states = count_states(config.env.map)
     fourier = config.env.fourier
-    return states, {"onehot": states, "fourier": fourier.count if fourier else 0}.get(
-        config.env.observation, 2
-    )
+    return states, 2 + 2 * fourier.count if fourier else 2

@@ -5,21 +5,14 @@ P(k | m) = (1-g) g^(k-1) / (1-g^m). With several discounts g each pair draws one
 """
 
 import math
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Float, Float64, Int, Integer
+from jaxtyping import Float, Float64, Integer
 
 AnyArray: TypeAlias = Any  # numpy.ndarray or jax.Array
 
 NEGLIGIBLE = 1e-15
-# Largest mean of the exponential numbers in `draw_lags`.
-#
-# For a discount of 1 the law is then uniform up to 1e-12 m, and int64 holds the lag.
-LONGEST_MEAN = 2.0**40
-# Largest mean for which int32 holds the lag: NumPy draws no exponential number above 64.
-SHORT_MEAN = 2.0**25
 
 
 def lags(
@@ -48,33 +41,6 @@ def lags(
     beyond = xp.log1p(fraction * xp.expm1(horizons * log_g)) / log_g
     # Rounding can give m + 1: u = 1 - 2^-24, g = 0.999, m = 50 in float32.
     return xp.minimum(1 + beyond.astype(xp.int32), horizons)
-
-
-def draw_lags(
-    rng: np.random.Generator,
-    horizons: Integer[np.ndarray, "batch"],
-    discounts: tuple[float, ...],
-) -> Int[np.ndarray, "batch"]:
-    """Draws lags of the same law on the host, several times faster than the inverse CDF.
-
-    The integer part of an exponential number of mean -1 / ln g is j with probability (1-g) g^j.
-    Modulo m the numbers j = k-1, k-1+m, k-1+2m, ... coincide, and their sum is P(k | m).
-    """
-    means = _means(discounts)
-    exponentials = rng.standard_exponential(len(horizons))
-    if len(means) == 1:
-        exponentials *= means[0]
-    else:
-        exponentials *= np.array(means)[rng.integers(len(means), size=len(horizons))]
-    integer = np.int32 if max(means) <= SHORT_MEAN else np.int64
-    drawn = exponentials.astype(integer) % horizons
-    drawn += 1
-    return drawn
-
-
-@cache
-def _means(discounts: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(min(-1.0 / _log(discount), LONGEST_MEAN) for discount in discounts)
 
 
 def lag_weights(

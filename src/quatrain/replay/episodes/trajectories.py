@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Int8, Int32, Integer, PRNGKeyArray
 
 from quatrain.errors import DataError
-from quatrain.replay.episodes.lags import AnyArray, draw_lags, lags
+from quatrain.replay.episodes.lags import AnyArray, lags
 
 NO_ACTION = -1  # at a trajectory's last slot
 
@@ -167,35 +167,6 @@ def sample(
 
 def _gather(column: jax.Array, indices: jax.Array) -> jax.Array:
     return column.at[indices].get(mode="promise_in_bounds")
-
-
-def sample_numpy(
-    rng: np.random.Generator,
-    episodes: Episodes,
-    batch_size: int,
-    discounts: tuple[float, ...],
-    constraint_batches: int = 1,
-) -> Batch:
-    """Samples on the host: the same law as `sample`, other random numbers.
-
-    Raises:
-        ReplayError: the replay is empty.
-    """
-    transitions = _count_transitions(episodes, batch_size)
-    picks = rng.random((1 + constraint_batches) * batch_size)
-    picks *= transitions
-    # floor(u N) takes half the time of rng.integers, and is as uniform as 53 bits allow. Every
-    # index is valid by construction: mode="clip" skips the check, which would copy.
-    slots = episodes.starts.take(picks.astype(np.intp), mode="clip")
-    pair_slots = slots[:batch_size]
-    later_slots = draw_lags(rng, episodes.horizon.take(pair_slots, mode="clip"), discounts)
-    later_slots += pair_slots
-    states = episodes.state.take(slots, mode="clip").astype(np.int32)
-    return Batch(
-        states[:batch_size],
-        episodes.state.take(later_slots, mode="clip").astype(np.int32),
-        states[batch_size:].reshape(-1, batch_size),
-    )
 
 
 def _count_transitions(episodes: Episodes, batch_size: int) -> int:

@@ -18,7 +18,6 @@ from quatrain.models.allo.collect import (
     input_constants,
 )
 from quatrain.models.allo.config import AlloConfig, Train
-from quatrain.models.allo.learning.spectra import spectrum
 from quatrain.replay.episodes.trajectories import Episodes
 
 # Folded into a learner's base key for its initialisation; steps fold in their own number.
@@ -41,12 +40,13 @@ class State(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Holds the constant inputs of a step: encoder inputs, buffer, and A and r where needed."""
+    """Holds the constant inputs of a step: encoder inputs, buffer, and each state's share of the
+    starts of pairs.
+    """
 
     inputs: Float[Array, "states inputs"]
     episodes: Episodes
-    laplacian: Float[Array, "states states"] | None
-    starts: Float[Array, " states"] | None
+    visits: Float[Array, " states"]
 
 
 def schedule(config: Train) -> optax.Schedule:
@@ -116,20 +116,7 @@ def tables(
 
 def make_data(config: AlloConfig, state: State, dataset: AnyDataset) -> Data:
     inputs = inputs_for(config, state, dataset)
-    episodes = jax.tree.map(jnp.asarray, dataset.train)
-    if config.train.mode == "stochastic":
-        starts = visits(dataset, len(inputs)) if config.train.needs_all_states else None
-        return Data(inputs, episodes, laplacian=None, starts=starts)
-    exact = spectrum.expectation(dataset.train, len(inputs), config.train.discounts)
-    return Data(
-        inputs,
-        episodes,
-        laplacian=jnp.asarray(exact.laplacian, jnp.float32),
-        starts=jnp.asarray(exact.starts, jnp.float32),
-    )
-
-
-def visits(dataset: AnyDataset, states: int) -> Float[Array, " states"]:
-    """Returns how often each state starts a pair, as a share of all starts."""
     starts = np.asarray(dataset.train.state)[np.asarray(dataset.train.horizon) > 0]
-    return jnp.asarray(np.bincount(starts, minlength=states) / len(starts), jnp.float32)
+    visits = np.bincount(starts, minlength=len(inputs)) / len(starts)
+    episodes = jax.tree.map(jnp.asarray, dataset.train)
+    return Data(inputs, episodes, jnp.asarray(visits, jnp.float32))

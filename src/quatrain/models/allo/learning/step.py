@@ -22,39 +22,16 @@ IN_PLACE = {"xla_cpu_copy_insertion_use_region_analysis": True}
 
 
 def encoder_is_table(config: Train, states: int) -> bool:
-    """Returns whether every state is encoded once, which `auto` does if samples are not fewer."""
-    if config.encoder_rows != "auto":
-        return config.encoder_rows == "table"
-    return config.needs_all_states or states <= (2 + config.constraint_batches) * config.batch_size
+    """Returns whether every state is encoded once: where samples are not fewer, or all are needed.
 
-
-def encode(
-    config: AlloConfig,
-    params: network.Params,
-    inputs: Array,
-    batch: Batch,
-) -> losses.Features:
-    """Returns the features of the sampled states.
-
-    They are taken from a table of all states where that is less work; gradients are equal.
+    Gradients are equal.
     """
-    if encoder_is_table(config.train, len(inputs)):
-        table = network.apply(config.network, params, inputs)
-        return losses.Features(*(table[states] for states in batch))
-    return losses.Features(
-        *(network.apply(config.network, params, inputs[states]) for states in batch)
-    )
+    samples = (2 + config.constraint_batches) * config.batch_size
+    return config.constraint == "visits" or states <= samples
 
 
-def draw(
-    config: Train,
-    data: Data,
-    base_key: Array,
-    step: Array,
-) -> Batch | None:
-    """Draws the sample of a step; None in exact mode, which uses its expectation."""
-    if config.mode == "exact":
-        return None
+def draw(config: Train, data: Data, base_key: Array, step: Array) -> Batch:
+    """Draws the sample of a step."""
     return sample(
         jax.random.fold_in(base_key, step),
         data.episodes,
@@ -64,38 +41,26 @@ def draw(
     )
 
 
-def graph_over(
-    table: Float[Array, "states d"],
-    data: Data,
-    batch: Batch | None,
-) -> Float[Array, ""]:
-    """Computes the graph term of the sampled pairs, or without a sample its expectation."""
-    if batch is not None:
-        return losses.graph_term(table[batch.state], table[batch.later_state])
-    assert data.laplacian is not None
-    return losses.exact_graph_term(table, data.laplacian)
-
-
 def objective(
     params: network.Params,
     config: AlloConfig,
     state: State,
     data: Data,
-    batch: Batch | None,
+    batch: Batch,
 ) -> tuple[Float[Array, ""], losses.Loss]:
     """Computes L and its parts for these encoder parameters."""
-    if config.train.needs_all_states:
-        assert data.starts is not None
-        table = network.apply(config.network, params, data.inputs)
-        constraints = losses.exact_constraints(table, data.starts)
-        graph = graph_over(table, data, batch)
+    encode = partial(network.apply, config.network, params)
+    if encoder_is_table(config.train, len(data.inputs)):
+        table = encode(data.inputs)
+        features = losses.Features(*(table[states] for states in batch))
     else:
-        assert batch is not None
-        features = encode(config, params, data.inputs, batch)
-        graph = losses.graph_term(features.state, features.later_state)
+        features = losses.Features(*(encode(data.inputs[states]) for states in batch))
+    if config.train.constraint == "visits":
+        constraints = losses.visited_constraints(table, data.visits)
+    else:
         constraints = CONSTRAINTS[config.train.constraint](features)
     loss = losses.lagrangian(
-        graph,
+        losses.graph_term(features.state, features.later_state),
         constraints,
         state.duals,
         state.barrier,
@@ -107,7 +72,7 @@ def objective(
 def update_duals(config: Train, state: State, constraints: losses.Constraints) -> State:
     """Returns the state after the dual and barrier step, with the constraints of the gradient.
 
-    β ← clip(β + lr_dual·E, ±dual_clip);  b ← clip(b + lr_barrier·h, b_min, b_max).
+    β ← clip(β + lr_dual·E, ±dual_clip);  b ← min(b + lr_barrier·h, b_max).
     h = |Q| (`abs`), or the mean of the positive part of a moving average of E1∘E2 (`positive_ema`,
     the paper's code).
     """
@@ -124,7 +89,7 @@ def update_duals(config: Train, state: State, constraints: losses.Constraints) -
         violation = jnp.maximum(average, 0).mean()
     return state._replace(
         duals=jnp.tril(jnp.clip(state.duals + config.lr_dual * constraints.error, -clip, clip)),
-        barrier=jnp.clip(state.barrier + config.lr_barrier * violation, config.b_min, config.b_max),
+        barrier=jnp.minimum(state.barrier + config.lr_barrier * violation, config.b_max),
         quadratic_average=average,
     )
 
@@ -133,7 +98,7 @@ def gradient_step(
     config: AlloConfig,
     data: Data,
     state: State,
-    batch: Batch | None,
+    batch: Batch,
 ) -> tuple[State, dict[str, Array]]:
     """Returns one learner after a step: Adam on the encoder, then the duals and the barrier.
 

@@ -2,7 +2,7 @@
 
 W[s, s'] is the joint probability of a sampled pair, r = W1, R = diag(r),
 A = ½(R + diag(Wᵀ1)) − ½(W + Wᵀ). The learner's fixed point is A v_i = λ_i R v_i, λ ascending.
-Everything here is float64 NumPy. Learning does not use it, except `mode: exact` (A and r).
+Everything here is float64 NumPy. Learning does not use it.
 """
 
 from collections.abc import Callable
@@ -42,33 +42,15 @@ class Spectrum(NamedTuple):
     visited: Bool[np.ndarray, " states"]
 
 
-class Expectation(NamedTuple):
-    """Holds A of a buffer over all states, and how often each state starts and ends a pair."""
-
-    laplacian: Float[np.ndarray, "states states"]
-    starts: Float[np.ndarray, " states"]
-    ends: Float[np.ndarray, " states"]
-
-
-def expectation(episodes: Episodes, states: int, discounts: tuple[float, ...]) -> Expectation:
-    """Computes A, r = W1 and Wᵀ1 of the pairs that this buffer yields."""
-    joint = pair_matrix(episodes, states, discounts)
-    starts = joint.sum(1)
-    ends = joint.sum(0)
-    return Expectation(
-        laplacian=np.diag((starts + ends) / 2) - (joint + joint.T) / 2,
-        starts=starts,
-        ends=ends,
-    )
-
-
 def operator(episodes: Episodes, states: int, discounts: tuple[float, ...]) -> Operator:
     """Computes A and r over the states that start a pair.
 
     A state that is never a start has no constraint: the learner may give it the value that
     minimises the graph term. It is eliminated from A (Schur complement) and not compared.
     """
-    full, starts, ends = expectation(episodes, states, discounts)
+    joint = pair_matrix(episodes, states, discounts)
+    starts, ends = joint.sum(1), joint.sum(0)
+    full = np.diag((starts + ends) / 2) - (joint + joint.T) / 2
     visited = starts > 0
     free = (starts == 0) & (ends > 0)
     laplacian = full[np.ix_(visited, visited)]
