@@ -21,7 +21,6 @@ from quatrain.frameworks.torch.threads import threads
 from quatrain.models.active_dynamics.collect import collect, emission_of
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init_network
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry
 
 SEED = 0
 LENGTH, STEPS = 20, 40
@@ -206,6 +205,8 @@ def ring_of(transitions: int) -> windows.WindowRing:
     ring = windows.allocate(1, transitions, CHANNELS, ACTION)
     for _ in range(transitions):
         drawn = transition_of(generator)
-        entry = Entry(drawn["next_obs"][None], drawn["action"][None], torch.tensor([False]))
+        observation = drawn["next_obs"][None]
+        ended = torch.tensor([False])
+        entry = windows.Transition(observation, drawn["action"][None], ended, observation)
         windows.write(ring, entry, LENGTH)
     return ring

@@ -27,7 +27,7 @@ from quatrain.storage.formats import PARSER_ERRORS
 # These load torch, which takes seconds: whoever asks for --help does not wait for it.
 if TYPE_CHECKING:
     from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
-    from quatrain.models.active_dynamics.recorded import Recording
+    from quatrain.models.active_dynamics.system import Rollouts
 
 MODEL = "active_dynamics"
 # Policy of a system if no option names one.
@@ -54,8 +54,8 @@ class Request(NamedTuple):
 def identify(root: Path, request: Request) -> None:
     """Learns the field, writes it to a file, and prints how well it explains held-out data."""
     check_request(request)
-    from quatrain.envs.adapters.systems import make_system
-    from quatrain.models.active_dynamics import exploration, recorded
+    from quatrain.models.active_dynamics import identify as learning
+    from quatrain.models.active_dynamics.user_env import make_system
 
     params = params_for(root, request)
     config = params.active_dynamics
@@ -65,10 +65,10 @@ def identify(root: Path, request: Request) -> None:
             learner, held_out = from_recording(config, Path(request.recording))
         else:
             assert request.system  # by check_request
-            system = make_system(request.system)
+            system = make_system(request.system, params.seed)
             arm = request.arm or ARM
-            learner, held_out = exploration.explore(config, system, arm, params.seed)
-        scores = recorded.evaluate(learner, held_out)
+            learner, held_out = learning.explore(config, system, arm, params.seed)
+        scores = learning.evaluate(learner, held_out)
         write(Path(request.out), learner)
     print(table(scores), "", f"field and channels: {request.out}", sep="\n")
     for line in misfit_warnings(scores):
@@ -99,11 +99,11 @@ def params_for(root: Path, request: Request) -> Params:
     Raises:
         ConfigError: params.yaml cannot be used so.
     """
-    from quatrain.models.active_dynamics import recorded
+    from quatrain.models.active_dynamics.identify import HELD_OUT
 
     changes = {
         "seeds": 1,
-        "collect": {"warmup": int(np.ceil(LEARNED_WARMUP / (1 - recorded.HELD_OUT)))},
+        "collect": {"warmup": int(np.ceil(LEARNED_WARMUP / (1 - HELD_OUT)))},
         "network": {"family": "bayes_filter", "decoder": "linear"},
         "train": {"arms": ["random"], "transitions": request.transitions},
     }
@@ -112,18 +112,18 @@ def params_for(root: Path, request: Request) -> Params:
 
 def from_recording(
     config: ActiveDynamicsConfig, path: Path
-) -> "tuple[BayesFilterLearner, Recording]":
+) -> "tuple[BayesFilterLearner, Rollouts]":
     """Learns from all but the last part of a recording; returns the learner and that part.
 
     Raises:
         ConfigError: the file cannot be read.
         DataError: nothing can be learned from what it holds.
     """
-    from quatrain.models.active_dynamics import recorded
+    from quatrain.models.active_dynamics import identify as learning
 
-    arrays = read_arrays(path)
-    train, held_out = recorded.read_recording(config, path.name, arrays).split()
-    return recorded.learn(config, train), held_out
+    rollouts = learning.read_recording(config, path.name, read_arrays(path))
+    train, held_out = learning.split(rollouts)
+    return learning.learn(config, train), held_out
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -161,9 +161,9 @@ def write(path: Path, learner: "BayesFilterLearner") -> None:
     """Writes mean and standard deviation of the field on the grid of the region, and channels."""
     import torch
 
-    from quatrain.models.active_dynamics import recorded
+    from quatrain.envs.vector_field.fields import region_grid
 
-    grid = recorded.region_grid(learner.config.env.region_radius, learner.config.env.d)
+    grid = region_grid(learner.config.env.region_radius, learner.config.env.d)
     moments = learner.moments(grid.double()[None])
     assert learner.decoder is not None
     weight, bias, noise = (part[0].numpy() for part in learner.decoder)

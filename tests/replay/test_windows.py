@@ -2,26 +2,25 @@
 uniform over them.
 """
 
-from typing import Any
-
 import pytest
 import torch
 from scipy.stats import chisquare
-from torch import Generator, Tensor
+from torch import Generator
 
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, WindowRing, Windows
+from quatrain.replay.windows import Transition, View, WindowRing
 
 ROWS, SIZE, OBS, ACTION, WRITES, LENGTH = 3, 7, 5, 2, 30, 4
 ENDS = ({4, 5, 17}, set(), {0, 9, 10, 23, 29})
 """Of each row the transitions that end an episode."""
 
 
-def entry(number: int) -> Entry:
+def entry(number: int) -> Transition:
     """Returns transition `number`, with numbers that no other transition has."""
     first = 1000.0 * number + 100 * torch.arange(ROWS)[:, None]
     ended = torch.tensor([number in of_row for of_row in ENDS])
-    return Entry(first + torch.arange(OBS), first + 50 + torch.arange(ACTION), ended)
+    y = first + torch.arange(OBS)
+    return Transition(y, first + 50 + torch.arange(ACTION), ended, y)
 
 
 def written(count: int, size: int = SIZE) -> WindowRing:
@@ -31,10 +30,10 @@ def written(count: int, size: int = SIZE) -> WindowRing:
     return ring
 
 
-def listed(numbers: range) -> Entry:
+def listed(numbers: range) -> View:
     """Returns the same transitions from a list."""
-    columns = zip(*map(entry, numbers), strict=True)
-    return Entry(*(torch.stack(parts, 1) for parts in columns))
+    columns = zip(*(entry(number)[:3] for number in numbers), strict=True)
+    return View(*(torch.stack(parts, 1) for parts in columns))
 
 
 def whole(count: int, row: int, size: int = SIZE, length: int = LENGTH) -> list[int]:
@@ -99,8 +98,8 @@ def test_drawn_windows_contain_the_transitions_from_their_starts():
         drawn = windows.sample(ring, row, 11, LENGTH, Generator().manual_seed(row))
         times = drawn.starts + torch.arange(LENGTH)[:, None]
         assert set(drawn.starts.tolist()) <= set(whole(WRITES, row, 20))
-        assert torch.equal(drawn.observations, kept.observation[row, times])
-        assert torch.equal(drawn.actions, kept.action[row, times])
+        assert torch.equal(drawn.observations, kept.observations[row, times])
+        assert torch.equal(drawn.actions, kept.actions[row, times])
 
 
 @pytest.mark.parametrize("size", [20, 40])
@@ -113,16 +112,3 @@ def test_starts_are_drawn_uniformly(size: int):
     assert chisquare(counts).pvalue > 1e-4
     again = windows.sample(ring, 2, draws, LENGTH, Generator().manual_seed(3)).starts
     assert torch.equal(again, drawn)
-
-
-def test_only_a_gpu_gets_copies_pinned_and_asynchronous(monkeypatch: pytest.MonkeyPatch):
-    starts = torch.zeros(3, dtype=torch.int64)
-    tensors = Windows(torch.zeros(2, 3, OBS), torch.zeros(2, 3, ACTION), starts)
-    assert windows.to_device(tensors, torch.device("cpu")) is tensors
-    calls: list[Any] = []
-    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor: calls.append("pinned") or tensor)
-    monkeypatch.setattr(
-        Tensor, "to", lambda tensor, _, non_blocking: calls.append(non_blocking) or tensor
-    )
-    assert type(windows.to_device(tensors, torch.device("cuda"))) is Windows
-    assert calls == ["pinned", True] * 3

@@ -7,24 +7,25 @@ episode: a valid start is recorded as soon as its window is complete, and droppe
 transition is overwritten.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float32, Int64
 from torch import Generator, Tensor
 
-Tensors = TypeVar("Tensors")
 
+class Transition(NamedTuple):
+    """Holds transition i of all envs: the observation y_{i+1} that it led to, its action a_i, and
+    whether the episode ended there.
 
-class Entry(NamedTuple):
-    """Holds transition i of all envs: action a_i, the next observation y_{i+1}, and whether it
-    truncates.
+    start: the observation that the next transition starts from; where the episode ended, the first
+    of the next one. It is not stored.
     """
 
     observation: Float32[Tensor, "env obs"]
     action: Float32[Tensor, "env action"]
     truncated: Bool[Tensor, " env"]
+    start: Float32[Tensor, "env obs"]
 
 
 class WindowStarts(NamedTuple):
@@ -93,16 +94,16 @@ def allocate(envs: int, size: int, obs: int, action: int) -> WindowRing:
     )
 
 
-def write(ring: WindowRing, entry: Entry, length: int) -> None:
+def write(ring: WindowRing, transition: Transition, length: int) -> None:
     """Replaces the oldest transition and records valid starts of windows of this length. Modifies
     the ring.
     """
     number = int(ring.written)
     slot = number % ring.size
-    for storage, value in zip(ring[:3], entry, strict=True):
+    for storage, value in zip(ring[:3], transition[:3], strict=True):
         storage.select(1, slot).copy_(value)
         storage.select(1, slot + ring.size).copy_(value)
-    _record_start(ring.starts, number, entry.truncated, length)
+    _record_start(ring.starts, number, transition.truncated, length)
     ring.written.add_(1)
 
 
@@ -187,18 +188,3 @@ def last(ring: WindowRing, length: int) -> View:
         )
     slot = (int(ring.written) - length) % ring.size
     return View(*(storage[:, slot : slot + length] for storage in ring[:3]))
-
-
-def to_device(tensors: Tensors, device: torch.device) -> Tensors:
-    """Copies to a GPU through pinned memory, so that copies overlap; returns the same tensors for
-    other devices.
-    """
-    if device.type != "cuda":
-        return tensors
-    return _map_tensors(tensors, lambda tensor: tensor.pin_memory().to(device, non_blocking=True))
-
-
-def _map_tensors(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    if isinstance(tree, Tensor):
-        return change(tree)
-    return type(tree)(*(_map_tensors(child, change) for child in tree))

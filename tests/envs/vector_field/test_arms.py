@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.envs.vector_field.kinds import EmissionSpec
+from quatrain.envs.vector_field.config import Observation
 from quatrain.envs.vector_field.world import Draws, World, draw, reset, step
 from tests.envs.vector_field.worlds import LEAVING, gaussian, points, poisson, world_of
 from tests.torch_numbers import seeded
@@ -36,10 +36,10 @@ def path(
 
 
 @pytest.mark.parametrize("emission", [gaussian(), poisson()])
-def test_arms_with_equal_seeds_share_starts_and_noise(emission: EmissionSpec):
+def test_arms_with_equal_seeds_share_starts_and_noise(emission: Observation):
     """Whatever they do, and although their episodes end at different times."""
     arms = {"active": (7, 1), "random": (7, 2), "same": (7, 1), "other": (8, 1)}
-    results = path(world_of(LEAVING, emission), arms)
+    results = path(world_of(emission, **LEAVING), arms)
     active, random, same, other = results.values()
     assert torch.equal(active["first"], random["first"])
     assert not torch.equal(active["truncated"], random["truncated"])
@@ -55,8 +55,11 @@ def test_arms_with_equal_seeds_share_starts_and_noise(emission: EmissionSpec):
 
 
 @pytest.mark.parametrize("emission", [gaussian(), poisson()])
-def test_an_arm_stays_as_it_is_when_others_are_removed(emission: EmissionSpec):
-    world, arms = world_of(LEAVING, emission), {"active": (7, 1), "random": (7, 2), "prbs": (7, 3)}
+def test_an_arm_stays_as_it_is_when_others_are_removed(emission: Observation):
+    world, arms = (
+        world_of(emission, **LEAVING),
+        {"active": (7, 1), "random": (7, 2), "prbs": (7, 3)},
+    )
     together = path(world, arms)
     assert together["prbs"]["truncated"].any()
     for kept in (("prbs",), ("active", "prbs"), ("prbs", "random")):

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import box_grid, make_field, region_grid, restore_field
 from quatrain.envs.vector_field.kinds import KINDS, FieldError, register_field
-from tests.envs.vector_field.worlds import STILL, field_spec, points, raw_field, wind
+from tests.envs.vector_field.worlds import STILL, field_env, points, raw_field, wind
 from tests.torch_numbers import seeded
 
 PROVIDED: dict[str, Any] = {
     "linear": {"matrix": ((-0.5, -1.0), (1.0, -0.5))},
-    "table": {"table": wind()},
+    "table": {"table_file": wind()},
 }
 
 
@@ -55,7 +55,7 @@ OTHERS: dict[str, dict[str, float]] = {
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_batches_equal_the_formula_point_by_point(kind: str):
-    field, x = raw_field(kind, parameters=tuple(OTHERS[kind].items())), points(11, 2, seed=4)
+    field, x = raw_field(kind, parameters=OTHERS[kind]), points(11, 2, seed=4)
     for result, place in zip(field(x).tolist(), x.tolist(), strict=True):
         assert result == pytest.approx(plain(kind, *place), rel=1e-4, abs=1e-5)
 
@@ -63,21 +63,21 @@ def test_batches_equal_the_formula_point_by_point(kind: str):
 @pytest.mark.parametrize("kind", [*KINDS, "mine"])
 def test_any_leading_axes_give_the_same_velocities_and_stored_arrays_the_same_field(kind: str):
     register_field("mine")(lambda x: torch.stack([x[:, 1], -(x[:, 0] ** 3)], 1).double())
-    spec = field_spec(kind, normalise="region_rms", **PROVIDED.get(kind, {}))
-    field, x = make_field(spec, seeded(8)), points(3, 4, 5, 2)
+    env = field_env(kind, normalise="region_rms", **PROVIDED.get(kind, {}))
+    field, x = make_field(env, seeded(8)), points(3, 4, 5, 2)
     velocity = field(x)
     assert velocity.dtype == torch.float32
     torch.testing.assert_close(field(x.reshape(60, 2)), velocity.reshape(60, 2), rtol=0, atol=1e-6)
     torch.testing.assert_close(field(x[2, 1, 3]), velocity[2, 1, 3], rtol=0, atol=1e-6)
     assert field(x[:, :0]).shape == (3, 0, 5, 2)
-    restored = restore_field(spec, 2 * field.alpha, field.table.clone())
+    restored = restore_field(env.field, 2 * field.alpha, field.table.clone())
     assert torch.equal(restored(x), 2 * velocity)
 
 
 def test_a_linear_field_has_any_number_of_dimensions():
     matrix = torch.randn(3, 3, generator=seeded(2))
-    spec = field_spec("linear", matrix=tuple(map(tuple, matrix.tolist())), normalise="region_rms")
-    field, x = make_field(spec, seeded(0)), points(7, 3)
+    env = field_env("linear", matrix=tuple(map(tuple, matrix.tolist())), normalise="region_rms")
+    field, x = make_field(env, seeded(0)), points(7, 3)
     for place, velocity in zip(x, field(x), strict=True):
         torch.testing.assert_close(velocity, field.alpha * (matrix @ place))
     assert field(region_grid(1.5, 3)).square().sum(1).mean() == pytest.approx(1)
@@ -144,8 +144,8 @@ def test_the_box_has_40_points_per_axis_or_2048_in_all():
 
 
 def test_the_same_seed_draws_the_same_field():
-    spec = field_spec("multi_attractor")
-    single, same, other = (make_field(spec, seeded(seed)).table for seed in (3, 3, 4))
+    env = field_env("multi_attractor")
+    single, same, other = (make_field(env, seeded(seed)).table for seed in (3, 3, 4))
     assert torch.equal(single, same)
     assert (single - other).abs().max() > 0.1
 

@@ -11,9 +11,9 @@ from gymnasium.utils.env_checker import check_env
 
 from quatrain.envs.adapters.vector_field import VectorFieldGym
 from quatrain.envs.vector_field.world import step_mean
-from tests.envs.vector_field.worlds import field_spec, gaussian, points, poisson, world_of
+from tests.envs.vector_field.worlds import gaussian, points, poisson, world_of
 
-AWAY = field_spec("linear", matrix=((1.0, 0.0), (0.0, 1.0)))
+AWAY = {"kind": "linear", "matrix": ((1.0, 0.0), (0.0, 1.0))}
 CONTROL = ((0.5, 0.0, 1.0), (0.0, 1.0, 1.0))
 
 
@@ -27,17 +27,15 @@ def actions(count: int) -> list[np.ndarray]:
 
 @pytest.mark.filterwarnings("ignore:.*A Box observation space m")
 def test_gymnasium_environment_checker_passes_and_spaces_are_those_of_the_world():
-    check_env(env_of(None, poisson(5)), skip_render_check=True)
-    env = env_of(
-        None, gaussian(channels=9), action_bound=0.4, control=CONTROL, episode_transitions=3
-    )
+    check_env(env_of(poisson(5)), skip_render_check=True)
+    env = env_of(gaussian(channels=9), action_bound=0.4, control=CONTROL, episode_transitions=3)
     check_env(env, skip_render_check=True)
     assert env.observation_space == Box(-np.inf, np.inf, (9,), np.float32)
     assert env.action_space == Box(-0.4, 0.4, (3,), np.float32)
 
 
 def test_a_step_is_that_of_the_world_until_the_state_leaves_the_box():
-    world = world_of(AWAY, process_noise=0.0)
+    world = world_of(process_noise=0.0, **AWAY)
     env, truncated, steps = VectorFieldGym(world), False, iter(actions(100))
     _, info = env.reset(seed=3)
     assert (np.abs(info["state"]) <= 1).all()
@@ -86,7 +84,7 @@ def test_invalid_actions_raise():
 def test_a_seed_decides_the_episodes_and_without_one_the_random_numbers_go_on(emission: Any):
     reported = []
     for seed in (5, 5, 6):
-        env = env_of(AWAY, emission)
+        env = env_of(emission, **AWAY)
         episode = [env.reset(seed=seed)[0], *(env.step(action)[0] for action in actions(5))]
         reported.append(np.stack([*episode, env.reset()[0]]))
     np.testing.assert_array_equal(reported[0], reported[1])

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from quatrain.envs.vector_field.kinds import EmissionSpec
 from quatrain.envs.vector_field.observation import Emission, draw_emission
 from tests.envs.vector_field.worlds import gaussian, points, poisson
 from tests.torch_numbers import seeded
@@ -16,7 +15,7 @@ KINDS = ("identity", "linear", "loglinear")
 def emission(kind: Any = "linear", noise: Any = "gaussian", obs: int = 7, d: int = 2) -> Emission:
     """Returns channels with different variances."""
     channels = d if kind == "identity" else obs
-    drawn = draw_emission(EmissionSpec(kind, channels, noise, 0.3, 0.5, 0.1), d, seeded(0))
+    drawn = draw_emission(gaussian(kind, channels, noise=noise, noise_sd=0.3), d, seeded(0))
     if noise == "poisson":
         return drawn
     return drawn._replace(noise_variance=0.1 + torch.arange(channels) / 10)
@@ -97,7 +96,7 @@ def test_a_silent_channel_counts_next_to_nothing():
 
 
 def test_weights_and_biases_have_the_specified_distribution():
-    spec = EmissionSpec("linear", 20000, "gaussian", 0.2, weight_sd=0.5, bias_sd=0.1)
+    spec = gaussian("linear", 20000, noise_sd=0.2)
     drawn, same, other = (draw_emission(spec, 2, seeded(seed)) for seed in (4, 4, 5))
     assert drawn.weight.std().item() == pytest.approx(0.5, rel=0.02)
     assert drawn.bias.std().item() == pytest.approx(0.1, rel=0.03)

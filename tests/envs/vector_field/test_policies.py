@@ -1,6 +1,5 @@
 """Open-loop actions: formulas, how long they are held, and what is drawn."""
 
-import math
 from itertools import pairwise
 
 import numpy as np
@@ -9,12 +8,12 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from quatrain.envs.vector_field.policies import PolicySpec, act, init_policy_state
+from quatrain.envs.vector_field.policies import act, init_policy_state
 from tests.conftest import shapes_unchecked
 from tests.torch_numbers import seeded
 
-ROWS, SIZE, BOUND, DT, TRANSITIONS = 7, 3, 0.4, 0.05, 600
-SPEC = PolicySpec(BOUND, DT, TRANSITIONS, step_hold=50, prbs_hold=(3, 19), chirp=(0.05, 2.0))
+ROWS, SIZE, BOUND, TRANSITIONS = 7, 3, 0.4, 600
+HOLD = {"random": (1, 1), "step": (50, 50), "prbs": (3, 19)}
 
 
 def actions_of(arm: str, transitions: int = TRANSITIONS, size: int = SIZE) -> Tensor:
@@ -22,8 +21,8 @@ def actions_of(arm: str, transitions: int = TRANSITIONS, size: int = SIZE) -> Te
     source = seeded()
     state, result = init_policy_state(ROWS, size, source), []
     with shapes_unchecked():
-        for transition in range(transitions):
-            state = act(arm, SPEC, state, transition, source)
+        for _ in range(transitions):
+            state = act(arm, BOUND, HOLD[arm], state, source)
             result.append(state.action)
     return torch.stack(result)
 
@@ -72,27 +71,7 @@ def test_prbs_holds_its_signs_for_each_length_alike():
     assert chisquare(counts[3:20]).pvalue > 1e-3
 
 
-def test_a_chirp_follows_its_formula_with_a_phase_for_each_env_and_dimension():
-    actions, state = actions_of("chirp"), init_policy_state(ROWS, SIZE, seeded())
-    assert len(state.phase.unique()) == ROWS * SIZE
-    assert ((state.phase >= 0) & (state.phase < 2 * math.pi)).all()
-    whole = TRANSITIONS * DT
-    for transition in (0, 1, 17, 333, TRANSITIONS - 1):
-        time = transition * DT
-        turned = 2 * math.pi * (0.05 * time + (2.0 - 0.05) * time**2 / (2 * whole))
-        expected = BOUND * torch.sin(turned + state.phase.double())
-        torch.testing.assert_close(actions[transition].double(), expected, rtol=0, atol=1e-5)
-
-
-def test_off_does_nothing_and_an_unknown_policy_raises():
-    assert not actions_of("off", 5).any()
-    with pytest.raises(
-        ValueError, match="arm 'active' is no policy; known: random, step, prbs, chirp, off"
-    ):
-        act("active", SPEC, init_policy_state(ROWS, SIZE, seeded()), 0, seeded())
-
-
-@pytest.mark.parametrize("arm", ["random", "step", "prbs", "chirp", "off"])
+@pytest.mark.parametrize("arm", ["random", "step", "prbs"])
 def test_each_transition_draws_the_same_count_of_numbers(arm):
     """Arms that are seeded alike stay paired, and a run that is cut off goes on as it would
     have.
@@ -101,6 +80,6 @@ def test_each_transition_draws_the_same_count_of_numbers(arm):
     fresh = init_policy_state(ROWS, SIZE, seeded())
     state = fresh._replace(left=torch.arange(ROWS), action=torch.full((ROWS, SIZE), 0.1))
     for before, source in zip((fresh, state), sources, strict=True):
-        after = act(arm, SPEC, before, 9, source)
+        after = act(arm, BOUND, HOLD[arm], before, source)
         assert (after.action.shape, after.action.dtype) == ((ROWS, SIZE), torch.float32)
     assert torch.equal(sources[0].get_state(), sources[1].get_state())

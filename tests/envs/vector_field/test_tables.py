@@ -11,7 +11,7 @@ import torch
 from quatrain.envs.vector_field.fields import make_field
 from quatrain.envs.vector_field.kinds import FieldError, Table, register_table
 from quatrain.envs.vector_field.tables import gaussian_process
-from tests.envs.vector_field.worlds import field_spec, points, raw_field, wind
+from tests.envs.vector_field.worlds import field_env, points, raw_field, wind
 from tests.torch_numbers import seeded
 
 EVEN = np.linspace(-2, 2, 5)
@@ -32,20 +32,22 @@ def plain(table: Table, x: float, y: float) -> np.ndarray:
 
 
 def test_a_table_is_interpolated_bilinearly_and_constant_beyond_its_border():
-    table = wind(vectors=np.random.default_rng(0).normal(size=(3, 5, 2)))
+    file = wind(vectors=np.random.default_rng(0).normal(size=(3, 5, 2)))
+    table = field_env("table", table_file=file).field.table
     nodes = torch.cartesian_prod(*map(torch.tensor, table.axes))
     x = torch.cat([points(200, 2, reach=8.0), nodes])
     outside = (x[:, 0].abs() > 2) | (x[:, 1] < -2) | (x[:, 1] > 6)
     assert 20 < outside.sum() < 180
-    for place, velocity in zip(x.tolist(), raw_field("table", table=table)(x), strict=True):
+    for place, velocity in zip(x.tolist(), raw_field("table", table_file=file)(x), strict=True):
         np.testing.assert_allclose(velocity, plain(table, *place), atol=1e-5)
 
 
 def test_a_registered_table_is_the_same_field_as_one_of_the_config():
     table = wind()
-    register_table("my_wind", list(map(np.array, table.axes)), np.array(table.vectors))
-    registered = make_field(field_spec("my_wind", normalise="region_rms"), seeded(0))
-    provided = make_field(field_spec("table", table=table, normalise="region_rms"), seeded(0))
+    *axes, vectors = (np.array(part.nested) for part in table.arrays)
+    register_table("my_wind", axes, vectors)
+    registered = make_field(field_env("my_wind", normalise="region_rms"), seeded(0))
+    provided = make_field(field_env("table", table_file=table, normalise="region_rms"), seeded(0))
     x = points(50, 2, reach=7.0)
     assert torch.equal(registered(x), provided(x))
     assert torch.equal(registered.table, provided.table)
@@ -71,7 +73,7 @@ def test_a_drawn_field_has_the_specified_covariance(length: float):
 
 
 def test_arrows_of_a_multi_attractor_have_one_length_but_for_the_pull_to_the_middle():
-    parameters = (("nodes", 7.0), ("speed", 0.3), ("w_attractor", 0.2))
+    parameters = {"nodes": 7.0, "speed": 0.3, "w_attractor": 0.2}
     field = raw_field("multi_attractor", parameters=parameters)
     s = torch.linspace(-2, 2, 7)
     for i, x1 in enumerate(s):
@@ -130,10 +132,9 @@ def test_arrows_of_a_multi_attractor_have_one_length_but_for_the_pull_to_the_mid
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(axes: Any, shape: tuple[int, ...], message: str):
-    for kind in ("table", "wind.npz"):
-        register_table("wind.npz", axes, np.ones(shape))
-        with pytest.raises(FieldError, match=message):
-            raw_field(kind, table=wind(axes, np.ones(shape)) if kind == "table" else None)
+    register_table("wind.npz", axes, np.ones(shape))
+    with pytest.raises(FieldError, match=message):
+        raw_field("wind.npz")
 
 
 def test_a_table_with_a_hole_is_refused():
@@ -141,10 +142,10 @@ def test_a_table_with_a_hole_is_refused():
     vectors[3, 4, 1] = np.nan
     message = r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at each n"
     with pytest.raises(FieldError, match=message):
-        raw_field("table", table=wind([EVEN, EVEN], vectors))
+        raw_field("table", table_file=wind([EVEN, EVEN], vectors))
     vectors[3, 4, 1] = 1e39  # infinite as float32
     with pytest.raises(FieldError, match=r"vectors is 1e\+39 at node \(3, 4\): give numbers from"):
-        raw_field("table", table=wind([EVEN, EVEN], vectors))
+        raw_field("table", table_file=wind([EVEN, EVEN], vectors))
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.envs.vector_field.fields import make_field
-from quatrain.envs.vector_field.kinds import (
-    EmissionSpec,
-    FieldError,
-    register_table,
-)
+from quatrain.envs.vector_field.config import Observation
+from quatrain.envs.vector_field.kinds import FieldError, register_table
 from quatrain.envs.vector_field.world import (
     EnvState,
     StepResult,
@@ -27,7 +23,6 @@ from tests.envs.vector_field.worlds import (
     LEAVING,
     SIX,
     STILL,
-    field_spec,
     gaussian,
     points,
     poisson,
@@ -49,11 +44,17 @@ def moved(world: World, x: Tensor, action: Tensor, seed: int = 0) -> StepResult:
 @pytest.mark.parametrize("kind", ["duffing", "snowman"])
 def test_a_step_is_euler_in_the_field_of_the_world_with_actions_clamped_to_the_box(kind: str):
     control = ((1.0, 0.0, 2.0), (0.5, -1.0, 0.0))
-    spec = field_spec(kind, normalise="region_rms")
-    field, x, action = make_field(spec, seeded(0)), points(5, 2), points(5, 3, seed=2, reach=1.0)
+    world = world_of(
+        kind=kind,
+        normalise="region_rms",
+        dt=0.05,
+        control=control,
+        action_bound=0.5,
+    )
+    field, x, action = world.field, points(5, 2), points(5, 3, seed=2, reach=1.0)
     action[0, 0] = math.inf
     push = action.clamp(-0.5, 0.5) @ torch.tensor(control).T
-    result = step_mean(world_of(spec, dt=0.05, control=control, action_bound=0.5), x, action)
+    result = step_mean(world, x, action)
     torch.testing.assert_close(result, x + 0.05 * (field(x) + push))
 
 
@@ -70,7 +71,7 @@ def test_an_infinite_action_raises_an_error_that_names_its_row():
 @pytest.mark.parametrize("parts", [1, 8])
 def test_process_noise_is_a_variance_per_unit_of_time(parts: int):
     """The summed noise of finer steps has the distribution of one step's noise."""
-    world = world_of(field_spec("linear", matrix=STILL), dt=0.4 / parts)
+    world = world_of(kind="linear", matrix=STILL, dt=0.4 / parts)
     x = still = torch.zeros(20000, 2)
     for seed in range(parts):
         x = moved(world, x, still, seed=10 + seed).final_x
@@ -94,8 +95,8 @@ def test_envs_start_uniformly_and_are_observed_there():
 
 
 @pytest.mark.parametrize("emission", [gaussian(), poisson()])
-def test_an_env_that_leaves_the_box_is_observed_there_and_reset(emission: EmissionSpec):
-    world, still = world_of(LEAVING, emission), torch.zeros(4, 2)
+def test_an_env_that_leaves_the_box_is_observed_there_and_reset(emission: Observation):
+    world, still = world_of(emission, **LEAVING), torch.zeros(4, 2)
     x = torch.tensor([[0.0, 1.0], [0.5, 2.5], [2.95, 0.0], [-0.5, -2.5]])
     before, draws = x.clone(), draw(world, 4, [seeded(5)])
     stepped = step(world, state_at(x, age=6), still, draws, [seeded(6)])
@@ -130,21 +131,22 @@ def test_a_dt_that_makes_paths_leave_the_box_raises():
     """A fast fall along x2: at dt 0.1 each step overshoots by half more, from all starts but those
     with x2 = 0.
     """
-    falling = field_spec("linear", matrix=((-0.5, 0.0), (0.0, -25.0)))
+    falling = {"kind": "linear", "matrix": ((-0.5, 0.0), (0.0, -25.0))}
     message = (
         "^dt 0.1 is too large for field 'linear': an undriven path left the box from 95 of 100 "
         "starts; lower active_dynamics.env.dt.$"
     )
     with pytest.raises(FieldError, match=message):
-        check_step(world_of(falling))
-    check_step(world_of(falling, dt=0.05))
+        check_step(world_of(**falling))
+    check_step(world_of(**falling, dt=0.05))
     with pytest.raises(FieldError, match="from 100 of 100 starts"):
         check_step(world_of(dt=1000.0))
 
 
 def test_the_default_dt_suits_all_fields_and_those_whose_orbits_leave_the_box():
     for kind in SIX:
-        check_step(world_of(field_spec(kind, normalise="region_rms")))
+        check_step(world_of(kind=kind, normalise="region_rms"))
     register_table("wind", [torch.linspace(-2, 2, 5)] * 2, torch.ones(5, 5, 2))
-    check_step(world_of(field_spec("wind")))
-    check_step(world_of(field_spec("linear", matrix=((0.5, 0.0), (0.0, 0.5))), escape_radius=1.6))
+    check_step(world_of(kind="wind"))
+    growing = ((0.5, 0.0), (0.0, 0.5))
+    check_step(world_of(kind="linear", matrix=growing, escape_radius=1.6))

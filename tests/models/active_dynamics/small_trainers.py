@@ -10,11 +10,10 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.seq_vae.trainer_state import init_state
 from quatrain.replay import windows
-from quatrain.replay.windows import Entry, WindowRing
+from quatrain.replay.windows import Transition, WindowRing
 from tests.conftest import small
 
 DYNAMICS: dict[str, dict[str, Any]] = {
-    "linear": {"dynamics": "linear"},
     "mlp": {"dynamics": "mlp"},
     "deep": {"dynamics": "mlp", "dynamics_hidden": [6, 4]},
     "rbf": {"dynamics": "rbf"},
@@ -43,7 +42,7 @@ def configured(
 
 def channels(config: ActiveDynamicsConfig) -> Emission:
     """Returns the true channels."""
-    return draw_emission(config.env.emission, config.env.d, Generator().manual_seed(0))
+    return draw_emission(config.env.observation, config.env.d, Generator().manual_seed(0))
 
 
 def make_trainer(config: ActiveDynamicsConfig, seed: int = 0) -> SeqVaeTrainer:
@@ -64,7 +63,7 @@ def replay(config: ActiveDynamicsConfig, count: int = 40, ends: tuple[int, ...] 
     for number in range(count):
         action = torch.rand(1, config.env.d, generator=draws) * 2 - 1
         x = 0.95 * x + 0.3 * action
-        entry = Entry(emission.sample(x, None, draws), action, torch.tensor([number in ends]))
-        windows.write(ring, entry, train.seq_vae.length)
+        y, ended = emission.sample(x, None, draws), torch.tensor([number in ends])
+        windows.write(ring, Transition(y, action, ended, y), train.seq_vae.length)
         x = x * (number not in ends)
     return ring

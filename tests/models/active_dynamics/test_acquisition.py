@@ -38,12 +38,10 @@ def plain_path(surrogate: Surrogate, row: int, candidate: Tensor) -> Tensor:
 
 def plain_value(name: str, surrogate: Surrogate, row: int, candidate: Tensor) -> Tensor:
     """Computes the value of one candidate by matrices as large as the weights are many."""
-    if name == "action_cost":
-        return -candidate.square().sum()
     states = plain_path(surrogate, row, candidate)[:-1].expand(LEARNERS, -1, -1)
     phi, jacobians = surrogate.field(states).features[row], surrogate.jacobian(states)[row]
     d = states.shape[2]
-    if name in ("variance", "information"):
+    if name == "variance":
         before = surrogate.covariance[row]
         noise = surrogate.step_variance[row] / (HOLD * surrogate.dt**2)
         gained = phi[::HOLD].T @ phi[::HOLD] / noise
@@ -55,11 +53,8 @@ def plain_value(name: str, surrogate: Surrogate, row: int, candidate: Tensor) ->
             sensitivity = sensitivity + surrogate.dt * torch.kron(identity, feature[None])
             gained = gained + sensitivity.T @ surrogate.precision[row] @ sensitivity
     after = torch.linalg.inv(torch.linalg.inv(before) + gained)
-    if name in ("variance", "fisher_a"):
-        region = surrogate.region if name == "variance" else torch.eye(len(before)).double()
-        return (region * (before - after)).sum()
-    outputs = d if name == "information" else 1
-    return outputs * (torch.logdet(before) - torch.logdet(after)) / 2
+    region = surrogate.region if name == "variance" else torch.eye(len(before)).double()
+    return (region * (before - after)).sum()
 
 
 def plain_values(name: str, surrogate: Surrogate, used: Tensor) -> Tensor:
@@ -86,12 +81,11 @@ def test_values_are_those_of_plain_posteriors(name: str, shown: int):
     torch.testing.assert_close(result.double(), expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["variance", "information"])
-def test_states_without_noise_still_have_values(name: str):
+def test_states_without_noise_still_have_values():
     """The features of a path overlap: without noise, rounding would leave no Cholesky factor."""
     surrogate = single(rbf_surrogate(LEARNERS, side=9))
     surrogate = surrogate._replace(step_variance=torch.zeros(LEARNERS))
-    result = value_of(name, surrogate, actions(LEARNERS, CANDIDATES, 10).float() * 0.01, 1)
+    result = value_of("variance", surrogate, actions(LEARNERS, CANDIDATES, 10).float() * 0.01, 1)
     assert ((result > 0) & result.isfinite()).all()
 
 
@@ -133,7 +127,7 @@ def test_the_score_is_that_of_plain_loops_over_candidates():
     surrogate = rbf_surrogate(LEARNERS)
     surrogate = surrogate._replace(state=surrogate.state * 5)
     used = actions(LEARNERS, CANDIDATES, DECISIONS)
-    weights = {"variance": 1.0, "information": 0.5, "fisher_a": 0.3, "action_cost": 0.25}
+    weights = {"variance": 1.0, "fisher_a": 0.3}
     expected = torch.zeros(LEARNERS, CANDIDATES).double()
     for name, weight in weights.items():
         values = plain_values(name, surrogate, used)
@@ -145,7 +139,7 @@ def test_the_score_is_that_of_plain_loops_over_candidates():
     actual = scorer(surrogate, weighing(margin=0.1, **weights), HOLD)(used)
     torch.testing.assert_close(actual, expected)
     assert (expected < -0.3).any()
-    assert (expected > 1).any()
+    assert (expected > 0.5).any()
 
 
 def test_a_candidate_or_a_covariance_without_a_value_is_the_worst_and_no_other_changes():
@@ -161,7 +155,7 @@ def test_a_candidate_or_a_covariance_without_a_value_is_the_worst_and_no_other_c
     assert torch.equal(scorer(surrogate, weighing(variance=1.0), HOLD)(used), before)
 
 
-def test_closed_forms_rank_candidates_as_the_exact_filter_does():
+def test_variance_ranks_candidates_as_the_exact_filter_does():
     """The filter observes what it expects along each of 48 paths, so that its mean stays there."""
     network = {"rbf": {"side": 9, "length": 0.6}}
     env, brief = {"observation": {"channels": 50}}, {"arms": ("random",)}
@@ -176,10 +170,8 @@ def test_closed_forms_rank_candidates_as_the_exact_filter_does():
     before, after = learner.belief.covariance[0, 2:, 2:], belief.covariance[:, 2:, 2:]
     blocks = (before - after).unflatten(1, (2, -1)).unflatten(3, (2, -1))
     drop = (surrogate.region * (blocks[:, 0, :, 0] + blocks[:, 1, :, 1])).sum((1, 2))
-    nats = (torch.logdet(before) - torch.logdet(after)) / 2
-    for name, exact in (("variance", drop), ("information", nats)):
-        result = value_of(name, surrogate, used)[0]
-        assert stats.spearmanr(result, exact).statistic > 0.9
+    result = value_of("variance", surrogate, used)[0]
+    assert stats.spearmanr(result, drop).statistic > 0.9
 
 
 def test_the_values_are_those_of_the_config():

@@ -13,12 +13,10 @@ from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
-from quatrain.models.active_dynamics.bayes_filter.learner import (
-    BayesFilterLearner,
-    weight_variance,
-)
-from quatrain.models.active_dynamics.collect import Dataset, Rollouts, collect
-from quatrain.models.active_dynamics.learner import Observation
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+from quatrain.models.active_dynamics.collect import Dataset, collect
+from quatrain.models.active_dynamics.system import Rollouts
+from quatrain.replay.windows import Transition
 from tests.conftest import small
 from tests.models.active_dynamics import filters
 from tests.models.active_dynamics.filters import drawn
@@ -47,7 +45,7 @@ def configured(observed: str = "linear", episode: int | None = None) -> Any:
             "rbf": {"side": 4, "length": 1.1},
             "bayes_filter": {"process_noise": 0.01, "noise_sd": 0.1},
         },
-        train={"acquisition": {"weights": {"fisher_d": 1.0}}},
+        train={"acquisition": {"weights": {"fisher_a": 1.0}}},
     )
 
 
@@ -63,7 +61,7 @@ def fresh(observed: str = "linear", dataset: Dataset | None = None) -> BayesFilt
 
 def transitions(
     learner: BayesFilterLearner, count: int, ends: dict[int, int] | None = None
-) -> Iterator[Observation]:
+) -> Iterator[Transition]:
     """Yields observations of states near 0; ends: time -> row whose episode ended."""
     draws = Generator().manual_seed(1)
     for time in range(count):
@@ -74,7 +72,7 @@ def transitions(
         )
         ended = torch.arange(LEARNERS) == (ends or {}).get(time, -1)
         first = torch.where(ended[:, None], first, y)
-        yield Observation(action, action @ torch.tensor(CONTROL).T, y, ended, first)
+        yield Transition(y, action, ended, first)
 
 
 def experienced(observed: str = "linear") -> BayesFilterLearner:
@@ -92,13 +90,12 @@ def test_a_transition_is_a_prediction_a_correction_and_perhaps_a_new_episode(obs
     """Beginning with the prior and each replicate's first observation."""
     learner, first = fresh(observed), collected(observed).train.observations[:, 0]
     inputs = learner.filter
-    belief = bayes.prior(inputs.rbf, LEARNERS, weight_variance(learner.config, inputs))
+    belief = bayes.prior(inputs.rbf, LEARNERS, learner.weight_variance)
     bayes.correct(inputs, belief, torch.tensor(first).double().repeat(2, 1))
     assert filters.same(learner.belief, belief)
     for item in transitions(learner, 4, {2: 4}):
-        u, y, begins = (
-            part.double() for part in (item.control, item.observation, item.reset_observation)
-        )
+        u = (item.action @ torch.tensor(CONTROL).T).double()
+        y, begins = item.observation.double(), item.start.double()
         bayes.predict(inputs, belief, u)
         nll = bayes.correct(inputs, belief, y)
         bayes.restart(inputs, belief, item.truncated, begins)
@@ -213,8 +210,7 @@ def test_held_out_scores_are_those_of_a_plain_filter_of_each_rollout(channels: s
     learner, held_out = experienced(observed), collected(observed, 5).held_out
     if channels == "learned":
         learner.filter = learner.filter._replace(emission=learned_channels())
-    rollouts = Rollouts(*(part[:2, :8] for part in held_out.rollouts))
-    rollouts = rollouts._replace(observations=held_out.rollouts.observations[:2, :9])
+    rollouts = Rollouts(*(part[:2] for part in held_out.rollouts)).part(0, 8)
     assert rollouts.truncated.any(0).sum() == 1
     scores = learner.evaluate(held_out._replace(rollouts=rollouts), 0)["innovation_nll"]
     for row in (0, 1, 4):

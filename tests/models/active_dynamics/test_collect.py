@@ -217,7 +217,7 @@ def test_the_world_and_its_field_come_back_to_the_bit(kind: str, monkeypatch: py
     for part, other in zip(restored.emission[2:], first.emission[2:], strict=True):
         assert torch.equal(part, other)
     assert torch.equal(restored.control, first.control)
-    assert restored.spec == first.spec
+    assert restored.env == first.env
     grid = region_grid(1.5, config.env.d)
     assert np.array_equal(dataset.held_out.grid, grid.numpy())
     assert np.array_equal(dataset.held_out.grid_field, restored.field(grid).numpy())

@@ -59,7 +59,7 @@ def test_a_table_of_other_arrays_is_refused(arrays: dict[str, Any], message: str
 
 
 def test_a_table_file_stands_in_the_config_with_its_arrays():
-    table = selected(OWN_TABLE).env.world.field.table
+    table = selected(OWN_TABLE).env.field.table
     assert table is not None
     assert (table.name, table.axes) == ("mine.npz", ((-2, -1, 0, 1, 2), (-2, 0, 2)))
     np.testing.assert_array_equal(table.vectors, TABLE["vectors"])
@@ -119,7 +119,7 @@ def test_each_key_of_env_and_collect_changes_what_is_collected():
 
 
 RUNS = (
-    ("train: {arms: [active, random], planner: {kind: mppi}}",),
+    ("train: {arms: [active, step, prbs]}",),
     (VAE, "network: {decoder: linear}, train: {arms: [active]}"),
     (ENSEMBLE, "train: {arms: [active], acquisition: {weights: {variance: 0, disagreement: 1}}}"),
 )

@@ -7,18 +7,12 @@ import pytest
 import torch
 from torch import Generator
 
+from quatrain.models.active_dynamics.bayes_filter import learner as learners
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
-from quatrain.models.active_dynamics.bayes_filter.learner import (
-    BayesFilterLearner,
-    identify_channels,
-)
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.decoder_identification import (
-    WarmupTransitions,
-    fit_affine,
-    identify_decoder,
-)
+from quatrain.models.active_dynamics.decoder_identification import fit_affine, identify_decoder
 from quatrain.models.active_dynamics.learner import AffineAlignment
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.filters import drawn
@@ -46,6 +40,11 @@ def case(
     )
     with shapes_unchecked():
         return config, collect(config, 5)
+
+
+def identify_channels(config: ActiveDynamicsConfig, dataset: Dataset) -> LearnedChannels:
+    train = dataset.train
+    return learners.identify_channels(config, train, ~train.truncated)
 
 
 @pytest.mark.parametrize(("control", "episode"), [(None, None), (WIDE, 40)])
@@ -91,16 +90,16 @@ def test_channels_of_a_cubic_flow_without_noise_are_exact_and_the_same_each_time
         x = states[-1]
         states.append(x + 0.1 * (x.roll(1) * 0.5 - x**3 - 0.3 * x.prod() + push))
     y = torch.stack(states) @ weight.T + bias
-    warmup = WarmupTransitions(y[:-1], y[1:], u, torch.ones(300, dtype=torch.bool))
-    first = identify_decoder(warmup, 0.1)
+    warmup = y[:-1], y[1:], u, torch.ones(300, dtype=torch.bool)
+    first = identify_decoder(*warmup, 0.1)
     torch.testing.assert_close(first.weight, weight, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(first.bias, y[:-1].mean(0))
     assert ((first.noise_variance > 0) & (first.noise_variance < 1e-5)).all()
-    slow = identify_decoder(warmup, 0.2)
+    slow = identify_decoder(*warmup, 0.2)
     torch.testing.assert_close(slow.weight, weight / 2, rtol=1e-6, atol=1e-6)
     for number in range(20):
         _ = torch.full((12 + number,), number)  # whatever memory holds that was used before
-        again = identify_decoder(warmup, 0.1)
+        again = identify_decoder(*warmup, 0.1)
         assert all(torch.equal(*parts) for parts in zip(first, again, strict=True))
 
 

@@ -16,7 +16,6 @@ from tests.models.active_dynamics.small_trainers import COUNTS, configured, make
 TRAINING = {"samples": 4, "horizons": 3, "window": 6, "burn_in": 2, "batch_size": 5, "decay": 0.8}
 WINDOW, BURN_IN, BATCH = 6, 2, 5
 FORMS: list[dict[str, Any]] = [
-    {"dynamics": "linear"},
     {"dynamics": "mlp", "decoder": "linear"},
     {"dynamics": "deep", "decoder": "mlp"},
     {"dynamics": "rbf", "decoder": "loglinear", "observation": {"kind": "loglinear"}},

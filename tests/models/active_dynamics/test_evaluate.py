@@ -10,7 +10,7 @@ from torch import Tensor
 from quatrain.envs.vector_field.fields import Field, make_field
 from quatrain.models.active_dynamics import collect as collecting
 from quatrain.models.active_dynamics import train
-from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner, weight_variance
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import (
@@ -23,11 +23,12 @@ from quatrain.models.active_dynamics.learner import AffineAlignment, Moments
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.references import reference_errors, teleport_reference
 from quatrain.models.active_dynamics.rules import GATED
-from quatrain.models.active_dynamics.state import State, TrainingState
+from quatrain.models.active_dynamics.state import State
 from quatrain.statistics import Interval
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.active_dynamics.small_trials import (
     advanced,
+    begun,
     both_families,
     configured,
     named,
@@ -140,7 +141,7 @@ def test_floors_of_the_committed_grid(field: dict[str, Any], affine: float, proj
     """The best affine field is no floor of an affine field."""
     config = params_with({"active_dynamics": {"env": {"field": field}}}).active_dynamics
     held_out = named("default").dataset.held_out
-    truth = make_field(config.env.world.field, torch.Generator())(torch.tensor(held_out.grid))
+    truth = make_field(config.env, torch.Generator())(torch.tensor(held_out.grid))
     held_out = held_out._replace(grid_field=truth.numpy())
     errors = reference_errors(config, named("default").dataset._replace(held_out=held_out))
     assert errors["zero_field"] == 1
@@ -216,9 +217,9 @@ def test_fields_drawn_from_the_prior_are_covered_at_the_nominal_rate():
     """Each of 32 replicates has a field of its own, which is that of both arms."""
     config = configured(seeds=32, train={"transitions": 120}, collect={"warmup": 1})
     dataset = collect(config, 0)
-    learner = TrainingState.init(config, dataset, 0).learner
+    learner = begun(config, dataset).learner
     draws = torch.Generator().manual_seed(7)
-    deviation = weight_variance(config, learner.filter) ** 0.5
+    deviation = learner.weight_variance**0.5
     weight = deviation * torch.randn(32, 2, 25, generator=draws)
 
     def raw(x: Tensor) -> Tensor:
@@ -227,10 +228,10 @@ def test_fields_drawn_from_the_prior_are_covered_at_the_nominal_rate():
 
     field = Field("drawn", raw, torch.tensor(1.0), torch.empty(0, 0, 0, 0))
     world = world_of(config, dataset)._replace(field=field)
-    actions = collecting.random_actions(world, (32, 1), draws)
+    actions = collecting.random_actions(config.env, (32, 1), draws)
     local = dataset._replace(train=collecting.roll_out(world, None, actions, draws))
-    training = TrainingState.init(config, local, 0)
-    training.world = training.world._replace(field=field)
+    training = begun(config, local)
+    training.system.world = training.world = world
     advanced(training, 120)
     grid = torch.tensor(dataset.held_out.grid).double()
     moments = training.learner.moments(grid.expand(64, -1, -1))

@@ -8,14 +8,12 @@ from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import EmissionArrays, collect
-from quatrain.models.active_dynamics.learner import Observation
 from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.elbo import Draws
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.seq_vae.trainer_state import init_state
-from quatrain.models.active_dynamics.state import TrainingState
-from quatrain.replay.windows import Windows
-from tests.models.active_dynamics.small_trials import configured
+from quatrain.replay.windows import Transition, Windows
+from tests.models.active_dynamics.small_trials import begun, configured
 from tests.torch_numbers import wave
 
 ROWS, CHANNELS, TRANSITIONS, D = 3, 8, 7, 2
@@ -34,17 +32,14 @@ def test_what_a_filter_makes_of_a_few_transitions_are_these_numbers():
     dataset = collect(config, 0)
     start = dataset.train._replace(observations=wave(ROWS, 11, CHANNELS, start=3.0).numpy())
     emission = EmissionArrays(*(part.numpy() for part in channels()[2:]))
-    rows = TrainingState.init(config, dataset._replace(train=start, emission=emission), 0).learner
+    rows = begun(config, dataset._replace(train=start, emission=emission)).learner
     assert isinstance(rows, BayesFilterLearner)
     lines = []
     for time in range(TRANSITIONS):
         action, y = (wave(ROWS, size, start=4.0 + 3 * time + size) for size in (D, CHANNELS))
         ended = torch.tensor([time == 3, False, False])
-        lines.append(
-            rows.observe(
-                Observation(action, action, y, ended, torch.where(ended[:, None], y.flip(0), y))
-            )
-        )
+        start = torch.where(ended[:, None], y.flip(0), y)
+        lines.append(rows.observe(Transition(y, action, ended, start)))
     nll, gained = torch.stack(lines).mean(), rows.information().mean()
     size = rows.weights["weight"].square().mean().sqrt()
     assert [float(nll), float(gained), float(size)] == pytest.approx(

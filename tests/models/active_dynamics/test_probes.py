@@ -3,16 +3,14 @@
 from functools import cache
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import collect, world_of
-from quatrain.models.active_dynamics.learner import Observation
 from quatrain.models.active_dynamics.references import reference_errors
-from quatrain.models.active_dynamics.state import TrainingState
+from quatrain.replay.windows import Transition
 from tests.conftest import shapes_unchecked
-from tests.models.active_dynamics.small_trials import PLANNED, Run, configured, run
+from tests.models.active_dynamics.small_trials import PLANNED, Run, begun, configured, run
 
 LINEAR: dict[str, Any] = {"field": {"kind": "linear", "matrix": [[-0.5, -1.0], [1.0, -0.5]]}}
 """A whirl that draws in: a learner that does not push sees only its middle."""
@@ -38,14 +36,13 @@ def test_the_active_arm_knows_a_linear_field_after_300_transitions():
     assert scores["information_gained.active"] > 1.5 * scores["information_gained.random"]
 
 
-@pytest.mark.parametrize("value", ["information", "fisher_a"])
-def test_other_values_gain_more_than_random_actions_too(value: str):
+def test_another_value_gains_more_than_random_actions_too():
     brief = {
         "transitions": 120,
         "record_every": 120,
         "checkpoints": 2,
         "planner": PLANNED | {"candidates": 10, "iterations": 1},
-        "acquisition": {"weights": {"variance": 0.0, value: 1.0}},
+        "acquisition": {"weights": {"variance": 0.0, "fisher_a": 1.0}},
     }
     result = run(configured(seeds=3, env=LINEAR, train=brief))
     assert errors(result, "active").max() < errors(result, "random").min()
@@ -79,13 +76,13 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_that_its_features_can(
     assumed = {"bayes_filter": {"noise_sd": 1e-3, "process_noise": 0.0}}
     config = configured(seeds=1, env=env, network=GRID | assumed, train={"arms": ("random",)})
     dataset = collect(config, 0)
-    learner, world = TrainingState.init(config, dataset, 0).learner, world_of(config, dataset)
+    learner, world = begun(config, dataset).learner, world_of(config, dataset)
     grid, still = torch.tensor(dataset.held_out.grid), torch.zeros(1, 2)
     points = torch.cat([torch.tensor(dataset.train.states[:, 0]), grid])
     with shapes_unchecked():
         for point, following in zip(points.split(1), points.roll(-1, 0).split(1), strict=True):
             moved, ended = point + world.field(point) * 0.4, torch.tensor([True])
-            learner.observe(Observation(still, still, moved, ended, following))
+            learner.observe(Transition(moved, still, ended, following))
     moments = learner.moments(grid.double()[None])
     truth = torch.tensor(dataset.held_out.grid_field)
     error = float((moments.mean - truth).norm() / truth.norm())
@@ -95,9 +92,9 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_that_its_features_can(
 
 def test_the_prior_holds_where_nothing_was_seen():
     """At the corners, beyond where an undriven path leads."""
-    result = run(configured(seeds=1, env=LINEAR, train={"arms": ("off",), "transitions": 40}))
+    result = run(configured(seeds=1, env=LINEAR, train={"arms": ("random",), "transitions": 40}))
     corners = torch.cartesian_prod(*[torch.tensor([-2.0, 2.0]).double()] * 2)[None]
-    before = TrainingState.init(result.config, result.dataset, 0).learner.moments(corners)
+    before = begun(result.config, result.dataset).learner.moments(corners)
     after = result.learner.moments(corners)
     assert (after.mean.abs() < before.variance.sqrt()).all()
     assert (after.variance > 0.5 * before.variance).all()

@@ -20,7 +20,7 @@ from tests.models.active_dynamics.small_trainers import (
     replay,
 )
 
-AT_ONCE = {"warmup": 0, "anneal_kind": "none", "beta": 1.0}
+AT_ONCE = {"anneal_kind": "none", "beta": 1.0}
 
 
 def sampled(trainer: SeqVaeTrainer) -> Windows:
@@ -74,12 +74,12 @@ def test_the_bootstrap_is_poisson_for_an_ensemble_and_1_else():
 
 def test_nothing_is_masked_while_beta_is_zero():
     def loss(mask: float, updates: int) -> Tensor:
-        trainer = trainer_of("mlp", warmup=5, mask=mask)
+        trainer = trainer_of("mlp", anneal_kind="linear", mask=mask)
         trainer.updates = updates
         return trainer.objective(sampled(trainer), 40).loss
 
-    assert torch.equal(loss(0.5, 4), loss(0.0, 4))
-    assert not torch.equal(loss(0.5, 5), loss(0.0, 5))
+    assert torch.equal(loss(0.5, 0), loss(0.0, 0))
+    assert not torch.equal(loss(0.5, 1), loss(0.0, 1))
 
 
 def test_an_update_is_that_of_adam_with_a_clipped_gradient():

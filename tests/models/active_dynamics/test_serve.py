@@ -19,7 +19,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "mlp and learned channels": {
         "network": VAE | {"decoder": "mlp", "seq_vae": {"dynamics": "mlp"}}
     },
-    "linear": {"network": VAE | {"seq_vae": {"dynamics": "linear"}}},
 }
 
 

@@ -19,13 +19,14 @@ from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.state import (
-    StepRecord,
     TrainingState,
     checkpoint_steps,
     learners_of,
     planned_share,
 )
+from quatrain.models.active_dynamics.system import FieldSystem
 from quatrain.progress import TrainingDiverged
+from quatrain.replay.windows import Transition
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.small_trials import (
     PLANNED,
@@ -106,16 +107,22 @@ def observed_otherwise(
     monkeypatch: pytest.MonkeyPatch, moment: int, change: Callable[[Tensor], Tensor]
 ) -> None:
     """Lets learners observe something else in the transition of that number."""
-    step = train.step_environment
+    advance = train.advance
 
-    def step_environment(training: TrainingState, action: Tensor) -> StepRecord:
-        record = step(training, action)
-        if training.transitions != moment:
-            return record
-        y = change(record.observed.observation)
-        return record._replace(observed=record.observed._replace(observation=y))
+    def with_another(training: TrainingState) -> Any:
+        observe = training.learner.observe
 
-    monkeypatch.setattr(train, "step_environment", step_environment)
+        def changed_observe(transition: Transition) -> Tensor:
+            if training.transitions == moment:
+                transition = transition._replace(observation=change(transition.observation))
+            return observe(transition)
+
+        training.learner.observe = changed_observe
+        metrics = advance(training)
+        training.learner.observe = observe
+        return metrics
+
+    monkeypatch.setattr(train, "advance", with_another)
 
 
 @pytest.mark.parametrize(
@@ -190,13 +197,11 @@ def test_a_truncated_episode_goes_on_from_a_new_beginning(
     brief = {"transitions": 40, "seq_vae": {**BRIEF, "min_windows": 25}}
     training = at(configured(family, env=env, train=brief), WARMUP)
     channels = training.world.emission
-    records, step = [], train.step_environment
-    monkeypatch.setattr(
-        train, "step_environment", lambda *inputs: records.append(step(*inputs)) or records[-1]
-    )
+    seen, step = [], FieldSystem.step
+    monkeypatch.setattr(FieldSystem, "step", lambda *inputs: seen.append(step(*inputs)) or seen[-1])
     for moment in range(WARMUP, 40):
         advanced(training, 1)
-        observed, final, (x, age) = records[-1]
+        observed, final, (x, age) = seen[-1], training.system.final_x, training.system.state
         ended = observed.truncated
         beyond = final.abs().amax(1) > training.config.env.escape_radius
         due = torch.full_like(ended, (moment + 1) % 6 == 0)
@@ -205,11 +210,11 @@ def test_a_truncated_episode_goes_on_from_a_new_beginning(
         assert torch.equal(age == 0, ended)
         assert torch.equal((x != final).all(1), ended)
         assert (observed.observation - channels.mean(final)).abs().max() < 0.55
-        assert (observed.reset_observation - channels.mean(x)).abs().max() < 0.55
+        assert (observed.start - channels.mean(x)).abs().max() < 0.55
         if family == "seq_vae":
             hidden = torch.stack([trainer.hidden[0] for trainer in training.learner.trainers])
             assert torch.equal(hidden.any(1), ~ended)
-    assert any(record.observed.truncated.any() for record in records)
+    assert any(transition.truncated.any() for transition in seen)
 
 
 # What is kept and recorded.
@@ -326,7 +331,7 @@ def test_what_the_last_transition_broke_is_not_yielded(part: str):
     """With as many learners as a belief has parts, one could be mistaken for the other."""
     family = "bayes_filter" if part in list(BREAKS)[:2] else "seq_vae"
     inputs = first_half(family, 1)
-    training = TrainingState.from_state(inputs.config, inputs.dataset, copy.deepcopy(inputs.state))
+    training = TrainingState(inputs.config, inputs.dataset, copy.deepcopy(inputs.state))
     with torch.no_grad():
         BREAKS[part](training).fill_(torch.nan)
     broken = f"active_dynamics stopped at transition 12: {part} of learner random/0 is not finite;"

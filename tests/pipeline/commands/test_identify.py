@@ -8,7 +8,7 @@ import pytest
 from pipeline.cli import main
 from pipeline.commands.identify import misfit_warnings
 from tests.conftest import shapes_unchecked
-from tests.models.active_dynamics.test_recorded import HERE, arrays
+from tests.models.active_dynamics.test_identify import HERE, arrays
 
 
 def test_a_recording_gives_a_table_and_a_file_of_the_field(project, capsys):

@@ -43,17 +43,17 @@ class VectorFieldSimulation:
     frames_per_second = 20
 
     def __init__(self, world: World, num_envs: int) -> None:
-        bound = world.spec.action_bound
+        bound = world.env.action_bound
         channels = len(world.emission.weight)
         self.num_envs = num_envs
         self.observation_space = Box(-np.inf, np.inf, (channels,), np.float32)
-        self.action_space = Box(-bound, bound, (world.spec.action_size,), np.float32)
+        self.action_space = Box(-bound, bound, (world.env.action_size,), np.float32)
         self.observations = np.zeros((num_envs, channels), np.float32)
         self._world = world
         self._noise = Generator(torch.get_default_device())
         self._counts = Generator(torch.get_default_device())
         self._state = EnvState(
-            torch.zeros(num_envs, world.spec.field.d), torch.zeros(num_envs, dtype=torch.int64)
+            torch.zeros(num_envs, world.env.d), torch.zeros(num_envs, dtype=torch.int64)
         )
         self._trail: deque[np.ndarray] = deque(maxlen=TRAIL)
         self._background: np.ndarray | None = None
@@ -112,7 +112,7 @@ class VectorFieldSimulation:
     def _pixel(self, position: np.ndarray) -> tuple[float, float]:
         """Returns the pixel of a state, of whose dimensions a missing second one is 0."""
         x, y = (*position.tolist(), 0.0)[:2]
-        scale = rendering.SIDE / (2 * self._world.spec.escape_radius)
+        scale = rendering.SIDE / (2 * self._world.env.escape_radius)
         return rendering.SIDE / 2 + scale * x, rendering.SIDE / 2 - scale * y
 
     def _draw_field(self) -> np.ndarray:
@@ -120,13 +120,13 @@ class VectorFieldSimulation:
         middle = rendering.SIDE / 2
         rendering.line(picture, (0, middle), (rendering.SIDE, middle), rendering.LINES)
         rendering.line(picture, (middle, 0), (middle, rendering.SIDE), rendering.LINES)
-        if self._world.spec.field.d == 2:
+        if self._world.env.d == 2:
             self._draw_arrows(picture)
         return picture
 
     def _draw_arrows(self, picture: np.ndarray) -> None:
         """Draws a line along the field from each dot; its length is a root of the speed."""
-        radius = self._world.spec.escape_radius
+        radius = self._world.env.escape_radius
         gap = 2 * radius / ARROWS
         axis = torch.linspace(-radius + gap / 2, radius - gap / 2, ARROWS)
         points = torch.cartesian_prod(axis, axis)
@@ -174,7 +174,7 @@ def make_vector_env(
 def _make_world(seed: int, settings: dict[str, Any]) -> World:
     env = configure(NAME, Env, default_params()["active_dynamics"]["env"], settings)
     generator = Generator(torch.get_default_device()).manual_seed(seed)
-    field = make_field(env.world.field, generator)
-    world = make_world(env.world, field, draw_emission(env.emission, env.d, generator))
+    field = make_field(env, generator)
+    world = make_world(env, field, draw_emission(env.observation, env.d, generator))
     check_step(world)
     return world

@@ -4,15 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from quatrain.envs.vector_field.kinds import (
-    KINDS,
-    EmissionSpec,
-    FieldSpec,
-    Table,
-    WorldSpec,
-    known_kinds,
-    unknown_kind,
-)
+from quatrain.envs.vector_field.kinds import KINDS, Table, known_kinds, unknown_kind
 from quatrain.envs.vector_field.table_rules import LARGEST, check_table
 from quatrain.section import ArraysOrNone, InputArrays, Section, among, together
 
@@ -147,23 +139,6 @@ class Env(Section):
     @property
     def action_size(self) -> int:
         return self.d if self.control is None else len(self.control[0])
-
-    @property
-    def world(self) -> WorldSpec:
-        field = FieldSpec(
-            kind=self.field.kind,
-            parameters=tuple((KINDS.get(self.field.kind, {}) | self.field.parameters).items()),
-            matrix=self.field.matrix,
-            table=self.field.table,
-            normalise=self.field.normalise,
-            speed=self.field.speed,
-            region_radius=self.region_radius,
-        )
-        return WorldSpec(field, *(getattr(self, name) for name in WorldSpec._fields[1:]))
-
-    @property
-    def emission(self) -> EmissionSpec:
-        return EmissionSpec(**self.observation.model_dump())
 
     def check(self) -> None:
         if self.field.table is not None:

@@ -11,12 +11,13 @@ from torch import Generator, Tensor
 from torch.quasirandom import SobolEngine
 
 from quatrain.envs.vector_field import tables
+from quatrain.envs.vector_field.config import Env, FieldChoice
 from quatrain.envs.vector_field.kinds import (
     KINDS,
     FieldError,
-    FieldSpec,
+    Table,
     registered_function,
-    table_of,
+    registered_table,
     unknown_kind,
 )
 
@@ -97,24 +98,25 @@ FORMULAS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-def make_field(spec: FieldSpec, generator: Generator) -> Field:
-    """Builds the field of a spec; only kind multi_attractor draws from the generator.
+def make_field(env: Env, generator: Generator) -> Field:
+    """Builds the field of an environment; only kind multi_attractor draws from the generator.
 
     Raises:
         FieldError: the kind is unknown, the function or the table is no field, or the speed cannot
             be set.
     """
-    table = _nodes(spec, generator)
-    function = registered_function(spec.kind)
+    kind = env.field.kind
+    table = _nodes(env, generator)
+    function = registered_function(kind)
     if function is not None:
-        _dry_run(spec.kind, function)
-    raw = _raw(spec, table)
-    _check_finite(spec, raw)
-    return Field(spec.kind, raw, _alpha(spec, raw), table)
+        _dry_run(kind, function)
+    raw = _raw(env.field, table)
+    _check_finite(env, raw)
+    return Field(kind, raw, _alpha(env, raw), table)
 
 
 def restore_field(
-    spec: FieldSpec,
+    choice: FieldChoice,
     alpha: Float[Tensor, ""],
     table: Float[Tensor, "one component x2 x1"],
 ) -> Field:
@@ -123,7 +125,7 @@ def restore_field(
     Raises:
         FieldError: the kind is unknown.
     """
-    return Field(spec.kind, _raw(spec, table), alpha, table)
+    return Field(choice.kind, _raw(choice, table), alpha, table)
 
 
 def region_grid(radius: float, d: int) -> Float[Tensor, "point d"]:
@@ -145,38 +147,42 @@ def box_grid(d: int) -> Float[Tensor, "point d"]:
     return torch.cartesian_prod(*[axis] * d).reshape(-1, d)
 
 
-def _nodes(spec: FieldSpec, generator: Generator) -> Float[Tensor, "one component x2 x1"]:
-    if spec.kind == "multi_attractor":
-        return tables.multi_attractor(generator, **_parameters(spec))
-    table = table_of(spec)
+def _nodes(env: Env, generator: Generator) -> Float[Tensor, "one component x2 x1"]:
+    if env.field.kind == "multi_attractor":
+        return tables.multi_attractor(generator, **_parameters(env.field))
+    table = _table(env.field)
     return (
-        torch.empty(0, 0, 0, 0) if table is None else tables.table_nodes(table, spec.region_radius)
+        torch.empty(0, 0, 0, 0) if table is None else tables.table_nodes(table, env.region_radius)
     )
 
 
+def _table(choice: FieldChoice) -> Table | None:
+    """Returns the table of a field: its own, or the registered one of its kind."""
+    return choice.table if choice.kind == "table" else registered_table(choice.kind)
+
+
 def _raw(
-    spec: FieldSpec,
+    choice: FieldChoice,
     nodes: Float[Tensor, "one component x2 x1"],
 ) -> Callable[[Tensor], Tensor]:
-    function = registered_function(spec.kind)
+    function = registered_function(choice.kind)
     if function is not None:
         return partial(_with_one_batch_axis, function=function)
-    table = table_of(spec)
+    table = _table(choice)
     if table is not None:
         return partial(tables.interpolate, nodes=nodes, ends=tables.axis_ends(table.axes))
-    if spec.kind == "multi_attractor":
-        return partial(
-            tables.interpolate, nodes=nodes, ends=tables.axis_ends([(-tables.BOX, tables.BOX)] * 2)
-        )
-    if spec.kind == "linear":
-        return partial(_linear, matrix=torch.tensor(spec.matrix, dtype=torch.float32))
-    if spec.kind not in FORMULAS:
-        raise FieldError(f"Field {unknown_kind(spec.kind)}.")
-    return partial(FORMULAS[spec.kind], **_parameters(spec))
+    if choice.kind == "multi_attractor":
+        box = tables.axis_ends([(-tables.BOX, tables.BOX)] * 2)
+        return partial(tables.interpolate, nodes=nodes, ends=box)
+    if choice.kind == "linear":
+        return partial(_linear, matrix=torch.tensor(choice.matrix, dtype=torch.float32))
+    if choice.kind not in FORMULAS:
+        raise FieldError(f"Field {unknown_kind(choice.kind)}.")
+    return partial(FORMULAS[choice.kind], **_parameters(choice))
 
 
-def _parameters(spec: FieldSpec) -> dict[str, float]:
-    return KINDS[spec.kind] | dict(spec.parameters)
+def _parameters(choice: FieldChoice) -> dict[str, float]:
+    return KINDS[choice.kind] | choice.parameters
 
 
 def _linear(
@@ -243,32 +249,32 @@ def _dry_run(name: str, function: Callable[[Any], Any]) -> None:
         raise FieldError(f"Field {name!r} changed its argument: compute a new tensor.")
 
 
-def _check_finite(spec: FieldSpec, raw: Callable[[Tensor], Tensor]) -> None:
-    x = torch.cat(
-        [torch.zeros(1, spec.d), region_grid(spec.region_radius, spec.d), box_grid(spec.d)]
-    )
+def _check_finite(env: Env, raw: Callable[[Tensor], Tensor]) -> None:
+    d = env.d
+    x = torch.cat([torch.zeros(1, d), region_grid(env.region_radius, d), box_grid(d)])
     infinite = ~raw(x).isfinite().all(1)
     if infinite.any():
         position = tuple(round(value, 4) for value in x[int(infinite.int().argmax())].tolist())
-        side = max(tables.BOX, spec.region_radius)
+        side = max(tables.BOX, env.region_radius)
         raise FieldError(
-            f"Field {spec.kind!r} is not finite at x = {position}: "
+            f"Field {env.field.kind!r} is not finite at x = {position}: "
             f"return finite velocities on the whole box [-{side:g}, {side:g}]."
         )
 
 
-def _alpha(spec: FieldSpec, raw: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
-    if spec.normalise == "none":
+def _alpha(env: Env, raw: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
+    choice = env.field
+    if choice.normalise == "none":
         return torch.tensor(1.0)
-    if spec.normalise == "region_rms":
-        speed = raw(region_grid(spec.region_radius, spec.d)).square().sum(1).mean().sqrt()
+    if choice.normalise == "region_rms":
+        speed = raw(region_grid(env.region_radius, env.d)).square().sum(1).mean().sqrt()
     else:
-        speed = raw(box_grid(spec.d)).norm(dim=1).max()
-    alpha = spec.speed / speed
+        speed = raw(box_grid(env.d)).norm(dim=1).max()
+    alpha = choice.speed / speed
     if not math.isfinite(alpha):
         raise FieldError(
-            f"Field {spec.kind!r} is zero wherever {spec.normalise} looks, "
-            f"so no factor gives it speed {spec.speed:g}: "
+            f"Field {choice.kind!r} is zero wherever {choice.normalise} looks, "
+            f"so no factor gives it speed {choice.speed:g}: "
             "set active_dynamics.env.field.normalise to none."
         )
     return alpha

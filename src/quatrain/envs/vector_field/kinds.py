@@ -1,10 +1,8 @@
-"""names and numbers -> specs of a world; the built-in kinds of fields, and kinds that a script
-registers.
-"""
+"""names -> kinds of fields: built-in ones with their parameters, and those a script registers."""
 
 import difflib
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from quatrain.errors import DataError
 
@@ -27,7 +25,6 @@ KINDS: dict[str, dict[str, float]] = {
     "table": {},
 }
 
-Normalise = Literal["region_rms", "box_max", "none"]
 Rows = tuple[tuple[float, ...], ...]
 Velocity = TypeVar("Velocity", bound=Callable[[Any], Any])
 
@@ -47,57 +44,6 @@ class Table(NamedTuple):
     name: str
     axes: Rows
     vectors: tuple[Any, ...]
-
-
-class FieldSpec(NamedTuple):
-    """Holds the definition of a field.
-
-    parameters: override those of KINDS. matrix: A of kind linear. table: of kind table. speed: set
-    by `normalise`, over the ball of `region_radius` (region_rms) or over the box [-2, 2] (box_max).
-    """
-
-    kind: str
-    parameters: tuple[tuple[str, float], ...]
-    matrix: Rows | None
-    table: Table | None
-    normalise: Normalise
-    speed: float
-    region_radius: float
-
-    @property
-    def d(self) -> int:
-        return 2 if self.matrix is None else len(self.matrix)
-
-
-class WorldSpec(NamedTuple):
-    """Holds the dynamics: process_noise is a variance per unit of time; control is B [d][action],
-    None the identity.
-    """
-
-    field: FieldSpec
-    dt: float
-    process_noise: float
-    control: Rows | None
-    action_bound: float
-    escape_radius: float
-    episode_transitions: int | None
-
-    @property
-    def action_size(self) -> int:
-        return self.field.d if self.control is None else len(self.control[0])
-
-
-class EmissionSpec(NamedTuple):
-    """Holds the channels: `weight_sd` and `bias_sd` are those of C and b, which kind identity does
-    not have.
-    """
-
-    kind: Literal["identity", "linear", "loglinear"]
-    channels: int
-    noise: Literal["gaussian", "poisson"]
-    noise_sd: float
-    weight_sd: float
-    bias_sd: float
 
 
 def register_field(name: str) -> Callable[[Velocity], Velocity]:
@@ -147,9 +93,8 @@ def registered_function(kind: str) -> Callable[[Any], Any] | None:
     return _functions.get(kind)
 
 
-def table_of(spec: FieldSpec) -> Table | None:
-    """Returns the table of a field: its own, or the registered one of its kind."""
-    return spec.table if spec.kind == "table" else _tables.get(spec.kind)
+def registered_table(kind: str) -> Table | None:
+    return _tables.get(kind)
 
 
 def _refuse_built_in(name: str) -> None:

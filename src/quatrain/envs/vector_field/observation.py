@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 from torch.nn.functional import linear
 
-from quatrain.envs.vector_field.kinds import EmissionSpec
+from quatrain.envs.vector_field.config import Observation
 
 GREATEST_EXPONENT = 20.0
 SMALLEST_RATE = 1e-6
@@ -95,20 +95,20 @@ class Emission(NamedTuple):
         return drive.clamp(max=GREATEST_EXPONENT).exp() * (drive < GREATEST_EXPONENT)
 
 
-def draw_emission(spec: EmissionSpec, d: int, generator: Generator) -> Emission:
+def draw_emission(config: Observation, d: int, generator: Generator) -> Emission:
     """Draws C ~ N(0, weight_sd²) and b ~ N(0, bias_sd²); kind identity draws nothing and has d
     channels.
     """
-    if spec.kind == "identity":
+    if config.kind == "identity":
         weight = torch.eye(d)
         bias = torch.zeros(d)
     else:
-        weight = spec.weight_sd * torch.randn(spec.channels, d, generator=generator)
-        bias = spec.bias_sd * torch.randn(spec.channels, generator=generator)
+        weight = config.weight_sd * torch.randn(config.channels, d, generator=generator)
+        bias = config.bias_sd * torch.randn(config.channels, generator=generator)
     return Emission(
-        spec.kind,
-        spec.noise,
+        config.kind,
+        config.noise,
         weight,
         bias,
-        torch.full_like(bias, spec.noise_sd**2 if spec.noise == "gaussian" else 0.0),
+        torch.full_like(bias, config.noise_sd**2 if config.noise == "gaussian" else 0.0),
     )

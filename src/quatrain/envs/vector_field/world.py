@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor
 
+from quatrain.envs.vector_field.config import Env
 from quatrain.envs.vector_field.fields import Field, region_grid
-from quatrain.envs.vector_field.kinds import FieldError, WorldSpec
+from quatrain.envs.vector_field.kinds import FieldError
 from quatrain.envs.vector_field.observation import Emission
 
 STARTS = 100
@@ -26,7 +27,7 @@ class World(NamedTuple):
 
     field: Field
     emission: Emission
-    spec: WorldSpec
+    env: Env
     control: Float[Tensor, "d action"]
 
 
@@ -69,12 +70,15 @@ class StepResult(NamedTuple):
     truncated: Bool[Tensor, " env"]
 
 
-def make_world(spec: WorldSpec, field: Field, emission: Emission) -> World:
-    if spec.control is None:
-        control = torch.eye(spec.field.d)
-    else:
-        control = torch.tensor(spec.control, dtype=torch.float32)
-    return World(field, emission, spec, control)
+def make_world(env: Env, field: Field, emission: Emission) -> World:
+    return World(field, emission, env, control_effect(env))
+
+
+def control_effect(env: Env) -> Float[Tensor, "d action"]:
+    """Returns B of u = B a."""
+    if env.control is None:
+        return torch.eye(env.d)
+    return torch.tensor(env.control, dtype=torch.float32)
 
 
 def draw(world: World, replicates: int, generators: list[Generator]) -> Draws:
@@ -117,13 +121,13 @@ def step(
     """
     x = (
         step_mean(world, state.x, action)
-        + math.sqrt(world.spec.process_noise * world.spec.dt) * draws.process
+        + math.sqrt(world.env.process_noise * world.env.dt) * draws.process
     )
     final = EnvState(x, state.age + 1)
     final_observation = _observe(world, x, draws.observation, generators)
-    truncated = x.abs().amax(1) > world.spec.escape_radius
-    if world.spec.episode_transitions is not None:
-        truncated |= final.age >= world.spec.episode_transitions
+    truncated = x.abs().amax(1) > world.env.escape_radius
+    if world.env.episode_transitions is not None:
+        truncated |= final.age >= world.env.episode_transitions
     state = final
     observation = final_observation
     # Counts always draw a reset. On other devices than a CPU the test would wait for the device.
@@ -151,8 +155,8 @@ def step_mean(
     action: Float[Tensor, "*batch action"],
 ) -> Float[Tensor, "*batch d"]:
     """Computes the next state without noise."""
-    bound = world.spec.action_bound
-    return x + (world.field(x) + (action.clamp(-bound, bound) @ world.control.T)) * world.spec.dt
+    bound = world.env.action_bound
+    return x + (world.field(x) + (action.clamp(-bound, bound) @ world.control.T)) * world.env.dt
 
 
 def check_actions(action: Float[Tensor, "env action"]) -> None:
@@ -176,15 +180,15 @@ def check_step(world: World) -> None:
     Raises:
         FieldError: says from how many of 100 starts in the region this happens.
     """
-    spec = world.spec
-    grid = region_grid(spec.field.region_radius, spec.field.d)
+    env = world.env
+    grid = region_grid(env.region_radius, env.d)
     starts = grid[torch.arange(STARTS) * (len(grid) - 1) // (STARTS - 1)]
     left = _leaves(world, starts, TRIAL_TRANSITIONS, math.inf)
     if left.any():
-        left &= ~_leaves(world, starts, ORBIT_STEPS, STRIDE * spec.escape_radius)
+        left &= ~_leaves(world, starts, ORBIT_STEPS, STRIDE * env.escape_radius)
     if left.any():
         raise FieldError(
-            f"dt {spec.dt:g} is too large for field {world.field.kind!r}: "
+            f"dt {env.dt:g} is too large for field {world.field.kind!r}: "
             f"an undriven path left the box from {int(left.sum())} of {STARTS} starts; "
             "lower active_dynamics.env.dt."
         )
@@ -202,8 +206,8 @@ def _leaves(
     left = torch.zeros(len(x), dtype=torch.bool)
     for _ in range(steps):
         velocity = world.field(x)
-        x = x + velocity * (stride / velocity.norm(dim=1, keepdim=True)).clamp(max=world.spec.dt)
-        left |= ~(x.abs().amax(1) <= world.spec.escape_radius)
+        x = x + velocity * (stride / velocity.norm(dim=1, keepdim=True)).clamp(max=world.env.dt)
+        left |= ~(x.abs().amax(1) <= world.env.escape_radius)
     return left
 
 

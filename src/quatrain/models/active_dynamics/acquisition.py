@@ -7,11 +7,8 @@ state, and a decision that lasts `hold` steps of dt measures the field with nois
 q = (Q dt + mean diag Λ⁻¹) / (hold dt²).
 
     variance     = tr[ (qI + ΦΣΦᵀ)⁻¹ ΦΣΓΣΦᵀ ]      expected drop of an output's variance: A-optimal
-    information  = d/2 logdet(I + ΦΣΦᵀ/q)          nats about the weights: D-optimal
-    fisher_d     = 1/2 logdet(I + APAᵀ)            the same, by states that depend on the weights
     fisher_a     = tr[ (I + APAᵀ)⁻¹ AP PAᵀ ]       drop of the trace of P
     disagreement = mean_t mean_i Var_m f_mi(z_t)   of the members m of an ensemble
-    action_cost  = -Σ |a|²
 
     A stacks L S_t over t;  S_{t+1} = (I + dt J) S_t + dt (I ⊗ φᵀ),  S_0 = 0
 
@@ -40,12 +37,11 @@ LEAST_NOISE = 1e-5
 class Imagined(NamedTuple):
     """Holds the paths of candidates under the mean dynamics.
 
-    states: now, and after each step. features: at each decision. actions: the decisions.
+    states: now, and after each step. features: at each decision.
     """
 
     states: Float[Tensor, "learner n moment d"]
     features: Float[Tensor, "learner n decision feature"]
-    actions: Float[Tensor, "learner n decision action"]
 
 
 Value = Callable[[Imagined], Float[Tensor, "learner n"]]
@@ -96,7 +92,7 @@ def imagine(
                 features.append(phi)
             state = torch.add(state + push, value, alpha=surrogate.dt)
             states.append(state)
-    return Imagined(torch.stack(states, 2), torch.stack(features, 2), actions)
+    return Imagined(torch.stack(states, 2), torch.stack(features, 2))
 
 
 def variance(surrogate: Surrogate, hold: int) -> Value:
@@ -112,23 +108,6 @@ def variance(surrogate: Surrogate, hold: int) -> Value:
         return noise[:, None] * _solved_trace(gains @ imagined.features.mT, drop)
 
     return value
-
-
-def information(surrogate: Surrogate, hold: int) -> Value:
-    """Computes d/2 logdet(I + ΦΣΦᵀ/q)."""
-    scaled = _covariance(surrogate) / _noise(surrogate, hold)[:, None, None]
-    d = surrogate.state.shape[1]
-
-    def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
-        return d * _half_logdet(_times(imagined.features, scaled) @ imagined.features.mT)
-
-    return value
-
-
-def fisher_d(surrogate: Surrogate, _hold: int) -> Value:
-    """Computes 1/2 logdet(I + APAᵀ)."""
-    factors = _fisher_factors(surrogate)
-    return lambda imagined: _half_logdet(factors(imagined).signal)
 
 
 def fisher_a(surrogate: Surrogate, _hold: int) -> Value:
@@ -155,18 +134,10 @@ def disagreement(surrogate: Surrogate, _hold: int) -> Value:
     return value
 
 
-def action_cost(_surrogate: Surrogate, _hold: int) -> Value:
-    """Computes -Σ |a|²."""
-    return lambda imagined: -imagined.actions.square().sum((2, 3))
-
-
 VALUES: dict[str, Callable[[Surrogate, int], Value]] = {
     "variance": variance,
-    "information": information,
-    "fisher_d": fisher_d,
     "fisher_a": fisher_a,
     "disagreement": disagreement,
-    "action_cost": action_cost,
 }
 
 
@@ -252,21 +223,12 @@ def _times(
     return (of_paths.flatten(1, 2) @ matrix).unflatten(1, of_paths.shape[1:3])
 
 
-def _factor(signal: Float[Tensor, "learner n seen seen"]) -> Float[Tensor, "learner n seen seen"]:
-    """Computes the Cholesky factor of I + signal; NaN if rounding leaves none."""
-    identity = torch.eye(signal.shape[-1], dtype=signal.dtype, device=signal.device)
-    factor, failed = torch.linalg.cholesky_ex(signal + identity)
-    return factor.masked_fill((failed > 0)[:, :, None, None], torch.nan)
-
-
-def _half_logdet(signal: Float[Tensor, "learner n seen seen"]) -> Float[Tensor, "learner n"]:
-    """Computes 1/2 logdet(I + signal)."""
-    return _factor(signal).diagonal(dim1=2, dim2=3).log().sum(2)
-
-
 def _solved_trace(
     signal: Float[Tensor, "learner n seen seen"],
     gain: Float[Tensor, "learner n seen seen"],
 ) -> Float[Tensor, "learner n"]:
-    """Computes tr[ (I + signal)⁻¹ gain ] of symmetric matrices."""
-    return (torch.cholesky_inverse(_factor(signal)) * gain).sum((2, 3))
+    """Computes tr[ (I + signal)⁻¹ gain ] of symmetric matrices; NaN where rounding fails."""
+    identity = torch.eye(signal.shape[-1], dtype=signal.dtype, device=signal.device)
+    factor, failed = torch.linalg.cholesky_ex(signal + identity)
+    factor = factor.masked_fill((failed > 0)[:, :, None, None], torch.nan)
+    return (torch.cholesky_inverse(factor) * gain).sum((2, 3))

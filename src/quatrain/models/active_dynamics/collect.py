@@ -1,30 +1,21 @@
 """config, seed -> dataset: the start that all arms share, held-out rollouts, the true field."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32
+from jaxtyping import Float, Float32
 from torch import Generator, Tensor
 
+from quatrain.envs.vector_field import policies
+from quatrain.envs.vector_field.config import Env
 from quatrain.envs.vector_field.fields import make_field, region_grid, restore_field
 from quatrain.envs.vector_field.observation import Emission, draw_emission
-from quatrain.envs.vector_field.policies import PolicySpec, act, init_policy_state
-from quatrain.envs.vector_field.world import (
-    EnvState,
-    ResetResult,
-    World,
-    check_step,
-    draw,
-    make_world,
-    reset,
-    step,
-    step_mean,
-)
+from quatrain.envs.vector_field.world import World, check_step, make_world, step_mean
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch.rng import generator_from_seed
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.system import FieldSystem, Rollouts, record
 
 HELD_OUT_STEPS = 100
 # Transitions of a rollout of the true field without noise.
@@ -33,21 +24,6 @@ CLEAN_STEPS = 20
 PRBS_HOLD = (3, 19)
 # Largest relative difference between the noise of a dataset and that of the config.
 RESIDUAL = 0.5
-
-
-class Rollouts(NamedTuple):
-    """Holds observed transitions; after a truncated one a new episode starts.
-
-    observations, states: before each transition, and after the last. next_observations,
-    next_states: after each transition, before a reset.
-    """
-
-    observations: Float32[np.ndarray, "rollout time_1 obs"]
-    next_observations: Float32[np.ndarray, "rollout time obs"]
-    actions: Float32[np.ndarray, "rollout time action"]
-    states: Float32[np.ndarray, "rollout time_1 d"]
-    next_states: Float32[np.ndarray, "rollout time d"]
-    truncated: Bool[np.ndarray, "rollout time"]
 
 
 class EmissionArrays(NamedTuple):
@@ -107,10 +83,10 @@ def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset:
     seeds = np.random.SeedSequence(seed).spawn(5)
     for_field, for_channels, for_start, for_rollouts, for_clean = map(generator_from_seed, seeds)
     env = config.env
-    field = make_field(env.world.field, for_field)
-    world = make_world(env.world, field, draw_emission(env.emission, env.d, for_channels))
+    field = make_field(env, for_field)
+    world = make_world(env, field, draw_emission(env.observation, env.d, for_channels))
     check_step(world)
-    actions = random_actions(world, (config.seeds, config.collect.warmup), for_start)
+    actions = random_actions(env, (config.seeds, config.collect.warmup), for_start)
     return Dataset(
         train=roll_out(world, None, actions, for_start),
         emission=EmissionArrays(*map(array, world.emission[2:])),
@@ -128,17 +104,13 @@ def _held_out(
     radius = config.env.region_radius
     d = config.env.d
     half = (config.collect.held_out_rollouts // 2, HELD_OUT_STEPS)
-    actions = torch.cat(
-        [
-            random_actions(world, half, for_rollouts),
-            prbs_actions(world, half, for_rollouts),
-        ]
-    )
+    drawn = [draw(config.env, half, for_rollouts) for draw in (random_actions, prbs_actions)]
+    actions = torch.cat(drawn)
     rollout_starts = uniform_in_ball(len(actions), d, radius, for_rollouts)
     rollouts = roll_out(world, rollout_starts, actions, for_rollouts)
 
     starts = uniform_in_ball(config.collect.starts, d, radius, for_clean)
-    start_actions = random_actions(world, (len(starts), CLEAN_STEPS), for_clean)
+    start_actions = random_actions(config.env, (len(starts), CLEAN_STEPS), for_clean)
     path = [starts]
     for action in start_actions.unbind(1):
         path.append(step_mean(world, path[-1], action))
@@ -160,59 +132,29 @@ def roll_out(
     rng: Generator,
 ) -> Rollouts:
     """Simulates these actions, from the environment's own starts if none are given."""
-    first = reset(world, draw(world, len(actions), [rng]), [rng])
+    system = FieldSystem.started(world, len(actions), rng)
     if starts is not None:
-        state = EnvState(starts, torch.zeros_like(first.state.age))
-        first = ResetResult(state, world.emission.sample(starts, None, rng))
-    state = first.state
-    steps = []
-    for action in actions.unbind(1):
-        noise = draw(world, len(actions), [rng])
-        steps.append(step(world, state, action, noise, [rng]))
-        state = steps[-1].state
-
-    def column(values: Iterable[Tensor]) -> np.ndarray:
-        return array(torch.stack(list(values), 1))
-
-    return Rollouts(
-        observations=column([first.observation, *(result.observation for result in steps)]),
-        next_observations=column(result.final_observation for result in steps),
-        actions=array(actions),
-        states=column([first.state.x, *(result.state.x for result in steps)]),
-        next_states=column(result.final_x for result in steps),
-        truncated=column(result.truncated for result in steps),
-    )
+        system.start_at(starts)
+    return record(system, lambda time: actions[:, time], actions.shape[1])
 
 
 def random_actions(
-    world: World,
-    shape: tuple[int, int],
-    rng: Generator,
+    env: Env, shape: tuple[int, int], rng: Generator
 ) -> Float[Tensor, "rollout time action"]:
     """Draws actions uniformly from the box."""
-    uniform = 2 * torch.rand((*shape, world.spec.action_size), generator=rng) - 1
-    return uniform * world.spec.action_bound
+    uniform = 2 * torch.rand((*shape, env.action_size), generator=rng) - 1
+    return uniform * env.action_bound
 
 
 def prbs_actions(
-    world: World,
-    shape: tuple[int, int],
-    rng: Generator,
+    env: Env, shape: tuple[int, int], rng: Generator
 ) -> Float[Tensor, "rollout time action"]:
     rollouts, steps = shape
-    spec = PolicySpec(
-        world.spec.action_bound,
-        world.spec.dt,
-        steps,
-        step_hold=1,
-        prbs_hold=PRBS_HOLD,
-        chirp=(1, 1),
-    )
-    policy_state = init_policy_state(rollouts, world.spec.action_size, rng)
+    state = policies.init_policy_state(rollouts, env.action_size, rng)
     actions = []
-    for time in range(steps):
-        policy_state = act("prbs", spec, policy_state, time, rng)
-        actions.append(policy_state.action)
+    for _ in range(steps):
+        state = policies.act("prbs", env.action_bound, PRBS_HOLD, state, rng)
+        actions.append(state.action)
     return torch.stack(actions, 1)
 
 
@@ -229,17 +171,13 @@ def array(value: Tensor) -> np.ndarray:
 
 def world_of(config: ActiveDynamicsConfig, dataset: Dataset) -> World:
     """Returns the environment that the dataset was collected in."""
-    field = restore_field(config.env.world.field, *map(torch.tensor, dataset.field))
-    return make_world(config.env.world, field, emission_of(config, dataset))
+    field = restore_field(config.env.field, *map(torch.tensor, dataset.field))
+    return make_world(config.env, field, emission_of(config, dataset))
 
 
 def emission_of(config: ActiveDynamicsConfig, dataset: Dataset) -> Emission:
     observation = config.env.observation
-    return Emission(
-        observation.kind,
-        observation.noise,
-        *map(torch.tensor, dataset.emission),
-    )
+    return Emission(observation.kind, observation.noise, *map(torch.tensor, dataset.emission))
 
 
 def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
@@ -280,26 +218,11 @@ def _shapes(
     train = dataset.train
     held_out = dataset.held_out
     return {
-        "train.observations": (
-            train.observations,
-            (config.seeds, warmup + 1, channels),
-        ),
-        "train.actions": (
-            train.actions,
-            (config.seeds, warmup, config.env.action_size),
-        ),
-        "train.states": (
-            train.states,
-            (config.seeds, warmup + 1, d),
-        ),
-        "emission.weight": (
-            dataset.emission.weight,
-            (channels, d),
-        ),
-        "held_out.starts": (
-            held_out.starts,
-            (config.collect.starts, d),
-        ),
+        "train.observations": (train.observations, (config.seeds, warmup + 1, channels)),
+        "train.actions": (train.actions, (config.seeds, warmup, config.env.action_size)),
+        "train.states": (train.states, (config.seeds, warmup + 1, d)),
+        "emission.weight": (dataset.emission.weight, (channels, d)),
+        "held_out.starts": (held_out.starts, (config.collect.starts, d)),
         "held_out.rollouts.observations": (
             held_out.rollouts.observations,
             (rollouts, HELD_OUT_STEPS + 1, channels),
@@ -314,33 +237,24 @@ def _agreements(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, boo
     grid = array(region_grid(env.region_radius, env.d))
     world = world_of(config, dataset)
     field = world.field
-    if env.world.field.kind != "multi_attractor":
-        field = make_field(env.world.field, Generator())
+    if env.field.kind != "multi_attractor":
+        field = make_field(env, Generator())
     field_values = array(field(torch.tensor(held_out.grid)))
-    variance = env.emission.noise_sd**2 if env.emission.noise == "gaussian" else 0.0
+    observed = env.observation
+    variance = observed.noise_sd**2 if observed.noise == "gaussian" else 0.0
     actions = torch.tensor(held_out.start_actions[:, 0])
     states = array(step_mean(world, torch.tensor(held_out.starts), actions))
     return {
         "region than env.region_radius": (
             grid.shape == held_out.grid.shape and np.allclose(grid, held_out.grid)
         ),
-        "field than env.field": np.allclose(
-            field_values,
-            held_out.grid_field,
-            atol=1e-4,
-        ),
+        "field than env.field": np.allclose(field_values, held_out.grid_field, atol=1e-4),
         "step than env.dt, control and action_bound": np.allclose(
-            states,
-            held_out.clean_states[:, 1],
-            atol=1e-4,
+            states, held_out.clean_states[:, 1], atol=1e-4
         ),
-        "noise than env.observation": np.allclose(
-            dataset.emission.noise_variance,
-            variance,
-        ),
+        "noise than env.observation": np.allclose(dataset.emission.noise_variance, variance),
         "kind of channels than env.observation": _residual_is_noise(
-            world.emission,
-            held_out.rollouts,
+            world.emission, held_out.rollouts
         ),
     }
 

@@ -15,16 +15,13 @@ LEARNED_WARMUP = 1000
 # Acquisition value -> what it needs of a learner beside the mean field.
 VALUE_NEEDS = {
     "variance": "covariance",
-    "information": "covariance",
-    "fisher_d": "joint covariance",
     "fisher_a": "joint covariance",
     "disagreement": "members",
-    "action_cost": "nothing",
 }
 VALUES = tuple(VALUE_NEEDS)
 Units = Annotated[int, Field(ge=1, le=4096)]
 Hold = Annotated[int, Field(ge=1, le=10**6)]
-Arm = Literal["active", "random", "step", "prbs", "chirp", "off"]
+Arm = Literal["active", "random", "step", "prbs"]
 ARMS: tuple[str, ...] = get_args(Arm)
 
 
@@ -77,7 +74,7 @@ class SeqVaeNetwork(Section):
     head: Units = Field(
         description="units of the layer between it and mean or variance, and of an mlp decoder",
     )
-    dynamics: Literal["linear", "mlp", "rbf", "ensemble"]
+    dynamics: Literal["mlp", "rbf", "ensemble"]
     dynamics_hidden: tuple[Units, ...] = Field(min_length=1, max_length=16, strict=False)
     members: int = Field(ge=1, le=64, description="of an ensemble")
 
@@ -132,7 +129,6 @@ class Acquisition(Section):
 class Planner(Section):
     """Holds the settings of the search for a sequence of actions."""
 
-    kind: Literal["icem", "mppi"]
     candidates: int = Field(ge=2, le=65536, description="sequences per iteration")
     iterations: int = Field(ge=1, le=1000)
     horizon: int = Field(ge=1, le=256, description="decisions of a sequence")
@@ -151,7 +147,6 @@ class Planner(Section):
         le=4,
         description="power of the noise's spectrum: 0 white, 1 pink, 2 red",
     )
-    temperature: Positive = Field(description="of mppi's weights")
 
     def check(self) -> None:
         at_most(self, "keep", "elites")
@@ -173,10 +168,10 @@ class Policies(Section):
         strict=False,
         description="least and most transitions of the signs of `prbs`",
     )
-    chirp: tuple[Positive, Positive] = Field(
-        strict=False,
-        description="Hz at the start and at the end",
-    )
+
+    def hold(self, arm: str) -> tuple[int, int]:
+        """Returns the least and most transitions of an action of an arm."""
+        return self.prbs_hold if arm == "prbs" else (self.step_hold, self.step_hold)
 
     def check(self) -> None:
         low, high = self.prbs_hold
@@ -212,7 +207,6 @@ class SeqVaeTraining(Section):
     )
     beta: float = Field(ge=0, le=LARGEST, description="weight of the divergence terms")
     anneal_kind: Literal["none", "linear"] = Field(description="how beta is reached")
-    warmup: int = Field(ge=0, le=10**9, description="updates with beta 0")
     anneal: int = Field(ge=1, le=10**9, description="updates from 0 to beta")
     mask: float = Field(
         ge=0,

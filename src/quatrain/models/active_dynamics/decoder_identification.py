@@ -11,18 +11,6 @@ DEGREE = 3
 LEAST_VARIANCE = 1e-6
 
 
-class WarmupTransitions(NamedTuple):
-    """Holds transitions of one replicate.
-
-    intact: used in the regression; transitions that left the box and ended an episode are not.
-    """
-
-    observations: Float[Tensor, "transition obs"]
-    next_observations: Float[Tensor, "transition obs"]
-    controls: Float[Tensor, "transition d"]
-    intact: Bool[Tensor, " transition"]
-
-
 class LinearDecoder(NamedTuple):
     """Holds C, b and R of y = C x + b + noise; only the origin of x is arbitrary."""
 
@@ -31,21 +19,29 @@ class LinearDecoder(NamedTuple):
     noise_variance: Float[Tensor, " obs"]
 
 
-def identify_decoder(warmup: WarmupTransitions, dt: float) -> LinearDecoder:
+def identify_decoder(
+    observations: Float[Tensor, "transition obs"],
+    next_observations: Float[Tensor, "transition obs"],
+    controls: Float[Tensor, "transition d"],
+    intact: Bool[Tensor, " transition"],
+    dt: float,
+) -> LinearDecoder:
     """Identifies linear channels from principal directions L and the known effect of actions.
+
+    intact: used in the regression; transitions that left the box and ended an episode are not.
 
     With z = Lᵀ(y - mean), dz/dt is regressed on cubic polynomials of z and on u. The coefficients G
     of u give x = G⁻¹ z and C = L G. The noise variance is that of the residual off the directions.
     """
-    d = warmup.controls.shape[1]
-    channels = warmup.observations.shape[1]
-    bias = warmup.observations.mean(0)
-    centred = warmup.observations - bias
+    d = controls.shape[1]
+    channels = observations.shape[1]
+    bias = observations.mean(0)
+    centred = observations - bias
     directions = torch.linalg.svd(centred, full_matrices=False).Vh[:d].mT
     z = centred @ directions
-    next_z = (warmup.next_observations - bias) @ directions
-    terms = torch.cat([polynomials(z, DEGREE), warmup.controls], 1)[warmup.intact]
-    speed = ((next_z - z) / dt)[warmup.intact]
+    next_z = (next_observations - bias) @ directions
+    terms = torch.cat([polynomials(z, DEGREE), controls], 1)[intact]
+    speed = ((next_z - z) / dt)[intact]
     effect = _least_squares(terms, speed)[-d:].mT
     residual = (centred - z @ directions.mT).square().mean(0)
     variance = (residual.mean() * channels / (channels - d)).clamp(min=LEAST_VARIANCE)

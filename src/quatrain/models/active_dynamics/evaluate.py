@@ -56,7 +56,7 @@ def evaluate(
     times the transitions of the active arm ARM needs for the same median error, NaN if either ends
     no better than it began; its interval is a paired bootstrap over replicates.
     """
-    training = TrainingState.from_state(config, dataset, state)
+    training = TrainingState(config, dataset, state)
     field = estimate_field(config, training.learner, state, dataset)
     columns = learner_scores(training, field, seed)
     medians = {}
@@ -168,12 +168,12 @@ def predictions(
     push = torch.tensor(held_out.start_actions).double() @ world.control.T.double()
     inside = (truth.norm(dim=2) <= config.env.region_radius).cumprod(1).bool()
     starts = truth[:, 0].expand(config.learners, -1, -1)
-    predicted = _predicted_paths(learner, held_out, starts, push, world.spec.dt)
+    predicted = _predicted_paths(learner, held_out, starts, push, world.env.dt)
     scores = {}
     for time in HORIZONS:
         paths = inside[:, time] if inside[:, time].any() else inside[:, 0]
         final = truth[paths, time]
-        pushed = push[paths, :time].sum(1) * world.spec.dt
+        pushed = push[paths, :time].sum(1) * world.env.dt
         error = (predicted[time - 1][:, paths] - final).square().sum((1, 2))
         displacement = (final - truth[paths, 0] - pushed).square().sum()
         spread = (final - final.mean(0)).square().sum()

@@ -14,25 +14,10 @@ from quatrain.models.active_dynamics.config import (
     Acquisition,
     ActiveDynamicsConfig,
 )
-from quatrain.replay.windows import WindowRing
+from quatrain.replay.windows import Transition, WindowRing
 
 # Name -> weights, with the learners as first axis.
 Weights = dict[str, Tensor]
-
-
-class Observation(NamedTuple):
-    """Holds what learners observe of one transition.
-
-    action, control: a_t and u_t = B a_t. observation: y_{t+1} of the state that the transition led
-    to. truncated: whether the episode ended there. reset_observation: the first observation of the
-    next episode where it ended, else equal to `observation`.
-    """
-
-    action: Float[Tensor, "learner action"]
-    control: Float[Tensor, "learner d"]
-    observation: Float[Tensor, "learner obs"]
-    truncated: Bool[Tensor, " learner"]
-    reset_observation: Float[Tensor, "learner obs"]
 
 
 class FieldValue(NamedTuple):
@@ -167,7 +152,7 @@ class FieldLearner(Protocol):
     def weights(self) -> Weights:
         """Returns the weights of the field, as a checkpoint keeps them."""
 
-    def observe(self, observation: Observation) -> Float[Tensor, " learner"]:
+    def observe(self, transition: Transition) -> Float[Tensor, " learner"]:
         """Updates the beliefs in place.
 
         Returns: the innovation's negative log likelihood per channel.

@@ -80,12 +80,9 @@ def weights(times: int, transitions: int, beta: float) -> dict[str, float]:
 
 
 def beta_at(config: SeqVaeTraining, updates: int) -> float:
-    """Returns β after some updates: 0 in the warm-up, then its value at once or linearly."""
-    if updates < config.warmup:
-        return 0.0
-    if config.anneal_kind == "none":
-        return config.beta
-    return config.beta * min(1.0, (updates - config.warmup) / config.anneal)
+    """Returns β after some updates: its value at once, or linearly from 0."""
+    share = 1.0 if config.anneal_kind == "none" else min(1.0, updates / config.anneal)
+    return config.beta * share
 
 
 def horizon_weights(horizons: int, decay: float) -> Float[Tensor, " horizon"]:

@@ -58,7 +58,7 @@ def _network(config: ActiveDynamicsConfig) -> int:
     network = config.network.seq_vae
     channels = config.env.observation.channels
     weights = GATES * network.hidden * (channels + network.hidden)
-    if network.dynamics in ("mlp", "ensemble"):
+    if network.dynamics != "rbf":
         weights += network.members * dense([config.env.d, *network.dynamics_hidden])
     return weights
 

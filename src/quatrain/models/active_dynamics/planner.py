@@ -2,15 +2,9 @@
 
 iCEM ('Sample-efficient Cross-Entropy Method for Real-time Planning', 2020) draws around a mean with
 coloured noise, scores the previous best again, and moves mean and deviation to those of the elites.
-MPPI ('Information Theoretic MPC for Model-Based Reinforcement Learning', 2017) draws the same way,
-keeps the deviation, and weights all candidates:
-
-    mean <- Σ_n softmax_n( (score_n - mean of scores) / (deviation of scores · temperature) )
-        candidate_n
-
-over the candidates whose score is finite.
 """
 
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -19,8 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quatrain.frameworks.torch import threads
-from quatrain.models.active_dynamics.acquisition import WORST, Score
-from quatrain.models.active_dynamics.config import Planner
+from quatrain.models.active_dynamics.acquisition import Score, scorer
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, Planner
+from quatrain.models.active_dynamics.learner import Surrogate
 
 
 class Plan(NamedTuple):
@@ -28,19 +23,6 @@ class Plan(NamedTuple):
 
     mean: Float[Tensor, "learner decision action"]
     elites: Float[Tensor, "learner keep decision action"]
-
-
-class ScoredCandidates(NamedTuple):
-    """Holds the candidates of an iteration, the distribution they are from, and their scores."""
-
-    mean: Float[Tensor, "learner decision action"]
-    deviation: Float[Tensor, "learner decision action"]
-    candidates: Float[Tensor, "learner n decision action"]
-    scores: Float[Tensor, "learner n"]
-
-    def best(self, count: int) -> Float[Tensor, "learner best decision action"]:
-        places = self.scores.topk(count, 1).indices
-        return self.candidates.take_along_dim(places[:, :, None, None], 1)
 
 
 def first_plan(config: Planner, learners: int, action_size: int) -> Plan:
@@ -70,8 +52,26 @@ def replan(
     return improved(config, bound, score, shifted(plan, config.replan_every // config.hold), noise)
 
 
+def next_plan(
+    config: ActiveDynamicsConfig,
+    surrogate: Callable[[], Surrogate],
+    plan: Plan,
+    age: int,
+    generator: torch.Generator,
+) -> Plan:
+    """Returns the plan for the transition `age` after the first that is planned.
+
+    Plans anew every `replan_every` transitions, and only then asks for the surrogate.
+    """
+    settings = config.train.planner
+    if age % settings.replan_every:
+        return plan
+    score = scorer(surrogate(), config.train.acquisition, settings.hold)
+    return replan(settings, config.env.action_bound, score, plan, generator)
+
+
 def decision(config: Planner, plan: Plan, age: int) -> Float[Tensor, "learner action"]:
-    return plan.mean[:, age // config.hold]
+    return plan.mean[:, age % config.replan_every // config.hold]
 
 
 def shifted(plan: Plan, decisions: int) -> Plan:
@@ -91,15 +91,16 @@ def improved(
     noise: Float[Tensor, "iteration learner drawn decision action"],
 ) -> Plan:
     """Runs all iterations; the mean and the previous elites are scored beside new draws."""
-    move = {"icem": _to_elites, "mppi": _to_weighted}[config.kind]
     mean, elites = plan
     deviation = torch.full_like(mean, config.init_std * bound)
     for draws in noise:
         drawn = torch.addcmul(mean[:, None], deviation[:, None], draws).clamp(-bound, bound)
         candidates = torch.cat([mean[:, None], elites, drawn], 1)
-        scored = ScoredCandidates(mean, deviation, candidates, score(candidates))
-        mean, deviation = move(config, scored)
-        elites = scored.best(config.keep)
+        best = score(candidates).topk(config.elites, 1).indices
+        elites = candidates.take_along_dim(best[:, :, None, None], 1)
+        mean = elites.mean(1).lerp(mean, config.alpha)
+        deviation = elites.std(1, correction=0).lerp(deviation, config.alpha)
+        elites = elites[:, : config.keep]
     return Plan(mean, elites)
 
 
@@ -119,23 +120,3 @@ def colouring(
     amplitude = (power / power.mean()).sqrt()
     white = torch.eye(decisions, dtype=torch.float64, device=device)
     return torch.fft.ifft(amplitude[:, None] * torch.fft.fft(white, dim=0), dim=0).real.float()
-
-
-def _to_elites(config: Planner, scored: ScoredCandidates) -> tuple[Tensor, Tensor]:
-    """Returns mean and deviation of the elites, mixed with the previous ones by `alpha`."""
-    elites = scored.best(config.elites)
-    mean = elites.mean(1).lerp(scored.mean, config.alpha)
-    return mean, elites.std(1, correction=0).lerp(scored.deviation, config.alpha)
-
-
-def _to_weighted(config: Planner, scored: ScoredCandidates) -> tuple[Tensor, Tensor]:
-    """Weights candidates by standardised scores; all alike if all have failed."""
-    failed = scored.scores <= WORST
-    failed = failed & ~failed.all(1, keepdim=True)
-    count = (~failed).sum(1, keepdim=True)
-    mean = scored.scores.masked_fill(failed, 0).sum(1, keepdim=True) / count
-    scores = (scored.scores - mean).masked_fill(failed, 0)
-    deviation = (scores.square().sum(1, keepdim=True) / count).sqrt()
-    scale = deviation.clamp(min=torch.finfo(scores.dtype).tiny) * config.temperature
-    weights = (scores / scale).masked_fill(failed, -torch.inf).softmax(1)
-    return (weights[:, :, None, None] * scored.candidates).sum(1), scored.deviation

@@ -8,9 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics.state import TrainingState
 from quatrain.progress import TrainingDiverged, by_seed
 
+# Stride over the region's grid of the points that are monitored while learning.
+MONITOR_STRIDE = 4
 # Metrics that are summed over the transitions of a yield; all others are averaged.
 SUMS = ("truncations",)
 
@@ -46,7 +49,9 @@ def metrics_of(
 @torch.no_grad()
 def _field_metrics(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
     learner = training.learner
-    points, truth = training.monitor
+    points = region_grid(training.config.env.region_radius, training.config.env.d)[::MONITOR_STRIDE]
+    truth = training.world.field(points).double()
+    points = points.double()
     alignment = learner.alignment(learner.weights, training.dataset.held_out)
     z = alignment.to_latent(points.expand(training.config.learners, -1, -1))
     mean, variance = learner.moments(z)

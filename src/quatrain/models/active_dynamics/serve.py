@@ -36,7 +36,7 @@ def export(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> dict
     If channels are learned, the field has latent coordinates; the true channels or the held-out
     states align them.
     """
-    learner = TrainingState.from_state(config, dataset, state).learner
+    learner = TrainingState(config, dataset, state).learner
     arms = config.train.arms
     index = learners_of(config, "active" if "active" in arms else arms[0]).start
     matrix, offset = learner.alignment(learner.weights, dataset.held_out)

@@ -2,27 +2,27 @@
 
 import warnings
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.envs.vector_field.world import draw, step
+from quatrain.envs.vector_field import policies
 from quatrain.frameworks.torch import packing, threads
 from quatrain.models.active_dynamics import planner, records
-from quatrain.models.active_dynamics.acquisition import scorer
 from quatrain.models.active_dynamics.collect import Dataset, check
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import Observation
 from quatrain.models.active_dynamics.state import (
     State,
-    StepRecord,
     TrainingState,
+    init_state,
     learners_of,
     planned_share,
 )
 from quatrain.progress import Progress
+from quatrain.replay import windows
 
 # Share of planned actions of the active arm below which a training warns.
 LEAST_PLANNED = 0.5
@@ -33,10 +33,6 @@ Metrics = dict[str, np.ndarray]
 
 def headline(config: ActiveDynamicsConfig) -> tuple[str, str]:
     return "monitor/field_nrmse", "innovation_nll"
-
-
-def init_state(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> State:
-    return TrainingState.init(config, dataset, seed).to_state()
 
 
 def train(
@@ -55,9 +51,8 @@ def train(
     """
     check(config, dataset)
     if state is None:
-        training = TrainingState.init(config, dataset, seed)
-    else:
-        training = TrainingState.from_state(config, dataset, state)
+        state = init_state(config, dataset, seed)
+    training = TrainingState(config, dataset, state)
     while training.transitions < config.train.transitions:
         remaining = config.train.transitions - training.transitions
         metrics = advance_by(training, min(config.train.record_every, remaining))
@@ -74,7 +69,7 @@ def update(config: ActiveDynamicsConfig, dataset: Dataset, state: State) -> tupl
     Raises:
         TrainingDiverged: something is not finite.
     """
-    training = TrainingState.from_state(config, dataset, state)
+    training = TrainingState(config, dataset, state)
     metrics = advance_by(training, 1)
     return training.to_state(), metrics
 
@@ -96,59 +91,66 @@ def advance(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
 
     Returns: metrics of this transition.
     """
-    warm = training.transitions < training.config.collect.warmup
+    config = training.config
+    learner = training.learner
     planned_before = training.planned.clone()
+    warm = training.is_warming_up
     if warm:
-        record = training.warmup_step()
+        transition = training.replay_warmup()
     else:
-        record = step_environment(training, select_actions(training))
-    training.write(record)
-    metrics = {"innovation_nll": training.learner.observe(record.observed)}
+        transition = training.system.step(select_actions(training))
+    windows.write(training.replay, transition, config.train.seq_vae.length)
+    training.path[:, training.transitions] = training.system.final_x
+    metrics = {"innovation_nll": learner.observe(transition)}
     if not warm:
-        training.learner.improve(training.replay)
-    training.environment = record.environment
+        learner.improve(training.replay)
     training.transitions += 1
     if training.transitions in training.checkpoints:
         training.save_checkpoint()
-    metrics |= training.learner.last_update_metrics
-    outside = record.final_x.norm(dim=1) > training.config.env.region_radius
-    metrics["outside_region"] = outside.float()
-    metrics["planned"] = (training.planned - planned_before).float()
-    metrics["truncations"] = record.observed.truncated.float()
-    return metrics
-
-
-def select_actions(training: TrainingState) -> Float[Tensor, "learner action"]:
-    return torch.cat(
-        [
-            active_action(training) if arm == "active" else training.exploration_action(arm)
-            for arm in training.config.train.arms
-        ]
+    outside = training.system.final_x.norm(dim=1) > config.env.region_radius
+    return (
+        metrics
+        | learner.last_update_metrics
+        | {
+            "outside_region": outside.float(),
+            "planned": (training.planned - planned_before).float(),
+            "truncations": transition.truncated.float(),
+        }
     )
 
 
-def active_action(training: TrainingState) -> Float[Tensor, "replicate action"]:
+def select_actions(training: TrainingState) -> Float[Tensor, "learner action"]:
+    """Returns planned actions of the active arm, and open-loop ones of the others."""
+    actions = []
+    for arm in training.config.train.arms:
+        action = exploration_action(training, arm)
+        actions.append(active_action(training, action) if arm == "active" else action)
+    return torch.cat(actions)
+
+
+def exploration_action(training: TrainingState, arm: str) -> Float[Tensor, "replicate action"]:
+    config = training.config
+    state = training.policy_states[arm]
+    generator = training.generators[f"policy_{arm}"]
+    hold = config.train.policies.hold(arm)
+    state = policies.act(arm, config.env.action_bound, hold, state, generator)
+    training.policy_states[arm] = state
+    return state.action
+
+
+def active_action(
+    training: TrainingState, random: Float[Tensor, "replicate action"]
+) -> Float[Tensor, "replicate action"]:
     """Returns planned actions, random ones for replicates that cannot plan, and counts both."""
     active = learners_of(training.config, "active")
     can_plan = training.learner.can_plan(active)
     training.planned[active] += can_plan
-    random = training.exploration_action("active")
-    return torch.where(can_plan[:, None], planned_action(training), random)
-
-
-def planned_action(training: TrainingState) -> Float[Tensor, "replicate action"]:
-    """Returns the next action of the active arm; plans anew every `replan_every` transitions."""
-    config = training.config.train
-    if training.plan_age == 0:
-        surrogate = training.learner.surrogate(learners_of(training.config, "active"))
-        training.plan = planner.replan(
-            config.planner,
-            training.config.env.action_bound,
-            scorer(surrogate, config.acquisition, config.planner.hold),
-            training.plan,
-            training.generators["planner"],
-        )
-    return planner.decision(config.planner, training.plan, training.plan_age)
+    age = training.transitions - training.config.collect.warmup
+    surrogate = partial(training.learner.surrogate, active)
+    rng = training.generators["planner"]
+    training.plan = planner.next_plan(training.config, surrogate, training.plan, age, rng)
+    planned = planner.decision(training.config.train.planner, training.plan, age)
+    return torch.where(can_plan[:, None], planned, random)
 
 
 def _warn_if_plans_were_held_back(training: TrainingState) -> None:
@@ -163,31 +165,6 @@ def _warn_if_plans_were_held_back(training: TrainingState) -> None:
         " active_dynamics.train.transitions or env.action_bound",
         stacklevel=2,
     )
-
-
-def step_environment(
-    training: TrainingState,
-    action: Float[Tensor, "learner action"],
-) -> StepRecord:
-    """Makes one transition of the environment; actions are clipped to its bound."""
-    world = training.world
-    stepped = step(
-        world,
-        training.environment,
-        action,
-        draw(world, training.config.seeds, training.generators_of("process")),
-        training.generators_of("counts"),
-    )
-    bound = training.config.env.action_bound
-    action = action.clamp(-bound, bound)
-    observed = Observation(
-        action=action,
-        control=action @ world.control.T,
-        observation=stepped.final_observation,
-        truncated=stepped.truncated,
-        reset_observation=stepped.observation,
-    )
-    return StepRecord(observed, stepped.final_x, stepped.state)
 
 
 def from_arrays(

@@ -11,7 +11,7 @@ from torch import Tensor
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
-from quatrain.models.active_dynamics.collect import Rollouts
+from quatrain.models.active_dynamics.system import Rollouts
 
 # Quantile of the normal distribution that leaves 2.5 % above it.
 QUANTILE = 1.96

@@ -12,23 +12,20 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
+from quatrain.envs.vector_field.world import control_effect
 from quatrain.frameworks.torch import threads
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.channels import Channels, LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.filter import Belief, Filter
-from quatrain.models.active_dynamics.bayes_filter.innovation import frozen_innovation
+from quatrain.models.active_dynamics.bayes_filter.innovation import FrozenFit, frozen_innovation
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.decoder_identification import (
-    WarmupTransitions,
-    identify_decoder,
-)
+from quatrain.models.active_dynamics.decoder_identification import identify_decoder
 from quatrain.models.active_dynamics.learner import (
     AffineAlignment,
     FieldPosterior,
     FieldValue,
     Moments,
-    Observation,
     Surrogate,
     Weights,
     needs_joint_covariance,
@@ -39,34 +36,31 @@ from quatrain.models.active_dynamics.network import (
     prior_weight_variance,
     region_products,
 )
-from quatrain.replay.windows import WindowRing
-
-
-def weight_variance(config: ActiveDynamicsConfig, filter: Filter) -> float:
-    """Computes s_w² of the prior."""
-    grid = region_grid(config.env.region_radius, config.env.d).double()
-    return prior_weight_variance(filter.rbf, grid, config.network.rbf.prior_field_sd)
+from quatrain.models.active_dynamics.system import Rollouts
+from quatrain.replay.windows import Transition, WindowRing
 
 
 @dataclass
 class BayesFilterLearner:
-    """Learns by an extended Kalman filter; `observe` changes the belief in place."""
+    """Learns by an extended Kalman filter; `observe` changes the belief in place.
+
+    weight_variance: s_w² of the prior. control: B of u = B a.
+    """
 
     config: ActiveDynamicsConfig
     emission: Emission
     filter: Filter
     belief: Belief
     decoder: LearnedChannels | None
+    weight_variance: float
     region: Float[Tensor, "feature feature"]
+    control: Float[Tensor, "d action"]
 
     REMEDY = "lower active_dynamics.env.dt or active_dynamics.network.rbf.prior_field_sd"
 
     @classmethod
     def init(
-        cls,
-        config: ActiveDynamicsConfig,
-        dataset: Dataset,
-        seed: np.random.SeedSequence,
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
     ) -> "BayesFilterLearner":
         """Returns the prior after the first observation; nothing is drawn.
 
@@ -74,43 +68,51 @@ class BayesFilterLearner:
         """
         decoder = None
         if config.network.decoder == "linear":
-            decoder = identify_channels(config, dataset)
-        learner = cls._with_prior(config, dataset, decoder)
-        y = torch.tensor(dataset.train.observations[:, 0]).repeat(len(config.train.arms), 1)
+            decoder = identify_channels(config, dataset.train, ~dataset.train.truncated)
+        return cls.from_rollouts(config, dataset.train, emission_of(config, dataset), decoder)
+
+    @classmethod
+    def from_rollouts(
+        cls,
+        config: ActiveDynamicsConfig,
+        rollouts: Rollouts,
+        emission: Emission,
+        decoder: LearnedChannels | None,
+    ) -> "BayesFilterLearner":
+        """Returns the prior after the first observation of rollouts."""
+        learner = cls.prior(config, emission, decoder)
+        y = torch.tensor(rollouts.observations[:, 0]).repeat(len(config.train.arms), 1)
         bayes.correct(learner.filter, learner.belief, y.double())
         return learner
 
     @classmethod
     def from_state(
-        cls,
-        config: ActiveDynamicsConfig,
-        dataset: Dataset,
-        saved: Any,
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any
     ) -> "BayesFilterLearner":
-        learner = cls._with_prior(config, dataset, saved.decoder)
+        learner = cls.prior(config, emission_of(config, dataset), saved.decoder)
         learner.belief = Belief(*(part.clone() for part in saved.params))
         return learner
 
     @classmethod
-    def _with_prior(
-        cls,
-        config: ActiveDynamicsConfig,
-        dataset: Dataset,
-        decoder: LearnedChannels | None,
+    def prior(
+        cls, config: ActiveDynamicsConfig, emission: Emission, decoder: LearnedChannels | None
     ) -> "BayesFilterLearner":
-        emission = emission_of(config, dataset)
+        """Returns learners before any observation. emission: the true channels, to align with."""
         channels: Channels = assumed_channels(config, emission) if decoder is None else decoder
         rbf = make_rbf(config.network.rbf, config.env.d).to(torch.float64)
         noise = config.network.bayes_filter.process_noise
-        filter = Filter(rbf, channels.double(), config.env.dt, noise)
         grid = region_grid(config.env.region_radius, config.env.d)
+        sd = config.network.rbf.prior_field_sd
+        weight_variance = prior_weight_variance(rbf, grid.double(), sd)
         return cls(
             config=config,
             emission=emission,
-            filter=filter,
-            belief=bayes.prior(rbf, config.learners, weight_variance(config, filter)),
+            filter=Filter(rbf, channels.double(), config.env.dt, noise),
+            belief=bayes.prior(rbf, config.learners, weight_variance),
             decoder=decoder,
+            weight_variance=weight_variance,
             region=region_products(rbf.to(torch.float32).features(grid)),
+            control=control_effect(config.env),
         )
 
     def to_state(self) -> dict[str, Any]:
@@ -124,19 +126,16 @@ class BayesFilterLearner:
     def weights(self) -> Weights:
         return {"weight": bayes.weights(self.filter.d, self.belief).float()}
 
-    def observe(self, observation: Observation) -> Float[Tensor, " learner"]:
+    def observe(self, transition: Transition) -> Float[Tensor, " learner"]:
         """Predicts and corrects the beliefs in place.
 
         Returns: the innovation's negative log likelihood per channel.
         """
-        bayes.predict(self.filter, self.belief, observation.control.double())
-        nll = bayes.correct(self.filter, self.belief, observation.observation.double())
-        bayes.restart(
-            self.filter,
-            self.belief,
-            observation.truncated,
-            observation.reset_observation.double(),
-        )
+        u = (transition.action @ self.control.T).double()
+        bayes.predict(self.filter, self.belief, u)
+        nll = bayes.correct(self.filter, self.belief, transition.observation.double())
+        start = transition.start.double()
+        bayes.restart(self.filter, self.belief, transition.truncated, start)
         return nll
 
     def improve(self, replay: WindowRing) -> None:
@@ -162,7 +161,7 @@ class BayesFilterLearner:
             full_covariance = belief.covariance[:, d:, d:].float()
         return Surrogate(
             state=belief.mean[:, :d].float(),
-            control=control_effect(self.config).float(),
+            control=self.control,
             dt=self.filter.dt,
             region_radius=self.config.env.region_radius,
             **_mean_field(self.filter.rbf, bayes.weights(d, belief)),
@@ -208,23 +207,20 @@ class BayesFilterLearner:
 
     def evaluate(self, held_out: HeldOut, seed: int) -> dict[str, Float[Tensor, " learner"]]:
         """Computes the innovation of a filter of states on held-out rollouts (`FrozenFit`)."""
+        return self.innovation(held_out.rollouts)._asdict()
+
+    def innovation(self, rollouts: Rollouts) -> FrozenFit:
         weights = {name: value.double() for name, value in self.weights.items()}
-        actions = torch.tensor(held_out.rollouts.actions).double()
-        fit = frozen_innovation(
-            self.filter,
-            partial(self.drift, weights),
-            held_out.rollouts,
-            actions @ control_effect(self.config).T,
-            self.config.learners,
-        )
-        return fit._asdict()
+        u = torch.tensor(rollouts.actions).double() @ self.control.double().T
+        drift = partial(self.drift, weights)
+        return frozen_innovation(self.filter, drift, rollouts, u, self.config.learners)
 
     def information(self) -> Float[Tensor, " learner"]:
         """Computes ½[log det P_ww(prior) - log det P_ww]; NaN if P_ww is not positive definite."""
         d = self.filter.d
         root, failed = torch.linalg.cholesky_ex(self.belief.covariance[:, d:, d:])
         count = self.belief.mean.shape[1] - d
-        before = count * torch.tensor(weight_variance(self.config, self.filter)).double().log()
+        before = count * torch.tensor(self.weight_variance).double().log()
         after = 2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
         return ((before - after) / 2).masked_fill(failed > 0, torch.nan)
 
@@ -264,13 +260,6 @@ def assumed_channels(config: ActiveDynamicsConfig, emission: Emission) -> Emissi
     return emission._replace(noise_variance=torch.full_like(emission.noise_variance, variance))
 
 
-def control_effect(config: ActiveDynamicsConfig) -> Float[Tensor, "d action"]:
-    """Returns B of u = B a, in double precision."""
-    control = config.env.control
-    effect = torch.eye(config.env.d) if control is None else torch.tensor(control)
-    return effect.double()
-
-
 def _mean_field(
     rbf: Rbf,
     weights: Float64[Tensor, "learner d feature"],
@@ -289,18 +278,19 @@ def _mean_field(
     }
 
 
-def identify_channels(config: ActiveDynamicsConfig, dataset: Dataset) -> LearnedChannels:
-    """Identifies each replicate's channels from its warm-up; the arms of a replicate share them."""
-    train = dataset.train
-    effect = control_effect(config)
-    decoders = []
-    for replicate, actions in enumerate(train.actions):
-        transitions = WarmupTransitions(
-            torch.tensor(train.observations[replicate, :-1]).double(),
-            torch.tensor(train.next_observations[replicate]).double(),
-            torch.tensor(actions).double() @ effect.T,
-            ~torch.tensor(train.truncated[replicate]),
-        )
-        decoders.append(identify_decoder(transitions, config.env.dt))
+def identify_channels(
+    config: ActiveDynamicsConfig, rollouts: Rollouts, intact: Bool[np.ndarray, "rollout time"]
+) -> LearnedChannels:
+    """Identifies the channels of each rollout; the arms of a replicate share them.
+
+    intact: transitions that count in the regression (`identify_decoder`).
+    """
+    y = torch.tensor(rollouts.observations[:, :-1]).double()
+    next_y = torch.tensor(rollouts.next_observations).double()
+    u = torch.tensor(rollouts.actions).double() @ control_effect(config.env).double().T
+    decoders = [
+        identify_decoder(*columns, config.env.dt)
+        for columns in zip(y, next_y, u, torch.tensor(intact), strict=True)
+    ]
     replicates = map(torch.stack, zip(*decoders, strict=True))
     return LearnedChannels(*(torch.cat([part] * len(config.train.arms)) for part in replicates))

@@ -91,7 +91,7 @@ class Study(NamedTuple):
 
 
 def make_study(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
-    training = TrainingState.from_state(config, dataset, state)
+    training = TrainingState(config, dataset, state)
     transitions = int(state.transitions)
     return Study(
         config=config,

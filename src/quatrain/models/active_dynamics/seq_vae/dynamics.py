@@ -93,8 +93,7 @@ class Dynamics(nn.Module):
             self.register_buffer("axis", rbf.axis, persistent=False)
             self.weight = nn.Parameter(torch.zeros(1, d, rbf.size))
         else:
-            hidden = () if config.dynamics == "linear" else config.dynamics_hidden
-            self.layers = MlpParameters(config.members, (d, *hidden, d))
+            self.layers = MlpParameters(config.members, (d, *config.dynamics_hidden, d))
 
     def field(self) -> Field:
         return (

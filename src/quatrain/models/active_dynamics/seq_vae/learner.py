@@ -21,7 +21,6 @@ from quatrain.models.active_dynamics.learner import (
     AffineAlignment,
     FieldPosterior,
     Moments,
-    Observation,
     Surrogate,
     Weights,
 )
@@ -42,7 +41,7 @@ from quatrain.models.active_dynamics.seq_vae.planning import (
 )
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.seq_vae.trainer_state import SeqVaeState, init_state
-from quatrain.replay.windows import WindowRing
+from quatrain.replay.windows import Transition, WindowRing
 
 METRICS = (*losses.TERMS["seq_vae"], "elbo_exact", "beta", "grad_norm", "loss")
 
@@ -124,22 +123,19 @@ class SeqVaeLearner:
         return {name: torch.stack([params[name].detach() for params in named]) for name in named[0]}
 
     @torch.no_grad()
-    def observe(self, observation: Observation) -> Float[Tensor, " learner"]:
+    def observe(self, transition: Transition) -> Float[Tensor, " learner"]:
         """Encodes an observation, in place.
 
         Returns: the innovation's negative log likelihood per channel, of the belief before.
         """
+        u = transition.action @ self.networks[0].control.T
         nll: list[Tensor] = []
         for index, trainer in enumerate(self.trainers):
-            y = observation.observation[index]
-            nll += predicted_innovation_nll(
-                trainer.network,
-                Belief(*(part[None] for part in trainer.belief)),
-                observation.control[index, None],
-                y[None],
-            )
-            trainer.observe(y, observation.action[index])
-            trainer.restart(observation.truncated[index])
+            y = transition.observation[index]
+            belief = Belief(*(part[None] for part in trainer.belief))
+            nll += predicted_innovation_nll(trainer.network, belief, u[index, None], y[None])
+            trainer.observe(y, transition.action[index])
+            trainer.restart(transition.truncated[index])
         return torch.stack(nll)
 
     def improve(self, replay: WindowRing) -> None:

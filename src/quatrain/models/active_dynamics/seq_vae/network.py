@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
+from quatrain.envs.vector_field.world import control_effect
 from quatrain.frameworks.torch.rng import seeded
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -37,7 +38,7 @@ class SeqVae(nn.Module):
         network = config.network.seq_vae
         train = config.train.seq_vae
         rbf = make_rbf(config.network.rbf, env.d) if network.dynamics == "rbf" else None
-        control = torch.eye(env.d) if env.control is None else torch.tensor(env.control)
+        control = control_effect(env)
         self.dt = env.dt
         self.members = network.members
         self.has_weight_posterior = network.members == 1
@@ -88,8 +89,7 @@ def _prior_variance(config: ActiveDynamicsConfig, rbf: Rbf | None) -> float:
     if rbf is not None:
         grid = region_grid(env.region_radius, env.d)
         return prior_weight_variance(rbf, grid, network.rbf.prior_field_sd)
-    is_linear = network.seq_vae.dynamics == "linear"
-    return 1 / (env.d if is_linear else network.seq_vae.dynamics_hidden[-1])
+    return 1 / network.seq_vae.dynamics_hidden[-1]
 
 
 def init_network(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> SeqVae:

@@ -104,7 +104,7 @@ class SeqVaeTrainer:
             bootstrap=self.bootstrap,
             batch_rng=self.batch_rng.get_state(),
             elbo_rng=self.elbo_rng.get_state(),
-            updates=torch.tensor(self.updates),
+            updates=torch.tensor(self.updates, device="cpu"),
         )
 
     @torch.no_grad()

@@ -25,7 +25,7 @@ class SeqVaeState(NamedTuple):
     effect: of actions on encoded states, last measured. bootstrap: how often each member of an
     ensemble uses each window.
     batch_rng, elbo_rng: states of the generators of batches, and of samples and masks.
-    updates: gradient steps so far.
+    updates: gradient steps so far, on the CPU.
     """
 
     params: dict[str, Tensor]
@@ -55,7 +55,7 @@ def init_state(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> S
         bootstrap=draw_bootstrap(config, generator_from_seed(bootstrap_seed)),
         batch_rng=generator_from_seed(batch_seed).get_state(),
         elbo_rng=generator_from_seed(elbo_seed).get_state(),
-        updates=torch.tensor(0),
+        updates=torch.tensor(0, device="cpu"),
     )
 
 

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.envs.adapters.systems import System, make_system
 from quatrain.errors import DataError
-from quatrain.models.active_dynamics import exploration, recorded
+from quatrain.models.active_dynamics import identify
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.config import LEARNED_WARMUP, ActiveDynamicsConfig
+from quatrain.models.active_dynamics.system import Rollouts
+from quatrain.models.active_dynamics.user_env import make_system
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.active_dynamics.own_systems import CHANNELS, NOISE, OFFSET, Cycle, velocity
 
@@ -42,12 +43,12 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 @cache
-def learned() -> tuple[BayesFilterLearner, recorded.Recording]:
+def learned() -> tuple[BayesFilterLearner, Rollouts]:
     config = config_with()
-    recording = recorded.read_recording(config, "runs.npz", arrays())
-    train, held_out = recording.split()
+    recording = identify.read_recording(config, "runs.npz", arrays())
+    train, held_out = identify.split(recording)
     with shapes_unchecked():
-        return recorded.learn(config, train), held_out
+        return identify.learn(config, train), held_out
 
 
 def true_error(learner: BayesFilterLearner, radius: float = 1.2) -> float:
@@ -68,43 +69,46 @@ def true_error(learner: BayesFilterLearner, radius: float = 1.2) -> float:
 
 
 def test_runs_are_transitions_and_none_leads_from_one_run_to_the_next():
-    recording = recorded.read_recording(config_with(), "runs.npz", arrays())
-    assert recording.ended.nonzero()[0].tolist() == [TIMES * (run + 1) - 1 for run in range(RUNS)]
+    recording = identify.read_recording(config_with(), "runs.npz", arrays())
+    assert recording.truncated[0].nonzero()[0].tolist() == [
+        TIMES * (run + 1) - 1 for run in range(RUNS)
+    ]
     stored = arrays()["observations"].astype(np.float32)
-    np.testing.assert_array_equal(recording.observations[TIMES], stored[1, 0])
-    np.testing.assert_array_equal(recording.next_observations[TIMES - 1], stored[0, -1])
-    train, held_out = recording.split()
-    assert (len(train.actions), len(held_out.actions)) == (1280, 320)
+    np.testing.assert_array_equal(recording.observations[0, TIMES], stored[1, 0])
+    np.testing.assert_array_equal(recording.next_observations[0, TIMES - 1], stored[0, -1])
+    train, held_out = identify.split(recording)
+    assert (train.transitions, held_out.transitions) == (1280, 320)
 
 
 def test_the_field_of_recorded_runs_is_learned_and_explains_held_out_ones():
     learner, held_out = learned()
     assert true_error(learner) < 0.35
     with shapes_unchecked():
-        scores = recorded.evaluate(learner, held_out)
+        scores = identify.evaluate(learner, held_out)
     assert scores["innovation_nll"] < scores["innovation_nll_zero_field"] - 0.01
     assert scores["nis"] < 1.3 < 2 * scores["nis"] < scores["nis_zero_field"] * 2
 
 
 def test_after_a_run_that_ends_with_the_last_transition_the_state_is_that_of_the_next_start():
     config = config_with()
-    train, _ = recorded.read_recording(config, "runs.npz", arrays()).split()
-    away = np.linalg.norm(train.observations - train.next_observations[-1], axis=1).argmax()
-    train.ended[-1], train.starts[-1] = True, train.observations[away]
+    train, _ = identify.split(identify.read_recording(config, "runs.npz", arrays()))
+    y = train.observations[0]
+    away = np.linalg.norm(y - train.next_observations[0, -1], axis=1).argmax()
+    train.truncated[0, -1], y[-1] = True, y[away]
     with shapes_unchecked():
-        learner = recorded.learn(config, train)
+        learner = identify.learn(config, train)
     state = learner.belief.mean[:, :2].float()
     observed = learner.emission.mean(state)[0].numpy()
-    np.testing.assert_allclose(observed, train.observations[away], atol=5 * NOISE)
+    np.testing.assert_allclose(observed, y[away], atol=5 * NOISE)
 
 
 def test_actions_in_the_wrong_order_are_worth_nothing():
     """The scores notice it: the field of shuffled actions explains less."""
     config = config_with()
     shuffled = arrays() | {"actions": arrays()["actions"][:, ::-1]}
-    recording = recorded.read_recording(config, "runs.npz", shuffled)
+    recording = identify.read_recording(config, "runs.npz", shuffled)
     with shapes_unchecked():
-        learner = recorded.learn(config, recording.split()[0])
+        learner = identify.learn(config, identify.split(recording)[0])
     assert true_error(learner) > 0.6
 
 
@@ -113,18 +117,18 @@ def test_a_system_is_learned_by_an_arm_that_acts():
     with shapes_unchecked():
         errors = {}
         for arm in ("active", "random"):
-            learner, held_out = exploration.explore(config, make_system(f"{HERE}:Cycle"), arm, 0)
+            learner, held_out = identify.explore(config, make_system(f"{HERE}:Cycle", 0), arm, 0)
             errors[arm] = true_error(learner)
-            assert len(held_out.actions) == exploration.HELD_OUT
-            assert recorded.evaluate(learner, held_out)["nis"] < 1.5
+            assert held_out.transitions == identify.HELD_OUT_TRANSITIONS
+            assert identify.evaluate(learner, held_out)["nis"] < 1.5
     assert errors["active"] < errors["random"] < 0.35
 
 
 def test_the_smallest_warmup_of_a_config_is_learned_from():
     config = config_with(transitions=LEARNED_WARMUP + 1, warmup=LEARNED_WARMUP)
     with shapes_unchecked():
-        _, held_out = exploration.explore(config, make_system(f"{HERE}:Cycle"), "random", 0)
-    assert len(held_out.actions) == exploration.HELD_OUT
+        _, held_out = identify.explore(config, make_system(f"{HERE}:Cycle", 0), "random", 0)
+    assert held_out.transitions == identify.HELD_OUT_TRANSITIONS
 
 
 # Faults.
@@ -168,7 +172,7 @@ def with_constant(values: np.ndarray) -> np.ndarray:
 )
 def test_a_fault_of_a_recording_has_one_line(faulty: dict[str, np.ndarray], message: str):
     with pytest.raises(DataError) as caught:
-        recorded.read_recording(config_with(), "runs.npz", faulty)
+        identify.read_recording(config_with(), "runs.npz", faulty)
     assert str(caught.value).startswith("runs.npz")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -178,7 +182,7 @@ def test_actions_that_do_not_push_each_dimension_are_refused():
     config = config_with().model_copy()
     env = config.env.model_copy(update={"control": ((1.0, 2.0), (2.0, 4.0))})
     with pytest.raises(DataError, match="needs actions that push each dimension"):
-        recorded.read_recording(config.model_copy(update={"env": env}), "runs.npz", arrays())
+        identify.read_recording(config.model_copy(update={"env": env}), "runs.npz", arrays())
 
 
 @pytest.mark.parametrize(
@@ -197,22 +201,17 @@ def test_actions_that_do_not_push_each_dimension_are_refused():
 )
 def test_a_system_that_cannot_be_used_has_one_line(name: str, message: str):
     with pytest.raises(DataError) as caught:
-        make_system(name)
+        make_system(name, 0)
     assert str(caught.value).startswith(name)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-def run_one_step(system: System) -> None:
-    system.reset(0)
-    system.step(np.zeros(2))
-
-
 def test_a_registered_id_is_a_system_and_its_actions_must_be_those_of_the_config():
-    system = make_system("Pendulum-v1")
-    assert (system.channels, system.actions) == (3, 1)
+    system = make_system("Pendulum-v1", 0)
+    assert (system.observation.shape, system.action_size) == ((1, 3), 1)
     with pytest.raises(DataError, match="an action is a vector of 2; Pendulum-v1 takes 1"):
-        exploration.explore(config_with(), system, "random", 0)
+        identify.explore(config_with(), system, "random", 0)
 
 
 @pytest.mark.parametrize(
@@ -224,6 +223,7 @@ def test_a_registered_id_is_a_system_and_its_actions_must_be_those_of_the_config
     ],
 )
 def test_what_a_system_must_not_return_is_named(name: str, message: str):
-    system = make_system(f"{HERE}:{name}")
-    with pytest.raises(DataError, match=f"{name} {message}"):
-        run_one_step(system)
+    system = make_system(f"{HERE}:{name}", 0)
+    with pytest.raises(DataError, match=f"{name} {message}"):  # noqa: PT012
+        system.reset()
+        system.step(torch.zeros(1, 2))
