@@ -197,11 +197,13 @@ def test_a_truncated_episode_goes_on_from_a_new_beginning(
     brief = {"transitions": 40, "seq_vae": {**BRIEF, "min_windows": 25}}
     training = at(configured(family, env=env, train=brief), WARMUP)
     channels = training.world.emission
-    seen, step = [], FieldSystem.step
-    monkeypatch.setattr(FieldSystem, "step", lambda *inputs: seen.append(step(*inputs)) or seen[-1])
+    steps, step = [], FieldSystem.step
+    monkeypatch.setattr(
+        FieldSystem, "step", lambda *inputs: steps.append(step(*inputs)) or steps[-1]
+    )
     for moment in range(WARMUP, 40):
         advanced(training, 1)
-        observed, final, (x, age) = seen[-1], training.system.final_x, training.system.state
+        observed, final, (x, age) = steps[-1], training.system.final_x, training.system.state
         ended = observed.truncated
         beyond = final.abs().amax(1) > training.config.env.escape_radius
         due = torch.full_like(ended, (moment + 1) % 6 == 0)
@@ -214,7 +216,7 @@ def test_a_truncated_episode_goes_on_from_a_new_beginning(
         if family == "seq_vae":
             hidden = torch.stack([trainer.hidden[0] for trainer in training.learner.trainers])
             assert torch.equal(hidden.any(1), ~ended)
-    assert any(transition.truncated.any() for transition in seen)
+    assert any(transition.truncated.any() for transition in steps)
 
 
 # What is kept and recorded.
