@@ -15,18 +15,6 @@ MEDIA_TYPE = "application/json"
 KEY = "inputs"
 # Read in a fraction of a second, whatever is in it.
 MOST_BYTES = 4 * 2**20
-# Python refuses to read longer whole numbers.
-MOST_DIGITS = 4300
-
-
-class LongNumber:
-    """Stands for a whole number of too many digits, which no input allows."""
-
-    def __init__(self, digits: str) -> None:
-        self.digits = len(digits.lstrip("-"))
-
-    def __repr__(self) -> str:
-        return f"a whole number of {self.digits:,} digits"
 
 
 def read_body(content_type: str | None, body: bytes) -> Any:
@@ -57,12 +45,9 @@ def read_body(content_type: str | None, body: bytes) -> Any:
 
 def _parse(body: bytes) -> Any:
     try:
-        text = body.decode("utf-8")
         with _no_collection():
-            return _loads(text)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"the body is not UTF-8 at byte {error.start}; send JSON") from None
-    except json.JSONDecodeError as error:
+            return json.loads(body.decode("utf-8"), object_pairs_hook=_unique)
+    except ValueError as error:
         raise ValueError(f"the body is not JSON: {error}; send JSON") from None
     except RecursionError:
         raise ValueError(
@@ -84,26 +69,9 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _loads(text: str) -> Any:
-    try:
-        return json.loads(text, object_pairs_hook=_unique)
-    except (json.JSONDecodeError, KeyTwice):
-        raise
-    except ValueError:  # a number too long to be read: read it as one, to tell where it is
-        return json.loads(text, object_pairs_hook=_unique, parse_int=_whole_number)
-
-
-class KeyTwice(ValueError):
-    """Says which key an object has twice: readers differ in which one counts."""
-
-
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
-    if len(content) < len(pairs):
+    if len(content) < len(pairs):  # readers differ in which one counts
         twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        raise KeyTwice(f"the body has {shown(twice)} twice in one object; send it once")
+        raise ValueError(f"{shown(twice)} is twice in one object")
     return content
-
-
-def _whole_number(digits: str) -> int | LongNumber:
-    return int(digits) if len(digits) <= MOST_DIGITS else LongNumber(digits)

@@ -1,21 +1,12 @@
 """The base of all sections of params.yaml: frozen, closed, finite, strictly typed."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    model_validator,
-)
-from pydantic_core import CoreSchema
-from pydantic_core.core_schema import no_info_before_validator_function
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 # File ending of an array of numbers.
 NUMBERS = ".npy"
@@ -23,32 +14,8 @@ NUMBERS = ".npy"
 ARRAYS = ".npz"
 # Up to here a float tells whole numbers apart.
 LARGEST_WHOLE = 2.0**53
-# Where a schema of pydantic has those of its parts.
-PARTS = ("schema", "fields", "items_schema", "values_schema", "choices")
-
-
-def _accept_whole_floats(section: type[BaseModel], schema: Any) -> None:
-    """Lets 2e4, a float in YAML, stand for 20000 in all parts of a section's schema that take whole
-    numbers and no others.
-    """
-    if schema["type"] == "int":
-        plain = dict(schema)
-        schema.clear()
-        schema |= no_info_before_validator_function(_whole, plain)
-        return
-    parts = [part for key in PARTS if key in schema for part in _parts(schema[key])]
-    if not any(part["type"] == "float" for part in parts):
-        for part in parts:
-            # A section inside has a schema of its own.
-            if part.get("cls", section) is section:
-                _accept_whole_floats(section, part)
-
-
-def _parts(value: Any) -> list[Any]:
-    """Returns schemas: one, a list, those of a mapping, or choices with labels."""
-    if isinstance(value, dict):
-        return [value] if isinstance(value.get("type"), str) else list(value.values())
-    return [each[0] if isinstance(each, tuple) else each for each in value]
+# Annotations of whole numbers.
+WHOLE = (int, int | None)
 
 
 def _whole(value: Any) -> Any:
@@ -69,13 +36,14 @@ class Section(BaseModel):
         use_attribute_docstrings=True,
     )
 
+    @model_validator(mode="before")
     @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: type[BaseModel], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        schema = handler(source)
-        _accept_whole_floats(cls, handler.resolve_ref_schema(schema))
-        return schema
+    def _read_whole_floats(cls, values: Any) -> Any:
+        """Lets 2e4, a float in YAML, stand for 20000."""
+        if not isinstance(values, Mapping):
+            return values
+        whole = {key for key, field in cls.model_fields.items() if field.annotation in WHOLE}
+        return {key: _whole(value) if key in whole else value for key, value in values.items()}
 
     def check(self) -> None:
         """Raises ValueError if values do not fit together; a section with such rules overrides
@@ -242,39 +210,38 @@ def names_file(value: object) -> bool:
     return isinstance(value, str) and ("/" in value or value.endswith((".txt", ".csv", ".json")))
 
 
-# A validator of pydantic; Any, because beartype cannot check its ValidationInfo.
-Validator = Callable[[object, Any], object]
-
-
-def _reader(ending: str, kind: str, wrap: Callable[[str, Any], Section], writer: str) -> Validator:
-    """Returns a validator that replaces the path of a file by its content."""
-
-    def read(value: object, info: Any) -> object:
-        if not isinstance(value, str):
-            return value
-        if not value.endswith(ending):
-            raise ValueError(f"{value} is no {ending} file; write one with {writer}")
-        return wrap(value, _content(value, kind, info))
-
-    return read
-
-
-def _read_named(value: object, info: Any) -> object:
-    return _read(value, info) if names_file(value) else value
-
-
-def _read(value: object, info: Any) -> object:
+def _read_text(value: object, info: Any) -> object:
     if not isinstance(value, str):
         return value
     if value.endswith((NUMBERS, ARRAYS)):
         raise ValueError(f"{value} holds numbers; name a text file")
-    return InputFile(name=value, text=_content(value, "text", info))
+    return {"name": value, "text": _content(value, "text", info)}
 
 
-def _content(path: str, kind: str, info: Any) -> Any:
+def _read_named(value: object, info: Any) -> object:
+    return _read_text(value, info) if names_file(value) else value
+
+
+def _read_numbers(value: object, info: Any) -> object:
+    return _read_array_file(value, info, "numbers", NUMBERS, "numpy.save")
+
+
+def _read_arrays(value: object, info: Any) -> object:
+    return _read_array_file(value, info, "arrays", ARRAYS, "numpy.savez")
+
+
+def _read_array_file(value: object, info: Any, key: str, ending: str, writer: str) -> object:
+    if not isinstance(value, str):
+        return value
+    if not value.endswith(ending):
+        raise ValueError(f"{value} is no {ending} file; write one with {writer}")
+    return {"name": value, key: _content(value, key, info)}
+
+
+def _content(path: str, key: str, info: Any) -> Any:
     read: Callable[[object], Content] | None = (info.context or {}).get("read_input")
     if read is None:
-        content = f"{{'name': ..., {kind!r}: ...}}"
+        content = f"{{'name': ..., {key!r}: ...}}"
         raise ValueError(f"{path!r} is a path; give {content} in its place, or a reader as context")
     return read(path)
 
@@ -282,28 +249,13 @@ def _content(path: str, kind: str, info: Any) -> Any:
 # A built-in name, or a path, which the reader of params.yaml replaces by the content of the file.
 NameOrFile = Annotated[str | InputFile, BeforeValidator(_read_named)]
 
-# A path, which the reader of params.yaml replaces by the content of the file, or null.
-FileOrNone = Annotated[InputFile | None, BeforeValidator(_read, json_schema_input_type=str | None)]
-
-_read_numbers = _reader(
-    ending=NUMBERS,
-    kind="numbers",
-    wrap=lambda name, numbers: InputNumbers(name=name, numbers=numbers),
-    writer="numpy.save",
-)
-_read_arrays = _reader(
-    ending=ARRAYS,
-    kind="arrays",
-    wrap=lambda name, arrays: InputArrays(name=name, arrays=arrays),
-    writer="numpy.savez",
-)
-
-# A path to an .npy file, which the reader of params.yaml replaces by its numbers, or null.
+# Paths, which the reader of params.yaml replaces by the content of the file, or null.
+FileOrNone = Annotated[
+    InputFile | None, BeforeValidator(_read_text, json_schema_input_type=str | None)
+]
 NumbersOrNone = Annotated[
     InputNumbers | None, BeforeValidator(_read_numbers, json_schema_input_type=str | None)
 ]
-
-# A path to an .npz file, which the reader of params.yaml replaces by its arrays, or null.
 ArraysOrNone = Annotated[
     InputArrays | None, BeforeValidator(_read_arrays, json_schema_input_type=str | None)
 ]

@@ -98,26 +98,27 @@ def load(folder: Path, needed: Collection[str] = ()) -> Loaded:
         FolderError: anything in the folder is not as it was saved.
     """
     manifest = _complete_manifest(folder, needed)
-    if sum(file.size for file in manifest.files.values()) > LARGEST:
-        raise _refused(folder, f"declares more than {LARGEST:,} bytes")
-    return Loaded(
-        {name: _read_declared(folder / name, file) for name, file in manifest.files.items()},
-        manifest.info,
-        manifest.digest,
-    )
+    return _load_files(folder, manifest, manifest.files)
 
 
 def verify(folder: Path, needed: Collection[str] = ()) -> Loaded:
-    """Returns the `needed` contents after it has verified the hash of every file; holds no other
-    file in memory.
+    """Returns the `needed` contents after it has verified the hash of every file; holds one other
+    file at a time in memory.
 
     Raises:
         FolderError: anything in the folder is not as it was saved.
     """
-    manifest = _complete_manifest(folder, needed)
-    for name in manifest.files.keys() - set(needed):
-        _check_hash(folder / name, manifest.files[name])
-    contents = {name: _read_declared(folder / name, manifest.files[name]) for name in needed}
+    return _load_files(folder, _complete_manifest(folder, needed), needed)
+
+
+def _load_files(folder: Path, manifest: Manifest, names: Collection[str]) -> Loaded:
+    if sum(file.size for file in manifest.files.values()) > LARGEST:
+        raise _refused(folder, f"declares more than {LARGEST:,} bytes")
+    contents = {}
+    for name, file in manifest.files.items():
+        data = _read_verified(folder / name, file)
+        if name in names:
+            contents[name] = decode_file(folder / name, data, file.arrays)
     return Loaded(contents, manifest.info, manifest.digest)
 
 
@@ -182,22 +183,13 @@ def _validated(path: Path, manifest: dict[str, Any], remedy: str = "") -> Manife
         raise _refused(path, f"{key!r}: {first['msg']}", remedy) from None
 
 
-def _check_hash(path: Path, file: File) -> None:
-    with open_file(path) as data:
-        size = os.fstat(data.fileno()).st_size
-        if size != file.size:
-            raise _refused(path, f"has {size:,} bytes instead of {file.size:,}")
-        if hashlib.file_digest(data, "sha256").hexdigest() != file.sha256:
-            raise _refused(path, "does not match its sha256 in the manifest")
-
-
-def _read_declared(path: Path, file: File) -> Any:
+def _read_verified(path: Path, file: File) -> bytes:
     data = read_bytes(path, file.size)
     if len(data) != file.size:
         raise _refused(path, f"has {len(data):,} bytes instead of {file.size:,}")
     if sha256_of(data) != file.sha256:
         raise _refused(path, "does not match its sha256 in the manifest")
-    return decode_file(path, data, file.arrays)
+    return data
 
 
 def read_bytes(path: Path, largest: int) -> bytes:
