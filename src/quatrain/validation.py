@@ -84,10 +84,11 @@ def validate(raw: Mapping[str, Any], read_input: Callable[[object], Content]) ->
 def validate_section(
     section: type[Valid],
     raw: Mapping[str, Any],
-    read_input: Callable[[object], Content],
+    read_input: Callable[[object], Content] | None,
     name: str,
 ) -> Valid:
-    """Returns a section of a mapping; `name` begins the line of an error.
+    """Returns a section of a mapping; `name` begins the line of an error. Without `read_input` no
+    value may name a file.
 
     Raises:
         ConfigError: says what is wrong first, and how many more errors there are.

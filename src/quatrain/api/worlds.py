@@ -25,8 +25,8 @@ def make(id: str, num_envs: int | None = None, **settings: Any) -> Any:
     Raises:
         PackageMissing: gymnasium is not installed.
         ConfigError: there is no such environment; the line names those that there are. Or num_envs
-            is no whole number from 1.
-        DataError: the environment has no such setting, or not with that value.
+            is no whole number from 1. Or the environment has no such setting, or not with that
+            value.
 
     Example:
         >>> env = quatrain.make("quatrain/Grid-v0")

@@ -136,7 +136,7 @@ def test_defaults_are_those_of_params_yaml():
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("Grid", {"rows": 3}, r"unknown setting 'rows'; known: layout, layout_components, rooms"),
+        ("Grid", {"rows": 3}, "^quatrain/Grid-v0: rows: unknown key; did you mean 'rooms'"),
         ("Grid", {"layout": "room5"}, "layout 'room5'; did you mean 'room4'"),
         ("Grid", {"layout": "ab\n.."}, "layout line 1, column 1: unknown symbol 'a'"),
         ("Colony", {"max_steps": 0}, "max_steps = 0: Input should be greater than or equal to 1"),

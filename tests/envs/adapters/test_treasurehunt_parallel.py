@@ -10,7 +10,7 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 from quatrain.envs.adapters.treasurehunt_parallel import parallel_env
 from quatrain.envs.treasurehunt.turns import turn_order
 from quatrain.envs.treasurehunt.world import make_world
-from quatrain.errors import DataError
+from quatrain.errors import ConfigError
 
 SMALL = {"height": 7, "width": 7, "agents": 3, "max_turns": 12}
 
@@ -70,5 +70,5 @@ def test_what_is_not_allowed_is_refused():
         env.step({"agent_0": 1, "agent_2": 1})
     with pytest.raises(ValueError, match=r"An action is a whole number in 0\.\.3"):
         env.step(dict.fromkeys(env.agents, 4))
-    with pytest.raises(DataError, match="agents = 300: Input should be less"):
+    with pytest.raises(ConfigError, match="agents = 300: Input should be less"):
         parallel_env(agents=300)

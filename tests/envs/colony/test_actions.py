@@ -7,7 +7,8 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import data_equivalence
 
-from quatrain.envs.adapters.colony import ColonyVectorEnv
+from quatrain.envs.adapters.colony import ColonySimulation
+from quatrain.envs.adapters.simulation import SimulationVectorEnv
 from quatrain.envs.colony.actions import check_actions
 from quatrain.envs.colony.world import start, step
 from tests.colonies import all_kinds, rules, world
@@ -21,13 +22,10 @@ def put(row: int, column: int, value: float) -> np.ndarray:
     return action
 
 
-def test_invalid_actions_raise_and_change_nothing():
-    envs = ColonyVectorEnv(rules(), all_kinds(), 4)
-    before, _ = envs.reset(seed=0)
+def test_an_invalid_action_is_named():
     for action, message in (
         (STEADY[:, :4], "action has shape [4,4], expected [4,5]"),
-        (STEADY[:3], "action has shape [3,5], expected [4,5]"),
-        (STEADY[0], "action has shape [5], expected [4,5]"),
+        (STEADY[0], "action has shape [5], expected [5,5]"),
         (put(3, 1, 17.2), "action[3].gamma = 17.2 outside [0.5, 15.0]"),
         (put(0, 0, -0.01), "action[0].delete_ratio = -0.01 outside [0.0, 0.7]"),
         (put(2, 4, 0.6), "action[2].theta = 0.6 outside [-0.5235988, 0.5235988]"),
@@ -35,8 +33,18 @@ def test_invalid_actions_raise_and_change_nothing():
         (put(3, 2, np.nan), "action contains nan in row 3"),
     ):
         with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-            envs.step(action)
-        assert data_equivalence(envs.observation(), before, exact=True)
+            check_actions(rules(), torch.tensor(action))
+
+
+def test_an_invalid_action_changes_no_environment():
+    simulation = ColonySimulation(rules(), all_kinds(), 4)
+    envs = SimulationVectorEnv(simulation)
+    before, _ = envs.reset(seed=0)
+    with pytest.raises(ValueError, match=r"action\[1\]\.gamma = 17\.2 outside \[0\.5, 15\.0\]"):
+        envs.step(put(1, 1, 17.2))
+    assert data_equivalence(simulation.observations, before, exact=True)
+    before["node"][:] = 0  # what was returned is a copy
+    assert simulation.observations["node"].any()
 
 
 def test_check_actions_enables_the_check_of_actions():

@@ -9,7 +9,8 @@ import torch
 from gymnasium.spaces import Box
 from gymnasium.utils.env_checker import check_env
 
-from quatrain.envs.adapters.vector_field import VectorFieldGym
+from quatrain.envs.adapters.simulation import SimulationEnv
+from quatrain.envs.adapters.vector_field import VectorFieldSimulation
 from quatrain.envs.vector_field.world import step_mean
 from tests.envs.vector_field.worlds import gaussian, points, poisson, world_of
 
@@ -17,8 +18,8 @@ AWAY = {"kind": "linear", "matrix": ((1.0, 0.0), (0.0, 1.0))}
 CONTROL = ((0.5, 0.0, 1.0), (0.0, 1.0, 1.0))
 
 
-def env_of(*args: Any, **changes: Any) -> VectorFieldGym:
-    return VectorFieldGym(world_of(*args, **changes))
+def env_of(*args: Any, **changes: Any) -> SimulationEnv:
+    return SimulationEnv(VectorFieldSimulation(world_of(*args, **changes), 1))
 
 
 def actions(count: int) -> list[np.ndarray]:
@@ -36,7 +37,8 @@ def test_gymnasium_environment_checker_passes_and_spaces_are_those_of_the_world(
 
 def test_a_step_is_that_of_the_world_until_the_state_leaves_the_box():
     world = world_of(process_noise=0.0, **AWAY)
-    env, truncated, steps = VectorFieldGym(world), False, iter(actions(100))
+    env = SimulationEnv(VectorFieldSimulation(world, 1))
+    truncated, steps = False, iter(actions(100))
     _, info = env.reset(seed=3)
     assert (np.abs(info["state"]) <= 1).all()
     while not truncated:

@@ -1,28 +1,20 @@
-"""Rules, plates -> Gymnasium environments, numpy in and out, for use with any library."""
+"""Rules, plates -> colonies under the Gymnasium API, numpy in and out, for use with any library."""
 
 from collections.abc import Callable
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
-from gymnasium.spaces import Box, Dict, MultiBinary
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.spaces import Box, Dict, MultiBinary, Space
 from jaxtyping import Bool, UInt8
-from torch import Tensor
+from torch import Generator
 
 from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
-from quatrain.envs.adapters.simulation import (
-    RENDER_MODES,
-    RESET_NEEDED,
-    check_options,
-    check_render_mode,
-)
+from quatrain.envs.adapters.simulation import Outcome
 from quatrain.envs.colony.actions import check_actions
 from quatrain.envs.colony.config import Env
-from quatrain.envs.colony.dynamics import Colonies, World, make_world
+from quatrain.envs.colony.dynamics import Colonies, World, advance, make_world
 from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.features import Observation, observe
 from quatrain.envs.colony.plates import (
@@ -33,24 +25,132 @@ from quatrain.envs.colony.plates import (
     two_ridges_plate,
     user_plate,
 )
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
-from quatrain.envs.colony.world import StepResult, start, step
+from quatrain.envs.colony.rewards import components
+from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, RUNNING, TIMEOUT
+from quatrain.envs.colony.world import colonies_at, restart
 from quatrain.errors import DataError
 
-# node, graph, parent, mask as in `features.Observation`, padded to max_nodes cells.
-ObservationArrays = dict[str, np.ndarray]
 SINGLE_PLATES: dict[str, Callable[[int], Plates]] = {
     "fixed": fixed_plate,
     "two_ridges": two_ridges_plate,
 }
-FRAMES_PER_SECOND = 8
 NAME = "quatrain/Colony-v0"
-# Info about an episode that ended.
-EPISODE_INFO = ("reason", "n", "episode_return", "episode_length", "components_sum")
 
 
-def observation_space(rules: Env, graph_only: bool = False) -> gymnasium.Space:
-    """Returns the space of one colony."""
+class ColonySimulation:
+    """Grows colonies; an observation has node, graph, parent and mask of `features.Observation`.
+
+    With `graph_only` it is that of the whole colony, which takes a fraction of the time. `info` has
+    of the running episode: reason (a code of rules.py), n (cells, also beyond max_nodes),
+    episode_return, episode_length, components_sum (unweighted).
+    """
+
+    frames_per_second = 8
+
+    def __init__(self, rules: Env, plates: Plates, num_envs: int, graph_only: bool = False) -> None:
+        self.num_envs = num_envs
+        self.observation_space = _observation_space(rules, graph_only)
+        low, high = np.array(rules.bounds, np.float32).T
+        self.action_space = Box(low, high, dtype=np.float32)
+        self._graph_only = graph_only
+        self._shown = ("graph",) if graph_only else Observation._fields
+        self._world = make_world(rules, plates)
+        self._generator = Generator(torch.get_default_device())
+        zero = torch.zeros(num_envs, dtype=torch.int64)
+        self._colonies = colonies_at(torch.zeros(num_envs, rules.max_nodes, 2), zero, zero)
+        self._reason = zero.clone()
+        self._sums = torch.zeros(num_envs, len(rules.reward_weights))
+        self._returns = torch.zeros(num_envs)
+        self.observations = self._observe(self._colonies)
+
+    def seed(self, seed: int) -> None:
+        self._generator.manual_seed(seed)
+
+    def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
+        ended = torch.tensor(mask, device=self._reason.device)
+        self._colonies = restart(self._world, self._colonies, ended, self._generator)
+        for values in (self._reason, self._sums, self._returns):
+            values[ended] = 0
+        first = self._observe(select(self._colonies, ended.nonzero()[:, 0]))
+        for name, observed in self.observations.items():
+            observed[mask] = first[name]
+
+    def step(self, actions: np.ndarray) -> Outcome:
+        action = torch.tensor(np.asarray(actions, np.float32))
+        check_actions(self._world.rules, action)
+        transition = advance(self._world, self._colonies, action)
+        rewards = components(self._world, transition)
+        reward = rewards @ self._world.weights
+        self._colonies, self._reason = transition.after, transition.reason
+        self._sums = self._sums + rewards
+        self._returns = self._returns + reward
+        self.observations = self._observe(self._colonies)
+        truncated = self._reason == TIMEOUT
+        terminated = (self._reason != RUNNING) & ~truncated
+        return Outcome(*(each.numpy(force=True) for each in (reward, terminated, truncated)))
+
+    def info(self) -> dict[str, np.ndarray]:
+        values = {
+            "reason": self._reason,
+            "n": self._colonies.n,
+            "episode_return": self._returns,
+            "episode_length": self._colonies.t,
+            "components_sum": self._sums,
+        }
+        return {name: value.numpy(force=True) for name, value in values.items()}
+
+    def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
+        return draw_colony(self._world, self._colonies, env)
+
+    def _observe(self, colonies: Colonies) -> dict[str, np.ndarray]:
+        cells = self._world.rules.max_nodes
+        observation = observe(self._world, colonies, cells, self._graph_only)
+        arrays = {
+            name: np.array(getattr(observation, name).numpy(force=True)) for name in self._shown
+        }
+        if "mask" in arrays:
+            arrays["mask"] = arrays["mask"].astype(np.int8)
+        return arrays
+
+
+def simulate(
+    num_envs: int,
+    graph_only: bool = False,
+    plates: str | np.ndarray | None = None,
+    plate_count: int | None = None,
+    plate_seed: int = 0,
+    **settings: Any,
+) -> ColonySimulation:
+    """Returns colonies; settings are keys of `actor_critic.env` in params.yaml.
+
+    plates: default_law, fixed, two_ridges, or the stiffness at each pixel; plate_count: how many
+    of default_law, one of which each episode draws. By default those of `actor_critic.collect`.
+    With `graph_only` the observation is that of the whole colony.
+
+    Raises:
+        ConfigError: a setting is not allowed.
+        DataError: there are no such plates.
+    """
+    defaults = default_params()["actor_critic"]
+    env = configure(NAME, Env, defaults["env"], settings)
+    count = defaults["collect"]["n_train"] if plate_count is None else plate_count
+    choice = defaults["collect"]["plates"] if plates is None else plates
+    made = _plates(choice, count, env.width, plate_seed)
+    return ColonySimulation(env, made, num_envs, graph_only)
+
+
+def _plates(choice: str | np.ndarray, count: int, width: int, seed: int) -> Plates:
+    if isinstance(choice, np.ndarray):
+        return _measured(choice, width)
+    if choice == "default_law":
+        return sample_plates(TRAINING, count, width, np.random.default_rng(seed))
+    if choice not in SINGLE_PLATES:
+        names = ", ".join(("default_law", *SINGLE_PLATES))
+        raise DataError(f"{NAME}: plates = {choice!r}; known: {names}, or an array")
+    return SINGLE_PLATES[choice](width)
+
+
+def _observation_space(rules: Env, graph_only: bool) -> Space[Any]:
     cells = rules.max_nodes
     graph = Box(-np.inf, np.inf, (GRAPH_FEATURES[rules.features],), np.float32)
     if graph_only:
@@ -63,308 +163,6 @@ def observation_space(rules: Env, graph_only: bool = False) -> gymnasium.Space:
             "mask": MultiBinary(cells),
         }
     )
-
-
-def action_space(rules: Env) -> Box:
-    """Returns the space of one colony: five numbers in their own units."""
-    low, high = np.array(rules.bounds, np.float32).T
-    return Box(low, high, dtype=np.float32)
-
-
-class ColonyVectorEnv(VectorEnv[ObservationArrays, np.ndarray, np.ndarray]):
-    """Steps colonies together and resets a colony in the step that ends its episode.
-
-    In such a step `info` holds, for the colonies marked in `info["_<name>"]`: reason (a code of
-    rules.py), n (cells, also beyond max_nodes), episode_return, episode_length, components_sum
-    (unweighted) of the ended episode; and as in Gymnasium final_obs, its last observation, and
-    final_info, the same five values. With `graph_only` the observation is that of the whole colony,
-    which takes a fraction of the time.
-    """
-
-    metadata: dict[str, Any] = {  # noqa: RUF012
-        "autoreset_mode": AutoresetMode.SAME_STEP,
-        "render_modes": list(RENDER_MODES),
-        "render_fps": FRAMES_PER_SECOND,
-    }
-
-    def __init__(
-        self,
-        rules: Env,
-        plates: Plates,
-        num_envs: int,
-        graph_only: bool = False,
-        render_mode: str | None = None,
-    ) -> None:
-        self.num_envs = num_envs
-        self.single_observation_space = observation_space(rules, graph_only)
-        self.single_action_space = action_space(rules)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
-        self._rules = rules
-        self._shown = ("graph",) if graph_only else Observation._fields
-        # `step` of this class checks actions itself, and their count too.
-        self._world = make_world(rules.model_copy(update={"check_actions": False}), plates)
-        self._generator = torch.Generator(torch.get_default_device())
-        self._colonies: Colonies | None = None
-        self._sums = torch.zeros(num_envs, len(rules.reward_weights))
-        self._returns = torch.zeros(num_envs)
-        self._final: Colonies | None = None
-        self.render_mode = check_render_mode(render_mode)
-
-    def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[ObservationArrays, dict[str, Any]]:
-        """Starts all episodes; without a seed continues the random numbers, or seeds them randomly.
-
-        Raises:
-            ValueError: there are options.
-        """
-        check_options(options)
-        super().reset(seed=seed)
-        if seed is not None:
-            self._generator.manual_seed(seed)
-        elif self._colonies is None:
-            self._generator.manual_seed(int(self.np_random.integers(2**63)))
-        self._colonies = start(self._world, self.num_envs, self._generator)
-        self._sums = torch.zeros_like(self._sums)
-        self._returns = torch.zeros_like(self._returns)
-        return self.observation(), {}
-
-    def step(
-        self,
-        actions: np.ndarray,
-    ) -> tuple[ObservationArrays, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Steps all colonies; never clips actions.
-
-        Raises:
-            ValueError: actions are not (num_envs, 5) numbers within their bounds.
-            gymnasium.error.ResetNeeded: reset was never called.
-        """
-        action = torch.tensor(np.asarray(actions, np.float32))
-        check_actions(self._rules, action, self.num_envs)
-        result = step(self._world, self._running(), action, self._generator)
-        self._colonies = result.colonies
-        self._final = result.final
-        self._sums = self._sums + result.components
-        self._returns = self._returns + result.reward
-        return (
-            self.observation(),
-            _numpy(result.reward),
-            _numpy(result.terminated),
-            _numpy(result.truncated),
-            self._episode_info(result),
-        )
-
-    def observation(self) -> ObservationArrays:
-        return self._observe(self._running())
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Returns the full state, with which an environment of the same rules and plates continues
-        bit for bit.
-        """
-        state = {f"colonies/{name}": leaf for name, leaf in self._running()._asdict().items()}
-        state["components_sum"] = self._sums
-        state["episode_return"] = self._returns
-        state["generator"] = self._generator.get_state()
-        return {name: leaf.clone() for name, leaf in state.items()}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restores a state of `state_dict`.
-
-        Raises:
-            ValueError: the numbers of colonies, cells or reward components differ.
-        """
-        shapes = tuple(state["colonies/age"].shape), tuple(state["components_sum"].shape)
-        expected = (self.num_envs, self._rules.max_nodes), tuple(self._sums.shape)
-        if shapes != expected:
-            raise ValueError(
-                f"The state is of (colonies, cells), (colonies, components) {shapes}, "
-                f"this environment of {expected}; "
-                "make it of the rules and with the num_envs that the state was saved with."
-            )
-        self._colonies = Colonies(*(state[f"colonies/{name}"].clone() for name in Colonies._fields))
-        self._sums = state["components_sum"].clone()
-        self._returns = state["episode_return"].clone()
-        self._generator.set_state(state["generator"])
-
-    def render(self) -> tuple[Any, ...] | None:
-        """Returns a picture of each colony, or None without a render_mode."""
-        if not self.render_mode:
-            return None
-        colonies = self._running()
-        return tuple(draw_colony(self._world, colonies, env) for env in range(self.num_envs))
-
-    def render_final(self) -> np.ndarray:
-        """Returns the picture of the first colony before it was reset."""
-        return draw_colony(self._world, self._final if self._final else self._running(), 0)
-
-    def _running(self) -> Colonies:
-        if self._colonies is None:
-            raise gymnasium.error.ResetNeeded(RESET_NEEDED)
-        return self._colonies
-
-    def _observe(self, colonies: Colonies) -> ObservationArrays:
-        graph_only = self._shown == ("graph",)
-        observation = observe(self._world, colonies, self._rules.max_nodes, graph_only)
-        arrays = {name: _numpy(getattr(observation, name)) for name in self._shown}
-        if not graph_only:
-            arrays["mask"] = arrays["mask"].astype(np.int8)
-        return arrays
-
-    def _episode_info(self, result: StepResult) -> dict[str, Any]:
-        """Returns the info about episodes that ended, and resets their sums."""
-        ended = result.terminated | result.truncated
-        if not ended.any():
-            return {}
-        final = result.final
-        values = (result.reason, final.n, self._returns, final.t, self._sums)
-        episode = dict(zip(EPISODE_INFO, values, strict=True))
-        self._returns = _zero_where(ended, self._returns)
-        self._sums = _zero_where(ended, self._sums)
-        return {
-            **_masked(episode, ended),
-            "final_obs": self._final_observations(final, ended),
-            "_final_obs": _numpy(ended),
-            "final_info": _masked(episode, ended),
-            "_final_info": _numpy(ended),
-        }
-
-    def _final_observations(self, final: Colonies, ended: Tensor) -> np.ndarray:
-        indices = ended.nonzero()[:, 0]
-        batch = self._observe(select(final, indices))
-        observations = np.full(self.num_envs, None, dtype=object)
-        for position, index in enumerate(indices.tolist()):
-            observations[index] = {name: values[position].copy() for name, values in batch.items()}
-        return observations
-
-
-class ColonyEnv(gymnasium.Env[ObservationArrays, np.ndarray]):
-    """Steps one colony; `info` of a step that ends its episode is that of ColonyVectorEnv."""
-
-    metadata: dict[str, Any] = {  # noqa: RUF012
-        "render_modes": list(RENDER_MODES),
-        "render_fps": FRAMES_PER_SECOND,
-    }
-
-    def __init__(
-        self,
-        rules: Env,
-        plates: Plates,
-        graph_only: bool = False,
-        render_mode: str | None = None,
-    ) -> None:
-        self.observation_space = observation_space(rules, graph_only)
-        self.action_space = action_space(rules)
-        self.render_mode = check_render_mode(render_mode)
-        self._colonies = ColonyVectorEnv(rules, plates, 1, graph_only, render_mode)
-        self._next: ObservationArrays | None = None
-        """The first observation of the next episode, once an episode has ended."""
-
-    def reset(
-        self,
-        *,
-        seed: int | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[ObservationArrays, dict[str, Any]]:
-        """Starts an episode; after an ended one and without a seed, with the colony already drawn.
-
-        Raises:
-            ValueError: there are options.
-        """
-        super().reset(seed=seed)
-        observation = self._next
-        info: dict[str, Any] = {}
-        if seed is not None or options or observation is None:
-            batch, info = self._colonies.reset(seed=seed, options=options)
-            observation = _first(batch)
-        self._next = None
-        return observation, info
-
-    def step(
-        self,
-        action: np.ndarray,
-    ) -> tuple[ObservationArrays, float, bool, bool, dict[str, Any]]:
-        """Steps the colony; never clips the action.
-
-        Raises:
-            ValueError: action is not five numbers within their bounds.
-            gymnasium.error.ResetNeeded: the episode has ended, or was never started.
-        """
-        if self._next is not None:
-            raise gymnasium.error.ResetNeeded(RESET_NEEDED)
-        batch, reward, terminated, truncated, infos = self._colonies.step(np.asarray(action)[None])
-        observation = _first(batch)
-        info = {}
-        if infos:
-            self._next = observation
-            observation = infos["final_obs"][0]
-            info = {name: infos[name][0] for name in EPISODE_INFO}
-        return observation, float(reward[0]), bool(terminated[0]), bool(truncated[0]), info
-
-    def render(self) -> Any:
-        """Returns the picture of the colony, or None without a render_mode."""
-        pictures = self._colonies.render()
-        if pictures is None:
-            return None
-        return pictures[0] if self._next is None else self._colonies.render_final()
-
-
-def make_env(
-    render_mode: str | None = None,
-    graph_only: bool = False,
-    plates: str | np.ndarray | None = None,
-    plate_count: int | None = None,
-    plate_seed: int = 0,
-    **settings: Any,
-) -> ColonyEnv:
-    """Returns one colony; settings are keys of `actor_critic.env` in params.yaml.
-
-    plates: default_law, fixed, two_ridges, or the stiffness at each pixel; plate_count: how many
-    of default_law, one of which each episode draws. By default those of `actor_critic.collect`.
-    With `graph_only` the observation is that of the whole colony.
-
-    Raises:
-        DataError: a setting is not allowed.
-    """
-    rules, some_plates = _configure(plates, plate_count, plate_seed, settings)
-    return ColonyEnv(rules, some_plates, graph_only, render_mode)
-
-
-def make_vector_env(
-    num_envs: int,
-    render_mode: str | None = None,
-    graph_only: bool = False,
-    plates: str | np.ndarray | None = None,
-    plate_count: int | None = None,
-    plate_seed: int = 0,
-    **settings: Any,
-) -> ColonyVectorEnv:
-    """Returns colonies with the settings of `make_env`, which step together."""
-    rules, some_plates = _configure(plates, plate_count, plate_seed, settings)
-    return ColonyVectorEnv(rules, some_plates, num_envs, graph_only, render_mode)
-
-
-def _configure(
-    choice: str | np.ndarray | None,
-    count: int | None,
-    seed: int,
-    settings: dict[str, Any],
-) -> tuple[Env, Plates]:
-    defaults = default_params()["actor_critic"]
-    env = configure(NAME, Env, defaults["env"], settings)
-    count = defaults["collect"]["n_train"] if count is None else count
-    choice = defaults["collect"]["plates"] if choice is None else choice
-    if isinstance(choice, np.ndarray):
-        return env, _measured(choice, env.width)
-    if choice == "default_law":
-        return env, sample_plates(TRAINING, count, env.width, np.random.default_rng(seed))
-    if choice not in SINGLE_PLATES:
-        names = ", ".join(("default_law", *SINGLE_PLATES))
-        raise DataError(f"{NAME}: plates = {choice!r}; known: {names}, or an array")
-    return env, SINGLE_PLATES[choice](env.width)
 
 
 def _measured(intensity: np.ndarray, width: int) -> Plates:
@@ -405,22 +203,3 @@ def _draw_plate(world: World, plate: int, scale: float) -> np.ndarray:
     x = rules.goal * scale
     rendering.line(picture, (x, 0), (x, height), rendering.GOAL, 3.0)
     return picture
-
-
-def _numpy(values: Tensor) -> np.ndarray:
-    """Returns a copy, which the caller may modify."""
-    return values.cpu().numpy().copy()
-
-
-def _first(batch: ObservationArrays) -> ObservationArrays:
-    return {name: values[0] for name, values in batch.items()}
-
-
-def _zero_where(mask: Bool[Tensor, " env"], values: Tensor) -> Tensor:
-    return torch.where(mask.view(-1, *[1] * (values.dim() - 1)), 0, values)
-
-
-def _masked(episode: dict[str, Tensor], ended: Bool[Tensor, " env"]) -> dict[str, np.ndarray]:
-    """Returns arrays over all colonies, each with a mask, as Gymnasium's vector environments do."""
-    values = {name: _numpy(_zero_where(~ended, value)) for name, value in episode.items()}
-    return values | {f"_{name}": _numpy(ended) for name in episode}

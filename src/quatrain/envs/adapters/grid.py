@@ -8,12 +8,7 @@ from jaxtyping import Bool, UInt8
 
 from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
-from quatrain.envs.adapters.simulation import (
-    Outcome,
-    SimulationEnv,
-    SimulationVectorEnv,
-    check_discrete,
-)
+from quatrain.envs.adapters.simulation import Outcome, check_discrete
 from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import fourier_frequencies, fourier_inputs, make_grid, observe
 from quatrain.envs.grid.layouts import MOVES
@@ -105,30 +100,15 @@ class GridSimulation:
         return fourier_inputs(self._grid, frequencies)
 
 
-def make_env(render_mode: str | None = None, **settings: Any) -> SimulationEnv:
-    """Returns a grid world; settings are keys of `allo.env` in params.yaml.
+def simulate(num_envs: int, **settings: Any) -> GridSimulation:
+    """Returns grid worlds; settings are keys of `allo.env` in params.yaml.
 
     `layout` is a name of the catalogue, or a map as text with several lines.
 
     Raises:
-        DataError: a setting is not allowed.
+        ConfigError: a setting is not allowed.
     """
-    return SimulationEnv(GridSimulation(_configure(settings), 1), render_mode)
-
-
-def make_vector_env(
-    num_envs: int,
-    render_mode: str | None = None,
-    max_episode_steps: int | None = None,
-    **settings: Any,
-) -> SimulationVectorEnv:
-    """Returns grid worlds with the settings of `make_env`, which step together."""
-    simulation = GridSimulation(_configure(settings), num_envs)
-    return SimulationVectorEnv(simulation, render_mode, max_episode_steps)
-
-
-def _configure(settings: dict[str, Any]) -> Env:
     layout = settings.get("layout")
     if isinstance(layout, str) and "\n" in layout:
-        settings = settings | {"layout": InputFile(name="layout", text=layout)}
-    return configure(NAME, Env, default_params()["allo"]["env"], settings)
+        settings["layout"] = InputFile(name="layout", text=layout)
+    return GridSimulation(configure(NAME, Env, default_params()["allo"]["env"], settings), num_envs)

@@ -1,9 +1,15 @@
-"""Ids of Gymnasium -> entry points, which are imported when an environment is made."""
+"""Ids of Gymnasium -> environments; their modules are imported when one is made."""
+
+from importlib import import_module
+from typing import Any
 
 import gymnasium
 
+from quatrain.envs.adapters.simulation import SimulationEnv, SimulationVectorEnv
+
 FOLDER = "quatrain.envs.adapters"
-# id -> module of this folder, and Gymnasium's limit of an episode where rules have none.
+# id -> module of this folder with `simulate`, and Gymnasium's limit of an episode where rules have
+# none.
 IDS: dict[str, tuple[str, int | None]] = {
     "quatrain/Grid-v0": ("grid", 50),
     "quatrain/TreasureHunt-v0": ("treasurehunt", None),
@@ -18,7 +24,30 @@ def register() -> None:
         if name not in gymnasium.registry:
             gymnasium.register(
                 id=name,
-                entry_point=f"{FOLDER}.{module}:make_env",
-                vector_entry_point=f"{FOLDER}.{module}:make_vector_env",
+                entry_point=f"{__name__}:make_env",
+                vector_entry_point=f"{__name__}:make_vector_env",
                 max_episode_steps=max_episode_steps,
+                kwargs={"module": module},
             )
+
+
+def make_env(module: str, render_mode: str | None = None, **settings: Any) -> SimulationEnv:
+    """Returns one world; settings are the arguments of `simulate` in its module.
+
+    Raises:
+        QuatrainError: a setting is not allowed.
+    """
+    simulation = import_module(f"{FOLDER}.{module}").simulate(1, **settings)
+    return SimulationEnv(simulation, render_mode)
+
+
+def make_vector_env(
+    module: str,
+    num_envs: int,
+    render_mode: str | None = None,
+    max_episode_steps: int | None = None,
+    **settings: Any,
+) -> SimulationVectorEnv:
+    """Returns worlds with the settings of `make_env`, which step together."""
+    simulation = import_module(f"{FOLDER}.{module}").simulate(num_envs, **settings)
+    return SimulationVectorEnv(simulation, render_mode, max_episode_steps)

@@ -12,6 +12,8 @@ from jaxtyping import Bool, Float, Shaped, UInt8
 from quatrain.errors import DataError
 
 Info = dict[str, Any]
+# An array, or arrays by name in a Dict space.
+Observation = np.ndarray | dict[str, np.ndarray]
 RENDER_MODES = ("rgb_array",)
 UNKNOWN_OPTIONS = "reset() takes no options, got {}; remove them."
 RESET_NEEDED = "No episode is running: call reset() before step()."
@@ -20,7 +22,7 @@ RESET_NEEDED = "No episode is running: call reset() before step()."
 class Outcome(NamedTuple):
     """Holds what a step of all worlds returns beside observations."""
 
-    rewards: Float[np.ndarray, " env"]
+    rewards: Float[np.ndarray, "env *agent"]
     terminated: Bool[np.ndarray, " env"]
     truncated: Bool[np.ndarray, " env"]
 
@@ -41,7 +43,7 @@ class Simulation(Protocol):
         """Returns the space of one world."""
 
     @property
-    def observations(self) -> Shaped[np.ndarray, "env ..."]:
+    def observations(self) -> Observation:
         """Returns the observations after the last `step` or `begin`; the caller copies them."""
 
     def seed(self, seed: int) -> None:
@@ -64,7 +66,7 @@ class Simulation(Protocol):
         """Draws a world."""
 
 
-class SimulationEnv(gymnasium.Env[np.ndarray, Any]):
+class SimulationEnv(gymnasium.Env[Observation, Any]):
     """Steps one world. Actions are never clipped; those that the world refuses raise ValueError."""
 
     def __init__(self, simulation: Simulation, render_mode: str | None = None) -> None:
@@ -78,7 +80,7 @@ class SimulationEnv(gymnasium.Env[np.ndarray, Any]):
 
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
-    ) -> tuple[np.ndarray, Info]:
+    ) -> tuple[Observation, Info]:
         """Starts an episode; without a seed continues the random numbers, or seeds them randomly.
 
         Raises:
@@ -91,9 +93,9 @@ class SimulationEnv(gymnasium.Env[np.ndarray, Any]):
             self._seeded = True
         self._simulation.begin(np.ones(1, bool))
         self._running = True
-        return self._observation(), self._info()
+        return _part(self._simulation.observations, 0), self._info()
 
-    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, Info]:
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         """Computes one step.
 
         Raises:
@@ -109,21 +111,18 @@ class SimulationEnv(gymnasium.Env[np.ndarray, Any]):
         terminated = bool(outcome.terminated[0])
         truncated = bool(outcome.truncated[0])
         self._running = not (terminated or truncated)
-        reward = float(outcome.rewards[0])
-        return self._observation(), reward, terminated, truncated, self._info()
+        observation = _part(self._simulation.observations, 0)
+        return observation, float(outcome.rewards[0]), terminated, truncated, self._info()
 
     def render(self) -> Any:
         """Returns the picture of the world, or None without a render_mode."""
         return self._simulation.picture(0) if self.render_mode else None
 
-    def _observation(self) -> np.ndarray:
-        return np.array(self._simulation.observations[0])
-
     def _info(self) -> Info:
         return {name: np.array(values[0]) for name, values in self._simulation.info().items()}
 
 
-class SimulationVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+class SimulationVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
     """Steps worlds together and resets a world in the step that ends its episode.
 
     In such a step `info` holds, as in Gymnasium, final_obs and final_info of the marked worlds.
@@ -150,7 +149,7 @@ class SimulationVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: Info | None = None
-    ) -> tuple[np.ndarray, Info]:
+    ) -> tuple[Observation, Info]:
         """Starts all episodes; without a seed continues the random numbers, or seeds them randomly.
 
         Raises:
@@ -166,12 +165,11 @@ class SimulationVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         self._simulation.begin(np.ones(self.num_envs, bool))
         self._elapsed = np.zeros_like(self._elapsed)
         self._started = True
-        everywhere = np.ones(self.num_envs, bool)
-        return np.array(self._simulation.observations), _masked(self._simulation.info(), everywhere)
+        return _part(self._simulation.observations), self._info()
 
     def step(
         self, actions: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Info]:
+    ) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, Info]:
         """Steps all worlds.
 
         Raises:
@@ -190,10 +188,8 @@ class SimulationVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             late = self._elapsed >= self._max_episode_steps
             truncated = truncated | (late & ~outcome.terminated)
         final = self._restart(outcome.terminated | truncated)
-        everywhere = np.ones(self.num_envs, bool)
-        info = _masked(self._simulation.info(), everywhere) | final
-        observations = np.array(self._simulation.observations)
-        return observations, outcome.rewards, outcome.terminated, truncated, info
+        observations = _part(self._simulation.observations)
+        return observations, outcome.rewards, outcome.terminated, truncated, self._info() | final
 
     def render(self) -> tuple[Any, ...] | None:
         """Returns a picture of each world, or None without a render_mode."""
@@ -201,13 +197,17 @@ class SimulationVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             return None
         return tuple(self._simulation.picture(env) for env in range(self.num_envs))
 
+    def _info(self) -> Info:
+        return _masked(self._simulation.info(), np.ones(self.num_envs, bool))
+
     def _restart(self, ended: Bool[np.ndarray, " env"]) -> Info:
         """Starts the next episode of worlds that ended; returns what they ended with."""
         if not ended.any():
             return {}
+        before = self._simulation.observations
         observations = np.full(self.num_envs, None, dtype=object)
         for env in ended.nonzero()[0]:
-            observations[env] = np.array(self._simulation.observations[env])
+            observations[env] = _part(before, env)
         final_info = _masked(self._simulation.info(), ended)
         self._simulation.begin(ended)
         self._elapsed[ended] = 0
@@ -246,6 +246,13 @@ def check_discrete(actions: Shaped[np.ndarray, "..."], count: int) -> None:
 
 def _metadata(simulation: Simulation) -> dict[str, Any]:
     return {"render_modes": list(RENDER_MODES), "render_fps": simulation.frames_per_second}
+
+
+def _part(observations: Observation, worlds: Any = ...) -> Observation:
+    """Returns a copy of the observations of one world, or of all."""
+    if isinstance(observations, dict):
+        return {name: np.array(values[worlds]) for name, values in observations.items()}
+    return np.array(observations[worlds])
 
 
 def _masked(info: dict[str, np.ndarray], mask: Bool[np.ndarray, " env"]) -> Info:

@@ -12,12 +12,7 @@ from jaxtyping import Bool, Float32, Int8, Key, UInt8
 
 from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
-from quatrain.envs.adapters.simulation import (
-    Outcome,
-    SimulationEnv,
-    SimulationVectorEnv,
-    check_discrete,
-)
+from quatrain.envs.adapters.simulation import Outcome, check_discrete
 from quatrain.envs.treasurehunt import map_arrays
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.rules import Rules, channels
@@ -48,6 +43,8 @@ class Turn(NamedTuple):
 class AgentsSimulation:
     """Steps worlds of several agents; arrays have an axis of agents behind that of worlds."""
 
+    frames_per_second = 8
+
     def __init__(self, rules: Rules, num_envs: int) -> None:
         side = 2 * rules.vision_radius + 1
         shape = (len(channels(rules)), side, side)
@@ -66,13 +63,19 @@ class AgentsSimulation:
         assert self._turn is not None
         self._turn = _restart(self._world, self._turn, jnp.asarray(mask))
 
-    def step(self, actions: np.ndarray) -> Turn:
+    def step(self, actions: np.ndarray) -> Outcome:
         check_discrete(actions, len(MOVES))
         assert self._turn is not None
         self._turn = _play(self._world, self._turn.state, jnp.asarray(actions, jnp.int32))
-        return self._turn
+        truncated = np.array(self._turn.truncated)
+        rewards = np.asarray(self._turn.rewards, np.float64)
+        return Outcome(rewards, np.zeros_like(truncated), truncated)
 
-    def observe(self) -> Int8[np.ndarray, "env agent channel row column"]:
+    def info(self) -> dict[str, np.ndarray]:
+        return {}
+
+    @property
+    def observations(self) -> Int8[np.ndarray, "env *agent channel row column"]:
         shape = self.observation_space.shape
         if self._turn is None:
             return np.zeros((self.num_envs, self.rules.agents, *shape), np.int8)
@@ -97,65 +100,34 @@ class AgentsSimulation:
         return picture
 
 
-class TreasureHuntSimulation:
+class TreasureHuntSimulation(AgentsSimulation):
     """Steps worlds of one agent: up, down, left, right; the reward is that of the cell entered."""
-
-    frames_per_second = 8
-
-    def __init__(self, rules: Rules, num_envs: int) -> None:
-        self._agents = AgentsSimulation(rules, num_envs)
-        self.num_envs = num_envs
-        self.observation_space = self._agents.observation_space
-        self.action_space = self._agents.action_space
-        self._start_next = False
 
     @property
     def observations(self) -> np.ndarray:
-        return self._agents.observe()[:, 0]
-
-    def seed(self, seed: int) -> None:
-        self._agents.seed(seed)
-        self._start_next = False
-
-    def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
-        # Seeding has already started the first episode.
-        if self._start_next:
-            self._agents.begin(mask)
-        self._start_next = True
+        return super().observations[:, 0]
 
     def step(self, actions: np.ndarray) -> Outcome:
-        turn = self._agents.step(actions[:, None])
-        truncated = np.array(turn.truncated)
-        rewards = np.asarray(turn.rewards[:, 0], np.float64)
-        return Outcome(rewards, np.zeros_like(truncated), truncated)
-
-    def info(self) -> dict[str, np.ndarray]:
-        return {}
-
-    def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
-        return self._agents.picture(env)
+        outcome = super().step(actions[:, None])
+        return outcome._replace(rewards=outcome.rewards[:, 0])
 
 
-def make_env(render_mode: str | None = None, **settings: Any) -> SimulationEnv:
-    """Returns a treasure hunt of one agent; settings are keys of `iqn.env` in params.yaml.
+def simulate(num_envs: int, **settings: Any) -> TreasureHuntSimulation:
+    """Returns treasure hunts of one agent; settings are keys of `iqn.env` in params.yaml.
 
     `layout` is a map as text; with it, height and width need not be set to None.
 
     Raises:
-        DataError: a setting is not allowed.
+        ConfigError: a setting is not allowed.
+        DataError: there are several agents.
     """
-    return SimulationEnv(TreasureHuntSimulation(_single_agent(settings), 1), render_mode)
-
-
-def make_vector_env(
-    num_envs: int,
-    render_mode: str | None = None,
-    max_episode_steps: int | None = None,
-    **settings: Any,
-) -> SimulationVectorEnv:
-    """Returns treasure hunts with the settings of `make_env`, which step in one program."""
-    simulation = TreasureHuntSimulation(_single_agent(settings), num_envs)
-    return SimulationVectorEnv(simulation, render_mode, max_episode_steps)
+    rules = configure_rules({"agents": 1} | settings)
+    if rules.agents != 1:
+        raise DataError(
+            f"{NAME}: agents = {rules.agents}: a Gymnasium environment has one agent; for more use "
+            "quatrain.envs.adapters.treasurehunt_parallel.parallel_env"
+        )
+    return TreasureHuntSimulation(rules, num_envs)
 
 
 def configure_rules(settings: dict[str, Any]) -> Rules:
@@ -170,19 +142,10 @@ def configure_rules(settings: dict[str, Any]) -> Rules:
     return configure(NAME, Env, defaults, settings).rules
 
 
-def _single_agent(settings: dict[str, Any]) -> Rules:
-    rules = configure_rules({"agents": 1} | settings)
-    if rules.agents != 1:
-        raise DataError(
-            f"{NAME}: agents = {rules.agents}: a Gymnasium environment has one agent; for more use "
-            "quatrain.envs.adapters.treasurehunt_parallel.parallel_env"
-        )
-    return rules
-
-
 @partial(jax.jit, static_argnames="world")
 def _begin(world: World, keys: Key[Array, " env"]) -> Turn:
-    return _first_turn(world, keys, jnp.zeros(len(keys), jnp.int32))
+    """Returns worlds before their first episode."""
+    return _first_turn(world, keys, jnp.full(len(keys), -1))
 
 
 @partial(jax.jit, static_argnames="world")

@@ -56,8 +56,7 @@ class TreasureHuntParallelEnv(ParallelEnv[str, np.ndarray, int]):
         if seed is not None or not self._seeded:
             self._simulation.seed(int(np.random.default_rng(seed).integers(2**32)))
             self._seeded = True
-        else:
-            self._simulation.begin(np.ones(1, bool))
+        self._simulation.begin(np.ones(1, bool))
         self.agents = self.possible_agents[:]
         return self._observations(), {agent: {} for agent in self.agents}
 
@@ -74,10 +73,10 @@ class TreasureHuntParallelEnv(ParallelEnv[str, np.ndarray, int]):
         if absent:
             raise ValueError(f"step() needs an action of every agent; {absent[0]} has none.")
         row = np.array([[actions[agent] for agent in self.agents]])
-        turn = self._simulation.step(row)
+        outcome = self._simulation.step(row)
         names = self.agents
-        truncated = bool(turn.truncated[0])
-        rewards = [float(reward) for reward in turn.rewards[0]]
+        truncated = bool(outcome.truncated[0])
+        rewards = [float(reward) for reward in outcome.rewards[0]]
         self.agents = [] if truncated else names
         return (
             self._observations(),
@@ -95,7 +94,7 @@ class TreasureHuntParallelEnv(ParallelEnv[str, np.ndarray, int]):
         """Holds nothing that needs closing."""
 
     def _observations(self) -> ByAgent:
-        frames = self._simulation.observe()[0]
+        frames = self._simulation.observations[0]
         return {
             agent: frame.copy() for agent, frame in zip(self.possible_agents, frames, strict=True)
         }

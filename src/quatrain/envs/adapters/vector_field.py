@@ -12,7 +12,7 @@ from torch import Generator
 
 from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
-from quatrain.envs.adapters.simulation import Outcome, SimulationEnv, SimulationVectorEnv
+from quatrain.envs.adapters.simulation import Outcome
 from quatrain.envs.vector_field.config import Env
 from quatrain.envs.vector_field.fields import make_field
 from quatrain.envs.vector_field.observation import draw_emission
@@ -139,42 +139,17 @@ class VectorFieldSimulation:
             rendering.disc(picture, *self._pixel(start), 2, rendering.FAINT)
 
 
-class VectorFieldGym(SimulationEnv):
-    """Wraps one environment of a world."""
-
-    def __init__(self, world: World, render_mode: str | None = None) -> None:
-        super().__init__(VectorFieldSimulation(world, 1), render_mode)
-
-
-def make_env(
-    render_mode: str | None = None, world_seed: int = 0, **settings: Any
-) -> VectorFieldGym:
-    """Returns a vector field; settings are keys of `active_dynamics.env` in params.yaml.
+def simulate(num_envs: int, world_seed: int = 0, **settings: Any) -> VectorFieldSimulation:
+    """Returns vector fields; settings are keys of `active_dynamics.env` in params.yaml.
 
     `world_seed` draws what belongs to the world: channels, and a random field.
 
     Raises:
-        DataError: a setting is not allowed.
+        ConfigError: a setting is not allowed.
     """
-    return VectorFieldGym(_make_world(world_seed, settings), render_mode)
-
-
-def make_vector_env(
-    num_envs: int,
-    render_mode: str | None = None,
-    max_episode_steps: int | None = None,
-    world_seed: int = 0,
-    **settings: Any,
-) -> SimulationVectorEnv:
-    """Returns environments of one world, with the settings of `make_env`, which step together."""
-    simulation = VectorFieldSimulation(_make_world(world_seed, settings), num_envs)
-    return SimulationVectorEnv(simulation, render_mode, max_episode_steps)
-
-
-def _make_world(seed: int, settings: dict[str, Any]) -> World:
     env = configure(NAME, Env, default_params()["active_dynamics"]["env"], settings)
-    generator = Generator(torch.get_default_device()).manual_seed(seed)
+    generator = Generator(torch.get_default_device()).manual_seed(world_seed)
     field = make_field(env, generator)
     world = make_world(env, field, draw_emission(env.observation, env.d, generator))
     check_step(world)
-    return world
+    return VectorFieldSimulation(world, num_envs)

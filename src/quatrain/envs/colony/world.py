@@ -97,7 +97,7 @@ def step(
     ended = reason != RUNNING
     truncated = reason == TIMEOUT
     return StepResult(
-        colonies=_reset_ended(world, transition.after, ended, generator),
+        colonies=restart(world, transition.after, ended, generator),
         final=transition.after,
         components=rewards,
         reward=rewards @ world.weights,
@@ -107,14 +107,11 @@ def step(
     )
 
 
-def _reset_ended(
-    world: World,
-    colonies: Colonies,
-    ended: Bool[Tensor, " env"],
-    generator: Generator,
+def restart(
+    world: World, colonies: Colonies, ended: Bool[Tensor, " env"], generator: Generator
 ) -> Colonies:
-    """Draws only as many colonies as ended on a CPU; on other devices all, because counting would
-    synchronise.
+    """Replaces the colonies that ended by new ones. Draws only as many on a CPU; on other devices
+    all, because counting would synchronise.
     """
     if not ended.is_cpu:
         drawn = start(world, len(ended), generator)
