@@ -244,10 +244,10 @@ def untrained(model: Small) -> dict[str, float]:
     return model.evaluate(model.model.train.init_state(model.config, model.dataset, 5))
 
 
-def status(rule: Rule, scores: dict[str, float], seeds: int, stored: float) -> str:
-    """Returns how a score of so many seeds, with a huge interval, is judged by a stored value."""
+def status(rule: Rule, scores: dict[str, float], stored: float) -> str:
+    """Returns how a score of five seeds, with a huge interval, is judged by a stored value."""
     wide = 1000 * rule.tolerance
-    ends = {f"{rule.metric}_low": -wide, f"{rule.metric}_high": wide, "seeds": float(seeds)}
+    ends = {f"{rule.metric}_low": -wide, f"{rule.metric}_high": wide, "seeds": 5.0}
     entry = entry_of(rule, scores | ends | {rule.metric: stored})
     content = {"metrics": {rule.metric: entry}, "provenance": {}}
     baseline = {"schema": SCHEMA, "presets": {"default": content}}
@@ -260,11 +260,8 @@ def rules_of(model: Small, scores: dict[str, float]) -> list[Rule]:
     rules = [gated.under("default") for gated in model.model.rules.gated(model.config)]
     missing = [rule for rule in rules if rule.metric in undefined(scores)]
     assert {rule.metric for rule in missing} <= {*UNDEFINED}
-    assert all(status(rule, scores, 1, 1.0) == "not finite" for rule in missing)
+    assert all(status(rule, scores, 1.0) == "not finite" for rule in missing)
     return [rule for rule in rules if rule not in missing]
-
-
-SEEDS = (1, 2, 3, 4, 5)
 
 
 def test_scores_tell_of_how_many_learners_they_are(model: Small, untrained: dict[str, float]):
@@ -286,21 +283,8 @@ def test_gated_scores_of_six_learners_have_intervals(model: Small):
         assert low <= scores[gated.metric] <= high
 
 
-@pytest.mark.parametrize("seeds", SEEDS)
-def test_an_interval_excuses_at_most_twice_the_tolerance_and_of_few_seeds_nothing(
-    model: Small, untrained: dict[str, float], seeds: int
-):
-    for rule in rules_of(model, untrained):
-        worse = -rule.tolerance if rule.direction == "lower" else rule.tolerance
-        value = untrained[rule.metric]
-        assert status(rule, untrained, seeds, value + 2.1 * worse) == "worse"
-        assert (status(rule, untrained, seeds, value + 1.5 * worse) == "worse") == (seeds < 4)
-        assert status(rule, untrained, seeds, value + 0.9 * worse) != "worse"
-
-
-@pytest.mark.parametrize("seeds", SEEDS)
 def test_what_is_worthless_is_broken_even_by_a_baseline_that_is_as_bad(
-    model: Small, untrained: dict[str, float], seeds: int
+    model: Small, untrained: dict[str, float]
 ):
     rules = rules_of(model, untrained)
     assert rules[0].lower_references
@@ -310,8 +294,8 @@ def test_what_is_worthless_is_broken_even_by_a_baseline_that_is_as_bad(
             lucky = -0.9 if rule.direction == "lower" else 0.9
             value = untrained[name] + lucky * rule.tolerance
             scores = untrained | {rule.metric: value}
-            assert status(rule, scores, seeds, value) in ("below floor", "below goal")
-    statuses = {status(rule, untrained, seeds, untrained[rule.metric]) for rule in rules}
+            assert status(rule, scores, value) in ("below floor", "below goal")
+    statuses = {status(rule, untrained, untrained[rule.metric]) for rule in rules}
     assert statuses & {"below floor", "below goal"}
 
 

@@ -19,7 +19,8 @@ from quatrain.models.allo.config import AlloConfig
 from quatrain.params import class_name
 from quatrain.presets import parse, read_raw
 from quatrain.registry import MODELS
-from quatrain.validation import nested, overlaid, tuples, validate
+from quatrain.section import tuples
+from quatrain.validation import nested, overlaid, validate
 from tests.config_keys import overlay_of
 from tests.config_schema import (
     ROOT_SCHEMA,

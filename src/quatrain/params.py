@@ -4,7 +4,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag, TypeAdapter, create_model, model_validator
+from pydantic import Discriminator, Field, Tag, TypeAdapter, create_model
 
 from quatrain.envs.host.config import names_user_env
 from quatrain.registry import MODELS
@@ -96,11 +96,9 @@ class _SharedParams(Section):
         description="interval of checkpoints: the most work that an interruption loses",
     )
 
-    @model_validator(mode="after")
-    def _sections_suit_the_device(self) -> "_SharedParams":
+    def check(self) -> None:
         for model in MODELS:
             getattr(self, model).check_device(self.device)
-        return self
 
 
 if TYPE_CHECKING:

@@ -23,6 +23,13 @@ def _whole(value: Any) -> Any:
     return int(value) if is_whole else value
 
 
+def tuples(value: Any) -> Any:
+    """Returns a value of YAML or JSON with tuples in place of lists."""
+    if isinstance(value, Mapping):
+        return {key: tuples(inner) for key, inner in value.items()}
+    return tuple(tuples(inner) for inner in value) if isinstance(value, list) else value
+
+
 class Section(BaseModel):
     """Defines a part of params.yaml: hashable (static in `jax.jit`), without unknown keys, NaN or
     infinity.
@@ -38,12 +45,13 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_whole_floats(cls, values: Any) -> Any:
-        """Lets 2e4, a float in YAML, stand for 20000."""
+    def _read_values(cls, values: Any) -> Any:
+        """Reads what YAML and JSON have for whole numbers, such as 2e4, and for tuples: lists."""
         if not isinstance(values, Mapping):
             return values
         whole = {key for key, field in cls.model_fields.items() if field.annotation in WHOLE}
-        return {key: _whole(value) if key in whole else value for key, value in values.items()}
+        plain: dict[str, Any] = tuples(values)
+        return {key: _whole(value) if key in whole else value for key, value in plain.items()}
 
     def check(self) -> None:
         """Raises ValueError if values do not fit together; a section with such rules overrides
@@ -107,8 +115,8 @@ def fits(what: str, size: int, limit: int) -> None:
 
 
 def _value(section: Section, keys: str) -> Any:
-    above, *below = (_product(section, part) for part in keys.split(" / "))
-    return above // below[0] if below else above
+    dividend, *divisors = (_product(section, part) for part in keys.split(" / "))
+    return dividend // divisors[0] if divisors else dividend
 
 
 def _product(section: Section, keys: str) -> Any:
@@ -157,8 +165,8 @@ class NamedArray(Section):
     model_config = ConfigDict(allow_inf_nan=True)
 
     name: str
-    shape: tuple[Annotated[int, Field(ge=1)], ...] = Field(strict=False)  # JSON has lists
-    numbers: tuple[float, ...] = Field(strict=False)
+    shape: tuple[Annotated[int, Field(ge=1)], ...]
+    numbers: tuple[float, ...]
 
     @property
     def nested(self) -> Any:
@@ -169,14 +177,12 @@ class NamedArray(Section):
             nested = tuple(nested[start : start + size] for start in starts)
         return nested
 
-    @model_validator(mode="after")
-    def _shape_holds_the_numbers(self) -> "NamedArray":
+    def check(self) -> None:
         count = len(self.numbers)
         if math.prod(self.shape) != count:
             raise ValueError(
                 f"{self.name}: shape {self.shape} does not hold {count} numbers; mend one"
             )
-        return self
 
 
 class InputArrays(Section):
@@ -185,7 +191,7 @@ class InputArrays(Section):
     """
 
     name: str
-    arrays: tuple[NamedArray, ...] = Field(strict=False)
+    arrays: tuple[NamedArray, ...]
 
 
 class InputNumbers(Section):
@@ -196,7 +202,7 @@ class InputNumbers(Section):
     model_config = ConfigDict(allow_inf_nan=True)
 
     name: str
-    numbers: tuple[float, ...] = Field(strict=False)  # JSON has lists
+    numbers: tuple[float, ...]
 
 
 # The content of a file that a config names.

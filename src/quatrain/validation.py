@@ -94,20 +94,13 @@ def validate_section(
         ConfigError: says what is wrong first, and how many more errors there are.
     """
     try:
-        return section.model_validate(tuples(raw), context={"read_input": read_input})
+        return section.model_validate(raw, context={"read_input": read_input})
     except ValidationError as error:
         raise ConfigError(describe(error, raw, section, name)) from None
     except UnicodeEncodeError as error:
         raise ConfigError(
             f"{name}: {error.object[:80]!a}: has characters that are not UTF-8; remove them"
         ) from None
-
-
-def tuples(value: Any) -> Any:
-    """Returns a value of YAML with tuples in place of lists."""
-    if isinstance(value, Mapping):
-        return {key: tuples(inner) for key, inner in value.items()}
-    return tuple(tuples(inner) for inner in value) if isinstance(value, list) else value
 
 
 Keys = tuple[int | str, ...]

@@ -271,21 +271,13 @@ def read_folder(folder: Path, needed: Collection[str]) -> folders.Loaded:
     Raises:
         DataError: it is missing or damaged.
     """
-    if not is_folder(folder):
-        raise DataError(f"{folder}: no such folder; give one that result.save() wrote")
     try:
         with raised_as_disk_error(folder):
+            if not folder.is_dir():
+                raise DataError(f"{folder}: no such folder; give one that result.save() wrote")
             return folders.load(folder, needed)
     except folders.FolderError as error:
         raise DataError(f"{error}; {REMEDY}") from None
-
-
-def is_folder(path: Path) -> bool:
-    """Returns whether there is a folder; False, too, for a path that the disk cannot have."""
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
 
 
 def identify(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[str, Any]:

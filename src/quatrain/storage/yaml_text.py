@@ -5,15 +5,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    Event,
-    MappingEndEvent,
-    MappingStartEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
+from ruamel.yaml.events import DocumentStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from quatrain.errors import ConfigError
@@ -57,8 +49,10 @@ def parse_mapping(name: str, text: str) -> dict[str, Any]:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        reason = " ".join(str(error.problem or error.context).split())[:200]
+        reason = " ".join(f"{error.context or ''} {error.problem or ''}".split())[:200]
         raise ConfigError(f"{name}{place}: {reason}") from None
+    except RecursionError:
+        raise ConfigError(f"{name}: nested deeper than {MAX_DEPTH} levels") from None
     except PARSER_FAULTS as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(f"{name}: not YAML: {reason}") from None
@@ -72,49 +66,42 @@ def parse_mapping(name: str, text: str) -> dict[str, Any]:
 
 def _content(name: str, text: str) -> Any:
     yaml = YAML(typ="safe", pure=True)
-    for event in _bounded(name, yaml.parse(text)):
-        _check_event(f"{name} line {event.start_mark.line + 1}", event)
+    start = next((each for each in yaml.parse(text) if isinstance(each, DocumentStartEvent)), None)
+    if start is not None and (start.version not in (None, (1, 2)) or start.tags):
+        line = start.start_mark.line + 1
+        raise ConfigError(
+            f"{name} line {line}: directives are not allowed: the file is YAML 1.2; remove them"
+        )
     node = yaml.compose(text)
+    if node is None:
+        return None
     _check_node(name, node)
-    return yaml.constructor.construct_document(node) if node else None
+    return yaml.constructor.construct_document(node)
 
 
-def _bounded(name: str, events: Any) -> Any:
-    """Yields the events of one document that is nested no deeper than MAX_DEPTH."""
-    depth = 0
-    documents = 0
-    for event in events:
-        line = f"{name} line {event.start_mark.line + 1}"
-        documents += isinstance(event, DocumentStartEvent)
-        depth += isinstance(event, MappingStartEvent | SequenceStartEvent)
-        depth -= isinstance(event, MappingEndEvent | SequenceEndEvent)
-        if documents > 1:
-            raise ConfigError(f"{line}: a second document begins; keep one and remove the line ---")
-        if depth > MAX_DEPTH:
-            raise ConfigError(f"{line}: nested deeper than {MAX_DEPTH} levels")
-        yield event
-
-
-def _check_event(line: str, event: Event) -> None:
-    if getattr(event, "version", None) not in (None, (1, 2)) or getattr(event, "tags", None):
-        raise ConfigError(f"{line}: directives are not allowed: the file is YAML 1.2; remove them")
-    if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
+def _check_node(name: str, node: Node, depth: int = 1) -> None:
+    line = f"{name} line {node.start_mark.line + 1}"
+    if node.anchor:
         raise ConfigError(f"{line}: anchors and aliases are not allowed; write the value out")
-    tag = getattr(event, "tag", None)
-    if tag:
-        raise ConfigError(f"{line}: tag {_quoted(tag)} is not allowed; write a plain value")
-
-
-def _check_node(name: str, node: Node | None) -> None:
+    if depth > MAX_DEPTH:
+        raise ConfigError(f"{line}: nested deeper than {MAX_DEPTH} levels")
+    if isinstance(node, ScalarNode) and node.style is None:
+        _check_plain(line, node)
+    elif _kind(node) not in ("str", "seq", "map"):
+        raise ConfigError(
+            f"{line}: tag {_quoted(str(node.tag))} is not allowed; write a plain value"
+        )
     if isinstance(node, MappingNode):
         for key, value in node.value:
             _check_key(f"{name} line {key.start_mark.line + 1}", key)
-            _check_node(name, value)
+            _check_node(name, value, depth + 1)
     elif isinstance(node, SequenceNode):
         for item in node.value:
-            _check_node(name, item)
-    elif isinstance(node, ScalarNode):
-        _check_plain(f"{name} line {node.start_mark.line + 1}", node)
+            _check_node(name, item, depth + 1)
+
+
+def _kind(node: Node) -> str:
+    return str(node.tag).rpartition(":")[-1]
 
 
 def _check_key(line: str, key: Node) -> None:
@@ -123,14 +110,15 @@ def _check_key(line: str, key: Node) -> None:
     if key.value == MERGE:
         raise ConfigError(f"{line}: merge key {MERGE} is not allowed; write the values out")
     _check_plain(line, key)
-    kind = str(key.tag).rpartition(":")[-1]
-    if kind != "str":
-        raise ConfigError(f"{line}: key {_quoted(key.value)!r} is of type {kind}; write a name")
+    if _kind(key) != "str":
+        raise ConfigError(
+            f"{line}: key {_quoted(key.value)!r} is of type {_kind(key)}; write a name"
+        )
 
 
 def _check_plain(line: str, node: ScalarNode) -> None:
     """Refuses a plain value that readers take for different numbers, or for a date."""
-    kind = str(node.tag).rpartition(":")[-1]
+    kind = _kind(node)
     if kind in OTHERS:
         return
     value = _quoted(node.value)

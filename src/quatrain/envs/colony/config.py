@@ -21,7 +21,7 @@ LARGEST = 1e6
 
 Parameter = Literal["delete_ratio", "gamma", "alpha", "noise", "theta"]
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
-Interval = Annotated[tuple[Number, Number], Field(strict=False)]
+Interval = tuple[Number, Number]
 
 
 class ActionBounds(Section):
@@ -56,7 +56,6 @@ class Action(Section):
     bounds: ActionBounds
     active_params: tuple[Parameter, ...] = Field(
         min_length=1,
-        strict=False,
         description="numbers that the policy chooses; the others are fixed_params",
     )
     fixed_params: dict[str, float] = Field(description="value of each number that is not active")

@@ -68,7 +68,6 @@ class Env(Section):
     entities: tuple[EntityKind, ...] = Field(
         min_length=1,
         max_length=9,
-        strict=False,
         description="kinds of items, at most 9",
     )
     spawn_probability: float = Field(

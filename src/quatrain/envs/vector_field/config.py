@@ -16,8 +16,8 @@ TABLE = ("axis_0", "axis_1", "vectors")
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST)]
-Row = Annotated[tuple[Number, ...], Field(strict=False, min_length=1, max_length=16)]
-Matrix = Annotated[tuple[Row, ...], Field(strict=False, min_length=1, max_length=16)]
+Row = Annotated[tuple[Number, ...], Field(min_length=1, max_length=16)]
+Matrix = Annotated[tuple[Row, ...], Field(min_length=1, max_length=16)]
 
 
 class FieldChoice(Section):

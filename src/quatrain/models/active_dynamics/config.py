@@ -75,7 +75,7 @@ class SeqVaeNetwork(Section):
         description="units of the layer between it and mean or variance, and of an mlp decoder",
     )
     dynamics: Literal["mlp", "rbf", "ensemble"]
-    dynamics_hidden: tuple[Units, ...] = Field(min_length=1, max_length=16, strict=False)
+    dynamics_hidden: tuple[Units, ...] = Field(min_length=1, max_length=16)
     members: int = Field(ge=1, le=64, description="of an ensemble")
 
     def check(self) -> None:
@@ -165,7 +165,6 @@ class Policies(Section):
 
     step_hold: int = Field(ge=1, le=10**9, description="transitions of one draw of arm `step`")
     prbs_hold: tuple[Hold, Hold] = Field(
-        strict=False,
         description="least and most transitions of the signs of `prbs`",
     )
 
@@ -241,7 +240,6 @@ class Train(Section):
 
     arms: tuple[Arm, ...] = Field(
         min_length=1,
-        strict=False,
         description="how actions are chosen: active plans them",
     )
     transitions: int = Field(ge=2, le=10**9, description="of each learner, warm-up included")
