@@ -18,13 +18,7 @@ SCHEMA = 1
 ROUNDING = 1e-9
 
 
-def _scalar(value: Any) -> Any:
-    if not (value is None or isinstance(value, bool | int | float | str)):
-        raise ValueError("Input should be a text, a number, true, false or null")
-    return value
-
-
-Scalar = Annotated[Any, BeforeValidator(_scalar)]
+Scalar = bool | int | float | str | None
 
 
 class Record(BaseModel):

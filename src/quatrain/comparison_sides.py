@@ -15,7 +15,7 @@ SHOWN_CHARACTERS = 40
 # In place of the value of a key that one side does not have.
 UNSET = "unset"
 # Sections, and parts of names in `collect`, of keys on which held-out worlds and scores depend.
-OF_WORLDS = ("env", "evaluate")
+OF_WORLDS = ("env.", "evaluate.")
 OF_HELD_OUT = ("held_out", "plates", "starts")
 
 
@@ -53,14 +53,12 @@ def differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, 
 
 def world_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Returns the dotted keys that differ and on which held-out worlds, or their scores, depend."""
-    return [key for key in differing(before, after) if _is_of_worlds(key)]
-
-
-def _is_of_worlds(key: str) -> bool:
-    section, _, name = key.partition(".")
-    return section in OF_WORLDS or (
-        section == "collect" and any(part in name for part in OF_HELD_OUT)
-    )
+    return [
+        key
+        for key in differing(before, after)
+        if f"{key}.".startswith(OF_WORLDS)
+        or (key.startswith("collect.") and any(part in key for part in OF_HELD_OUT))
+    ]
 
 
 def describe(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
