@@ -121,21 +121,16 @@ class HostEnvs:
                 f"env {self.config.name}: the saved episodes have the shape "
                 f"{states.actions.shape}, not {self._actions.shape}; train again"
             )
-        self._episode = states.episode.astype(np.int64)
-        self._elapsed = np.zeros_like(states.elapsed)
-        self._actions[:] = 0
-        for index, steps in enumerate(states.elapsed):
-            self.obs[index] = self._reset(index)
-            for step in range(int(steps)):
-                outcome = self._step_env(index, states.actions[index, step])
-                self.obs[index] = outcome.next_obs
-                if outcome.terminated or outcome.truncated:
-                    raise DataError(
-                        f"env {self.config.name}: a saved episode of {steps} steps ends after "
-                        f"{step + 1} when it is played again; {MUST_REPEAT}"
-                    )
-            if steps or self._episode[index]:
-                self._check_repeats(index, states.obs[index])
+        self._begin(np.arange(len(self._envs)), states.episode)
+        for step in range(int(states.elapsed.max())):
+            turn = self.step(states.actions[:, step], states.elapsed > step)
+            for steps in states.elapsed[turn.terminated | turn.truncated]:
+                raise DataError(
+                    f"env {self.config.name}: a saved episode of {steps} steps ends after "
+                    f"{step + 1} when it is played again; {MUST_REPEAT}"
+                )
+        for index in np.flatnonzero(states.elapsed + states.episode):
+            self._check_repeats(int(index), states.obs[index])
 
     def _check_repeats(self, index: int, obs: Float32[np.ndarray, "agent obs"]) -> None:
         if not np.array_equal(self.obs[index], obs):
@@ -144,8 +139,7 @@ class HostEnvs:
 
     def restart(self) -> None:
         """Begins the first episode of every environment, in place."""
-        for index in range(len(self._envs)):
-            self._begin(index, 0)
+        self._begin(np.arange(len(self._envs)), np.zeros(len(self._envs), int))
 
     def step(
         self,
@@ -168,14 +162,11 @@ class HostEnvs:
             truncated=np.zeros(count, bool),
             next_obs=self.obs.copy(),
         )
-        for index in map(int, np.flatnonzero(np.ones(count) if active is None else active)):
-            outcome = self._step_env(index, actions[index])
-            turn.rewards[index] = outcome.rewards
-            turn.terminated[index] = outcome.terminated
-            turn.truncated[index] = outcome.truncated
-            turn.next_obs[index] = self.obs[index] = outcome.next_obs
-            if outcome.terminated or outcome.truncated:
-                self._begin(index, int(self._episode[index]) + 1)
+        for index in np.flatnonzero(np.ones(count) if active is None else active):
+            self._step_env(int(index), turn)
+        self.obs = turn.next_obs.copy()
+        ended = np.flatnonzero(turn.terminated | turn.truncated)
+        self._begin(ended, self._episode[ended] + 1)
         return turn
 
     def close(self) -> None:
@@ -194,11 +185,14 @@ class HostEnvs:
         if errors and sys.exc_info()[0] is None:
             raise errors[0]
 
-    def _begin(self, index: int, episode: int) -> None:
-        self._episode[index] = episode
-        self._elapsed[index] = 0
-        self._actions[index] = 0
-        self.obs[index] = self._reset(index)
+    def _begin(
+        self, indices: Int64[np.ndarray, " begun"], episodes: Shaped[np.ndarray, " begun"]
+    ) -> None:
+        self._episode[indices] = episodes
+        self._elapsed[indices] = 0
+        self._actions[indices] = 0
+        for index in indices:
+            self.obs[index] = self._reset(int(index))
 
     def _reset(self, index: int) -> Float32[np.ndarray, "agent obs"]:
         entropy = (self.seed, index, int(self._episode[index]))
@@ -207,32 +201,42 @@ class HostEnvs:
             observed, _ = self._envs[index].reset(seed=seed)
             return self._observations(observed)
 
-    def _step_env(self, index: int, action: Shaped[np.ndarray, "agent *action"]) -> "_Outcome":
+    def _step_env(self, index: int, turn: Turn) -> None:
+        """Steps an environment, and writes its row of the turn."""
         env = self._envs[index]
         agents = self.interface.agents
-        elapsed = int(self._elapsed[index])
-        self._actions[index, elapsed] = action
+        self._actions[index, self._elapsed[index]] = turn.actions[index]
         self._elapsed[index] += 1
         with self._named_errors(index):
             observed, reward, terminated, truncated, _ = env.step(
                 {
-                    agent: to_action(self._action_spaces[agent], action[place])
-                    for place, agent in enumerate(agents)
+                    agent: to_action(self._action_spaces[agent], action)
+                    for agent, action in zip(agents, turn.actions[index], strict=True)
                 }
             )
-            terminal = {agent: to_flag("terminated", terminated[agent]) for agent in agents}
-            cut = {agent: to_flag("truncated", truncated[agent]) for agent in agents}
-            has_ended = _for_all({agent: terminal[agent] or cut[agent] for agent in agents})
-            has_terminated = all(terminal.values())
-            next_obs = self._observations(observed, has_ended)
-            rewards = np.array([to_reward(reward[agent]) for agent in agents], np.float32)
-        is_last = bool(self._elapsed[index] >= self.interface.max_episode_steps)
-        return _Outcome(
-            rewards=rewards,
-            terminated=has_terminated,
-            truncated=not has_terminated and (has_ended or is_last),
-            next_obs=next_obs,
-        )
+            terminal = [to_flag("terminated", terminated[agent]) for agent in agents]
+            cut = [to_flag("truncated", truncated[agent]) for agent in agents]
+            has_ended = self._has_ended(terminal, cut)
+            turn.next_obs[index] = self._observations(observed, has_ended)
+            turn.rewards[index] = [to_reward(reward[agent]) for agent in agents]
+        is_last = self._elapsed[index] >= self.interface.max_episode_steps
+        turn.terminated[index] = all(terminal)
+        turn.truncated[index] = not all(terminal) and (has_ended or is_last)
+
+    def _has_ended(self, terminal: list[bool], cut: list[bool]) -> bool:
+        """Returns whether the episode ended.
+
+        Raises:
+            DataError: it ended for some agents only.
+        """
+        over = np.logical_or(terminal, cut)
+        if over.any() and not over.all():
+            raise DataError(
+                f"the episode ended for {self.interface.agents[over.argmax()]} but not for all "
+                "agents; an agent that leaves before the others is not supported (SuperSuit "
+                "black_death_v3 keeps it)"
+            )
+        return bool(over.all())
 
     def _observations(
         self, observed: ByAgent, has_ended: bool = False
@@ -258,28 +262,6 @@ class HostEnvs:
                 f"{self._elapsed[index]}): {call}{reason}"
             )
         )
-
-
-class _Outcome(NamedTuple):
-    rewards: Float32[np.ndarray, " agent"]
-    terminated: bool
-    truncated: bool
-    next_obs: Float32[np.ndarray, "agent obs"]
-
-
-def _for_all(flags: ByAgent) -> bool:
-    """Returns whether the episode ended.
-
-    Raises:
-        DataError: it ended for some agents only.
-    """
-    ended = sorted(agent for agent, has_ended in flags.items() if has_ended)
-    if ended and len(ended) < len(flags):
-        raise DataError(
-            f"the episode ended for {ended[0]} but not for all agents; an agent that leaves before "
-            "the others is not supported (SuperSuit black_death_v3 keeps it)"
-        )
-    return bool(ended)
 
 
 def check_interface(config: HostEnv, saved: SavedInterface) -> None:

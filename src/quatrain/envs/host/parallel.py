@@ -1,7 +1,7 @@
 """config -> one environment of a user, as one of parallel agents, and the sizes of its spaces"""
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
 from quatrain.envs.host.spaces import Interface, describe
@@ -14,43 +14,18 @@ ByAgent = Mapping[str, Any]
 AGENT = "agent"
 
 
-@runtime_checkable
-class ParallelEnv(Protocol):
-    """Describes an environment whose agents act at once, as PettingZoo defines it."""
-
-    possible_agents: list[str]
-
-    def reset(self, seed: int | None = None) -> tuple[ByAgent, ByAgent]: ...
-
-    def step(self, actions: ByAgent) -> tuple[ByAgent, ByAgent, ByAgent, ByAgent, ByAgent]: ...
-
-    def observation_space(self, agent: str) -> Any: ...
-
-    def action_space(self, agent: str) -> Any: ...
-
-    def close(self) -> None: ...
-
-
 class SingleAgent:
-    """Shows a Gymnasium environment as one of parallel agents."""
+    """Shows a Gymnasium environment as one of parallel agents, as PettingZoo defines them."""
 
     def __init__(self, env: Any) -> None:
         self.env = env
         self.possible_agents = [AGENT]
 
-    def reset(self, seed: int | None = None) -> tuple[ByAgent, ByAgent]:
-        obs, info = self.env.reset(seed=seed)
-        return {AGENT: obs}, {AGENT: info}
+    def reset(self, seed: int | None = None) -> tuple[ByAgent, ...]:
+        return tuple({AGENT: value} for value in self.env.reset(seed=seed))
 
-    def step(self, actions: ByAgent) -> tuple[ByAgent, ByAgent, ByAgent, ByAgent, ByAgent]:
-        obs, reward, terminated, truncated, info = self.env.step(actions[AGENT])
-        return (
-            {AGENT: obs},
-            {AGENT: reward},
-            {AGENT: terminated},
-            {AGENT: truncated},
-            {AGENT: info},
-        )
+    def step(self, actions: ByAgent) -> tuple[ByAgent, ...]:
+        return tuple({AGENT: value} for value in self.env.step(actions[AGENT]))
 
     def observation_space(self, agent: str) -> Any:  # noqa: ARG002
         return self.env.observation_space
@@ -62,8 +37,8 @@ class SingleAgent:
         self.env.close()
 
 
-def make(config: HostEnv) -> ParallelEnv:
-    """Makes one environment.
+def make(config: HostEnv) -> Any:
+    """Makes one environment of parallel agents.
 
     Raises:
         DataError: it cannot be imported or made.
@@ -104,7 +79,7 @@ def make(config: HostEnv) -> ParallelEnv:
     return SingleAgent(env)
 
 
-def _limit(config: HostEnv, env: ParallelEnv) -> int:
+def _limit(config: HostEnv, env: Any) -> int:
     """Returns the steps after which an episode is truncated.
 
     Raises:
@@ -127,7 +102,7 @@ def _limit(config: HostEnv, env: ParallelEnv) -> int:
     return int(limit)
 
 
-def interface_of(config: HostEnv, env: ParallelEnv) -> Interface:
+def interface_of(config: HostEnv, env: Any) -> Interface:
     """Returns the sizes of observations and actions.
 
     Raises:

@@ -7,13 +7,13 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
-from jaxtyping import Bool, Float32, Integer, Shaped
+from jaxtyping import Float32
 
 from quatrain.errors import DataError
 
-FLAGS = (bool, np.bool_)
 LARGEST = float(np.finfo(np.float32).max)
-Integers = Integer[np.ndarray, "*shape"] | Bool[np.ndarray, "*shape"]
+# Kinds of dtypes that hold real numbers.
+NUMBERS = "fiub"
 
 
 def reader(name: str, space: gymnasium.Space) -> Callable[[Any], Float32[np.ndarray, " obs"]]:
@@ -46,11 +46,10 @@ def to_flag(name: str, value: Any) -> bool:
     Raises:
         DataError: the value is no bool, neither Python's nor NumPy's.
     """
-    if isinstance(value, FLAGS):
-        return bool(value)
-    if isinstance(value, np.ndarray) and value.dtype == bool and not value.shape:
-        return bool(value)
-    raise DataError(f"{name} is {value!r}, not a bool; return bool(...) of a comparison")
+    flag = np.asarray(value)
+    if flag.dtype != bool or flag.shape:
+        raise DataError(f"{name} is {value!r}, not a bool; return bool(...) of a comparison")
+    return bool(flag)
 
 
 def to_reward(value: Any) -> float:
@@ -59,62 +58,43 @@ def to_reward(value: Any) -> float:
     Raises:
         DataError: the value is not one real number that is finite in 32 bits.
     """
-    if not isinstance(value, float):
-        array = np.asarray(value)
-        if array.dtype.kind not in "fiub" or array.size != 1:
-            raise DataError(f"reward {value!r} is not a real number")
-        value = float(array.item())
-    if not abs(value) <= LARGEST:
-        raise DataError(f"reward {value} is not finite in 32 bits")
-    return value
+    array = np.asarray(value)
+    if array.dtype.kind not in NUMBERS or array.size != 1:
+        raise DataError(f"reward {value!r} is not a real number")
+    reward = float(array.item())
+    if not abs(reward) <= LARGEST:
+        raise DataError(f"reward {reward} is not finite in 32 bits")
+    return reward
 
 
-def _checker(space: gymnasium.Space) -> Callable[[Any], Any]:
+def _checker(space: gymnasium.Space) -> Callable[[Any], None]:
     match space:
         case Dict() | Tuple():
             parts = space.spaces.items() if isinstance(space, Dict) else enumerate(space.spaces)
             return partial(_check_parts, {name: _checker(part) for name, part in parts})
-        case Box() if space.dtype.kind == "f":
-            return partial(_to_array, space.shape)
         case Box():
-            return partial(_check_integers, space.low, space.high)
+            return partial(_check_numbers, space, space.low, space.high)
         case Discrete():
-            return partial(_check_index, int(space.start), int(space.start + space.n) - 1)
+            return partial(_check_numbers, space, space.start, space.start + space.n - 1)
         case MultiDiscrete():
-            return partial(_check_integers, space.start, space.start + space.nvec - 1)
+            return partial(_check_numbers, space, space.start, space.start + space.nvec - 1)
         case MultiBinary():
-            ends = np.zeros(space.shape, int), np.ones(space.shape, int)
-            return partial(_check_integers, *ends)
+            return partial(_check_numbers, space, 0, 1)
     return partial(_check_contained, space)
 
 
-def _to_array(shape: tuple[int, ...], value: Any) -> Shaped[np.ndarray, "*shape"]:
+def _check_numbers(space: gymnasium.Space, low: Any, high: Any, value: Any) -> None:
     array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in NUMBERS:
         raise DataError(f"is {value!r}, which is no array of numbers")
-    if array.shape != shape:
-        raise DataError(f"has the shape {array.shape}, not {shape}, as its space says")
-    return array
-
-
-def _check_integers(low: Integers, high: Integers, value: Any) -> None:
-    array = _to_array(low.shape, value)
-    wrong = (array < low) | (array > high)
-    if array.dtype.kind == "f":
-        wrong |= array != np.rint(array)
+    if array.shape != space.shape:
+        raise DataError(f"has the shape {array.shape}, not {space.shape}, as its space says")
+    if space.dtype is None or space.dtype.kind == "f":
+        return
+    wrong = (array < low) | (array > high) | (array != np.rint(array))
     if wrong.any():
-        place = int(wrong.argmax())
-        raise DataError(_no_integer(array.flat[place], low.flat[place], high.flat[place]))
-
-
-def _check_index(low: int, high: int, value: Any) -> None:
-    index = value if type(value) is int else _to_array((), value).item()
-    if not (isinstance(index, int) and low <= index <= high):
-        raise DataError(_no_integer(index, low, high))
-
-
-def _no_integer(value: Any, low: Any, high: Any) -> str:
-    return f"holds {value}, where its space has integers from {low} to {high}"
+        number, least, most = (each[wrong][0] for each in np.broadcast_arrays(array, low, high))
+        raise DataError(f"holds {number}, where its space has integers from {least} to {most}")
 
 
 def _check_parts(checks: Mapping[Any, Callable[[Any], Any]], value: Any) -> None:
