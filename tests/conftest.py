@@ -21,7 +21,7 @@ from quatrain.presets import parse
 from quatrain.registry import MODELS
 from quatrain.validation import overlaid, validate
 from tests.models.actor_critic import hosted_envs as actor_critic_hosted
-from tests.models.allo import hosted_envs as allo_hosted
+from tests.models.allo import user_envs as allo_hosted
 from tests.models.iqn import hosted_envs as iqn_hosted
 
 ROOT = Path(__file__).parent.parent

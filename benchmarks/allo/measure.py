@@ -18,8 +18,15 @@ from benchmarks.timing import Continued, Work, check_same, race, ready
 from pipeline.storage.params_file import read_params
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning.state import Data, State, init_state, make_data
-from quatrain.models.allo.learning.step import draw, objective, run_chunk
+from quatrain.models.allo.learning.learner import (
+    Data,
+    State,
+    draw,
+    init_state,
+    make_data,
+    objective,
+    run_chunk,
+)
 from quatrain.replay.episodes.trajectories import Episodes, sample
 
 SEED = 0

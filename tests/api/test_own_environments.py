@@ -18,7 +18,7 @@ from quatrain.registry import load as load_modules
 from quatrain.storage import folders, formats
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.actor_critic import hosted_envs as of_actor_critic
-from tests.models.allo import test_hosted as of_allo
+from tests.models.allo import test_user_env as of_allo
 from tests.models.iqn import hosted_envs as of_iqn
 
 LEARNERS = ("actor_critic", "allo", "iqn")

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import (
-    fourier_frequencies,
-    fourier_inputs,
+    draw_frequencies,
     make_grid,
     observe,
     reset,
@@ -29,6 +28,7 @@ from quatrain.envs.grid.layouts import (
     parse_layout,
     reverse,
 )
+from tests.conftest import params_with
 from tests.envs.grid_maps import MAPS
 
 # States 0 1 2 / 3 . 4: the goal is state 2, the start is state 3.
@@ -49,6 +49,15 @@ def plain_next_state(layout):
             row.append(cells.index((x, y) if target not in cells or blocked else target))
         table.append(row)
     return table
+
+
+def env_with(**changes):
+    return params_with({"allo": {"env": changes}}).allo.env
+
+
+def observed(layout, **changes):
+    env = env_with(**changes)
+    return observe(env, make_grid(layout), draw_frequencies(env, 1))
 
 
 def test_states_are_numbered_row_by_row():
@@ -89,25 +98,26 @@ def test_the_table_follows_the_rules_cell_by_cell(rows, random):
     ],
 )
 def test_coordinates_are_observed_as_designed(observation, in_room4, in_oblong):
-    inputs = observe(make_grid(named_layout("room4")), observation)
+    inputs = observed(named_layout("room4"), observation=observation)
     assert (inputs.shape, inputs.dtype) == ((104, 2), np.float32)
     np.testing.assert_allclose(inputs[0], in_room4, atol=5e-6)
-    oblong = observe(make_grid(parse_layout("XX.XX\nXXX.X", "map")), observation)
+    oblong = observed(parse_layout("XX.XX\nXXX.X", "map"), observation=observation)
     np.testing.assert_allclose(oblong[1], in_oblong, atol=1e-7)
 
 
 def test_fourier_inputs_follow_their_formula_at_frequencies_of_scale_and_seed():
-    grid, frequencies = make_grid(SMALL), fourier_frequencies(6.0, 4000, seed=1)
-    inputs = fourier_inputs(grid, frequencies)
+    fourier = {"observation": "fourier", "fourier": {"scale": 6.0, "count": 4000}}
+    inputs = observed(SMALL, **fourier)
+    first, again, other = (draw_frequencies(env_with(**fourier), seed) for seed in (1, 1, 2))
     assert (inputs.shape, inputs.dtype) == ((5, 2 + 2 * 4000), np.float32)
-    for state, (x, y) in enumerate(observe(grid, "centred")):
-        phases = [fx * x + fy * y for fx, fy in frequencies]
+    for state, (x, y) in enumerate(observed(SMALL, observation="centred")):
+        phases = [fx * x + fy * y for fx, fy in first]
         expected = [x, y, *np.sin(phases), *np.cos(phases)]
         np.testing.assert_allclose(inputs[state], expected, atol=1e-5)
-    np.testing.assert_allclose(frequencies.std(), 6.0, rtol=0.05)
-    np.testing.assert_allclose(frequencies.mean(), 0.0, atol=0.5)
-    np.testing.assert_array_equal(frequencies, fourier_frequencies(6.0, 4000, seed=1))
-    assert not np.array_equal(frequencies, fourier_frequencies(6.0, 4000, seed=2))
+    np.testing.assert_allclose(first.std(), 6.0, rtol=0.05)
+    np.testing.assert_allclose(first.mean(), 0.0, atol=0.5)
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
 
 
 @jax.jit

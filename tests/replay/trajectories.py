@@ -25,7 +25,7 @@ def trajectory(state: Sequence[int]) -> Trajectory:
 
 def from_trajectories(trajectories: Sequence[Trajectory]) -> Episodes:
     """Stores trajectories back to back, in order; one without a flag at its end is truncated."""
-    parts = [empty_episodes(0)]
+    parts = [empty_episodes()]
     for state, *columns in trajectories:
         walk = (state[:-1], columns[0], state[1:], *columns[1:])
         parts.append(from_walks(Walks(*(column[None] for column in walk))))

@@ -14,6 +14,7 @@ from quatrain.envs.grid.layouts import parse_layout
 from quatrain.envs.treasurehunt.rules import TREASUREHUNT, Entity
 from quatrain.envs.treasurehunt.turns import play, start
 from quatrain.envs.treasurehunt.world import make_world
+from tests.conftest import params_with
 
 HALLS = "S.X...\n..X.X.\n......\nX.X..G"
 
@@ -25,7 +26,8 @@ def vector(name: str, num_envs: int, **settings: Any) -> Any:
 def test_a_grid_moves_as_its_tables_say_and_its_goal_pays():
     envs = vector("Grid", 64, layout=HALLS, max_episode_steps=30)
     grid = dynamics.make_grid(parse_layout(HALLS, "halls"))
-    inputs = dynamics.observe(grid, "centred")
+    env = params_with({}).allo.env
+    inputs = dynamics.observe(env, grid, dynamics.draw_frequencies(env, 0))
     _, info = envs.reset(seed=0)
     states, elapsed = info["state"], np.zeros(64, int)
     assert (states != grid.goal).all()

@@ -7,12 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from quatrain.envs.grid.dynamics import make_grid
-from quatrain.models.allo.collect import Dataset, collect, draw_frequencies, encoder_inputs
+from quatrain.envs.grid.dynamics import draw_frequencies, make_grid, observe
+from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning import state as states
-from quatrain.models.allo.learning.state import State
-from quatrain.models.allo.learning.step import run_chunk
+from quatrain.models.allo.learning import learner
+from quatrain.models.allo.learning.learner import State, run_chunk
 from quatrain.storage.trees import to_arrays
 from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small
@@ -28,7 +27,7 @@ MAZE = {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0, "seed"
 def observed(env: dict[str, Any]) -> dict[str, np.ndarray]:
     config = allo(env=env).env
     grid, frequencies = make_grid(config.map), draw_frequencies(config, 0)
-    return to_arrays(grid) | {"inputs": encoder_inputs(config, grid, frequencies)}
+    return to_arrays(grid) | {"inputs": observe(config, grid, frequencies)}
 
 
 def differ(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
@@ -74,14 +73,14 @@ def test_a_key_of_walking_changes_what_is_walked(change: dict[str, Any]):
 def program(config: AlloConfig) -> str:
     """The programs that make and train a learner, as text; they are not compiled."""
     walked, frequencies = dataset(), draw_frequencies(config.env, 0)
-    inputs = encoder_inputs(config.env, walked.grid, frequencies)
+    inputs = config.world.inputs(config, walked, frequencies)
     arguments = (config, jax.random.key(0), frequencies, inputs)
     seeds = np.zeros((config.seeds, *frequencies.shape), np.float32)
     with shapes_unchecked():
-        data = states.make_data(config, State(*[None] * 7, input_constants=seeds), walked)
-        state = jax.eval_shape(partial(states._init_learners, config), *arguments[1:])
+        data = learner.make_data(config, State(*[None] * 7, input_constants=seeds), walked)
+        state = jax.eval_shape(partial(learner._init_learners, config), *arguments[1:])
         lowered = (
-            states._init_learners.lower(*arguments),
+            learner._init_learners.lower(*arguments),
             run_chunk.lower(config, config.train.record_every, state, data),
         )
     return "".join(each.as_text() for each in lowered)

@@ -1,26 +1,35 @@
 """The law of endless data, by sparse matrices, is what dense ones say and what data tend to."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import parse_layout
+from quatrain.errors import ConfigError
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.figures.maps import draw_vectors
-from quatrain.models.allo.learning.spectra import fit, law, spectrum, truth
-from quatrain.models.allo.learning.state import init_state
+from quatrain.models.allo.learning import fit, spectrum, truth
+from quatrain.models.allo.learning.learner import init_state
 from quatrain.replay.episodes.lags import lag_weights
 from tests.conftest import small
 
 DISCOUNTS = (0.2, 0.9, 0.999, 0.999)
+HORIZONS = np.array([*range(60, -1, -1), *range(7, -1, -1)], np.uint8)
+
+
+def walk_on(name: str) -> Any:
+    return spectrum.walk_matrix(make_grid(named_layout(name)).next_state)
 
 
 @pytest.mark.parametrize("name", ["room4", "room4_symmetric", "maze19"])
-def test_sparse_eigenpairs_equal_dense_ones(name: str):
-    next_state = make_grid(named_layout(name)).next_state
-    dense, sparse = spectrum.uniform_policy(next_state), law.sparse_policy(next_state, 11)
+def test_sparse_eigenpairs_of_the_policy_equal_dense_ones(name: str):
+    walk = walk_on(name)
+    dense = spectrum.uniform_policy(walk)
+    _, sparse = spectrum.law_spectra(spectrum.law_of(walk, HORIZONS, DISCOUNTS), 11, 0.0)
     np.testing.assert_allclose(sparse.eigenvalues[:11], dense.eigenvalues[:11], atol=1e-11)
     assert sparse.group[:11].tolist() == dense.group[:11].tolist()
     np.testing.assert_allclose(fit.cosine(sparse.eigenvectors[:, :11], dense), 1, atol=1e-8)
@@ -33,15 +42,16 @@ def test_sparse_pairs_reach_to_the_end_of_the_group_of_equal_ones_that_holds_the
     """Seven rooms without doors between them: the eigenvalue 0 seven times."""
     monkeypatch.setattr(spectrum, "SPARE_PAIRS", 1)
     next_state = make_grid(parse_layout("x".join(["..."] * 7), "rooms")).next_state
-    sparse = law.sparse_policy(next_state, d)
-    assert sparse.group[:8].tolist() == [0] * 7 + [1]
-    np.testing.assert_allclose(fit.cosine(np.kron(np.eye(7), np.ones((3, 1)))[:, :d], sparse), 1)
+    law = spectrum.law_of(spectrum.walk_matrix(next_state), HORIZONS, DISCOUNTS)
+    for sparse in spectrum.law_spectra(law, d, 0.0):
+        assert sparse.group[:8].tolist() == [0] * 7 + [1]
+        parts = np.kron(np.eye(7), np.ones((3, 1)))[:, :d]
+        np.testing.assert_allclose(fit.cosine(parts, sparse), 1)
 
 
-def dense_law(next_state: np.ndarray, horizons: np.ndarray) -> np.ndarray:
+def dense_law(walk: np.ndarray, horizons: np.ndarray) -> np.ndarray:
     """Adds power after power of a dense P."""
-    states = len(next_state)
-    walk = law.walk_matrix(next_state).toarray()
+    states = len(walk)
     power, total = np.eye(states), np.zeros((states, states))
     share = np.bincount(horizons)[1:] / (horizons > 0).sum()
     for lag in range(1, len(share) + 1):
@@ -51,16 +61,15 @@ def dense_law(next_state: np.ndarray, horizons: np.ndarray) -> np.ndarray:
 
 
 def test_the_law_has_the_operator_and_eigenpairs_of_dense_powers():
-    next_state = make_grid(named_layout("room4")).next_state
-    horizons = np.array([*range(60, -1, -1), *range(7, -1, -1)], np.uint8)
-    whole = law.law_of(next_state, horizons, DISCOUNTS)
+    walk = walk_on("room4")
+    whole = spectrum.law_of(walk, HORIZONS, DISCOUNTS)
     assert whole.weights.sum() == pytest.approx(1)
-    laplacian = (np.eye(104) - dense_law(next_state, horizons)) / 104
-    operator = law.law_operator(whole)
+    laplacian = (np.eye(104) - dense_law(walk.toarray(), HORIZONS)) / 104
+    operator = spectrum.law_operator(whole)
     table = np.random.default_rng(0).standard_normal((104, 5))
     np.testing.assert_allclose(operator.laplacian @ table, laplacian @ table, atol=1e-12)
     dense = spectrum.spectrum(spectrum.Operator(laplacian, *operator[1:]), 5, 0.02)
-    sparse = law.law_spectrum(whole, 5, 0.02)
+    sparse, _ = spectrum.law_spectra(whole, 5, 0.02)
     np.testing.assert_allclose(sparse.eigenvalues[:5], dense.eigenvalues[:5], atol=1e-10)
     np.testing.assert_allclose(fit.cosine(sparse.eigenvectors[:, :5], dense), 1, atol=1e-8)
     np.testing.assert_allclose(
@@ -72,11 +81,10 @@ def test_the_law_has_the_whole_group_of_near_eigenvalues_that_straddles_d(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """Of four rooms the second and the third eigenvalue differ by 16 %."""
-    next_state = make_grid(named_layout("room4")).next_state
-    whole = law.law_of(next_state, np.arange(60, -1, -1), (0.2,))
-    full = law.law_spectrum(whole, 11, 0.2)
+    whole = spectrum.law_of(walk_on("room4"), np.arange(60, -1, -1), (0.2,))
+    full, _ = spectrum.law_spectra(whole, 11, 0.2)
     monkeypatch.setattr(spectrum, "SPARE_PAIRS", 0)
-    cut = law.law_spectrum(whole, 2, 0.2)
+    cut, _ = spectrum.law_spectra(whole, 2, 0.2)
     assert cut.group[:4].tolist() == full.group[:4].tolist() == [0, 1, 1, 2]
     np.testing.assert_allclose(fit.cosine(full.eigenvectors[:, [0, 2]], cut), 1)
 
@@ -89,7 +97,6 @@ def test_a_map_of_more_states_than_are_counted_is_scored_and_drawn_by_its_law(
     from_data = truth.true_spectrum(config, dataset)
     monkeypatch.setattr(truth, "COUNTED_STATES", 100)
     truth._remembered.cache_clear()
-    truth.uniform_policy.cache_clear()
     whole = truth.true_spectrum(config, dataset)
     d = config.network.d
     np.testing.assert_allclose(
@@ -103,4 +110,18 @@ def test_a_map_of_more_states_than_are_counted_is_scored_and_drawn_by_its_law(
     assert not {"ceiling_paper", "held_out_cosine"} & set(scores)
     draw_vectors(truth.true_table(from_data.spectrum, d), whole.spectrum, dataset)
     truth._remembered.cache_clear()
-    truth.uniform_policy.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "reason"),
+    [
+        ("DR" + ",." * 63, "uniform", "one-way doors"),
+        ("G" + ",." * 63, "uniform", "a goal"),
+        ("S" + ",." * 63, "layout", "start: layout"),
+    ],
+)
+def test_what_no_law_holds_is_refused_on_a_large_map(text: str, start: str, reason: str):
+    rows = "\n".join([text, *[",".join("." * 64)] * 63])
+    layout = {"name": "map.txt", "text": rows}
+    with pytest.raises(ConfigError, match=f"4,096 states; {reason} needs a matrix of all pairs"):
+        small("allo", env={"layout": layout, "start": start})

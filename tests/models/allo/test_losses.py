@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quatrain.models.allo import losses
-from quatrain.models.allo.learning.spectra import spectrum
+from quatrain.models.allo.learning import spectrum
 from tests.replay.trajectories import from_trajectories, trajectory
 
 PHI = jnp.array([[1.0, 0.0], [1.0, 1.0]])

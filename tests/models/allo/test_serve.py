@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from quatrain.envs.grid.dynamics import make_grid
-from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning.state import State, init_state, tables
+from quatrain.models.allo.learning.learner import State, init_state, tables
 from quatrain.models.allo.serve import answer, export, request
+from quatrain.models.allo.worlds.grid import Dataset
 from tests.conftest import small
 
 allo = partial(small, "allo")
@@ -70,6 +70,7 @@ def test_the_example_asks_for_the_ends_and_the_middle_of_the_map():
 )
 def test_a_wrong_request_is_refused_with_the_right_form(asked: dict[str, Any], message: str):
     config = allo(env={"layout": DRAWN}, network={"d": 2})
+    dataset, state = untrained(config)
     cells = {name: np.asarray(values) for name, values in asked.items()}
     with pytest.raises(ValueError, match=f"^{re.escape(f'allo: {message}')}$"):
-        answer(config, {}, cells)
+        answer(config, export(config, state, dataset), cells)

@@ -7,9 +7,9 @@ import pytest
 
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import make_grid
-from quatrain.envs.grid.layouts import parse_layout
-from quatrain.models.allo.learning.spectra import fit, spectrum
-from quatrain.models.allo.learning.spectra.truth import true_table
+from quatrain.envs.grid.layouts import Layout, parse_layout
+from quatrain.models.allo.learning import fit, spectrum
+from quatrain.models.allo.learning.truth import true_table
 from tests.replay.trajectories import from_trajectories, trajectory
 
 
@@ -25,6 +25,10 @@ def simple(table: np.ndarray, eigenvalues: Sequence[float], tol: float = 0.0) ->
         np.full(states, 1 / states),
         np.ones(states, bool),
     )
+
+
+def policy_on(layout: Layout) -> spectrum.Spectrum:
+    return spectrum.uniform_policy(spectrum.walk_matrix(make_grid(layout).next_state))
 
 
 @pytest.fixture
@@ -47,9 +51,13 @@ def test_two_state_buffer_has_the_operator_and_eigenvalues_computed_by_hand(disc
 
 
 def test_the_uniform_policy_has_the_known_eigenvalues_of_a_corridor_and_of_four_rooms():
-    corridor = spectrum.uniform_policy(make_grid(parse_layout("...", "corridor")).next_state)
+    corridor = spectrum.uniform_policy(
+        spectrum.walk_matrix(make_grid(parse_layout("...", "corridor")).next_state)
+    )
     np.testing.assert_allclose(corridor.eigenvalues, [0, 0.25, 0.75], atol=1e-12)
-    rooms = spectrum.uniform_policy(make_grid(named_layout("room4")).next_state)
+    rooms = spectrum.uniform_policy(
+        spectrum.walk_matrix(make_grid(named_layout("room4")).next_state)
+    )
     mu, discount = 1 - rooms.eigenvalues[:10], 0.2
     expected = [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]
     values = 1 - (1 - discount) * mu / (1 - discount * mu)
@@ -58,7 +66,9 @@ def test_the_uniform_policy_has_the_known_eigenvalues_of_a_corridor_and_of_four_
     sums = np.cumsum((1 - discount) * discount ** (lags - 1) * mu**lags, axis=0)
     expected = [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612]
     np.testing.assert_allclose(1 - (sums / (1 - discount**lags)).mean(0), expected, atol=5e-5)
-    symmetric = spectrum.uniform_policy(make_grid(named_layout("room4_symmetric")).next_state)
+    symmetric = spectrum.uniform_policy(
+        spectrum.walk_matrix(make_grid(named_layout("room4_symmetric")).next_state)
+    )
     first, second = symmetric.eigenvalues[1:3]
     assert second - first < 1e-12 < 1e-4 < mu[1] - mu[2]
 
@@ -143,7 +153,7 @@ def test_only_without_doors_is_the_truth_that_of_the_uniform_policy(
         walks.append(trajectory(states))
     operator = spectrum.operator(from_trajectories(walks), len(grid.coords), (0.9,))
     truth = spectrum.spectrum(operator, 4, 0.02)
-    policy = spectrum.uniform_policy(grid.next_state)
+    policy = spectrum.uniform_policy(spectrum.walk_matrix(grid.next_state))
     assert least <= fit.cosine(true_table(truth, 4), policy).mean() <= most
 
 
@@ -198,7 +208,10 @@ def test_where_starts_are_uneven_random_directions_score_zero_and_random_numbers
 def test_a_random_table_does_not_profit_from_discounts_that_bring_all_eigenvalues_together():
     """Under a long discount all eigenvalues of four rooms but the first are within 2 %."""
     grid = make_grid(named_layout("room4"))
-    mu, discount = 1 - spectrum.uniform_policy(grid.next_state).eigenvalues, 0.9999
+    mu, discount = (
+        1 - spectrum.uniform_policy(spectrum.walk_matrix(grid.next_state)).eigenvalues,
+        0.9999,
+    )
     values = 1 - (1 - discount) * mu / (1 - discount * mu)
     truth = simple(np.linalg.qr(np.random.default_rng(1).standard_normal((104, 104)))[0], values)
     lenient = np.concatenate([[0], np.cumsum(np.diff(values) > 0.02 * values[1:])])

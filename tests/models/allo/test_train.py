@@ -13,22 +13,22 @@ from quatrain.models.allo import losses
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.evaluate import evaluate
-from quatrain.models.allo.learning import step
-from quatrain.models.allo.learning.records import (
-    corrected_eigenvalues,
-    dual_eigenvalues,
-    warn_if_errors_grew,
-)
-from quatrain.models.allo.learning.spectra.truth import true_spectrum
-from quatrain.models.allo.learning.state import State, init_state, inputs_for, make_data, tables
-from quatrain.models.allo.learning.step import (
+from quatrain.models.allo.learning import learner as learning
+from quatrain.models.allo.learning.fit import corrected_eigenvalues, dual_eigenvalues
+from quatrain.models.allo.learning.learner import (
+    State,
     draw,
     encoder_is_table,
+    init_state,
+    inputs_for,
+    make_data,
     objective,
     run_chunk,
+    tables,
     update_duals,
 )
-from quatrain.models.allo.train import from_arrays, to_arrays, train
+from quatrain.models.allo.learning.truth import true_spectrum
+from quatrain.models.allo.train import from_arrays, to_arrays, train, warn_if_errors_grew
 from quatrain.progress import Progress, TrainingDiverged
 from tests.conftest import params_with, shapes_unchecked, small
 
@@ -73,7 +73,7 @@ def test_encoding_of_a_table_or_of_samples_depends_on_their_sizes_and_learns_the
     brief = allo(train={"steps": 5, "record_every": 5, "evaluate_every": 5})
     ends = []
     for is_table in (True, False):
-        monkeypatch.setattr(step, "encoder_is_table", lambda *_, value=is_table: value)
+        monkeypatch.setattr(learning, "encoder_is_table", lambda *_, value=is_table: value)
         run_chunk.clear_cache()
         ends.append(last(brief).state)
     alike(*ends, atol=1e-5)
@@ -114,7 +114,7 @@ def test_a_map_whose_truth_leaves_open_what_to_learn_is_refused(text: str, d: in
 def test_dual_and_barrier_hold_the_eigenvalue_together_where_the_gradient_is_0():
     """Of true vectors of length s, the gradient is s R v (4 κ λ + β + 2 b (s² − 1))."""
     barrier, coefficient = 0.8, CONFIG.train.graph_coef
-    operator, spectrum = true_spectrum(CONFIG, dataset())
+    operator, spectrum, _ = true_spectrum(CONFIG, dataset())
     lengths = np.sqrt(np.linspace(1.0, 0.6, CONFIG.network.d))
     table = spectrum.eigenvectors[:, : CONFIG.network.d] * lengths
     eigenvalues = spectrum.eigenvalues[: CONFIG.network.d]

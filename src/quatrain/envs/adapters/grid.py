@@ -10,7 +10,7 @@ from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
 from quatrain.envs.adapters.simulation import Outcome, check_discrete
 from quatrain.envs.grid.config import Env
-from quatrain.envs.grid.dynamics import fourier_frequencies, fourier_inputs, make_grid, observe
+from quatrain.envs.grid.dynamics import draw_frequencies, make_grid, observe
 from quatrain.envs.grid.layouts import MOVES
 from quatrain.section import InputFile
 
@@ -30,7 +30,7 @@ class GridSimulation:
         self.num_envs = num_envs
         self._grid = make_grid(env.map)
         self._uniform = env.start == "uniform"
-        self._inputs = self._encode(env, observation_seed)
+        self._inputs = observe(env, self._grid, draw_frequencies(env, observation_seed))
         self.observation_space = Box(
             float(self._inputs.min()), float(self._inputs.max()), self._inputs.shape[1:], np.float32
         )
@@ -92,12 +92,6 @@ class GridSimulation:
                 rendering.line(
                     picture, tuple(middle - along), tuple(middle + along), rendering.ITEMS[2], 3.0
                 )
-
-    def _encode(self, env: Env, seed: int) -> np.ndarray:
-        if env.fourier is None:
-            return observe(self._grid, env.observation)
-        frequencies = fourier_frequencies(env.fourier.scale, env.fourier.count, seed)
-        return fourier_inputs(self._grid, frequencies)
 
 
 def simulate(num_envs: int, **settings: Any) -> GridSimulation:

@@ -14,9 +14,6 @@ from quatrain.envs.grid.layouts import (
 )
 from quatrain.section import InputFile, NameOrFile, Section, together
 
-# Limit of what is counted in a buffer, a dense matrix of pairs. With 2 million transitions 4000
-# states take 35 s of one core; each further million takes 9 s, with 1000 states 2.5 s.
-COUNTED_STATES = 4000
 # Limit of a map: 256 x 256 cells, whose numbers fit into 16 bits.
 MAX_STATES = 65_536
 
@@ -92,6 +89,11 @@ class Env(Section):
             LayoutError: the map cannot be read or does not fit the other keys.
         """
         return _map(self)
+
+    @property
+    def name(self) -> str:
+        """Returns what messages and plots call the environment."""
+        return self.map.name
 
     def check(self) -> None:
         together(self, "layout", "rooms", "rooms")

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Float, Float32, Int, Int32, Key
 
+from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.layouts import MOVES, Cell, Layout, reverse
 
 AnyArray = np.ndarray | Array
@@ -104,23 +105,22 @@ def step(
     )
 
 
-def observe(grid: Grid, observation: str) -> Float32[np.ndarray, "states inputs"]:
-    """Returns the two inputs of each state: `centred`, `corner` or `paper` coordinates."""
-    return OBSERVATIONS[observation](grid).astype(np.float32)
-
-
-def fourier_frequencies(scale: float, count: int, seed: int) -> Float32[np.ndarray, "count 2"]:
-    """Draws B ~ N(0, scale²), the frequencies of `fourier_inputs`; stored with the learner."""
+def draw_frequencies(env: Env, seed: int) -> Float32[np.ndarray, "count 2"]:
+    """Draws B ~ N(0, scale²) of random Fourier features; without `fourier` there are none."""
+    scale, count = (env.fourier.scale, env.fourier.count) if env.fourier else (0.0, 0)
     return np.random.default_rng(seed).normal(0.0, scale, (count, 2)).astype(np.float32)
 
 
-def fourier_inputs(
-    grid: Grid, frequencies: Float32[np.ndarray, "count 2"]
+def observe(
+    env: Env, grid: Grid, frequencies: Float32[np.ndarray, "count 2"]
 ) -> Float32[np.ndarray, "states inputs"]:
-    """Computes [x, y, sin(B xy), cos(B xy)] of the centred coordinates: 2 + 2*count inputs each.
+    """Computes the inputs of each state: two coordinates, or with `fourier` 2 + 2*count,
+    [x, y, sin(B xy), cos(B xy)] of the centred ones.
 
     Source: Tancik et al. 2020, 'Fourier Features Let Networks Learn High Frequency Functions'.
     """
+    if env.fourier is None:
+        return COORDINATES[env.observation](grid).astype(np.float32)
     xy = _centred(grid)
     phase = xy @ frequencies.T.astype(np.float64)
     return np.hstack([xy, np.sin(phase), np.cos(phase)]).astype(np.float32)
@@ -143,7 +143,7 @@ def _paper(grid: Grid) -> Float[np.ndarray, "states 2"]:
     return np.asarray(grid.coords)[:, ::-1] / np.array(grid.walls.shape) - 0.5
 
 
-OBSERVATIONS: dict[str, Callable[[Grid], np.ndarray]] = {
+COORDINATES: dict[str, Callable[[Grid], np.ndarray]] = {
     "centred": _centred,
     "corner": _corner,
     "paper": _paper,

@@ -4,10 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from quatrain.envs.grid.config import COUNTED_STATES, MAX_STATES, Env
+from quatrain.envs.grid.config import MAX_STATES, Env
 from quatrain.envs.grid.layouts import Layout, LayoutError, count_states
+from quatrain.envs.host.config import HostEnv
 from quatrain.section import ModelSection, Section, at_most, multiple
 
+# Limit of what is counted in a buffer, a dense matrix of pairs. With 2 million transitions 4000
+# states take 35 s of one core; each further million takes 9 s, with 1000 states 2.5 s.
+COUNTED_STATES = 4000
 # Limit of samples drawn at once, over all learners: 4 GB of states and random numbers.
 MAX_DRAWN = 10**8
 # Upper limit of coefficients and rates, about the largest float32.
@@ -130,6 +134,8 @@ class Evaluate(Section):
 
 
 class AlloConfig(ModelSection):
+    WORLD = "quatrain.models.allo.worlds.grid"
+
     seeds: int = Field(ge=1, le=1024, description="learners trained side by side on the same data")
     env: Env
     collect: Collect
@@ -174,3 +180,29 @@ class AlloConfig(ModelSection):
                     f"the map has {states:,} states; {name} needs a matrix of all pairs of states, "
                     f"which is built for at most {COUNTED_STATES:,}; leave it out or shrink the map"
                 )
+
+
+class UserEnv(HostEnv):
+    """Sets a user's environment, and which of its observations count as one state."""
+
+    bins: int | None = Field(
+        ge=2,
+        le=1000,
+        description="cells on each axis of the observed box, whose observations count as one "
+        "state; null: each different observation is a state",
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.kind != "gymnasium":
+            raise ValueError(f"kind {self.kind}: allo walks alone; set kind: gymnasium")
+
+
+class AlloUserEnvConfig(AlloConfig):
+    WORLD = "quatrain.models.allo.worlds.user_env"
+    brings_env = True
+
+    env: UserEnv  # type: ignore[assignment]
+
+    def check(self) -> None:
+        self._check_drawn()

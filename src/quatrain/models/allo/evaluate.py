@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from jaxtyping import Float
 
-from quatrain.models.allo.collect import AnyDataset, count_states
+from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning.records import corrected_eigenvalues, dual_eigenvalues
-from quatrain.models.allo.learning.spectra import fit
-from quatrain.models.allo.learning.spectra.spectrum import Spectrum
-from quatrain.models.allo.learning.spectra.truth import (
+from quatrain.models.allo.learning import fit
+from quatrain.models.allo.learning.learner import State, init_state, tables
+from quatrain.models.allo.learning.spectrum import Spectrum
+from quatrain.models.allo.learning.truth import (
+    Truth,
     held_out_spectrum,
     is_counted,
     true_spectrum,
     true_table,
-    uniform_policy,
-    walk_is_symmetric,
 )
-from quatrain.models.allo.learning.state import State, init_state, tables
 from quatrain.models.allo.rules import GATED
 from quatrain.statistics import aggregate_seeds
 
@@ -35,7 +33,7 @@ Rule = Callable[[np.ndarray, Spectrum], Float[np.ndarray, " d"]]
 def evaluate(
     config: AlloConfig,
     state: State,
-    dataset: AnyDataset,
+    dataset: Dataset,
     seed: int,
 ) -> dict[str, float]:
     """Returns the scores, means over learners; WITH_INTERVAL also with sd and 95 % interval.
@@ -43,22 +41,23 @@ def evaluate(
     `cosine/i`, `cosine_mean` and `cosine_min` are 1 for the true eigenvectors of the buffer and 0
     for random numbers (`fit.strict_cosine`). `cosine_unscaled` is the mean before that scaling, and
     `cosine_single` also without groups; `group_size/i` tells how many true vectors component i may
-    mix. `cosine_paper` and `cosine_index` compare with the layout's uniform policy, as Table 1 of
-    the ALLO paper does (absent on maps with doors or a goal). Random tables score `floor_random`,
-    `random_unscaled`, `random_single`, `random_paper` and `random_index` by the same rules.
+    mix. `cosine_paper` and `cosine_index` compare with the graph's uniform policy, as Table 1 of
+    the ALLO paper does (absent on maps with doors or a goal, and in users' environments). Random
+    tables score `floor_random`, `random_unscaled`, `random_single`, `random_paper` and
+    `random_index` by the same rules.
     `orthogonality` is 0 for the truth; two components that collapsed into one score 1 in it, though
     each may score 1 in `cosine`. `eigenvalue/i` is the Rayleigh quotient of a learned vector;
     `eigenvalue_dual/i`, from its dual, misses the barrier's share, which `eigenvalue_corrected/i`
-    adds (`records.corrected_eigenvalues`). `held_out_*` are absent without held-out data. On maps
+    adds (`fit.corrected_eigenvalues`). `held_out_*` are absent without held-out data. On maps
     of more than COUNTED_STATES the truth is that of endless data, so that `ceiling_paper` and
     `held_out_*` are absent: what data lack lowers the cosines.
     """
     truth = true_spectrum(config, dataset)
     learned = tables(config, state, dataset)
     random = _random_tables(config, dataset, seed)
-    rules = _rules(config, dataset, truth.spectrum)
-    duals = dual_eigenvalues(config, state)
-    corrected = corrected_eigenvalues(config, state, learned, truth.spectrum)
+    rules = _rules(truth)
+    duals = fit.dual_eigenvalues(config, state)
+    corrected = fit.corrected_eigenvalues(config, state, learned, truth.spectrum)
     by_learner = [
         _vector_scores(table, truth.spectrum)
         | _eigenvalue_scores(
@@ -72,30 +71,25 @@ def evaluate(
         | _means(rules, [table], "cosine")
         for table, dual, corrected_dual in zip(learned, duals, corrected, strict=True)
     ]
-    _warn_if_truth_is_weak(config, truth.spectrum)
+    _warn_if_truth_is_weak(config, dataset, truth.spectrum)
     scores = (
         aggregate_seeds(by_learner, [name for name in WITH_INTERVAL if name in by_learner[0]])
         | _means(rules, random, "random")
         | _reference_scores(config, dataset, truth.spectrum, random, seed)
-        | _truth_scores(config, dataset, truth.spectrum)
+        | _truth_scores(config, dataset, truth)
         | _held_out_scores(config, learned, truth.spectrum, dataset)
     )
     return {name: float(value) for name, value in scores.items()}
 
 
-def _rules(
-    config: AlloConfig,
-    dataset: AnyDataset,
-    truth: Spectrum,
-) -> dict[str, tuple[Rule, Spectrum]]:
+def _rules(truth: Truth) -> dict[str, tuple[Rule, Spectrum]]:
     """Returns the rules beside the strict one, each with the truth that it compares with."""
     rules: dict[str, tuple[Rule, Spectrum]] = {
-        "unscaled": (fit.cosine, truth),
-        "single": (fit.single_cosine, truth),
+        "unscaled": (fit.cosine, truth.spectrum),
+        "single": (fit.single_cosine, truth.spectrum),
     }
-    if walk_is_symmetric(config, dataset):
-        paper = uniform_policy(config)
-        rules |= {"paper": (fit.cosine, paper), "index": (fit.single_cosine, paper)}
+    if truth.policy is not None:
+        rules |= {"paper": (fit.cosine, truth.policy), "index": (fit.single_cosine, truth.policy)}
     return rules
 
 
@@ -111,12 +105,11 @@ def _means(
     }
 
 
-def _warn_if_truth_is_weak(config: AlloConfig, truth: Spectrum) -> None:
-    unvisited = int((~truth.visited).sum())
-    # In a user's environment any state may be one that ends episodes.
-    ends = unvisited if config.brings_env else config.env.map.goal is not None
-    unvisited -= ends
-    if unvisited > 0:
+def _warn_if_truth_is_weak(config: AlloConfig, dataset: Dataset, truth: Spectrum) -> None:
+    ends = np.flatnonzero(dataset.train.terminated) + 1  # no pair starts where episodes end
+    unvisited = len(np.setdiff1d(np.flatnonzero(~truth.visited), dataset.train.state[ends]))
+    # Where only the walks tell which states there are, none is missing.
+    if unvisited > 0 and dataset.next_state is not None:
         warnings.warn(
             f"allo: {unvisited} states never start a pair and are left out; "
             "raise allo.collect.num_envs",
@@ -155,15 +148,15 @@ def _eigenvalue_scores(
     return scores
 
 
-def _random_tables(config: AlloConfig, dataset: AnyDataset, seed: int) -> list[np.ndarray]:
+def _random_tables(config: AlloConfig, dataset: Dataset, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    shape = (count_states(dataset), config.network.d)
+    shape = (len(dataset.coords), config.network.d)
     return [rng.standard_normal(shape) for _ in range(RANDOM_TABLES)]
 
 
 def _reference_scores(
     config: AlloConfig,
-    dataset: AnyDataset,
+    dataset: Dataset,
     truth: Spectrum,
     random: list[np.ndarray],
     seed: int,
@@ -188,22 +181,23 @@ def _reference_scores(
     return scores
 
 
-def _truth_scores(config: AlloConfig, dataset: AnyDataset, truth: Spectrum) -> dict[str, float]:
+def _truth_scores(config: AlloConfig, dataset: Dataset, truth: Truth) -> dict[str, float]:
     """Returns what limits the scores: groups, states without data, and `ceiling_paper`.
 
     `ceiling_paper` is the score of the buffer's true vectors by the paper's metric.
     """
     d = config.network.d
-    sizes = np.bincount(truth.group)[truth.group[:d]]
+    group = truth.spectrum.group
+    sizes = np.bincount(group)[group[:d]]
     scores = {
-        "groups": float(len(np.unique(truth.group[:d]))),
+        "groups": float(len(np.unique(group[:d]))),
         "group_largest": float(sizes.max()),
-        "states_unvisited": float((~truth.visited).sum()),
+        "states_unvisited": float((~truth.spectrum.visited).sum()),
     }
     scores |= {f"group_size/{i}": float(size) for i, size in enumerate(sizes)}
-    if is_counted(config) and walk_is_symmetric(config, dataset):
-        paper = uniform_policy(config)
-        scores["ceiling_paper"] = float(fit.cosine(true_table(truth, d), paper).mean())
+    if is_counted(dataset) and truth.policy is not None:
+        table = true_table(truth.spectrum, d)
+        scores["ceiling_paper"] = float(fit.cosine(table, truth.policy).mean())
     return scores
 
 
@@ -211,13 +205,13 @@ def _held_out_scores(
     config: AlloConfig,
     learned: Float[np.ndarray, "seeds states d"],
     truth: Spectrum,
-    dataset: AnyDataset,
+    dataset: Dataset,
 ) -> dict[str, float]:
     """Returns `held_out_cosine`, of training truth with held-out truth, and `held_out_graph`.
 
     `held_out_graph` is the sum of Rayleigh quotients on held-out data.
     """
-    if not (is_counted(config) and len(dataset.held_out.starts)):
+    if not (is_counted(dataset) and len(dataset.held_out.starts)):
         return {}
     held_out = held_out_spectrum(config, dataset)
     cosines = fit.strict_cosine(true_table(truth, config.network.d), held_out.spectrum)

@@ -1,9 +1,8 @@
 """config -> the least bytes that each verb needs."""
 
-from quatrain.envs.grid.config import COUNTED_STATES
 from quatrain.envs.grid.layouts import count_states
 from quatrain.memory import ADAM, DOUBLE, FLOAT, Needs, dense
-from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.config import COUNTED_STATES, AlloConfig
 
 KEYS = ("seeds", "network.hidden", "network.layers", "train.batch_size", "collect.num_envs")
 # Of a transition: two states of a byte or more, an action, and two ends; by step, and by walk.

@@ -9,16 +9,16 @@ from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.figures.maps import draw_vectors, draw_visits
 from quatrain.models.allo.figures.scores import draw_baseline_comparison, draw_orthogonality
 from quatrain.models.allo.figures.training import draw_cosine, draw_eigenvalues, draw_losses
-from quatrain.models.allo.learning.spectra.truth import true_spectrum
-from quatrain.models.allo.learning.state import State, tables
+from quatrain.models.allo.learning.learner import State, tables
+from quatrain.models.allo.learning.truth import true_spectrum
 from quatrain.plots import Picture, house_style, in_order
 from quatrain.progress import History
 
 # Picture -> what it shows, in the order of the story.
 CAPTIONS = {
-    "visits": "The task: rooms of a grid, walked through at random. From such walks alone the "
-    "model learns coordinates in which nearby states (in steps, not in cells) are alike.",
-    "cosine": "Learning: the learned coordinates turn into the true eigenvectors of the map's "
+    "visits": "The task: a space of states, walked through at random. From such walks alone the "
+    "model learns coordinates in which states that are few steps apart are alike.",
+    "cosine": "Learning: the learned coordinates turn into the true eigenvectors of the walks' "
     "graph Laplacian, the smoothest ones first.",
     "vectors": "The result: true eigenvectors above, learned ones below.",
     "baseline_comparison": "Comparison: the score beside those of the truth, and of what has "

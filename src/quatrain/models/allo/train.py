@@ -1,5 +1,6 @@
 """replay -> weights: samples pairs, takes gradient steps, compares with the truth now and then."""
 
+import warnings
 from collections.abc import Iterator
 from functools import partial
 
@@ -8,15 +9,28 @@ import numpy as np
 
 from quatrain.frameworks.jax import packing
 from quatrain.frameworks.jax.seeds import WHOLE, lay_out, over_devices
-from quatrain.models.allo.collect import AnyDataset, Dataset, check
+from quatrain.models.allo.collect import Dataset, check
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning import records
-from quatrain.models.allo.learning.spectra.truth import true_spectrum
-from quatrain.models.allo.learning.state import State, init_state, make_data
-from quatrain.models.allo.learning.step import run_chunk
-from quatrain.progress import Progress, by_seed
+from quatrain.models.allo.learning import fit
+from quatrain.models.allo.learning.learner import (
+    State,
+    init_state,
+    make_data,
+    run_chunk,
+    schedule,
+    tables,
+)
+from quatrain.models.allo.learning.truth import Truth, true_spectrum
+from quatrain.progress import Progress, TrainingDiverged, by_seed
 
 WEIGHTS = ("params/", "input_constants")
+# The key of allo.train to lower if this is the first value that is not finite.
+REMEDY = {
+    "graph": "learning_rate",
+    "dual": "lr_dual",
+    "barrier_term": "lr_barrier",
+    "grad_norm": "learning_rate",
+}
 
 
 def headline(config: AlloConfig) -> tuple[str, str]:
@@ -25,7 +39,7 @@ def headline(config: AlloConfig) -> tuple[str, str]:
 
 def update(
     config: AlloConfig,
-    dataset: AnyDataset,
+    dataset: Dataset,
     state: State,
 ) -> tuple[State, dict[str, np.ndarray]]:
     """Returns the state after one gradient step of all learners, and what was measured in it.
@@ -50,17 +64,10 @@ def train(
     `name/seed`; `duals_diag`, `eigenvalue`, `eigenvalue_dual` and `cosine` have one more axis d.
 
     Raises:
-        DatasetMismatch: the dataset was collected on another map.
+        DatasetMismatch: the dataset was collected on another map, or in another environment.
         TrainingDiverged: a term is not finite; no step since the last yield is yielded.
     """
     check(config, dataset)
-    yield from train_on(config, dataset, seed, state)
-
-
-def train_on(
-    config: AlloConfig, dataset: AnyDataset, seed: int, state: State | None
-) -> Iterator[Progress]:
-    """Trains like `train`, on walks in any environment, which are not checked."""
     truth = true_spectrum(config, dataset)
     state = init_state(config, dataset, seed) if state is None else state
     data = lay_out(make_data(config, state, dataset), config.seeds, WHOLE)
@@ -71,24 +78,81 @@ def train_on(
         barrier = float(state.barrier.max())
         state, stacked = run(state, data)
         recorded = jax.device_get(stacked)
-        records.check_finite(recorded, step, barrier)
+        check_finite(recorded, step, barrier)
         step += config.train.record_every
         errors.append(float(recorded["total_error"].mean()))
-        yield Progress(
-            step,
-            state,
-            by_seed(
-                records.metrics(config, state, recorded)
-                | records.comparison(config, state, dataset, truth)
-            ),
+        measured = metrics(config, state, recorded) | comparison(config, state, dataset, truth)
+        yield Progress(step, state, by_seed(measured))
+    warn_if_errors_grew(errors)
+
+
+def metrics(
+    config: AlloConfig,
+    state: State,
+    recorded: dict[str, np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Returns name -> (1, seeds) + the metric's own axes."""
+    duals = np.asarray(state.duals)
+    diagonal = np.diagonal(duals, axis1=1, axis2=2)
+    means = {name: steps.mean(-1, dtype=np.float64) for name, steps in recorded.items()}
+    values = means | {
+        "duals_diag": diagonal,
+        "dual_offdiag_max": np.abs(np.tril(duals, -1)).max((1, 2)),
+        "barrier": np.asarray(state.barrier),
+        "eigenvalue_dual": fit.dual_eigenvalues(config, state),
+        "lr": np.full(config.seeds, float(schedule(config.train)(int(state.step[0]) - 1))),
+    }
+    return {name: value[None] for name, value in values.items()}
+
+
+def comparison(
+    config: AlloConfig,
+    state: State,
+    dataset: Dataset,
+    truth: Truth,
+) -> dict[str, np.ndarray]:
+    """Returns the comparison with the truth: (1, seeds, ...), or (0, seeds, ...) if not due."""
+    cosines = eigenvalues = np.zeros((0, config.seeds, config.network.d))
+    if int(state.step[0]) % config.train.evaluate_every == 0:
+        learned = tables(config, state, dataset)
+        cosines = np.stack([fit.strict_cosine(table, truth.spectrum) for table in learned])[None]
+        eigenvalues = np.stack([fit.rayleigh(table, truth.operator) for table in learned])[None]
+    return {
+        "eigenvalue": eigenvalues,
+        "cosine": cosines,
+        "cosine_mean": cosines.mean(-1),
+        "cosine_min": cosines.min(-1),
+    }
+
+
+def check_finite(recorded: dict[str, np.ndarray], start: int, barrier: float) -> None:
+    """Raises for the first step with a value that is not finite; names the first in REMEDY."""
+    broken = np.stack([~np.isfinite(recorded[name]).all(0) for name in REMEDY])
+    if not broken.any():
+        return
+    first = int(broken.any(0).argmax())
+    term = list(REMEDY)[int(broken[:, first].argmax())]
+    labels = {"barrier_term": "barrier term", "grad_norm": "gradient"}
+    raise TrainingDiverged(
+        f"allo step {start + first + 1:,}: {labels.get(term, f'{term} term')} is not finite "
+        f"(b={barrier:.3g}); lower allo.train.{REMEDY[term]}"
+    )
+
+
+def warn_if_errors_grew(errors: list[float]) -> None:
+    tenth = len(errors) // 10
+    if tenth and np.mean(errors[-tenth:]) > 1.5 * np.mean(errors[-2 * tenth : -tenth]):
+        warnings.warn(
+            "allo: total_error grew by more than half over the last tenth of the steps; "
+            "lower allo.train.learning_rate",
+            stacklevel=2,
         )
-    records.warn_if_errors_grew(errors)
 
 
 to_arrays = packing.to_arrays
 
 
-def from_arrays(config: AlloConfig, dataset: AnyDataset, arrays: dict[str, np.ndarray]) -> State:
+def from_arrays(config: AlloConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
     """Returns the state that these arrays hold.
 
     Raises:

@@ -121,12 +121,9 @@ def _check_walks(state: np.ndarray, next_state: np.ndarray, ended: np.ndarray) -
         )
 
 
-def empty_episodes(slots: int) -> Episodes:
-    """Returns slots that hold no trajectory, with room for as many starts."""
+def empty_episodes() -> Episodes:
     dtypes = (np.uint8, np.int8, np.bool_, np.bool_, np.uint8, np.int32)
-    return Episodes(*(np.zeros(slots, dtype) for dtype in dtypes))._replace(
-        action=np.full(slots, NO_ACTION, np.int8)
-    )
+    return Episodes(*(np.zeros(0, dtype) for dtype in dtypes))
 
 
 def sample(

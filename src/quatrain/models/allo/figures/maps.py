@@ -1,15 +1,16 @@
 """table, truth, dataset -> maps of states: vectors, and visits of the buffer"""
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quatrain.envs.grid.layouts import MOVES
 from quatrain.models.allo.collect import Dataset
-from quatrain.models.allo.learning.spectra import fit
-from quatrain.models.allo.learning.spectra.spectrum import Spectrum
-from quatrain.models.allo.learning.spectra.truth import true_table
+from quatrain.models.allo.learning import fit
+from quatrain.models.allo.learning.spectrum import Spectrum
+from quatrain.models.allo.learning.truth import true_table
 from quatrain.plots import RED, caption
 
 # Most vectors side by side.
@@ -36,15 +37,23 @@ def aligned(
     return vectors
 
 
-def on_map(
-    values: Float[np.ndarray, " states"],
-    dataset: Dataset,
-) -> Float[np.ndarray, "height width"]:
-    """Returns the values of states at their cells, NaN at walls."""
-    picture = np.full(dataset.grid.walls.shape, np.nan)
-    x, y = np.asarray(dataset.grid.coords).T
-    picture[y, x] = values
-    return picture
+def draw_values(axes: Axes, values: np.ndarray, dataset: Dataset, **colors: Any) -> Any:
+    """Draws the values of states at their coordinates: on a map of cells if those are whole (x, y),
+    else as points over the two axes with the most different values.
+    """
+    axes.set_facecolor("0.25")
+    axes.set(xticks=[], yticks=[])
+    coords = np.asarray(dataset.coords)
+    if not np.issubdtype(coords.dtype, np.integer):
+        counts = [len(np.unique(column)) for column in coords.T]
+        x, y = np.argsort(counts, kind="stable")[::-1][[0, -1 if len(counts) < 2 else 1]].tolist()
+        axes.set(xlabel=f"observation {x}", ylabel=f"observation {y}")
+        return axes.scatter(coords[:, x], coords[:, y], c=values, s=10, **colors)
+    low, high = coords.min(0) - 1, coords.max(0) + 1
+    picture = np.full((high - low + 1)[::-1], np.nan)  # NaN at walls, and around
+    picture[tuple((coords - low).T[::-1])] = values
+    extent = (low[0] - 0.5, high[0] + 0.5, high[1] + 0.5, low[1] - 0.5)
+    return axes.imshow(picture, interpolation="nearest", extent=extent, **colors)
 
 
 def draw_vectors(table: np.ndarray, truth: Spectrum, dataset: Dataset) -> Figure:
@@ -65,12 +74,10 @@ def draw_vectors(table: np.ndarray, truth: Spectrum, dataset: Dataset) -> Figure
         limit = np.abs(true[:, i]).max()
         _show_vector(upper, true[:, i], dataset, limit)
         _show_vector(lower, learned[:, i], dataset, limit)
-        upper.set_title(f"λ{i} = {max(truth.eigenvalues[i], 0):.4f}", fontsize=8, loc="center")
-        lower.set_xlabel(f"cos {cosines[i]:.4f}", fontsize=8)
-    for block in range(blocks):
-        grid[2 * block, 0].set_ylabel("true")
-        grid[2 * block + 1, 0].set_ylabel("learned")
-    figure.suptitle("Eigenvectors of the map's graph Laplacian, and what was learned", fontsize=12)
+        value = max(truth.eigenvalues[i], 0)
+        upper.set_title(f"true: λ{i} = {value:.4f}", fontsize=8, loc="center")
+        lower.set_title(f"learned: cos {cosines[i]:.4f}", fontsize=8, loc="center")
+    figure.suptitle("Eigenvectors of the walks' graph Laplacian, and what was learned", fontsize=12)
     caption(
         figure,
         "Blue: positive, red: negative, white: 0; each pair on one scale. λ: eigenvalue. Signs and "
@@ -79,22 +86,9 @@ def draw_vectors(table: np.ndarray, truth: Spectrum, dataset: Dataset) -> Figure
     return figure
 
 
-def _show_vector(
-    axes: Axes,
-    values: np.ndarray,
-    dataset: Dataset,
-    limit: float,
-) -> None:
+def _show_vector(axes: Axes, values: np.ndarray, dataset: Dataset, limit: float) -> None:
     axes.axis("on")
-    axes.set_facecolor("0.25")
-    axes.imshow(
-        on_map(values, dataset),
-        cmap="RdBu",
-        vmin=-limit,
-        vmax=limit,
-        interpolation="nearest",
-    )
-    axes.set(xticks=[], yticks=[])
+    draw_values(axes, values, dataset, cmap="RdBu", vmin=-limit, vmax=limit)
 
 
 def draw_visits(truth: Spectrum, dataset: Dataset) -> Figure:
@@ -103,29 +97,21 @@ def draw_visits(truth: Spectrum, dataset: Dataset) -> Figure:
     axes = figure.subplots()
     share = np.zeros(len(truth.visited))
     share[truth.visited] = truth.starts * truth.visited.sum()
-    axes.set_facecolor("0.25")
-    picture = axes.imshow(on_map(share, dataset), cmap="viridis", interpolation="nearest")
+    picture = draw_values(axes, share, dataset, cmap="viridis")
     figure.colorbar(picture, ax=axes, label="visits, relative to uniform")
     _draw_doors(axes, dataset)
-    axes.set(xticks=[], yticks=[], title="The map, and where its data are from")
-    caption(figure, "Dark: walls. Colour: how often a state starts a pair; 1 if all were alike.")
+    axes.set_title("The states, and where the data are from")
+    caption(figure, "Colour: how often a state starts a pair; 1 if all were alike. Dark: no state.")
     return figure
 
 
 def _draw_doors(axes: Axes, dataset: Dataset) -> None:
-    coords = np.asarray(dataset.grid.coords)
-    next_state = np.asarray(dataset.grid.next_state)
+    if dataset.next_state is None:
+        return
+    coords, next_state = np.asarray(dataset.coords), np.asarray(dataset.next_state)
     states, actions = np.nonzero(next_state != np.arange(len(next_state))[:, None])
-    one_way = next_state[next_state[states, actions], (actions + 2) % 4] != states
+    targets = next_state[states, actions]
+    one_way = ~(next_state[targets] == states[:, None]).any(1)
     x, y = coords[states[one_way]].T
-    dx, dy = np.array(MOVES)[actions[one_way]].T
-    axes.quiver(
-        x,
-        y,
-        dx,
-        dy,
-        color=RED,
-        angles="xy",
-        scale_units="xy",
-        scale=1,
-    )
+    dx, dy = (coords[targets] - coords[states])[one_way].T
+    axes.quiver(x, y, dx, dy, color=RED, angles="xy", scale_units="xy", scale=1)

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from quatrain.envs.host.config import HostEnv
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning.spectra import fit
-from quatrain.models.allo.learning.spectra.spectrum import Spectrum
+from quatrain.models.allo.learning import fit
+from quatrain.models.allo.learning.spectrum import Spectrum
 from quatrain.models.allo.rules import REFERENCE_NAMES
 from quatrain.plots import BLUE, GREY, RED, SMALL_TITLE, Level, caption, draw_ladder
 
@@ -46,11 +45,9 @@ def draw_baseline_comparison(config: AlloConfig, scores: Mapping[str, float]) ->
         draw_ladder(axes, levels, 4, (min(0.0, *(level.value for level in levels)), 1.0))
         axes.set_title(rule, **SMALL_TITLE)
     panels[-1].set_xlabel("cosine: 1 is the truth")
-    env = config.env
-    place = f"{env.name}." if isinstance(env, HostEnv) else f"Map {env.map.name}."
     caption(
         figure,
-        f"{place} Red: learned. Blue: the truth. Grey: without learning.",
+        f"In {config.env.name}. Red: learned. Blue: the truth. Grey: without learning.",
         _held_out_sentence(scores),
     )
     return figure

@@ -1,38 +1,41 @@
 """allo in a user's environment: states, what is learned of them, and what is refused."""
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
-from quatrain.models.allo.collect import dataset_inputs, input_constants
-from quatrain.models.allo.hosted.config import HostedAlloConfig
-from quatrain.models.allo.hosted.dataset import HostedDataset
-from quatrain.models.allo.learning.spectra.truth import true_spectrum
+from quatrain.models.allo.config import AlloUserEnvConfig
+from quatrain.models.allo.learning.truth import true_spectrum
+from quatrain.models.allo.worlds.user_env import Dataset, input_constants, inputs
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import Model, load
-from tests.conftest import params_with, shapes_unchecked
-from tests.models.allo.hosted_envs import section
+from tests.conftest import ROOT, params_with, shapes_unchecked
+from tests.models.allo.user_envs import section
 
 
-def config_with(bins: int | None = None, name: str = "Corridor", **kwargs: Any) -> HostedAlloConfig:
+def config_with(
+    bins: int | None = None, name: str = "Corridor", **kwargs: Any
+) -> AlloUserEnvConfig:
     config = params_with({"allo": section(name, bins, **kwargs)}).allo
-    assert isinstance(config, HostedAlloConfig)
+    assert isinstance(config, AlloUserEnvConfig)
     return config
 
 
-def train(config: HostedAlloConfig, dataset: HostedDataset, state: Any = None) -> list[Progress]:
+def train(config: AlloUserEnvConfig, dataset: Dataset, state: Any = None) -> list[Progress]:
     with shapes_unchecked():
         return list(modules(config).train.train(config, dataset, 5, state))
 
 
-def modules(config: HostedAlloConfig) -> Model:
+def modules(config: AlloUserEnvConfig) -> Model:
     return load("allo", config)
 
 
 @pytest.fixture(scope="module")
-def trained() -> tuple[HostedAlloConfig, HostedDataset, list[Progress]]:
+def trained() -> tuple[AlloUserEnvConfig, Dataset, list[Progress]]:
     config = config_with()
     dataset = modules(config).collect.collect(config, 1)
     return config, dataset, train(config, dataset)
@@ -53,7 +56,7 @@ def test_bins_make_states_of_continuous_observations():
     places = dataset.table.observations[:, 0]
     assert len(places) == 5
     assert (np.diff(places) > 0.5).all()
-    assert np.isfinite(dataset_inputs(config, dataset, input_constants(config, dataset, 0))).all()
+    assert np.isfinite(inputs(config, dataset, input_constants(config, dataset, 0))).all()
 
 
 def test_the_vectors_of_a_corridor_are_learned(trained):
@@ -96,7 +99,7 @@ def test_figures_show_the_axes_that_change(trained):
     scores = model.evaluate.evaluate(config, progress[-1].state, dataset, 0)
     table = [row for part in progress for row in rows(part, part.step - 1000)]
     figures = model.plots.plots(config, progress[-1].state, dataset, history(table), scores)
-    assert figures["vectors"].axes[-1].get_xlabel() == "observation 0"
+    assert figures["visits"].axes[0].get_xlabel() == "observation 0"
 
 
 def test_too_many_or_too_few_states_are_refused():
@@ -150,3 +153,21 @@ def test_several_agents_are_refused():
     env = section("Corridor")["env"] | {"kind": "pettingzoo"}
     with pytest.raises(ConfigError, match=r"allo\.env.*allo walks alone"):
         params_with({"allo": section("Corridor") | {"env": env}})
+
+
+def test_of_grids_only_the_sections_of_params_are_loaded():
+    """All models' sections are; what walks and draws maps is not."""
+    script = """
+import sys
+from tests.models.allo import test_user_env as here
+config = here.config_with()
+dataset = here.modules(config).collect.collect(config, 1)
+model = here.modules(config)
+state = model.train.init_state(config, dataset, 0)
+model.evaluate.evaluate(config, state, dataset, 0)
+model.serve.request(config, dataset), model.plots
+print(*(name for name in sys.modules if name.startswith("quatrain.envs.grid.")))
+"""
+    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True)
+    loaded = {name.rpartition(".")[2] for name in run.stdout.decode().split()}
+    assert loaded == {"catalogue", "config", "layouts"}

@@ -6,7 +6,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-from quatrain.models.allo.learning.spectra.spectrum import Operator, Spectrum
+from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.learning.learner import State
+from quatrain.models.allo.learning.spectrum import Operator, Spectrum
 
 
 def normalised(
@@ -21,13 +23,7 @@ def normalised(
 
 def overlaps(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, "pairs d"]:
     """Computes vᵢᵀ R f̂ⱼ of each true vector with each normalised learned column."""
-    return truth.eigenvectors.T @ (
-        truth.starts[:, None]
-        * normalised(
-            table,
-            truth,
-        )
-    )
+    return truth.eigenvectors.T @ (truth.starts[:, None] * normalised(table, truth))
 
 
 def cosine(
@@ -45,10 +41,7 @@ def cosine(
     compared = min(d, pairs)
     same = group[:, None] == group[None, :compared]
     in_group = (squares[:, :compared] * same).sum(0)
-    return np.pad(
-        np.sqrt(np.minimum(in_group, 1.0)),
-        (0, d - compared),
-    )
+    return np.pad(np.sqrt(np.minimum(in_group, 1.0)), (0, d - compared))
 
 
 def single_cosine(
@@ -103,17 +96,7 @@ def strict_cosine(
 
 def group_boundaries(truth: Spectrum, d: int) -> Int[np.ndarray, " boundaries"]:
     """Returns each k <= d that splits no group; d itself if there is none."""
-    ends = (
-        np.flatnonzero(
-            np.diff(
-                np.append(
-                    truth.group,
-                    truth.group[-1] + 1,
-                )
-            )
-        )
-        + 1
-    )
+    ends = np.flatnonzero(np.diff(truth.group, append=truth.group[-1] + 1)) + 1
     inside = ends[ends <= d]
     return inside if len(inside) else np.array([d])
 
@@ -153,6 +136,34 @@ def rayleigh(table: Float[np.ndarray, "states d"], op: Operator) -> Float[np.nda
     """Computes F_iᵀAF_i / F_iᵀRF_i, the eigenvalue that each learned column implies."""
     features = normalised(table, op)
     return (features * (op.laplacian @ features)).sum(0)
+
+
+def dual_eigenvalues(config: AlloConfig, state: State) -> Float[np.ndarray, "seeds d"]:
+    """Computes −β_ii / (4κ), which is λ_i at the fixed point.
+
+    Before it, and with a learning rate that ends too soon, the barrier carries a share, which
+    `corrected_eigenvalues` adds. The Rayleigh quotient of the learned vector does not depend on how
+    they share, and is the estimate to use.
+    """
+    diagonal = np.diagonal(np.asarray(state.duals), axis1=1, axis2=2)
+    return -diagonal / (4 * config.train.graph_coef)
+
+
+def corrected_eigenvalues(
+    config: AlloConfig,
+    state: State,
+    learned: Float[np.ndarray, "seeds states d"],
+    truth: Spectrum,
+) -> Float[np.ndarray, "seeds d"]:
+    """Computes −(β_ii + 2 b E_ii) / (4κ): what dual and barrier hold together.
+
+    At a stationary point 4κλ_i + β_ii + 2 b E_ii = 0 with E_ii = φ_iᵀRφ_i − 1 over the whole
+    buffer, so this is λ_i before the dual has taken over the barrier's share, too.
+    """
+    squares = np.square(np.asarray(learned, np.float64)[:, truth.visited])
+    error = np.einsum("s,nsd->nd", truth.starts, squares) - 1
+    share = np.asarray(state.barrier)[:, None] * error / (2 * config.train.graph_coef)
+    return dual_eigenvalues(config, state) - share
 
 
 class EigenvalueErrors(NamedTuple):

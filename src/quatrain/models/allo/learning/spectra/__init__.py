@@ -1,1 +1,0 @@
-"""dataset, tables -> true eigenvectors, and how well learned ones fit them."""

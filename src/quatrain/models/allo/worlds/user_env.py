@@ -1,0 +1,230 @@
+"""A user's environment: random walks, stepped in Python; states are what they observe"""
+
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float32, Integer, Shaped
+
+from quatrain.envs.host.envs import HostEnvs, check_interface
+from quatrain.envs.host.spaces import Interface, SavedInterface, draw_actions
+from quatrain.errors import DataError
+from quatrain.models.allo.config import COUNTED_STATES, AlloUserEnvConfig, UserEnv
+from quatrain.models.allo.worlds.questions import Questions
+from quatrain.replay.episodes.trajectories import (
+    Episodes,
+    Walks,
+    empty_episodes,
+    from_walks,
+    smallest_type,
+)
+
+INPUT = "observations"
+CONNECT = (
+    "give every episode the same layout (allo.env.kwargs or a wrapper), "
+    "or set or lower allo.env.bins"
+)
+LARGEST = float(np.finfo(np.float32).max)
+# Purposes of random numbers.
+TRAIN, HELD_OUT = range(2)
+
+
+class StateTable(NamedTuple):
+    """Holds the mean observation of each state, and mean and deviation of the training walks."""
+
+    observations: Float32[np.ndarray, "states obs"]
+    mean: Float32[np.ndarray, " obs"]
+    std: Float32[np.ndarray, " obs"]
+
+
+class Dataset(NamedTuple):
+    """Holds walks for training, independent held-out walks (may be empty), their states, and the
+    sizes of the environment.
+    """
+
+    train: Episodes
+    held_out: Episodes
+    table: StateTable
+    interface: SavedInterface
+
+    @property
+    def coords(self) -> Float32[np.ndarray, "states obs"]:
+        return self.table.observations
+
+    @property
+    def next_state(self) -> None:
+        return None
+
+
+class Observed(NamedTuple):
+    """Holds the observations of parallel walks before and after each step, how each ended, and the
+    sizes of the environment.
+    """
+
+    interface: Interface
+    obs: Float32[np.ndarray, "env steps obs"]
+    next_obs: Float32[np.ndarray, "env steps obs"]
+    terminated: Bool[np.ndarray, "env steps"]
+    truncated: Bool[np.ndarray, "env steps"]
+
+
+def collect(config: AlloUserEnvConfig, seed: int) -> Dataset:
+    """Walks `num_envs` environments for `steps_per_env` random steps, and held-out ones beside.
+
+    The states are those that any of the walks visits.
+    """
+    train = _walk(config, config.collect.num_envs, seed, TRAIN)
+    held_out = Observed(train.interface, *(column[:0] for column in train[1:]))
+    if config.collect.held_out_envs:
+        held_out = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
+    size = train.obs.shape[-1]
+    parts = (train.obs, train.next_obs, held_out.obs, held_out.next_obs)
+    rows = np.concatenate([part.reshape(-1, size) for part in parts])
+    keys, numbers = np.unique(
+        _state_keys(config.env, rows, train.obs.reshape(-1, size)), axis=0, return_inverse=True
+    )
+    _check_count(config, len(keys))
+    states = numbers.ravel().astype(smallest_type(len(keys) - 1))
+    ends = np.cumsum([part.size // size for part in parts])
+    obs, next_obs, held_obs, held_next_obs = np.split(states, ends[:-1])
+    return Dataset(
+        train=_episodes(train, obs, next_obs),
+        held_out=_episodes(held_out, held_obs, held_next_obs),
+        table=StateTable(
+            observations=_means(rows, numbers.ravel()),
+            mean=train.obs.mean((0, 1)),
+            std=train.obs.std((0, 1)),
+        ),
+        interface=train.interface.saved,
+    )
+
+
+def _walk(config: AlloUserEnvConfig, num_envs: int, seed: int, purpose: int) -> Observed:
+    env_seed, action_seed = np.random.SeedSequence((seed, purpose)).generate_state(2)
+    draws = np.random.default_rng(action_seed)
+    with closing(HostEnvs(config.env, num_envs, int(env_seed))) as envs:
+        space = envs.interface
+        turns = [
+            envs.step(draw_actions(space, draws, (num_envs, len(space.agents))))
+            for _ in range(config.collect.steps_per_env)
+        ]
+    return Observed(
+        interface=space,
+        obs=np.stack([turn.obs[:, 0] for turn in turns], 1),
+        next_obs=np.stack([turn.next_obs[:, 0] for turn in turns], 1),
+        terminated=np.stack([turn.terminated for turn in turns], 1),
+        truncated=np.stack([turn.truncated for turn in turns], 1),
+    )
+
+
+def _state_keys(
+    env: UserEnv, rows: Float32[np.ndarray, "row obs"], train: Float32[np.ndarray, "train_row obs"]
+) -> Shaped[np.ndarray, "row obs"]:
+    """Returns a row for each observation, equal for those of one state.
+
+    With `bins` it is the cell in the box that the training walks observed, at the nearest end of
+    each axis for those outside.
+    """
+    if env.bins is None:
+        return rows
+    width = np.ptp(train, axis=0)
+    place = (rows - train.min(0)) / np.where(width > 0, width, 1) * env.bins
+    return np.clip(np.floor(place), 0, env.bins - 1).astype(np.int32)
+
+
+def _check_count(config: AlloUserEnvConfig, states: int) -> None:
+    """Checks that the truth of so many states can be computed, and has d eigenvectors.
+
+    Raises:
+        DataError: names the number and the key to change.
+    """
+    if states > COUNTED_STATES:
+        remedy = "set" if config.env.bins is None else "lower"
+        raise DataError(
+            f"the walks in {config.env.name} visit {states:,} states, and the true eigenvectors "
+            f"are computed for at most {COUNTED_STATES:,}; {remedy} allo.env.bins, or collect less"
+        )
+    if states < config.network.d:
+        raise DataError(
+            f"the walks in {config.env.name} visit {states} states, fewer than the "
+            f"{config.network.d} eigenvectors of allo.network.d; lower d or raise allo.env.bins"
+        )
+
+
+def _episodes(
+    walk: Observed, state: Integer[np.ndarray, " row"], next_state: Integer[np.ndarray, " row"]
+) -> Episodes:
+    shape = walk.terminated.shape
+    if not walk.terminated.size:
+        return empty_episodes()
+    return from_walks(
+        Walks(
+            state=state.reshape(shape),
+            action=np.zeros(shape, np.int8),  # learning reads no action
+            next_state=next_state.reshape(shape),
+            terminated=walk.terminated,
+            truncated=walk.truncated,
+        )
+    )
+
+
+def _means(
+    rows: Float32[np.ndarray, "row obs"], numbers: Integer[np.ndarray, " row"]
+) -> Float32[np.ndarray, "states obs"]:
+    sums = np.stack([np.bincount(numbers, column) for column in rows.T], 1)
+    return (sums / np.bincount(numbers)[:, None]).astype(np.float32)
+
+
+def check(config: AlloUserEnvConfig, dataset: Dataset) -> None:
+    """Makes the environment, and raises unless the dataset can be of it."""
+    check_interface(config.env, dataset.interface)
+
+
+def input_constants(
+    config: AlloUserEnvConfig, dataset: Dataset, seed: int
+) -> Float32[np.ndarray, "2 obs"]:
+    """Returns mean and deviation of observations."""
+    return np.stack([dataset.table.mean, dataset.table.std])
+
+
+def inputs(
+    config: AlloUserEnvConfig, dataset: Dataset, constants: Float32[np.ndarray, "2 obs"]
+) -> Float32[np.ndarray, "states obs"]:
+    return standardise(dataset.coords, constants)
+
+
+def standardise(
+    observations: Float32[np.ndarray, "batch obs"], constants: Float32[np.ndarray, "2 obs"]
+) -> Float32[np.ndarray, "batch obs"]:
+    """Returns observations in units of deviations; an axis that never changes stays 0."""
+    mean, std = constants
+    return (observations - mean) / np.where(std > 0, std, 1)
+
+
+# Serving.
+
+
+def input_sizes(
+    config: AlloUserEnvConfig, arrays: dict[str, np.ndarray]
+) -> tuple[tuple[int, int], int]:
+    """Returns the shape of the constants and the number of inputs, which only the arrays tell."""
+    size = arrays["input_constants"].size // 2 if "input_constants" in arrays else 0
+    return (2, size), size
+
+
+def ask(dataset: Dataset, states: list[int]) -> Float32[np.ndarray, "questions obs"]:
+    """Returns observations of states."""
+    return dataset.coords[states]
+
+
+def input_limits(config: AlloUserEnvConfig, constants: Float32[np.ndarray, "2 obs"]) -> Any:
+    """Returns dtype, axes, least and most of what can be asked."""
+    return np.float32, constants.shape[1:], -LARGEST, LARGEST
+
+
+def read(
+    config: AlloUserEnvConfig,
+    observations: Float32[np.ndarray, "questions obs"],
+    constants: Float32[np.ndarray, "2 obs"],
+) -> Questions:
+    return Questions(standardise(observations, constants), slice(None), {})
