@@ -87,8 +87,7 @@ def allocate(envs: int, size: int, obs: int, action: int) -> WindowRing:
         actions=torch.zeros(envs, 2 * size, action),
         truncated=torch.zeros(envs, 2 * size, dtype=torch.bool),
         starts=WindowStarts(
-            torch.zeros(envs, size, dtype=torch.int64),
-            *torch.zeros(3, envs, dtype=torch.int64),
+            torch.zeros(envs, size, dtype=torch.int64), *torch.zeros(3, envs, dtype=torch.int64)
         ),
         written=torch.zeros((), dtype=torch.int64, device="cpu"),
     )
@@ -108,10 +107,7 @@ def write(ring: WindowRing, transition: Transition, length: int) -> None:
 
 
 def _record_start(
-    starts: WindowStarts,
-    number: int,
-    truncated: Bool[Tensor, " env"],
-    length: int,
+    starts: WindowStarts, number: int, truncated: Bool[Tensor, " env"], length: int
 ) -> None:
     numbers, first, end, age = starts
     size = numbers.shape[1]
@@ -133,11 +129,7 @@ def window_counts(ring: WindowRing) -> Int64[Tensor, " env"]:
 
 
 def sample(
-    ring: WindowRing,
-    env: int,
-    batch_size: int,
-    length: int,
-    generator: Generator,
+    ring: WindowRing, env: int, batch_size: int, length: int, generator: Generator
 ) -> Windows:
     """Draws windows of an env, uniformly with replacement over its valid starts; at least one must
     exist.

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -52,26 +51,6 @@ def test_a_step_is_that_of_the_world_until_the_state_leaves_the_box():
         assert (reward, terminated, truncated) == (0.0, False, bool(after.abs().max() > 3))
 
 
-def test_a_step_needs_an_episode_and_a_reset_takes_no_options():
-    needed = pytest.raises(
-        gymnasium.error.ResetNeeded,
-        match=r"^No episode is running: call reset\(\) before step\(\)\.$",
-    )
-    env, action = env_of(episode_transitions=2), np.zeros(2, np.float32)
-    with needed:
-        env.step(action)
-    env.reset(seed=0)
-    assert [env.step(action)[3] for _ in range(2)] == [False, True]
-    with needed:
-        env.step(action)
-    env.reset()
-    env.step(action)
-    with pytest.raises(
-        ValueError, match=r"^reset\(\) takes no options, got \['x'\]; remove them\.$"
-    ):
-        env.reset(seed=0, options={"x": 3})
-
-
 def test_invalid_actions_raise():
     env = env_of()
     env.reset(seed=0)
@@ -80,16 +59,3 @@ def test_invalid_actions_raise():
         env.step(np.array([0, np.nan]))
     with pytest.raises(ValueError, match=r"^An action has shape \(2,\), got \(1, 2\)\.$"):
         env.step(np.zeros((1, 2)))
-
-
-@pytest.mark.parametrize("emission", [gaussian(), poisson()])
-def test_a_seed_decides_the_episodes_and_without_one_the_random_numbers_go_on(emission: Any):
-    reported = []
-    for seed in (5, 5, 6):
-        env = env_of(emission, **AWAY)
-        episode = [env.reset(seed=seed)[0], *(env.step(action)[0] for action in actions(5))]
-        reported.append(np.stack([*episode, env.reset()[0]]))
-    np.testing.assert_array_equal(reported[0], reported[1])
-    assert not np.array_equal(reported[0], reported[2])
-    assert not np.array_equal(reported[0][0], reported[0][-1])
-    assert not np.array_equal(env_of().reset()[0], env_of().reset()[0])

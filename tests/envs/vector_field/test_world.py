@@ -19,15 +19,7 @@ from quatrain.envs.vector_field.world import (
     step,
     step_mean,
 )
-from tests.envs.vector_field.worlds import (
-    LEAVING,
-    SIX,
-    STILL,
-    gaussian,
-    points,
-    poisson,
-    world_of,
-)
+from tests.envs.vector_field.worlds import LEAVING, SIX, STILL, gaussian, points, poisson, world_of
 from tests.torch_numbers import seeded
 
 
@@ -44,13 +36,7 @@ def moved(world: World, x: Tensor, action: Tensor, seed: int = 0) -> StepResult:
 @pytest.mark.parametrize("kind", ["duffing", "snowman"])
 def test_a_step_is_euler_in_the_field_of_the_world_with_actions_clamped_to_the_box(kind: str):
     control = ((1.0, 0.0, 2.0), (0.5, -1.0, 0.0))
-    world = world_of(
-        kind=kind,
-        normalise="region_rms",
-        dt=0.05,
-        control=control,
-        action_bound=0.5,
-    )
+    world = world_of(kind=kind, normalise="region_rms", dt=0.05, control=control, action_bound=0.5)
     field, x, action = world.field, points(5, 2), points(5, 3, seed=2, reach=1.0)
     action[0, 0] = math.inf
     push = action.clamp(-0.5, 0.5) @ torch.tensor(control).T

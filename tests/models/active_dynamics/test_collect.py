@@ -13,12 +13,7 @@ from torch import Generator
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.errors import DatasetMismatch
 from quatrain.models.active_dynamics import collect as collecting
-from quatrain.models.active_dynamics.collect import (
-    Dataset,
-    check,
-    collect,
-    world_of,
-)
+from quatrain.models.active_dynamics.collect import Dataset, check, collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.storage.trees import to_arrays
 from tests.conftest import small
@@ -153,27 +148,6 @@ def test_a_truncated_rollout_begins_anew_and_keeps_the_last_observation():
         noise = observations - states @ weight.T - bias
         assert noise.std() == pytest.approx(0.1, rel=0.2)
         assert np.abs(noise).max() < 0.55
-
-
-def test_an_episode_ends_where_the_state_leaves_the_box_but_clean_rollouts_go_on():
-    held_out = collected("leaving").held_out
-    beyond = np.abs(held_out.rollouts.next_states).max(2) > 3
-    assert beyond.any()
-    assert np.array_equal(held_out.rollouts.truncated, beyond)
-    assert np.abs(held_out.clean_states).max() > 3
-    assert np.abs(np.diff(held_out.clean_states, axis=1)).max() < 1
-
-
-def test_the_warm_up_has_uniform_actions_and_starts_of_episodes():
-    train = collect(configured(action_bound=0.7, warmup=59, seeds=80), SEED).train
-    counts = np.histogram(train.actions, bins=8, range=(-0.7, 0.7))[0]
-    assert counts.sum() == train.actions.size
-    expected = train.actions.size / 8
-    # Chi² of 7 degrees of freedom; exceeded once in 1000.
-    assert ((counts - expected) ** 2 / expected).sum() < 24.3
-    starts = train.states[:, 0]
-    assert np.abs(starts).max() <= 1
-    np.testing.assert_allclose(starts.var(0), 1 / 3, rtol=0.3)
 
 
 # What is held out.

@@ -35,11 +35,7 @@ CASES: dict[str, dict[str, Any]] = {
     "filter": {"train": {"arms": ("active", "random", "step", "prbs")}},
     "filter of counts": {"env": {"observation": {"kind": "loglinear", "noise": "poisson"}}},
     "network": {"family": "seq_vae"},
-    "ensemble": {
-        "family": "seq_vae",
-        "network": ENSEMBLE,
-        "train": {"acquisition": DISAGREEMENT},
-    },
+    "ensemble": {"family": "seq_vae", "network": ENSEMBLE, "train": {"acquisition": DISAGREEMENT}},
 }
 
 

@@ -7,7 +7,7 @@ import torch
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.evaluate import FieldEstimate
-from quatrain.models.active_dynamics.figures import actions, calibration, horizon, plane, surprise
+from quatrain.models.active_dynamics.figures import actions, curves, innovations, plane
 from quatrain.models.active_dynamics.figures.plane import Chart
 from quatrain.models.active_dynamics.figures.study import Study, undriven_paths
 from quatrain.models.active_dynamics.learner import AffineAlignment
@@ -38,12 +38,6 @@ def test_charts_go_by_x1_first_and_agree_with_the_scored_error(study: Study, cha
     inside = chart.within(study.radius)
     size = np.sqrt(np.square(chart.error(2)[inside]).sum() / np.square(chart.true[inside]).sum())
     assert size == pytest.approx(study.estimate.nrmse[-1, 2], rel=0.05)
-
-
-def test_expected_and_actual_errors_are_lengths():
-    field = np.zeros((1, 1, 2))
-    single = Chart(np.zeros(1), field, field[None] + [3.0, 4.0], field[None] + [0.25, 2.0])
-    assert (single.error(0), single.expected_error(0)) == (5, 1.5)
 
 
 # Paths.
@@ -94,14 +88,14 @@ def test_coverage_is_the_share_within_normal_intervals(study: Study):
     """With errors of 1 and 2: 65 % are within 0.93, 70 % within 1.04, 95 % within 1.96."""
     mean = np.repeat(study.dataset.held_out.grid_field[None] + np.array([1.0, 2.0]), 4, 0)
     estimate = FieldEstimate(mean, np.ones(mean.shape), study.estimate.nrmse)
-    shares = calibration.coverage(study._replace(estimate=estimate))
-    places = [int(np.argmin(np.abs(calibration.NOMINAL - level))) for level in (0.65, 0.7, 0.95)]
+    shares = curves.coverage(study._replace(estimate=estimate))
+    places = [int(np.argmin(np.abs(curves.NOMINAL - level))) for level in (0.65, 0.7, 0.95)]
     assert shares[:, places].tolist() == [[0.0, 0.5, 0.5]] * 4
 
 
 def test_horizons_have_r2_as_nines():
-    assert horizon.nines(np.array([-9.0, 0, 0.9, 0.99])) == pytest.approx([-1, 0, 1, 2])
-    assert np.isfinite(horizon.nines(np.ones(1))).all()
+    assert curves.nines(np.array([-9.0, 0, 0.9, 0.99])) == pytest.approx([-1, 0, 1, 2])
+    assert np.isfinite(curves.nines(np.ones(1))).all()
 
 
 # Actions.
@@ -139,8 +133,8 @@ def test_the_oracle_is_a_kalman_filter_of_the_true_field():
         (replay.actions[row, :40].double(), replay.observations[row, :40].double()),
         {24: filters.nothing(2)},
     )
-    oracle = surprise.oracle_nll(study)
+    oracle = innovations.oracle_nll(study)
     np.testing.assert_allclose(oracle[row], torch.stack(exact), atol=2e-3)
     for arm in study.arms:
-        cost = surprise.excess_cost(study, result.history, oracle, arm)
+        cost = innovations.excess_cost(study, result.history, oracle, arm)
         assert (cost.paid[:, -1] > 0).all(), "Not knowing the field costs nothing."

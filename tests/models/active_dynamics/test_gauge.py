@@ -6,7 +6,6 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.frameworks.torch import adam_state
-from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.gauge import (
     UNKNOWN,
     Effect,
@@ -56,15 +55,6 @@ def test_the_effect_is_g_b_within_its_standard_error(name: str):
     assert float(effect.misalignment(control)) > 1
     aligned = measure_effect(x, actions, ended, DT)
     assert aligned.misalignment(control) < 3 * aligned.uncertainty(control)
-
-
-def test_standard_errors_fall_with_the_root_of_transitions_and_grow_with_noise():
-    few, many, loud = (
-        float(measure_effect(*walk(CONTROLS["identity"], count, noise), DT).uncertainty(G))
-        for count, noise in ((200, 0.02), (3200, 0.02), (3200, 0.08))
-    )
-    assert few / many == pytest.approx(4, rel=0.3)
-    assert loud / many == pytest.approx(4, rel=0.3)
 
 
 def test_the_effect_of_a_few_transitions_is_unknown():
@@ -118,14 +108,6 @@ def smooth_weights(shape: torch.Size) -> Tensor:
     line = torch.linspace(-1, 1, side)
     first, second = line[:, None].expand(side, side), line.expand(side, side)
     return 0.3 * torch.stack([first, second - first]).flatten(1)[None]
-
-
-def test_a_moved_belief_has_the_variances_of_the_product():
-    belief = transform_of(G).moved(Belief(torch.tensor([1.0, 2.0]), torch.tensor([0.1, 0.3])))
-    inverse = torch.linalg.inv(G)
-    torch.testing.assert_close(belief.mean, inverse @ torch.tensor([1.0, 2.0]))
-    covariance = inverse @ torch.diag(torch.tensor([0.1, 0.3])) @ inverse.mT
-    torch.testing.assert_close(belief.variance, covariance.diagonal())
 
 
 def refreshed(decoder: str, **limits: float) -> tuple[SeqVaeTrainer, SeqVaeTrainer]:

@@ -8,7 +8,6 @@ import torch
 
 from quatrain.models.active_dynamics import misfit
 from quatrain.models.active_dynamics.bayes_filter import filter as filters
-from quatrain.models.active_dynamics.bayes_filter.innovation import expected_intervals
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.references import oracle
 from tests.conftest import shapes_unchecked
@@ -71,18 +70,6 @@ def test_a_standardized_innovation_has_the_size_of_the_one_of_states(obs: int):
         eta, spread = gain @ residual, gain @ covariance @ gain.T
         expected = eta @ torch.linalg.pinv(spread, rtol=1e-10) @ eta
         assert float(actual[row].square().sum()) == pytest.approx(float(expected))
-
-
-def test_standard_errors_are_those_of_as_many_normal_numbers():
-    held_out = collect(configured(), 0).held_out.rollouts
-    draws = np.random.default_rng(0).normal(size=(400, held_out.truncated.size, 2))
-    squares = draws**2
-    following = (draws[:, 1:] * draws[:, :-1]).sum((1, 2)) / squares.sum((1, 2))
-    expected = expected_intervals(held_out, 2)
-    for name, values in (("nis", squares.mean((1, 2))), ("whiteness", following)):
-        low, high = (expected[f"{name}_expected_{end}"] for end in ("low", "high"))
-        assert (high - low) / 2 == pytest.approx(1.96 * values.std(), rel=0.1)
-        assert (low + high) / 2 == pytest.approx(round(values.mean()))
 
 
 # Distance.

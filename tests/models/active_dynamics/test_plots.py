@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics.figures import learning, parts, plane, surprise
+from quatrain.models.active_dynamics.figures import curves, innovations, parts, plane
 from quatrain.models.active_dynamics.figures.study import Study, information_at_checkpoints
 from quatrain.models.active_dynamics.plots import plots
 from quatrain.progress import History
@@ -72,7 +72,7 @@ REFERENCES = {
 )
 def test_the_title_says_how_much_sooner(study: Study, ratio: float, title: str):
     scores = {"transition_ratio.random": ratio}
-    assert learning.headline(study, scores) == f"For the same error, planned actions {title}"
+    assert curves.headline(study, scores) == f"For the same error, planned actions {title}"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_an_arrow_goes_between_the_moments_of_the_same_error(
     nrmse = np.repeat(np.array([random, active, active]).T, 6, 1)
     drawn = study._replace(estimate=study.estimate._replace(nrmse=nrmse))
     scores = {"transition_ratio.random": 2.0} | REFERENCES
-    (axes,) = learning.draw_learning_curve(drawn, scores).axes
+    (axes,) = curves.draw_learning_curve(drawn, scores).axes
     arrows = [item for item in axes.texts if getattr(item, "arrow_patch", None)]
     level = max(random[-1], active[-1])
     expected = [] if ends is None else [((ends[1], level), (ends[0], level))]
@@ -111,26 +111,12 @@ def test_an_arrow_goes_between_the_moments_of_the_same_error(
 def test_without_a_ratio_the_title_has_the_errors(study: Study):
     errors = {"field_nrmse.random": 2.25, "field_nrmse.active": 0.25, "field_nrmse.prbs": 0.5}
     title = "Error of the field after 60 transitions: random 2.2, active 0.25, prbs 0.5"
-    assert learning.headline(study, errors | {"transition_ratio.random": np.nan}) == title
+    assert curves.headline(study, errors | {"transition_ratio.random": np.nan}) == title
 
 
 def test_without_an_active_arm_the_title_has_the_errors():
-    title = learning.headline(studied("one arm on a line"), {"field_nrmse.step": 0.25})
+    title = curves.headline(studied("one arm on a line"), {"field_nrmse.step": 0.25})
     assert title == "Error of the field after 60 transitions: step 0.25"
-
-
-@pytest.mark.parametrize(
-    ("replicates", "low", "high", "caption"),
-    [(10, 1, 8, "95 % confidence intervals of the median")],
-)
-def test_bands_are_order_statistics(replicates: int, low: int, high: int, caption: str):
-    values = np.random.default_rng(0).permutation(replicates)[:, None] + np.zeros(4)
-    axes = Figure().subplots()
-    parts.median_with_band(axes, np.arange(4), values, color="red")
-    ends = axes.collections[0].get_paths()[0].vertices[:, 1]
-    assert (ends.min(), ends.max()) == (low, high)
-    assert caption in parts.explain_lines(replicates)
-    assert axes.lines[0].get_ydata().tolist() == [(replicates - 1) / 2] * 4
 
 
 @pytest.mark.parametrize("replicates", [1, 3, 5])
@@ -145,7 +131,7 @@ def test_replicates_too_few_for_an_interval_are_lines_without_a_band(replicates:
         assert parts.explain_lines(replicates) == f"A line for each of {replicates} replicates."
 
 
-# Information and surprise.
+# Information and innovations.
 
 
 def recorded(steps: list[int], **metrics: np.ndarray) -> History:
@@ -180,6 +166,6 @@ def test_surprise_above_the_oracle_is_summed_over_transitions_and_channels(study
     history = recorded(steps, information_gained=np.ones(3), innovation_nll=np.zeros(3))
     for place in range(6):
         history[f"innovation_nll.active/seed/{place}"] = (np.array(steps), nll[6 + place])
-    cost = surprise.excess_cost(study, history, oracle, "active")
+    cost = innovations.excess_cost(study, history, oracle, "active")
     np.testing.assert_allclose(cost.paid, np.full((6, 3), 0.25 * 8 * np.array(steps)))
     np.testing.assert_allclose(cost.rate, 0.25 * 8)

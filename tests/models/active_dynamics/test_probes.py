@@ -48,18 +48,6 @@ def test_another_value_gains_more_than_random_actions_too():
     assert errors(result, "active").max() < errors(result, "random").min()
 
 
-def test_the_active_arm_sees_more_of_the_plane_and_stays_where_it_matters():
-    """The region has the radius 1.5; nothing is lost up to 1.7."""
-    path, cells = learned().state.path, (learned().state.path / 0.25).floor()
-    active, random = (
-        [len(row.unique(dim=0)) for row in learned().of(arm, cells)] for arm in ("active", "random")
-    )
-    assert min(active) > 2 * max(random)
-    distance = learned().of("active", path)[:, 20:].norm(dim=2)
-    assert (distance < 1.9).float().mean() > 0.98
-    assert (distance > 1.2).float().mean() > 0.2
-
-
 def test_the_field_is_surest_where_it_was_seen():
     grid = torch.tensor(learned().dataset.held_out.grid)
     deviation = torch.tensor(learned().estimate.variance).sqrt().mean(2)
@@ -88,13 +76,3 @@ def test_with_nearly_no_noise_the_filter_reaches_the_best_that_its_features_can(
     error = float((moments.mean - truth).norm() / truth.norm())
     assert 0.999 < error / reference_errors(config, dataset)["projection_floor"] < 1.06
     assert moments.variance.sqrt().max() < 0.005
-
-
-def test_the_prior_holds_where_nothing_was_seen():
-    """At the corners, beyond where an undriven path leads."""
-    result = run(configured(seeds=1, env=LINEAR, train={"arms": ("random",), "transitions": 40}))
-    corners = torch.cartesian_prod(*[torch.tensor([-2.0, 2.0]).double()] * 2)[None]
-    before = begun(result.config, result.dataset).learner.moments(corners)
-    after = result.learner.moments(corners)
-    assert (after.mean.abs() < before.variance.sqrt()).all()
-    assert (after.variance > 0.5 * before.variance).all()

@@ -15,12 +15,7 @@ from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.replay import windows
 from tests.models.active_dynamics import filters
 from tests.models.active_dynamics.plain_elbo import field, through
-from tests.models.active_dynamics.small_trainers import (
-    COUNTS,
-    configured,
-    make_trainer,
-    replay,
-)
+from tests.models.active_dynamics.small_trainers import COUNTS, configured, make_trainer, replay
 
 LEARNERS, POINTS = 4, 5
 SINGLE = ("mlp", "deep", "rbf")

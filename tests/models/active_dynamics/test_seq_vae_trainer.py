@@ -13,12 +13,7 @@ from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.seq_vae.trainer_state import draw_bootstrap, init_state
 from quatrain.replay import windows
 from quatrain.replay.windows import Windows
-from tests.models.active_dynamics.small_trainers import (
-    channels,
-    configured,
-    make_trainer,
-    replay,
-)
+from tests.models.active_dynamics.small_trainers import channels, configured, make_trainer, replay
 
 AT_ONCE = {"anneal_kind": "none", "beta": 1.0}
 

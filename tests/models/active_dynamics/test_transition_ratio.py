@@ -81,17 +81,6 @@ def test_a_resample_without_a_ratio_leaves_no_interval(monkeypatch: pytest.Monke
     assert ratio_interval(config, errors, name, 0) is None
 
 
-def test_an_arm_has_a_median_ratio_of_about_1_against_copies_with_other_seeds():
-    """A copy that learns twice as fast has 2."""
-    config, draws = configured(seeds=9), np.random.default_rng(1)
-    pairs = [np.concatenate([walks(draws, 9, 1.0) for _ in range(2)], 1) for _ in range(400)]
-    name = "transition_ratio.random"
-    assert np.median([ratios(config, pair)[name] for pair in pairs]) == pytest.approx(1, abs=0.05)
-    twice = np.array([0.5] * 9 + [1.0] * 9)
-    faster = [ratios(config, pair * twice)[name] for pair in pairs]
-    assert np.median(faster) == pytest.approx(2, abs=0.2)
-
-
 def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.MonkeyPatch):
     """Errors fall as 1/transitions, those of the active arm from half the height."""
     monkeypatch.setattr("quatrain.models.active_dynamics.transition_ratio.RESAMPLES", 200)

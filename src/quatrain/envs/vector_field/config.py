@@ -29,10 +29,10 @@ class FieldChoice(Section):
     )
     matrix: Matrix | None = Field(description="with kind: linear, A of f(x) = A x by rows")
     table_file: ArraysOrNone = Field(
-        description="with kind: table, an .npz file that holds axis_0, axis_1, vectors",
+        description="with kind: table, an .npz file that holds axis_0, axis_1, vectors"
     )
     normalise: Literal["region_rms", "box_max", "none"] = Field(
-        description="box_max: greatest speed on [-2, 2]",
+        description="box_max: greatest speed on [-2, 2]"
     )
     speed: Positive = Field(description="speed of the field, as `normalise` defines it")
 
@@ -56,7 +56,7 @@ class FieldChoice(Section):
             axes = len(array.shape)
             if array.name != TABLE[-1] and axes != 1:
                 raise ValueError(
-                    f"{array.name} has {axes} axes, expected one: the coordinates of the nodes",
+                    f"{array.name} has {axes} axes, expected one: the coordinates of the nodes"
                 )
         return file
 
@@ -92,11 +92,11 @@ class Observation(Section):
     """Configures the channels that observe the state, such as neurons."""
 
     kind: Literal["identity", "linear", "loglinear"] = Field(
-        description="x, C x + b, or exp(C x + b)",
+        description="x, C x + b, or exp(C x + b)"
     )
     channels: int = Field(ge=1, le=4096)
     noise: Literal["gaussian", "poisson"] = Field(
-        description="poisson: counts, with the channels as rates",
+        description="poisson: counts, with the channels as rates"
     )
     noise_sd: float = Field(ge=1e-3, le=LARGEST, description="standard deviation of gaussian noise")
     weight_sd: Positive = Field(description="standard deviation of C, drawn once per dataset")
@@ -119,13 +119,12 @@ class Env(Section):
     dt: float = Field(gt=0, le=10, description="time of a transition")
     process_noise: float = Field(ge=0, le=LARGEST, description="variance per unit of time")
     control: Matrix | None = Field(
-        description="B of u = B a by rows, one per dimension; null: the identity",
+        description="B of u = B a by rows, one per dimension; null: the identity"
     )
     action_bound: Positive = Field(description="bound of each number of an action")
     escape_radius: Positive = Field(description="an episode ends beyond it, in any dimension")
     episode_transitions: int | None = Field(
-        ge=1,
-        description="transitions after which an episode ends; null: never",
+        ge=1, description="transitions after which an episode ends; null: never"
     )
     region_radius: Positive = Field(
         description="radius of the ball in which the field is evaluated"

@@ -116,9 +116,7 @@ def make_field(env: Env, generator: Generator) -> Field:
 
 
 def restore_field(
-    choice: FieldChoice,
-    alpha: Float[Tensor, ""],
-    table: Float[Tensor, "one component x2 x1"],
+    choice: FieldChoice, alpha: Float[Tensor, ""], table: Float[Tensor, "one component x2 x1"]
 ) -> Field:
     """Rebuilds a field of `make_field` from its stored arrays.
 
@@ -162,8 +160,7 @@ def _table(choice: FieldChoice) -> Table | None:
 
 
 def _raw(
-    choice: FieldChoice,
-    nodes: Float[Tensor, "one component x2 x1"],
+    choice: FieldChoice, nodes: Float[Tensor, "one component x2 x1"]
 ) -> Callable[[Tensor], Tensor]:
     function = registered_function(choice.kind)
     if function is not None:
@@ -186,15 +183,13 @@ def _parameters(choice: FieldChoice) -> dict[str, float]:
 
 
 def _linear(
-    x: Float[Tensor, "*batch d"],
-    matrix: Float[Tensor, "d d"],
+    x: Float[Tensor, "*batch d"], matrix: Float[Tensor, "d d"]
 ) -> Float[Tensor, "*batch d"]:
     return x @ matrix.T.to(x.dtype)
 
 
 def _with_one_batch_axis(
-    x: Float[Tensor, "*batch d"],
-    function: Callable[[Any], Any],
+    x: Float[Tensor, "*batch d"], function: Callable[[Any], Any]
 ) -> Float[Tensor, "*batch d"]:
     return function(x.reshape(-1, x.shape[-1])).to(x.dtype).reshape(x.shape)
 
@@ -239,7 +234,7 @@ def _dry_run(name: str, function: Callable[[Any], Any]) -> None:
     expected = f"return one velocity per state, shape {shape}."
     if not isinstance(velocity, Tensor):
         raise FieldError(
-            f"Field {name!r} returned a {type(velocity).__name__}, not a tensor: {expected}",
+            f"Field {name!r} returned a {type(velocity).__name__}, not a tensor: {expected}"
         )
     if velocity.shape != x.shape:
         raise FieldError(

@@ -71,9 +71,7 @@ class Emission(NamedTuple):
         return ((self._slope(x).square() / self.variance(x)) @ squares).unflatten(-1, (d, d))
 
     def information_vector(
-        self,
-        y: Float[Tensor, "*batch obs"],
-        x: Float[Tensor, "*batch d"],
+        self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
     ) -> Float[Tensor, "*batch d"]:
         """Computes Hᵀ R⁻¹ (y - h(x)), the gradient of log p(y | x) in x; Cᵀ (y - rate) for
         counts.

@@ -37,9 +37,7 @@ def check_table(table: Table, region_radius: float) -> None:
 def _check_axis(name: str, axis: Sequence[Any]) -> None:
     shape = _shape(axis)
     if len(shape) != 1 or len(axis) < 2:
-        raise FieldError(
-            f"{name} has shape {shape}, expected (n,) with n at least 2: give a grid.",
-        )
+        raise FieldError(f"{name} has shape {shape}, expected (n,) with n at least 2: give a grid.")
     for place, node in enumerate(axis):
         if not abs(node) <= LARGEST:
             raise FieldError(
@@ -49,7 +47,7 @@ def _check_axis(name: str, axis: Sequence[Any]) -> None:
     for before, after in pairwise(axis):
         if not after > before:
             raise FieldError(
-                f"{name} is not increasing ({before:g}, then {after:g}): sort the grid.",
+                f"{name} is not increasing ({before:g}, then {after:g}): sort the grid."
             )
     steps = [after - before for before, after in pairwise(axis)]
     if max(steps) - min(steps) > EVENNESS * sum(steps) / len(steps):

@@ -27,10 +27,7 @@ Ends = Float[Tensor, "2 axis"]
 
 
 def gaussian_process(
-    s: Float64[Tensor, " node"],
-    length: float,
-    variance: float,
-    generator: Generator,
+    s: Float64[Tensor, " node"], length: float, variance: float, generator: Generator
 ) -> Float64[Tensor, "2 node node"]:
     """Draws two independent functions with covariance variance exp(-|x - x'|² / (2 length²)) at the
     nodes (s_i, s_j).
@@ -81,9 +78,7 @@ def axis_ends(axes: Sequence[Sequence[float]]) -> Ends:
 
 
 def interpolate(
-    x: Float[Tensor, "*batch 2"],
-    nodes: Nodes,
-    ends: Ends,
+    x: Float[Tensor, "*batch 2"], nodes: Nodes, ends: Ends
 ) -> Float[Tensor, "*batch 2"]:
     """Interpolates velocities at x; outside the table, those of its border."""
     low, high = ends.to(x.dtype)

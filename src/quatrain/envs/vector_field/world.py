@@ -136,8 +136,7 @@ def step(
         first = reset(world, draws, generators)
         mask = truncated[:, None]
         state = EnvState(
-            x=torch.where(mask, first.state.x, x),
-            age=torch.where(truncated, 0, final.age),
+            x=torch.where(mask, first.state.x, x), age=torch.where(truncated, 0, final.age)
         )
         observation = torch.where(mask, first.observation, final_observation)
     return StepResult(
@@ -150,9 +149,7 @@ def step(
 
 
 def step_mean(
-    world: World,
-    x: Float[Tensor, "*batch d"],
-    action: Float[Tensor, "*batch action"],
+    world: World, x: Float[Tensor, "*batch d"], action: Float[Tensor, "*batch action"]
 ) -> Float[Tensor, "*batch d"]:
     """Computes the next state without noise."""
     bound = world.env.action_bound
@@ -195,10 +192,7 @@ def check_step(world: World) -> None:
 
 
 def _leaves(
-    world: World,
-    x: Float[Tensor, "start d"],
-    steps: int,
-    stride: float,
+    world: World, x: Float[Tensor, "start d"], steps: int, stride: float
 ) -> Bool[Tensor, " start"]:
     """Returns whether paths leave the box of `escape_radius`; steps take dt, but are no longer than
     `stride`.

@@ -76,9 +76,7 @@ def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
 
 
 def imagine(
-    surrogate: Surrogate,
-    actions: Float[Tensor, "learner n decision action"],
-    hold: int,
+    surrogate: Surrogate, actions: Float[Tensor, "learner n decision action"], hold: int
 ) -> Imagined:
     """Computes paths from the current states, with each decision held for `hold` steps."""
     pushes = (actions @ (surrogate.control.T * surrogate.dt)).unbind(2)
@@ -142,8 +140,7 @@ VALUES: dict[str, Callable[[Surrogate, int], Value]] = {
 
 
 def responses(
-    jacobians: Float[Tensor, "path step d d"],
-    dt: float,
+    jacobians: Float[Tensor, "path step d d"], dt: float
 ) -> Float[Tensor, "path step d step d"]:
     """Computes ∂z_{t+1}/∂v_s of a velocity v_s added in step s.
 
@@ -217,15 +214,13 @@ def _noise(surrogate: Surrogate, hold: int) -> Float[Tensor, " learner"]:
 
 
 def _times(
-    of_paths: Tensor,
-    matrix: Float[Tensor, "*learner feature other"],
+    of_paths: Tensor, matrix: Float[Tensor, "*learner feature other"]
 ) -> Float[Tensor, "learner n moment other"]:
     return (of_paths.flatten(1, 2) @ matrix).unflatten(1, of_paths.shape[1:3])
 
 
 def _solved_trace(
-    signal: Float[Tensor, "learner n seen seen"],
-    gain: Float[Tensor, "learner n seen seen"],
+    signal: Float[Tensor, "learner n seen seen"], gain: Float[Tensor, "learner n seen seen"]
 ) -> Float[Tensor, "learner n"]:
     """Computes tr[ (I + signal)⁻¹ gain ] of symmetric matrices; NaN where rounding fails."""
     identity = torch.eye(signal.shape[-1], dtype=signal.dtype, device=signal.device)

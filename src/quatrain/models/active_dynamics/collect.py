@@ -96,10 +96,7 @@ def collect(config: ActiveDynamicsConfig, seed: int) -> Dataset:
 
 
 def _held_out(
-    config: ActiveDynamicsConfig,
-    world: World,
-    for_rollouts: Generator,
-    for_clean: Generator,
+    config: ActiveDynamicsConfig, world: World, for_rollouts: Generator, for_clean: Generator
 ) -> HeldOut:
     radius = config.env.region_radius
     d = config.env.d
@@ -208,8 +205,7 @@ def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
 
 
 def _shapes(
-    config: ActiveDynamicsConfig,
-    dataset: Dataset,
+    config: ActiveDynamicsConfig, dataset: Dataset
 ) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
     d = config.env.d
     channels = config.env.observation.channels

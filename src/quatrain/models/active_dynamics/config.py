@@ -13,11 +13,7 @@ MAX_STATE = 2048
 # Least warm-up from which the directions of the channels are identified.
 LEARNED_WARMUP = 1000
 # Acquisition value -> what it needs of a learner beside the mean field.
-VALUE_NEEDS = {
-    "variance": "covariance",
-    "fisher_a": "joint covariance",
-    "disagreement": "members",
-}
+VALUE_NEEDS = {"variance": "covariance", "fisher_a": "joint covariance", "disagreement": "members"}
 VALUES = tuple(VALUE_NEEDS)
 Units = Annotated[int, Field(ge=1, le=4096)]
 Hold = Annotated[int, Field(ge=1, le=10**6)]
@@ -35,9 +31,7 @@ class Collect(Section):
     """Holds the sizes of the common start and of the held-out data."""
 
     warmup: int = Field(
-        ge=1,
-        le=10**6,
-        description="random transitions, counted as transitions of every arm",
+        ge=1, le=10**6, description="random transitions, counted as transitions of every arm"
     )
     held_out_rollouts: int = Field(ge=8, le=65536, description="observed, of 100 transitions")
     starts: int = Field(ge=8, le=65536, description="of rollouts of the true field without noise")
@@ -72,7 +66,7 @@ class SeqVaeNetwork(Section):
 
     hidden: Units = Field(description="units of the recurrent encoder")
     head: Units = Field(
-        description="units of the layer between it and mean or variance, and of an mlp decoder",
+        description="units of the layer between it and mean or variance, and of an mlp decoder"
     )
     dynamics: Literal["mlp", "rbf", "ensemble"]
     dynamics_hidden: tuple[Units, ...] = Field(min_length=1, max_length=16)
@@ -90,7 +84,7 @@ class Network(Section):
     """Holds the family of the learner and its sizes."""
 
     family: Literal["bayes_filter", "seq_vae"] = Field(
-        description="learns by Bayes' rule, or by gradients",
+        description="learns by Bayes' rule, or by gradients"
     )
     decoder: Literal["known", "linear", "loglinear", "mlp"] = Field(
         description="of channels; all but known: learned"
@@ -137,15 +131,11 @@ class Planner(Section):
     hold: int = Field(ge=1, le=1000, description="transitions that a decision lasts")
     replan_every: int = Field(ge=1, le=10_000, description="transitions; a multiple of hold")
     alpha: float = Field(
-        ge=0,
-        lt=1,
-        description="how much of mean and spread survives an iteration",
+        ge=0, lt=1, description="how much of mean and spread survives an iteration"
     )
     init_std: Positive = Field(description="of actions, in units of action_bound")
     colour: float = Field(
-        ge=0,
-        le=4,
-        description="power of the noise's spectrum: 0 white, 1 pink, 2 red",
+        ge=0, le=4, description="power of the noise's spectrum: 0 white, 1 pink, 2 red"
     )
 
     def check(self) -> None:
@@ -165,7 +155,7 @@ class Policies(Section):
 
     step_hold: int = Field(ge=1, le=10**9, description="transitions of one draw of arm `step`")
     prbs_hold: tuple[Hold, Hold] = Field(
-        description="least and most transitions of the signs of `prbs`",
+        description="least and most transitions of the signs of `prbs`"
     )
 
     def hold(self, arm: str) -> tuple[int, int]:
@@ -184,15 +174,11 @@ class SeqVaeTraining(Section):
     samples: int = Field(ge=1, le=1024, description="of the states of a window")
     horizons: int = Field(ge=1, le=256, description="steps ahead that the dynamics must explain")
     decay: float = Field(
-        gt=0,
-        le=1,
-        description="weight of each further step ahead, relative to the one before",
+        gt=0, le=1, description="weight of each further step ahead, relative to the one before"
     )
     window: int = Field(ge=2, le=10_000, description="transitions that are scored")
     burn_in: int = Field(
-        ge=0,
-        le=10_000,
-        description="transitions before them that only set the encoder's state",
+        ge=0, le=10_000, description="transitions before them that only set the encoder's state"
     )
     batch_size: int = Field(ge=1, le=65536, description="windows per gradient step")
     updates: int = Field(ge=1, le=1000, description="gradient steps per transition")
@@ -200,17 +186,13 @@ class SeqVaeTraining(Section):
     learning_rate: float = Field(gt=0, le=1)
     weight_decay: float = Field(ge=0, le=1)
     max_grad_norm: float | None = Field(
-        gt=0,
-        le=LARGEST,
-        description="null: gradients are not clipped",
+        gt=0, le=LARGEST, description="null: gradients are not clipped"
     )
     beta: float = Field(ge=0, le=LARGEST, description="weight of the divergence terms")
     anneal_kind: Literal["none", "linear"] = Field(description="how beta is reached")
     anneal: int = Field(ge=1, le=10**9, description="updates from 0 to beta")
     mask: float = Field(
-        ge=0,
-        lt=1,
-        description="share of states that are predicted in place of encoded",
+        ge=0, lt=1, description="share of states that are predicted in place of encoded"
     )
     min_windows: int = Field(ge=1, le=10**9, description="windows before the first gradient step")
 
@@ -239,15 +221,12 @@ class Train(Section):
     """Holds the arms, which learn from the same start by their own actions, and their settings."""
 
     arms: tuple[Arm, ...] = Field(
-        min_length=1,
-        description="how actions are chosen: active plans them",
+        min_length=1, description="how actions are chosen: active plans them"
     )
     transitions: int = Field(ge=2, le=10**9, description="of each learner, warm-up included")
     record_every: int = Field(ge=1, description="transitions per record")
     checkpoints: int = Field(
-        ge=2,
-        le=1000,
-        description="moments whose field is kept, even in log(transitions)",
+        ge=2, le=1000, description="moments whose field is kept, even in log(transitions)"
     )
     acquisition: Acquisition
     planner: Planner

@@ -48,10 +48,7 @@ def identify_decoder(
     return LinearDecoder(directions @ effect, bias, variance.expand(channels).clone())
 
 
-def polynomials(
-    z: Float[Tensor, "transition d"],
-    degree: int,
-) -> Float[Tensor, "transition term"]:
+def polynomials(z: Float[Tensor, "transition d"], degree: int) -> Float[Tensor, "transition term"]:
     """Computes all products of at most `degree` coordinates."""
     columns = [torch.ones_like(z[:, :1])]
     latest = [(torch.ones_like(z[:, 0]), 0)]
@@ -66,8 +63,7 @@ def polynomials(
 
 
 def fit_affine(
-    z: Float[Tensor, "state d"],
-    x: Float[Tensor, "state d"],
+    z: Float[Tensor, "state d"], x: Float[Tensor, "state d"]
 ) -> tuple[Float64[Tensor, "d d"], Float64[Tensor, " d"]]:
     """Returns A and c of x = A z + c, fitted by least squares."""
     terms = torch.cat([z, torch.ones_like(z[:, :1])], 1).double()
@@ -76,8 +72,7 @@ def fit_affine(
 
 
 def _least_squares(
-    terms: Float[Tensor, "sample term"],
-    values: Float[Tensor, "sample d"],
+    terms: Float[Tensor, "sample term"], values: Float[Tensor, "sample d"]
 ) -> Float[Tensor, "term d"]:
     # `lstsq` may vary between calls on the CPU, and needs full rank on CUDA.
     return torch.linalg.pinv(terms) @ values

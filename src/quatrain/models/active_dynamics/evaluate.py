@@ -45,10 +45,7 @@ class FieldEstimate(NamedTuple):
 
 
 def evaluate(
-    config: ActiveDynamicsConfig,
-    state: State,
-    dataset: Dataset,
-    seed: int,
+    config: ActiveDynamicsConfig, state: State, dataset: Dataset, seed: int
 ) -> dict[str, float]:
     """Computes medians over the replicates of each arm, the gated ones with 95 % intervals.
 
@@ -82,9 +79,7 @@ def evaluate(
 
 
 def learner_scores(
-    training: TrainingState,
-    field: FieldEstimate,
-    seed: int,
+    training: TrainingState, field: FieldEstimate, seed: int
 ) -> dict[str, Float64[np.ndarray, " learner"]]:
     """Computes the scores of each learner that do not depend on other learners."""
     held_out = training.dataset.held_out
@@ -111,10 +106,7 @@ def _bounds(name: str, interval: Interval | None) -> dict[str, float]:
 
 @torch.no_grad()
 def estimate_field(
-    config: ActiveDynamicsConfig,
-    learner: FieldLearner,
-    state: State,
-    dataset: Dataset,
+    config: ActiveDynamicsConfig, learner: FieldLearner, state: State, dataset: Dataset
 ) -> FieldEstimate:
     held_out = dataset.held_out
     truth = torch.tensor(held_out.grid_field).double()
@@ -138,8 +130,7 @@ def estimate_field(
 
 
 def calibration(
-    field: FieldEstimate,
-    held_out: HeldOut,
+    field: FieldEstimate, held_out: HeldOut
 ) -> dict[str, Float64[np.ndarray, " learner"]]:
     """Computes how well the uncertainty of the field matches its error."""
     variance = np.maximum(field.variance, SMALLEST)
@@ -154,10 +145,7 @@ def calibration(
 
 @torch.no_grad()
 def predictions(
-    config: ActiveDynamicsConfig,
-    world: World,
-    learner: FieldLearner,
-    held_out: HeldOut,
+    config: ActiveDynamicsConfig, world: World, learner: FieldLearner, held_out: HeldOut
 ) -> dict[str, Float64[np.ndarray, " learner"]]:
     """Computes R² of states predicted from true starts, after each of HORIZONS.
 

@@ -48,9 +48,7 @@ def split(rollouts: Rollouts) -> tuple[Rollouts, Rollouts]:
 
 
 def read_recording(
-    config: ActiveDynamicsConfig,
-    name: str,
-    arrays: Mapping[str, np.ndarray],
+    config: ActiveDynamicsConfig, name: str, arrays: Mapping[str, np.ndarray]
 ) -> Rollouts:
     """Returns runs as the episodes of one rollout.
 
@@ -126,10 +124,7 @@ def check_rollouts(
             np.linalg.matrix_rank(control_effect(config.env).double().numpy()) < d,
             f"needs actions that push each dimension; give active_dynamics.env.control rank {d}",
         ),
-        (
-            channels <= d,
-            f"has {channels} channels; noise is told from {d} states by more than {d}",
-        ),
+        (channels <= d, f"has {channels} channels; noise is told from {d} states by more than {d}"),
         (
             learned < LEARNED_WARMUP,
             f"leaves {learned} of {count} transitions to learn from; record at least"

@@ -9,11 +9,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
-from quatrain.models.active_dynamics.config import (
-    VALUE_NEEDS,
-    Acquisition,
-    ActiveDynamicsConfig,
-)
+from quatrain.models.active_dynamics.config import VALUE_NEEDS, Acquisition, ActiveDynamicsConfig
 from quatrain.replay.windows import Transition, WindowRing
 
 # Name -> weights, with the learners as first axis.
@@ -58,8 +54,7 @@ class AffineAlignment(NamedTuple):
         return cls(matrix, torch.zeros(learners, d).double())
 
     def to_latent(
-        self,
-        x: Float64[Tensor, "*learner point d"],
+        self, x: Float64[Tensor, "*learner point d"]
     ) -> Float64[Tensor, "learner point d"]:
         """Computes z = A⁺ (x - c)."""
         return (x - self.offset[:, None]) @ torch.linalg.pinv(self.matrix).mT
@@ -69,15 +64,13 @@ class AffineAlignment(NamedTuple):
         return self.to_velocity(z) + self.offset[:, None]
 
     def to_velocity(
-        self,
-        v: Float64[Tensor, "learner point d"],
+        self, v: Float64[Tensor, "learner point d"]
     ) -> Float64[Tensor, "learner point d"]:
         """Computes dx/dt = A dz/dt."""
         return v @ self.matrix.mT
 
     def to_velocity_variance(
-        self,
-        variance: Float64[Tensor, "learner point d"],
+        self, variance: Float64[Tensor, "learner point d"]
     ) -> Float64[Tensor, "learner point d"]:
         """Computes the diagonal of A diag(variance) Aᵀ, the variance of dx/dt."""
         return variance @ self.matrix.square().mT
@@ -129,19 +122,13 @@ class FieldLearner(Protocol):
 
     @classmethod
     def init(
-        cls,
-        config: ActiveDynamicsConfig,
-        dataset: Dataset,
-        seed: np.random.SeedSequence,
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
     ) -> "FieldLearner":
         """Returns the learners before the first transition."""
 
     @classmethod
     def from_state(
-        cls,
-        config: ActiveDynamicsConfig,
-        dataset: Dataset,
-        saved: Any,
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any
     ) -> "FieldLearner":
         """Returns the learners that a saved state describes; the saved state is not changed."""
 
@@ -172,9 +159,7 @@ class FieldLearner(Protocol):
         """Returns what a planner needs of these learners."""
 
     def drift(
-        self,
-        weights: Weights,
-        x: Float[Tensor, "learner point d"],
+        self, weights: Weights, x: Float[Tensor, "learner point d"]
     ) -> Float[Tensor, "learner point d"]:
         """Computes the mean field of a checkpoint's weights."""
 

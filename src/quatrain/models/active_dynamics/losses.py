@@ -58,9 +58,7 @@ class ObservationModel(Protocol):
         """Computes Λ = Hᵀ R⁻¹ H."""
 
     def information_vector(
-        self,
-        y: Float[Tensor, "*batch obs"],
-        x: Float[Tensor, "*batch d"],
+        self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
     ) -> Float[Tensor, "*batch d"]:
         """Computes η = Hᵀ R⁻¹ (y - h(x))."""
 
@@ -92,8 +90,7 @@ def horizon_weights(horizons: int, decay: float) -> Float[Tensor, " horizon"]:
 
 
 def horizon_mask_weights(
-    weights_k: Float[Tensor, " horizon"],
-    times: int,
+    weights_k: Float[Tensor, " horizon"], times: int
 ) -> Float[Tensor, "horizon time_m1"]:
     """Computes the weight of the KL of k steps from t: w_k, and 0 if t + k is beyond the window."""
     ahead = torch.arange(1, len(weights_k) + 1, device=weights_k.device)
@@ -102,8 +99,7 @@ def horizon_mask_weights(
 
 
 def gaussian(
-    error: Float[Tensor, "lead obs *batch"],
-    variance: Float[Tensor, " obs"],
+    error: Float[Tensor, "lead obs *batch"], variance: Float[Tensor, " obs"]
 ) -> Float[Tensor, "lead *batch"]:
     """Computes ln p(y) of y = mean + error, summed over channels."""
     squares = variance.reciprocal() @ error.flatten(2).square()
@@ -112,8 +108,7 @@ def gaussian(
 
 
 def poisson(
-    y: Float[Tensor, "obs *#batch"],
-    log_rate: Float[Tensor, "lead obs *batch"],
+    y: Float[Tensor, "obs *#batch"], log_rate: Float[Tensor, "lead obs *batch"]
 ) -> Float[Tensor, "lead *batch"]:
     """Computes ln p(y) of counts, summed over channels."""
     return (y * log_rate - log_rate.exp()).sum(1) - torch.lgamma(y + 1).sum(0)

@@ -23,8 +23,7 @@ class ByDistance(NamedTuple):
 
 
 def nearest_distances(
-    path: Float[np.ndarray, "learner transition d"],
-    grid: Float[np.ndarray, "point d"],
+    path: Float[np.ndarray, "learner transition d"], grid: Float[np.ndarray, "point d"]
 ) -> Float64[np.ndarray, "learner point"]:
     points = torch.tensor(grid).double()
     rows = [torch.cdist(points, torch.tensor(states).double()).amin(1) for states in path]

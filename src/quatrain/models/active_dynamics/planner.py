@@ -34,11 +34,7 @@ def first_plan(config: Planner, learners: int, action_size: int) -> Plan:
 @threads.single_threaded(if_small=True)
 @torch.no_grad()
 def replan(
-    config: Planner,
-    bound: float,
-    score: Score,
-    plan: Plan,
-    generator: torch.Generator,
+    config: Planner, bound: float, score: Score, plan: Plan, generator: torch.Generator
 ) -> Plan:
     """Plans anew, `replan_every` transitions after the last plan, in [-bound, bound]."""
     learners, decisions, action_size = plan.mean.shape
@@ -106,9 +102,7 @@ def improved(
 
 @cache
 def colouring(
-    decisions: int,
-    colour: float,
-    device: torch.device,
+    decisions: int, colour: float, device: torch.device
 ) -> Float[Tensor, "decision decision"]:
     """Computes the matrix that turns white noise into coloured noise of unit variance.
 

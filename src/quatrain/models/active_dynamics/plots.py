@@ -4,15 +4,7 @@ from collections.abc import Mapping
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.figures import (
-    actions,
-    calibration,
-    horizon,
-    learning,
-    misfit,
-    plane,
-    surprise,
-)
+from quatrain.models.active_dynamics.figures import actions, curves, innovations, plane
 from quatrain.models.active_dynamics.figures.study import PLANE, make_study
 from quatrain.models.active_dynamics.state import State
 from quatrain.plots import Picture, house_style, in_order
@@ -50,13 +42,13 @@ def plots(
     """
     study = make_study(config, state, dataset)
     pictures: dict[str, Picture] = {
-        "learning_curve": learning.draw_learning_curve(study, scores),
+        "learning_curve": curves.draw_learning_curve(study, scores),
         "actions": actions.draw_actions(study),
-        "horizon": horizon.draw_horizon(study),
-        "information": learning.draw_information(study, history),
-        "calibration": calibration.draw_calibration(study),
-        "innovation": surprise.draw_innovation(study, history, scores),
-        "misfit": misfit.draw_misfit(study, scores),
+        "horizon": curves.draw_horizon(study),
+        "information": curves.draw_information(study, history),
+        "calibration": curves.draw_calibration(study),
+        "innovation": innovations.draw_innovation(study, history, scores),
+        "misfit": innovations.draw_misfit(study, scores),
     }
     if config.env.d == PLANE:
         chart = plane.make_chart(study)
@@ -64,5 +56,5 @@ def plots(
         pictures["uncertainty"] = plane.draw_uncertainty(study, chart)
         pictures["portraits"] = plane.draw_portraits(study)
     if config.network.family == "seq_vae":
-        pictures["elbo"] = learning.draw_elbo(study, history)
+        pictures["elbo"] = curves.draw_elbo(study, history)
     return in_order(pictures, CAPTIONS)

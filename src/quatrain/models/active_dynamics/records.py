@@ -19,8 +19,7 @@ SUMS = ("truncations",)
 
 
 def metrics_of(
-    training: TrainingState,
-    transitions: Sequence[Mapping[str, Float[Tensor, " learner"]]],
+    training: TrainingState, transitions: Sequence[Mapping[str, Float[Tensor, " learner"]]]
 ) -> dict[str, Float[np.ndarray, "..."]]:
     """Returns one entry for the transitions of a yield: `NAME.ARM` of each arm, and `NAME` of all.
 
@@ -63,8 +62,7 @@ def _field_metrics(training: TrainingState) -> dict[str, Float[Tensor, " learner
 
 
 def check_finite(
-    training: TrainingState,
-    columns: Mapping[str, Float[Tensor, "transition learner"]],
+    training: TrainingState, columns: Mapping[str, Float[Tensor, "transition learner"]]
 ) -> None:
     """Raises if a metric, or the state at the end of a yield, is not finite.
 
@@ -87,10 +85,7 @@ def check_finite(
 
 
 def _not_finite(
-    tree: Any,
-    learners: int,
-    name: str = "",
-    learner: int | None = None,
+    tree: Any, learners: int, name: str = "", learner: int | None = None
 ) -> Iterator[tuple[str, int | None]]:
     """Yields path and learner of each tensor that is not finite.
 

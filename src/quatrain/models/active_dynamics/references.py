@@ -70,17 +70,18 @@ def teleport_reference(config: ActiveDynamicsConfig, held_out: HeldOut) -> float
     return float(((bias + variance) / truth.square().sum()).sqrt())
 
 
+def true_filter(config: ActiveDynamicsConfig, world: World) -> Filter:
+    """Returns a filter of states with the channels and the noise of the world."""
+    rbf = make_rbf(config.network.rbf, config.env.d)
+    return Filter(rbf, world.emission.double(), config.env.dt, config.env.process_noise)
+
+
 def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> dict[str, float]:
     """Computes the innovation on held-out rollouts of a filter with true field and channels.
 
     `..._expected_low`, `..._expected_high`: see `expected_intervals`.
     """
-    filter = Filter(
-        make_rbf(config.network.rbf, config.env.d),
-        world.emission.double(),
-        config.env.dt,
-        config.env.process_noise,
-    )
+    filter = true_filter(config, world)
     u = torch.tensor(held_out.rollouts.actions).double() @ world.control.T.double()
 
     def field(x: Tensor) -> Tensor:
@@ -92,8 +93,7 @@ def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> dic
 
 
 def _fit_error(
-    columns: Float[np.ndarray, "point column"],
-    truth: Float[np.ndarray, "point d"],
+    columns: Float[np.ndarray, "point column"], truth: Float[np.ndarray, "point d"]
 ) -> float:
     fit = columns @ np.linalg.lstsq(columns, truth, rcond=None)[0]
     return float(np.sqrt(((fit - truth) ** 2).sum() / (truth**2).sum()))

@@ -50,9 +50,7 @@ def request(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, np.ndar
 
 @torch.no_grad()
 def answer(
-    config: ActiveDynamicsConfig,
-    arrays: dict[str, np.ndarray],
-    request: Any,
+    config: ActiveDynamicsConfig, arrays: dict[str, np.ndarray], request: Any
 ) -> dict[str, np.ndarray]:
     """Computes the learned field at some states, without actions, and its uncertainty.
 
@@ -69,16 +67,12 @@ def answer(
     family = FAMILIES[config.network.family]
     d = config.env.d
     template = ServedField(
-        *family.posterior_template(config),
-        torch.zeros(d, d).double(),
-        torch.zeros(d).double(),
+        *family.posterior_template(config), torch.zeros(d, d).double(), torch.zeros(d).double()
     )
     served = packing.from_arrays(template, arrays)
     alignment = AffineAlignment(served.matrix[None], served.offset[None])
     moments = family.posterior_moments(
-        config,
-        FieldPosterior(served.field, served.covariance),
-        alignment.to_latent(states),
+        config, FieldPosterior(served.field, served.covariance), alignment.to_latent(states)
     )
     velocity = alignment.to_velocity(moments.mean)
     variance = alignment.to_velocity_variance(moments.variance).clamp(min=0)

@@ -150,10 +150,7 @@ def init_state(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Sta
 
 
 def _generators(
-    config: ActiveDynamicsConfig,
-    environment: SeedSequence,
-    plan: SeedSequence,
-    arms: SeedSequence,
+    config: ActiveDynamicsConfig, environment: SeedSequence, plan: SeedSequence, arms: SeedSequence
 ) -> dict[str, Generator]:
     """Returns one generator per purpose and arm; environments draw alike in all arms.
 

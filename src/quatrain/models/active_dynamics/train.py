@@ -36,10 +36,7 @@ def headline(config: ActiveDynamicsConfig) -> tuple[str, str]:
 
 
 def train(
-    config: ActiveDynamicsConfig,
-    dataset: Dataset,
-    seed: int,
-    state: State | None = None,
+    config: ActiveDynamicsConfig, dataset: Dataset, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
     """Trains for `train.transitions`, from `state` if given; yields once per `train.record_every`.
 
@@ -168,9 +165,7 @@ def _warn_if_plans_were_held_back(training: TrainingState) -> None:
 
 
 def from_arrays(
-    config: ActiveDynamicsConfig,
-    dataset: Dataset,
-    arrays: dict[str, np.ndarray],
+    config: ActiveDynamicsConfig, dataset: Dataset, arrays: dict[str, np.ndarray]
 ) -> State:
     """Returns the state that these arrays hold; the inverse of `to_arrays`.
 

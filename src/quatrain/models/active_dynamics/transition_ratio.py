@@ -49,8 +49,7 @@ def same_error(
 
 
 def ratios(
-    config: ActiveDynamicsConfig,
-    nrmse: Float64[np.ndarray, "checkpoint learner"],
+    config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint learner"]
 ) -> dict[str, float]:
     """Computes `transition_ratio` of each arm but the active one, from medians over replicates."""
     arms = config.train.arms
@@ -96,9 +95,7 @@ def ratio_interval(
 
 
 def reached_at(
-    steps: tuple[int, ...],
-    errors: Float64[np.ndarray, " checkpoint"],
-    target: float,
+    steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"], target: float
 ) -> float:
     """Computes the transitions after which an error stays at or below `target`.
 

@@ -33,9 +33,7 @@ class LearnedChannels(NamedTuple):
         return (self.weight / self.noise_variance[..., None]).mT @ self.weight
 
     def information_vector(
-        self,
-        y: Float[Tensor, "learner obs"],
-        x: Float[Tensor, "learner d"],
+        self, y: Float[Tensor, "learner obs"], x: Float[Tensor, "learner d"]
     ) -> Float[Tensor, "learner d"]:
         """Computes η = Cᵀ R⁻¹ (y - h(x))."""
         residual = (y - self.mean(x)) / self.noise_variance

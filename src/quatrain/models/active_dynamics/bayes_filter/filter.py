@@ -93,10 +93,7 @@ def predict(filter: Filter, belief: Belief, u: Float64[Tensor, "learner d"]) -> 
     from_weights = torch.matmul(features[:, None, None], by_output).squeeze(2)
     predicted = state_jacobian @ covariance[:, :d] + dt * from_weights
     cross = predicted[..., d:]
-    by_features = torch.matmul(
-        cross.unflatten(2, (d, -1)),
-        features[:, None, :, None],
-    )
+    by_features = torch.matmul(cross.unflatten(2, (d, -1)), features[:, None, :, None])
     state = predicted[..., :d] @ state_jacobian.mT + dt * by_features[..., 0]
 
     mean[:, :d] += dt * (matvec(weight, features) + u)
@@ -123,9 +120,7 @@ def predict_state(
 
 
 def correct(
-    filter: Filter,
-    belief: Belief,
-    y: Float64[Tensor, "learner obs"],
+    filter: Filter, belief: Belief, y: Float64[Tensor, "learner obs"]
 ) -> Float64[Tensor, " learner"]:
     """Conditions the belief on an observation, in place.
 
@@ -169,9 +164,7 @@ def restart(
 
 
 def standardized_innovation(
-    filter: Filter,
-    belief: Belief,
-    y: Float64[Tensor, "learner obs"],
+    filter: Filter, belief: Belief, y: Float64[Tensor, "learner obs"]
 ) -> Float64[Tensor, "learner d"]:
     """Computes (Λ + Λ P_xx Λ)^-½ η of η = Hᵀ R⁻¹ (y - h(x_p)): N(0, I) if the filter is right.
 

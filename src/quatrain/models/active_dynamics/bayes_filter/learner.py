@@ -182,9 +182,7 @@ class BayesFilterLearner:
         return channels.precision(state).expand(len(state), d, d)
 
     def drift(
-        self,
-        weights: Weights,
-        x: Float[Tensor, "learner point d"],
+        self, weights: Weights, x: Float[Tensor, "learner point d"]
     ) -> Float[Tensor, "learner point d"]:
         """Computes W φ(x)."""
         weight = weights["weight"]
@@ -235,8 +233,7 @@ class BayesFilterLearner:
         d = config.env.d
         size = make_rbf(config.network.rbf, d).size
         return FieldPosterior(
-            {"weight": torch.zeros(d, size).double()},
-            torch.zeros(d, size, size).double(),
+            {"weight": torch.zeros(d, size).double()}, torch.zeros(d, size, size).double()
         )
 
     @classmethod
@@ -261,8 +258,7 @@ def assumed_channels(config: ActiveDynamicsConfig, emission: Emission) -> Emissi
 
 
 def _mean_field(
-    rbf: Rbf,
-    weights: Float64[Tensor, "learner d feature"],
+    rbf: Rbf, weights: Float64[Tensor, "learner d feature"]
 ) -> dict[str, Callable[[Tensor], Any]]:
     """Returns the field and its Jacobian as functions of states, in single precision."""
     rbf = rbf.to(torch.float32)

@@ -82,9 +82,7 @@ def _find_mode(
 
 
 def _first_linearisation(
-    emission: Emission,
-    x: Float64[Tensor, "learner d"],
-    y: Float64[Tensor, "learner obs"],
+    emission: Emission, x: Float64[Tensor, "learner d"], y: Float64[Tensor, "learner obs"]
 ) -> tuple[Float64[Tensor, "learner d d"], Float64[Tensor, "learner d"]]:
     """Returns Λ and η if ln y is the observation, with the noise it has where h = y.
 
@@ -103,9 +101,7 @@ def _first_linearisation(
 
 
 def _misfit(
-    emission: Emission,
-    x: Float64[Tensor, "learner n d"],
-    y: Float64[Tensor, "learner 1 obs"],
+    emission: Emission, x: Float64[Tensor, "learner n d"], y: Float64[Tensor, "learner 1 obs"]
 ) -> Float64[Tensor, "learner n"]:
     """Computes -ln p(y | x) up to a constant."""
     mean = emission.mean(x)

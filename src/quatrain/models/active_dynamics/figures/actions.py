@@ -93,8 +93,7 @@ def cell_edges(study: Study) -> Float64[np.ndarray, " edge"]:
 
 
 def visit_shares(
-    path: Float[np.ndarray, "learner transition d"],
-    edges: Float64[np.ndarray, " edge"],
+    path: Float[np.ndarray, "learner transition d"], edges: Float64[np.ndarray, " edge"]
 ) -> Float64[np.ndarray, "learner x1 x2"]:
     """Returns the share of each learner's transitions that led into each cell."""
     counts = [np.histogram2d(states[:, 0], states[:, 1], bins=[edges, edges])[0] for states in path]
@@ -116,11 +115,7 @@ def _draw_visits(figure: Figure, panels: np.ndarray, study: Study) -> None:
     norm = LogNorm(1 / (study.path.shape[1] * study.config.seeds), float(np.max(shares)))
     for axes, arm, share in zip(panels, study.arms, shares, strict=True):
         axes.pcolormesh(
-            edges,
-            edges,
-            np.where(share > 0, share, np.nan).T,
-            cmap=CELL_COLORS,
-            norm=norm,
+            edges, edges, np.where(share > 0, share, np.nan).T, cmap=CELL_COLORS, norm=norm
         )
         axes.add_patch(region_border(study.radius))
         title = f"{arm}: visited {visited_share(study, arm):.0%} of the region"
@@ -128,10 +123,7 @@ def _draw_visits(figure: Figure, panels: np.ndarray, study: Study) -> None:
         axes.set(aspect="equal", ylabel="x₂")
     panels[-1].set_xlabel("x₁")
     bar = figure.colorbar(
-        ScalarMappable(norm, CELL_COLORS),
-        ax=panels,
-        label="share of time in a cell",
-        shrink=0.7,
+        ScalarMappable(norm, CELL_COLORS), ax=panels, label="share of time in a cell", shrink=0.7
     )
     log_ticks(bar.ax.yaxis)
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))

@@ -72,7 +72,7 @@ def make_chart(study: Study) -> Chart:
     points = torch.cartesian_prod(axis, axis)
     alignment = study.alignment
     moments = study.training.learner.moments(
-        alignment.to_latent(points.expand(study.config.learners, -1, -1)),
+        alignment.to_latent(points.expand(study.config.learners, -1, -1))
     )
     fields = (
         study.true_field(points),
@@ -112,11 +112,7 @@ def draw_field(study: Study, chart: Chart) -> Figure:
 
 
 def _draw_flows(
-    figure: Figure,
-    panels: tuple[Axes, Axes],
-    study: Study,
-    chart: Chart,
-    learner: int,
+    figure: Figure, panels: tuple[Axes, Axes], study: Study, chart: Chart, learner: int
 ) -> None:
     inside = chart.within(study.radius)
     speeds = Normalize(0, float(np.linalg.norm(chart.true[inside], axis=1).max()))
@@ -134,23 +130,10 @@ def _draw_flows(
             linewidth=1,
             arrowsize=0.8,
         )
-    _add_colorbar(
-        figure,
-        panels,
-        speeds,
-        FLOW_COLORS,
-        label="speed",
-        extend="max",
-    )
+    _add_colorbar(figure, panels, speeds, FLOW_COLORS, label="speed", extend="max")
 
 
-def _draw_difference(
-    figure: Figure,
-    axes: Axes,
-    study: Study,
-    chart: Chart,
-    learner: int,
-) -> None:
+def _draw_difference(figure: Figure, axes: Axes, study: Study, chart: Chart, learner: int) -> None:
     error = chart.error(learner)
     lengths = Normalize(0, float(error[chart.within(study.radius)].max()))
     _draw_map(axes, study, chart, error, lengths)
@@ -222,19 +205,10 @@ def error_scale(errors: Float64[np.ndarray, " points"]) -> LogNorm:
 
 
 def _draw_map(
-    axes: Axes,
-    study: Study,
-    chart: Chart,
-    values: Float64[np.ndarray, "x1 x2"],
-    norm: Normalize,
+    axes: Axes, study: Study, chart: Chart, values: Float64[np.ndarray, "x1 x2"], norm: Normalize
 ) -> None:
     mesh = axes.pcolormesh(
-        chart.axis,
-        chart.axis,
-        values.T,
-        cmap=ERROR_COLORS,
-        norm=norm,
-        shading="gouraud",
+        chart.axis, chart.axis, values.T, cmap=ERROR_COLORS, norm=norm, shading="gouraud"
     )
     mesh.set_clip_path(Circle((0, 0), study.radius, transform=axes.transData))
 
@@ -257,10 +231,7 @@ def draw_portraits(study: Study) -> Figure:
         _draw_fan(axes, study, paths.true, learned, COLORS[arm])
         distance = format_number(path_distance(study, paths.true, learned))
         _set_frame(
-            axes,
-            study,
-            f"Undriven paths by {arm}: {distance} off the true ones",
-            color=COLORS[arm],
+            axes, study, f"Undriven paths by {arm}: {distance} off the true ones", color=COLORS[arm]
         )
     caption(
         figure,
@@ -309,11 +280,5 @@ def _set_frame(axes: Axes, study: Study, title: str, **style: Any) -> None:
     set_title(axes, title, 11, **style)
     axes.add_patch(region_border(study.radius))
     edge = EDGE * study.radius
-    axes.set(
-        xlim=(-edge, edge),
-        ylim=(-edge, edge),
-        aspect="equal",
-        xlabel="x₁",
-        ylabel="x₂",
-    )
+    axes.set(xlim=(-edge, edge), ylim=(-edge, edge), aspect="equal", xlabel="x₁", ylabel="x₂")
     axes.label_outer()

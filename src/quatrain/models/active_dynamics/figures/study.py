@@ -73,9 +73,7 @@ class Study(NamedTuple):
         return AffineAlignment(alignment.matrix.double(), alignment.offset.double())
 
     def of_arm(
-        self,
-        arm: str,
-        values: Shaped[np.ndarray, "learner ..."],
+        self, arm: str, values: Shaped[np.ndarray, "learner ..."]
     ) -> Shaped[np.ndarray, "replicate ..."]:
         return values[learners_of(self.config, arm)]
 
@@ -105,10 +103,7 @@ def make_study(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> 
 
 
 def arm_metric(
-    study: Study,
-    history: History,
-    name: str,
-    arm: str,
+    study: Study, history: History, name: str, arm: str
 ) -> Float[np.ndarray, "replicate point"]:
     names = [f"{name}.{arm}"]
     if study.config.seeds > 1:
@@ -141,11 +136,7 @@ class Paths(NamedTuple):
 
 
 @torch.no_grad()
-def undriven_paths(
-    study: Study,
-    starts: Float64[np.ndarray, "start d"],
-    transitions: int,
-) -> Paths:
+def undriven_paths(study: Study, starts: Float64[np.ndarray, "start d"], transitions: int) -> Paths:
     """Integrates the fields in steps of dt, without actions and noise."""
     learner = study.training.learner
     alignment = study.alignment

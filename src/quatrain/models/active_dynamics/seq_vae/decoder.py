@@ -51,9 +51,7 @@ class Decoder(nn.Module):
         return Emission(self.kind, self.noise, self.weight, self.bias, variance)
 
     def log_prob(
-        self,
-        y: Float[Tensor, "obs time batch"],
-        x: Float[Tensor, "member d sample time batch"],
+        self, y: Float[Tensor, "obs time batch"], x: Float[Tensor, "member d sample time batch"]
     ) -> Float[Tensor, "member sample time batch"]:
         channels = self.channels()
         weight = channels.weight.expand(len(x), -1, -1)
@@ -88,9 +86,7 @@ class MlpChannels(NamedTuple):
         return (slope / self.noise_variance[:, None]).mT @ slope
 
     def information_vector(
-        self,
-        y: Float[Tensor, "*batch obs"],
-        x: Float[Tensor, "*batch d"],
+        self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
     ) -> Float[Tensor, "*batch d"]:
         scaled = (y - self.mean(x)) / self.noise_variance
         return (scaled[..., None, :] @ self.jacobian(x))[..., 0, :]
@@ -104,9 +100,7 @@ class MlpDecoder(nn.Module):
         self.raw_variance = _raw_variance(channels)
 
     def log_prob(
-        self,
-        y: Float[Tensor, "obs time batch"],
-        x: Float[Tensor, "member d sample time batch"],
+        self, y: Float[Tensor, "obs time batch"], x: Float[Tensor, "member d sample time batch"]
     ) -> Float[Tensor, "member sample time batch"]:
         outputs = self.layers.mlp().for_large_batches()(x.movedim(1, 0).flatten(1)[None])[0]
         mean = outputs.unflatten(1, (len(x), *x.shape[2:])).movedim(1, 0)

@@ -70,9 +70,7 @@ class TransitionModel(NamedTuple):
     dt: float
 
     def mean(
-        self,
-        x: Float[Tensor, "member d n"],
-        control_dt: Float[Tensor, "d n"],
+        self, x: Float[Tensor, "member d n"], control_dt: Float[Tensor, "d n"]
     ) -> Float[Tensor, "member d n"]:
         """Returns x + f(x) dt + u dt. control_dt: u dt."""
         return torch.add(x + control_dt, self.field(x), alpha=self.dt)

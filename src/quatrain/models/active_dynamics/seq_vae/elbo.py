@@ -63,11 +63,7 @@ class ElboTerms(NamedTuple):
 
 
 def draw(
-    members: int,
-    samples: int,
-    horizons: int,
-    encoded: EncodedWindows,
-    generator: Generator,
+    members: int, samples: int, horizons: int, encoded: EncodedWindows, generator: Generator
 ) -> Draws:
     """Returns the random numbers of a bound without masks."""
     d, times, batch = encoded.mean.shape
@@ -90,17 +86,10 @@ def add_mask(draws: Draws, share: float, generator: Generator) -> Draws:
 
 
 def _standard_normal(
-    shapes: list[tuple[int, ...]],
-    like: Tensor,
-    generator: Generator,
+    shapes: list[tuple[int, ...]], like: Tensor, generator: Generator
 ) -> list[Tensor]:
     counts = [math.prod(shape) for shape in shapes]
-    numbers = torch.randn(
-        sum(counts),
-        generator=generator,
-        device=like.device,
-        dtype=like.dtype,
-    )
+    numbers = torch.randn(sum(counts), generator=generator, device=like.device, dtype=like.dtype)
     return [part.view(shape) for part, shape in zip(numbers.split(counts), shapes, strict=True)]
 
 
@@ -170,11 +159,7 @@ def _posterior_samples(
     encoded: EncodedWindows, draws: Draws
 ) -> Float[Tensor, "member d sample time batch"]:
     """Returns μ + √v ε."""
-    return torch.addcmul(
-        encoded.mean[:, None],
-        encoded.variance.sqrt()[:, None],
-        draws.posterior,
-    )
+    return torch.addcmul(encoded.mean[:, None], encoded.variance.sqrt()[:, None], draws.posterior)
 
 
 def _kl_first(network: SeqVae, encoded: EncodedWindows) -> Float[Tensor, " batch"]:
@@ -230,8 +215,7 @@ def step_divergences(
 
 
 def shift_by_horizon(
-    values: Float[Tensor, "d time batch"],
-    horizons: int,
+    values: Float[Tensor, "d time batch"], horizons: int
 ) -> Float[Tensor, "horizon d time_m1 batch"]:
     """Returns the values at t + k for each horizon k and time t, with zeros beyond the window.
 

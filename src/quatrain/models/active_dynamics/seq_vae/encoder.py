@@ -55,9 +55,7 @@ class Encoder(nn.Module):
         nn.init.constant_(self.heads.biases[-1][1], INITIAL_RAW_VARIANCE)
 
     def forward(
-        self,
-        inputs: Float[Tensor, "time batch input"],
-        hidden: Float[Tensor, "batch hidden"],
+        self, inputs: Float[Tensor, "time batch input"], hidden: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "time batch hidden"]:
         """Returns the hidden states after each input. The initial `hidden` gets no gradient."""
         cell = self.cell
@@ -65,9 +63,7 @@ class Encoder(nn.Module):
         return _GruFunction.apply(projected, hidden, cell.weight_hh, cell.bias_hh)
 
     def step(
-        self,
-        inputs: Float[Tensor, "batch input"],
-        hidden: Float[Tensor, "batch hidden"],
+        self, inputs: Float[Tensor, "batch input"], hidden: Float[Tensor, "batch hidden"]
     ) -> Float[Tensor, "batch hidden"]:
         return self.cell(inputs, hidden)
 
@@ -91,9 +87,7 @@ class Encoder(nn.Module):
 
     @torch.no_grad()
     def encode_episodes(
-        self,
-        inputs: Float[Tensor, "time input"],
-        ended: Bool[Tensor, " time"],
+        self, inputs: Float[Tensor, "time input"], ended: Bool[Tensor, " time"]
     ) -> Float[Tensor, "time hidden"]:
         """Returns the hidden states after each input of consecutive episodes.
 
@@ -177,8 +171,7 @@ class _GruFunction(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any,
-        direct: Float[Tensor, "time batch hidden"],
+        ctx: Any, direct: Float[Tensor, "time batch hidden"]
     ) -> tuple[Tensor, None, Tensor, Tensor]:
         *saved, weight = ctx.saved_tensors
         forward_pass = _GruPass(*saved)

@@ -104,9 +104,7 @@ def _degree(d: int, terms: int) -> int:
 
 @torch.no_grad()
 def change_coordinates(
-    network: SeqVae,
-    transform: Transform,
-    grid: Float[Tensor, "point d"],
+    network: SeqVae, transform: Transform, grid: Float[Tensor, "point d"]
 ) -> None:
     """Changes the latent states of a network with a learned decoder from z = G x to x, in place.
 

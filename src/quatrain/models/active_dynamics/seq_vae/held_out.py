@@ -50,10 +50,7 @@ def held_out_nll(network: SeqVae, rollouts: Rollouts) -> Float[Tensor, ""]:
 
 
 def held_out_bound(
-    config: ActiveDynamicsConfig,
-    network: SeqVae,
-    rollouts: Rollouts,
-    seed: int,
+    config: ActiveDynamicsConfig, network: SeqVae, rollouts: Rollouts, seed: int
 ) -> Float[Tensor, ""]:
     """Computes the bound over the first episode of each rollout."""
     generator = Generator(torch.get_default_device()).manual_seed(seed)
@@ -64,12 +61,6 @@ def held_out_bound(
     for part in torch.arange(y.shape[1]).split(ROLLOUTS_AT_ONCE):
         windows = Windows(y[:, part], action[:, part], torch.zeros_like(part))
         scene = elbo.encode_windows(network, windows, 0)
-        draws = elbo.draw(
-            network.members,
-            config.evaluate.elbo_samples,
-            1,
-            scene,
-            generator,
-        )
+        draws = elbo.draw(network.members, config.evaluate.elbo_samples, 1, scene, generator)
         bounds.append(elbo.evidence_bound(network, scene, draws, in_first[:, part]))
     return torch.cat(bounds).sum() / (in_first.sum() * y.shape[2])

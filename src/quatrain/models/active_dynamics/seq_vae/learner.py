@@ -28,11 +28,7 @@ from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.seq_vae import planning
 from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
-from quatrain.models.active_dynamics.seq_vae.held_out import (
-    encoded,
-    held_out_bound,
-    held_out_nll,
-)
+from quatrain.models.active_dynamics.seq_vae.held_out import encoded, held_out_bound, held_out_nll
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 from quatrain.models.active_dynamics.seq_vae.planning import (
     LearnerFields,
@@ -60,10 +56,7 @@ class SeqVaeLearner:
 
     @classmethod
     def init(
-        cls,
-        config: ActiveDynamicsConfig,
-        dataset: Dataset,
-        seed: np.random.SeedSequence,
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, seed: np.random.SeedSequence
     ) -> "SeqVaeLearner":
         """Returns untrained networks; a replicate has the same ones in all arms."""
         emission = emission_of(config, dataset)
@@ -74,10 +67,7 @@ class SeqVaeLearner:
 
     @classmethod
     def from_state(
-        cls,
-        config: ActiveDynamicsConfig,
-        dataset: Dataset,
-        saved: Any,
+        cls, config: ActiveDynamicsConfig, dataset: Dataset, saved: Any
     ) -> "SeqVaeLearner":
         others, metrics = saved.family_state
         states = [
@@ -163,9 +153,7 @@ class SeqVaeLearner:
 
     @torch.no_grad()
     def drift(
-        self,
-        weights: Weights,
-        x: Float[Tensor, "learner point d"],
+        self, weights: Weights, x: Float[Tensor, "learner point d"]
     ) -> Float[Tensor, "learner point d"]:
         return learner_fields(self.networks_with(weights)).mean_and_features(x.float()).value
 

@@ -82,9 +82,7 @@ def predicted_innovation_nll(
 
 @torch.no_grad()
 def make_surrogate(
-    config: ActiveDynamicsConfig,
-    trainers: Sequence[SeqVaeTrainer],
-    grid: Float[Tensor, "point d"],
+    config: ActiveDynamicsConfig, trainers: Sequence[SeqVaeTrainer], grid: Float[Tensor, "point d"]
 ) -> Surrogate:
     """Returns the mean fields, the posteriors of their last layers, and what observations reveal.
 
@@ -112,13 +110,12 @@ def make_surrogate(
             [
                 trainer.network.decoder.channels().precision(trainer.belief.mean)
                 for trainer in trainers
-            ],
+            ]
         ),
     )
 
 
 def _block_diagonals(
-    covariance: Float[Tensor, "learner feature feature"],
-    d: int,
+    covariance: Float[Tensor, "learner feature feature"], d: int
 ) -> Float[Tensor, "learner weight weight"]:
     return torch.stack([torch.block_diag(*[block] * d) for block in covariance])

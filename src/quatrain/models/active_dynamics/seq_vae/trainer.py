@@ -42,10 +42,7 @@ def _make_optimizer(config: ActiveDynamicsConfig, network: SeqVae, moments: Adam
     train = config.train.seq_vae
     kind: type[SGD | Adam] = SGD if train.optimizer == "sgd" else Adam
     optimizer = kind(
-        network.parameters(),
-        lr=train.learning_rate,
-        weight_decay=train.weight_decay,
-        fused=True,
+        network.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
     )
     if kind is Adam:
         adam_state.load_state(optimizer, network, moments)
@@ -70,10 +67,7 @@ class SeqVaeTrainer:
 
     @classmethod
     def from_state(
-        cls,
-        config: ActiveDynamicsConfig,
-        emission: Emission,
-        state: SeqVaeState,
+        cls, config: ActiveDynamicsConfig, emission: Emission, state: SeqVaeState
     ) -> "SeqVaeTrainer":
         """Returns a trainer that continues from the state, which is not modified."""
         network = init_network(config, emission, 0)
@@ -109,9 +103,7 @@ class SeqVaeTrainer:
 
     @torch.no_grad()
     def observe(
-        self,
-        observation: Float[Tensor, " obs"],
-        action: Float[Tensor, " action"],
+        self, observation: Float[Tensor, " obs"], action: Float[Tensor, " action"]
     ) -> Belief:
         """Returns the belief about the state after a transition, given the whole episode.
 
@@ -236,13 +228,7 @@ class SeqVaeTrainer:
         train = self.config.train.seq_vae
         beta = losses.beta_at(train, self.updates)
         encoded = elbo.encode_windows(network, batch, train.burn_in)
-        draws = elbo.draw(
-            network.members,
-            train.samples,
-            train.horizons,
-            encoded,
-            self.elbo_rng,
-        )
+        draws = elbo.draw(network.members, train.samples, train.horizons, encoded, self.elbo_rng)
         if train.mask > 0 and beta > 0:
             draws = elbo.add_mask(draws, train.mask, self.elbo_rng)
         elbo_terms = elbo.compute_terms(network, encoded, draws, network.horizon_mask_weights)
@@ -265,9 +251,7 @@ class SeqVaeTrainer:
 
 
 def normalize_terms(
-    config: ActiveDynamicsConfig,
-    terms: dict[str, Tensor],
-    transitions: int,
+    config: ActiveDynamicsConfig, terms: dict[str, Tensor], transitions: int
 ) -> dict[str, Tensor]:
     """Returns likelihoods per time and channel, KL terms per time and dimension, in nats.
 

@@ -1,11 +1,14 @@
-"""checkpoints, history -> figures over transitions: error, information, terms of the bound"""
+"""learners, checkpoints, history -> curves: error, information, prediction, coverage, bound"""
 
 from collections.abc import Mapping
 
 import numpy as np
+from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.special import ndtri
 
+from quatrain.models.active_dynamics.evaluate import HORIZONS, SMALLEST
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     DOTTED_LINE,
@@ -47,6 +50,10 @@ ELBO_PANELS = {
     "beta": ("Weight of the KL terms", "β"),
     "grad_norm": ("Gradients before clipping", "norm"),
 }
+R2_TICKS = (-9, -1, 0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999)
+NOMINAL = np.arange(1, 20) / 20
+# Nominal coverage that is marked and named in the title.
+HIGHLIGHTED = 0.9
 
 
 # The error of the field.
@@ -229,3 +236,89 @@ def draw_elbo(study: Study, history: History) -> Figure:
         explain_lines(study.config.seeds),
     )
     return figure
+
+
+# Predictions.
+
+
+def draw_horizon(study: Study) -> Figure:
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    ends = []
+    r2_by_learner = np.stack([study.prediction_r2[f"displacement_r2_{k}"] for k in HORIZONS], 1)
+    for arm in study.arms:
+        r2 = study.of_arm(arm, r2_by_learner)
+        text = f" {np.median(r2[:, -1]):.4f}"
+        ends.append(draw_arm(axes, arm, HORIZONS, nines(r2), text, linewidth=2, marker="o"))
+    axes.set_yticks(nines(np.array(R2_TICKS)), [f"{tick:g}" for tick in R2_TICKS])
+    low, high = axes.dataLim.intervaly
+    axes.set(
+        xlabel="transitions ahead",
+        ylabel="R² of the displacement by the field",
+        xticks=HORIZONS,
+        ylim=(low - 0.15, high + 0.15),
+    )
+    label_arms(
+        axes,
+        f"R² of the displacement by the field in {HORIZONS[-1]} transitions:"
+        f" {study.pair_text(ends)}",
+        ends,
+    )
+    caption(
+        figure,
+        "From true states, with held-out actions; 0: as without a field, 1: all. Over equal "
+        "heights the unexplained share falls by the same factor.",
+        explain_arms(study.arms),
+        explain_lines(study.config.seeds),
+    )
+    return figure
+
+
+def nines(r2: Float64[np.ndarray, "*axes"]) -> Float64[np.ndarray, "*axes"]:
+    """Computes -log₁₀(1 - R²): 0 for 0, 1 for 0.9, 2 for 0.99."""
+    return -np.log10(np.maximum(1 - r2, SMALLEST))
+
+
+# Calibration.
+
+
+def draw_calibration(study: Study) -> Figure:
+    figure = Figure(figsize=(6.4, 5.8), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="0.3", linestyle="--", linewidth=1)
+    ends = _draw_coverage(axes, study)
+    for x, text in ((0.25, "underconfident"), (0.75, "overconfident")):
+        axes.text(x, 1 - x, text, color="0.6", fontsize=12, ha="center", va="center")
+    axes.set(
+        xlabel="nominal coverage of the learner's intervals",
+        ylabel="observed coverage, share of the field",
+        xlim=(0, 1),
+        ylim=(0, 1),
+        aspect="equal",
+    )
+    label_arms(axes, f"Coverage of {HIGHLIGHTED:.0%} intervals: {study.pair_text(ends)}", ends)
+    caption(figure, explain_arms(study.arms), explain_lines(study.config.seeds))
+    return figure
+
+
+def _draw_coverage(axes: Axes, study: Study) -> list[EndLabel]:
+    observed = coverage(study)
+    place = int(np.argmin(np.abs(NOMINAL - HIGHLIGHTED)))
+    ends = []
+    for arm in study.arms:
+        color = COLORS[arm]
+        median = median_with_band(
+            axes, NOMINAL, study.of_arm(arm, observed), color=color, linewidth=2
+        )
+        axes.plot(NOMINAL[place], median[place], "o", color=color, markersize=6, zorder=3)
+        ends.append(end_label(arm, median[place], f" {median[place]:.0%}"))
+    return ends
+
+
+def coverage(study: Study) -> Float64[np.ndarray, "learner level"]:
+    """Returns the share of the field's components within central intervals of each nominal size."""
+    estimate = study.estimate
+    variance = np.maximum(estimate.variance, SMALLEST)
+    square = (estimate.mean - study.dataset.held_out.grid_field) ** 2 / variance
+    limits = ndtri((1 + NOMINAL) / 2) ** 2
+    return np.stack([(square <= limit).mean((1, 2)) for limit in limits], 1)

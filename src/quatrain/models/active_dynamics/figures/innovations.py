@@ -1,8 +1,10 @@
-"""observations -> figure: surprise of each arm above that of a filter that knows the true field
+"""observations -> surprise of each arm, beside a filter that knows the field; signs of misfit
 
-The sum of this excess is the price of not knowing the field. For an exact learner with a true prior
-its mean is the information gained about the field, by the chain rule of mutual information; a
-greater sum shows overconfidence.
+The sum of the surprise above the oracle's is the price of not knowing the field. For an exact
+learner with a true prior its mean is the information gained about the field, by the chain rule of
+mutual information; a greater sum shows overconfidence. Innovations of a right filter have the size
+that it expects, and do not follow each other. The field's error near the data is as large as its
+variance says.
 """
 
 from collections.abc import Mapping
@@ -14,8 +16,9 @@ from jaxtyping import Float64, Shaped
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from quatrain.models.active_dynamics import misfit
 from quatrain.models.active_dynamics.bayes_filter import filter as filters
-from quatrain.models.active_dynamics.bayes_filter.filter import START_VARIANCE, Filter
+from quatrain.models.active_dynamics.bayes_filter.filter import START_VARIANCE
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
     DOTTED_LINE,
@@ -26,6 +29,7 @@ from quatrain.models.active_dynamics.figures.parts import (
     format_number,
     label_arms,
     log_ticks,
+    set_title,
     set_transitions_axis,
 )
 from quatrain.models.active_dynamics.figures.study import (
@@ -33,13 +37,15 @@ from quatrain.models.active_dynamics.figures.study import (
     arm_metric,
     information_at_checkpoints,
 )
-from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.plots import caption
+from quatrain.models.active_dynamics.references import true_filter
+from quatrain.plots import EndLabel, caption
 from quatrain.progress import History
 
 # Lower end of the axis, relative to the least median above 0; lower values are drawn there.
 LOWEST = 0.5
 PRICE_CAPTION = "Dashed: surprise equal to information gained (calibrated); above: overconfident."
+# Distance at which the last range, which has no end, is drawn.
+LAST = 1.6
 
 
 @torch.no_grad()
@@ -52,12 +58,7 @@ def oracle_nll(study: Study) -> Float64[np.ndarray, "learner transition"]:
     env = study.config.env
     world = study.training.world
     ring = study.training.replay
-    oracle = Filter(
-        make_rbf(study.config.network.rbf, env.d),
-        world.emission.double(),
-        env.dt,
-        env.process_noise,
-    )
+    oracle = true_filter(study.config, world)
     first = torch.tensor(study.dataset.train.observations[:, 0]).repeat(len(study.arms), 1)
     belief = filters.state_prior(env.d, study.config.learners)
     start_covariance = START_VARIANCE * torch.eye(env.d, dtype=torch.float64)
@@ -90,10 +91,7 @@ class Cost(NamedTuple):
 
 
 def excess_cost(
-    study: Study,
-    history: History,
-    oracle: Float64[np.ndarray, "learner transition"],
-    arm: str,
+    study: Study, history: History, oracle: Float64[np.ndarray, "learner transition"], arm: str
 ) -> Cost:
     """Computes an arm's cost; each record has the mean surprise since the record before.
 
@@ -138,13 +136,7 @@ def _draw_rates(axes: Axes, study: Study, costs: Mapping[str, Cost]) -> None:
     highest = medians.max()
     lowest = LOWEST * medians.min(where=medians > 0, initial=highest if highest > 0 else 1)
     ends = [
-        draw_arm(
-            axes,
-            arm,
-            cost.steps,
-            np.maximum(cost.rate, lowest),
-            **DOTTED_LINE,
-        )
+        draw_arm(axes, arm, cost.steps, np.maximum(cost.rate, lowest), **DOTTED_LINE)
         for arm, cost in costs.items()
     ]
     axes.set(
@@ -190,3 +182,64 @@ def _draw_price(axes: Axes, costs: Mapping[str, Cost]) -> None:
         ylabel="sum of the excess surprise, nats",
     )
     label_arms(axes, "What that adds up to, over what was learned for it", ends)
+
+
+# Misfit.
+
+
+def draw_misfit(study: Study, scores: Mapping[str, float]) -> Figure:
+    """Draws error by distance; for a filter also size and correlation of its innovations."""
+    has_innovations = f"nis.{study.arms[0]}" in scores
+    figure = Figure(figsize=(13 if has_innovations else 7, 5), layout="constrained")
+    panels = figure.subplots(1, 2 if has_innovations else 1, squeeze=False)[0]
+    ends = [_draw_distances(panels[0], study, arm) for arm in study.arms]
+    label_arms(panels[0], "Error by distance to the data", ends)
+    log_ticks(panels[0].yaxis)
+    if has_innovations:
+        _draw_innovations(panels[1], study, scores)
+    caption(
+        figure,
+        "Left, dashed: the error that the learner expects.",
+        "Right: innovations are observations minus their prediction; grey: if the field is right."
+        if has_innovations
+        else "",
+        f"Medians over {study.config.seeds} replicates.",
+    )
+    return figure
+
+
+def _draw_distances(axes: Axes, study: Study, arm: str) -> EndLabel:
+    truth = study.dataset.held_out
+    square = ((study.estimate.mean - truth.grid_field) ** 2).sum(2)
+    variance = study.estimate.variance.sum(2)
+    rows = (square, variance, misfit.nearest_distances(study.path, truth.grid))
+    ranges = misfit.by_distance(*(study.of_arm(arm, row) for row in rows))
+    x = np.array([*misfit.EDGES[:-1], LAST])
+    filled = np.isfinite(ranges.error).any(0)
+    error, expected = (np.nanmedian(values[:, filled], 0) for values in ranges)
+    axes.plot(x[filled], error, color=COLORS[arm], **DOTTED_LINE)
+    axes.plot(x[filled], expected, color=COLORS[arm], linestyle="--")
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlabel="distance to the nearest visited state, up to",
+        ylabel="error of the field, speed",
+    )
+    log_ticks(axes.xaxis)
+    return end_label(arm, error[-1], f" {format_number(error[-1])}")
+
+
+def _draw_innovations(axes: Axes, study: Study, scores: Mapping[str, float]) -> None:
+    for name, line in (("nis", axes.axvspan), ("whiteness", axes.axhspan)):
+        line(scores[f"{name}_expected_low"], scores[f"{name}_expected_high"], color="0.85")
+    for arm in study.arms:
+        x, y = scores[f"nis.{arm}"], scores[f"whiteness.{arm}"]
+        axes.plot(x, y, "o", color=COLORS[arm], markersize=8, label=arm)
+    axes.plot(scores["nis_oracle"], scores["whiteness_oracle"], "k*", label="true field")
+    axes.set(
+        xlabel="mean square of innovations, relative to the expected one",
+        ylabel="correlation with the innovation before",
+    )
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    axes.grid(alpha=0.25)
+    set_title(axes, "What a filter with the learned field does not foresee")
