@@ -7,14 +7,13 @@ import pytest
 from torch import Tensor
 
 from quatrain.models.active_dynamics import config as configs
-from quatrain.models.active_dynamics import train
+from quatrain.models.active_dynamics import losses, train
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, evaluate
 from quatrain.models.active_dynamics.figures.study import Study, make_study
 from quatrain.models.active_dynamics.learner import FieldLearner
 from quatrain.models.active_dynamics.state import (
-    FAMILIES,
     State,
     TrainingState,
     init_state,
@@ -23,7 +22,7 @@ from quatrain.models.active_dynamics.state import (
 from quatrain.progress import History, Progress, history, rows
 from tests.conftest import shapes_unchecked, small
 
-both_families = pytest.mark.parametrize("family", FAMILIES)
+both_families = pytest.mark.parametrize("family", losses.TERMS)
 PLANNED = {"candidates": 16, "iterations": 2, "horizon": 6, "elites": 4, "keep": 2}
 """Plans that are better than random actions."""
 VAE = {"family": "seq_vae"}

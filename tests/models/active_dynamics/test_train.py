@@ -338,7 +338,7 @@ def test_what_the_last_transition_broke_is_not_yielded(part: str):
         BREAKS[part](training).fill_(torch.nan)
     broken = f"active_dynamics stopped at transition 12: {part} of learner random/0 is not finite;"
     with pytest.raises(TrainingDiverged, match=f"^{re.escape(f'{broken} {REMEDIES[family]}')}$"):
-        train.records.check_finite(training, {})
+        train.check_finite(training, {})
 
 
 def test_a_dataset_or_state_of_another_config_is_refused():

@@ -114,6 +114,14 @@ class Acquisition(Section):
         ge=0, le=LARGEST, description="how far plans may leave the region for nothing"
     )
 
+    @property
+    def needs_joint_covariance(self) -> bool:
+        """Returns whether a value of positive weight needs the covariance of all weights."""
+        return any(
+            weight and VALUE_NEEDS[name] == "joint covariance"
+            for name, weight in self.weights.items()
+        )
+
     def check(self) -> None:
         among("weights", self.weights, VALUES)
         if not any(self.weights.values()):

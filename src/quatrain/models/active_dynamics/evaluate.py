@@ -121,10 +121,10 @@ def estimate_field(
         velocity = alignment.to_velocity(drift.double())
         errors.append((velocity - truth).square().sum((1, 2)) / truth.square().sum())
     alignment = learner.alignment(learner.weights, held_out)
-    moments = learner.moments(alignment.to_latent(grid))
+    field = alignment.to_field(learner.moments(alignment.to_latent(grid)))
     return FieldEstimate(
-        mean=_array(alignment.to_velocity(moments.mean)),
-        variance=_array(alignment.to_velocity_variance(moments.variance)),
+        mean=_array(field.mean),
+        variance=_array(field.variance),
         nrmse=_array(torch.stack(errors).sqrt()),
     )
 

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
-from quatrain.models.active_dynamics.config import VALUE_NEEDS, Acquisition, ActiveDynamicsConfig
+from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.replay.windows import Transition, WindowRing
 
 # Name -> weights, with the learners as first axis.
@@ -69,6 +69,11 @@ class AffineAlignment(NamedTuple):
         """Computes dx/dt = A dz/dt."""
         return v @ self.matrix.mT
 
+    def to_field(self, moments: Moments) -> Moments:
+        """Returns mean and variance of dx/dt from those of dz/dt."""
+        variance = self.to_velocity_variance(moments.variance)
+        return Moments(self.to_velocity(moments.mean), variance)
+
     def to_velocity_variance(
         self, variance: Float64[Tensor, "learner point d"]
     ) -> Float64[Tensor, "learner point d"]:
@@ -99,15 +104,6 @@ class Surrogate(NamedTuple):
     region: Float[Tensor, "*learner feature feature"] | None
     step_variance: Float[Tensor, " learner"]
     precision: Float[Tensor, "learner d d"]
-
-
-def needs_joint_covariance(config: Acquisition) -> bool:
-    """Returns whether an acquisition value of positive weight needs `full_covariance`."""
-    return any(
-        VALUE_NEEDS[name] == "joint covariance"
-        for name, weight in config.weights.items()
-        if weight > 0
-    )
 
 
 @runtime_checkable

@@ -11,7 +11,7 @@ from quatrain.frameworks.torch import packing
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import LARGEST, ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import AffineAlignment, FieldPosterior
-from quatrain.models.active_dynamics.state import FAMILIES, State, TrainingState, learners_of
+from quatrain.models.active_dynamics.state import State, TrainingState, family_of, learners_of
 from quatrain.requests import Input, validate_request
 
 INPUT = "states"
@@ -64,19 +64,17 @@ def answer(
     """
     inputs = {INPUT: Input(np.float64, (config.env.d,), -LARGEST, LARGEST)}
     states = torch.tensor(validate_request("active_dynamics", request, inputs)[INPUT])[None]
-    family = FAMILIES[config.network.family]
+    family = family_of(config)
     d = config.env.d
-    template = ServedField(
-        *family.posterior_template(config), torch.zeros(d, d).double(), torch.zeros(d).double()
-    )
+    posterior: FieldPosterior = family.posterior_template(config)
+    template = ServedField(*posterior, torch.zeros(d, d).double(), torch.zeros(d).double())
     served = packing.from_arrays(template, arrays)
     alignment = AffineAlignment(served.matrix[None], served.offset[None])
     moments = family.posterior_moments(
         config, FieldPosterior(served.field, served.covariance), alignment.to_latent(states)
     )
-    velocity = alignment.to_velocity(moments.mean)
-    variance = alignment.to_velocity_variance(moments.variance).clamp(min=0)
+    field = alignment.to_field(moments)
     return {
-        "velocity": velocity[0].numpy(force=True),
-        "deviation": variance.sqrt()[0].numpy(force=True),
+        "velocity": field.mean[0].numpy(force=True),
+        "deviation": field.variance.clamp(min=0).sqrt()[0].numpy(force=True),
     }

@@ -12,20 +12,13 @@ from quatrain.envs.vector_field.policies import PolicyState, init_policy_state
 from quatrain.envs.vector_field.world import EnvState
 from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
 from quatrain.models.active_dynamics import planner
-from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import Dataset, world_of
 from quatrain.models.active_dynamics.config import ARMS, ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import FieldLearner
 from quatrain.models.active_dynamics.planner import Plan
-from quatrain.models.active_dynamics.seq_vae.learner import SeqVaeLearner
 from quatrain.models.active_dynamics.system import FieldSystem, Recording
 from quatrain.replay import windows
 from quatrain.replay.windows import Transition, WindowRing
-
-FAMILIES: dict[str, type[FieldLearner]] = {
-    "bayes_filter": BayesFilterLearner,
-    "seq_vae": SeqVaeLearner,
-}
 
 
 class State(NamedTuple):
@@ -52,6 +45,20 @@ class State(NamedTuple):
     transitions: Int64[Tensor, ""]
 
 
+def family_of(config: ActiveDynamicsConfig) -> Any:  # beartype cannot check a type of a Protocol
+    """Returns the type of FieldLearner of the config's family; imports no other."""
+    family: type[FieldLearner]
+    if config.network.family == "bayes_filter":
+        from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+
+        family = BayesFilterLearner
+    else:
+        from quatrain.models.active_dynamics.seq_vae.learner import SeqVaeLearner
+
+        family = SeqVaeLearner
+    return family
+
+
 class TrainingState:
     """Holds all learners with their systems; `train.advance` changes it in place.
 
@@ -61,7 +68,7 @@ class TrainingState:
     def __init__(self, config: ActiveDynamicsConfig, dataset: Dataset, state: State) -> None:
         self.config = config
         self.dataset = dataset
-        self.learner = FAMILIES[config.network.family].from_state(config, dataset, state)
+        self.learner: FieldLearner = family_of(config).from_state(config, dataset, state)
         self.policy_states = dict(state.policy_states)
         self.plan = state.plan
         self.generators = {
@@ -122,7 +129,7 @@ def init_state(config: ActiveDynamicsConfig, dataset: Dataset, seed: int) -> Sta
     """Returns the state before the first transition of the warm-up."""
     environment, plan, family, arms = SeedSequence(seed).spawn(4)
     generators = _generators(config, environment, plan, arms)
-    learner = FAMILIES[config.network.family].init(config, dataset, family)
+    learner = family_of(config).init(config, dataset, family)
     starts = torch.tensor(dataset.train.states[:, 0]).repeat(len(config.train.arms), 1)
     checkpoints = len(checkpoint_steps(config))
     action_size = config.env.action_size

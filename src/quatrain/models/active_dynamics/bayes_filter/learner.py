@@ -28,7 +28,6 @@ from quatrain.models.active_dynamics.learner import (
     Moments,
     Surrogate,
     Weights,
-    needs_joint_covariance,
 )
 from quatrain.models.active_dynamics.network import (
     Rbf,
@@ -157,7 +156,7 @@ class BayesFilterLearner:
         state_variance = torch.linalg.pinv(precision, hermitian=True).diagonal(dim1=1, dim2=2)
         step_variance = self.filter.process_noise * self.filter.dt + state_variance.mean(1)
         full_covariance = None
-        if needs_joint_covariance(self.config.train.acquisition):
+        if self.config.train.acquisition.needs_joint_covariance:
             full_covariance = belief.covariance[:, d:, d:].float()
         return Surrogate(
             state=belief.mean[:, :d].float(),

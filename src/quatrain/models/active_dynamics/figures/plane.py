@@ -71,14 +71,9 @@ def make_chart(study: Study) -> Chart:
     axis = torch.linspace(-edge, edge, SIDE, dtype=torch.float64)
     points = torch.cartesian_prod(axis, axis)
     alignment = study.alignment
-    moments = study.training.learner.moments(
-        alignment.to_latent(points.expand(study.config.learners, -1, -1))
-    )
-    fields = (
-        study.true_field(points),
-        alignment.to_velocity(moments.mean.double()),
-        alignment.to_velocity_variance(moments.variance.double()),
-    )
+    z = alignment.to_latent(points.expand(study.config.learners, -1, -1))
+    learned = alignment.to_field(study.training.learner.moments(z))
+    fields = study.true_field(points), learned.mean, learned.variance
     lattices = (field.unflatten(-2, (SIDE, SIDE)).numpy(force=True) for field in fields)
     return Chart(axis.numpy(force=True), *lattices)
 

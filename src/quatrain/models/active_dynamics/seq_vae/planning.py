@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import FieldValue, Surrogate, needs_joint_covariance
+from quatrain.models.active_dynamics.learner import FieldValue, Surrogate
 from quatrain.models.active_dynamics.seq_vae.dynamics import Field
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
@@ -93,7 +93,7 @@ def make_surrogate(
     posteriors = zip(*(trainer.posterior for trainer in trainers), strict=True)
     covariance, step_variance = map(torch.stack, posteriors)
     is_single = networks[0].has_weight_posterior
-    needs_joint = is_single and needs_joint_covariance(config.train.acquisition)
+    needs_joint = is_single and config.train.acquisition.needs_joint_covariance
     return Surrogate(
         state=torch.stack([trainer.belief.mean for trainer in trainers]),
         control=networks[0].control,

@@ -31,6 +31,9 @@ from quatrain.models.active_dynamics.seq_vae.trainer_state import SeqVaeState, c
 from quatrain.replay import windows
 from quatrain.replay.windows import View, WindowRing, Windows
 
+# Parts of the state that are replaced, never changed in place.
+VALUES = ("hidden", "belief", "posterior", "effect", "bootstrap")
+
 
 class Objective(NamedTuple):
     loss: Float[Tensor, ""]
@@ -76,11 +79,7 @@ class SeqVaeTrainer:
             config=config,
             network=network,
             optimizer=_make_optimizer(config, network, state.optimizer),
-            hidden=state.hidden,
-            belief=state.belief,
-            posterior=state.posterior,
-            effect=state.effect,
-            bootstrap=state.bootstrap,
+            **{name: getattr(state, name) for name in VALUES},
             batch_rng=generator_from_state(state.batch_rng),
             elbo_rng=generator_from_state(state.elbo_rng),
             updates=int(state.updates),
@@ -91,11 +90,7 @@ class SeqVaeTrainer:
         return SeqVaeState(
             params=copy_params(self.network),
             optimizer=adam_state.get_state(self.optimizer, self.network),
-            hidden=self.hidden,
-            belief=self.belief,
-            posterior=self.posterior,
-            effect=self.effect,
-            bootstrap=self.bootstrap,
+            **{name: getattr(self, name) for name in VALUES},
             batch_rng=self.batch_rng.get_state(),
             elbo_rng=self.elbo_rng.get_state(),
             updates=torch.tensor(self.updates, device="cpu"),
