@@ -14,23 +14,15 @@ def where(picture: np.ndarray, color: tuple[int, int, int]) -> np.ndarray:
 
 
 def test_shapes_cover_their_area_and_nothing_beyond_the_picture():
-    for draw, area in ((rendering.disc, np.pi * 100), (rendering.diamond, 200)):
-        picture = rendering.blank(40, 50)
-        draw(picture, 25, 20, 10, RED)
-        pixels = where(picture, RED)
+    for shape, area in (("disc", np.pi * 100), ("diamond", 200)):
+        picture = rendering.Picture(np.full((40, 50, 3), rendering.PAPER, np.uint8))
+        draw = getattr(picture, shape)
+        draw(25, 20, 10, RED)
+        pixels = where(picture.pixels, RED)
         assert abs(len(pixels) - area) < 50
         np.testing.assert_allclose(pixels.mean(0), [25, 20], atol=0.1)
-        draw(picture, -99, 300, 10, RED)
-        assert len(where(picture, RED)) == len(pixels)
-
-
-def test_a_line_joins_its_ends():
-    picture = rendering.blank(40, 50)
-    rendering.line(picture, (5, 5), (45, 35), RED, 3)
-    pixels = where(picture, RED)
-    assert np.abs(pixels.min(0) - [5, 5]).max() <= 1
-    assert np.abs(pixels.max(0) - [45, 35]).max() <= 1
-    assert np.abs((pixels[:, 0] - 5) * 0.75 + 5 - pixels[:, 1]).max() < 3
+        draw(-99, 300, 10, RED)
+        assert len(where(picture.pixels, RED)) == len(pixels)
 
 
 def test_the_grids_agent_walls_and_goal_are_where_the_world_has_them():

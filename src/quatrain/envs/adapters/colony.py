@@ -184,22 +184,23 @@ def draw_colony(world: World, colonies: Colonies, env: int) -> UInt8[np.ndarray,
     parents = colonies.parent[env, :count].tolist()
     for (x, y), parent in zip(position.tolist(), parents, strict=True):
         if 0 <= parent < count:
-            rendering.line(picture, (x, y), tuple(position[parent].tolist()), rendering.INK, 1.0)
+            picture.line((x, y), tuple(position[parent].tolist()), rendering.INK, 1)
     new = colonies.new[env, :count].tolist()
     for (x, y), is_new in zip(position.tolist(), new, strict=True):
         color = rendering.AGENTS[1] if is_new else rendering.AGENTS[0]
-        rendering.disc(picture, x, y, 4, color)
-    return picture
+        picture.disc(x, y, 4, color)
+    return picture.pixels
 
 
-def _draw_plate(world: World, plate: int, scale: float) -> np.ndarray:
+def _draw_plate(world: World, plate: int, scale: float) -> rendering.Picture:
     rules = world.rules
     width = round(rules.width * scale)
     columns = (np.arange(width) / scale).astype(int).clip(0, rules.width - 1)
     stiffness = np.log(world.intensity[plate].numpy(force=True)[columns])
     share = (stiffness - stiffness.min()) / max(np.ptp(stiffness), 1e-6)
     height = round(rules.height * scale)
-    picture = rendering.shade(share, height, rendering.SOFT, rendering.STIFF)
+    shaded = rendering.shade(share, height, rendering.SOFT, rendering.STIFF)
+    picture = rendering.Picture(shaded)
     x = rules.goal * scale
-    rendering.line(picture, (x, 0), (x, height), rendering.GOAL, 3.0)
+    picture.line((x, 0), (x, height), rendering.GOAL, 3)
     return picture

@@ -71,13 +71,13 @@ class GridSimulation:
                 x, y = self._grid.coords[state]
                 colors[y, x] = color
         size = rendering.cell_size(*walls.shape)
-        picture = rendering.tiles(colors, size)
+        picture = rendering.Picture(rendering.tiles(colors, size))
         self._draw_doors(picture, size)
         x, y = (np.asarray(self._grid.coords[self._states[env]]) + 0.5) * size
-        rendering.disc(picture, x, y, 0.34 * size, rendering.AGENTS[0])
-        return picture
+        picture.disc(x, y, 0.34 * size, rendering.AGENTS[0])
+        return picture.pixels
 
-    def _draw_doors(self, picture: np.ndarray, size: int) -> None:
+    def _draw_doors(self, picture: rendering.Picture, size: int) -> None:
         """Draws a bar in each cell at the side where its move is blocked by a door."""
         coords = np.asarray(self._grid.coords)
         free = ~np.asarray(self._grid.walls)
@@ -89,9 +89,7 @@ class GridSimulation:
             if 0 <= x < width and 0 <= y < height and free[y, x]:
                 middle = (coords[state] + 0.5 + 0.42 * np.array(MOVES[action])) * size
                 along = 0.4 * size * np.array(MOVES[action])[::-1]
-                rendering.line(
-                    picture, tuple(middle - along), tuple(middle + along), rendering.ITEMS[2], 3.0
-                )
+                picture.line(tuple(middle - along), tuple(middle + along), rendering.ITEMS[2], 3)
 
 
 def simulate(num_envs: int, **settings: Any) -> GridSimulation:

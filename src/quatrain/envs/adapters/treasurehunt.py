@@ -89,15 +89,15 @@ class AgentsSimulation:
         colors = np.where(grows[..., None], rendering.FLOOR, rendering.GROUND)
         colors = np.where(walls[..., None], rendering.WALL, colors).astype(np.uint8)
         size = rendering.cell_size(*walls.shape)
-        picture = rendering.tiles(colors, size)
+        picture = rendering.Picture(rendering.tiles(colors, size))
         items = np.asarray(self._turn.state.items[env])
         for y, x in np.argwhere(items):
             color = rendering.ITEMS[(items[y, x] - 1) % len(rendering.ITEMS)]
-            rendering.diamond(picture, (x + 0.5) * size, (y + 0.5) * size, 0.3 * size, color)
+            picture.diamond((x + 0.5) * size, (y + 0.5) * size, 0.3 * size, color)
         for agent, (y, x) in enumerate(np.asarray(self._turn.state.positions[env])):
             color = rendering.AGENTS[agent % len(rendering.AGENTS)]
-            rendering.disc(picture, (x + 0.5) * size, (y + 0.5) * size, 0.36 * size, color)
-        return picture
+            picture.disc((x + 0.5) * size, (y + 0.5) * size, 0.36 * size, color)
+        return picture.pixels
 
 
 class TreasureHuntSimulation(AgentsSimulation):

@@ -98,13 +98,13 @@ class VectorFieldSimulation:
         """
         if self._background is None:
             self._background = self._draw_field()
-        picture = self._background.copy()
+        picture = rendering.Picture(self._background)
         points = [self._pixel(positions[env]) for positions in self._trail]
         for before, after in pairwise(points):
             if np.isfinite([*before, *after]).all():
-                rendering.line(picture, before, after, rendering.AGENTS[4], 2.0)
-        rendering.disc(picture, *points[-1], 7, rendering.AGENTS[0])
-        return picture
+                picture.line(before, after, rendering.AGENTS[4], 2)
+        picture.disc(*points[-1], 7, rendering.AGENTS[0])
+        return picture.pixels
 
     def _positions(self) -> np.ndarray:
         return self._state.x.numpy(force=True).copy()
@@ -116,15 +116,16 @@ class VectorFieldSimulation:
         return rendering.SIDE / 2 + scale * x, rendering.SIDE / 2 - scale * y
 
     def _draw_field(self) -> np.ndarray:
-        picture = rendering.blank(rendering.SIDE, rendering.SIDE)
+        size = (rendering.SIDE, rendering.SIDE, 3)
+        picture = rendering.Picture(np.full(size, rendering.PAPER, np.uint8))
         middle = rendering.SIDE / 2
-        rendering.line(picture, (0, middle), (rendering.SIDE, middle), rendering.LINES)
-        rendering.line(picture, (middle, 0), (middle, rendering.SIDE), rendering.LINES)
+        picture.line((0, middle), (rendering.SIDE, middle), rendering.LINES)
+        picture.line((middle, 0), (middle, rendering.SIDE), rendering.LINES)
         if self._world.env.d == 2:
             self._draw_arrows(picture)
-        return picture
+        return picture.pixels
 
-    def _draw_arrows(self, picture: np.ndarray) -> None:
+    def _draw_arrows(self, picture: rendering.Picture) -> None:
         """Draws a line along the field from each dot; its length is a root of the speed."""
         radius = self._world.env.escape_radius
         gap = 2 * radius / ARROWS
@@ -135,8 +136,8 @@ class VectorFieldSimulation:
         length = ARROW_LENGTH * gap * (speed / speed.max().clamp(min=1e-9)).sqrt()
         ends = points + velocity / speed.clamp(min=1e-9) * length
         for start, end in zip(points.numpy(force=True), ends.numpy(force=True), strict=True):
-            rendering.line(picture, self._pixel(start), self._pixel(end), rendering.FAINT, 1.5)
-            rendering.disc(picture, *self._pixel(start), 2, rendering.FAINT)
+            picture.line(self._pixel(start), self._pixel(end), rendering.FAINT)
+            picture.disc(*self._pixel(start), 2, rendering.FAINT)
 
 
 def simulate(num_envs: int, world_seed: int = 0, **settings: Any) -> VectorFieldSimulation:
