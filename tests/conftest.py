@@ -20,7 +20,7 @@ from quatrain.params import Params
 from quatrain.presets import parse
 from quatrain.registry import MODELS
 from quatrain.validation import overlaid, validate
-from tests.models.actor_critic import hosted_envs as actor_critic_hosted
+from tests.models.actor_critic import user_envs as actor_critic_user_envs
 from tests.models.allo import user_envs as allo_hosted
 from tests.models.iqn import hosted_envs as iqn_hosted
 
@@ -43,7 +43,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "train": {"seq_vae": {"batch_size": 8, "updates": 2}},
         },
     ),
-    "actor_critic-hosted": ("actor_critic", actor_critic_hosted.section("Signs")),
+    "actor_critic-hosted": ("actor_critic", actor_critic_user_envs.section("Signs")),
     "iqn-hosted": ("iqn", iqn_hosted.section("OneStep")),
 }
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""

@@ -11,22 +11,22 @@ from torch import Generator
 from torch.distributions import Beta, Normal
 
 from benchmarks.reference import actor_critic as reference
-from benchmarks.reference.actor_critic import AS_IT_WAS, PROPOSED, Decision, Player
+from benchmarks.reference.actor_critic import AS_IT_WAS, PROPOSED, Actor, Decision, Player
 from benchmarks.reference.colony import RUNNING, Colony, Plate
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row
 from benchmarks.timing import Work, check_same, race
 from pipeline.storage.params_file import read_params
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, sample_plates
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
+from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, REASONS
 from quatrain.envs.colony.world import start, step
+from quatrain.frameworks.torch.rng import seeded
 from quatrain.frameworks.torch.threads import threads
-from quatrain.models.actor_critic.network import init
-from quatrain.models.actor_critic.ppo import acting, colony_rollouts, iteration
-from quatrain.models.actor_critic.ppo import trainer as trainers
-from quatrain.models.actor_critic.ppo.acting import Actor
+from quatrain.models.actor_critic.ppo import iteration
+from quatrain.models.actor_critic.ppo import learner as learning
+from quatrain.models.actor_critic.ppo.learner import Learner
 from quatrain.models.actor_critic.ppo.policy import beta_entropy
-from quatrain.models.actor_critic.ppo.trainer import Trainer
+from quatrain.models.actor_critic.worlds import colony as colony_world
 from quatrain.replay.rollouts.buffer import Minibatch
 
 SEED, PLATES, CELLS = 0, 16, 40
@@ -76,7 +76,7 @@ def training_row(root: Path, rounds: int) -> Row:
     works = {
         ORIGINAL: plain_training(root, AS_IT_WAS),
         PROPOSAL: plain_training(root, PROPOSED),
-        OURS: partial(iteration.run_iteration, trainer_of(root), colony_rollouts.collect),
+        OURS: partial(iteration.run_iteration, learner_of(root)),
     }
     units = {ORIGINAL: HORIZON, PROPOSAL: HORIZON, OURS: COLONIES * HORIZON}
     times = race(works, rounds, units)
@@ -87,7 +87,8 @@ def training_row(root: Path, rounds: int) -> Row:
 def playing_row(root: Path, rounds: int) -> Row:
     """Measures observation, network, a drawn action and the step, by colony."""
     actor = actor_of(root)
-    act = acting.stochastic_policy(actor, Generator().manual_seed(SEED))
+    draw = partial(actor.playing.draw, generator=Generator().manual_seed(SEED))
+    act = actor.view.playing(draw)
     generator, state = Generator().manual_seed(SEED), [colonies_of(actor.world, COLONIES)]
     colony, positions = plain_colony(actor.world, state[0], 0)
 
@@ -109,19 +110,47 @@ def actor_of(root: Path) -> Actor:
     config = read_params(root, None, {"actor_critic": CHANGES}).actor_critic
     plates = sample_plates(TRAINING, PLATES, config.env.width, np.random.default_rng(SEED))
     rules = config.env.model_copy(update={"n0_min": CELLS, "n0_max": CELLS})
-    world = make_world(rules, plates)
     node, graph = NODE_FEATURES["light"], GRAPH_FEATURES["light"]  # scaled by hand
     moments = torch.zeros(node), torch.ones(node), torch.zeros(graph), torch.ones(graph)
-    return acting.make_actor(config, world, acting.Scale(*moments), init(config, SEED))
+    view = colony_world.view_in(config, make_world(rules, plates), colony_world.Scale(*moments))
+    spec = colony_world.spec_of(config)
+    network = seeded(lambda: learning.make_network(config, spec), SEED)
+    return Actor(config, view, learning.make_actor(config, spec, network))
 
 
-def trainer_of(root: Path) -> Trainer:
-    """Returns the project's trainer before its first gradient step."""
+def learner_of(root: Path) -> Learner:
+    """Returns the project's learner before its first gradient step."""
     actor = actor_of(root)
-    generators = [Generator().manual_seed(purpose) for purpose in range(3)]
-    arguments = actor.config, actor.world, actor.scale
-    seed = trainers.init_seed_state(*arguments, init(actor.config, SEED), generators)
-    return trainers.from_state(actor.config, actor.world, seed)
+    config, view = actor.config, actor.view
+    environment, draws, order = (Generator().manual_seed(purpose) for purpose in range(3))
+    components = len(config.env.reward_weights)
+    state = colony_world.ColonyState(
+        colonies=start(view.world, COLONIES, environment),
+        components=torch.zeros(COLONIES, components),
+        episode_means=torch.zeros(2 + len(REASONS) + components),
+        environment=environment.get_state(),
+        policy=draws.get_state(),
+        order=order.get_state(),
+    )
+    return Learner(
+        config=config,
+        actor=actor.playing,
+        network=actor.eager,
+        optimizer=torch.optim.Adam(
+            actor.eager.parameters(),
+            lr=config.train.learning_rate,
+            eps=config.train.adam_eps,
+            fused=True,
+        ),
+        envs=colony_world.ColonyEnvs(view, state),
+        scale=view.scale,
+        draws=draws,
+        order=order,
+        rollout=learning.allocate_rollout(config, None),
+        best=learning.Best({}, torch.tensor(0.0), None, torch.tensor(0)),
+        iterations=0,
+        updates=0,
+    )
 
 
 def plain_training(root: Path, ways: reference.Ways) -> Work:
@@ -170,12 +199,12 @@ def check_learning(root: Path) -> None:
     Raises:
         NotComparable: they differ.
     """
-    trainer, actor = trainer_of(root), actor_of(root)
+    learner, actor = learner_of(root), actor_of(root)
     colonies, generator = colonies_of(actor.world, CHECKED), Generator().manual_seed(SEED)
     targets = torch.randn(2, CHECKED, generator=generator)
     with torch.no_grad():
-        graphs = acting.observe(actor, colonies)
-        output = actor.forward(graphs)
+        graphs = actor.view.observe(colonies)
+        output = actor.eager(graphs)
         params = actor.policy.distribution(output.raw)
         z = actor.policy.sample(params, generator)
         log_prob = actor.policy.log_prob(params, z)
@@ -185,10 +214,10 @@ def check_learning(root: Path) -> None:
         graph = reference.graph_of(plain_colony(actor.world, colonies, index)[0], actor.scale)
         drawn = (part[index : index + 1] for part in (z, log_prob, output.value))
         decisions.append(Decision(graph, *drawn))
-    ours, _ = iteration.objective(trainer, batch, actor.config.train.entropy_start)
+    ours, _ = iteration.objective(learner, batch, actor.config.train.entropy_start)
     losses = {ORIGINAL: reference.loss(actor, decisions, *targets), OURS: ours}
     results = {}
-    for side, network in ((ORIGINAL, actor.eager), (OURS, trainer.network)):
+    for side, network in ((ORIGINAL, actor.eager), (OURS, learner.network)):
         losses[side].backward()
         results[side] = [losses[side], [param.grad for param in network.parameters()]]
     check_same("loss and gradient of one batch", results, 1e-4, 1e-5)

@@ -26,7 +26,7 @@ def shape_row(rounds: int, steps: int, lanes: int) -> Row:
     """Compares one shape; each side has its arrays in its own layout and returns [steps, lanes]."""
     work, trace = f"advantages, {steps} steps x {lanes}", trace_of(steps, lanes)
     sides: dict[str, Callable[[], Any]] = {
-        OURS: lambda: advantages(trace, DISCOUNT, GAE_LAMBDA, "auto").advantage,
+        OURS: lambda: advantages(trace, DISCOUNT, GAE_LAMBDA).advantage,
         "torchrl, vectorised": torchrl(trace),
         "stable-baselines3": stable_baselines3(trace),
     }

@@ -6,7 +6,7 @@ document proposes to change are here both ways.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,11 +14,42 @@ from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
 from benchmarks.reference.colony import GOAL_WEIGHTS, Colony, Step, goal_control, light
-from quatrain.models.actor_critic.ppo.acting import CLIP, Actor, Scale
+from quatrain.envs.colony.dynamics import World
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.ppo import learner
+from quatrain.models.actor_critic.ppo.policy import Policy
+from quatrain.models.actor_critic.worlds.colony import CLIP, Scale, View
 from quatrain.replay.rollouts.buffer import Graphs
 
 Estimates = tuple[Tensor, Tensor]
 """Advantage and return of each step."""
+
+
+class Actor(NamedTuple):
+    """Holds the project's policy and network, and what they see of plates."""
+
+    config: ActorCriticConfig
+    view: View
+    playing: learner.Actor
+
+    @property
+    def world(self) -> World:
+        return self.view.world
+
+    @property
+    def scale(self) -> Scale:
+        return self.view.scale
+
+    @property
+    def policy(self) -> Policy:
+        return self.playing.policy
+
+    @property
+    def eager(self) -> Any:
+        return self.playing.eager
+
+    def action(self, z: Tensor) -> list[float]:
+        return self.view.whole_action(self.policy.action(z))[0].tolist()
 
 
 # Selection: row i of `node` is a cell, its first column grows with x.
@@ -130,7 +161,7 @@ def decide(actor: Actor, colony: Colony, generator: Generator) -> Decision:
 
 def act(actor: Actor, colony: Colony, generator: Generator) -> Step:
     """Takes one step and computes its reward."""
-    action = actor.policy.action(decide(actor, colony, generator).z)[0].tolist()
+    action = actor.action(decide(actor, colony, generator).z)
     result = colony.step(action)
     reward_of(goal_control(result))
     return result
@@ -182,7 +213,7 @@ def iterate(player: Player, colony: Colony, ways: Ways, steps: int) -> list[floa
     for _ in range(steps):
         decision = decide(actor, colony, player.generator)
         decisions.append(decision)
-        action = actor.policy.action(decision.z)[0].tolist()
+        action = actor.action(decision.z)
         # The policy also marks the cells to delete, which the environment determines itself.
         node = decision.graph.node[0]
         ways.leftmost(node, int(action[0] * len(node)))

@@ -17,7 +17,7 @@ from quatrain.errors import DataError, DatasetMismatch
 from quatrain.registry import load as load_modules
 from quatrain.storage import folders, formats
 from tests.conftest import params_with, shapes_unchecked
-from tests.models.actor_critic import hosted_envs as of_actor_critic
+from tests.models.actor_critic import user_envs as of_actor_critic
 from tests.models.allo import test_user_env as of_allo
 from tests.models.iqn import hosted_envs as of_iqn
 

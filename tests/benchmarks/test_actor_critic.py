@@ -71,7 +71,7 @@ def test_both_ways_estimate_the_advantages_of_the_project():
     rewards, values = torch.randn(9), torch.randn(10)
     never = torch.zeros(9, 1, dtype=torch.bool)
     trace = Trace(rewards[:, None], values[:-1, None], values[1:, None], never, never)
-    ours = [part[:, 0] for part in advantages(trace, 0.9, 0.8, "auto")]
+    ours = [part[:, 0] for part in advantages(trace, 0.9, 0.8)]
     for way in (AS_IT_WAS, PROPOSED):
         torch.testing.assert_close(list(way.advantages(rewards, values, 0.9, 0.8)), ours)
 

@@ -1,5 +1,5 @@
-"""Advantages equal the plain recurrence in every form; a rollout gives back what was written, each
-transition once.
+"""Advantages equal the plain recurrence; a rollout gives back what was written, each transition
+once.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,6 @@ from quatrain.replay.rollouts import buffer, gae
 from quatrain.replay.rollouts.buffer import Graphs, Rollout, Sizes, Step, Transitions
 from quatrain.replay.rollouts.gae import Trace
 
-FORMS = ("loop", "scan", "lfilter")
 SIZES = Sizes(
     horizon=4,
     envs=3,
@@ -51,43 +50,22 @@ def random_recurrence(
     ("steps", "envs", "factor"),
     [(1, 1, 0.93), (2, 3, 0.93), (32, 1, 0.93), (31, 5, 0.0), (32, 40, 1.0), (300, 3, 0.93)],
 )
-def test_every_form_is_the_recurrence_wherever_episodes_end(ends, steps, envs, factor):
+def test_advantages_are_the_recurrence_wherever_episodes_end(ends, steps, envs, factor):
     delta, coef = random_recurrence(steps, envs, ends, factor)
     expected = recurrence(delta, coef)
-    for form in (*FORMS, "auto"):
-        result = gae.gae(delta, coef, form)
-        torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
-        single = gae.gae(delta.float(), coef.float(), form)
+    for form in (gae.gae, gae.gae_scan):
+        torch.testing.assert_close(form(delta, coef), expected, rtol=1e-12, atol=1e-12)
+        single = form(delta.float(), coef.float())
         torch.testing.assert_close(single, expected.float(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_components_share_the_coefficients_of_their_env_which_loop_and_scan_take_as_they_are(form):
-    delta, coef = random_recurrence(31, 2, 0.1)
-    if form != "lfilter":
-        draws = torch.rand(31, 2, generator=torch.Generator().manual_seed(1))
-        coef = coef * draws.double()
+@pytest.mark.parametrize(("steps", "envs"), [(31, 2), (5, 6)])
+def test_components_share_the_coefficients_of_their_env(steps, envs):
+    delta, coef = random_recurrence(steps, envs, 0.1)
+    coef = coef * torch.rand(steps, envs, generator=torch.Generator().manual_seed(1)).double()
     components = torch.stack([delta, 2 * delta.flip(0), delta + 1], 2)
     expected = torch.stack([recurrence(components[..., c], coef) for c in range(3)], 2)
-    result = gae.gae(components, coef, form)
-    torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
-
-
-def test_lfilter_refuses_two_coefficients():
-    delta, coef = torch.zeros(3, 2), torch.tensor([[0.9, 0.9], [0.5, 0.9], [0.9, 0.9]])
-    with pytest.raises(
-        ValueError, match="one coefficient, or 0 where an episode ends; use scan or loop"
-    ):
-        gae.gae(delta, coef, "lfilter")
-
-
-def test_auto_is_a_filter_for_one_env_or_without_ends_a_loop_for_many_envs_and_else_a_scan():
-    def selected(steps: int, envs: int, ends: float) -> str:
-        return gae.fastest(*random_recurrence(steps, envs, ends))
-
-    assert [selected(200, 1, 0.2), selected(1, 1, 0.0), selected(200, 8, 0.0)] == ["lfilter"] * 3
-    assert [selected(16, 128, 0.2), selected(32, 32, 0.0), selected(1, 8, 0.0)] == ["loop"] * 3
-    assert [selected(200, 8, 0.2), selected(65, 64, 0.2)] == ["scan"] * 2
+    torch.testing.assert_close(gae.gae(components, coef), expected, rtol=1e-12, atol=1e-12)
 
 
 def column(*numbers: float) -> Tensor:
@@ -109,9 +87,8 @@ def test_worked_advantages_bootstrap_after_a_truncation_and_not_after_a_terminat
         column(1, 0, 2, 1), column(0.5, 0.4, 0.3, 0.2), column(0.4, 0.3, 0.7, 0.6), **ends
     )
     expected = [column(*numbers) for numbers in WORKED[end]]
-    for form in FORMS:
-        result = gae.advantages(trace, 0.9, 0.8, form)
-        torch.testing.assert_close(list(result), expected, rtol=0, atol=1e-6)
+    result = gae.advantages(trace, 0.9, 0.8)
+    torch.testing.assert_close(list(result), expected, rtol=0, atol=1e-6)
 
 
 def random_trace() -> Trace:
@@ -127,7 +104,7 @@ def test_no_gradient_passes_and_what_would_follow_a_terminal_state_counts_for_no
         values=trace.values.clone().requires_grad_(),
         next_values=trace.next_values.masked_fill(trace.terminated, torch.nan),
     )
-    result, expected = (gae.advantages(each, 0.97, 0.95, "scan") for each in (wild, trace))
+    result, expected = (gae.advantages(each, 0.97, 0.95) for each in (wild, trace))
     torch.testing.assert_close(list(result), list(expected), rtol=0, atol=0)
     assert not any(column.requires_grad for column in result)
 

@@ -25,9 +25,9 @@ from quatrain.envs.colony.rules import RUNNING
 from quatrain.envs.colony.world import start
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch.rng import generator_from_seed
-from quatrain.models.actor_critic import collect as collecting
-from quatrain.models.actor_critic.collect import Dataset, check, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.worlds import colony_data as collecting
+from quatrain.models.actor_critic.worlds.colony_data import Dataset, check, make_colonies
 from quatrain.storage.trees import to_arrays
 from tests.conftest import shapes_unchecked, small
 

@@ -10,8 +10,10 @@ from quatrain.models.actor_critic import config as configs
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.train import train
+from quatrain.validation import overlaid
 from tests.config_keys import config_of, refusal, unread_keys
 from tests.conftest import params_with, shapes_unchecked, small
+from tests.models.actor_critic import user_envs
 
 FILE = "inputs/actor_critic/mine.npy"
 STIFF = tuple(np.linspace(1, 31, 600).tolist())
@@ -81,14 +83,18 @@ def test_whole_iterations_are_counted():
 
 
 @pytest.mark.filterwarnings("ignore:actor_critic. after .* no validation colony:UserWarning")
-def test_every_other_key_is_read_by_what_runs():
-    config = small(
+def test_every_key_is_read_by_what_runs():
+    # Another environment than those of other tests, so that its interface is read here.
+    theirs = {"train": {"transitions": 7 * 16 * 4}, "env": {"max_episode_steps": 6}}
+    of_user = params_with({"actor_critic": overlaid(user_envs.section("Pointer"), theirs)})
+    ours = small(
         "actor_critic",
         env={"reward": {"preset": "full"}},
         train={"transitions": 24 * 8 * 2, "record_every": 1, "evaluate_every": 1},
     )
     with shapes_unchecked(), unread_keys(configs) as unread:
-        dataset = collect(config, 0)
-        *_, progress = train(config, dataset, 0)
-        evaluate(config, progress.state, dataset, 0)
+        for config in (ours, of_user.actor_critic):
+            dataset = collect(config, 0)
+            *_, progress = train(config, dataset, 0)
+            evaluate(config, progress.state, dataset, 0)
     assert unread == {"Env.allow_unbounded_growth"}

@@ -21,12 +21,15 @@ from quatrain.envs.colony.dynamics import advance, make_world
 from quatrain.envs.colony.rewards import components
 from quatrain.errors import DeviceFull, DeviceMissing
 from quatrain.frameworks.torch import rng
-from quatrain.models.actor_critic import network, train
-from quatrain.models.actor_critic.collect import Dataset, collect
+from quatrain.models.actor_critic import train
+from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import acting, iteration, memory, rollout
-from quatrain.models.actor_critic.ppo import trainer as trainers
-from quatrain.models.actor_critic.ppo.acting import make_actor, make_scale, observe
+from quatrain.models.actor_critic.network import Network
+from quatrain.models.actor_critic.ppo import iteration
+from quatrain.models.actor_critic.ppo import learner as learning
+from quatrain.models.actor_critic.ppo.learner import Learner
+from quatrain.models.actor_critic.worlds import colony
+from quatrain.models.actor_critic.worlds.colony_data import Dataset
 from quatrain.replay.rollouts import buffer
 from tests import colonies as by_hand
 from tests.conftest import ROOT, shapes_unchecked, small
@@ -61,17 +64,14 @@ def collected(kind: Kind) -> tuple[ActorCriticConfig, Dataset]:
 
 
 @pytest.fixture(params=KINDS, ids=IDS)
-def trainer(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[trainers.Trainer]:
+def learner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Learner]:
     """At work on the device without values; where an iteration begins is known there as well."""
     config, dataset = collected(request.param)
     monkeypatch.setattr(rng, "Generator", Elsewhere)
     with torch.device("meta"):
-        world = make_world(config.env, dataset.train.plates)
         seed = train.init_state(config, dataset, 0).seeds[0]
         counts = {name: torch.tensor(0, device="cpu") for name in ("iterations", "updates")}
-        yield trainers.from_state(config, world, seed._replace(**counts))
+        yield learning.from_state(config, dataset, seed._replace(**counts))
 
 
 @both_kinds
@@ -90,21 +90,20 @@ def test_the_state_of_a_learner_lies_on_the_default_device(
 
 
 def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
-    trainer: trainers.Trainer, monkeypatch: pytest.MonkeyPatch
+    learner: Learner, monkeypatch: pytest.MonkeyPatch
 ):
     """But for once in a rollout, when values are asked for of the episodes that were cut."""
-    parts = trainer.rollout, trainer.rollout_state[:3], [*trainer.network.parameters()]
+    envs = learner.envs
+    parts = learner.rollout, envs.save(Tensor(), Tensor())[:3], [*learner.network.parameters()]
     assert {leaf.device.type for leaf in tree_leaves(parts)} == {"meta"}
-    values = trainer.rollout.value.shape[2:]
-    monkeypatch.setattr(rollout, "_final_values", lambda *_: torch.zeros(3, *values))
+    monkeypatch.setattr(envs, "observe_final", lambda *_: envs.observe())
+    monkeypatch.setattr(buffer, "fill_next_values", lambda *_: None)
     with MadeOnTheCpu() as observed:
-        trainer.rollout_state = rollout.collect_rollout(
-            trainer.actor, trainer.rollout_state, trainer.rollout
-        ).state
-        transitions = iteration.compute_advantages(trainer)
-        for index in buffer.minibatch_indices(len(transitions.n), 64, trainer.order):
-            loss, row = iteration.objective(trainer, buffer.minibatch(transitions, index, 32), 0.01)
-            iteration.gradient_step(trainer, loss, row)
+        iteration.fill_rollout(learner)
+        transitions = iteration.compute_advantages(learner)
+        for index in buffer.minibatch_indices(len(transitions.n), 64, learner.order):
+            loss, row = iteration.objective(learner, buffer.minibatch(transitions, index, 32), 0.01)
+            iteration.gradient_step(learner, loss, row)
     assert observed.operations == []
 
 
@@ -116,19 +115,23 @@ def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(kind: Kind):
         torch.testing.assert_close(on_gpu[name].cpu(), expected, atol=1e-4, rtol=1e-4, msg=name)
 
 
+def network_of(config: ActorCriticConfig) -> Network:
+    return rng.seeded(lambda: learning.make_network(config, colony.spec_of(config)), 3)
+
+
 @torch.no_grad()
 def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> dict[str, Tensor]:
     """What is seen of the same colonies, what the network says to it, what a step leads to."""
     world = make_world(config.env, dataset.train.plates)
     colonies = by_hand.wandering(world, 64, 10)
     action = by_hand.actions(world.rules, 64, Generator().manual_seed(0))
-    tensors = (world, colonies, action, make_scale(config, dataset))
+    tensors = (world, colonies, action, colony.begin_scale(config, dataset, None))
     with torch.device(device):
         world, colonies, action, scale = tree_map(
             lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, tensors
         )
-        actor = make_actor(config, world, scale, network.init(config, 3).to(device))
-        graphs = observe(actor, colonies)
+        actor = learning.make_actor(config, colony.spec_of(config), network_of(config).to(device))
+        graphs = colony.view_in(config, world, scale).observe(colonies)
         output = actor.forward(graphs)
         selected = actor.policy.distribution(output.raw)
         transition = advance(world, colonies, action)
@@ -148,7 +151,7 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> dict[st
 @both_kinds
 def test_half_precision_is_near_to_whole(kind: Kind, monkeypatch: pytest.MonkeyPatch):
     config, dataset = collected(kind)
-    monkeypatch.setattr(acting, "on_gpu", lambda: True)
+    monkeypatch.setattr(learning, "on_gpu", lambda: True)
     whole, half = (outputs(config_with(config, amp=amp), dataset) for amp in ("none", "bf16"))
     for item, other in zip(whole, half, strict=True):
         assert other.dtype == torch.float32
@@ -181,13 +184,13 @@ def assert_compiled_is_as_written(kind: Kind) -> None:
 
 def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
     """Raw numbers, values, and how both change with the weights."""
-    world = make_world(config.env, dataset.train.plates)
-    net = network.init(config, 3)
+    view = colony.view_of(config, dataset.train.plates, colony.begin_scale(config, dataset, None))
+    net = network_of(config)
     with torch.no_grad():
         for param in net.parameters():  # the policy's last layer begins near 0
             param.add_(0.1 * torch.randn(param.shape, generator=Generator().manual_seed(4)))
-    actor = make_actor(config, world, make_scale(config, dataset), net)
-    output = actor.forward(observe(actor, by_hand.wandering(world, 9, 5)))
+    actor = learning.make_actor(config, colony.spec_of(config), net)
+    output = actor.forward(view.observe(by_hand.wandering(view.world, 9, 5)))
     (output.raw.square().mean() + output.value.square().mean()).backward()
     gradients = [param.grad for param in net.parameters() if param.grad is not None]
     return [*(part.detach() for part in output), *gradients]
@@ -223,20 +226,26 @@ def test_what_this_machine_cannot_do_is_refused(
 @pytest.mark.parametrize(
     ("where", "error"),
     [
-        ("allocate_rollout", RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")),
-        ("collect_rollout", torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")),
+        (
+            (learning, "from_state"),
+            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+        ),
+        (
+            (train, "run_iteration"),
+            torch.OutOfMemoryError("CUDA out of memory."),
+        ),
     ],
 )
 def test_a_device_without_memory_is_told_with_the_keys_to_lower(
-    where: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+    where: tuple[Any, str], error: Exception, monkeypatch: pytest.MonkeyPatch
 ):
     def full(*_: Any) -> None:
         raise error
 
     config, dataset = collected(KINDS[1])
-    allocated = rollout.allocate_rollout(config, config.train.num_envs)
+    allocated = learning.allocate_rollout(config, dataset)
     size = sum(column.numel() * column.element_size() for column in allocated)
-    monkeypatch.setattr(rollout, where, full)
+    monkeypatch.setattr(*where, full)
     expected = (
         "actor_critic: the device has no memory left; a rollout takes "
         f"{size / 2**20:.0f} MiB. Lower actor_critic.train.num_envs, .horizon or .minibatch_size, "
@@ -250,6 +259,6 @@ def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory():
     error = RuntimeError("CUDA error: an illegal memory access was encountered")
     with (
         pytest.raises(RuntimeError, match="illegal memory access"),
-        memory.explain_out_of_memory(collected(KINDS[0])[0]),
+        train.explain_out_of_memory(*collected(KINDS[0])),
     ):
         raise error

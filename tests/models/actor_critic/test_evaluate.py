@@ -14,25 +14,20 @@ from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, make_plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy
 from quatrain.envs.colony.rules import OVERFLOW, REASONS, SUCCESS, TIMEOUT
-from quatrain.models.actor_critic import evaluate as evaluation
 from quatrain.models.actor_critic import train
-from quatrain.models.actor_critic.collect import (
+from quatrain.models.actor_critic.collect import collect
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.evaluate import evaluate
+from quatrain.models.actor_critic.ppo.learner import NOT_EVALUATED, Best, SeedState, State
+from quatrain.models.actor_critic.scores import colony as scoring
+from quatrain.models.actor_critic.scores.colony import Outcome, final_centroids, run_episodes
+from quatrain.models.actor_critic.worlds.colony_data import (
     Dataset,
     HeldOut,
     InitialColonies,
     References,
-    collect,
     make_colonies,
 )
-from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import (
-    Outcome,
-    evaluate,
-    final_centroids,
-    run_episodes,
-)
-from quatrain.models.actor_critic.ppo.state import NOT_EVALUATED, Best
-from quatrain.models.actor_critic.train import State
 from tests.conftest import shapes_unchecked, small
 
 NAN = float("nan")
@@ -82,20 +77,16 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
     ) -> dict[str, float]:
         """What `evaluate` makes of outcomes made by hand, one per seed."""
 
-        def run_episodes(_: World, starts: InitialColonies, act: tuple[str, int]) -> Outcome:
-            kind, seed = act
-            if kind == "drawn":
+        def run_policy(
+            _config: Any, of: SeedState, _plates: Any, starts: InitialColonies, draws: Any = None
+        ) -> Outcome:
+            if draws:
                 return drawn or outcomes[0]
-            return outside or outcomes[0] if starts.n[0] == 3 else outcomes[seed]
+            return outside or outcomes[0] if starts.n[0] == 3 else outcomes[int(of.updates)]
 
-        monkeypatch.setattr(
-            evaluation, "load_actor", lambda _config, _world, seed: int(seed.updates)
-        )
+        monkeypatch.setattr(scoring, "run_policy", run_policy)
         validated = 6.5 if evaluate_every else NOT_EVALUATED
         best = Best({}, torch.tensor(validated), torch.tensor(1.0), torch.tensor(3))
-        monkeypatch.setattr(evaluation, "deterministic_policy", lambda actor: ("mean", actor))
-        monkeypatch.setattr(evaluation, "stochastic_policy", lambda actor, _: ("drawn", actor))
-        monkeypatch.setattr(evaluation, "run_episodes", run_episodes)
         seeds = len(outcomes)
         sizes = {"n_train": 1, "n_held_out": 1} if plates != "default_law" else {}
         config = small(

@@ -3,14 +3,13 @@
 import pytest
 import torch
 
-from quatrain.envs.colony.dynamics import make_world
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.losses import TERMS
 from quatrain.models.actor_critic.ppo import iteration
-from quatrain.models.actor_critic.ppo import trainer as trainers
-from quatrain.models.actor_critic.ppo.metrics import MINIBATCH_METRICS
+from quatrain.models.actor_critic.ppo import learner as learning
+from quatrain.models.actor_critic.ppo.iteration import MINIBATCH_METRICS
 from quatrain.replay.rollouts.buffer import Graphs, Minibatch
 from tests.conftest import shapes_unchecked, small
 from tests.torch_numbers import wave
@@ -63,12 +62,11 @@ def test_the_terms_of_a_batch_are_these_numbers(
     config = config_of(policy, value_heads)
     with shapes_unchecked():
         dataset = collect(config, 0)
-    world = make_world(config.env, dataset.train.plates)
-    trainer = trainers.from_state(config, world, train.init_state(config, dataset, 0).seeds[0])
+    learner = learning.from_state(config, dataset, train.init_state(config, dataset, 0).seeds[0])
     with torch.no_grad():
-        for place, param in enumerate(trainer.network.parameters()):
+        for place, param in enumerate(learner.network.parameters()):
             param.copy_(0.4 * wave(*param.shape, start=float(place)))
     batch = batch_of(() if value_heads == "total" else (COMPONENTS,))
-    _, row = iteration.objective(trainer, batch, 0.01)
+    _, row = iteration.objective(learner, batch, 0.01)
     result = dict(zip(MINIBATCH_METRICS, row.tolist(), strict=True))
     assert [result[term] for term in TERMS] == pytest.approx(expected, rel=1e-4)

@@ -1,18 +1,25 @@
 """What the network sees, and what it must not care about."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quatrain.models.actor_critic import network
-from quatrain.models.actor_critic.network import Attention
+from quatrain.frameworks.torch.rng import seeded
+from quatrain.models.actor_critic.network import Attention, Network, Output
+from quatrain.models.actor_critic.ppo.learner import make_network
 from quatrain.replay.rollouts.buffer import Graphs
 from tests.conftest import small
 
 CONFIG = small("actor_critic", network={"layers": 2, "value_heads": "components"})
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
+
+
+def init(config: Any, seed: int) -> Network:
+    return seeded(lambda: make_network(config, config.world.spec_of(config)), seed)
 
 
 def graphs(batch: int = 7, cells: int = 11, seed: int = 0) -> Graphs:
@@ -28,19 +35,19 @@ def graphs(batch: int = 7, cells: int = 11, seed: int = 0) -> Graphs:
 
 
 @pytest.fixture(scope="module")
-def net() -> network.Network:
-    net = network.init(CONFIG, seed=3)
+def net() -> Network:
+    net = init(CONFIG, seed=3)
     with torch.no_grad():
         for param in net.parameters():  # the policy's last layer begins near 0
             param.add_(0.1 * torch.randn(param.shape, generator=torch.Generator().manual_seed(4)))
     return net
 
 
-def both(output: network.Output) -> Tensor:
+def both(output: Output) -> Tensor:
     return torch.cat([output.raw, output.value], 1)
 
 
-def test_padding_is_not_seen(net: network.Network):
+def test_padding_is_not_seen(net: Network):
     narrow = graphs()
     wide = Graphs(
         functional.pad(narrow.node, (0, 0, 0, 20)),
@@ -52,7 +59,7 @@ def test_padding_is_not_seen(net: network.Network):
     torch.testing.assert_close(both(net(dirty)), both(net(narrow)), **CLOSE)
 
 
-def test_the_order_of_cells_is_no_matter(net: network.Network):
+def test_the_order_of_cells_is_no_matter(net: Network):
     item = graphs()
     order = torch.randperm(11, generator=torch.Generator().manual_seed(1))
     place, parent = order.argsort(), item.parent[:, order]
@@ -62,7 +69,7 @@ def test_the_order_of_cells_is_no_matter(net: network.Network):
 
 
 def test_a_cell_and_the_tree_are_seen_by_policy_and_value_of_their_colony_alone(
-    net: network.Network,
+    net: Network,
 ):
     before = graphs()
     node, parent = before.node.clone(), before.parent.clone()
@@ -76,7 +83,7 @@ def test_a_cell_and_the_tree_are_seen_by_policy_and_value_of_their_colony_alone(
 
 def test_encoder_graph_sees_the_features_of_the_colony_alone():
     config = small("actor_critic", network={"encoder": "graph", "layers": 2})
-    net = network.init(config, seed=0)
+    net = init(config, seed=0)
     item = graphs()
     no_cells = Graphs(item.node[:, :0], item.graph, item.parent[:, :0], item.mask[:, :0])
     torch.testing.assert_close(net(item), net(no_cells))
@@ -90,7 +97,7 @@ def test_encoder_graph_sees_the_features_of_the_colony_alone():
 @pytest.mark.parametrize("encoder", ["graph", "attention"])
 def test_values_stay_when_their_scale_changes(encoder: str):
     changes = {"encoder": encoder, "value_heads": "components"}
-    net = network.init(small("actor_critic", network=changes), seed=0)
+    net = init(small("actor_critic", network=changes), seed=0)
     before = net(graphs())
     mean, std = torch.linspace(-3, 5, 6), torch.linspace(0.1, 50, 6)
     for _ in range(2):  # also from a scale that is not the first
@@ -103,7 +110,7 @@ def test_values_stay_when_their_scale_changes(encoder: str):
 @pytest.mark.parametrize(("layers", "heads"), [(1, "total"), (2, "components")])
 def test_every_weight_gets_a_gradient_and_heads_have_trunks_of_their_own(layers: int, heads: str):
     config = small("actor_critic", network={"layers": layers, "value_heads": heads})
-    net = network.init(config, seed=0)
+    net = init(config, seed=0)
     mixed = torch.Generator().manual_seed(0)
     for part, other in (("raw", net.critic), ("value", net.actor)):
         net.zero_grad()
@@ -123,7 +130,7 @@ def test_the_colony_alone_asks_the_same_as_if_all_asked():
     torch.testing.assert_close(alone, whole, **CLOSE)
 
 
-def test_groups_are_one_batch(net: network.Network):
+def test_groups_are_one_batch(net: Network):
     groups = graphs(7), graphs(5, 4, seed=1)
     expected = torch.cat([both(net(group)) for group in groups])
     torch.testing.assert_close(both(net(*groups)), expected, **CLOSE)
@@ -131,5 +138,5 @@ def test_groups_are_one_batch(net: network.Network):
 
 def test_the_first_policy_is_nearly_the_same_everywhere_and_leaves_torch_as_it_was():
     before = torch.get_rng_state()
-    assert network.init(CONFIG, seed=0)(graphs()).raw.abs().max() < 0.1
+    assert init(CONFIG, seed=0)(graphs()).raw.abs().max() < 0.1
     assert torch.equal(torch.get_rng_state(), before)

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from quatrain.envs.colony.dynamics import hill_length
-from quatrain.models.actor_critic.collect import Dataset, HeldOut, collect
+from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.figures import (
     baseline_comparison,
+    colony_episodes,
     episode_strip,
     policy_response,
     training,
@@ -27,6 +28,7 @@ from quatrain.models.actor_critic.figures.replays import (
 )
 from quatrain.models.actor_critic.plots import plots
 from quatrain.models.actor_critic.train import State, train
+from quatrain.models.actor_critic.worlds.colony_data import Dataset, HeldOut
 from quatrain.plots import BLUE
 from quatrain.progress import History, history, rows
 from quatrain.validation import overlaid
@@ -116,10 +118,10 @@ def test_every_figure_is_drawn_for_every_run(name: str):
 def test_shares_of_references_are_told_only_where_they_mean_something():
     scores = {"return_mean": 6.0, "constant_return": 4.0, "feedback_return": 8.0}
     scores |= {"margin_over_constant": 0.5, "fraction_of_feedback": 0.75}
-    assert training.compare_returns(scores) == (
+    assert colony_episodes.compare_returns(scores) == (
         "+50% on the best constant action, 75.0% of the controller"
     )
-    assert training.compare_returns(scores | {"constant_return": -4.0}) == (
+    assert colony_episodes.compare_returns(scores | {"constant_return": -4.0}) == (
         "+10.00 on the best constant action, -2.00 on the controller"
     )
 
@@ -137,7 +139,9 @@ def test_a_learning_curve_promises_an_interval_only_where_it_draws_one(
     ends = {f"return_mean{over}_low": -1.0, f"return_mean{over}_high": 1.0}
     scores = {name: value for name, value in run.scores.items() if name not in ends}
     scores |= {"seeds": seeds, "return_mean": 0.0} | (ends if bounds else {})
-    figure = training.draw_learning_curve(run.config, run.history, scores)
+    figure = training.draw_learning_curve(
+        run.config, run.history, scores, "", colony_episodes.reference_levels(scores)
+    )
     score, *others = figure.axes[1].containers
     assert score.has_yerr == drawn
     assert not any(other.has_yerr for other in others)
@@ -146,33 +150,33 @@ def test_a_learning_curve_promises_an_interval_only_where_it_draws_one(
     assert ("not over seeds" in text) == (drawn and seeds == 1)
 
 
-def test_a_learning_curve_names_validation_colonies_only_where_it_draws_them():
+def test_a_learning_curve_names_validation_episodes_only_where_it_draws_them():
     run = trained("as it is")
     plain = {name: values for name, values in run.history.items() if "validation" not in name}
     validated = plain | {"validation_return": (np.array([1, 3]), np.array([0.5, 1.5]))}
     for recorded, drawn in ((plain, False), (validated, True)):
-        figure = training.draw_learning_curve(run.config, recorded, run.scores)
+        figure = training.draw_learning_curve(run.config, recorded, run.scores, "", [])
         dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
         assert len(dots) == drawn
-        assert ("validation colonies" in figure.get_supxlabel().replace("\n", " ")) == drawn
+        assert ("validation episodes" in figure.get_supxlabel().replace("\n", " ")) == drawn
 
 
 def test_stacked_components_sum_up_to_the_return_and_reasons_to_all():
     """And before the first episode ends there is neither."""
     config = small("actor_critic", env={"reward": {"preset": "full"}})
     weights, rng = config.env.reward.weighted, np.random.default_rng(5)
-    assert len(weights) > len(training.PALETTE)
+    assert len(weights) > len(colony_episodes.PALETTE)
     recorded = {f"reward/{name}": rng.normal(size=5) for name, _ in weights}
     total = np.sum([weight * recorded[f"reward/{name}"] for name, weight in weights], 0)
-    recorded |= {f"reason/{name}": np.zeros(5) for name in training.REASON_COLORS}
+    recorded |= {f"reason/{name}": np.zeros(5) for name in colony_episodes.REASON_COLORS}
     recorded |= {"reason/success": np.full(5, 0.75), "reason/overflow": np.full(5, 0.25)}
     recorded["episodes"] = np.array([0.0, 0, 3, 0, 2])
     by_iteration = {name: (np.arange(1, 6), values) for name, values in recorded.items()}
-    layers = training.reward_layers(config, by_iteration)
-    assert len(layers) == len(training.PALETTE) + 1
+    layers = colony_episodes.reward_layers(config, by_iteration)
+    assert len(layers) == len(colony_episodes.PALETTE) + 1
     stacked = np.sum([layer.values for layer in layers], 0)
     np.testing.assert_allclose(stacked, [np.nan, np.nan, *total[2:]])
-    labels = [layer.label for layer in training.reason_layers(config, by_iteration)]
+    labels = [layer.label for layer in colony_episodes.reason_layers(config, by_iteration)]
     assert labels == ["success 75%", "overflow 25%"]
 
 

@@ -1,33 +1,47 @@
-"""Distributions of actions: worked numbers, integrals, samples, edges."""
+"""Distributions of actions: worked numbers, integrals, samples, edges; what each of DISTRIBUTIONS
+promises.
+"""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
 from scipy import stats
 from torch import Tensor
+from torch.distributions import Categorical, kl_divergence
 
-from quatrain.envs.colony.rules import PARAMETERS, Bounds
+from quatrain.models.actor_critic.config import Distribution
 from quatrain.models.actor_critic.ppo import policy as policies
-from quatrain.models.actor_critic.ppo.policy import Params, Policy, make_policy
-from tests.torch_numbers import seeded
+from quatrain.models.actor_critic.ppo.policy import DISTRIBUTIONS, Params, Policy, make_policy
+from quatrain.replay.rollouts.envs import Spec
+from tests.torch_numbers import seeded, wave
 
 KINDS = ("beta", "squashed_gaussian")
 both_kinds = pytest.mark.parametrize("kind", KINDS)
+every_kind = pytest.mark.parametrize("kind", [*DISTRIBUTIONS, "categorical"])
 THETA = math.pi / 6
-BOUNDS = (Bounds(0, 0.7), Bounds(0.5, 15), Bounds(0.5, 4), Bounds(0.05, 0.5))
-BOUNDS += (Bounds(-THETA, THETA),)
-FIXED = dict(zip(PARAMETERS, (0.5, 2.0, 1.0, 0.1, 0.0), strict=True))
+BOUNDS = ((0.0, 0.7), (0.5, 15.0), (0.5, 4.0), (0.05, 0.5), (-THETA, THETA))
 SAMPLES, CASES = 100_000, 8
+INDICES = 5
+
+
+def between(kind: str, *bounds: tuple[float, float]) -> Policy:
+    low, high = zip(*bounds, strict=True)
+    return make_policy(kind, Spec(0, 0, 3, low, high, 0, 1))
+
+
+def over_indices(count: int = INDICES) -> Policy:
+    return make_policy("beta", Spec(0, 0, 3, (), (), count, 1))
 
 
 def whole(kind: str) -> Policy:
-    return make_policy(kind, BOUNDS, PARAMETERS, {})
+    return over_indices() if kind == "categorical" else between(kind, *BOUNDS)
 
 
 def of_ratio(kind: str) -> Policy:
-    """Of a delete_ratio alone."""
-    return make_policy(kind, BOUNDS, PARAMETERS[:1], FIXED)
+    """Of the first number alone."""
+    return between(kind, BOUNDS[0])
 
 
 def params_of(first: float, second: float) -> Params:
@@ -66,28 +80,52 @@ def test_draws_and_raw_numbers_are_those_of_the_distribution(kind: str):
     policy = of_ratio(kind)
     torch.testing.assert_close(policy.mean(parameters)[:, 0].double(), mean)
     entropy = torch.tensor(law.entropy()).float()
-    torch.testing.assert_close(policy.raw_entropy(parameters), entropy, atol=1e-5, rtol=1e-5)
+    recorded = policy.metrics(parameters)["raw_entropy"]
+    torch.testing.assert_close(recorded, entropy.mean(), atol=1e-5, rtol=1e-5)
     z = sample_many(policy, parameters, seed=6)[..., 0]
     assert_is_the_mean(z, mean)
     assert_is_the_mean((z.double() - mean).square(), variance)
 
 
-@both_kinds
+def test_every_name_of_the_config_has_a_class():
+    assert tuple(DISTRIBUTIONS) == get_args(Distribution)
+
+
+@every_kind
 def test_entropy_and_kl_are_means_over_samples(kind: str):
-    policy = of_ratio(kind)
-    old, new = random_parameters(kind, 1), random_parameters(kind, 2)
-    if kind == "squashed_gaussian":  # a narrow new one spreads samples too far to tell anything
-        new = (old[0] + 0.3 * new[0], old[1] + 0.2 * new[1].sin())
+    """Of raw outputs that are near, for samples of a distant one tell nothing."""
+    policy = whole(kind)
+    count, size = policy.dist_params
+    raw = 2 * torch.randn(CASES, count * size, generator=seeded(1))
+    old, new = map(policy.distribution, (raw, raw + 0.3 * wave(CASES, count * size, start=2.0)))
     z = sample_many(policy, old, seed=3)
-    log_prob = policy.log_prob(old, z)
+    log_prob, of_new = (
+        policy.log_prob(tuple(part.expand(SAMPLES, *part.shape) for part in params), z)
+        for params in (old, new)
+    )
     assert_is_the_mean(-log_prob, policy.entropy(old))
-    assert_is_the_mean(log_prob - policy.log_prob(new, z), policy.kl(old, new))
+    assert_is_the_mean(log_prob - of_new, policy.kl(old, new))
+
+
+@every_kind
+def test_draws_repeat_with_their_generator_and_carry_no_gradient(kind: str):
+    policy = whole(kind)
+    count, size = policy.dist_params
+    raw = torch.randn(4, 3, count * size, generator=seeded(19), requires_grad=True)
+    params = policy.distribution(raw)
+    assert [part.shape for part in params] == [(4, 3, size)] * count
+    z = policy.sample(params, seeded(20))
+    assert torch.equal(z, policy.sample(params, seeded(20)))
+    assert z.shape == (4, 3, policy.actions)
+    assert not z.requires_grad
+    (policy.log_prob(params, z) + policy.entropy(params)).sum().backward()
+    assert (raw.grad != 0).all()
 
 
 @both_kinds
 def test_density_of_an_action_integrates_to_1_and_gives_its_entropy(kind: str):
     """Middle sums over the range of the action, from which z is worked out."""
-    width, cells = BOUNDS[0].high, 500_000
+    (_, width), cells = BOUNDS[0], 500_000
     policy = of_ratio(kind)
     units = (torch.arange(cells, dtype=torch.float64)[:, None] + 0.5) / cells
     z = units if kind == "beta" else units.logit()
@@ -103,7 +141,7 @@ def test_density_of_an_action_integrates_to_1_and_gives_its_entropy(kind: str):
 @both_kinds
 def test_a_first_policy_covers_the_range(kind: str):
     """Its draws spread by about a fifth of it, around the middle."""
-    unit = make_policy(kind, (Bounds(0, 1),) * 5, PARAMETERS, {})
+    unit = between(kind, *[(0.0, 1.0)] * 5)
     parameters = unit.distribution(torch.zeros(20_000, 10))
     units = unit.action(unit.sample(parameters, seeded(14)))
     assert (units.mean(0) - 0.5).abs().max() < 0.01
@@ -162,16 +200,29 @@ def test_a_log_ratio_is_as_exact_as_the_numbers_it_is_made_of(kind: str):
     assert not policy.kl(parameters, parameters).any()
 
 
-@both_kinds
-def test_parameters_that_stand_still_have_their_constant_and_part_in_nothing_else(kind: str):
-    policy = make_policy(kind, BOUNDS, ("delete_ratio", "theta"), FIXED)
-    raw = torch.randn(3, 4, generator=seeded(19), requires_grad=True)
-    parameters = policy.distribution(raw)
-    z = policy.sample(parameters, seeded(20))
-    assert z.shape == (3, 2)
-    action = policy.action(z)
-    assert action[:, 1:4].tolist() == torch.tensor([[2.0, 1.0, 0.1]] * 3).tolist()
-    alone = make_policy(kind, (BOUNDS[0], BOUNDS[4], *BOUNDS[2:]), PARAMETERS[:2], FIXED)
-    assert torch.equal(action[:, [0, 4]], alone.action(z)[:, :2])
-    (policy.log_prob(parameters, z) + policy.entropy(parameters)).sum().backward()
-    assert (raw.grad != 0).all()
+# Over indices.
+
+
+def raw_of_indices(start: float = 1.0) -> Tensor:
+    return 3 * wave(4, 3, INDICES, start=start)
+
+
+def test_over_indices_numbers_are_those_of_torch():
+    policy = over_indices()
+    old, new = raw_of_indices(), raw_of_indices(2.0)
+    expected, other = Categorical(logits=old), Categorical(logits=new)
+    params, other_params = policy.distribution(old), policy.distribution(new)
+    index = torch.arange(12).reshape(4, 3) % INDICES
+    log_prob = policy.log_prob(params, index[..., None].float())
+    torch.testing.assert_close(log_prob, expected.log_prob(index))
+    torch.testing.assert_close(policy.entropy(params), expected.entropy())
+    torch.testing.assert_close(policy.kl(params, other_params), kl_divergence(expected, other))
+    assert policy.kl(params, params).abs().max() == 0
+    assert torch.equal(policy.action(policy.mean(params)), old.argmax(-1))
+
+
+def test_indices_come_as_often_as_they_are_likely():
+    policy = over_indices()
+    params = policy.distribution(raw_of_indices()[0, 0].expand(20_000, INDICES))
+    counts = torch.bincount(policy.action(policy.sample(params, seeded(0))))
+    torch.testing.assert_close(counts / counts.sum(), params[0][0].exp(), atol=0.01, rtol=0)

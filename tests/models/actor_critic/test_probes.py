@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.envs.colony.dynamics import Colonies, hill_length, intensity_at, make_world
+from quatrain.envs.colony.dynamics import Colonies, hill_length, intensity_at
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import collect
-from quatrain.models.actor_critic.ppo.acting import Actor, deterministic_policy, observe
-from quatrain.models.actor_critic.ppo.trainer import load_actor
+from quatrain.models.actor_critic.ppo.learner import Actor, load_actor
+from quatrain.models.actor_critic.worlds.colony import View, spec_of, view_of
 from quatrain.progress import Progress
 from quatrain.validation import overlaid
 from tests.conftest import params_with, shapes_unchecked
@@ -86,6 +86,7 @@ class Solved(NamedTuple):
     """What was learned in a world, and colonies there that have not been met."""
 
     actor: Actor
+    view: View
     end: Progress
     colonies: Colonies
 
@@ -100,9 +101,10 @@ def solved(
     with shapes_unchecked():
         dataset = collect(config, 0)
         *_, end = train.train(config, dataset, 0)
-    world = make_world(config.env, dataset.train.plates)
-    actor = load_actor(config, world, end.state.seeds[0])
-    return Solved(actor, end, start(world, 256, torch.Generator().manual_seed(7)))
+    (seed,) = end.state.seeds
+    view = view_of(config, dataset.train.plates, seed.scale)
+    actor = load_actor(config, spec_of(config), seed.best.params)
+    return Solved(actor, view, end, start(view.world, 256, torch.Generator().manual_seed(7)))
 
 
 def reward(**weights: float) -> dict[str, Any]:
@@ -113,16 +115,15 @@ def acting(**bounds: tuple[float, float]) -> dict[str, Any]:
     return {"action": {"bounds": bounds}}
 
 
-@torch.no_grad()
 def values(result: Solved) -> np.ndarray:
     """Of each colony, and of each component where each has a head."""
-    of_colonies = result.actor.forward(observe(result.actor, result.colonies)).value
+    of_colonies = result.actor.value(result.view.observe(result.colonies))
     return of_colonies.reshape(len(of_colonies), -1).numpy()
 
 
 def actions(result: Solved, name: str) -> np.ndarray:
     """Without the policy's spread."""
-    action = deterministic_policy(result.actor)(torch.zeros(0), result.colonies)
+    action = result.view.playing(result.actor.act)(torch.zeros(0), result.colonies)
     return action[:, PARAMETERS.index(name)].numpy()
 
 
@@ -169,7 +170,7 @@ def test_a_reward_that_depends_on_lane_and_plate():
 
 def lane_and_distance(result: Solved) -> np.ndarray:
     """What a step pays that throws all children to the right, with gamma 30 and alpha 2."""
-    world, colonies = result.actor.world, result.colonies
+    world, colonies = result.view.world, result.colonies
     stiffness = intensity_at(world, colonies.pos[..., 0], colonies.substrate)
     gamma, alpha, noise = (torch.full((len(colonies.n),), value) for value in (30.0, 2.0, 0.015))
     length = hill_length(gamma, alpha, noise, stiffness).mean(1)
@@ -183,7 +184,7 @@ def test_effort_is_spared_and_a_colony_steered_to_the_middle(network: dict[str, 
     bounds = acting(gamma=(0.5, 5), noise=(10, 10.01), theta=(-1, 1))
     result = solved(18, network, **reward(metabolic=0.1, lane=3), **bounds, **ONE_STEP)
     np.testing.assert_array_less(actions(result, "gamma"), 2.0)
-    off = result.colonies.centroid[:, 1].numpy() - result.actor.world.rules.height / 2
+    off = result.colonies.centroid[:, 1].numpy() - result.view.world.rules.height / 2
     theta = actions(result, "theta")
     np.testing.assert_array_less(theta[off > 5], -0.5)
     np.testing.assert_array_less(0.5, theta[off < -5])

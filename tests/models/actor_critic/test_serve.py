@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.envs.colony.dynamics import Colonies, World, make_world
+from quatrain.envs.colony.dynamics import Colonies
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import Dataset, collect, make_colonies
+from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.acting import Actor, deterministic_policy, observe
-from quatrain.models.actor_critic.ppo.trainer import load_actor
+from quatrain.models.actor_critic.ppo.learner import Actor, load_actor
 from quatrain.models.actor_critic.serve import answer, export, request
 from quatrain.models.actor_critic.train import train
+from quatrain.models.actor_critic.worlds.colony import View, spec_of, view_of
+from quatrain.models.actor_critic.worlds.colony_data import Dataset, make_colonies
 from tests.conftest import shapes_unchecked, small
 
 FIXED = {"gamma": 12.0, "alpha": 1.0, "noise": 0.4}
@@ -45,7 +46,7 @@ class Trained(NamedTuple):
     config: ActorCriticConfig
     dataset: Dataset
     arrays: dict[str, np.ndarray]
-    world: World
+    view: View
     actor: Actor
 
     def answers(self, asked: dict[str, np.ndarray], **train: Any) -> dict[str, np.ndarray]:
@@ -59,9 +60,10 @@ def trained(form: str = PLAIN) -> Trained:
     with shapes_unchecked():
         dataset = collect(config, 0)
         *_, last = train(config, dataset, 1)
-    world = make_world(config.env, dataset.held_out.plates)
-    actor = load_actor(config, world, last.state.seeds[0])
-    return Trained(config, dataset, export(config, last.state, dataset), world, actor)
+    (best, *_), (scale, *_) = last.state.best, last.state.scale
+    view = view_of(config, dataset.held_out.plates, scale)
+    actor = load_actor(config, spec_of(config), best.params)
+    return Trained(config, dataset, export(config, last.state, dataset), view, actor)
 
 
 def example() -> dict[str, np.ndarray]:
@@ -76,20 +78,20 @@ def asked(run: Trained, colonies: Colonies) -> dict[str, np.ndarray]:
         "parents": colonies.parent.numpy(),
         "ages": colonies.age.numpy().astype(int),
         "left_moves": colonies.left.numpy(),
-        "stiffness": run.world.intensity[colonies.substrate].numpy(),
+        "stiffness": run.view.world.intensity[colonies.substrate].numpy(),
     }
 
 
 def lived(run: Trained) -> list[Colonies]:
     """Held-out colonies before each step of the judged policy; moves to the left are pretended."""
-    act, result, limit = deterministic_policy(run.actor), [], run.config.env.left_limit
+    act, result, limit = run.view.playing(run.actor.act), [], run.config.env.left_limit
 
     def watched(rows: torch.Tensor, colonies: Colonies) -> torch.Tensor:
         result.append(colonies._replace(left=rows % limit))
         return act(rows, colonies)
 
     first = make_colonies(run.config.env, run.dataset.held_out.colonies)
-    for _ in episodes(run.world, first, watched):
+    for _ in episodes(run.view.world, first, watched):
         pass
     return result
 
@@ -103,11 +105,10 @@ def test_served_actions_and_values_are_those_of_the_evaluated_policy_in_every_st
     for colonies in steps:
         result = run.answers(asked(run, colonies))
         action = np.stack([result[name] for name in PARAMETERS], 1)
-        expected = deterministic_policy(run.actor)(colonies.n, colonies)
+        expected = run.view.playing(run.actor.act)(colonies.n, colonies)
         np.testing.assert_allclose(action, expected, **CLOSE)
-        with torch.no_grad():
-            value = run.actor.eager(observe(run.actor, colonies)).value.reshape(len(colonies.n), -1)
-        weights = run.world.weights if value.shape[1] > 1 else torch.ones(1)
+        value = run.actor.value(run.view.observe(colonies)).reshape(len(colonies.n), -1)
+        weights = run.view.world.weights if value.shape[1] > 1 else torch.ones(1)
         np.testing.assert_allclose(result["value"], value @ weights, **CLOSE)
 
 

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from quatrain.envs.colony.dynamics import make_world
 from quatrain.envs.colony.rules import SUCCESS
 from quatrain.models.actor_critic import train
-from quatrain.models.actor_critic.collect import Dataset, collect
-from quatrain.models.actor_critic.evaluate import run_policy
-from quatrain.models.actor_critic.ppo import trainer as trainers
-from quatrain.models.actor_critic.ppo import validation
-from quatrain.models.actor_critic.ppo.state import NOT_EVALUATED
+from quatrain.models.actor_critic.collect import collect
+from quatrain.models.actor_critic.ppo import learner as learning
+from quatrain.models.actor_critic.ppo.learner import NOT_EVALUATED
+from quatrain.models.actor_critic.scores.colony import run_policy
+from quatrain.models.actor_critic.worlds import colony
+from quatrain.models.actor_critic.worlds.colony_data import Dataset
 from tests.conftest import shapes_unchecked, small
-from tests.models.actor_critic.test_train import CONFIG, make_trainer, trained
+from tests.models.actor_critic.test_train import CONFIG, make_learner, trained
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_the_weights_that_were_best_on_validation_colonies_are_kept(
 ):
     """Every second iteration and after the last; of equal ones the first."""
     scores = iter([(1.0, 0.0), (3.0, 0.5), (3.0, 1.0), (2.0, 1.0)])
-    monkeypatch.setattr(validation, "validate", lambda *_: next(scores))
+    monkeypatch.setattr(colony, "validate", lambda *_: next(scores))
     length = {"record_every": 1, "evaluate_every": 2, "transitions": 24 * 8 * 7}
     config = small("actor_critic", train=length)
     with shapes_unchecked():
@@ -39,8 +39,7 @@ def test_the_weights_that_were_best_on_validation_colonies_are_kept(
     (best,) = yields[-1].state.best
     assert (best.iteration, best.validation_return, best.validation_success) == (4, 3, 0.5)
     torch.testing.assert_close(best.params, yields[3].state.params[0], rtol=0, atol=0)
-    world = make_world(config.env, dataset.train.plates)
-    actor = trainers.load_actor(config, world, yields[-1].state.seeds[0])
+    actor = learning.load_actor(config, colony.spec_of(config), best.params)
     torch.testing.assert_close(dict(actor.eager.state_dict()), best.params)  # type: ignore[attr-defined]
 
 
@@ -53,10 +52,10 @@ def test_without_evaluations_the_last_weights_are_the_best(dataset: Dataset):
 
 
 def test_a_validation_is_the_deterministic_policy_on_each_colony(dataset: Dataset):
-    trainer = make_trainer(CONFIG, dataset)
+    learner = make_learner(CONFIG, dataset)
     starts = dataset.train.validation
     with shapes_unchecked():
-        result = validation.validate(trainer, starts)
+        result = colony.validate(learner, dataset)
         outcome = run_policy(
             CONFIG, train.init_state(CONFIG, dataset, 0).seeds[0], dataset.train.plates, starts
         )
@@ -69,7 +68,7 @@ def test_one_warning_says_that_no_colony_reaches_the_goal(
     success: float, warned: bool, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ):
     """Of the evaluations after 4 iterations and after the last, the fifth, only the first warns."""
-    monkeypatch.setattr(validation, "validate", lambda *_: (-2.4, success))
+    monkeypatch.setattr(colony, "validate", lambda *_: (-2.4, success))
     length = {"record_every": 2, "evaluate_every": 4, "transitions": 24 * 8 * 5}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -102,7 +101,7 @@ def test_a_warning_advises_the_safe_preset_only_without_a_forfeit(
 ):
     config = small("actor_critic", env={"reward": reward})
     with pytest.warns(UserWarning, match="actor_critic") as caught:
-        validation.warn_without_success(config, "held-out", 576, [0.0, 0.5, 0.0])
+        colony.warn_without_success(config, "held-out", 576, [0.0, 0.5, 0.0])
     (line,) = [str(item.message) for item in caught]
     assert line == (
         "actor_critic: after 576 transitions no held-out colony reaches the goal "

@@ -1,11 +1,14 @@
-"""Configuration of actor_critic: environment, dataset, network, PPO, evaluation."""
+"""Configuration of actor_critic, of colonies and in an environment that a user or a library brings:
+environment, dataset, network, PPO, evaluation.
+"""
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from quatrain.envs.colony.config import LARGEST, Env
+from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
 from quatrain.section import (
     ModelSection,
     NumbersOrNone,
@@ -23,6 +26,9 @@ STIFFEST = 1e12
 MAX_BYTES = 2**36
 GRAPH_CELLS = 4  # cells whose features take as much memory as those of the whole colony
 CELL_BYTES = 200  # approximate memory of one cell slot during a step of its colony
+
+# Of actions that are numbers between bounds; `policy.DISTRIBUTIONS` has a class for each.
+Distribution = Literal["beta", "squashed_gaussian"]
 
 
 class Collect(Section):
@@ -70,7 +76,7 @@ class Collect(Section):
 
 
 class Network(Section):
-    policy: Literal["beta", "squashed_gaussian"]
+    policy: Distribution
     encoder: Literal["graph", "attention"] = Field(
         description="graph: features of the whole colony alone; attention: over all its cells, too"
     )
@@ -105,9 +111,6 @@ class Ppo(Section):
         description="at the end; 1 - discount changes geometrically",
     )
     gae_lambda: float = Field(ge=0, le=1)
-    gae: Literal["auto", "scan", "lfilter", "loop"] = Field(
-        description="implementation of advantage estimation; auto: the fastest"
-    )
     clip: float = Field(
         gt=0,
         lt=1,
@@ -187,11 +190,13 @@ class Evaluate(Section):
     bootstrap_samples: int = Field(
         ge=100,
         le=10**6,
-        description="resamples of held-out plates, or of colonies of a given one",
+        description="resamples of held-out plates, of colonies of a given one, or of episodes",
     )
 
 
 class ActorCriticConfig(ModelSection):
+    WORLD = "quatrain.models.actor_critic.worlds.colony"
+
     seeds: int = Field(ge=1, le=256, description="learners, on the same plates")
     env: Env
     collect: Collect
@@ -255,3 +260,68 @@ class ActorCriticConfig(ModelSection):
         }
         for arrays, size in sizes.items():
             fits(arrays, size, MAX_BYTES)
+
+
+# In an environment that a user or a library brings.
+
+
+class UserEnvCollect(Section):
+    transitions: int = Field(
+        ge=2,
+        le=10**8,
+        description="of a random policy, whose observations give the scale of observations",
+    )
+    constant_search: int = Field(
+        ge=1,
+        le=10**6,
+        description="constant actions of which the best is found; all, if there are no more",
+    )
+    search_episodes: int = Field(ge=1, le=10**6, description="for each of these actions")
+    validation_episodes: int = Field(ge=1, le=10**6, description="to evaluate on while training")
+    held_out_episodes: int = Field(ge=2, le=10**6, description="for the final evaluation only")
+
+
+class UserEnvNetwork(Section):
+    encoder: ClassVar[Literal["scaled"]] = "scaled"
+    value_heads: ClassVar[Literal["total"]] = "total"
+    policy: Distribution = Field(
+        description="of actions that are vectors; indices are drawn from a categorical distribution"
+    )
+    observation_scale: Literal["running", "dataset", "none"] = Field(
+        description="mean and deviation of observations, which are clipped 10 deviations away: of "
+        "all met in training; of those collected; none: observations as they are"
+    )
+    d: int = Field(ge=4, le=4096, description="units per layer")
+    layers: int = Field(ge=1, le=64, description="hidden layers")
+
+
+class UserEnvTrain(Ppo):
+    amp: ClassVar[Literal["none"]] = "none"
+    compile: ClassVar[bool] = False
+
+
+class ActorCriticUserEnvConfig(ModelSection):
+    WORLD = "quatrain.models.actor_critic.worlds.user_env"
+    brings_env = True
+
+    seeds: int = Field(ge=1, le=256, description="learners, one after the other in one process")
+    env: HostEnv
+    collect: UserEnvCollect
+    network: UserEnvNetwork
+    train: UserEnvTrain
+    evaluate: Evaluate
+
+    def check(self) -> None:
+        if self.env.kind == "pettingzoo":
+            raise ValueError(
+                "env.kind pettingzoo has several agents, and actor_critic learns one policy; "
+                "use iqn, or set gymnasium"
+            )
+        # An environment tells its own limit only when it is made.
+        steps = self.env.max_episode_steps or MAX_EPISODE_STEPS
+        size = self.train.num_envs * steps * 8
+        fits("actions: train.num_envs * env.max_episode_steps", size, MAX_BYTES)
+
+
+# With any environment.
+Config = ActorCriticConfig | ActorCriticUserEnvConfig

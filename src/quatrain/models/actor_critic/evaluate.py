@@ -1,277 +1,48 @@
-"""state, held-out colonies -> scores of the policy, and of reference policies."""
+"""state, held-out episodes -> scores of the policy, and of policies without learning."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import torch
-from jaxtyping import Float, Int64
-
-from quatrain.envs.colony.config import Env
-from quatrain.envs.colony.dynamics import World, make_world
-from quatrain.envs.colony.episodes import episodes
-from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
-from quatrain.envs.colony.policies import ColonyPolicy
-from quatrain.envs.colony.rules import REASONS, SUCCESS
-from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
-from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.acting import deterministic_policy, stochastic_policy
-from quatrain.models.actor_critic.ppo.state import SeedState
-from quatrain.models.actor_critic.ppo.trainer import load_actor
-from quatrain.models.actor_critic.ppo.validation import warn_without_success
-from quatrain.models.actor_critic.rules import GATED
-from quatrain.models.actor_critic.train import State
-from quatrain.statistics import aggregate_seeds, bootstrap_interval
-
-# Drawn plates from which on intervals are computed: resamples of fewer vary too little.
-LEAST_PLATES = 4
-SETTLING_STEPS = 4  # steps until the size of a colony enters `size_rmse`
-KINDS = {"linear": LINEAR, "exponential": EXPONENTIAL}
-TINY = 1e-6
+from quatrain.models.actor_critic.config import Config
+from quatrain.models.actor_critic.ppo.learner import SeedState, State
+from quatrain.statistics import aggregate_seeds
 
 
-class Outcome(NamedTuple):
-    """Holds one episode of each colony.
+def scoring(config: Config) -> Any:
+    """Returns the module of what is judged in the config's environment; only that one is loaded."""
+    if config.brings_env:
+        from quatrain.models.actor_critic.scores import user_env
 
-    returns: undiscounted. n, centroid, action: after each step; NaN after the end of an episode.
+        return user_env
+    from quatrain.models.actor_critic.scores import colony
+
+    return colony
+
+
+def evaluate(config: Config, state: State, dataset: Any, seed: int) -> dict[str, float]:
+    """Returns the scores; of several seeds means and the spread of SPREAD (`aggregate_seeds`).
+
+    The deterministic policy plays the held-out episodes, with the weights of highest return in
+    evaluations while training, at `best_transitions`; returns are undiscounted. For a single seed
+    `NAME_held_out_low` and `_high` are bootstrapped over the episodes, in pairs with those of
+    reference policies where they are compared.
     """
-
-    returns: Float[np.ndarray, " colony"]
-    lengths: Int64[np.ndarray, " colony"]
-    reasons: Int64[np.ndarray, " colony"]
-    components: Float[np.ndarray, "colony component"]
-    n: Float[np.ndarray, "step colony"]
-    centroid: Float[np.ndarray, "step colony 2"]
-    action: Float[np.ndarray, "step colony parameter"]
-
-
-def evaluate(
-    config: ActorCriticConfig,
-    state: State,
-    dataset: Dataset,
-    seed: int,
-) -> dict[str, float]:
-    """Returns the scores; of several seeds means and the spread of gated ones (`aggregate_seeds`).
-
-    The deterministic policy runs one episode with each held-out colony; returns are undiscounted.
-    Its weights are those of highest return on validation colonies, at `best_transitions`.
-    Margin and fraction compare its mean return with those of the best constant action and of the
-    feedback controller on the same colonies; for a single seed `NAME_held_out_low` and `_high` are
-    bootstrapped over plates, in pairs, if there are LEAST_PLATES drawn ones. Warns of learners
-    without a success if training did not evaluate any weights.
-    """
-    outcomes = evaluate_policy(config, state, dataset)
-    _warn_if_not_validated(config, state, outcomes)
+    module = scoring(config)
+    outcomes = module.evaluate_policy(config, state, dataset)
+    references = module.reference_returns(config, dataset)
     of_seeds = [
-        _held_out_scores(config, outcome, dataset)
-        | _further_scores(config, seed_state, dataset, seed)
+        module.scores_of(config, outcome, seed_state, dataset, references, seed)
+        | _training_scores(config, seed_state)
         for seed_state, outcome in zip(state.seeds, outcomes, strict=True)
     ]
-    scores = aggregate_seeds(of_seeds, [gated.metric for gated in GATED])
-    for name in ("random", "constant", "feedback"):
-        scores[f"{name}_return"] = getattr(dataset.held_out.references, name).mean()
+    scores = aggregate_seeds(of_seeds, module.SPREAD) | module.reference_scores(references)
     if config.seeds == 1:
-        scores |= _confidence_intervals(config, outcomes[0].returns, dataset, seed)
+        scores |= module.intervals(config, outcomes[0], dataset, seed)
     return {name: float(value) for name, value in scores.items()}
 
 
-def _warn_if_not_validated(
-    config: ActorCriticConfig,
-    state: State,
-    outcomes: Sequence[Outcome],
-) -> None:
-    """Warns of learners without a success, which with `evaluate_every: 0` training cannot do."""
-    if not any(best.was_validated for best in state.best):
-        transitions = int(state.best[0].iteration) * config.train.batch
-        successes = [float((outcome.reasons == SUCCESS).mean()) for outcome in outcomes]
-        warn_without_success(config, "held-out", transitions, successes)
-
-
-def evaluate_policy(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[Outcome]:
-    """Runs the deterministic policy of each seed with the held-out colonies."""
-    held_out = dataset.held_out
-    return [run_policy(config, seed, held_out.plates, held_out.colonies) for seed in state.seeds]
-
-
-def run_policy(
-    config: ActorCriticConfig,
-    seed: SeedState,
-    plates: Plates,
-    initial: InitialColonies,
-) -> Outcome:
-    """Runs one episode of each colony under the deterministic policy of a seed."""
-    world = make_world(config.env, plates)
-    return run_episodes(world, initial, deterministic_policy(load_actor(config, world, seed)))
-
-
-def run_episodes(world: World, initial: InitialColonies, policy: ColonyPolicy) -> Outcome:
-    rules = world.rules
-    outcome = _empty_outcome(rules, len(initial.n))
-    for time, moment in enumerate(episodes(world, make_colonies(rules, initial), policy)):
-        running = moment.indices.numpy(force=True)
-        transition = moment.transition
-        outcome.n[time, running] = transition.after.n.numpy(force=True)
-        outcome.centroid[time, running] = transition.after.centroid.numpy(force=True)
-        outcome.action[time, running] = transition.action.numpy(force=True)
-        outcome.components[running] += moment.components.numpy(force=True)
-        outcome.lengths[running] = time + 1
-        outcome.reasons[running] = transition.reason.numpy(force=True)
-    last = int(outcome.lengths.max(initial=1))
-    return outcome._replace(
-        returns=outcome.components @ np.array([weight for _, weight in rules.reward_weights]),
-        n=outcome.n[:last],
-        centroid=outcome.centroid[:last],
-        action=outcome.action[:last],
-    )
-
-
-def _empty_outcome(rules: Env, colonies: int) -> Outcome:
-    return Outcome(
-        returns=np.zeros(colonies),
-        lengths=np.zeros(colonies, np.int64),
-        reasons=np.zeros(colonies, np.int64),
-        components=np.zeros((colonies, len(rules.reward_weights))),
-        n=np.full((rules.max_steps, colonies), np.nan),
-        centroid=np.full((rules.max_steps, colonies, 2), np.nan),
-        action=np.full((rules.max_steps, colonies, 5), np.nan),
-    )
-
-
-def final_centroids(outcome: Outcome) -> Float[np.ndarray, "colony 2"]:
-    return outcome.centroid[outcome.lengths - 1, np.arange(len(outcome.lengths))]
-
-
-def _held_out_scores(
-    config: ActorCriticConfig,
-    outcome: Outcome,
-    dataset: Dataset,
-) -> dict[str, Any]:
-    env = config.env
-    succeeded = outcome.reasons == SUCCESS
-    progress = np.clip(final_centroids(outcome)[:, 0] / (env.width - 1), 0, 1)
-    return {
-        **_return_scores(outcome, dataset),
-        "success_rate": succeeded.mean(),
-        "steps_to_goal": outcome.lengths[succeeded].mean() if succeeded.any() else np.nan,
-        "final_progress": progress.mean(),
-        "size_rmse": size_rmse(config, outcome),
-        "lane_rms": _root_mean_square(outcome.centroid[..., 1] - env.height / 2),
-        "nodes_mean": np.nanmean(outcome.n),
-        "length_mean": outcome.lengths.mean(),
-        **{
-            f"reason/{reason}": (outcome.reasons == code).mean()
-            for code, reason in enumerate(REASONS[1:], 1)
-        },
-    }
-
-
-def _return_scores(outcome: Outcome, dataset: Dataset) -> dict[str, Any]:
-    held_out = dataset.held_out
-    mean = outcome.returns.mean()
-    random, constant, feedback = (float(values.mean()) for values in held_out.references[:3])
-    above_random = feedback - random
-    kinds = held_out.plates.kind[held_out.colonies.substrate]
-    return {
-        "return_mean": mean,
-        "margin_over_constant": (mean - constant) / max(abs(constant), TINY),
-        "fraction_of_feedback": mean / feedback if feedback else np.nan,
-        "normalised_score": (mean - random) / above_random if above_random else np.nan,
-        **{
-            f"return_{name}": outcome.returns[kinds == kind].mean()
-            for name, kind in KINDS.items()
-            if kind in kinds
-        },
-    }
-
-
-def size_rmse(config: ActorCriticConfig, outcome: Outcome) -> float:
-    """Returns the root mean square of cells off the target; NaN where every episode ends before
-    SETTLING_STEPS.
-    """
-    return _root_mean_square(outcome.n[SETTLING_STEPS - 1 :] - config.env.target_nodes)
-
-
-def _root_mean_square(deviation: np.ndarray) -> float:
-    """Returns the root mean square of finite elements; NaN without any."""
-    finite = deviation[np.isfinite(deviation)]
-    return float(np.sqrt(np.square(finite).mean())) if len(finite) else np.nan
-
-
-def _further_scores(
-    config: ActorCriticConfig,
-    seed_state: SeedState,
-    dataset: Dataset,
-    seed: int,
-) -> dict[str, Any]:
-    held_out = dataset.held_out
-    world = make_world(config.env, held_out.plates)
-    draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
-    policy = stochastic_policy(load_actor(config, world, seed_state), draws)
-    returns = run_episodes(world, held_out.colonies, policy).returns
+def _training_scores(config: Config, seed_state: SeedState) -> dict[str, float]:
     best = seed_state.best
-    scores = {
-        "stochastic_return_mean": returns.mean(),
-        "best_transitions": int(best.iteration) * config.train.batch,
-    }
+    scores = {"best_transitions": float(int(best.iteration) * config.train.batch)}
     if best.was_validated:
         scores["validation_return"] = float(best.validation_return)
-    if config.collect.n_outside:
-        outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)
-        scores["outside/return_mean"] = outside.returns.mean()
-        scores["outside/success_rate"] = (outside.reasons == SUCCESS).mean()
     return scores
-
-
-def _confidence_intervals(
-    config: ActorCriticConfig,
-    returns: np.ndarray,
-    dataset: Dataset,
-    seed: int,
-) -> Mapping[str, float]:
-    """Bootstraps over plates if they are drawn, because colonies of a plate share its stiffness;
-    returns nothing for fewer than LEAST_PLATES. Bootstraps over colonies if the plate is given; the
-    interval then says nothing about other plates. No interval says anything about other seeds.
-    """
-    substrate = dataset.held_out.colonies.substrate
-    drawn = config.collect.plates == "default_law"
-    if drawn and len(np.unique(substrate)) < LEAST_PLATES:
-        return {}
-    references = dataset.held_out.references
-    sums = partial(_sums_by_unit, substrate if drawn else np.arange(len(returns)))
-    counts = sums(np.ones(len(returns)))
-    rng = np.random.default_rng(seed)
-    statistics: dict[str, tuple[Callable[..., np.ndarray], list[np.ndarray]]] = {
-        "return_mean": (_mean, [sums(returns), counts]),
-        "margin_over_constant": (_margin, [sums(returns), sums(references.constant), counts]),
-        "fraction_of_feedback": (_fraction, [sums(returns), sums(references.feedback)]),
-    }
-    scores: dict[str, float] = {}
-    for name, (statistic, columns) in statistics.items():
-        scores[f"{name}_held_out_low"], scores[f"{name}_held_out_high"] = bootstrap_interval(
-            columns,
-            statistic,
-            rng,
-            config.evaluate.bootstrap_samples,
-        )
-    return scores
-
-
-def _sums_by_unit(
-    unit: Int64[np.ndarray, " colony"], values: Float[np.ndarray, " colony"]
-) -> Float[np.ndarray, " unit"]:
-    """Sums over the colonies of each unit that is resampled."""
-    return np.bincount(np.unique(unit, return_inverse=True)[1], values)
-
-
-def _mean(returns: np.ndarray, counts: np.ndarray, axis: int) -> np.ndarray:
-    return returns.sum(axis) / counts.sum(axis)
-
-
-def _margin(returns: np.ndarray, constant: np.ndarray, counts: np.ndarray, axis: int) -> np.ndarray:
-    reference = _mean(constant, counts, axis)
-    return (_mean(returns, counts, axis) - reference) / np.maximum(np.abs(reference), TINY)
-
-
-def _fraction(returns: np.ndarray, feedback: np.ndarray, axis: int) -> np.ndarray:
-    return returns.sum(axis) / feedback.sum(axis)

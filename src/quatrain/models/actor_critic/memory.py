@@ -4,7 +4,6 @@ from typing import Any
 
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.memory import ADAM, FLOAT, Needs, dense
-from quatrain.models.actor_critic.config import ActorCriticConfig
 
 KEYS = (
     "seeds",
@@ -25,7 +24,7 @@ def needs(config: Any) -> Needs:
     """Returns the bytes for colonies, or for a user's environment, of whose observations only one
     number is certain.
     """
-    built_in = isinstance(config, ActorCriticConfig)
+    built_in = not config.brings_env
     train, network = config.train, config.network
     d, layers = network.d, network.layers
     attends = built_in and network.encoder == "attention"
@@ -58,7 +57,7 @@ def needs(config: Any) -> Needs:
     )
 
 
-def _data(config: ActorCriticConfig) -> dict[str, int]:
+def _data(config: Any) -> dict[str, int]:
     collect, env = config.collect, config.env
     plates = collect.n_train + collect.n_held_out + collect.n_outside
     colonies = collect.held_out_colonies + collect.validation_colonies

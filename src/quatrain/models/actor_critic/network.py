@@ -1,29 +1,29 @@
 """observations -> raw parameters of a distribution over actions, and values.
 
-Encoder `graph` sees the features of the whole colony alone, or any vector. In encoder `attention`
-cells are tokens, with one token more for the whole colony. The tree of cells enters through the
-features of each cell's parent: with in-degrees of at most 1 a graph convolution would attend to a
-single neighbour, with weight 1.
+Encoder `graph` sees the features of the whole graph alone, `scaled` a vector of any environment. In
+encoder `attention` cells are tokens, with one token more for the whole graph. The tree of cells
+enters through the features of each cell's parent: with in-degrees of at most 1 a graph convolution
+would attend to a single neighbour, with weight 1.
 """
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
-from quatrain.frameworks.torch.rng import Module, seeded
-from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic import config as configs
 from quatrain.replay.rollouts.buffer import Graphs
+from quatrain.replay.rollouts.envs import Spec
 
 TRUNK = 64
 # Gain of the policy's last layer: the initial policy is nearly the same in all states.
 SMALL_GAIN = 0.01
+CLIP = 10.0  # standard deviations at which a scaled vector is clipped
+SMALLEST_VARIANCE = 1e-8
 
 
 class Shape(NamedTuple):
@@ -129,7 +129,7 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """Maps what its subclass encodes of a colony by two networks, of the policy and of values.
+    """Maps what its subclass encodes of a graph by two networks, of the policy and of values.
 
     The last layer of the critic computes normalised values, for which `value_mean` and `value_std`
     of a total, or of each component, hold the scale.
@@ -148,7 +148,7 @@ class Network(nn.Module):
 
     def forward(self, *groups: Graphs) -> Output:
         """Returns the outputs of all groups, concatenated; a group is as wide as its largest
-        colony.
+        graph.
         """
         encoded = torch.cat([self.encode(graphs) for graphs in groups])
         values = self.critic(encoded).float()
@@ -174,9 +174,12 @@ class Network(nn.Module):
     def encode(self, graphs: Graphs) -> Float[Tensor, "batch encoded"]:
         raise NotImplementedError
 
+    def end_iteration(self, graph: Float[Tensor, "transitions graph_feature"]) -> None:
+        """Learns from what was seen in an iteration, without gradients."""
+
 
 class GraphNetwork(Network):
-    """Takes the features of the whole colony as they are; policy and values share no layer."""
+    """Takes the features of the whole graph as they are; policy and values share no layer."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
@@ -185,6 +188,45 @@ class GraphNetwork(Network):
 
     def encode(self, graphs: Graphs) -> Float[Tensor, "batch graph_feature"]:
         return graphs.graph
+
+
+class ScaledNetwork(GraphNetwork):
+    """Scales a vector, which is the features of a graph without cells, by its mean and deviation;
+    the weights hold them, because they mean nothing without.
+    """
+
+    obs_mean: Tensor
+    obs_variance: Tensor
+    obs_count: Tensor
+
+    def __init__(self, shape: Shape, scale: Literal["running", "dataset", "none"]) -> None:
+        super().__init__(shape)
+        self.clip = math.inf if scale == "none" else CLIP
+        self.is_running = scale == "running"
+        self.register_buffer("obs_mean", torch.zeros(shape.inputs))
+        self.register_buffer("obs_variance", torch.ones(shape.inputs))
+        self.register_buffer("obs_count", torch.zeros(()))
+
+    def encode(self, graphs: Graphs) -> Float[Tensor, "batch obs"]:
+        deviation = (self.obs_variance + SMALLEST_VARIANCE).sqrt()
+        return ((graphs.graph - self.obs_mean) / deviation).clamp(-self.clip, self.clip)
+
+    @torch.no_grad()
+    def end_iteration(self, obs: Float[Tensor, "transitions obs"]) -> None:
+        """Adds observations to a running mean and variance, in place.
+
+        Chan, Golub and LeVeque, 'Updating Formulae and a Pairwise Algorithm for Computing Sample
+        Variances' (1979), eq. 2.1.
+        """
+        if not self.is_running:
+            return
+        count = self.obs_count + len(obs)
+        share = len(obs) / count
+        difference = obs.mean(0) - self.obs_mean
+        variance = torch.lerp(self.obs_variance, obs.var(0, correction=0), share)
+        self.obs_variance.copy_(variance + share * (1 - share) * difference.square())
+        self.obs_mean.add_(share * difference)
+        self.obs_count.copy_(count)
 
 
 class AttentionNetwork(Network):
@@ -218,32 +260,20 @@ class AttentionNetwork(Network):
         return torch.cat([last.of_colony(colony, cells, mask), mean], 1)
 
 
-def make(config: ActorCriticConfig) -> Network:
-    """Returns a network for colonies with weights from torch's global generator."""
-    env = config.env
-    network = config.network
+def make(network: configs.Network | configs.UserEnvNetwork, spec: Spec, raw: int) -> Network:
+    """Returns a network with weights from torch's global generator; raw: its outputs."""
     shape = Shape(
-        inputs=GRAPH_FEATURES[env.features],
+        inputs=spec.graph_features,
         d=network.d,
         layers=network.layers,
-        raw=2 * len(env.action.active_params),
-        values=() if network.value_heads == "total" else (len(env.reward.weighted),),
+        raw=raw,
+        values=() if network.value_heads == "total" else (spec.components,),
     )
-    if network.encoder == "graph":
-        return GraphNetwork(shape)
-    return AttentionNetwork(shape, NODE_FEATURES[env.features], network.heads)
-
-
-def init(config: ActorCriticConfig, seed: int) -> Network:
-    """Returns a network for colonies whose initial weights depend on the seed alone."""
-    return seeded(lambda: make(config), seed)
-
-
-def loaded(make_network: Callable[[], Module], params: dict[str, Tensor]) -> Module:
-    """Makes a network with these weights."""
-    network = seeded(make_network, 0)
-    network.load_state_dict(params)
-    return network
+    if isinstance(network, configs.UserEnvNetwork):
+        return ScaledNetwork(shape, network.observation_scale)
+    if network.encoder == "attention":
+        return AttentionNetwork(shape, spec.node_features, network.heads)
+    return GraphNetwork(shape)
 
 
 def _actor_head(shape: Shape, inputs: int) -> nn.Linear:

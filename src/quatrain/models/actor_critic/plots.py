@@ -3,21 +3,11 @@ reference policies.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
-import numpy as np
-
-from quatrain.models.actor_critic.collect import Dataset
-from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.figures import (
-    baseline_comparison,
-    episode_strip,
-    film,
-    policy_response,
-    training,
-    updates,
-)
-from quatrain.models.actor_critic.figures.replays import median_colony, replay_policies
-from quatrain.models.actor_critic.train import State
+from quatrain.models.actor_critic.config import Config
+from quatrain.models.actor_critic.figures.updates import draw_updates
+from quatrain.models.actor_critic.ppo.learner import State
 from quatrain.plots import Picture, house_style, in_order
 from quatrain.progress import History
 
@@ -27,8 +17,9 @@ CAPTIONS = {
     "seen grows over a plate towards stiff ground (dark). In each step cells are deleted, and the "
     "others throw a child (orange). The policy decides how many and how far.",
     "film": "The same colony at six moments.",
-    "learning_curve": "Learning: return per episode while training, and afterwards with held-out "
-    "colonies, beside policies that did not learn.",
+    "learning_curve": "Learning: return per episode while training, and afterwards in held-out "
+    "episodes, beside policies that did not learn.",
+    "returns": "The result: held-out episodes of all policies, by their return.",
     "episodes": "Learning, by what an episode pays and by how it ends.",
     "laws": "The result: what the policy does depending on what it sees, beside the hand-written "
     "controller, whose formulas it was never told.",
@@ -41,46 +32,23 @@ CAPTIONS = {
 }
 
 
+def drawing(config: Config) -> Any:
+    """Returns the module of figures in the config's environment."""
+    if config.brings_env:
+        from quatrain.models.actor_critic.figures import user_env
+
+        return user_env
+    from quatrain.models.actor_critic.figures import colony
+
+    return colony
+
+
 @house_style
 def plots(
-    config: ActorCriticConfig,
-    state: State,
-    dataset: Dataset,
-    history: History,
-    scores: Mapping[str, float],
+    config: Config, state: State, dataset: Any, history: History, scores: Mapping[str, float]
 ) -> dict[str, Picture]:
     """Draws the figures of one trained actor_critic; of several seeds means with 95 % intervals
     over seeds.
-
-    Without `slopes` where all plates have the same slope.
     """
-    held_out = dataset.held_out
-    references = held_out.references
-    replays = replay_policies(config, state, references, held_out.plates, held_out.colonies)
-    outside = replay_policies(
-        config,
-        state,
-        references,
-        held_out.outside,
-        held_out.colonies_outside,
-    )
-    colony = median_colony(replays.learned[0])
-    frames = episode_strip.capture_frames(config, state, dataset, colony)
-    intensity = held_out.plates.intensity[held_out.colonies.substrate[colony]]
-    pictures: dict[str, Picture] = {
-        "growth": film.animate(config, frames, intensity),
-        "film": episode_strip.draw_episode_strip(config, replays, frames, intensity),
-        "learning_curve": training.draw_learning_curve(config, history, scores),
-        "episodes": training.draw_episodes(config, history),
-        "laws": policy_response.draw_policy_response(config, dataset, replays),
-        "sizes": baseline_comparison.draw_sizes(config, dataset, replays),
-        "paired": baseline_comparison.draw_paired(config, dataset, replays),
-    }
-    if len(np.unique(np.concatenate([held_out.plates.m, held_out.outside.m]))) > 1:
-        pictures["slopes"] = baseline_comparison.draw_slopes(config, dataset, replays, outside)
-    pictures |= {
-        "actions": policy_response.draw_actions(config, history, replays),
-        "constant_search": baseline_comparison.draw_constant_search(config, dataset, scores),
-        "updates": updates.draw_updates(config, history),
-    }
-    return in_order(pictures, CAPTIONS)
+    pictures = drawing(config).pictures(config, state, dataset, history, scores)
+    return in_order(pictures | {"updates": draw_updates(config, history)}, CAPTIONS)

@@ -1,76 +1,60 @@
-"""plates -> weights: iterations of a rollout of all colonies, and gradient steps on it."""
+"""dataset -> weights: iterations of a rollout of all environments, and gradient steps on it"""
 
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import numpy as np
+import torch
 
-from quatrain.envs.colony.dynamics import make_world
-from quatrain.errors import DeviceMissing
+from quatrain.errors import DeviceFull, DeviceMissing
 from quatrain.frameworks.torch import packing, threads
-from quatrain.frameworks.torch.rng import generator_from_seed
-from quatrain.models.actor_critic import network
-from quatrain.models.actor_critic.collect import Dataset, check
-from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import (
-    colony_rollouts,
-    iteration,
-    memory,
-    metrics,
-    rollout,
-    trainer,
-    validation,
-)
-from quatrain.models.actor_critic.ppo.acting import make_scale, on_gpu
-from quatrain.models.actor_critic.ppo.learner import to_seed_state
-from quatrain.models.actor_critic.ppo.state import State as State
-from quatrain.progress import Progress
+from quatrain.models.actor_critic.collect import check
+from quatrain.models.actor_critic.config import Config
+from quatrain.models.actor_critic.ppo import learner as learning
+from quatrain.models.actor_critic.ppo.iteration import run_iteration
+from quatrain.models.actor_critic.ppo.learner import Learner
+from quatrain.models.actor_critic.ppo.learner import State as State
+from quatrain.progress import Progress, by_seed
 
 WEIGHTS = ("best/", "scale/")
 to_arrays = packing.to_arrays
 # Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
 SMALL = 64
+# What torch says where a CPU has no memory left.
+CPU_MESSAGE = "can't allocate memory"
 
 
-def headline(config: ActorCriticConfig) -> tuple[str, str]:
-    return "return", "success"
+def headline(config: Config) -> tuple[str, str]:
+    names: tuple[str, str] = config.world.HEADLINE
+    return names
 
 
-def init_state(config: ActorCriticConfig, dataset: Dataset, seed: int) -> State:
-    """Returns new networks and colonies; each seed draws from a random sequence of its own."""
-    world = make_world(config.env, dataset.train.plates)
-    scale = make_scale(config, dataset)
-    seeds = []
-    for sequence in np.random.SeedSequence(seed).spawn(config.seeds):
-        weights, drawn = sequence.spawn(2)
-        net = network.init(config, int(weights.generate_state(1)[0]))
-        generators = [generator_from_seed(purpose) for purpose in drawn.spawn(3)]
-        seeds.append(trainer.init_seed_state(config, world, scale, net, generators))
-    return State.from_seeds(seeds)
+def init_state(config: Config, dataset: Any, seed: int) -> State:
+    """Returns new networks, and environments before their first step; each seed draws from a random
+    sequence of its own.
+    """
+    sequences = np.random.SeedSequence(seed).spawn(config.seeds)
+    return State.from_seeds([learning.first_state(config, dataset, each) for each in sequences])
 
 
-def update(
-    config: ActorCriticConfig,
-    dataset: Dataset,
-    state: State,
-) -> tuple[State, Mapping[str, np.ndarray]]:
+def update(config: Config, dataset: Any, state: State) -> tuple[State, Mapping[str, np.ndarray]]:
     """Returns the state after one iteration of all seeds, and its metrics; the given state stays
     unchanged.
 
     Raises:
         TrainingDiverged: something is not finite.
         DeviceFull: the device has no memory left.
+        DataError: a user's environment raised.
     """
     (progress,) = _iterate(config, dataset, state, [1])
     return progress.state, progress.metrics
 
 
 def train(
-    config: ActorCriticConfig,
-    dataset: Dataset,
-    seed: int,
-    state: State | None = None,
+    config: Config, dataset: Any, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
     """Trains to `train.transitions`, from `state` if given; yields every `record_every` iterations.
 
@@ -81,6 +65,7 @@ def train(
         TrainingDiverged: something is not finite; raised before the iterations since the last yield
             are yielded.
         DeviceFull: the device has no memory left.
+        DataError: a user's environment cannot be made, raised, or does not repeat an episode.
     """
     check(config, dataset)
     check_device(config)
@@ -91,47 +76,71 @@ def train(
 
 
 def _iterate(
-    config: ActorCriticConfig, dataset: Dataset, state: State, counts: Sequence[int]
+    config: Config, dataset: Any, state: State, counts: Sequence[int]
 ) -> Iterator[Progress]:
     """Runs these numbers of iterations, and yields after each number."""
-    world = make_world(config.env, dataset.train.plates)
-    with memory.explain_out_of_memory(config):
-        shared = rollout.allocate_rollout(config, config.train.num_envs)
-        trainers = [trainer.from_state(config, world, seed, shared) for seed in state.seeds]
-    for count in counts:
-        with (
-            memory.explain_out_of_memory(config),
-            threads.single_threaded(config.network.d <= SMALL),
-        ):
-            entries = [
-                [iteration.run_iteration(learner, colony_rollouts.collect) for learner in trainers]
-                for _ in range(count)
-            ]
-        with threads.single_threaded(config.network.d <= SMALL):
-            validated = validation.validate_if_due(trainers, dataset.train.validation)
-        seeds = [
-            to_seed_state(
-                learner,
-                learner.actor.scale,
-                trainer.to_colony_state(learner.rollout_state, learner.order),
+    with _learners(config, dataset, state) as learners:
+        for count in counts:
+            with (
+                explain_out_of_memory(config, dataset),
+                threads.single_threaded(config.network.d <= SMALL),
+            ):
+                entries = [[run_iteration(each) for each in learners] for _ in range(count)]
+                validated = learning.validate_if_due(learners, dataset)
+            metrics = {
+                name: np.array([[seed[name] for seed in entry] for entry in entries])
+                for name in entries[0][0]
+            }
+            scores = zip(config.world.VALIDATED, np.moveaxis(validated, 2, 0), strict=True)
+            yield Progress(
+                step=learners[0].iterations,
+                state=State.from_seeds([learning.to_state(each) for each in learners]),
+                metrics=by_seed(metrics | dict(scores)),
             )
-            for learner in trainers
-        ]
-        yield Progress(
-            step=trainers[0].iterations,
-            state=State.from_seeds(seeds),
-            metrics={**metrics.stack_entries(entries), **validated},
-        )
 
 
-def check_device(config: ActorCriticConfig) -> None:
+@contextmanager
+def _learners(config: Config, dataset: Any, state: State) -> Iterator[list[Learner]]:
+    """Makes the learners of all seeds, which share the memory of a rollout, and closes them."""
+    with ExitStack() as stack:
+        learners = []
+        with explain_out_of_memory(config, dataset):
+            shared = learning.allocate_rollout(config, dataset)
+            for seed in state.seeds:
+                learners.append(learning.from_state(config, dataset, seed, shared))
+                stack.callback(learners[-1].envs.close)
+        yield learners
+
+
+@contextmanager
+def explain_out_of_memory(config: Config, dataset: Any) -> Iterator[None]:
+    """Replaces the device's message by the rollout's size and the keys that decide it.
+
+    Raises:
+        DeviceFull: the work inside ran out of memory.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if not isinstance(error, torch.OutOfMemoryError) and CPU_MESSAGE not in str(error):
+            raise
+        with torch.device("meta"):
+            size = sum(column.nbytes for column in learning.allocate_rollout(config, dataset))
+        raise DeviceFull(
+            f"actor_critic: the device has no memory left; a rollout takes {size / 2**20:,.0f} "
+            "MiB. Lower actor_critic.train.num_envs, .horizon or .minibatch_size"
+            f"{config.world.MEMORY_KEYS}."
+        ) from None
+
+
+def check_device(config: Config) -> None:
     """Checks that this machine can train: a GPU for half precision, a GPU or C++ compiler for
     compilation.
 
     Raises:
         DeviceMissing: names the key.
     """
-    if on_gpu():
+    if learning.on_gpu():
         return
     if config.train.amp == "bf16":
         raise DeviceMissing(
@@ -148,11 +157,7 @@ def check_device(config: ActorCriticConfig) -> None:
         )
 
 
-def from_arrays(
-    config: ActorCriticConfig,
-    dataset: Dataset,
-    arrays: dict[str, np.ndarray],
-) -> State:
+def from_arrays(config: Config, dataset: Any, arrays: dict[str, np.ndarray]) -> State:
     """Returns the state that these arrays hold; the inverse of `to_arrays`.
 
     Raises:

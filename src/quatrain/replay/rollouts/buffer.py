@@ -5,6 +5,7 @@ On-policy data is used for one iteration only, so a rollout is one block of memo
 the first of its slots.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -14,6 +15,9 @@ from torch import Tensor
 # Groups of a minibatch. Most graphs are far smaller than the largest, which would otherwise set the
 # width of all.
 GROUPS = 4
+# Widths of graphs that compiled programs take; above them multiples of 64. Each width is compiled
+# separately.
+WIDTHS = (16, 32, 48, 64, 80, 104, 128)
 
 
 class Sizes(NamedTuple):
@@ -178,6 +182,16 @@ def to_transitions(
     """
     columns = rollout._asdict() | {"advantage": advantage, "returns": returns}
     return Transitions(*(columns[name].flatten(0, 1) for name in Transitions._fields))
+
+
+def round_up_width(cells: int, most: int, compiled: bool) -> int:
+    """Returns the next width of compiled programs; without compilation the number of cells, at
+    least 1.
+    """
+    if not compiled:
+        return max(cells, 1)
+    width = next((width for width in WIDTHS if width >= cells), 64 * math.ceil(cells / 64))
+    return min(width, most)
 
 
 def minibatch_indices(

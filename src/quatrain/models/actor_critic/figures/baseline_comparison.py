@@ -10,9 +10,7 @@ from matplotlib.figure import Figure
 
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import Dataset, Search
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import Outcome, size_rmse
 from quatrain.models.actor_critic.figures.replays import (
     COLORS,
     NAMES,
@@ -21,11 +19,12 @@ from quatrain.models.actor_critic.figures.replays import (
     Replays,
     centroids,
     draw_levels,
-    format_number,
-    format_signed,
     mean_returns,
     sizes,
 )
+from quatrain.models.actor_critic.figures.training import format_number, format_signed
+from quatrain.models.actor_critic.scores.colony import Outcome, size_rmse
+from quatrain.models.actor_critic.worlds.colony_data import Dataset, Search
 from quatrain.plots import BLACK, SMALL_TITLE, caption, label_ends
 
 COMPARED = ("learned", "feedback", "constant")

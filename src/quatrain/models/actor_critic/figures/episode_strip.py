@@ -11,15 +11,15 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from quatrain.envs.colony.dynamics import Colonies, make_world
+from quatrain.envs.colony.dynamics import Colonies
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.rules import REASONS
-from quatrain.models.actor_critic.collect import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.figures.replays import Replays, format_number, median_colony
-from quatrain.models.actor_critic.ppo.acting import deterministic_policy
-from quatrain.models.actor_critic.ppo.trainer import load_actor
-from quatrain.models.actor_critic.train import State
+from quatrain.models.actor_critic.figures.replays import Replays, median_colony
+from quatrain.models.actor_critic.figures.training import format_number
+from quatrain.models.actor_critic.ppo.learner import State, load_actor
+from quatrain.models.actor_critic.worlds.colony import spec_of, view_of
+from quatrain.models.actor_critic.worlds.colony_data import Dataset, InitialColonies, make_colonies
 from quatrain.plots import ORANGE, RED, SMALL_TITLE, caption
 
 FRAMES = 6
@@ -97,11 +97,12 @@ def capture_frames(
 ) -> list[Frame]:
     """Returns a frame before the first step and after each step of a held-out colony."""
     held_out = dataset.held_out
-    world = make_world(config.env, held_out.plates)
+    view = view_of(config, held_out.plates, state.scale[0])
     initial = InitialColonies(*(field[colony : colony + 1] for field in held_out.colonies))
-    start = make_colonies(world.rules, initial)
-    policy = deterministic_policy(load_actor(config, world, state.seeds[0]))
-    later = (moment.transition.after for moment in episodes(world, start, policy))
+    start = make_colonies(view.world.rules, initial)
+    actor = load_actor(config, spec_of(config), state.best[0].params)
+    played = episodes(view.world, start, view.playing(actor.act))
+    later = (moment.transition.after for moment in played)
     return [_frame(colonies) for colonies in (start, *later)]
 
 

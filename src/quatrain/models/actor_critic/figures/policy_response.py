@@ -11,20 +11,19 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from quatrain.envs.colony.policies import GAIN
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import Dataset
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import Outcome
 from quatrain.models.actor_critic.figures.replays import (
     SYMBOLS,
     WORDS,
     Replays,
     Steps,
-    format_number,
     next_size,
     steps_of,
     throw,
 )
-from quatrain.models.actor_critic.figures.training import transitions
+from quatrain.models.actor_critic.figures.training import format_number, transitions
+from quatrain.models.actor_critic.scores.colony import Outcome
+from quatrain.models.actor_critic.worlds.colony_data import Dataset
 from quatrain.plots import (
     BLACK,
     BLUE,

@@ -14,10 +14,11 @@ from quatrain.envs.colony.dynamics import ROUNDING, make_world
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy, with_fixed_parameters
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import InitialColonies, References
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import Outcome, run_episodes, run_policy
-from quatrain.models.actor_critic.train import State
+from quatrain.models.actor_critic.figures.training import format_number
+from quatrain.models.actor_critic.ppo.learner import State
+from quatrain.models.actor_critic.scores.colony import Outcome, run_episodes, run_policy
+from quatrain.models.actor_critic.worlds.colony_data import InitialColonies, References
 from quatrain.plots import BLACK, BLUE, GREY, RED, EndLabel
 
 COLORS = {"learned": RED, "constant": BLACK, "feedback": BLUE, "random": GREY}
@@ -133,16 +134,6 @@ def mean_returns(outcomes: list[Outcome]) -> Float[np.ndarray, " colony"]:
 def median_colony(outcome: Outcome) -> int:
     order = outcome.returns.argsort(kind="stable")
     return int(order[len(order) // 2])
-
-
-def format_signed(value: float) -> str:
-    """Formats a number with its sign, with two decimals or, from 100 on, none."""
-    return f"{round(value, 2) + 0.0:+.2f}" if abs(value) < 100 else f"{value:+,.0f}"
-
-
-def format_number(value: float) -> str:
-    """Formats a number as `format_signed` does, without a plus sign."""
-    return format_signed(value).removeprefix("+")
 
 
 def draw_levels(axes: Axes, levels: Mapping[str, float]) -> list[EndLabel]:

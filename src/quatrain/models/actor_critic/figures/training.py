@@ -1,21 +1,13 @@
-"""history -> figures over training: return beside reference policies, rewards, ends of episodes"""
+"""history, scores -> a figure of learning: return while training, and held out beside others"""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.figures.replays import (
-    COLORS,
-    NAMES,
-    format_number,
-    format_signed,
-)
-from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
+from quatrain.models.actor_critic.config import Config
 from quatrain.plots import (
     ORANGE,
     RED,
@@ -33,34 +25,13 @@ from quatrain.plots import (
 )
 from quatrain.progress import History
 
-# Colours that are distinguishable with any colour vision.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999933", "#882255")
-OTHERS = "0.6"
-# Reasons for the end of an episode, from best to worst.
-REASON_COLORS = {
-    "success": "#009E73",
-    "timeout": "#56B4E9",
-    "left_drift": "#CC79A7",
-    "extinct": "0.3",
-    "overflow": "#D55E00",
-    "out_of_bounds": "#E69F00",
-}
-
-
-class Layer(NamedTuple):
-    label: str
-    values: Float[np.ndarray, " points"]
-    color: str
-
 
 def transitions(history: History, recorded: Curve) -> Float[np.ndarray, " points"]:
     """Returns the transitions at a curve's points, whose steps are iterations."""
     return np.interp(recorded.steps, *history["transitions"])
 
 
-def episode_curve(
-    config: ActorCriticConfig | HostedActorCriticConfig, history: History, name: str
-) -> Curve:
+def episode_curve(config: Config, history: History, name: str) -> Curve:
     """Returns a metric of ended episodes; NaN before the first episode has ended."""
     recorded = curve(history, name, config.seeds)
     ended = curve(history, "episodes", config.seeds).values.cumsum(1) > 0
@@ -74,16 +45,15 @@ def first_and_last(values: Float[np.ndarray, "seeds points"]) -> tuple[float, fl
     return (float(finite[0]), float(finite[-1])) if len(finite) else (np.nan, np.nan)
 
 
-# Episodes.
-
-
 def draw_learning_curve(
-    config: ActorCriticConfig,
+    config: Config,
     history: History,
     scores: Mapping[str, float],
+    title: str,
+    references: Sequence[Level],
 ) -> Figure:
-    """Draws the return during training, and beside it, since those colonies are others, the
-    return with held-out colonies among reference policies.
+    """Draws the return during training, and beside it, since those episodes are others, the
+    held-out return among those of policies without learning.
     """
     figure = Figure(figsize=(10, 5), layout="constrained")
     axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=(7, 1))
@@ -94,57 +64,44 @@ def draw_learning_curve(
     last = first_and_last(recorded.values)[1]
     if np.isfinite(last):
         ends.append(EndLabel(last, f"while exploring {format_number(last)}", ORANGE))
-    axes.set_title("While learning, with training colonies", **SMALL_TITLE)
-    axes.set(xlabel="transitions of all colonies", ylabel="return of an episode, undiscounted")
+    axes.set_title("While learning", **SMALL_TITLE)
+    axes.set(xlabel="transitions of all environments", ylabel="return of an episode, undiscounted")
     axes.grid(alpha=0.25)
     format_thousands(axes)
-    beside.set_title("Then, held-out colonies", **SMALL_TITLE)
-    draw_levels_beside(beside, held_out_levels(scores), 2)
+    beside.set_title("Then, held out", **SMALL_TITLE)
+    low, high = _interval(scores) or (0.0, 0.0)
+    learned = Level("learned", scores["return_mean"], RED, (high - low) / 2)
+    draw_levels_beside(beside, [learned, *references], 2)
     label_ends(axes, ends)
-    figure.suptitle(_headline(scores), x=0.01, ha="left", fontsize=11)
+    score = format_number(scores["return_mean"])
+    figure.suptitle(f"{title}: held-out return {score}", x=0.01, ha="left", fontsize=11)
     caption(
         figure,
         "Line: episodes that ended in an iteration, with actions drawn at random.",
         describe_seeds(config.seeds),
-        "Dots: validation colonies, by which weights are chosen."
+        "Dots: validation episodes, by which weights are chosen."
         if "validation_return" in history
         else "",
-        "Compare the learned policy with others on the right alone: there all have the same "
-        "colonies, and no action is drawn.",
+        "Compare the learned policy with others on the right alone: there all begin alike, and no "
+        "action is drawn.",
         _describe_interval(scores),
     )
     return figure
 
 
-def _headline(scores: Mapping[str, float]) -> str:
-    score = format_number(scores["return_mean"])
-    return f"Held-out return {score}: {compare_returns(scores)}"
-
-
-def held_out_levels(scores: Mapping[str, float]) -> list[Level]:
-    """Returns the held-out return of the learned policy and of those without learning."""
-    low, high = _interval(scores) or (0.0, 0.0)
-    half = (high - low) / 2
-    references = ("feedback", "constant", "random")
-    return [
-        Level(NAMES["learned"], scores["return_mean"], COLORS["learned"], half),
-        *(Level(NAMES[name], scores[f"{name}_return"], COLORS[name]) for name in references),
-    ]
-
-
-def _draw_validation(axes: Axes, config: ActorCriticConfig, history: History) -> list[EndLabel]:
-    """Draws the return with validation colonies, by which weights are chosen."""
+def _draw_validation(axes: Axes, config: Config, history: History) -> list[EndLabel]:
+    """Draws the return with validation episodes, by which weights are chosen."""
     if "validation_return" not in history:
         return []
     validated = curve(history, "validation_return", config.seeds)
     mean = validated.values.mean(0)
     axes.plot(transitions(history, validated), mean, "o", color=RED, markersize=4)
-    return [EndLabel(mean[-1], f"validated {format_number(float(mean[-1]))}", RED)]
+    return [EndLabel(float(mean[-1]), f"validated {format_number(float(mean[-1]))}", RED)]
 
 
 def _interval(scores: Mapping[str, float]) -> tuple[float, float] | None:
-    """Returns the interval of the held-out return: over plates of one seed, over seeds of several;
-    few plates or seeds give none.
+    """Returns the interval of the held-out return: over episodes of one seed, over seeds of
+    several; few give none.
     """
     over = "_held_out" if scores["seeds"] == 1 else ""
     ends = [f"return_mean{over}_{end}" for end in ("low", "high")]
@@ -154,113 +111,15 @@ def _interval(scores: Mapping[str, float]) -> tuple[float, float] | None:
 def _describe_interval(scores: Mapping[str, float]) -> str:
     if _interval(scores) is None:
         return ""
-    over = "held-out colonies, not over seeds" if scores["seeds"] == 1 else "seeds"
+    over = "held-out episodes, not over seeds" if scores["seeds"] == 1 else "seeds"
     return f"Bar of the learned: its 95 % interval over {over}."
 
 
-def compare_returns(scores: Mapping[str, float]) -> str:
-    """Compares with the best constant action and the controller; by differences where a return is
-    not positive.
-    """
-    learned = scores["return_mean"]
-    constant = scores["constant_return"]
-    feedback = scores["feedback_return"]
-    if min(constant, feedback) > 0:
-        return (
-            f"{scores['margin_over_constant']:+.0%} on the best constant action, "
-            f"{scores['fraction_of_feedback']:.1%} of the controller"
-        )
-    return (
-        f"{format_signed(learned - constant)} on the best constant action, "
-        f"{format_signed(learned - feedback)} on the controller"
-    )
+def format_signed(value: float) -> str:
+    """Formats a number with its sign, with two decimals or, from 100 on, none."""
+    return f"{round(value, 2) + 0.0:+.2f}" if abs(value) < 100 else f"{value:+,.0f}"
 
 
-def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
-    """Draws the components of an episode's return, and the shares of reasons for its end, over
-    transitions.
-    """
-    figure = Figure(figsize=(9, 8), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True)
-    total = episode_curve(config, history, "return")
-    success = episode_curve(config, history, "reason/success")
-    x = transitions(history, total)
-    _draw_stack(upper, x, reward_layers(config, history))
-    draw_seeds(upper, x, total.values, color="black", linewidth=1.5)
-    upper.set_title(
-        f"What an episode pays: {_first_to_last(total, format_number)}",
-        **SMALL_TITLE,
-    )
-    upper.set_ylabel("return of an episode, by component")
-    _draw_stack(lower, x, reason_layers(config, history))
-    lower.set_title(
-        f"How episodes end: at the goal {_first_to_last(success, '{:.0%}'.format)}",
-        **SMALL_TITLE,
-    )
-    lower.set(xlabel="transitions of all colonies", ylabel="share of episodes", ylim=(0, 1))
-    format_thousands(lower)
-    caption(
-        figure,
-        "Components times weights: what costs hangs below 0. Black: their sum.",
-        describe_seeds(config.seeds),
-    )
-    return figure
-
-
-def _first_to_last(recorded: Curve, format_value: Callable[[float], str]) -> str:
-    first, last = first_and_last(recorded.values)
-    if not np.isfinite(last):
-        return "no episode has ended"
-    return f"{format_value(first)} at first, {format_value(last)} at last"
-
-
-def reward_layers(config: ActorCriticConfig, history: History) -> list[Layer]:
-    """Returns weighted sums over an episode: the largest components, and all others together; means
-    over seeds.
-    """
-    paid = {
-        name: weight * episode_curve(config, history, f"reward/{name}").values.mean(0)
-        for name, weight in config.env.reward.weighted
-    }
-    largest = sorted(paid, key=lambda name: -np.abs(np.nan_to_num(paid[name])).max())
-    shown = sorted(largest[: len(PALETTE)], key=list(paid).index)
-    layers = [(name, paid[name], color) for name, color in zip(shown, PALETTE, strict=False)]
-    others = [values for name, values in paid.items() if name not in shown]
-    if others:
-        layers.append((f"{len(others)} others", np.sum(others, axis=0), OTHERS))
-    return [
-        Layer(f"{name} {format_signed(float(values[-1]))}", values, color)
-        for name, values, color in layers
-    ]
-
-
-def reason_layers(config: ActorCriticConfig, history: History) -> list[Layer]:
-    layers = []
-    for name, color in REASON_COLORS.items():
-        share = episode_curve(config, history, f"reason/{name}").values.mean(0)
-        if np.nansum(share):
-            layers.append(Layer(f"{name.replace('_', ' ')} {share[-1]:.0%}", share, color))
-    return layers
-
-
-def _draw_stack(axes: Axes, x: np.ndarray, layers: Sequence[Layer]) -> None:
-    """Stacks positive values upwards from 0 and negative ones downwards; labels each layer at its
-    end.
-    """
-    ends = []
-    positive = np.zeros(len(x))
-    negative = np.zeros(len(x))
-    for layer in layers:
-        last = layer.values[-1]
-        base = negative if last < 0 else positive
-        ends.append(EndLabel(float(base[-1] + last / 2), layer.label, layer.color))
-        above = positive + layer.values.clip(min=0)
-        below = negative + layer.values.clip(max=0)
-        for inner, outer in ((positive, above), (negative, below)):
-            axes.fill_between(x, inner, outer, color=layer.color, alpha=0.75, linewidth=0)
-        positive = above
-        negative = below
-    axes.axhline(0, color="0.3", linewidth=0.8)
-    axes.grid(alpha=0.25)
-    axes.margins(x=0)
-    label_ends(axes, [end for end in ends if np.isfinite(end.y)])
+def format_number(value: float) -> str:
+    """Formats a number as `format_signed` does, without a plus sign."""
+    return format_signed(value).removeprefix("+")

@@ -6,9 +6,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.figures.training import transitions
-from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
 from quatrain.plots import (
     GREY,
     RED,
@@ -36,7 +35,7 @@ class Panel(NamedTuple):
     limits: tuple[float | None, float | None] = (None, None)
 
 
-def draw_updates(config: ActorCriticConfig | HostedActorCriticConfig, history: History) -> Figure:
+def draw_updates(config: Config, history: History) -> Figure:
     """Draws how far each iteration moves the policy, and how good its values are."""
     figure = Figure(figsize=(13, 6.2), layout="constrained")
     panels = figure.subplots(2, 4, sharex=True)
@@ -73,9 +72,7 @@ def _draw_metric(axes: Axes, recorded: Curve, history: History, name: str) -> No
         mark_decades(axes)
 
 
-def describe_updates(
-    config: ActorCriticConfig | HostedActorCriticConfig, history: History
-) -> dict[str, Panel]:
+def describe_updates(config: Config, history: History) -> dict[str, Panel]:
     stopped = curve(history, "kl_stop", config.seeds).values.mean()
     most = config.train.epochs * -(-config.train.batch // config.train.minibatch_size)
     lowest = float(curve(history, "explained_variance", config.seeds).values.min())

@@ -1,36 +1,43 @@
 """learner -> one iteration of proximal policy optimisation: rollout, advantages, epochs of gradient
-steps.
+steps, and what is recorded of them
 """
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+import math
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from quatrain.errors import TrainingDiverged
 from quatrain.models.actor_critic import losses
-from quatrain.models.actor_critic.ppo import metrics
-from quatrain.models.actor_critic.ppo.acting import round_up_width
 from quatrain.models.actor_critic.ppo.learner import Learner
 from quatrain.models.actor_critic.ppo.policy import Params
 from quatrain.replay.rollouts import buffer, gae
 
 SCALE_RATE = 0.05  # of the scale of values, per iteration
 SMALLEST_STD = 1e-3
+FINITE_METRICS = ("loss_policy", "loss_value", "loss_entropy", "loss", "grad_norm")
+MINIBATCH_METRICS = (
+    *FINITE_METRICS,
+    *("entropy", "approx_kl", "clip_fraction", "ratio_max_dev"),
+)
 
-AnyLearner = TypeVar("AnyLearner", bound=Learner)
+
+class UpdateResult(NamedTuple):
+    """Holds the metrics of the minibatches, the last measured KL divergence, and whether it ended
+    the iteration.
+    """
+
+    metrics: Float[Tensor, "minibatch metric"]
+    approx_kl: float
+    stopped: bool
 
 
-def run_iteration(
-    learner: AnyLearner, collect: Callable[[AnyLearner], dict[str, float]]
-) -> dict[str, float]:
+def run_iteration(learner: Learner) -> dict[str, float]:
     """Runs one iteration: collects a rollout, computes advantages, takes gradient steps. Changes
-    the learner in place.
-
-    Args:
-        learner: whose environments `collect` knows.
-        collect: fills `learner.rollout`, and returns metrics of it.
+    the learner in place; returns metrics.
 
     Raises:
         TrainingDiverged: something is not finite.
@@ -38,13 +45,76 @@ def run_iteration(
     rates = scheduled_rates(learner)
     collected = collect(learner)
     transitions = compute_advantages(learner)
-    if learner.train.value_norm == "running":
+    if learner.config.train.value_norm == "running":
         normalise_values(learner, transitions.returns)
     explained = losses.explained_variance(transitions.value, transitions.returns)
     updated = learn(learner, transitions, rates)
+    learner.network.end_iteration(transitions.graph)
     learner.iterations += 1
     rates["explained_variance"] = float(explained)
-    return metrics.iteration_metrics(learner, collected, updated, rates)
+    return iteration_metrics(learner, collected, updated, rates)
+
+
+# Rollout.
+
+
+@torch.no_grad()
+def collect(learner: Learner) -> dict[str, float]:
+    """Fills the rollout and moves the environments, in place; returns metrics of it.
+
+    Raises:
+        TrainingDiverged: a reward is not finite.
+    """
+    fill_rollout(learner)
+    rollout, policy = learner.rollout, learner.actor.policy
+    action = policy.action(rollout.raw_action.flatten(0, 1))
+    measured = {
+        **learner.envs.end_rollout(rollout, action, learner.iterations + 1),
+        **policy.metrics(rollout.dist_params.unbind(-2)),
+    }
+    numbers = torch.stack([torch.as_tensor(value).float() for value in measured.values()])
+    return dict(zip(measured, numbers.tolist(), strict=True))
+
+
+@torch.no_grad()
+def fill_rollout(learner: Learner) -> None:
+    """Steps the environments `horizon` times; the value behind a truncated episode is that of its
+    final state.
+    """
+    envs, rollout, actor = learner.envs, learner.rollout, learner.actor
+    finals = [_step(learner, time) for time in range(learner.config.train.horizon)]
+    last_value = actor.forward(envs.observe()).value
+    final = envs.observe_final(finals, rollout.truncated)
+    final_value = last_value[:0] if final is None else actor.eager(final).value
+    buffer.fill_next_values(rollout, last_value, final_value)
+
+
+def _step(learner: Learner, time: int) -> object:
+    """Takes a step of all environments and records it; returns their final states."""
+    policy = learner.actor.policy
+    graphs = learner.envs.observe()
+    output = learner.actor.forward(graphs)
+    params = policy.distribution(output.raw)
+    raw_action = policy.sample(params, learner.draws)
+    stepped = learner.envs.step(policy.action(raw_action))
+    buffer.write(
+        learner.rollout,
+        time,
+        buffer.Step(
+            graphs=graphs,
+            raw_action=raw_action,
+            log_prob=policy.log_prob(params, raw_action),
+            dist_params=torch.stack(params, 1),
+            value=output.value,
+            components=stepped.components,
+            terminated=stepped.terminated,
+            truncated=stepped.truncated,
+        ),
+    )
+    return stepped.final
+
+
+# Updates.
 
 
 def scheduled_rates(learner: Learner) -> dict[str, float]:
@@ -52,7 +122,7 @@ def scheduled_rates(learner: Learner) -> dict[str, float]:
     the discount, of which 1 − γ changes geometrically: 'How to Discount Deep Reinforcement
     Learning' (2015).
     """
-    train = learner.train
+    train = learner.config.train
     done = learner.iterations / train.steps
     return {
         "learning_rate": train.learning_rate * (1 - done * (1 - train.lr_final_fraction)),
@@ -63,9 +133,9 @@ def scheduled_rates(learner: Learner) -> dict[str, float]:
 
 def compute_advantages(learner: Learner) -> buffer.Transitions:
     """Returns the transitions of the rollout with returns and normalised advantages."""
-    train = learner.train
+    train = learner.config.train
     collected = learner.rollout
-    weights = learner.weights
+    weights = learner.envs.weights
     total = learner.network.total
     trace = gae.Trace(
         rewards=collected.components @ weights if total else collected.components,
@@ -75,7 +145,7 @@ def compute_advantages(learner: Learner) -> buffer.Transitions:
         truncated=collected.truncated,
     )
     discount = scheduled_rates(learner)["discount"]
-    estimate = gae.advantages(trace, discount, train.gae_lambda, train.gae)
+    estimate = gae.advantages(trace, discount, train.gae_lambda)
     advantage = estimate.advantage if total else estimate.advantage @ weights
     return buffer.to_transitions(collected, gae.normalise(advantage), estimate.returns)
 
@@ -98,11 +168,11 @@ def normalise_values(learner: Learner, returns: Float[Tensor, "transitions *comp
 
 def learn(
     learner: Learner, transitions: buffer.Transitions, rates: dict[str, float]
-) -> metrics.UpdateResult:
+) -> UpdateResult:
     """Takes gradient steps on minibatches for `epochs` passes, or until the KL divergence exceeds
     `target_kl`.
     """
-    config = learner.train
+    config = learner.config.train
     for param_group in learner.optimizer.param_groups:
         param_group["lr"] = rates["learning_rate"]
     on_cpu = transitions.n.is_cpu
@@ -114,13 +184,13 @@ def learn(
         loss, row = objective(learner, batch, rates["entropy_coef"])
         # On a GPU, reading the KL divergence waits for the device: it is read once per epoch.
         if on_cpu or place == 0:
-            approx_kl = float(row[metrics.MINIBATCH_METRICS.index("approx_kl")])
+            approx_kl = float(row[MINIBATCH_METRICS.index("approx_kl")])
         if approx_kl > config.target_kl:
             break
         measured.append(gradient_step(learner, loss * len(index) / config.minibatch_size, row))
     rows = torch.stack(measured or [row]).cpu()
-    metrics.check_finite(learner, rows, learner.updates - len(rows))
-    return metrics.UpdateResult(rows, approx_kl, approx_kl > config.target_kl)
+    check_finite(learner, rows, learner.updates - len(rows))
+    return UpdateResult(rows, approx_kl, approx_kl > config.target_kl)
 
 
 def _width(learner: Learner, transitions: buffer.Transitions) -> int | None:
@@ -128,15 +198,16 @@ def _width(learner: Learner, transitions: buffer.Transitions) -> int | None:
     most = transitions.node.shape[1]
     if not most:
         return 0
-    if transitions.n.is_cpu and not learner.compiled:
+    compiled = learner.config.train.compile
+    if transitions.n.is_cpu and not compiled:
         return None
-    return round_up_width(int(transitions.n.max()), most, learner.compiled)
+    return buffer.round_up_width(int(transitions.n.max()), most, compiled)
 
 
 def _shuffled_indices(learner: Learner, count: int) -> Iterator[tuple[int, Tensor]]:
     """Yields indices of minibatches for all epochs, with the place of each in its epoch."""
-    size = learner.train.minibatch_size
-    for _ in range(learner.train.epochs):
+    size = learner.config.train.minibatch_size
+    for _ in range(learner.config.train.epochs):
         yield from enumerate(buffer.minibatch_indices(count, size, learner.order))
 
 
@@ -146,9 +217,9 @@ def objective(
     entropy_coef: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, " metric"]]:
     """Computes the loss of a minibatch, and its metrics in the order of MINIBATCH_METRICS."""
-    config = learner.train
-    policy = learner.policy
-    output = learner.forward(*batch.groups)
+    config = learner.config.train
+    policy = learner.actor.policy
+    output = learner.actor.forward(*batch.groups)
     params = policy.distribution(output.raw)
     ratio = losses.ratio(policy.log_prob(params, batch.raw_action), batch.log_prob)
     value_losses = losses.value(
@@ -177,10 +248,10 @@ def value_weights(learner: Learner) -> Float[Tensor, "*component"]:
     """Returns the weights of squared errors of values: those of `losses.component_weights`, where a
     total is one component of weight 1. Values that are not normalised are weighted with |w_c|.
     """
-    weights = learner.weights
+    weights = learner.envs.weights
     if learner.network.total:
         weights = torch.ones(())
-    if learner.train.value_norm == "none":
+    if learner.config.train.value_norm == "none":
         return weights.abs()
     return losses.component_weights(weights, learner.network.value_std)
 
@@ -193,15 +264,15 @@ def _minibatch_metrics(
     ratio: Float[Tensor, " minibatch"],
     terms: dict[str, Float[Tensor, ""]],
 ) -> Float[Tensor, " metric"]:
-    policy = learner.policy
+    policy = learner.actor.policy
     measured = terms | {
         "grad_norm": terms["loss"] * 0,  # `gradient_step` fills it in
         "entropy": -terms["loss_entropy"],
         "approx_kl": policy.kl(batch.dist_params.unbind(1), params).mean(),
-        "clip_fraction": losses.clip_fraction(ratio, learner.train.clip),
+        "clip_fraction": losses.clip_fraction(ratio, learner.config.train.clip),
         "ratio_max_dev": (ratio - 1).abs().max(),
     }
-    return torch.stack([measured[name].detach() for name in metrics.MINIBATCH_METRICS])
+    return torch.stack([measured[name].detach() for name in MINIBATCH_METRICS])
 
 
 def gradient_step(
@@ -218,12 +289,58 @@ def gradient_step(
     learner.optimizer.zero_grad()
     loss.backward()
     params = learner.optimizer.param_groups[0]["params"]  # all, without a walk through the modules
-    row[metrics.MINIBATCH_METRICS.index("grad_norm")] = nn.utils.clip_grad_norm_(
+    row[MINIBATCH_METRICS.index("grad_norm")] = nn.utils.clip_grad_norm_(
         params,
-        learner.train.max_grad_norm,
+        learner.config.train.max_grad_norm,
     )
     if row.is_cpu:
-        metrics.check_finite(learner, row[None], learner.updates)
+        check_finite(learner, row[None], learner.updates)
     learner.optimizer.step()
     learner.updates += 1
     return row
+
+
+# Metrics.
+
+
+def iteration_metrics(
+    learner: Learner,
+    collected: Mapping[str, float],
+    updated: UpdateResult,
+    rates: Mapping[str, float],
+) -> dict[str, float]:
+    means = dict(zip(MINIBATCH_METRICS, updated.metrics.mean(0).tolist(), strict=True))
+    means.pop("ratio_max_dev")
+    return {
+        "transitions": float(learner.iterations * learner.config.train.batch),
+        **collected,
+        **means,
+        "approx_kl": updated.approx_kl,
+        "ratio_first_max_dev": float(updated.metrics[0, MINIBATCH_METRICS.index("ratio_max_dev")]),
+        "kl_stop": float(updated.stopped),
+        "updates": float(learner.updates),
+        **rates,
+    }
+
+
+def check_finite(
+    learner: Learner,
+    metrics: Float[Tensor, "minibatch metric"],
+    updates: int,
+) -> None:
+    """Checks that FINITE_METRICS are finite; `updates` gradient steps precede the first of these
+    minibatches.
+
+    Raises:
+        TrainingDiverged: names the first metric that is not, the iteration, the update, and the key
+            to lower.
+    """
+    for update, values in enumerate(metrics[:, : len(FINITE_METRICS)].tolist(), updates + 1):
+        for name, value in zip(FINITE_METRICS, values, strict=True):
+            if not math.isfinite(value):
+                iteration = learner.iterations + 1
+                raise TrainingDiverged(
+                    f"actor_critic: {name} is {value} at iteration {iteration}, transition "
+                    f"{iteration * learner.config.train.batch:,} (update {update:,}); "
+                    "lower actor_critic.train.learning_rate"
+                )

@@ -103,7 +103,9 @@ class Unbounded(Signs):
 
 
 def section(name: str, **kwargs: Any) -> dict[str, Any]:
-    """Returns the section actor_critic of a small learner in one of these environments."""
+    """Returns the section actor_critic of a small learner in one of these environments, as changes
+    to params.yaml.
+    """
     return {
         "seeds": 1,
         "env": {
@@ -120,28 +122,19 @@ def section(name: str, **kwargs: Any) -> dict[str, Any]:
             "validation_episodes": 6,
             "held_out_episodes": 40,
         },
-        "network": {"policy": "beta", "observation_scale": "running", "d": 16, "layers": 1},
+        "network": {"observation_scale": "running", "d": 16, "layers": 1},
         "train": {
             "num_envs": 7,
             "horizon": 16,
             "transitions": 7 * 16 * 8,
-            "epochs": 4,
             "minibatch_size": 32,
             "discount": 0.5,
             "discount_end": 0.5,
             "gae_lambda": 0.9,
-            "gae": "auto",
-            "clip": 0.2,
-            "value_clip": 0.0,
-            "value_norm": "running",
             "target_kl": 0.2,
             "learning_rate": 0.02,
-            "lr_final_fraction": 0.1,
-            "value_coef": 0.5,
             "entropy_start": 0.0,
             "entropy_end": 0.0,
-            "max_grad_norm": 0.5,
-            "adam_eps": 1e-5,
             "record_every": 2,
             "evaluate_every": 4,
         },

@@ -1,5 +1,7 @@
 """PPO in environments of users: known values, actions of every kind, refusals, CartPole."""
 
+import subprocess
+import sys
 from contextlib import closing
 from typing import Any
 
@@ -12,41 +14,38 @@ from quatrain.baselines import entry_of
 from quatrain.envs.host.episodes import play_episodes
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.judgement import judge
-from quatrain.models.actor_critic.hosted import config as configs
-from quatrain.models.actor_critic.hosted import network as networks
-from quatrain.models.actor_critic.hosted import rollout as rollouts
-from quatrain.models.actor_critic.hosted import serve
-from quatrain.models.actor_critic.hosted import trainer as trainers
-from quatrain.models.actor_critic.hosted.acting import to_graphs
-from quatrain.models.actor_critic.hosted.collect import check, collect
-from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
-from quatrain.models.actor_critic.hosted.evaluate import evaluate
-from quatrain.models.actor_critic.hosted.network import ArrayNetwork
-from quatrain.models.actor_critic.hosted.rules import GATED
-from quatrain.models.actor_critic.hosted.train import init_state, train
-from quatrain.models.actor_critic.network import Output, Shape
+from quatrain.models.actor_critic.collect import check, collect
+from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
+from quatrain.models.actor_critic.evaluate import evaluate
+from quatrain.models.actor_critic.network import Output, ScaledNetwork, Shape
+from quatrain.models.actor_critic.ppo import iteration
+from quatrain.models.actor_critic.ppo import learner as learning
+from quatrain.models.actor_critic.rules import USER_ENV_GATED
+from quatrain.models.actor_critic.serve import answer, export, request
+from quatrain.models.actor_critic.train import init_state, train
+from quatrain.models.actor_critic.worlds.user_env import spec_of, to_graphs
 from quatrain.params import read_section
 from quatrain.progress import Progress
 from quatrain.registry import load
+from quatrain.replay.rollouts.buffer import Graphs
 from quatrain.validation import overlaid
-from tests.config_keys import unread_keys
 from tests.conftest import ROOT, params_with, shapes_unchecked
-from tests.models.actor_critic.hosted_envs import section
+from tests.models.actor_critic.user_envs import section
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def config_of(name: str, changes: dict[str, Any], **kwargs: Any) -> HostedActorCriticConfig:
+def config_of(name: str, changes: dict[str, Any], **kwargs: Any) -> ActorCriticUserEnvConfig:
     return params_with({"actor_critic": overlaid(section(name, **kwargs), changes)}).actor_critic
 
 
-def trained(config: HostedActorCriticConfig) -> Progress:
+def trained(config: ActorCriticUserEnvConfig) -> Progress:
     with shapes_unchecked():
         *_, end = train(config, collect(config, 0), 0)
     return end
 
 
-def scores(config: HostedActorCriticConfig) -> dict[str, float]:
+def scores(config: ActorCriticUserEnvConfig) -> dict[str, float]:
     end = trained(config)
     with shapes_unchecked():
         return evaluate(config, end.state, collect(config, 0), 0)
@@ -58,11 +57,38 @@ def test_the_section_chooses_the_modules_and_comes_back_from_its_json():
     assert read_section("actor_critic", config.model_dump_json()) == config
 
 
+IMPORTS = """
+import sys
+from pathlib import Path
+from pipeline.storage.params_file import read_params
+config = read_params(Path("."), "gymnasium").actor_critic
+from quatrain.registry import load
+read = set(sys.modules)
+def loaded():
+    new = {name for name in set(sys.modules) - read if name.startswith("quatrain.")}
+    print(*(name for name in new if not sys.modules[name].__file__.endswith("__init__.py")))
+model = load("actor_critic", config)
+model.train, config.world
+loaded()
+model.collect, model.evaluate.scoring(config), model.serve.serving(config)
+loaded()
+"""
+
+
+def test_a_users_environment_loads_nothing_of_colonies_and_little_to_train():
+    command = [sys.executable, "-c", IMPORTS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    trained, served = map(str.split, done.stdout.splitlines())
+    assert "quatrain.models.actor_critic.worlds.user_env" in trained
+    assert len(trained) <= 30
+    assert not [name for name in served if "colony" in name]
+
+
 # How it is judged.
 
 
 def status(scores: dict[str, float], stored: dict[str, float]) -> str:
-    (rule,) = (gated.under("mine") for gated in GATED)
+    (rule,) = (gated.under("mine") for gated in USER_ENV_GATED)
     entry = {"metrics": {rule.metric: entry_of(rule, stored)}, "provenance": {}}
     (line,) = judge(scores, {"schema": 1, "presets": {"mine": entry}}, [rule], "mine").lines
     return line.status
@@ -91,11 +117,10 @@ def test_the_size_of_rewards_does_not_change_the_score_and_another_seed_holds_it
 # What is learned.
 
 
-def values(config: HostedActorCriticConfig, end: Progress, obs: list[list[float]]) -> np.ndarray:
-    space = collect(config, 0).interface.restored
-    actor = trainers.load_actor(config, space, end.state.params[0])
-    with torch.no_grad():
-        return actor.network(to_graphs(np.array(obs, np.float32))).value.numpy()
+def values(config: ActorCriticUserEnvConfig, end: Progress, obs: list[list[float]]) -> np.ndarray:
+    spec = spec_of(config, collect(config, 0))
+    actor = learning.load_actor(config, spec, end.state.params[0])
+    return actor.value(to_graphs(np.array(obs, np.float32))).numpy()
 
 
 BRIEF = {"train": {"transitions": 7 * 16 * 25, "evaluate_every": 0}}
@@ -117,13 +142,16 @@ def test_a_clock_that_runs_out_ends_nothing():
 def test_the_next_value_of_a_truncated_step_is_that_of_its_own_last_observation():
     """The value is the number shown, which is one more after each step of an episode."""
     config = config_of("Stopwatch", {})
-    state = init_state(config, collect(config, 0), 0)
-    trainer = trainers.from_state(config, state.seeds[0])
-    raw = torch.zeros(6)
-    trainer.forward = lambda graphs: Output(raw.expand(len(graphs.graph), -1), graphs.graph[:, 0])
-    with closing(trainer.envs):
-        rollouts.collect(trainer)
-    rollout = trainer.rollout
+    dataset = collect(config, 0)
+    learner = learning.from_state(config, dataset, init_state(config, dataset, 0).seeds[0])
+
+    def shown(graphs: Graphs) -> Output:
+        return Output(torch.zeros(len(graphs.graph), 6), graphs.graph[:, 0])
+
+    learner.actor = learner.actor._replace(forward=shown, eager=shown)
+    with closing(learner.envs):
+        iteration.collect(learner)
+    rollout = learner.rollout
     assert not rollout.terminated.any()
     assert 0 < rollout.truncated[:-1].sum() < rollout.truncated[:-1].numel()
     assert 0 < rollout.truncated[-1].sum() < rollout.truncated[-1].numel()
@@ -157,7 +185,7 @@ def test_the_integers_at_the_ends_of_a_box_are_learned():
 @pytest.mark.slow
 def test_cartpole_is_solved():
     config = read_params(ROOT, "gymnasium").actor_critic
-    assert isinstance(config, HostedActorCriticConfig)
+    assert isinstance(config, ActorCriticUserEnvConfig)
     result = scores(config.model_copy(update={"seeds": 1}))
     assert result["return_mean"] >= 475
     assert max(result["random_return"], result["constant_return"]) < 40
@@ -167,10 +195,10 @@ def test_cartpole_is_solved():
 
 
 def test_the_running_scale_is_that_of_all_observations_together():
-    network = ArrayNetwork(Shape(inputs=3, d=4, layers=1, raw=2, values=()))
+    network = ScaledNetwork(Shape(inputs=3, d=4, layers=1, raw=2, values=()), "running")
     obs = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)) * 7 + 20
     for part in obs.split(13):
-        network.measure(part)
+        network.end_iteration(part)
     torch.testing.assert_close(network.obs_mean, obs.mean(0))
     torch.testing.assert_close(network.obs_variance, obs.var(0, correction=0))
     assert network.obs_count == 50
@@ -191,7 +219,7 @@ def test_observations_without_a_scale_are_what_the_network_reads():
     obs = np.array([[12.0, -7e8]], np.float32)
     for scale, expected in (("none", obs), ("dataset", [[10.0, -10.0]])):
         config = config_of("Signs", {"network": {"observation_scale": scale}})
-        network = networks.make(config, collect(config, 0).interface.restored)
+        network = learning.make_network(config, spec_of(config, collect(config, 0)))
         np.testing.assert_array_equal(network.encode(to_graphs(obs)), expected)
 
 
@@ -264,19 +292,8 @@ def test_answers_have_the_actions_of_the_environment():
     ):
         config = config_of(name, {"train": {"transitions": 112, "record_every": 1}})
         dataset, state = collect(config, 0), trained(config).state
-        arrays = serve.export(config, state, dataset)
-        answered = serve.answer(config, arrays, serve.request(config, dataset))
+        arrays = export(config, state, dataset)
+        answered = answer(config, arrays, request(config, dataset))
         assert answered.keys() == {"action", "value"} | further
         assert answered["action"].shape == shape
         assert answered["action"].dtype == dtype
-
-
-def test_every_key_is_read_by_what_runs():
-    # Another environment than those of other tests, so that its interface is read here.
-    changes = {"train": {"transitions": 7 * 16 * 4}, "env": {"max_episode_steps": 6}}
-    config = config_of("Pointer", changes)
-    with shapes_unchecked(), unread_keys(configs) as unread:
-        dataset = collect(config, 0)
-        *_, progress = train(config, dataset, 0)
-        evaluate(config, progress.state, dataset, 0)
-    assert not unread

@@ -11,12 +11,9 @@ from quatrain.envs.host.parallel import AGENT
 from quatrain.envs.host.spaces import Interface, to_box
 from quatrain.frameworks.torch import packing
 from quatrain.frameworks.torch.rng import seeded
-from quatrain.models.actor_critic.hosted import network as networks
-from quatrain.models.actor_critic.hosted.acting import make_policy, to_graphs
-from quatrain.models.actor_critic.hosted.collect import Dataset
-from quatrain.models.actor_critic.hosted.config import HostedActorCriticConfig
-from quatrain.models.actor_critic.hosted.train import State
-from quatrain.models.actor_critic.network import loaded
+from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
+from quatrain.models.actor_critic.ppo.learner import State, load_actor, make_network
+from quatrain.models.actor_critic.worlds.user_env import Dataset, spec_in, to_graphs
 from quatrain.requests import Input, validate_request
 
 
@@ -31,7 +28,7 @@ class Weights(NamedTuple):
 
 
 def export(
-    config: HostedActorCriticConfig, state: State, dataset: Dataset
+    config: ActorCriticUserEnvConfig, state: State, dataset: Dataset
 ) -> dict[str, np.ndarray]:
     """Returns the best network of the first seed, and the bounds of its actions."""
     bounds = _bounds(dataset.interface.restored)
@@ -43,49 +40,34 @@ def _bounds(space: Interface) -> tuple[Num[Tensor, " size"], Num[Tensor, " size"
     return torch.tensor(space.action_low, dtype=dtype), torch.tensor(space.action_high, dtype=dtype)
 
 
-def request(config: HostedActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
+def request(config: ActorCriticUserEnvConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the observations in which the first held-out episodes begin."""
     return {"observations": dataset.held_out.first_obs.copy()}
 
 
 def answer(
-    config: HostedActorCriticConfig,
-    arrays: dict[str, np.ndarray],
-    request: Any,
+    config: ActorCriticUserEnvConfig, arrays: dict[str, np.ndarray], request: Any
 ) -> dict[str, np.ndarray]:
-    """Returns the actions of the deterministic policy, as it is evaluated.
-
-    Inputs: `observations` (n, size), flattened as the environment returns them; Discrete parts are
-    one-hot vectors. Outputs: `action` (n,), the index of a Discrete action space from 0, or
-    (n, size), a vector within its bounds, of integers if the space holds such; `value` (n,), the
-    expected discounted return; and for indices `probabilities` (n, actions), of the policy that
-    explores.
-
-    Raises:
-        ValueError: inputs, shapes or numbers differ from these; the arrays belong to another
-            config.
-    """
+    """Returns the actions of the deterministic policy, values, and of indices probabilities."""
     space = _interface(config, arrays)
-    network = seeded(lambda: networks.make(config, space), 0)
-    template = Weights(dict(network.state_dict()), *_bounds(space))
-    weights = packing.from_arrays(template, arrays)
+    spec = spec_in(space)
+    params = dict(seeded(lambda: make_network(config, spec), 0).state_dict())
+    weights = packing.from_arrays(Weights(params, *_bounds(space)), arrays)
     question = validate_request("actor_critic", request, inputs(space.observation_size))
-    network = loaded(lambda: networks.make(config, space), weights.params)
-    policy = make_policy(config, space)
-    with torch.no_grad():
-        output = network(to_graphs(question["observations"]))
-        params = policy.distribution(output.raw)
-        action = policy.action(policy.mean(params)).numpy(force=True)
-    answers = {"action": action, "value": output.value.numpy(force=True)}
+    actor = load_actor(config, spec, weights.params)
+    graphs = to_graphs(question["observations"])
+    action = actor.act(graphs).numpy(force=True)
+    answers = {"action": action, "value": actor.value(graphs).numpy(force=True)}
     if space.action_count:
+        (log_probs,) = actor.params(graphs)
         answers["action"] = action.astype(np.int32)
-        answers["probabilities"] = params[0].exp().numpy(force=True)
+        answers["probabilities"] = log_probs.exp().numpy(force=True)
     else:
         answers["action"] = to_box(action, arrays["action_low"], arrays["action_high"])
     return answers
 
 
-def _interface(config: HostedActorCriticConfig, arrays: dict[str, np.ndarray]) -> Interface:
+def _interface(config: ActorCriticUserEnvConfig, arrays: dict[str, np.ndarray]) -> Interface:
     """Reads the sizes off the arrays; where one is missing, they will not fit."""
     raw = _size(arrays, f"params/actor.{2 * config.network.layers}.bias")
     low, high = (

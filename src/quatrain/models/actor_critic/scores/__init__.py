@@ -1,0 +1,1 @@
+"""What is judged of each kind of environment."""

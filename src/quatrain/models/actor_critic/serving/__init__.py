@@ -1,0 +1,1 @@
+"""Answers to requests in each kind of environment."""

@@ -1,0 +1,1 @@
+"""The environments of PPO: colonies, and those that a user brings."""
