@@ -1,8 +1,9 @@
 """config, seed -> random walks for training and held out, and where their states are"""
 
-from typing import Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Int32, Num
+import numpy as np
+from jaxtyping import Float32, Int32, Num
 
 from quatrain.models.allo.config import AlloConfig
 from quatrain.replay.episodes.lags import AnyArray
@@ -28,6 +29,16 @@ class Dataset(Protocol):
 
     @property
     def next_state(self) -> Int32[AnyArray, "states actions"] | None: ...
+
+
+class Questions(NamedTuple):
+    """Holds a request as a world has read it: inputs of the encoder, which rows of its outputs
+    answer, and answers without it.
+    """
+
+    inputs: Float32[np.ndarray, "rows inputs"]
+    rows: Any
+    answers: dict[str, np.ndarray]
 
 
 def dataset_type(config: AlloConfig) -> type[Dataset]:

@@ -15,8 +15,8 @@ from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import AnyArray, Grid, Transition
 from quatrain.envs.grid.layouts import count_states
 from quatrain.errors import DatasetMismatch
+from quatrain.models.allo.collect import Questions
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.worlds.questions import Questions
 from quatrain.replay.episodes.trajectories import (
     Episodes,
     Walks,

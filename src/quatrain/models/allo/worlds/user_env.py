@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float32, Integer, Shaped
 from quatrain.envs.host.envs import HostEnvs, check_interface
 from quatrain.envs.host.spaces import Interface, SavedInterface, draw_actions
 from quatrain.errors import DataError
+from quatrain.models.allo.collect import Questions
 from quatrain.models.allo.config import COUNTED_STATES, AlloUserEnvConfig, UserEnv
-from quatrain.models.allo.worlds.questions import Questions
 from quatrain.replay.episodes.trajectories import (
     Episodes,
     Walks,
