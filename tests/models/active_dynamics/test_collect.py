@@ -25,7 +25,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "limit_cycle": {"kind": "limit_cycle"},
     "multi_attractor": {"kind": "multi_attractor", "parameters": {"nodes": 12}},
     "linear": {"kind": "linear", "matrix": [[-0.5, -1.0, 0.0], [1.0, -0.5, 0.2], [0.0, 0.1, -0.3]]},
-    "leaving": {"kind": "linear", "matrix": [[0.9, 0.0], [0.0, 0.9]]},
 }
 
 
