@@ -42,13 +42,13 @@ def draw_values(axes: Axes, values: np.ndarray, dataset: Dataset, **colors: Any)
     else as points over the two axes with the most different values.
     """
     axes.set_facecolor("0.25")
-    axes.set(xticks=[], yticks=[])
     coords = np.asarray(dataset.coords)
     if not np.issubdtype(coords.dtype, np.integer):
         counts = [len(np.unique(column)) for column in coords.T]
         x, y = np.argsort(counts, kind="stable")[::-1][[0, -1 if len(counts) < 2 else 1]].tolist()
         axes.set(xlabel=f"observation {x}", ylabel=f"observation {y}")
         return axes.scatter(coords[:, x], coords[:, y], c=values, s=10, **colors)
+    axes.set(xticks=[], yticks=[])
     low, high = coords.min(0) - 1, coords.max(0) + 1
     picture = np.full((high - low + 1)[::-1], np.nan)  # NaN at walls, and around
     picture[tuple((coords - low).T[::-1])] = values
@@ -61,7 +61,7 @@ def draw_vectors(table: np.ndarray, truth: Spectrum, dataset: Dataset) -> Figure
     d = min(table.shape[1], truth.eigenvectors.shape[1])
     columns = min(d, COLUMNS)
     blocks = -(-d // columns)
-    figure = Figure(figsize=(1.7 * columns, 3.9 * blocks + 0.6), layout="constrained")
+    figure = Figure(figsize=(max(1.7 * columns, 7), 3.9 * blocks + 0.6), layout="constrained")
     grid = figure.subplots(2 * blocks, columns, squeeze=False)
     for axes in grid.flat:
         axes.axis("off")
