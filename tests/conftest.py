@@ -22,7 +22,7 @@ from quatrain.registry import MODELS
 from quatrain.validation import overlaid, validate
 from tests.models.actor_critic import user_envs as actor_critic_user_envs
 from tests.models.allo import user_envs as allo_hosted
-from tests.models.iqn import hosted_envs as iqn_hosted
+from tests.models.iqn import user_envs as iqn_user_envs
 
 ROOT = Path(__file__).parent.parent
 PAPER_GRIDS = ROOT.parent / "shared" / "data" / "grids"
@@ -44,7 +44,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         },
     ),
     "actor_critic-hosted": ("actor_critic", actor_critic_user_envs.section("Signs")),
-    "iqn-hosted": ("iqn", iqn_hosted.section("OneStep")),
+    "iqn-hosted": ("iqn", iqn_user_envs.section("OneStep")),
 }
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
 BRIEF = {"train": {"steps": 60, "record_every": 20, "evaluate_every": 20}}

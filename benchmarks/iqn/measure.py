@@ -15,15 +15,15 @@ from benchmarks.reference.iqn_world import ObjectWorld, play_randomly
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row
 from benchmarks.timing import Continued, Work, race, ready
 from quatrain.envs.treasurehunt import turns
+from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.policies import random_policy
-from quatrain.envs.treasurehunt.rules import Rules
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.frameworks.torch.threads import threads
 from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle.acting import greedy_actions, midpoints
-from quatrain.models.iqn.cycle.updating import Agent, update_agents
+from quatrain.models.iqn.learning.acting import greedy_actions, midpoints
+from quatrain.models.iqn.learning.updating import State, update_agents
 
 FEW: dict[str, Any] = {"quantiles": 32, "taus": "midpoints"}
 """Of acting: as many quantiles as it needs."""
@@ -50,7 +50,7 @@ def measure(root: Path, rounds: int) -> list[Row]:
     return [
         *step_rows(sides, rounds),
         acting_row(sides, rounds),
-        world_row(sides.config.env.rules, rounds),
+        world_row(sides.config.env, rounds),
         training_row(sides, work, rounds),
     ]
 
@@ -101,10 +101,9 @@ def own_steps(sides: Sides) -> Work:
     """Returns the project's updates of all agents, `updates_per_cycle` times per call."""
     config, update = sides.config, jax.jit(update_agents, static_argnums=0)
 
-    def advance(state: train.State) -> Any:
-        agents = Agent(state.params, state.target_params, state.optimizer)
+    def advance(state: State) -> Any:
         arguments = sides.experience, state.base_key, state.updates
-        agents, recorded = update(config, agents, *arguments)
+        agents, recorded = update(config, state.agents, *arguments)
         updates = state.updates + config.train.updates_per_cycle
         return state._replace(**agents._asdict(), updates=updates), recorded
 
@@ -151,7 +150,7 @@ def acting_row(sides: Sides, rounds: int) -> Row:
     )
 
 
-def world_row(rules: Rules, rounds: int) -> Row:
+def world_row(rules: Env, rounds: int) -> Row:
     """Measures random play: spawning, observations and moves. That ours and the plain world play
     the same is tested in tests/envs/treasurehunt.
     """
@@ -189,15 +188,15 @@ def training_row(sides: Sides, config: IqnConfig, rounds: int) -> Row:
     updates, agents = config.train.updates_per_cycle, config.env.agents
     played = config.env.worlds * config.train.turns_per_cycle
     assert played == updates * config.env.max_turns
-    world = make_world(config.env.rules)
+    world = make_world(config.env)
 
-    def advance(state: train.State) -> Any:
+    def advance(state: State) -> Any:
         state, recorded = train.run_chunk(config, world, config.train.cycles_per_record, state)
         return state, jax.device_get(recorded)
 
-    rules, rng = config.env.rules, np.random.default_rng(SEED)
+    rules, rng = config.env, np.random.default_rng(SEED)
     # The final observation of an episode counts as a turn.
-    plain = ObjectWorld(rules._replace(max_turns=rules.max_turns - 1), rng)
+    plain = ObjectWorld(rules.model_copy(update={"max_turns": rules.max_turns - 1}), rng)
     size = config.train.batch_size
     works: dict[str, Work] = {
         ORIGINAL: lambda: episode(plain, sides.agents, sides.rings, rng, size),

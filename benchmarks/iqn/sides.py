@@ -17,11 +17,10 @@ from pipeline.storage.params_file import read_params
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle import updating
-from quatrain.models.iqn.cycle.updating import Agent, Experience
-from quatrain.models.iqn.train import State
+from quatrain.models.iqn.learning import updating
+from quatrain.models.iqn.learning.updating import Agent, Experience, State
 from quatrain.replay.frames.ring import Transitions
-from quatrain.replay.frames.sampling import sample, valid_starts
+from quatrain.replay.frames.sampling import draw_starts, gather_transitions, valid_starts
 
 SEED = 0
 SAME_TARGET = {"n_step": 1, "discount": 0.99**3}
@@ -104,8 +103,9 @@ def check_gradient(sides: Sides) -> None:
     quiet = sides.config.network.model_copy(update={"noisy": "none"})
     config, key = sides.config.model_copy(update={"network": quiet}), jax.random.key(SEED)
     size, quantiles = config.train.batch_size, config.train.loss.quantiles
-    draw = jax.jit(sample, static_argnums=(4, 5))
-    batch = draw(key, *sides.experience, jnp.int32(0), updating.window(config), size)
+    starts = jax.jit(draw_starts, static_argnums=3)(key, *sides.experience, size)
+    gather = jax.jit(gather_transitions, static_argnums=3)
+    batch = gather(sides.experience.ring, jnp.int32(0), starts, updating.window(config))
     stacks = [np.array(stack, np.float32) for stack in (batch.stack, batch.next_stack)]
     action, reward = np.array(batch.action), np.array(batch.returns)
     transitions = reference.Batch(stacks[0], action, reward, stacks[1])

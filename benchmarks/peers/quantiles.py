@@ -21,9 +21,9 @@ from pipeline.storage.params_file import read_params
 from quatrain.models.iqn import losses, network, train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle import updating
-from quatrain.models.iqn.cycle.updating import Agent, Experience
-from quatrain.replay.frames.sampling import Batch, sample, valid_starts
+from quatrain.models.iqn.learning import updating
+from quatrain.models.iqn.learning.updating import Agent, Experience
+from quatrain.replay.frames.sampling import Batch, draw_starts, gather_transitions, valid_starts
 
 SEED, STORED = 0, 4096
 """Transitions of an agent from which dqn_zoo's side draws."""
@@ -42,7 +42,7 @@ def rows(root: Path, rounds: int) -> list[Row]:
     starts = jax.jit(valid_starts, static_argnums=1)(state.ring, updating.window(config))
     experience = Experience(state.ring, starts)
     check_loss(config.train.loss.kappa)
-    agents = Agent(state.params, state.target_params, state.optimizer)
+    agents = state.agents
     works = {
         OURS: own_steps(config, agents, experience, state.base_key),
         "dqn_zoo": zoo_steps(config, agents, experience),
@@ -66,11 +66,13 @@ def own_steps(config: IqnConfig, agents: Agent, experience: Experience, key: Arr
 
 def zoo_steps(config: IqnConfig, agents: Agent, experience: Experience) -> Work:
     """Returns an update of each agent in turn."""
-    draw = jax.jit(sample, static_argnums=(4, 5))
+    draw = jax.jit(draw_starts, static_argnums=3)
+    gather = jax.jit(gather_transitions, static_argnums=3)
     window, count = updating.window(config), config.env.agents
+    drawn = [draw(jax.random.key(agent), *experience, STORED) for agent in range(count)]
     stored = [
-        jax.device_get(draw(jax.random.key(agent), *experience, jnp.int32(agent), window, STORED))
-        for agent in range(count)
+        jax.device_get(gather(experience.ring, jnp.int32(agent), starts, window))
+        for agent, starts in enumerate(drawn)
     ]
     learners = [jax.tree.map(itemgetter(agent), agents) for agent in range(count)]
     rng, keys = np.random.default_rng(SEED), [jax.random.key(agent) for agent in range(count)]

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.rows import OURS, Row
 from benchmarks.timing import Continued, NotComparable, check_frequencies, race
 from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
-from quatrain.replay.frames.sampling import Window, sample, valid_starts
+from quatrain.replay.frames.sampling import Window, draw_starts, gather_transitions, valid_starts
 
 BATCH, BINS = 256, 250
 """Transitions of a draw; ranges of their numbers in which draws are counted."""
@@ -77,7 +77,8 @@ def numbered_turns(turns: int) -> Transitions:
 
 def ours(turns: Transitions) -> Replay:
     def draw(ring: FrameRing, key: jax.Array) -> Transition:
-        batch = sample(key, ring, valid_starts(ring, ONE_FRAME), 0, ONE_FRAME, BATCH)
+        starts = draw_starts(key, ring, valid_starts(ring, ONE_FRAME), BATCH)
+        batch = gather_transitions(ring, 0, starts, ONE_FRAME)
         ended = batch.bootstrap == 0
         return Transition(batch.stack, batch.action, batch.returns, batch.next_stack, ended)
 

@@ -15,8 +15,8 @@ from jax import Array
 from benchmarks.reference.iqn import Batch
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle import updating
-from quatrain.models.iqn.cycle.updating import Agent as Learner
+from quatrain.models.iqn.learning import updating
+from quatrain.models.iqn.learning.updating import Agent as Learner
 from quatrain.replay.frames import sampling
 
 
@@ -39,7 +39,7 @@ def step(config: IqnConfig, agent: Learner, batch: Batch, key: Array) -> tuple[L
     params = optax.apply_updates(agent.params, updates)
     count = optax.tree.get(adam, "count")
     target = updating.update_target(config.train, params, agent.target_params, count)
-    return Learner(params, target, adam), metrics["loss"]
+    return Learner(params, target, adam), metrics["loss"].mean()
 
 
 step_of_one = jax.jit(step, static_argnums=0)

@@ -19,7 +19,7 @@ from quatrain.storage import folders, formats
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.actor_critic import user_envs as of_actor_critic
 from tests.models.allo import test_user_env as of_allo
-from tests.models.iqn import hosted_envs as of_iqn
+from tests.models.iqn import user_envs as of_iqn
 
 LEARNERS = ("actor_critic", "allo", "iqn")
 FITTED: dict[str, Result] = {}
@@ -150,7 +150,7 @@ def test_another_limit_of_steps_is_taken_and_other_spaces_are_refused(result: Re
     steps = {"actor_critic": "length_mean", "iqn": "episode_steps"}.get(result.model)
     if steps is not None:
         assert shorter[steps] == 3 < result.scores[steps]
-    elsewhere = {"import": "tests.models.iqn.hosted_envs:OneStep"}
+    elsewhere = {"import": "tests.models.iqn.user_envs:OneStep"}
     with pytest.raises(DataError, match="was trained in another form of environment: "):
         quatrain.evaluate(result, env=elsewhere)
 

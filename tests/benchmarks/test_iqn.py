@@ -69,7 +69,7 @@ def test_rows_have_all_sides_and_the_agents_of_each_learn(sides):
     rows: list[Row] = measure.step_rows(sides, 1)
     assert not torch.equal(before, network)
     assert np.isfinite(network.detach().numpy()).all()
-    rows += [measure.acting_row(sides, 1), measure.world_row(sides.config.env.rules, 1)]
+    rows += [measure.acting_row(sides, 1), measure.world_row(sides.config.env, 1)]
     rows += [measure.training_row(sides, work, 1)]
     both = {ORIGINAL, OURS}
     assert [{*row.sides} - {PROPOSAL} for row in rows] == [both] * 5

@@ -14,8 +14,8 @@ from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions
 from quatrain.replay.frames.sampling import (
     Batch,
     Window,
+    draw_starts,
     gather_transitions,
-    sample,
     start_entries,
     valid_starts,
 )
@@ -147,9 +147,12 @@ def test_every_valid_start_of_an_agent_is_drawn_equally_often():
         ring = put(ring, part(turns, begin, begin + 4))
     host.write(turns)
 
-    batch = quick_jit(lambda key: sample(key, ring, valid_starts(ring, window), 1, window, draws))(
-        jax.random.key(5)
-    )
+    @quick_jit
+    def drawn(key: Array) -> Batch:
+        entries = draw_starts(key, ring, valid_starts(ring, window), draws)
+        return gather_transitions(ring, 1, entries, window)
+
+    batch = drawn(jax.random.key(5))
     counts = np.bincount(batch.stack[:, -1], minlength=numbers.size)
     valid = [(20 + time) * ENVS + env for time, env in host.starts(window)]
     assert 10 < len(valid) < SIZE - window.n_step * ENVS

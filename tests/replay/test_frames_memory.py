@@ -9,7 +9,7 @@ import pytest
 from jaxtyping import Array
 
 from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, init, write
-from quatrain.replay.frames.sampling import Window, sample, valid_starts
+from quatrain.replay.frames.sampling import Window, draw_starts, gather_transitions, valid_starts
 from tests.quick_jit import quick_jit
 from tests.replay.plain_ring import tagged_turns
 
@@ -32,7 +32,7 @@ def cycle(ring: FrameRing, key: Array, block: Transitions) -> tuple[FrameRing, A
     starts = valid_starts(ring, WINDOW)
 
     def update(total: Array, key: Array) -> tuple[Array, None]:
-        drawn = sample(key, ring, starts, 2, WINDOW, batch_size=64)
+        drawn = gather_transitions(ring, 2, draw_starts(key, ring, starts, 64), WINDOW)
         return total + sum(jnp.sum(column, dtype=jnp.float32) for column in drawn), None
 
     return ring, jax.lax.scan(update, jnp.float32(0), jax.random.split(key, 3))[0]

@@ -11,10 +11,10 @@ import quatrain.envs.adapters.treasurehunt as adapter
 from quatrain.envs.grid import dynamics
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.layouts import parse_layout
-from quatrain.envs.treasurehunt.rules import TREASUREHUNT, Entity
 from quatrain.envs.treasurehunt.turns import play, start
 from quatrain.envs.treasurehunt.world import make_world
 from tests.conftest import params_with
+from tests.envs.treasurehunt.played import TREASUREHUNT, changed, entities
 
 HALLS = "S.X...\n..X.X.\n......\nX.X..G"
 
@@ -69,9 +69,8 @@ def test_gymnasium_limits_the_steps_of_a_grid():
 
 def test_a_hunt_of_one_agent_is_that_of_the_learner():
     """Frames and rewards of compiled turns, also beyond the end of an episode."""
-    rules = TREASUREHUNT._replace(
-        agents=1, max_turns=7, entities=(Entity("gem", 10.0, 1.0), Entity("bone", -5.0, 2.0))
-    )
+    kinds = entities(gem=(10.0, 1.0), bone=(-5.0, 2.0))
+    rules = changed(TREASUREHUNT, agents=1, max_turns=7, entities=kinds)
     simulation = adapter.TreasureHuntSimulation(rules, 5)
     simulation.seed(11)
     world = make_world(rules)

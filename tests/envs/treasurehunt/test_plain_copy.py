@@ -11,18 +11,12 @@ from benchmarks.reference.iqn_world import ObjectWorld, play_randomly
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.layouts import LayoutError, parse_map, starts
 from quatrain.envs.treasurehunt.policies import free_random_policy, oracle_policy, random_policy
-from quatrain.envs.treasurehunt.rules import TREASUREHUNT, Entity, Rules
 from quatrain.envs.treasurehunt.world import MOVES, make_world, spawn_items
-from tests.envs.treasurehunt.played import orders_of
+from tests.envs.treasurehunt.played import TREASUREHUNT, changed, entities, orders_of
 from tests.quick_jit import quick_jit
 
 TURNS = 120
-ENTITIES = (
-    Entity("gem", 3.0, 1.0),
-    Entity("bone", -2.0, 0.5),
-    Entity("dust", 0.0, 0.0),
-    Entity("food", 1.5, 2.0),
-)
+ENTITIES = entities(gem=(3.0, 1.0), bone=(-2.0, 0.5), dust=(0.0, 0.0), food=(1.5, 2.0))
 
 
 def drawn_map(rng, entities):
@@ -49,18 +43,10 @@ def drawn_map(rng, entities):
     ],
 )
 def test_every_turn_equals_that_of_the_plain_copy(seed, policy, changes):
-    rules = Rules(
-        map=drawn_map(np.random.default_rng(seed), len(ENTITIES)),
-        agents=2,
-        max_turns=17,
-        entities=ENTITIES,
-        spawn_probability=0.1,
-        wall_value=-1.0,
-        agent_value=-0.25,
-        vision_radius=1,
-        ground="plain",
-        agent_order="fixed",
-    )._replace(**changes)
+    layout = "\n".join(drawn_map(np.random.default_rng(seed), len(ENTITIES)).rows)
+    settings = {"layout": layout, "max_turns": 17, "entities": ENTITIES, "spawn_probability": 0.1}
+    settings |= {"agents": 2, "agent_value": -0.25, "vision_radius": 1, "ground": "plain"}
+    rules = changed(TREASUREHUNT, **(settings | changes))
     world, key = make_world(rules), jax.random.key(seed)
 
     @quick_jit

@@ -8,22 +8,30 @@ import numpy as np
 import pytest
 
 from quatrain.envs.treasurehunt import turns
-from quatrain.envs.treasurehunt.layouts import parse_map
 from quatrain.envs.treasurehunt.policies import (
     constant_policy,
     free_random_policy,
     oracle_policy,
     random_policy,
 )
-from quatrain.envs.treasurehunt.rules import TREASUREHUNT, TREASUREHUNT_LARGE, Entity
 from quatrain.envs.treasurehunt.world import make_world
-from tests.envs.treasurehunt.played import DOWN, LEFT, RIGHT, UP, placed
+from tests.envs.treasurehunt.played import (
+    DOWN,
+    LEFT,
+    RIGHT,
+    TREASUREHUNT,
+    TREASUREHUNT_LARGE,
+    UP,
+    changed,
+    entities,
+    placed,
+)
 from tests.quick_jit import quick_jit
 
 DRAWS = 400
 SMALL, LARGE = TREASUREHUNT, TREASUREHUNT_LARGE
 GEM, BONE, FOOD, DUST = 1, 2, 3, 4
-HUNT = LARGE._replace(entities=(*LARGE.entities, Entity("dust", 0.0, 1.0)))
+HUNT = changed(LARGE, entities=(*LARGE.entities, *entities(dust=(0.0, 1.0))))
 ALL = {UP, DOWN, LEFT, RIGHT}
 
 
@@ -61,7 +69,7 @@ def test_free_random_avoids_walls_and_agents_only(positions, free):
 
 
 def test_an_agent_that_cannot_move_goes_up():
-    tomb = SMALL._replace(map=parse_map("###\n#.#\n###", "tomb", 1), agents=1, vision_radius=1)
+    tomb = changed(SMALL, layout="###\n#.#\n###", agents=1, vision_radius=1)
     for policy in (free_random_policy(tomb), oracle_policy(tomb, "full")):
         assert selected(policy, placed(tomb, [(1, 1)])) == {UP}
 
@@ -128,7 +136,7 @@ def test_an_oracle_of_the_small_world_earns_twice_as_much_as_chance_and_the_firs
 
 @pytest.mark.full
 def test_shuffling_takes_the_first_choice_away():
-    rules = SMALL._replace(agent_order="shuffled")
+    rules = changed(SMALL, agent_order="shuffled")
     shuffled = mean_returns(rules, oracle_policy(rules, "view"), 1024)
     assert abs(shuffled[0] - shuffled[4]) < 4
 

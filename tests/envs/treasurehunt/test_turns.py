@@ -13,13 +13,12 @@ from jax import Array
 
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.policies import random_policy
-from quatrain.envs.treasurehunt.rules import TREASUREHUNT
 from quatrain.envs.treasurehunt.turns import ActionResult, Rollout, TurnEnd, World
 from quatrain.envs.treasurehunt.world import make_world
-from tests.envs.treasurehunt.played import orders_of
+from tests.envs.treasurehunt.played import TREASUREHUNT, changed, orders_of
 from tests.quick_jit import quick_jit
 
-RULES = TREASUREHUNT._replace(max_turns=7, agents=3, agent_order="shuffled")
+RULES = changed(TREASUREHUNT, max_turns=7, agents=3, agent_order="shuffled")
 WORLD, RANDOM = make_world(RULES), random_policy(RULES)
 KEY = jax.random.key(1)
 

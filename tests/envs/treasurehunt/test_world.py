@@ -6,31 +6,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quatrain.envs.treasurehunt.rules import (
-    TREASUREHUNT,
-    TREASUREHUNT_LARGE,
-    Entity,
-    channels,
-    frame_size,
-)
 from quatrain.envs.treasurehunt.world import make_world, spawn_items
+from tests.envs.treasurehunt.played import TREASUREHUNT, TREASUREHUNT_LARGE, changed, entities
 from tests.quick_jit import quick_jit
 
 
 def test_sizes_of_the_named_worlds():
-    assert (frame_size(TREASUREHUNT), frame_size(TREASUREHUNT_LARGE)) == (125, 150)
-    assert channels(TREASUREHUNT) == ("empty", "wall", "ground", "gem", "agent")
-    assert channels(TREASUREHUNT_LARGE) == ("empty", "wall", "gem", "bone", "food", "agent")
+    assert (TREASUREHUNT.frame_size, TREASUREHUNT_LARGE.frame_size) == (125, 150)
+    assert TREASUREHUNT.channels == ("empty", "wall", "ground", "gem", "agent")
+    assert TREASUREHUNT_LARGE.channels == ("empty", "wall", "gem", "bone", "food", "agent")
 
 
 def test_entities_spawn_by_probability_and_weight():
-    kinds = (
-        Entity("gem", 10.0, 2.0),
-        Entity("dust", 0.0, 0.0),
-        Entity("bone", -10.0, 5.0),
-        Entity("food", 5.0, 1.0),
-    )
-    rules = TREASUREHUNT._replace(entities=kinds, spawn_probability=0.1)
+    kinds = entities(gem=(10.0, 2.0), dust=(0.0, 0.0), bone=(-10.0, 5.0), food=(5.0, 1.0))
+    rules = changed(TREASUREHUNT, entities=kinds, spawn_probability=0.1)
     keys = jax.random.split(jax.random.key(5), 2000)
     spawn = quick_jit(jax.vmap(lambda key: spawn_items(rules, key, jnp.int32(1), jnp.int32(2))))
     spawned = np.asarray(spawn(keys))
@@ -42,7 +31,7 @@ def test_entities_spawn_by_probability_and_weight():
 
 
 def test_what_spawns_differs_between_turns_episodes_and_worlds():
-    rules = TREASUREHUNT._replace(spawn_probability=0.5)
+    rules = changed(TREASUREHUNT, spawn_probability=0.5)
     spawn = quick_jit(
         lambda seed, episode, turn: spawn_items(rules, jax.random.key(seed), episode, turn)
     )
@@ -52,7 +41,7 @@ def test_what_spawns_differs_between_turns_episodes_and_worlds():
 
 def test_agents_start_uniformly_on_distinct_cells():
     world = make_world(TREASUREHUNT)
-    assert make_world(TREASUREHUNT._replace(agents=5)) is world  # equal rules compile once
+    assert make_world(changed(TREASUREHUNT, agents=5)) is world  # equal rules compile once
     reset = quick_jit(jax.vmap(world.reset, (0, None)))
     keys = jax.random.split(jax.random.key(6), 6400)
     positions, again, other = (

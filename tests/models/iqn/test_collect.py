@@ -12,7 +12,8 @@ import pytest
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from quatrain.errors import DatasetMismatch
-from quatrain.models.iqn.collect import Dataset, check, collect, held_out_envs
+from quatrain.models.iqn.collect import check, collect
+from quatrain.models.iqn.worlds.treasurehunt import Dataset, held_out_envs
 from tests.conftest import small
 
 AGENTS, FRAME, HELD_OUT = 2, 125, 64
@@ -47,12 +48,12 @@ def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
 
     @jax.jit
     def begun() -> tuple[Any, ...]:
-        world, zero = make_world(CONFIG.env.rules), jnp.int32(0)
+        world, zero = make_world(CONFIG.env), jnp.int32(0)
         envs = held_out_envs(CONFIG, held_out)
         keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
         fresh = turns.start(world, keys, CONFIG.network.frames)
         grown = jax.vmap(world.begin_turn)(envs.state).items
-        spawned = jax.vmap(lambda key: spawn_items(CONFIG.env.rules, key, zero, zero))(keys)
+        spawned = jax.vmap(lambda key: spawn_items(CONFIG.env, key, zero, zero))(keys)
         return envs.state[:-1], fresh.state[:-1], envs.history, grown, spawned
 
     state, fresh, history, grown, spawned = jax.device_get(begun())

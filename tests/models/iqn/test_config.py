@@ -2,7 +2,6 @@
 
 import pytest
 
-from quatrain.envs.treasurehunt import config as world
 from quatrain.models.iqn import config as configs
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
@@ -21,15 +20,15 @@ def test_a_map_of_a_file_is_named_by_its_file_and_read_whatever_its_line_ends():
     assert f"iqn.env: {FILE} row 4, column 4: '.' on the border." in line
     text = "#####\r\n#1-A#\r\n#A..#\r\n#####\r\n\r\n"
     good = config_of("iqn", *from_file, files={FILE: text})
-    assert good.env.rules.map.rows == ("#####", "#1-A#", "#A..#", "#####")
+    assert good.env.map.rows == ("#####", "#1-A#", "#A..#", "#####")
     again = IqnConfig.model_validate_json(good.model_dump_json())
-    assert again.env.rules == good.env.rules
+    assert again.env.map == good.env.map
     assert hash(again) == hash(good)
 
 
 def test_items_of_the_map_alone_are_something_to_find():
     layout = r'env: {layout: "#####\n#A.1#\n#####", agents: 1, spawn_probability: 0.0}'
-    assert config_of("iqn", NO_SIZE, layout).env.rules.spawn_probability == 0
+    assert config_of("iqn", NO_SIZE, layout).env.spawn_probability == 0
 
 
 @pytest.mark.full
@@ -42,7 +41,6 @@ def test_every_key_is_read_by_what_runs():
         "train.acting.epsilon: {kind: geometric, start: 1.0, end: 0.1, decay: 0.001}",
     )
     runs = [small("iqn", **overlay_of(brief, *changes)) for changes in (linear, geometric)]
-    world._rules.cache_clear()
     with shapes_unchecked(), unread_keys(configs) as unread:
         for config in runs:
             dataset = collect(config, 0)

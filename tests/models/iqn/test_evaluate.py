@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from quatrain.models.iqn import evaluate as evaluation
 from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import Dataset, HeldOut
+from quatrain.models.iqn import treasurehunt_scores as scoring
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import Outcome, evaluate, gini, income
-from quatrain.models.iqn.train import State
+from quatrain.models.iqn.evaluate import evaluate
+from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.treasurehunt_scores import Outcome, gini, income
+from quatrain.models.iqn.worlds.treasurehunt import Dataset, HeldOut
 from tests.conftest import small
 
 BLANK = State(*[None] * len(State._fields))
@@ -43,15 +45,10 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
     def scored(*learned: Outcome, **references: Outcome) -> dict[str, float]:
         """Of outcomes made by hand; an oracle that is not given earns 1, all others nothing."""
         rewards = np.zeros_like(learned[0].rewards)
-        policies = dict.fromkeys(
-            evaluation.REFERENCE_POLICIES, learned[0]._replace(rewards=rewards)
-        )
+        policies = dict.fromkeys(scoring.REFERENCE_POLICIES, learned[0]._replace(rewards=rewards))
         policies["oracle_view"] = learned[0]._replace(rewards=rewards + 1 / len(rewards))
         policies |= references
-        monkeypatch.setattr(evaluation, "evaluate_policy", lambda *_: list(learned))
-        monkeypatch.setattr(
-            evaluation, "evaluate_reference_policy", lambda _, name, *__: policies[name]
-        )
+        monkeypatch.setattr(scoring, "play_held_out", lambda *_: (list(learned), policies))
         selected = config(len(learned), agents=learned[0].rewards.shape[1])
         return evaluate(selected, BLANK, Dataset(None, None), 3)
 
@@ -188,14 +185,13 @@ def two_cells() -> tuple[IqnConfig, Dataset]:
 
 @cache
 def played(name: str, key: int = 0) -> Outcome:
-    return evaluation.evaluate_reference_policy(
-        two_cells()[0], name, two_cells()[1], jax.random.key(key)
-    )
+    return scoring.play_reference(two_cells()[0], name, two_cells()[1], jax.random.key(key))
 
 
 def learned(state: State, key: int = 0) -> list[Outcome]:
     selected, dataset = two_cells()
-    return evaluation.evaluate_policy(selected, state, dataset, jax.random.key(key))
+    by_seed = [jax.tree.map(itemgetter(seed), state.params) for seed in range(selected.seeds)]
+    return [scoring.play_greedy(selected, each, dataset, jax.random.key(key)) for each in by_seed]
 
 
 def test_every_policy_plays_the_same_worlds_with_the_same_growth():

@@ -10,18 +10,12 @@ import pytest
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.errors import DeviceFull
 from quatrain.models.iqn import train as learning
-from quatrain.models.iqn.collect import Dataset, collect
-from quatrain.models.iqn.train import (
-    State,
-    base_keys,
-    from_arrays,
-    init_in_world,
-    init_state,
-    run_chunk,
-    to_arrays,
-    train,
-)
+from quatrain.models.iqn.collect import collect
+from quatrain.models.iqn.learning.updating import State, base_keys
+from quatrain.models.iqn.train import from_arrays, init_state, run_chunk, to_arrays, train
+from quatrain.models.iqn.worlds.treasurehunt import Dataset
 from quatrain.progress import Progress, TrainingDiverged
+from tests import probes
 from tests.conftest import shapes_unchecked, small
 
 SEEDS = 3
@@ -29,7 +23,7 @@ CONFIG = small("iqn", train={"evaluate_every": 80})
 """Six cycles, recorded in pairs, of which the second is evaluated."""
 SINGLE = small("iqn", train={"record_every": 20, "evaluate_every": 0})
 """The same, cycle by cycle and never evaluated."""
-WORLD = make_world(CONFIG.env.rules)
+WORLD = make_world(CONFIG.env)
 Arrays = dict[str, np.ndarray]
 
 
@@ -129,7 +123,7 @@ def test_each_of_several_seeds_is_the_one_that_would_be_trained_alone():
     keys = np.asarray(jax.random.key_data(together.state.play_state.envs.state.key))
     assert len(np.unique(keys.reshape(SEEDS * 4, -1), axis=0)) == SEEDS * 4
     second = jax.tree.map(lambda column: column[1:2], collected.train)
-    state = init_in_world(CONFIG, WORLD, second, base_keys(config, 7)[1:2])
+    state = probes.begun(CONFIG, WORLD, second, base_keys(config, 7)[1:2])
     alone = next(train(CONFIG, collected._replace(train=second), 0, state))
     alike({name: array[1:2] for name, array in packed(together).items()}, packed(alone))
     assert together.metrics["loss/agent/seed"].shape == (2, SEEDS, 2)

@@ -9,8 +9,9 @@ import pytest
 from pipeline.storage.params_file import read_params
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import evaluate, evaluate_reference_policy, order_gap, returns
+from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.train import train
+from quatrain.models.iqn.treasurehunt_scores import order_gap, play_reference
 from tests.conftest import ROOT, params_with, shapes_unchecked
 
 pytestmark = pytest.mark.slow
@@ -55,8 +56,8 @@ def test_moving_first_pays_in_a_fixed_order_only():
     for order in ("fixed", "shuffled"):
         config = iqn(env={"agent_order": order}, collect={"held_out_worlds": 2048})
         dataset, key = collect(config, 1), jax.random.key(2)
-        oracle = evaluate_reference_policy(config, "oracle_view", dataset, key)
-        of_worlds = returns(oracle)[0] - returns(oracle)[-1]
+        oracle = play_reference(config, "oracle_view", dataset, key)
+        of_worlds = oracle.returns[0] - oracle.returns[-1]
         gaps[order] = order_gap(oracle), of_worlds.std(ddof=1) / np.sqrt(len(of_worlds))
     assert gaps["fixed"][0] > 10
     assert abs(gaps["shuffled"][0]) <= 2 * gaps["shuffled"][1]

@@ -1,6 +1,5 @@
 """The first half of a cycle: counts of turns, and a replay that gives back what agents saw."""
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,10 +11,11 @@ import pytest
 from quatrain.envs.treasurehunt.turns import Turn
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import train
-from quatrain.models.iqn.collect import collect, to_transitions
-from quatrain.models.iqn.cycle import playing, updating
-from quatrain.models.iqn.cycle.playing import epsilon_at
-from quatrain.models.iqn.train import State
+from quatrain.models.iqn.collect import collect
+from quatrain.models.iqn.learning import updating
+from quatrain.models.iqn.learning.acting import epsilon_at, explore
+from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.worlds.treasurehunt import event_rates, play_turns, to_transitions
 from quatrain.replay.frames.ring import Transitions, write
 from quatrain.replay.frames.sampling import Batch, gather_transitions, start_entries, valid_starts
 from tests import probes
@@ -42,7 +42,7 @@ def test_event_rates_are_shares_of_agent_steps_without_final_turns():
     rewards = jnp.where(final[:, None], 0, 10.0 * events)
     fields = {"rewards": rewards, "events": events, "final": final}
     turn = Turn(*[None] * len(Turn._fields))._replace(**fields)
-    rates = playing.event_rates(config, turn)
+    rates = event_rates(config, turn)
     assert {name: (6 * values).tolist() for name, values in rates.items()} == {
         "reward_per_turn": [0, pytest.approx(10)],
         "wall_bumps": [1, 1],
@@ -97,7 +97,11 @@ UNEVEN = probes.build(
 def test_returns_are_of_whole_episodes_whenever_their_envs_end():
     config = probes.config(UNEVEN, train={"turns_per_cycle": 4})
     state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, UNEVEN))
-    play = jax.jit(partial(playing.play, config, UNEVEN))
+
+    @jax.jit
+    def play(params: Any, play_state: Any, key: Any) -> Any:
+        return play_turns(config, UNEVEN, partial(explore, config, params), play_state, key)
+
     play_state, sums, episodes = state.play_state, np.zeros((2, 16)), int(state.play_state.episodes)
     for _ in range(3):
         mean = np.asarray(play_state.episode_return)
@@ -129,31 +133,28 @@ def test_the_first_return_and_the_episodes_are_those_of_the_prefill():
 def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
     """A ring after two cycles of acting, the stacks that agents saw, and the turns."""
     views: list[tuple[int, np.ndarray]] = []
-    world = make_world(CONFIG.env.rules)
+    world = make_world(CONFIG.env)
     state = jax.tree.map(lambda leaf: leaf[0], fresh()[1])
-    genuine = playing.epsilon_greedy_policy
 
     def saw(agent: Any, stack: Any) -> None:
         views.append((int(agent), np.array(stack)))
 
-    def spying(*arguments: Any) -> Callable[..., jax.Array]:
-        policy = genuine(*arguments)
+    def spying(*counts: Any) -> Any:
+        policy, epsilon = explore(CONFIG, state.params, *counts)
 
         def act(key: jax.Array, agent: jax.Array, stack: jax.Array, states: Any) -> jax.Array:
             jax.debug.callback(saw, agent, stack, ordered=True)
             return policy(key, agent, stack, states)
 
-        return act
+        return act, epsilon
 
     stored, play_state, turns = state.ring, state.play_state, []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(playing, "epsilon_greedy_policy", spying)
-        play = jax.jit(partial(playing.play, CONFIG, world))
-        for _ in range(2):
-            play_state, played, _ = play(state.params, play_state, state.base_key)
-            turns.append(played)
-            stored = write(stored, to_transitions(played))
-        jax.effects_barrier()
+    play = jax.jit(partial(play_turns, CONFIG, world, spying))
+    for _ in range(2):
+        play_state, played, _ = play(play_state, state.base_key)
+        turns.append(played)
+        stored = write(stored, to_transitions(played))
+    jax.effects_barrier()
     return stored, views, turns
 
 

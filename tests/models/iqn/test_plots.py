@@ -8,14 +8,15 @@ from matplotlib.axes import Axes
 
 from quatrain.animation import Animation
 from quatrain.models.iqn import plots as plotting
-from quatrain.models.iqn.collect import Dataset, HeldOut
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import REFERENCE_POLICIES, Outcome, gini, returns
-from quatrain.models.iqn.figures.episodes import draw_baseline_comparison, draw_within_episode
-from quatrain.models.iqn.figures.fairness import lorenz
-from quatrain.models.iqn.figures.replays import Replays, samples
+from quatrain.models.iqn.evaluate import Outcomes
+from quatrain.models.iqn.figures import film
+from quatrain.models.iqn.figures.policies import draw_comparison, samples
 from quatrain.models.iqn.figures.training import draw_learning_curve
-from quatrain.models.iqn.train import State
+from quatrain.models.iqn.figures.treasurehunt import lorenz
+from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.treasurehunt_scores import REFERENCE_POLICIES, Outcome, gini
+from quatrain.models.iqn.worlds.treasurehunt import Dataset
 from quatrain.plots import ORANGE, RED
 from quatrain.progress import History, Progress, by_seed, history, rows
 from tests.conftest import params_with
@@ -47,9 +48,9 @@ def outcome(agents: int, seed: int) -> Outcome:
     return Outcome(np.where(events == 1, 10, -1.0).astype(np.float32), events, np.arange(WORLDS))
 
 
-def replays(agents: int, seeds: int) -> Replays:
+def outcomes(agents: int, seeds: int) -> Outcomes:
     references = {name: outcome(agents, place) for place, name in enumerate(REFERENCE_POLICIES)}
-    return Replays([outcome(agents, 50 + seed) for seed in range(seeds)], references)
+    return Outcomes([outcome(agents, 50 + seed) for seed in range(seeds)], references)
 
 
 def line_of(axes: Axes, color: str) -> Any:
@@ -60,20 +61,17 @@ def line_of(axes: Axes, color: str) -> Any:
 def test_every_figure_is_drawn_for_every_run(
     agents: int, seeds: int, evaluations: int, monkeypatch: pytest.MonkeyPatch
 ):
-    played = replays(agents, seeds)
-    monkeypatch.setattr(plotting, "evaluate_policy", lambda *_: played.learned)
-    monkeypatch.setattr(plotting, "evaluate_reference_policies", lambda *_: played.references)
-    film = Animation(np.zeros((2, 3, 4), np.uint8), np.zeros((1, 3), np.uint8), 100, "")
-    monkeypatch.setattr(plotting.film, "animate", lambda *_: film)
-    nowhere = np.zeros((1, 1, 2), np.int16), np.zeros((1, 1, 1), np.int8)
+    monkeypatch.setattr(plotting, "play_held_out", lambda *_: outcomes(agents, seeds))
+    animation = Animation(np.zeros((2, 3, 4), np.uint8), np.zeros((1, 3), np.uint8), 100, "")
+    monkeypatch.setattr(film, "animate", lambda *_: animation)
     figures = plotting.plots(
         config(agents, seeds),
         State(*[None] * len(State._fields)),
-        Dataset(None, HeldOut(np.zeros((WORLDS, 2), np.uint32), *nowhere)),
+        Dataset(None, None),
         recorded(agents, seeds, evaluations),
         SCORES,
     )
-    names = ["learning_curve", "baseline_comparison", "within_episode", "fairness", "learning"]
+    names = ["learning_curve", "baseline_comparison", "fairness", "learning"]
     assert list(figures) == ["episode", *names]
     assert "act in turn" in figures.pop("episode").caption
     for figure in figures.values():
@@ -84,7 +82,7 @@ def test_every_figure_is_drawn_for_every_run(
 
 def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation():
     build = recorded(3, 2)
-    axes, beside = draw_learning_curve(config(3, 2), build, replays(3, 2), SCORES).axes
+    axes, beside = draw_learning_curve(config(3, 2), build, outcomes(3, 2), SCORES).axes
     greedy, training = line_of(axes, RED), line_of(axes, ORANGE)
     assert greedy.get_xdata().tolist() == [1500, 2000]
     assert training.get_xdata().tolist() == [1000 + 100 * cycle for cycle in range(1, 11)]
@@ -97,7 +95,7 @@ def test_learning_curve_counts_agent_steps_and_ends_with_the_last_evaluation():
 
 
 def test_bars_stand_at_their_scores_the_best_on_top():
-    (axes,) = draw_baseline_comparison(replays(3, 1), SCORES).axes
+    (axes,) = draw_comparison(config(3, 1), outcomes(3, 1), SCORES, "", "").axes
     names = [label.get_text() for label in axes.get_yticklabels()]
     widths = dict(zip(names, (bar.get_width() for bar in axes.patches), strict=True))
     assert (widths["learned"], widths["random"], widths["oracle, own view"]) == (30, -12, 60)
@@ -106,19 +104,19 @@ def test_bars_stand_at_their_scores_the_best_on_top():
 
 def test_few_seeds_have_no_interval():
     for seeds, text in ((1, "worlds."), (4, ", of learned none from 4 seeds."), (5, "5 seeds.")):
-        figure = draw_baseline_comparison(replays(3, seeds), SCORES)
+        figure = draw_comparison(config(3, seeds), outcomes(3, seeds), SCORES, "", "")
         bars = [label.get_text() for label in figure.axes[0].texts]
         (learned,) = [bar for bar in bars if bar.startswith("30.0")]
         assert ("±" in learned) == (seeds != 4)
         assert text in figure.get_supxlabel().replace("\n", " ")
 
 
-def test_return_so_far_ends_at_the_return_and_samples_are_worlds_of_one_seed_and_else_seeds():
-    played = replays(3, 4)
-    _, so_far = draw_within_episode(played).axes
-    item = samples(played.learned[:1], returns)
-    several = samples(played.learned, returns)
-    assert line_of(so_far, RED).get_ydata()[-1] == pytest.approx(several[0].mean())
+def test_samples_are_worlds_of_one_seed_and_else_seeds():
+    played = outcomes(3, 4)
+    item, several = (
+        samples(learned, lambda each: each.returns)
+        for learned in (played.learned[:1], played.learned)
+    )
     assert (item.shape, several.shape) == ((WORLDS, 3), (4, 3))
     np.testing.assert_allclose(several[0], item.mean(0))
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.train import State, train_in_world
+from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.train import CompiledLoop, train_in
 from tests import probes
 from tests.conftest import shapes_unchecked
 from tests.probes import (
@@ -102,7 +103,10 @@ def test_agents_do_not_learn_from_the_rewards_of_others():
     state, altered = probes.fresh(config, ONE_TURN), TASKS.index("done")
     rewards = state.ring.data.rewards.at[:, :, altered].multiply(-3.0)
     other = state._replace(ring=state.ring._replace(data=state.ring.data._replace(rewards=rewards)))
-    ends = [next(train_in_world(config, ONE_TURN, item)).state for item in (state, other)]
+    ends = [
+        next(train_in(config, CompiledLoop(config, ONE_TURN), item)).state
+        for item in (state, other)
+    ]
     leaves = (jax.tree.leaves((end.params, end.optimizer)) for end in ends)
     expected = [agent != altered for agent in range(len(TASKS))]
     for left, right in zip(*leaves, strict=True):

@@ -12,10 +12,12 @@ import pytest
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import Dataset, collect, held_out_envs
-from quatrain.models.iqn.cycle.acting import greedy_policy
+from quatrain.models.iqn.collect import collect
+from quatrain.models.iqn.learning.acting import greedy_policy
+from quatrain.models.iqn.learning.updating import State
 from quatrain.models.iqn.serve import BLOCK, answer, export, request
-from quatrain.models.iqn.train import State, init_state
+from quatrain.models.iqn.train import init_state
+from quatrain.models.iqn.worlds.treasurehunt import Dataset, held_out_envs
 from tests.conftest import shapes_unchecked, small
 
 AGENTS, WORLDS, TURNS, FRAMES, QUANTILES = 2, 64, 5, 2, 4
@@ -55,7 +57,7 @@ def target_params(agent: int | None = None) -> Any:
 def test_the_greedy_action_is_the_one_that_evaluation_plays():
     @jax.jit
     def play(params: Any) -> turns.Turn:
-        envs, world = held_out_envs(CONFIG, collected().held_out), make_world(CONFIG.env.rules)
+        envs, world = held_out_envs(CONFIG, collected().held_out), make_world(CONFIG.env)
         policy, first = greedy_policy(CONFIG, params), jnp.int32(0)
         return turns.play(world, envs, policy, jax.random.key(1), first, TURNS).turns
 

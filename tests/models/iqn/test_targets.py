@@ -12,8 +12,8 @@ import pytest
 from quatrain.models.iqn import network, train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle import updating
-from quatrain.models.iqn.cycle.updating import Agent, Experience
+from quatrain.models.iqn.learning import updating
+from quatrain.models.iqn.learning.updating import Agent, Experience
 from quatrain.replay.frames.ring import FrameRing
 from quatrain.replay.frames.sampling import Batch, valid_starts
 from tests.conftest import shapes_unchecked, small

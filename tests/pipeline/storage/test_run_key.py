@@ -10,13 +10,12 @@ import pytest
 from pipeline.runtime import stage as stages
 from pipeline.runtime.stage import Stage
 from pipeline.storage import run_key as keys
-from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import WRITERS, code_of, environment_of, imported_by, sources_of
 from quatrain.envs.host.config import HostEnv
 from quatrain.params import schemas_of
 from quatrain.registry import MODELS, load
 from tests.conftest import ROOT, params_with
-from tests.models.iqn import hosted_envs
+from tests.models.iqn import user_envs
 from tests.pipeline.fixture_types import Patch
 
 # Code of quatrain.
@@ -155,11 +154,9 @@ def test_environments_of_quatrain_have_no_code_of_a_user():
 def test_a_stage_has_another_key_after_each_change_that_shapes_it(
     own_code: Path, monkeypatch: Patch
 ):
-    section: dict[str, Any] = hosted_envs.section("OneStep")
+    section: dict[str, Any] = user_envs.section("OneStep")
     section["env"] |= {"import": "inputs.iqn.walls:Maze"}
-    params = read_params(ROOT)
-    values = params.model_dump(mode="json", by_alias=True) | {"iqn": section}
-    stage = Stage("train", "iqn", own_code, type(params).model_validate(values))
+    stage = Stage("train", "iqn", own_code, params_with({"iqn": section}))
     (own_code / "learner.py").touch()
     monkeypatch.setattr(keys, "code_of", lambda *_: [own_code / "learner.py"])
 

@@ -15,7 +15,6 @@ from quatrain.envs.adapters.settings import configure, default_params
 from quatrain.envs.adapters.simulation import Outcome, check_discrete
 from quatrain.envs.treasurehunt import map_arrays
 from quatrain.envs.treasurehunt.config import Env
-from quatrain.envs.treasurehunt.rules import Rules, channels
 from quatrain.envs.treasurehunt.turns import World, turn_order
 from quatrain.envs.treasurehunt.world import MOVES, State, make_world
 from quatrain.errors import DataError
@@ -45,9 +44,9 @@ class AgentsSimulation:
 
     frames_per_second = 8
 
-    def __init__(self, rules: Rules, num_envs: int) -> None:
+    def __init__(self, rules: Env, num_envs: int) -> None:
         side = 2 * rules.vision_radius + 1
-        shape = (len(channels(rules)), side, side)
+        shape = (len(rules.channels), side, side)
         self.num_envs = num_envs
         self.observation_space = Box(0, GREATEST, shape, np.int8)
         self.action_space = Discrete(len(MOVES))
@@ -130,7 +129,7 @@ def simulate(num_envs: int, **settings: Any) -> TreasureHuntSimulation:
     return TreasureHuntSimulation(rules, num_envs)
 
 
-def configure_rules(settings: dict[str, Any]) -> Rules:
+def configure_rules(settings: dict[str, Any]) -> Env:
     """Returns the rules of `iqn.env` with changes; a map replaces the map of the defaults.
 
     Raises:
@@ -139,7 +138,7 @@ def configure_rules(settings: dict[str, Any]) -> Rules:
     defaults = default_params()["iqn"]["env"]
     if settings.keys() & {"layout", "layout_file"}:
         defaults = defaults | dict.fromkeys(_MAPS)
-    return configure(NAME, Env, defaults, settings).rules
+    return configure(NAME, Env, defaults, settings)
 
 
 @partial(jax.jit, static_argnames="world")

@@ -8,7 +8,7 @@ from pettingzoo import ParallelEnv
 
 from quatrain.envs.adapters.simulation import RENDER_MODES, RESET_NEEDED, check_render_mode
 from quatrain.envs.adapters.treasurehunt import AgentsSimulation, configure_rules
-from quatrain.envs.treasurehunt.rules import Rules
+from quatrain.envs.treasurehunt.config import Env
 
 # Value of each agent, by its name.
 ByAgent = dict[str, Any]
@@ -17,7 +17,7 @@ ByAgent = dict[str, Any]
 class TreasureHuntParallelEnv(ParallelEnv[str, np.ndarray, int]):
     """Steps one world. Agents see the world at the start of a turn, then move one after another."""
 
-    def __init__(self, rules: Rules, render_mode: str | None = None) -> None:
+    def __init__(self, rules: Env, render_mode: str | None = None) -> None:
         self.metadata = {
             "name": "quatrain_treasure_hunt_v0",
             "render_modes": list(RENDER_MODES),

@@ -1,6 +1,5 @@
 """Config of the treasure hunt: map, items, agents, observations."""
 
-from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
@@ -15,7 +14,6 @@ from quatrain.envs.treasurehunt.layouts import (
     parse_map,
     starts,
 )
-from quatrain.envs.treasurehunt.rules import Entity, Rules
 from quatrain.section import FileOrNone, Section, distinct
 
 # Largest reward: a float32 sum over an episode still resolves it.
@@ -24,7 +22,7 @@ LARGEST = 1e6
 RESERVED = ("empty", "wall", "ground", "agent", "left")
 
 
-class EntityKind(Section):
+class Entity(Section):
     """Holds a kind of item: its reward, and its share of all spawned items."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)
@@ -41,7 +39,9 @@ class EntityKind(Section):
 
 
 class Env(Section):
-    """Holds the treasure hunt: map, items, agents, observations, number of parallel envs."""
+    """Holds the rules of a treasure hunt, and the number of parallel envs. Item k of a world is
+    entities[k - 1].
+    """
 
     worlds: int = Field(ge=1, le=65536, description="parallel training worlds")
     height: int | None = Field(
@@ -65,7 +65,7 @@ class Env(Section):
         le=10_000,
         description="turns of an episode, which is then truncated",
     )
-    entities: tuple[EntityKind, ...] = Field(
+    entities: tuple[Entity, ...] = Field(
         min_length=1,
         max_length=9,
         description="kinds of items, at most 9",
@@ -92,13 +92,30 @@ class Env(Section):
     agent_order: Literal["fixed", "shuffled"] = Field(description="who acts first in a turn")
 
     @property
-    def rules(self) -> Rules:
-        """Returns the rules of one world: everything here but the number of envs.
+    def map(self) -> Map:
+        """Returns the checked map.
 
         Raises:
-            LayoutError: the map cannot be read.
+            LayoutError: it cannot be read.
         """
-        return _rules(self)
+        if self.layout_file is not None:
+            return parse_map(self.layout_file.text, self.layout_file.name, len(self.entities))
+        if self.layout is not None:
+            return parse_map(self.layout, "layout", len(self.entities))
+        assert self.height is not None
+        assert self.width is not None
+        return open_map(self.height, self.width)
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Returns the names of an observation's channels, in order."""
+        ground = ["ground"] if self.ground == "sand" else []
+        return ("empty", "wall", *ground, *(entity.name for entity in self.entities), "agent")
+
+    @property
+    def frame_size(self) -> int:
+        """Returns the size of one observation: channels times visible cells."""
+        return len(self.channels) * (2 * self.vision_radius + 1) ** 2
 
     def check(self) -> None:
         sizes = (self.height is not None) + (self.width is not None)
@@ -126,8 +143,8 @@ class Env(Section):
             )
 
     def _check_map(self) -> None:
-        rows = self.rules.map.rows
-        cells = len(starts(self.rules.map))
+        rows = self.map.rows
+        cells = len(starts(self.map))
         if self.agents > cells:
             raise ValueError(
                 f"agents is {self.agents} but the map has {cells} start cells. "
@@ -140,36 +157,10 @@ class Env(Section):
                 f"vision_radius {self.vision_radius} sees {side}x{side} cells "
                 f"of a {len(rows)}x{len(rows[0])} map. At most {largest} (= larger side - 1)."
             )
-        if cells_of(self.rules.map, ITEMS):
+        if cells_of(self.map, ITEMS):
             return
         without_items = "and the layout has no items: no reward can be earned."
         if not self.spawn_probability:
             raise ValueError(f"spawn_probability is 0 {without_items}")
-        if not cells_of(self.rules.map, FLOORS.replace(BARE, "")):
+        if not cells_of(self.map, FLOORS.replace(BARE, "")):
             raise ValueError(f"the layout has no cell where items grow {without_items}")
-
-
-@lru_cache(maxsize=16)
-def _rules(env: Env) -> Rules:
-    return Rules(
-        map=_map(env),
-        agents=env.agents,
-        max_turns=env.max_turns,
-        entities=tuple(Entity(kind.name, kind.value, kind.weight) for kind in env.entities),
-        spawn_probability=env.spawn_probability,
-        wall_value=env.wall_value,
-        agent_value=env.agent_value,
-        vision_radius=env.vision_radius,
-        ground=env.ground,
-        agent_order=env.agent_order,
-    )
-
-
-def _map(env: Env) -> Map:
-    if env.layout_file is not None:
-        return parse_map(env.layout_file.text, env.layout_file.name, len(env.entities))
-    if env.layout is not None:
-        return parse_map(env.layout, "layout", len(env.entities))
-    assert env.height is not None
-    assert env.width is not None
-    return open_map(env.height, env.width)

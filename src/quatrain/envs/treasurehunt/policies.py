@@ -1,4 +1,4 @@
-"""rules -> reference policies without learning: random, constant, oracles"""
+"""config -> reference policies without learning: random, constant, oracles"""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -12,7 +12,7 @@ from jax import Array
 from jaxtyping import Bool, Int8, Int32, Key
 
 from quatrain.envs.treasurehunt import map_arrays, world
-from quatrain.envs.treasurehunt.rules import Rules
+from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.turns import Policy
 from quatrain.envs.treasurehunt.world import State
 
@@ -22,7 +22,7 @@ _NEVER = np.iinfo(np.int32).max
 
 
 @lru_cache(maxsize=64)
-def random_policy(_rules: Rules) -> Policy:
+def random_policy(_rules: Env) -> Policy:
     """Returns the policy that draws uniformly among the four actions."""
 
     return lambda key, _agent, stack, _states: (
@@ -31,14 +31,14 @@ def random_policy(_rules: Rules) -> Policy:
 
 
 @lru_cache(maxsize=64)
-def constant_policy(_rules: Rules) -> Policy:
+def constant_policy(_rules: Env) -> Policy:
     """Returns the policy that always moves up."""
 
     return lambda _key, _agent, stack, _states: jnp.full(len(stack), UP, jnp.int8)
 
 
 @lru_cache(maxsize=64)
-def free_random_policy(rules: Rules) -> Policy:
+def free_random_policy(rules: Env) -> Policy:
     """Returns the policy that draws uniformly among unblocked moves; up if all are blocked."""
     return _uniform_among(
         lambda state, agent: world.events(rules, state, world.targets(state, agent)) >= 0
@@ -46,7 +46,7 @@ def free_random_policy(rules: Rules) -> Policy:
 
 
 @lru_cache(maxsize=64)
-def oracle_policy(rules: Rules, view: Literal["view", "full"]) -> Policy:
+def oracle_policy(rules: Env, view: Literal["view", "full"]) -> Policy:
     """Returns the policy that walks to the item of the greatest value per step.
 
     view: "view" considers the items in the agent's own view, "full" all of them. Ties: the nearer
@@ -78,14 +78,14 @@ def _uniform_among(allowed: Callable[[State, Array], Array]) -> Policy:
     return act
 
 
-def _harmless(rules: Rules, events: Int8[Array, " action"]) -> Bool[Array, " action"]:
+def _harmless(rules: Env, events: Int8[Array, " action"]) -> Bool[Array, " action"]:
     harms = jnp.asarray([False, *(entity.value < 0 for entity in rules.entities)])
     unblocked = events >= 0
     harmless = unblocked & ~harms[jnp.maximum(events, 0)]
     return jnp.where(harmless.any(), harmless, unblocked)
 
 
-def _ranks(rules: Rules, state: State, agent: Array, view: str) -> Int32[Array, "height width"]:
+def _ranks(rules: Env, state: State, agent: Array, view: str) -> Int32[Array, "height width"]:
     """Returns the rank of each cell's item, 0 the best; _NEVER without visible positive item."""
     height, width = state.items.shape
     y, x = state.positions[agent].astype(jnp.int32)
@@ -97,7 +97,7 @@ def _ranks(rules: Rules, state: State, agent: Array, view: str) -> Int32[Array, 
     return jnp.where(jnp.maximum(dy, dx) <= rules.vision_radius, rank, _NEVER)
 
 
-def _item_ranks(rules: Rules) -> Int32[np.ndarray, "entity distance"]:
+def _item_ranks(rules: Env) -> Int32[np.ndarray, "entity distance"]:
     """Ranks items by value per step, then nearness, at each Manhattan distance; exact fractions."""
     height, width = map_arrays.walls(rules.map).shape
     merits = {

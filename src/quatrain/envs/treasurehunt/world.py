@@ -1,4 +1,4 @@
-"""rules -> the pure functions of one treasure hunt: spawning, observing, moving"""
+"""config -> the pure functions of one treasure hunt: spawning, observing, moving"""
 
 from functools import lru_cache, partial, reduce
 from operator import or_
@@ -11,7 +11,7 @@ from jax import Array, lax
 from jaxtyping import Bool, Int, Int8, Int16, Int32, Key
 
 from quatrain.envs.treasurehunt import map_arrays
-from quatrain.envs.treasurehunt.rules import Rules, frame_size
+from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 
 # (dy, dx) of the actions up, down, left, right.
@@ -35,11 +35,11 @@ class State(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def make_world(rules: Rules) -> World:
+def make_world(rules: Env) -> World:
     """Returns the world of these rules; equal rules give the same object, to compile only once."""
     return World(
         agents=rules.agents,
-        frame_size=frame_size(rules),
+        frame_size=rules.frame_size,
         shuffled=rules.agent_order == "shuffled",
         reset=partial(_reset, rules),
         begin_turn=partial(_begin_turn, rules),
@@ -50,7 +50,7 @@ def make_world(rules: Rules) -> World:
 
 
 def spawn_items(
-    rules: Rules,
+    rules: Env,
     key: Key[Array, ""],
     episode: Int[Array, ""],
     turn: Int[Array, ""],
@@ -79,7 +79,7 @@ def targets(state: State, agent: Int[Array, ""]) -> Int16[Array, "action 2"]:
     return state.positions[agent] + jnp.asarray(MOVES, jnp.int16)
 
 
-def events(rules: Rules, state: State, cells: Int16[Array, "*cell 2"]) -> Int8[Array, "*cell"]:
+def events(rules: Env, state: State, cells: Int16[Array, "*cell 2"]) -> Int8[Array, "*cell"]:
     """Returns the event of moving to each cell: WALL, AGENT, FLOOR or an item's entity."""
     y = cells[..., 0]
     x = cells[..., 1]
@@ -89,7 +89,7 @@ def events(rules: Rules, state: State, cells: Int16[Array, "*cell 2"]) -> Int8[A
     return jnp.where(blocked, WALL, event).astype(jnp.int8)
 
 
-def _reset(rules: Rules, key: Array, episode: Array) -> State:
+def _reset(rules: Env, key: Array, episode: Array) -> State:
     start_key = jax.random.fold_in(jax.random.fold_in(key, episode), _STARTS)
     cells = jnp.asarray(map_arrays.starts(rules.map), jnp.int16)
     _, selected = lax.top_k(jax.random.uniform(start_key, (len(cells),)), rules.agents)
@@ -102,13 +102,13 @@ def _reset(rules: Rules, key: Array, episode: Array) -> State:
     )
 
 
-def _begin_turn(rules: Rules, state: State) -> State:
+def _begin_turn(rules: Env, state: State) -> State:
     occupied = reduce(or_, [_cell_mask(state, position) for position in state.positions])
     spawned = spawn_items(rules, state.key, state.episode, state.turn)
     return state._replace(items=jnp.where((state.items == 0) & ~occupied, spawned, state.items))
 
 
-def _observe(rules: Rules, state: State, agent: Array) -> Int8[Array, " frame"]:
+def _observe(rules: Env, state: State, agent: Array) -> Int8[Array, " frame"]:
     radius = rules.vision_radius
     side = 2 * radius + 1
     y, x = state.positions[agent]
@@ -124,7 +124,7 @@ def _observe(rules: Rules, state: State, agent: Array) -> Int8[Array, " frame"]:
 
 
 def _static_channels(
-    rules: Rules,
+    rules: Env,
 ) -> Int8[np.ndarray, "channel row column"]:
     """Returns the channels that never change, with a margin of vision_radius cells outside the map.
 
@@ -139,7 +139,7 @@ def _static_channels(
     return np.stack([np.zeros_like(wall), wall + outside, *ground])
 
 
-def _agents_in_view(rules: Rules, state: State, agent: Array) -> Bool[Array, " cell"]:
+def _agents_in_view(rules: Env, state: State, agent: Array) -> Bool[Array, " cell"]:
     """Returns the cells with an agent in the view of one agent, itself in the middle."""
     side = 2 * rules.vision_radius + 1
     offsets = state.positions - state.positions[agent] + rules.vision_radius
@@ -149,7 +149,7 @@ def _agents_in_view(rules: Rules, state: State, agent: Array) -> Bool[Array, " c
     return reduce(or_, [jnp.arange(side**2) == cell for cell in cells])
 
 
-def _act(rules: Rules, state: State, agent: Array, action: Array) -> ActionResult:
+def _act(rules: Env, state: State, agent: Array, action: Array) -> ActionResult:
     cell = targets(state, agent)[action]
     event = events(rules, state, cell)
     # Negative events index from the end.
@@ -174,7 +174,7 @@ def _cell_mask(state: State, cell: Array) -> Bool[Array, "height width"]:
     return (jnp.arange(height) == cell[0])[:, None] & (jnp.arange(width) == cell[1])
 
 
-def _end_turn(rules: Rules, state: State) -> TurnEnd:
+def _end_turn(rules: Env, state: State) -> TurnEnd:
     turn = state.turn + 1
     return TurnEnd(
         state._replace(turn=turn),

@@ -20,6 +20,7 @@ def from_arrays(template: State, arrays: dict[str, np.ndarray]) -> State:
     """Returns the pytree that these arrays hold; the inverse of `to_arrays`.
 
     Only structure, shapes and dtypes of the template are read (`jax.eval_shape` provides them).
+    Leaves that are numpy arrays in the template stay so, with 64 bits if they have them.
 
     Raises:
         ValueError: names, shapes or dtypes are not those of the template.
@@ -46,11 +47,13 @@ def _key_data(leaf: Any) -> Any:
 
 
 def _spec(leaf: Any) -> ArraySpec:
-    stored = jax.eval_shape(_key_data, leaf)
+    stored = leaf if isinstance(leaf, np.ndarray) else jax.eval_shape(_key_data, leaf)
     return ArraySpec(stored.dtype, stored.shape)
 
 
-def _to_leaf(template: Any, array: np.ndarray) -> jax.Array:
+def _to_leaf(template: Any, array: np.ndarray) -> Any:
+    if isinstance(template, np.ndarray):
+        return array
     if not _is_key(template):
         return jnp.asarray(array)
     # key_impl needs an array, and the template may be a ShapeDtypeStruct.

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from quatrain.envs.host.config import HostEnv
 from quatrain.envs.treasurehunt.config import LARGEST, Env
-from quatrain.envs.treasurehunt.rules import frame_size
 from quatrain.section import ModelSection, Section, at_most, below, fits, multiple
 
 MAX_DATASET_BYTES = 2**33
@@ -191,7 +191,7 @@ class Evaluate(Section):
 
 
 class LearnerConfig(ModelSection):
-    """Holds what iqn has in its own world and in a user's environment (hosted/config.py)."""
+    """Holds what iqn has in any world."""
 
     seeds: int = Field(
         ge=1,
@@ -234,19 +234,44 @@ class LearnerConfig(ModelSection):
             )
 
 
+class UserEnv(HostEnv):
+    worlds: int = Field(
+        ge=1,
+        le=4096,
+        description="environments that are stepped in turn, for each seed",
+    )
+
+
+class UserEnvCollect(Collect):
+    observation_norm: Literal["none", "prefill"] = Field(
+        description="prefill: observations minus the mean of the random policy's, divided by their "
+        "standard deviation"
+    )
+
+
+class IqnUserEnvConfig(LearnerConfig):
+    WORLD = "quatrain.models.iqn.worlds.user_env"
+    brings_env = True
+
+    env: UserEnv
+    collect: UserEnvCollect
+
+
 class IqnConfig(LearnerConfig):
+    WORLD = "quatrain.models.iqn.worlds.treasurehunt"
+
     env: Env
 
     @property
     def inputs(self) -> int:
         """Returns the size of a stack: all channels of all cells of all frames."""
-        return self.network.frames * frame_size(self.env.rules)
+        return self.network.frames * self.env.frame_size
 
     @property
     def replay_bytes(self) -> int:
         """Returns the size of all replays: a frame, an action and a reward per transition."""
         transitions = self.seeds * self.env.agents * self.env.worlds * self.slots
-        return transitions * (frame_size(self.env.rules) + 5)
+        return transitions * (self.env.frame_size + 5)
 
     def check(self) -> None:
         super().check()

@@ -1,6 +1,5 @@
 """config -> the least bytes that each verb needs."""
 
-from quatrain.envs.treasurehunt.rules import frame_size
 from quatrain.memory import ADAM, FLOAT, Needs, dense
 from quatrain.models.iqn.config import IqnConfig, LearnerConfig
 
@@ -21,7 +20,7 @@ def needs(config: LearnerConfig) -> Needs:
     network = config.network
     built_in = isinstance(config, IqnConfig)
     # A user's environment tells the size of its observations, and its agents, only when it is made.
-    frame = frame_size(config.env.rules) if built_in else FLOAT
+    frame = config.env.frame_size if built_in else FLOAT
     agents = config.seeds * (config.env.agents if built_in else 1)
     inputs = network.frames * (frame if built_in else 1)
     weights = (

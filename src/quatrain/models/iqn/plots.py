@@ -1,56 +1,48 @@
-"""state, held-out envs, history -> figures of learning, of the comparison and of fairness"""
+"""state, held-out envs, history -> figures of learning, of the comparison and of the world's own"""
 
 from collections.abc import Mapping
+from typing import Any
 
-import jax
-import jax.numpy as jnp
-
-from quatrain.models.iqn.collect import Dataset
-from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.evaluate import evaluate_policy, evaluate_reference_policies
-from quatrain.models.iqn.figures import episodes, fairness, film, training
-from quatrain.models.iqn.figures.replays import Replays
-from quatrain.models.iqn.train import State
+from quatrain.models.iqn.config import LearnerConfig
+from quatrain.models.iqn.evaluate import play_held_out
+from quatrain.models.iqn.figures.policies import draw_comparison
+from quatrain.models.iqn.figures.training import draw_learning, draw_learning_curve
+from quatrain.models.iqn.learning.updating import State
 from quatrain.plots import Picture, house_style, in_order
 from quatrain.progress import History
 
-# Picture -> what it shows, in the order of the story.
-CAPTIONS = {
-    "episode": "The task, and how the trained agents do it: an episode in a world that they have "
-    "never seen. Diamonds are worth a reward (blue ones cost it); each numbered agent sees "
-    "only the cells around it, and they act in turn. The bar below: turns passed.",
-    "learning_curve": "Learning: reward per episode while training, and afterwards in held-out "
-    "worlds, beside policies that did not learn.",
-    "baseline_comparison": "Comparison: all policies in the same held-out worlds.",
-    "within_episode": "Detail: when in an episode each policy finds its reward.",
-    "fairness": "Detail: how evenly agents share what they find; who acts first has the choice.",
-    "learning": "Detail: what the updates of the networks do.",
-}
-# Number folded into a held-out env's key in place of an episode's.
-REPLAY = 2**32 - 1
+# Seed of the policies that draw.
+SEED = 0
 
 
 @house_style
 def plots(
-    config: IqnConfig,
+    config: LearnerConfig,
     state: State,
-    dataset: Dataset,
+    dataset: Any,
     history: History,
     scores: Mapping[str, float],
 ) -> dict[str, Picture]:
     """Draws the figures of a trained iqn; with several seeds means and 95 % intervals."""
-    env_key = jax.random.wrap_key_data(jnp.asarray(dataset.held_out.keys[0]))
-    key = jax.random.fold_in(env_key, REPLAY)
-    replays = Replays(
-        evaluate_policy(config, state, dataset, key),
-        evaluate_reference_policies(config, dataset, key),
-    )
+    world = figures_of(config)
+    outcomes = play_held_out(config, state, dataset, SEED)
+    agents = len(outcomes.learned[0].returns)
+    title = world.comparison_title(config, scores)
     pictures: dict[str, Picture] = {
-        "episode": film.animate(config, state, dataset, key),
-        "learning_curve": training.draw_learning_curve(config, history, replays, scores),
-        "baseline_comparison": episodes.draw_baseline_comparison(replays, scores),
-        "within_episode": episodes.draw_within_episode(replays),
-        "fairness": fairness.draw_fairness(config, replays, scores),
-        "learning": training.draw_learning(config, history),
+        "learning_curve": draw_learning_curve(config, history, outcomes, scores),
+        "baseline_comparison": draw_comparison(config, outcomes, scores, title, world.NOTE),
+        "learning": draw_learning(config, agents, history),
     }
-    return in_order(pictures, CAPTIONS)
+    pictures |= world.pictures(config, state, dataset, outcomes, scores)
+    return in_order(pictures, world.CAPTIONS)
+
+
+def figures_of(config: LearnerConfig) -> Any:
+    """Returns the module of the figures that the config's world alone has."""
+    if config.brings_env:
+        from quatrain.models.iqn.figures import user_env
+
+        return user_env
+    from quatrain.models.iqn.figures import treasurehunt
+
+    return treasurehunt

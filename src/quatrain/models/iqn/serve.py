@@ -1,4 +1,4 @@
-"""state -> arrays that answer without it; views of agents -> action values and the greedy action"""
+"""state -> arrays that answer without it; observations -> action values and the greedy action"""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,25 +9,22 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, Shaped
 
-from quatrain.envs.treasurehunt import policies, turns
-from quatrain.envs.treasurehunt.rules import channels
-from quatrain.envs.treasurehunt.world import make_world
 from quatrain.frameworks.jax import packing
 from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import Dataset, held_out_envs
+from quatrain.models.iqn.collect import Scale, scaled
 from quatrain.models.iqn.config import IqnConfig, LearnerConfig
-from quatrain.models.iqn.cycle.acting import agent_params, midpoints
-from quatrain.models.iqn.train import State, evaluation_params, init_params
+from quatrain.models.iqn.learning.acting import agent_params, midpoints
+from quatrain.models.iqn.learning.updating import State, evaluation_params
 from quatrain.replay.frames.ring import AnyArray
 from quatrain.requests import Input, validate_request
 
 # Questions per call of the compiled program: one program serves requests of any length.
 BLOCK = 64
-EXAMPLES = 2
-# Number folded into a held-out env's key, in place of an episode, for the walk to the example.
-WALK = np.uint32(2**32 - 2)
+# Arrays that tell the numbers of agents, inputs and actions.
+SIZED = ("params/hidden/kernel", "params/advantage/bias")
 # Largest number in a view: a wall on sand counts twice.
-LARGEST = 2
+LARGEST_IN_VIEW = 2
+LARGEST = float(np.finfo(np.float32).max)
 
 
 class ActionValues(NamedTuple):
@@ -36,46 +33,93 @@ class ActionValues(NamedTuple):
     quantiles: Float[AnyArray, "batch quantile action"]
 
 
-def export(config: IqnConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
-    """Returns the networks of all agents of the first seed that act in evaluations."""
-    params = jax.tree.map(lambda leaf: leaf[0], evaluation_params(config, state))
-    return packing.to_arrays({"params": params})
-
-
-def request(config: IqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
-    """Returns views of the first and the last agent in two held-out envs after random turns."""
-    held_out = jax.tree.map(lambda leaf: leaf[:EXAMPLES], dataset.held_out)
-    env_key = jax.random.wrap_key_data(jnp.asarray(held_out.keys[0]))
-    rollout = turns.play(
-        make_world(config.env.rules),
-        held_out_envs(config, held_out),
-        policies.random_policy(config.env.rules),
-        jax.random.fold_in(env_key, WALK),
-        first_turn=jnp.int32(0),
-        turns=config.network.frames,
+def export(config: LearnerConfig, state: State, dataset: Any) -> dict[str, np.ndarray]:
+    """Returns the networks of all agents of the first seed that are judged, and the scale of their
+    observations if there is one.
+    """
+    params, scale = jax.tree.map(
+        lambda leaf: leaf[0], (evaluation_params(config, state), state.scale)
     )
-    agents = np.array([0, config.env.agents - 1], np.int32)
-    views = np.asarray(rollout.turns.frames)[:, agents, np.arange(EXAMPLES)].swapaxes(0, 1)
-    shape = (EXAMPLES, *inputs(config)["views"].shape)
-    return {
-        "views": views.reshape(shape).astype(np.uint8),
-        "agents": agents,
-    }
+    return packing.to_arrays({"params": params, "scale": scale})
 
 
-def inputs(config: IqnConfig) -> dict[str, Input]:
-    """Returns the inputs of a request: views (frame, channel, row, column) and agent numbers."""
-    side = 2 * config.env.vision_radius + 1
-    view = (
-        config.network.frames,
-        len(channels(config.env.rules)),
-        side,
-        side,
-    )
-    return {
-        "views": Input(np.uint8, view, 0, LARGEST),
-        "agents": Input(np.int32, (), 0, config.env.agents - 1),
-    }
+def request(config: LearnerConfig, dataset: Any) -> dict[str, np.ndarray]:
+    """Returns what the first and the last agent observe in two held-out envs."""
+    example: dict[str, np.ndarray] = config.world.example(config, dataset)
+    return example
+
+
+def answer(
+    config: LearnerConfig,
+    arrays: dict[str, np.ndarray],
+    request: Any,
+) -> dict[str, np.ndarray]:
+    """Computes what each agent's own network expects of its actions.
+
+    Inputs: `agents` (n,), the number of the agent, from 0. In iqn's own world `views` (n, frames,
+    channels, rows, columns), what the agent in the middle sees, oldest frame first and zeros before
+    the episode; channels: empty (always 0), wall (2 on sand, else 1; 1 outside the map), on sand
+    ground, each kind of item in the config's order, agents. In a user's environment `observations`
+    (n, frames, size), flattened as Gymnasium's `flatten` does, oldest first and the mean of `scale`
+    before the episode.
+    Outputs: `action` (n,), the greedy one, counted from 0 (own world: up, down, left, right);
+    `values` (n, actions), the expected discounted return of each, a mean over `quantiles` (n, G,
+    actions), its distribution at the levels (g + 1/2) / G.
+
+    Raises:
+        ValueError: other inputs or another shape, a number that is not finite or that no view
+            holds, an agent in a wall or outside the map, no such agent; arrays of another config.
+    """
+    weights = _restore(config, arrays)
+    agents, inputs, _ = weights["params"]["hidden"]["kernel"].shape
+    question = validate_request("iqn", request, inputs_of(config, agents, inputs))
+    if isinstance(config, IqnConfig):
+        _check_places(config, question["views"])
+        stacks = question["views"]
+    else:
+        scale = Scale(*map(np.asarray, weights["scale"]))
+        stacks = np.asarray(scaled(scale, question["observations"]))
+    stacks = stacks.reshape(-1, inputs)
+    return action_values(config, weights["params"], stacks, question["agents"])._asdict()
+
+
+def inputs_of(config: LearnerConfig, agents: int, inputs: int) -> dict[str, Input]:
+    """Returns the inputs of a request: views or observations, and agent numbers."""
+    frames = config.network.frames
+    if isinstance(config, IqnConfig):
+        side = 2 * config.env.vision_radius + 1
+        view = (frames, len(config.env.channels), side, side)
+        observed = {"views": Input(np.uint8, view, 0, LARGEST_IN_VIEW)}
+    else:
+        stack = Input(np.float32, (frames, inputs // frames), -LARGEST, LARGEST)
+        observed = {"observations": stack}
+    return observed | {"agents": Input(np.int32, (), 0, agents - 1)}
+
+
+def _restore(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Returns the networks and the scale. The sizes of a user's environment are those of the
+    arrays.
+
+    Raises:
+        ValueError: they are not the arrays of this config.
+    """
+    missing = [name for name in SIZED if name not in arrays]
+    if missing:
+        raise ValueError(f"not a learner of this config: differing arrays {missing}")
+    agents, inputs, _ = arrays[SIZED[0]].shape
+    actions = arrays[SIZED[1]].shape[-1]
+    if isinstance(config, IqnConfig):
+        agents, inputs, actions = config.env.agents, config.inputs, network.ACTIONS
+
+    def init() -> dict[str, Any]:
+        keys = jax.random.split(jax.random.key(0), agents)
+        size = jnp.zeros(inputs // config.network.frames)
+        return {
+            "params": network.init_agents(config.network, keys, inputs, actions),
+            "scale": Scale(size, size) if config.brings_env else (),
+        }
+
+    return packing.from_arrays(jax.eval_shape(init), arrays)
 
 
 def _check_places(config: IqnConfig, views: np.ndarray) -> None:
@@ -85,41 +129,13 @@ def _check_places(config: IqnConfig, views: np.ndarray) -> None:
         ValueError: one does.
     """
     middle = config.env.vision_radius
-    wall = views[:, :, channels(config.env.rules).index("wall"), middle, middle]
+    wall = views[:, :, config.env.channels.index("wall"), middle, middle]
     if wall.any():
         question, frame = np.argwhere(wall)[0].tolist()
         raise ValueError(
             f"iqn: views[{question}, {frame}] has a wall in the middle, where the agent is; "
             "give views around cells of the map that can be walked on"
         )
-
-
-def answer(
-    config: IqnConfig,
-    arrays: dict[str, np.ndarray],
-    request: Any,
-) -> dict[str, np.ndarray]:
-    """Computes what each agent's own network expects of its four actions: up, down, left, right.
-
-    Inputs: `views` (n, frames, channels, rows, columns), what the agent in the middle sees, oldest
-    frame first and zeros before the episode; channels: empty (always 0), wall (2 on sand, else 1;
-    1 outside the map), on sand ground, each kind of item in the config's order, agents. `agents`
-    (n,), the number of the agent, from 0.
-    Outputs: `action` (n,), the greedy one; `values` (n, 4), the expected discounted return of each,
-    a mean over `quantiles` (n, G, 4), its distribution at the levels (g + 1/2) / G.
-
-    Raises:
-        ValueError: other inputs or another shape, a number that no view holds, an agent in a wall
-            or outside the map, no such agent; arrays of another config.
-    """
-    question = validate_request("iqn", request, inputs(config))
-    _check_places(config, question["views"])
-    keys = jax.random.split(jax.random.key(0), config.env.agents)
-    template = jax.eval_shape(lambda: {"params": init_params(config, keys)})
-    params = packing.from_arrays(template, arrays)["params"]
-    agents = question["agents"]
-    stacks = question["views"].reshape(len(agents), config.inputs)
-    return action_values(config, params, stacks, agents)._asdict()
 
 
 def action_values(

@@ -1,89 +1,63 @@
-"""replay -> weights: a compiled loop of playing turns in all envs and updating every agent"""
+"""replay -> weights: cycles of playing turns in all envs and updating every agent"""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any, NamedTuple
+from contextlib import closing, contextmanager
+from functools import cached_property, lru_cache, partial
+from operator import itemgetter
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int, Key
+from jaxtyping import Float, Key
 
-from quatrain.envs.treasurehunt import turns
-from quatrain.envs.treasurehunt.turns import World
-from quatrain.envs.treasurehunt.world import make_world
+from quatrain.errors import DeviceFull
 from quatrain.frameworks.jax import packing
 from quatrain.frameworks.jax.seeds import over_devices, over_seeds
 from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import (
-    LEARNERS,
-    Dataset,
-    check,
-    to_transitions,
-)
+from quatrain.models.iqn.collect import check
 from quatrain.models.iqn.config import IqnConfig, LearnerConfig, Train
-from quatrain.models.iqn.cycle import playing, records
-from quatrain.models.iqn.cycle.acting import evaluation_network, greedy_policy
-from quatrain.models.iqn.cycle.memory import explain_out_of_memory
-from quatrain.models.iqn.cycle.playing import PlayState
-from quatrain.models.iqn.cycle.updating import (
-    Agent,
-    Experience,
-    optimizer,
-    update_agents,
-    window,
+from quatrain.models.iqn.learning import acting, records
+from quatrain.models.iqn.learning.updating import (
+    EVALUATION_PLAY,
+    EVALUATION_WORLDS,
+    NOT_EVALUATED,
+    PLAY,
+    WORLDS,
+    Best,
+    State,
+    base_keys,
+    better,
+    init,
+    learn,
+    purpose_keys,
 )
 from quatrain.progress import Progress
-from quatrain.replay.frames.ring import FrameRing, Transitions, from_transitions, write
-from quatrain.replay.frames.sampling import valid_starts
 
-WEIGHTS = ("params/", "target_params/")
+WEIGHTS = ("params/", "target_params/", "best/", "scale/")
 to_arrays = packing.to_arrays
-# Purposes of a seed's base key; turns and updates are folded in next, then agents.
-INIT, WORLDS, PLAY, LEARN, EVALUATION_WORLDS, EVALUATION_PLAY = range(6)
 
 
-class State(NamedTuple):
-    """Holds everything that changes while learning; leaves begin with seed, then agent if any."""
-
-    params: network.Params
-    target_params: network.Params
-    optimizer: Any
-    play_state: PlayState
-    ring: FrameRing
-    base_key: Key[Array, "*seed"]
-    updates: Int[Array, "*seed"]
+def headline(config: LearnerConfig) -> tuple[str, str]:
+    return "episode_return", "greedy_return"
 
 
-def run_cycle(config: IqnConfig, world: World, state: State) -> tuple[State, records.Cycle]:
+# In compiled programs.
+
+
+def run_cycle(config: IqnConfig, world: Any, state: State) -> tuple[State, records.Cycle]:
     """Plays, stores the turns and updates the agents, of one seed."""
+    explore = partial(acting.explore, config, state.params)
     key = jax.random.fold_in(state.base_key, PLAY)
-    play_state, played, epsilon = playing.play(config, world, state.params, state.play_state, key)
-    ring = write(state.ring, to_transitions(played))
-    experience = Experience(ring, valid_starts(ring, window(config)))
-    agents, update_metrics = update_agents(
-        config,
-        Agent(state.params, state.target_params, state.optimizer),
-        experience,
-        jax.random.fold_in(state.base_key, LEARN),
-        state.updates,
-    )
-    record = records.Cycle(
-        update_metrics=update_metrics,
-        play_metrics=playing.event_rates(config, played)
-        | {"episode_return": play_state.episode_return},
-        epsilon=epsilon[-1],
-        agent_steps=config.env.agents * play_state.transitions,
-        replay_valid=experience.starts.total,
-    )
-    updates = state.updates + config.train.updates_per_cycle
-    return State(*agents, play_state, ring, state.base_key, updates), record
+    play_state, turns, played = config.world.play(config, world, explore, state.play_state, key)
+    state, learned = learn(config, state._replace(play_state=play_state), turns)
+    return state, records.Cycle(**played, **learned)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def run_chunk(
-    config: IqnConfig, world: World, cycles: int, state: State
+    config: IqnConfig, world: Any, cycles: int, state: State
 ) -> tuple[State, records.Cycle]:
     """Runs this number of cycles of every seed; records are (seed, cycle, ...).
 
@@ -92,119 +66,177 @@ def run_chunk(
     """
 
     def run(first: State) -> tuple[State, records.Cycle]:
-        return jax.lax.scan(
-            lambda state, _: run_cycle(config, world, state),
-            first,
-            length=cycles,
-        )
+        return jax.lax.scan(lambda state, _: run_cycle(config, world, state), first, length=cycles)
 
     return over_seeds(run, config.train.seed_parallelism)(state)
 
 
-def evaluation_params(config: IqnConfig, state: State) -> network.Params:
-    """Returns the parameters, of all seeds and agents, that act in evaluations."""
-    return evaluation_network(config.train.acting, state.params, state.target_params)
-
-
 @partial(jax.jit, static_argnums=(0, 1))
 def greedy_returns(
-    config: IqnConfig,
-    world: World,
-    params_and_key: tuple[network.Params, Key[Array, " seed"]],
+    config: IqnConfig, world: Any, params_and_key: tuple[network.Params, Key[Array, " seed"]]
 ) -> Float[Array, "seed agent"]:
     """Computes the mean return of a greedy episode in `evaluation_worlds` envs, always the same."""
 
-    def evaluate_seed(
-        params_and_key: tuple[network.Params, Array],
-    ) -> Array:
+    def evaluate_seed(params_and_key: tuple[network.Params, Array]) -> Array:
         params, key = params_and_key
-        worlds_key = jax.random.fold_in(key, EVALUATION_WORLDS)
-        env_keys = jax.random.split(worlds_key, config.train.evaluation_worlds)
-        rollout = turns.play(
-            world,
-            turns.start(world, env_keys, config.network.frames),
-            greedy_policy(config, params),
-            jax.random.fold_in(key, EVALUATION_PLAY),
-            first_turn=jnp.int32(0),
-            turns=config.env.max_turns,
+        env_key, play_key = (
+            jax.random.fold_in(key, purpose) for purpose in (EVALUATION_WORLDS, EVALUATION_PLAY)
         )
-        return rollout.turns.rewards.sum(0).mean(-1)
+        policy = acting.greedy_policy(config, params)
+        return config.world.greedy_returns(config, world, policy, env_key, play_key)
 
     return over_seeds(evaluate_seed, config.train.seed_parallelism)(params_and_key)
 
 
-def headline(config: IqnConfig) -> tuple[str, str]:
-    return "episode_return", "greedy_return"
+class CompiledLoop:
+    """Runs cycles and evaluations in a world whose turns are part of the compiled programs."""
+
+    def __init__(self, config: IqnConfig, world: Any) -> None:
+        self._run = partial(run_chunk, config, world)
+        self._greedy_returns = partial(greedy_returns, config, world)
+        self._seeds = config.seeds
+
+    def run(self, state: State, cycles: int) -> tuple[State, records.Cycle]:
+        """Runs this number of cycles of all seeds; records are (seed, cycle, ...)."""
+        state, record = over_devices(partial(self._run, cycles), self._seeds)(state)
+        return state, jax.device_get(record)
+
+    def evaluate(self, params: network.Params, base_key: Array) -> Float[np.ndarray, "seed agent"]:
+        """Computes the mean return of greedy episodes, always the same."""
+        return np.asarray(over_devices(self._greedy_returns, self._seeds)((params, base_key)))
+
+    def close(self) -> None:
+        """Holds nothing that needs closing."""
 
 
-def init_state(config: IqnConfig, dataset: Dataset, seed: int) -> State:
+# In environments on the host.
+
+
+@lru_cache(maxsize=4)
+def learning_program(config: LearnerConfig) -> Any:
+    """Returns the compiled `learn` of all seeds, which takes the memory of the state that it is
+    given.
+    """
+    mapped = over_seeds(lambda seed: learn(config, *seed), config.train.seed_parallelism)
+    return jax.jit(lambda *seeds: mapped(seeds), donate_argnums=0)
+
+
+class HostLoop:
+    """Runs cycles and evaluations in environments that step in Python, between compiled programs of
+    acting and learning.
+    """
+
+    def __init__(self, config: LearnerConfig, state: State) -> None:
+        seeds = _env_seeds(state.base_key, WORLDS)
+        self._config = config
+        self._scale = state.scale
+        self._base_key = state.base_key
+        self._player = config.world.Player(config, state.scale, seeds, state.play_state)
+
+    def run(self, state: State, cycles: int) -> tuple[State, records.Cycle]:
+        """Runs this number of cycles of all seeds; records are (seed, cycle, ...)."""
+        # Programs must not take the memory of the state that was given.
+        learner = jax.tree.map(jnp.copy, state._replace(play_state=(), scale=(), best=()))
+        cycle_records = []
+        for _ in range(cycles):
+            explore = partial(self._explore, learner.params)
+            turns, played = self._player.play(explore)
+            learner, learned = learning_program(self._config)(learner, turns)
+            cycle_records.append(records.Cycle(**played, **learned))
+        record = jax.tree.map(lambda *rows: np.stack(rows, 1), *jax.device_get(cycle_records))
+        kept = {name: getattr(state, name) for name in ("scale", "best")}
+        return learner._replace(**kept, play_state=self._player.state), record
+
+    @cached_property
+    def _explore(self) -> Any:
+        act, keys = acting.exploring_program(self._config), purpose_keys(self._base_key, PLAY)
+        return lambda params, *arguments: act(params, keys, *arguments)
+
+    @cached_property
+    def _greedy_envs(self) -> Any:
+        seeds = _env_seeds(self._base_key, EVALUATION_WORLDS)
+        return self._config.world.GreedyEnvs(self._config, seeds)
+
+    def evaluate(self, params: network.Params, _base_key: Array) -> Float[np.ndarray, "seed agent"]:
+        """Computes the mean return of greedy episodes, always the same."""
+        by_seed = [jax.tree.map(itemgetter(seed), params) for seed in range(self._config.seeds)]
+        policies = [
+            host_policy(self._config, self._scale, seed, seed_params)
+            for seed, seed_params in enumerate(by_seed)
+        ]
+        return self._greedy_envs.mean_returns(policies)
+
+    def close(self) -> None:
+        self._player.close()
+        if "_greedy_envs" in self.__dict__:
+            self._greedy_envs.close()
+
+
+def host_policy(config: LearnerConfig, scale: Any, seed: int, params: network.Params) -> Any:
+    """Returns the greedy policy of these parameters (axis agent), with the scale of a seed."""
+    world = config.world
+    act = partial(acting.greedy_program(config), params)
+    return world.GreedyPolicy(config.network.frames, world.by_seed(scale)[seed], act)
+
+
+def _env_seeds(base_key: Key[Array, " seed"], purpose: int) -> list[int]:
+    bits = jax.vmap(jax.random.bits)(purpose_keys(base_key, purpose))
+    return [int(seed) for seed in np.asarray(bits)]
+
+
+# In any world.
+
+
+def loop_of(config: LearnerConfig, state: State) -> CompiledLoop | HostLoop:
+    """Returns what runs cycles and evaluations from this state; close it afterwards.
+
+    Raises:
+        DataError: a user's environments cannot be made, or do not repeat their running episodes.
+    """
+    if isinstance(config, IqnConfig):
+        return CompiledLoop(config, config.world.make_world(config.env))
+    return HostLoop(config, state)
+
+
+def init_state(config: LearnerConfig, dataset: Any, seed: int) -> State:
     """Returns untrained agents, envs at their start, and replays with the prefill."""
-    return init_in_world(
-        config,
-        make_world(config.env.rules),
-        dataset.train,
-        base_keys(config, seed),
-    )
+    world, base_key = config.world, base_keys(config, seed)
+    prefill = world.replay_inputs(config, dataset)
+    state = init(config, world.sizes(config, dataset), prefill, base_key)
+    fields = world.first_fields(config, dataset, purpose_keys(base_key, WORLDS))
+    if config.brings_env:
+        fields["best"] = Best(state.params, jnp.full(config.seeds, NOT_EVALUATED, jnp.float32))
+    return state._replace(**fields)
 
 
-def base_keys(config: LearnerConfig, seed: int) -> Key[Array, " seed"]:
-    """Returns the key of each seed, from which all its randomness is derived."""
-    key = jax.random.fold_in(jax.random.key(seed), LEARNERS)
-    return jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(config.seeds))
+def from_arrays(config: LearnerConfig, dataset: Any, arrays: dict[str, np.ndarray]) -> State:
+    """Returns the state that these arrays hold, the inverse of `to_arrays`.
 
-
-def init_params(config: IqnConfig, keys: Key[Array, " agent"]) -> network.Params:
-    return network.init_agents(config.network, keys, config.inputs)
-
-
-@partial(jax.jit, static_argnums=(0, 1))
-def init_in_world(
-    config: IqnConfig,
-    world: World,
-    prefill: Transitions,
-    base_key: Key[Array, " seed"],
-) -> State:
-    """Returns what `init_state` returns, in any world and with a base key per seed."""
-
-    def init_seed(
-        prefill_and_key: tuple[Transitions, Array],
-    ) -> State:
-        prefill, key = prefill_and_key
-        agent_keys = jax.random.split(jax.random.fold_in(key, INIT), config.env.agents)
-        params = init_params(config, agent_keys)
-        env_keys = jax.random.split(jax.random.fold_in(key, WORLDS), config.env.worlds)
-        envs = turns.start(world, env_keys, config.network.frames)
-        return State(
-            params=params,
-            target_params=params,
-            optimizer=jax.vmap(optimizer(config.train).init)(params),
-            play_state=playing.init_play_state(envs, prefill),
-            ring=from_transitions(config.slots, prefill),
-            base_key=key,
-            updates=jnp.int32(0),
-        )
-
-    return over_seeds(init_seed, config.train.seed_parallelism)((prefill, base_key))
+    Raises:
+        ValueError: names, shapes or dtypes are not those of a state of this config.
+    """
+    template = jax.eval_shape(partial(init_state, config, dataset, seed=0))
+    if config.brings_env:
+        # Counters of environments keep their 64 bits, as numpy arrays.
+        template = template._replace(play_state=config.world.init_play_state(config, dataset))
+    return packing.from_arrays(template, arrays)
 
 
 def update(
-    config: IqnConfig, dataset: Dataset, state: State
+    config: LearnerConfig, dataset: Any, state: State
 ) -> tuple[State, Mapping[str, np.ndarray]]:
-    """Runs one cycle of all seeds, with the compiled program of `train`.
+    """Runs one cycle of all seeds, with the compiled programs of `train`, without evaluations.
 
     Returns:
         The next state, and the metrics of the cycle, named as those of `train`.
     """
-    world = make_world(config.env.rules)
-    state, record = over_devices(partial(run_chunk, config, world, 1), config.seeds)(state)
-    return state, records.metrics(jax.device_get(record), greedy=None)
+    with closing(loop_of(config, state)) as loop:
+        state, record = loop.run(state, 1)
+    return state, records.metrics(record, greedy=None)
 
 
 def train(
-    config: IqnConfig,
-    dataset: Dataset,
-    seed: int,
-    state: State | None = None,
+    config: LearnerConfig, dataset: Any, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
     """Trains until `train.turns` are played, from `state` if given.
 
@@ -215,16 +247,45 @@ def train(
 
     Raises:
         DatasetMismatch: the dataset was collected for another world.
+        DataError: a user's environment raised, or does not repeat a saved episode.
         TrainingDiverged: something is not finite; raised before that state is yielded.
         DeviceFull: the device has no memory left.
         ValueError: the state was trained with other cycles.
     """
     check(config, dataset)
-    if state is None:
-        with explain_out_of_memory(config.replay_bytes):
+    with explain_out_of_memory(replay_bytes(config, dataset)):
+        if state is None:
             state = init_state(config, dataset, seed)
-    check_cycles(config.train, int(state.play_state.turns[0]), int(state.updates[0]))
-    yield from train_in_world(config, make_world(config.env.rules), state)
+        check_cycles(config.train, int(state.play_state.turns[0]), int(state.updates[0]))
+        with closing(loop_of(config, state)) as loop:
+            yield from train_in(config, loop, state)
+
+
+def train_in(
+    config: LearnerConfig, loop: CompiledLoop | HostLoop, state: State
+) -> Iterator[Progress]:
+    """Trains like `train`, in any world and from this state."""
+    updates = int(state.updates[0])
+    evaluate_every = config.train.evaluate_every
+    while updates < config.train.steps:
+        state, record = loop.run(state, config.train.cycles_per_record)
+        records.raise_if_diverged(record, updates)
+        updates += config.train.record_every
+        greedy = None
+        if evaluate_every and updates % evaluate_every == 0:
+            state, greedy = _evaluate(config, loop, state)
+        yield Progress(updates, state, records.metrics(record, greedy))
+
+
+def _evaluate(
+    config: LearnerConfig, loop: CompiledLoop | HostLoop, state: State
+) -> tuple[State, Float[np.ndarray, "1 seed agent"]]:
+    """Returns the state, whose best parameters are at least as good, and the greedy returns."""
+    params = acting.evaluation_network(config.train.acting, state.params, state.target_params)
+    greedy = loop.evaluate(params, state.base_key)
+    if isinstance(state.best, Best):
+        state = state._replace(best=better(state.best, Best(params, greedy.mean(-1))))
+    return state, greedy[None]
 
 
 def check_cycles(config: Train, turns: int, updates: int) -> None:
@@ -238,31 +299,25 @@ def check_cycles(config: Train, turns: int, updates: int) -> None:
         )
 
 
-def train_in_world(config: IqnConfig, world: World, state: State) -> Iterator[Progress]:
-    """Trains like `train`, in any world and from this state."""
-    updates = int(state.updates[0])
-    evaluate_every = config.train.evaluate_every
-    cycles_per_record = config.train.cycles_per_record
-    run = over_devices(partial(run_chunk, config, world, cycles_per_record), config.seeds)
-    evaluate = over_devices(partial(greedy_returns, config, world), config.seeds)
-    while updates < config.train.steps:
-        with explain_out_of_memory(config.replay_bytes):
-            state, record = run(state)
-            cycles = jax.device_get(record)
-        records.raise_if_diverged(cycles, updates)
-        updates += config.train.record_every
-        greedy = None
-        if evaluate_every and updates % evaluate_every == 0:
-            params = evaluation_params(config, state)
-            greedy = np.asarray(evaluate((params, state.base_key)))[None]
-        yield Progress(updates, state, records.metrics(cycles, greedy))
+def replay_bytes(config: LearnerConfig, dataset: Any) -> int:
+    """Returns the size of the columns of all replays."""
+    return sum(column.nbytes for column in dataset.train) // config.collect.turns * config.slots
 
 
-def from_arrays(config: IqnConfig, dataset: Dataset, arrays: dict[str, np.ndarray]) -> State:
-    """Returns the state that these arrays hold, the inverse of `to_arrays`.
+@contextmanager
+def explain_out_of_memory(replay_bytes: int) -> Iterator[None]:
+    """Replaces the device's message by one with the replay's size and the keys that determine it.
 
     Raises:
-        ValueError: names, shapes or dtypes are not those of a state of this config.
+        DeviceFull: the work inside ran out of memory.
     """
-    template = jax.eval_shape(partial(init_state, config, seed=0), dataset)
-    return packing.from_arrays(template, arrays)
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise DeviceFull(
+            "iqn: the device has no memory left; the replay alone takes "
+            f"{replay_bytes / 2**20:,.0f} MiB, twice that while a record is made. "
+            "Lower iqn.train.capacity, iqn.env.worlds or iqn.seeds."
+        ) from None

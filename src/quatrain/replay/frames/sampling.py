@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jaxtyping import Bool, Float32, Int, Int8, Int32, PRNGKeyArray, Shaped, UInt32
+from jaxtyping import Bool, Float32, Int, Int8, Int32, PRNGKeyArray, Shaped
 
 from quatrain.replay.frames.ring import AnyArray, FrameRing, Transitions
 
@@ -126,37 +126,17 @@ def start_entries(
     return jnp.where(ranks < starts.early_count, early, later)
 
 
-def sample(
-    key: PRNGKeyArray,
-    ring: FrameRing,
-    starts: ValidStarts,
-    agent: AgentIndex,
-    window: Window,
-    batch_size: int,
-) -> Batch:
-    """Draws transitions of an agent, uniformly with replacement; needs at least one valid start."""
-    return sample_from_words(random_words(key, batch_size), ring, starts, agent, window)
+def draw_starts(
+    key: PRNGKeyArray, ring: FrameRing, starts: ValidStarts, batch_size: int
+) -> Int32[Array, "batch"]:
+    """Draws valid starts uniformly with replacement; needs at least one.
 
-
-def random_words(key: PRNGKeyArray, batch_size: int) -> UInt32[Array, "batch"]:
-    """Draws the random bits of a `sample`; those of all steps of a scan cost less drawn at once."""
-    return jax.random.bits(key, (batch_size,), jnp.uint32)
-
-
-def sample_from_words(
-    words: UInt32[Array, "batch"],
-    ring: FrameRing,
-    starts: ValidStarts,
-    agent: AgentIndex,
-    window: Window,
-) -> Batch:
-    """Draws what `sample` draws with these random words.
-
-    A rank is a word modulo the total, so its probability is biased by at most total / 2^32.
+    A rank is a random word modulo the total, so its probability is biased by at most
+    total / 2^32.
     """
+    words = jax.random.bits(key, (batch_size,), jnp.uint32)
     ranks = words % jnp.maximum(starts.total, 1).astype(jnp.uint32)
-    entries = start_entries(ring, starts, ranks.astype(jnp.int32))
-    return gather_transitions(ring, agent, entries, window)
+    return start_entries(ring, starts, ranks.astype(jnp.int32))
 
 
 def gather_transitions(

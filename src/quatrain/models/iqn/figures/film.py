@@ -12,13 +12,13 @@ from jaxtyping import Int8, Int16, UInt8
 
 from quatrain.animation import Animation, digit, paint_discs, palette_of, with_bar
 from quatrain.envs.treasurehunt import map_arrays, turns
-from quatrain.envs.treasurehunt.rules import Rules
+from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import Dataset, HeldOut, held_out_envs
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.cycle.acting import greedy_policy
-from quatrain.models.iqn.train import State, evaluation_params
+from quatrain.models.iqn.learning.acting import greedy_policy
+from quatrain.models.iqn.learning.updating import State, evaluation_params
+from quatrain.models.iqn.worlds.treasurehunt import Dataset, HeldOut, held_out_envs
 from quatrain.plots import BLUE, ORANGE, RED
 
 # Width of the picture in pixels, at most, and of a cell, at least.
@@ -38,12 +38,12 @@ class Course(NamedTuple):
     positions: Int16[np.ndarray, "turn agent 2"]
 
 
-def animate(config: IqnConfig, state: State, dataset: Dataset, key: Array) -> Animation:
+def animate(config: IqnConfig, state: State, dataset: Dataset) -> Animation:
     """Shows an episode of the first seed's agents, greedy, in the first held-out world."""
     first = HeldOut(*(column[:1] for column in dataset.held_out))
     params = jax.tree.map(itemgetter(0), evaluation_params(config, state))
-    course = Course(*map(np.asarray, _play(config, params, first, key)))
-    rules = config.env.rules
+    course = Course(*map(np.asarray, _play(config, params, first, jax.random.key(0))))
+    rules = config.env
     frames = np.stack([draw_world(rules, *moment) for moment in zip(*course, strict=True)])
     return Animation(with_bar(frames, GRID, WALL), palette_of(COLORS), MILLISECONDS, "")
 
@@ -52,7 +52,7 @@ def animate(config: IqnConfig, state: State, dataset: Dataset, key: Array) -> An
 def _play(
     config: IqnConfig, params: network.Params, held_out: HeldOut, key: Array
 ) -> tuple[Array, Array]:
-    world = make_world(config.env.rules)
+    world = make_world(config.env)
     policy = greedy_policy(config, params)
 
     def one_turn(envs: turns.EnvStates, keys: Array) -> tuple[turns.EnvStates, tuple[Array, Array]]:
@@ -69,7 +69,7 @@ def _play(
 
 
 def draw_world(
-    rules: Rules,
+    rules: Env,
     items: Int8[np.ndarray, "height width"],
     positions: Int16[np.ndarray, "agent 2"],
 ) -> UInt8[np.ndarray, "row column"]:

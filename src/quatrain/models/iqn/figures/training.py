@@ -8,13 +8,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.figures.replays import (
-    Replays,
-    describe_intervals,
-    finish,
-    level_of,
-)
+from quatrain.models.iqn.config import LearnerConfig
+from quatrain.models.iqn.evaluate import Outcomes
+from quatrain.models.iqn.figures.policies import describe_intervals, level_of
 from quatrain.plots import (
     GREY,
     ORANGE,
@@ -28,53 +24,65 @@ from quatrain.plots import (
     draw_levels_beside,
     draw_seeds,
     format_thousands,
+    label_ends,
 )
 from quatrain.progress import History
 
+CURVE_CAPTION = (
+    "Learning: reward per episode while training, and afterwards in held-out worlds, beside "
+    "policies that did not learn."
+)
+LEARNING_CAPTION = "Detail: what the updates of the networks do."
 # Colour of a single agent's line.
 SINGLE = "0.7"
 # Policies beside the curve, in the held-out worlds.
-BESIDE = ("oracle_view", "random")
+BESIDE = ("learned", "oracle_view", "random")
+USER_ENV_BESIDE = ("learned", "constant", "untrained", "random")
 
 
 def draw_learning_curve(
-    config: IqnConfig, history: History, replays: Replays, scores: Mapping[str, float]
+    config: LearnerConfig, history: History, outcomes: Outcomes, scores: Mapping[str, float]
 ) -> Figure:
     """Draws the return over agent-steps in the training worlds, and beside it, since the worlds
-    are others, the final return in the held-out ones among random and oracle.
+    are others, the final return in the held-out ones among reference policies.
     """
     figure = Figure(figsize=(10, 5), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(7, 1))
-    ends = _draw_returns(left, config, history)
+    agents = len(outcomes.learned[0].returns)
+    ends = _draw_returns(left, config, agents, history)
     left.set_title("While learning, in the training worlds", **SMALL_TITLE)
     left.set(
-        xlabel="agent-steps of all agents and worlds, prefill included",
+        xlabel="agent-steps of all agents and envs, prefill included",
         ylabel="return of an agent per episode, reward",
     )
     format_thousands(left)
-    levels = [level_of(replays, scores, name) for name in ("learned", *BESIDE)]
+    beside = USER_ENV_BESIDE if config.brings_env else BESIDE
+    levels = [level_of(config, outcomes, scores, name) for name in beside]
     right.set_title("Then, held-out worlds", **SMALL_TITLE)
     draw_levels_beside(right, levels, 1)
-    finish(left, ends)
+    left.grid(alpha=0.25)
+    label_ends(left, ends)
     caption(
         figure,
-        "Red, orange: means over agents." if config.env.agents > 1 else "",
-        "Thin grey: each agent, greedy." if config.env.agents > 1 else "",
+        "Red, orange: means over agents." if agents > 1 else "",
+        "Thin grey: each agent, greedy." if agents > 1 else "",
         describe_seeds(config.seeds),
         "Compare the learned policy with others on the right alone: there all play the same worlds."
-        f" {describe_intervals(replays)}",
+        f" {describe_intervals(outcomes)}",
     )
     return figure
 
 
-def _draw_returns(axes: Axes, config: IqnConfig, history: History) -> list[EndLabel]:
+def _draw_returns(
+    axes: Axes, config: LearnerConfig, agents: int, history: History
+) -> list[EndLabel]:
     steps = partial(agent_steps, history)
     styles = {
         "episode_return": ("while exploring", ORANGE),
         "greedy_return": ("greedy", RED),
     }
     recorded = [name for name in styles if name in history]
-    _draw_agents(axes, config, history, recorded[-1], steps)
+    _draw_agents(axes, config, agents, history, recorded[-1], steps)
     ends = []
     for name in recorded:
         text, color = styles[name]
@@ -91,18 +99,19 @@ def agent_steps(history: History, points: Curve) -> Float[np.ndarray, " point"]:
 
 def _draw_agents(
     axes: Axes,
-    config: IqnConfig,
+    config: LearnerConfig,
+    agents: int,
     history: History,
     name: str,
     x_of: Callable[[Curve], np.ndarray],
 ) -> None:
     """Draws a thin line per agent if there are several, a mean over seeds."""
-    for agent in range(config.env.agents if config.env.agents > 1 else 0):
+    for agent in range(agents if agents > 1 else 0):
         agent_curve = curve(history, f"{name}/agent/{agent}", config.seeds)
         axes.plot(x_of(agent_curve), agent_curve.values.mean(0), color=SINGLE, linewidth=0.8)
 
 
-def draw_learning(config: IqnConfig, history: History) -> Figure:
+def draw_learning(config: LearnerConfig, agents: int, history: History) -> Figure:
     """Draws loss, TD error, gradient norm and epsilon over updates: mean over agents, and each."""
     figure = Figure(figsize=(10, 6.5), layout="constrained")
     clipped = curve(history, "clipped", config.seeds).values.mean()
@@ -116,14 +125,13 @@ def draw_learning(config: IqnConfig, history: History) -> Figure:
     for axes, (name, (title, label)) in zip(panels.flat, metrics.items(), strict=True):
         axes.set_title(title, **SMALL_TITLE)
         axes.set_ylabel(label)
-        _draw_metric(axes, config, history, name)
+        _draw_metric(axes, config, agents, history, name)
     for axes in panels[1]:
         axes.set_xlabel("updates of each agent")
         format_thousands(axes)
-    several = config.env.agents > 1
     caption(
         figure,
-        "Red: mean over agents. Thin grey: single agents." if several else "",
+        "Red: mean over agents. Thin grey: single agents." if agents > 1 else "",
         f"The loss is a sum over {config.train.loss.quantiles} quantiles, and its targets "
         "grow with the policy: a growing loss alone is no failure.",
         describe_seeds(config.seeds),
@@ -131,10 +139,12 @@ def draw_learning(config: IqnConfig, history: History) -> Figure:
     return figure
 
 
-def _draw_metric(axes: Axes, config: IqnConfig, history: History, name: str) -> None:
+def _draw_metric(
+    axes: Axes, config: LearnerConfig, agents: int, history: History, name: str
+) -> None:
     ends: list[EndLabel] = []
     if name != "epsilon":
-        _draw_agents(axes, config, history, name, lambda points: points.steps)
+        _draw_agents(axes, config, agents, history, name, lambda points: points.steps)
     mean_curve = curve(history, name, config.seeds)
     draw_seeds(axes, mean_curve.steps, mean_curve.values, color=RED, linewidth=2)
     if name == "grad_norm":
@@ -142,4 +152,5 @@ def _draw_metric(axes: Axes, config: IqnConfig, history: History, name: str) -> 
         axes.axhline(limit, color=GREY, linestyle="--", linewidth=1.2)
         ends.append(EndLabel(limit, f"clipped at {limit:g}", GREY))
     axes.set_ylim(0, 1 if name == "epsilon" else None)
-    finish(axes, ends)
+    axes.grid(alpha=0.25)
+    label_ends(axes, ends)

@@ -7,12 +7,10 @@ import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
 
-PAYOFFS = {
-    "always": np.array([[1, 1, 1], [1, 1, 1]]),
-    "seen": np.array([[-1, -1, -1], [1, 1, 1]]),
-    "done": np.array([[-1, 0, 1], [-1, 0, 1]]),
-    "seen and done": np.array([[1, 0, -1], [-1, 0, 1]]),
-}
+from quatrain.validation import overlaid
+from tests.models.iqn.sizes import SMALL
+
+PAYOFFS = np.array([[1, 0, -1], [-1, 0, 1]])
 """Rewards by what is seen, tails or heads, and by what is done."""
 
 
@@ -22,9 +20,6 @@ class OneStep(gymnasium.Env):
     observation_space = Box(-1, 1, (3,), np.float32)
     action_space = Discrete(3)
 
-    def __init__(self, task: str = "seen and done") -> None:
-        self.payoffs = PAYOFFS[task]
-
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
         super().reset(seed=seed)
         self.side = int(self.np_random.integers(2))
@@ -32,7 +27,7 @@ class OneStep(gymnasium.Env):
         return self.obs, {}
 
     def step(self, action: Any) -> Any:
-        return self.obs, float(self.payoffs[self.side, action]), True, False, {}
+        return self.obs, float(PAYOFFS[self.side, action]), True, False, {}
 
 
 class Corridor(gymnasium.Env):
@@ -156,54 +151,19 @@ class Opposites:
 
 
 def section(name: str, kind: str = "gymnasium", **kwargs: Any) -> dict[str, Any]:
-    """Returns the section iqn of a small learner in one of these environments."""
+    """Returns the section iqn of a small learner in one of these environments; it has the other
+    keys of params.yaml.
+    """
+    env = {"kind": kind, "id": None, "import": f"{__name__}:{name}", "kwargs": kwargs}
+    collect = {"turns": 16, "held_out_worlds": 24, "observation_norm": "prefill"}
+    train = {"turns": 48, "turns_per_cycle": 8, "capacity": 256, "learning_rate": 5e-3}
+    train |= {"record_every": 20, "loss": {"n_step": 2}}
+    train |= {"acting": {"quantiles": 8, "epsilon": {"end": 0.1}}}
     return {
         "seeds": 1,
-        "env": {
-            "kind": kind,
-            "id": None,
-            "import": f"{__name__}:{name}",
-            "kwargs": kwargs,
-            "max_episode_steps": 6,
-            "worlds": 4,
-        },
-        "collect": {"turns": 16, "held_out_worlds": 24, "observation_norm": "prefill"},
-        "network": {
-            "frames": 2,
-            "hidden": 24,
-            "cosines": 8,
-            "dueling": True,
-            "noisy": "none",
-        },
-        "train": {
-            "turns": 48,
-            "turns_per_cycle": 8,
-            "updates_per_cycle": 20,
-            "batch_size": 32,
-            "capacity": 256,
-            "learning_rate": 5e-3,
-            "adam_eps": 1e-8,
-            "max_grad_norm": 10.0,
-            "target": {"kind": "polyak", "rate": 0.1},
-            "agent_parallelism": "vmap",
-            "seed_parallelism": "auto",
-            "record_every": 20,
-            "evaluate_every": 40,
-            "evaluation_worlds": 8,
-            "loss": {
-                "quantiles": 4,
-                "target_quantiles": 4,
-                "kappa": 1.0,
-                "double_q": True,
-                "n_step": 2,
-                "discount": 0.9,
-            },
-            "acting": {
-                "quantiles": 8,
-                "taus": "midpoints",
-                "epsilon": {"kind": "linear", "start": 1.0, "end": 0.1, "over_transitions": 200},
-                "evaluation_network": "target",
-            },
-        },
+        "env": env | {"max_episode_steps": 6, "worlds": 4},
+        "collect": collect,
+        "network": SMALL["network"],
+        "train": overlaid(SMALL["train"], train),
         "evaluate": {"bootstrap_samples": 200},
     }

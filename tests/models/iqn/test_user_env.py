@@ -1,8 +1,8 @@
 """iqn in environments of users: what it collects, plays, stores, learns, restores and refuses."""
 
-from collections.abc import Callable
+import subprocess
+import sys
 from contextlib import closing
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -11,29 +11,15 @@ import numpy as np
 import pytest
 
 from pipeline.storage.params_file import read_params
-from quatrain import registry
 from quatrain.envs.host.envs import HostEnvs
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
-from quatrain.models.iqn.hosted.collect import (
-    ReplayEnvs,
-    check,
-    collect,
-    scale_of,
-    scaled,
-    stack,
-)
-from quatrain.models.iqn.hosted.config import HostedIqnConfig
-from quatrain.models.iqn.hosted.evaluate import evaluate
-from quatrain.models.iqn.hosted.playing import by_seed
-from quatrain.models.iqn.hosted.serve import answer, export
-from quatrain.models.iqn.hosted.train import (
-    State,
-    from_arrays,
-    init_state,
-    make_player,
-    to_arrays,
-    train,
-)
+from quatrain.models.iqn.collect import check, collect, scaled
+from quatrain.models.iqn.config import IqnUserEnvConfig
+from quatrain.models.iqn.evaluate import evaluate
+from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.serve import answer, export
+from quatrain.models.iqn.train import HostLoop, from_arrays, init_state, to_arrays, train
+from quatrain.models.iqn.worlds.user_env import ReplayEnvs, by_seed, scale_of, stack
 from quatrain.replay.frames.ring import init, write
 from quatrain.replay.frames.sampling import (
     Window,
@@ -44,27 +30,42 @@ from quatrain.replay.frames.sampling import (
 from quatrain.validation import overlaid
 from tests.config_keys import overlay_of
 from tests.conftest import ROOT, params_with, shapes_unchecked
-from tests.models.iqn.hosted_envs import PAYOFFS, Diary, Episode, section
+from tests.models.iqn.user_envs import PAYOFFS, Diary, Episode, section
 
 
-def hosted(*changes: str, name: str = "OneStep", kind: str = "gymnasium", **kwargs: Any) -> Any:
+def user_env(*changes: str, name: str = "OneStep", kind: str = "gymnasium", **kwargs: Any) -> Any:
     """Returns a small config with changes such as `train.turns: 64`."""
     config = params_with({"iqn": overlaid(section(name, kind, **kwargs), overlay_of(*changes))}).iqn
-    assert isinstance(config, HostedIqnConfig)
+    assert isinstance(config, IqnUserEnvConfig)
     return config
 
 
-CORRIDOR = hosted("seeds: 2", name="Corridor", ends=True)
+CORRIDOR = user_env("seeds: 2", name="Corridor", ends=True)
 
 
-def trained(config: HostedIqnConfig, seed: int = 3) -> State:
+def trained(config: IqnUserEnvConfig, seed: int = 3) -> State:
     with shapes_unchecked():
         *_, last = train(config, collect(config, seed), seed)
     return last.state
 
 
-def test_a_section_whose_env_has_a_kind_is_that_of_a_user():
-    assert registry.load("iqn", CORRIDOR).train.train is train
+LOADED = """
+import sys
+from quatrain import fit
+fit("iqn", progress=False, **%r)
+print(*sorted(name for name in sys.modules if "treasurehunt" in name))
+"""
+
+
+@pytest.mark.full
+def test_an_environment_of_a_user_loads_no_treasure_hunt():
+    """But for its section of params.yaml."""
+    code = LOADED % section("OneStep")
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    world = "quatrain.envs.treasurehunt"
+    assert result.stdout.split() == [world, f"{world}.config", f"{world}.layouts"]
 
 
 # What is collected and stored.
@@ -100,13 +101,13 @@ def plain_transition(start: int, episode: Episode, window: Window) -> list[float
     return [*stack, episode.actions[start], returns, power, *next_stack]
 
 
-@pytest.mark.parametrize(("n_step", "frames"), [(1, 1), (2, 3), (3, 2), (4, 1)])
+@pytest.mark.parametrize(("n_step", "frames"), [(1, 1), (3, 2)])
 def test_transitions_are_those_of_whole_episodes_with_their_final_observations(
     n_step: int, frames: int
 ):
     Diary.episodes.clear()
     window = Window(frames, n_step, 0.9)
-    config = hosted(name="Diary")
+    config = user_env(name="Diary")
     rng = np.random.default_rng(0)
     slots, block = 24, 6
     with closing(ReplayEnvs(HostEnvs(config.env, 4, 7))) as envs:
@@ -136,40 +137,29 @@ def test_observations_are_scaled_by_the_prefill_or_not_at_all():
     for scale, frames in zip(scales, dataset.train.frames, strict=True):
         inputs = scaled(scale, frames)
         np.testing.assert_allclose([inputs.mean(), inputs.std()], [0, 1], atol=1e-5)
-    neutral = scale_of(hosted("collect.observation_norm: none"), dataset.train)
+    neutral = scale_of(user_env("collect.observation_norm: none"), dataset.train)
     np.testing.assert_array_equal(
         scaled(by_seed(neutral)[0], dataset.train.frames), dataset.train.frames
     )
 
 
-def test_the_ring_holds_the_stacks_that_the_agents_saw():
+def test_the_ring_holds_the_stacks_that_the_agents_saw_and_episodes_are_counted():
     """A stack is scaled, blank before its episode, and of one environment."""
-    dataset = collect(CORRIDOR, 0)
-    state = init_state(CORRIDOR, dataset, 1)
-    player = make_player(CORRIDOR, state)
-    stacks: list[np.ndarray] = []
-    act: Callable[..., Any] = player._act
+    state = init_state(CORRIDOR, collect(CORRIDOR, 0), 1)
+    with closing(HostLoop(CORRIDOR, state)) as loop:
+        stacks: list[np.ndarray] = []
 
-    def watched(*arguments: Any) -> Any:
-        stacks.append(arguments[-1])
-        return act(*arguments)
+        def watched(*arguments: Any) -> Any:
+            stacks.append(arguments[-1])
+            return loop._explore(state.params, *arguments)
 
-    player._act = watched
-    played = player.play(state.params, state.base_key).turns
+        player, before = loop._player, loop._player.state
+        played, record = player.play(watched)
     visible = np.stack(stacks, 1)
     np.testing.assert_array_equal(played.frames, visible[..., 1:])
     is_first = (played.turn == 0)[:, :, None, :, None]
-    before = np.roll(played.frames, 1, axis=1)
-    expected = np.where(is_first, 0, before)[:, 1:]
+    expected = np.where(is_first, 0, np.roll(played.frames, 1, axis=1))[:, 1:]
     np.testing.assert_array_equal(visible[:, 1:, ..., :1], expected)
-
-
-def test_returns_and_episodes_are_counted():
-    dataset = collect(CORRIDOR, 0)
-    state = init_state(CORRIDOR, dataset, 1)
-    player = make_player(CORRIDOR, state)
-    before = player.state
-    played = player.play(state.params, state.base_key).turns
     ended = played.terminated | played.final
     assert (player.state.episodes - before.episodes).tolist() == ended.sum((1, 2)).tolist()
     for seed in range(2):
@@ -180,15 +170,14 @@ def test_returns_and_episodes_are_counted():
             returns += [part.sum() for part in parts[:-1]]
             assert player.state.reward_sums[seed, 0, env] == parts[-1].sum()
         np.testing.assert_allclose(player.state.episode_return[seed, 0], np.mean(returns))
+    np.testing.assert_array_equal(record["agent_steps"], player.state.transitions)
 
 
 # What is learned.
 
 
-@lru_cache
-def values(task: str) -> np.ndarray:
-    """Z of tails and of heads after training: (side, action), means over quantiles."""
-    config = hosted("train: {turns: 160, evaluate_every: 0}", "train.loss.n_step: 1", task=task)
+def test_the_values_of_one_step_are_its_payoffs():
+    config = user_env("train: {turns: 160, evaluate_every: 0}", "train.loss.n_step: 1")
     with shapes_unchecked():
         dataset = collect(config, 0)
         *_, last = train(config, dataset, 0)
@@ -196,31 +185,13 @@ def values(task: str) -> np.ndarray:
     observations[:, 0] = last.state.scale.mean[0]
     observations[:, 1, :2] = np.eye(2)
     request = {"observations": observations, "agents": np.zeros(2, np.int32)}
-    return answer(config, export(config, last.state, dataset), request)["values"]
+    values = answer(config, export(config, last.state, dataset), request)["values"]
+    np.testing.assert_allclose(values, PAYOFFS, atol=0.25)
 
 
-@pytest.mark.parametrize("task", PAYOFFS)
-def test_the_values_of_one_step_are_its_payoffs(task: str):
-    np.testing.assert_allclose(values(task), PAYOFFS[task], atol=0.25)
+HALF = "train: {turns: 160, loss: {discount: 0.5, n_step: 3}, target: {rate: 0.3}}"
 
 
-def test_a_truncated_episode_is_worth_what_would_follow_it():
-    """In a corridor without end every value of the right is that of all later rewards."""
-    endless = "train: {turns: 480, loss: {discount: 0.5}, target: {rate: 0.3}, evaluate_every: 0}"
-    config = hosted(endless, name="Corridor")
-    with shapes_unchecked():
-        dataset = collect(config, 0)
-        *_, last = train(config, dataset, 0)
-    arrays = export(config, last.state, dataset)
-    places = np.array([[0.5, 1.5], [1.5, 2.5], [2.5, 3.5], [3.5, 4.5]], np.float32)[..., None]
-    request = {"observations": places, "agents": np.zeros(4, np.int32)}
-    np.testing.assert_allclose(answer(config, arrays, request)["values"][:, 1], 2, atol=0.3)
-
-
-HALF = "train: {turns: 160, loss: {discount: 0.5, n_step: %d}, target: {rate: 0.3}}"
-
-
-@pytest.mark.parametrize("n_step", [1, 3])
 @pytest.mark.parametrize(
     ("ends", "length", "limit", "expected"),
     [
@@ -231,10 +202,10 @@ HALF = "train: {turns: 160, loss: {discount: 0.5, n_step: %d}, target: {rate: 0.
     ],
 )
 def test_the_reward_of_a_last_step_is_learned_however_it_ends(
-    ends: str, length: int, limit: int, expected: list[float], n_step: int
+    ends: str, length: int, limit: int, expected: list[float]
 ):
-    changes = (HALF % n_step, "network.frames: 1", f"env.max_episode_steps: {limit}")
-    config = hosted(*changes, name="Laps", ends=ends, length=length)
+    changes = (HALF, "network.frames: 1", f"env.max_episode_steps: {limit}")
+    config = user_env(*changes, name="Laps", ends=ends, length=length)
     with shapes_unchecked():
         dataset = collect(config, 0)
         *_, last = train(config, dataset, 0)
@@ -252,7 +223,7 @@ def test_a_replay_without_any_transition_ends_the_training_in_a_line():
         "network.frames: 1",
         "train.loss.n_step: 1",
     )
-    config = hosted(
+    config = user_env(
         small, *few, "train.acting.epsilon.over_transitions: 9", name="Laps", ends="never"
     )
     with shapes_unchecked(), pytest.raises(DataError, match=EMPTY):
@@ -266,7 +237,7 @@ EMPTY = (
 
 
 def test_two_agents_learn_opposite_actions_from_the_same_observation():
-    config = hosted("train.turns: 160", name="Opposites", kind="pettingzoo")
+    config = user_env("train.turns: 160", name="Opposites", kind="pettingzoo")
     dataset = collect(config, 0)
     scores = evaluate(config, trained(config), dataset, 0)
     assert scores["return_agent_0"] == scores["return_agent_1"] == 4
@@ -276,7 +247,7 @@ def test_two_agents_learn_opposite_actions_from_the_same_observation():
 
 def test_a_learner_is_scored_with_the_scale_that_it_was_trained_with():
     """The prefill of other data changes no score; another scale does."""
-    config = hosted("train.turns: 96")
+    config = user_env("train.turns: 96")
     dataset, state = collect(config, 0), trained(config)
     train_set = dataset.train._replace(frames=9 * dataset.train.frames + 3)
     with shapes_unchecked():
@@ -287,7 +258,7 @@ def test_a_learner_is_scored_with_the_scale_that_it_was_trained_with():
 
 
 def test_the_best_evaluation_is_kept_and_judged():
-    config = hosted("train: {turns: 80, record_every: 20, evaluate_every: 20}")
+    config = user_env("train: {turns: 80, record_every: 20, evaluate_every: 20}")
     with shapes_unchecked():
         dataset = collect(config, 0)
         yields = list(train(config, dataset, 0))
@@ -302,16 +273,6 @@ def test_the_best_evaluation_is_kept_and_judged():
 
 
 # What is restored.
-
-
-def test_each_of_two_seeds_has_its_own_envs_and_networks():
-    dataset = collect(CORRIDOR, 0)
-    state = trained(CORRIDOR)
-    assert not np.array_equal(dataset.train.frames[0], dataset.train.frames[1])
-    kernels = np.asarray(state.params["hidden"]["kernel"])
-    assert not np.array_equal(kernels[0], kernels[1])
-    frames = np.asarray(state.ring.data.frames)
-    assert not np.array_equal(frames[0], frames[1])
 
 
 def test_a_resumed_run_of_two_seeds_ends_as_the_whole_one():
@@ -337,48 +298,43 @@ def test_a_dataset_of_another_environment_is_refused():
         DatasetMismatch,
         match="was not collected in OneStep as it is now: its observation_size is 3, and was 1",
     ):
-        check(hosted(), collect(hosted(name="Corridor"), 0))
+        check(user_env(), collect(user_env(name="Corridor"), 0))
 
 
 def test_an_environment_that_does_not_repeat_is_not_continued():
-    config = hosted(name="Global")
+    config = user_env(name="Global")
     dataset = collect(config, 0)
     state = init_state(config, dataset, 0)
-    player = make_player(config, state)
-    player._envs[0].step(np.zeros((4, 1), int))
-    saved = to_arrays(state._replace(play_state=player.state))
+    loop = HostLoop(config, state)
+    loop._player._envs[0].step(np.zeros((4, 1), int))
+    saved = to_arrays(state._replace(play_state=loop._player.state))
     with pytest.raises(DataError, match="played again, it shows other observations"):
-        make_player(config, from_arrays(config, dataset, saved))
+        HostLoop(config, from_arrays(config, dataset, saved))
 
 
 def test_continuous_actions_are_refused_in_a_line():
     pendulum = "env: {id: Pendulum-v1, import: null}"
     with pytest.raises(DataError, match="Pendulum-v1 has continuous actions; iqn needs Discrete"):
-        collect(hosted(pendulum), 0)
+        collect(user_env(pendulum), 0)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("env.world: 3", "iqn.env.world: unknown key; did you mean 'worlds'?"),
-        ("env.kind: gym", "iqn.env.kind = 'gym': Input should be 'gymnasium' or 'pettingzoo'"),
-        ("env.import: null", "iqn.env: nothing makes the environment; give an id"),
         ("env.worlds: 0", "iqn.env.worlds = 0: Input should be greater than or equal to 1"),
-        ("collect.turns: 12", "iqn: collect.turns 12 is not a multiple of train.turns_per_cycle 8"),
         ("collect.observation_norm: running", "Input should be 'none' or 'prefill'"),
         ("train.batch_size: 65", "train.batch_size 65 exceeds collect.turns * env.worlds = 64"),
-        ("train.learning_rat: 1.0", "learning_rat: unknown key; did you mean 'learning_rate'?"),
     ],
 )
 def test_a_section_that_cannot_be_used_is_refused_in_a_line(change: str, message: str):
     with pytest.raises(ConfigError) as caught:
-        hosted(change)
+        user_env(change)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_a_learner_of_other_arrays_is_refused():
-    config = hosted()
+    config = user_env()
     dataset = collect(config, 0)
     arrays = to_arrays(init_state(config, dataset, 0))
     other = arrays | {"play_state/envs/elapsed": np.zeros((1, 3), np.int64)}
@@ -387,17 +343,6 @@ def test_a_learner_of_other_arrays_is_refused():
 
 
 # The preset.
-
-
-@pytest.mark.full
-def test_the_preset_learns_its_first_cycles():
-    brief = {"turns": 64, "record_every": 32, "evaluate_every": 64, "evaluation_worlds": 2}
-    brief |= {"acting": {"epsilon": {"over_transitions": 100}}}
-    config = read_params(ROOT, "gymnasium", {"iqn": {"seeds": 1, "train": brief}}).iqn
-    with shapes_unchecked():
-        yields = list(train(config, collect(config, 0), 0))
-    assert [len(progress.metrics["greedy_return"]) for progress in yields] == [0, 1, 0, 1]
-    assert yields[-1].metrics["agent_steps"][-1] == 8 * (config.collect.turns - 1 + 64)
 
 
 @pytest.mark.slow

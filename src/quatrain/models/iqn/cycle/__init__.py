@@ -1,1 +1,0 @@
-"""Parts of a cycle: acting, playing, updating agents, recording."""

@@ -1,0 +1,108 @@
+"""episodes in a user's environment -> what scores have of their own: distances from policies that
+learned nothing
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from quatrain.envs.host.envs import HostEnvs
+from quatrain.envs.host.episodes import Act, Episodes, play
+from quatrain.envs.host.references import (
+    constant_policy,
+    random_policy,
+    reference_scores,
+    return_interval,
+    seed_scores,
+)
+from quatrain.models.iqn import network
+from quatrain.models.iqn.collect import check
+from quatrain.models.iqn.config import IqnUserEnvConfig
+from quatrain.models.iqn.learning.updating import NOT_EVALUATED, State, init_params
+from quatrain.models.iqn.rules import USER_ENV_GATED
+from quatrain.models.iqn.train import host_policy
+from quatrain.models.iqn.worlds.user_env import Dataset, sizes
+
+# Scores with their spread over seeds.
+SPREAD = (*(gated.metric for gated in USER_ENV_GATED), "return_mean")
+
+
+class Outcome(NamedTuple):
+    """Holds the held-out episodes of one policy."""
+
+    episodes: Episodes
+
+    @property
+    def returns(self) -> Float[np.ndarray, "agent env"]:
+        return self.episodes.returns.T
+
+
+def play_held_out(
+    config: IqnUserEnvConfig,
+    params: Sequence[network.Params],
+    state: State,
+    dataset: Dataset,
+    seed: int,
+) -> tuple[list[Outcome], dict[str, Outcome]]:
+    """Plays the held-out episodes by the greedy policy of each seed, and by the references.
+
+    The constant policy is that of the best action in these episodes; the untrained one has the
+    first networks of the first seed.
+    """
+    check(config, dataset)
+    count = config.collect.held_out_worlds
+    untrained = init_params(config, sizes(config, dataset), state.base_key[0])
+    with closing(HostEnvs(config.env, count, int(dataset.held_out.seed[0]))) as envs:
+
+        def outcome(act: Act) -> Outcome:
+            return Outcome(play(envs, act))
+
+        learned = [
+            outcome(host_policy(config, state.scale, learner, each))
+            for learner, each in enumerate(params)
+        ]
+        actions = np.arange(envs.interface.action_count)
+        constants = [outcome(constant_policy(np.asarray(action))) for action in actions]
+        references = {
+            "random": outcome(random_policy(envs.interface, np.random.default_rng(seed))),
+            "constant": max(constants, key=lambda each: each.returns.mean()),
+            "untrained": outcome(host_policy(config, state.scale, 0, untrained)),
+        }
+    return learned, references
+
+
+def scores(
+    config: IqnUserEnvConfig,
+    outcome: Outcome,
+    references: Mapping[str, Outcome],
+) -> dict[str, float]:
+    """Computes the scores of one seed.
+
+    `score` is the return's distance from that of the best policy without learning, on a logarithmic
+    scale (`score_of`).
+    """
+    lengths = {"episode_steps": float(outcome.episodes.lengths.mean())}
+    return seed_scores(outcome.episodes, _mean_returns(references)) | lengths
+
+
+def scores_of_run(
+    config: IqnUserEnvConfig, state: State, outcomes: Any, seed: int
+) -> dict[str, float]:
+    """Computes the scores of the references, the greedy return by which parameters were selected,
+    and the bootstrap interval of a single seed's return over held-out episodes.
+    """
+    scores = reference_scores(_mean_returns(outcomes.references))
+    best = float(np.mean(state.best.greedy_return))
+    if best > NOT_EVALUATED:
+        scores["selected_return"] = best
+    if len(outcomes.learned) > 1:
+        return scores
+    samples = config.evaluate.bootstrap_samples
+    return scores | return_interval(outcomes.learned[0].episodes, seed, samples)
+
+
+def _mean_returns(references: Mapping[str, Outcome]) -> dict[str, Float[np.ndarray, " env"]]:
+    return {name: outcome.episodes.mean_returns for name, outcome in references.items()}

@@ -1,0 +1,328 @@
+"""iqn's own world: treasure hunts that are stepped and stored inside compiled programs"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Int, Int8, Int16, Key, UInt32
+
+from quatrain.envs.treasurehunt import turns
+from quatrain.envs.treasurehunt.config import Env
+from quatrain.envs.treasurehunt.map_arrays import walls
+from quatrain.envs.treasurehunt.policies import ACTIONS, random_policy
+from quatrain.envs.treasurehunt.turns import EnvStates, Policy, Turn, World
+from quatrain.envs.treasurehunt.world import AGENT, WALL, make_world
+from quatrain.frameworks.jax.seeds import over_seeds
+from quatrain.models.iqn.collect import Shapes, Sizes
+from quatrain.models.iqn.config import IqnConfig
+from quatrain.replay.frames.ring import AnyArray, Transitions
+
+# Purposes of the key of a dataset, and of a seed's key in the prefill.
+PREFILL, HELD_OUT = range(2)
+WORLDS, PLAY = range(2)
+EXAMPLES = 2
+# Number folded into a held-out env's key, in place of an episode, for the walk to the example.
+WALK = np.uint32(2**32 - 2)
+# (transitions, episodes) -> the policy of all agents, and its epsilon.
+Explore = Callable[[Array, Array], tuple[Policy, Array]]
+
+
+class HeldOut(NamedTuple):
+    """Holds envs at the start of an episode; the keys determine start cells and spawning."""
+
+    keys: UInt32[np.ndarray, "env 2"]
+    positions: Int16[np.ndarray, "env agent 2"]
+    items: Int8[np.ndarray, "env height width"]
+
+
+class Dataset(NamedTuple):
+    """Holds the prefill of each seed's replay (leading axis seed), and the held-out envs."""
+
+    train: Transitions
+    held_out: HeldOut
+
+
+def collect(config: IqnConfig, seed: int) -> Dataset:
+    """Plays `collect.turns` turns of a uniform random policy per env, and draws held-out envs."""
+    world = make_world(config.env)
+    key = jax.random.key(seed)
+    keys = jax.random.split(jax.random.fold_in(key, HELD_OUT), config.collect.held_out_worlds)
+    state = jax.jit(lambda keys: turns.start(world, keys, frames=1).state)(keys)
+    held_out = (jax.random.key_data(keys), state.positions, state.items)
+    return Dataset(
+        train=prefill(config, world, jax.random.fold_in(key, PREFILL)),
+        held_out=HeldOut(*map(np.asarray, held_out)),
+    )
+
+
+def prefill(config: IqnConfig, world: World, key: Key[Array, ""]) -> Transitions:
+    """Returns transitions of a uniform random policy, (seed, turn, ...)."""
+    return jax.tree.map(np.asarray, _prefill(config, world, key))
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _prefill(config: IqnConfig, world: World, key: Array) -> Transitions:
+    def play_seed(seed: Array) -> Transitions:
+        base_key = jax.random.fold_in(key, seed)
+        keys = jax.random.split(jax.random.fold_in(base_key, WORLDS), config.env.worlds)
+        rollout = turns.play(
+            world,
+            turns.start(world, keys, frames=1),
+            random_policy(config.env),
+            jax.random.fold_in(base_key, PLAY),
+            first_turn=jnp.int32(0),
+            turns=config.collect.turns,
+        )
+        transitions = to_transitions(rollout.turns)
+        final = rollout.turns.final.at[-1].set(~rollout.turns.terminated[-1])
+        return transitions._replace(final=final)
+
+    return jax.lax.map(play_seed, jnp.arange(config.seeds))
+
+
+def to_transitions(turn: turns.Turn) -> Transitions:
+    """Returns the columns of turns that the replay stores."""
+    return Transitions(*(getattr(turn, name) for name in Transitions._fields))
+
+
+def held_out_envs(config: IqnConfig, held_out: HeldOut) -> EnvStates:
+    """Returns the held-out envs, ready for their first turn."""
+    keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
+    envs = turns.start(make_world(config.env), keys, config.network.frames)
+    return envs._replace(
+        state=envs.state._replace(
+            positions=jnp.asarray(held_out.positions),
+            items=jnp.asarray(held_out.items),
+        )
+    )
+
+
+def check_env(config: IqnConfig, dataset: Dataset) -> None:
+    """Raises nothing: the config alone makes this world."""
+
+
+def sizes(config: IqnConfig, dataset: Any = None) -> Sizes:
+    return sizes_of(make_world(config.env))
+
+
+def sizes_of(world: World) -> Sizes:
+    return Sizes(world.agents, world.frame_size, ACTIONS)
+
+
+def held_out_shapes(config: IqnConfig, sizes: Sizes) -> Shapes:
+    worlds = config.collect.held_out_worlds
+    return {
+        "held_out/keys": (worlds, 2),
+        "held_out/positions": (worlds, sizes.agents, 2),
+        "held_out/items": (worlds, *walls(config.env.map).shape),
+    }
+
+
+def impossible_value(config: IqnConfig, dataset: Dataset) -> str | None:
+    """Returns what of a dataset of the right shapes this world never shows, or None."""
+    rules = config.env
+    train, held_out = dataset
+    item_values = [entity.value for entity in rules.entities]
+    rewards = np.array([rules.wall_value, rules.agent_value, 0.0, *item_values], np.float32)
+    y, x = np.moveaxis(held_out.positions, -1, 0)
+    checks = {
+        "frames outside 0..2": _within(train.frames, 2),
+        "actions outside 0..3": _within(train.actions, 3),
+        "held-out items of an unknown kind": _within(held_out.items, len(rules.entities)),
+        "rewards that nothing pays": np.isin(train.rewards, rewards).all(),
+        "held-out agents in walls": not walls(rules.map)[y, x].any(),
+        "ends at other turns": np.array_equal(
+            train.final[:, :-1],
+            train.turn[:, :-1] == rules.max_turns,
+        )
+        and train.final[:, -1].all(),
+    }
+    return next(
+        (f"it has {name}" for name, passed in checks.items() if not passed),
+        None,
+    )
+
+
+def _within(values: AnyArray, high: int) -> bool:
+    return bool(values.size == 0 or (values.min() >= 0 and values.max() <= high))
+
+
+# Playing.
+
+
+class PlayState(NamedTuple):
+    """Holds everything that changes while playing: the envs, and counts that span cycles.
+
+    turns: of each env, without the prefill. transitions: of an agent in all envs, with the prefill:
+    turns but for final ones. episodes: finished in all envs, with the prefill. reward_sums: in the
+    current episodes. episode_return: mean over the episodes that ended in the last turn in which
+    any ended.
+    """
+
+    envs: EnvStates
+    turns: Int[Array, ""]
+    transitions: Int[Array, ""]
+    episodes: Int[Array, ""]
+    reward_sums: Float[Array, "agent env"]
+    episode_return: Float[Array, " agent"]
+
+
+def replay_inputs(config: IqnConfig, dataset: Dataset) -> Transitions:
+    """Returns the prefill as the replay stores it."""
+    return dataset.train
+
+
+def first_fields(
+    config: IqnConfig, dataset: Dataset, env_keys: Key[Array, " seed"]
+) -> dict[str, Any]:
+    """Returns what this world adds to the state of a learner before its first turn."""
+    return {"play_state": init_play_states(config, make_world(config.env), dataset.train, env_keys)}
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def init_play_states(
+    config: IqnConfig, world: World, prefill: Transitions, env_keys: Key[Array, " seed"]
+) -> PlayState:
+    """Returns the states of all seeds before the first turn, with the prefill's counts."""
+
+    def init_seed(prefill_and_key: tuple[Transitions, Array]) -> PlayState:
+        return _init_play_state(config, world, *prefill_and_key)
+
+    return over_seeds(init_seed, config.train.seed_parallelism)((prefill, env_keys))
+
+
+def _init_play_state(
+    config: IqnConfig, world: World, prefill: Transitions, key: Key[Array, ""]
+) -> PlayState:
+    keys = jax.random.split(key, config.env.worlds)
+    finished = (prefill.terminated | prefill.final).sum(dtype=jnp.int32)
+    return PlayState(
+        envs=turns.start(world, keys, config.network.frames),
+        turns=jnp.int32(0),
+        transitions=(~prefill.final).sum(dtype=jnp.int32),
+        episodes=finished,
+        reward_sums=jnp.zeros(prefill.rewards.shape[1:], jnp.float32),
+        episode_return=prefill.rewards.sum((0, 2)) / jnp.maximum(finished, 1),
+    )
+
+
+def play(
+    config: IqnConfig,
+    world: World,
+    explore: Explore,
+    play_state: PlayState,
+    key: Key[Array, ""],
+) -> tuple[PlayState, Transitions, dict[str, Any]]:
+    """Plays the turns of a cycle of a seed; returns them with columns of the cycle's record."""
+    play_state, played, epsilon = play_turns(config, world, explore, play_state, key)
+    rates = event_rates(config, played)
+    return (
+        play_state,
+        to_transitions(played),
+        {
+            "play_metrics": rates | {"episode_return": play_state.episode_return},
+            "epsilon": epsilon[-1],
+            "agent_steps": config.env.agents * play_state.transitions,
+        },
+    )
+
+
+def play_turns(
+    config: IqnConfig,
+    world: World,
+    explore: Explore,
+    play_state: PlayState,
+    key: Key[Array, ""],
+) -> tuple[PlayState, Turn, Float[Array, " turn"]]:
+    """Plays `turns_per_cycle` turns of a seed; returns them with the epsilon of each."""
+
+    def one_turn(state: PlayState, keys: Array) -> tuple[PlayState, tuple[Turn, Array]]:
+        policy, epsilon = explore(state.transitions, state.episodes)
+        envs, turn = turns.play_turn(world, state.envs, policy, keys)
+        return _count_turn(state, envs, turn), (turn, epsilon)
+
+    keys = turns.turn_keys(world, key, play_state.turns, config.train.turns_per_cycle)
+    end, (played, epsilon) = jax.lax.scan(one_turn, play_state, keys)
+    return end, played, epsilon
+
+
+def _count_turn(play_state: PlayState, envs: EnvStates, turn: Turn) -> PlayState:
+    ended = turn.terminated | turn.final
+    finished = ended.sum(dtype=jnp.int32)
+    sums = play_state.reward_sums + turn.rewards
+    mean = jnp.where(ended, sums, 0.0).sum(-1) / jnp.maximum(finished, 1)
+    return PlayState(
+        envs=envs,
+        turns=play_state.turns + 1,
+        transitions=play_state.transitions + (~turn.final).sum(dtype=jnp.int32),
+        episodes=play_state.episodes + finished,
+        reward_sums=jnp.where(ended, 0.0, sums),
+        episode_return=jnp.where(finished > 0, mean, play_state.episode_return),
+    )
+
+
+def named_events(env: Env) -> dict[str, int]:
+    """Returns metric name -> the event that it counts; `items_NAME` for each kind of item."""
+    items = {f"items_{entity.name}": kind for kind, entity in enumerate(env.entities, start=1)}
+    return {"wall_bumps": WALL, "blocked": AGENT, **items}
+
+
+def event_rates(config: IqnConfig, turn: Turn) -> dict[str, Float[Array, " agent"]]:
+    """Computes, per agent, the mean reward of a turn and the share of turns with each event.
+
+    Final turns do not count; without others all are 0.
+    """
+    transitions = ~turn.final[:, None]
+    number = jnp.maximum(transitions.sum(), 1)
+    return {"reward_per_turn": turn.rewards.sum((0, 2)) / number} | {
+        name: ((turn.events == event) & transitions).sum((0, 2)) / number
+        for name, event in named_events(config.env).items()
+    }
+
+
+def greedy_returns(
+    config: IqnConfig,
+    world: World,
+    policy: Policy,
+    env_key: Key[Array, ""],
+    play_key: Key[Array, ""],
+) -> Float[Array, " agent"]:
+    """Computes the mean return of an episode in `evaluation_worlds` envs."""
+    keys = jax.random.split(env_key, config.train.evaluation_worlds)
+    rollout = turns.play(
+        world,
+        turns.start(world, keys, config.network.frames),
+        policy,
+        play_key,
+        first_turn=jnp.int32(0),
+        turns=config.env.max_turns,
+    )
+    return rollout.turns.rewards.sum(0).mean(-1)
+
+
+# Serving.
+
+
+def example(config: IqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
+    """Returns views of the first and the last agent in two held-out envs after random turns."""
+    held_out = jax.tree.map(lambda leaf: leaf[:EXAMPLES], dataset.held_out)
+    env_key = jax.random.wrap_key_data(jnp.asarray(held_out.keys[0]))
+    rollout = turns.play(
+        make_world(config.env),
+        held_out_envs(config, held_out),
+        random_policy(config.env),
+        jax.random.fold_in(env_key, WALK),
+        first_turn=jnp.int32(0),
+        turns=config.network.frames,
+    )
+    agents = np.array([0, config.env.agents - 1], np.int32)
+    views = np.asarray(rollout.turns.frames)[:, agents, np.arange(EXAMPLES)].swapaxes(0, 1)
+    side = 2 * config.env.vision_radius + 1
+    return {
+        "views": views.reshape(*views.shape[:2], -1, side, side).astype(np.uint8),
+        "agents": agents,
+    }

@@ -1,0 +1,390 @@
+"""environments of users, which Python steps: turns of all of them, as the replay stores them"""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from jax import Array
+from jaxtyping import Float32, Int, Int8, Int32, Int64
+
+from quatrain.envs.host.envs import EnvStates, HostEnvs, check_interface, empty_states
+from quatrain.envs.host.episodes import play
+from quatrain.envs.host.spaces import Interface, SavedInterface
+from quatrain.errors import DataError
+from quatrain.models.iqn.collect import Scale, Shapes, Sizes, scaled
+from quatrain.models.iqn.config import IqnUserEnvConfig
+from quatrain.replay.frames.ring import Transitions
+
+# Purposes of the randomness of a dataset.
+ENVS, ACTIONS, HELD_OUT = range(3)
+# Actions and turns of the replay are small integers.
+MAX_ACTIONS = np.iinfo(np.int8).max
+MAX_TURN = np.iinfo(np.int16).max
+EXAMPLES = 2
+# Smallest standard deviation by which observations are divided.
+LEAST_DEVIATION = 1e-6
+
+Columns = TypeVar("Columns", bound=tuple)
+# (turns, transitions, episodes, stacks) -> actions (seed, agent, env), and epsilon.
+Explore = Callable[..., tuple[Array, Array]]
+
+
+class HeldOut(NamedTuple):
+    """Holds what repeats the held-out episodes: the seed of their envs, and how they begin."""
+
+    seed: Int64[np.ndarray, "1"]
+    obs: Float32[np.ndarray, "env agent obs"]
+
+
+class Dataset(NamedTuple):
+    """Holds the prefill of each seed's replay (leading axis seed), the held-out episodes, and the
+    sizes of the environment. Observations are not scaled.
+    """
+
+    train: Transitions
+    held_out: HeldOut
+    interface: SavedInterface
+
+
+class Final(NamedTuple):
+    """Holds the final observations that come next, of envs whose episode was truncated.
+
+    turn: number of the turn in the episode; 0 where no final observation comes next.
+    """
+
+    turn: Int64[np.ndarray, "*seed env"]
+    obs: Float32[np.ndarray, "*seed env agent obs"]
+
+
+class ReplayEnvs:
+    """Steps environments for a replay: a truncated episode has a turn more, without effect, for its
+    final observation.
+    """
+
+    def __init__(self, envs: HostEnvs) -> None:
+        self.envs = envs
+        self.final = Final(np.zeros(len(envs.obs), np.int64), np.zeros_like(envs.obs))
+
+    @property
+    def obs(self) -> Float32[np.ndarray, "env agent obs"]:
+        """Returns what the agents observe in the next turn."""
+        is_final = self.final.turn > 0
+        return np.where(is_final[:, None, None], self.final.obs, self.envs.obs)
+
+    def step(self, actions: Int[np.ndarray, "env agent"]) -> Transitions:
+        """Steps all envs, in place; returns the turn in the columns that the replay stores, without
+        their first axis.
+        """
+        obs = self.obs
+        is_final = self.final.turn > 0
+        number = np.where(is_final, self.final.turn, self.envs.elapsed)
+        turn = self.envs.step(actions, active=~is_final)
+        self.final = Final(np.where(turn.truncated, number + 1, 0), turn.next_obs)
+        return Transitions(
+            frames=obs.swapaxes(0, 1),
+            actions=turn.actions.T.astype(np.int8),
+            rewards=turn.rewards.T,
+            terminated=turn.terminated,
+            final=is_final,
+            turn=np.minimum(number, MAX_TURN).astype(np.int16),
+        )
+
+    def close(self) -> None:
+        self.envs.close()
+
+
+def checked(config: IqnUserEnvConfig, interface: Interface) -> Interface:
+    """Returns the sizes of the environment.
+
+    Raises:
+        DataError: its actions are not few and discrete.
+    """
+    count = interface.action_count
+    if not 1 <= count <= MAX_ACTIONS:
+        actions = f"{count} actions" if count else "continuous actions"
+        raise DataError(
+            f"env {config.env.name} has {actions}; iqn needs Discrete ones, at most {MAX_ACTIONS}: "
+            "wrap the environment, or train actor_critic in it"
+        )
+    return interface
+
+
+def check_env(config: IqnUserEnvConfig, dataset: Dataset) -> None:
+    """Makes the environment, and raises unless the dataset is of this one, and iqn can act in it.
+
+    Raises:
+        DatasetMismatch: the dataset was collected in another environment.
+        DataError: the environment cannot be made, or has actions that are not few and discrete.
+    """
+    check_interface(config.env, dataset.interface)
+    checked(config, dataset.interface.restored)
+
+
+def sizes(config: IqnUserEnvConfig, dataset: Dataset) -> Sizes:
+    return sizes_of(dataset.interface.restored)
+
+
+def sizes_of(interface: Interface) -> Sizes:
+    return Sizes(len(interface.agents), interface.observation_size, interface.action_count)
+
+
+def collect(config: IqnUserEnvConfig, seed: int) -> Dataset:
+    """Plays `collect.turns` turns of a uniform random policy per env, and begins held-out
+    episodes.
+    """
+    train = prefill(config, seed)
+    held_out_seed = draw_seed(seed, HELD_OUT)
+    with closing(HostEnvs(config.env, config.collect.held_out_worlds, held_out_seed)) as envs:
+        held_out = HeldOut(np.array([held_out_seed]), envs.obs)
+        return Dataset(train, held_out, envs.interface.saved)
+
+
+def draw_seed(*entropy: int) -> int:
+    """Returns a seed that depends on all these numbers."""
+    return int(np.random.SeedSequence(entropy).generate_state(1)[0])
+
+
+def prefill(config: IqnUserEnvConfig, seed: int) -> Transitions:
+    """Returns transitions of a uniform random policy, (seed, turn, ...)."""
+    seeds = []
+    for learner in range(config.seeds):
+        rng = np.random.default_rng((seed, ACTIONS, learner))
+        envs_seed = draw_seed(seed, ENVS, learner)
+        with closing(ReplayEnvs(HostEnvs(config.env, config.env.worlds, envs_seed))) as envs:
+            count = checked(config, envs.envs.interface).action_count
+            turns = [
+                envs.step(rng.integers(count, size=envs.obs.shape[:2]))
+                for _ in range(config.collect.turns)
+            ]
+        seeds.append(stack(turns))
+    transitions = stack(seeds)
+    transitions.final[:, -1] |= ~transitions.terminated[:, -1]
+    return transitions
+
+
+def stack(items: Sequence[Transitions], axis: int = 0) -> Transitions:
+    return Transitions(*(np.stack(column, axis) for column in zip(*items, strict=True)))
+
+
+def scale_of(config: IqnUserEnvConfig, train: Transitions) -> Scale:
+    """Returns the scale of each seed, from its prefill or neutral."""
+    frames = np.asarray(train.frames, np.float64)
+    mean, deviation = frames.mean((1, 2, 3)), frames.std((1, 2, 3))
+    if config.collect.observation_norm == "none":
+        mean, deviation = np.zeros_like(mean), np.ones_like(deviation)
+    # A number that never changed stays as it is, less its mean.
+    deviation[deviation < LEAST_DEVIATION] = 1
+    return Scale(mean.astype(np.float32), deviation.astype(np.float32))
+
+
+def held_out_shapes(config: IqnUserEnvConfig, sizes: Sizes) -> Shapes:
+    worlds = config.collect.held_out_worlds
+    return {"held_out/seed": (1,), "held_out/obs": (worlds, sizes.agents, sizes.frame)}
+
+
+def impossible_value(config: IqnUserEnvConfig, dataset: Dataset) -> str | None:
+    """Returns what of a dataset of the right shapes this environment never shows, or None."""
+    actions, count = dataset.train.actions, dataset.interface.restored.action_count
+    if 0 <= actions.min() <= actions.max() < count:
+        return None
+    return f"it has actions outside 0..{count - 1}"
+
+
+# Playing.
+
+
+class PlayState(NamedTuple):
+    """Holds everything that changes while playing, as numpy arrays.
+
+    history: the scaled observations before the next one, oldest first, zeros before the episode.
+    turns: of each env, without the prefill. transitions: of an agent in all envs, with the prefill:
+    turns but for final ones. episodes: finished in all envs, with the prefill. reward_sums: in the
+    current episodes. episode_return: mean over the episodes that ended in the last cycle in which
+    any ended; 0 before.
+    """
+
+    envs: EnvStates
+    final: Final
+    history: Float32[np.ndarray, "seed agent env past_inputs"]
+    turns: Int32[np.ndarray, " seed"]
+    transitions: Int32[np.ndarray, " seed"]
+    episodes: Int32[np.ndarray, " seed"]
+    reward_sums: Float32[np.ndarray, "seed agent env"]
+    episode_return: Float32[np.ndarray, "seed agent"]
+
+
+def init_play_state(config: IqnUserEnvConfig, dataset: Dataset) -> PlayState:
+    """Returns the state before the first turn, with the number of the prefill's episodes."""
+    interface, prefill = dataset.interface.restored, dataset.train
+    empty = empty_states(interface, config.env.worlds)
+    envs = EnvStates(*(np.stack([column] * config.seeds) for column in empty))
+    per_agent = (config.seeds, len(interface.agents), config.env.worlds)
+    past_inputs = (config.network.frames - 1) * interface.observation_size
+    return PlayState(
+        envs=envs,
+        final=Final(np.zeros_like(envs.elapsed), np.zeros_like(envs.obs)),
+        history=np.zeros((*per_agent, past_inputs), np.float32),
+        turns=np.zeros(config.seeds, np.int32),
+        transitions=np.asarray(~prefill.final).sum((1, 2), np.int32),
+        episodes=np.asarray(prefill.terminated | prefill.final).sum((1, 2), np.int32),
+        reward_sums=np.zeros(per_agent, np.float32),
+        episode_return=np.zeros(per_agent[:2], np.float32),
+    )
+
+
+def replay_inputs(config: IqnUserEnvConfig, dataset: Dataset) -> Transitions:
+    """Returns the prefill as the replay stores it: with scaled observations."""
+    scales = by_seed(scale_of(config, dataset.train))
+    frames = [scaled(*each) for each in zip(scales, dataset.train.frames, strict=True)]
+    return dataset.train._replace(frames=np.stack(frames))
+
+
+def first_fields(config: IqnUserEnvConfig, dataset: Dataset, _env_keys: Array) -> dict[str, Any]:
+    """Returns what this world adds to the state of a learner before its first turn."""
+    return {
+        "play_state": init_play_state(config, dataset),
+        "scale": scale_of(config, dataset.train),
+    }
+
+
+class Player:
+    """Plays the training environments of all seeds; `state` holds everything that it changes."""
+
+    def __init__(
+        self, config: IqnUserEnvConfig, scale: Scale, env_seeds: Sequence[int], state: PlayState
+    ) -> None:
+        """Makes environments and restores their state.
+
+        Raises:
+            DataError: they cannot be made, or do not repeat their running episodes.
+        """
+        self.config = config
+        self.scales = by_seed(scale)
+        self._state = state
+        worlds = config.env.worlds
+        self._envs = [ReplayEnvs(HostEnvs(config.env, worlds, seed)) for seed in env_seeds]
+        parts = (self._envs, by_seed(state.envs), by_seed(state.final))
+        for envs, states, final in zip(*parts, strict=True):
+            envs.envs.restore(states)
+            envs.final = final
+
+    @property
+    def state(self) -> PlayState:
+        """Returns a copy of everything that playing changes."""
+        states = zip(*(envs.envs.states for envs in self._envs), strict=True)
+        final = zip(*(envs.final for envs in self._envs), strict=True)
+        return self._state._replace(
+            envs=EnvStates(*map(np.stack, states)), final=Final(*map(np.stack, final))
+        )
+
+    def play(self, explore: Explore) -> tuple[Transitions, dict[str, Any]]:
+        """Plays the turns of a cycle; returns them, (seed, turn, ...) with scaled observations, and
+        columns of the cycle's record.
+        """
+        before = self._state
+        turns = []
+        returns = np.zeros_like(before.episode_return)
+        for _ in range(self.config.train.turns_per_cycle):
+            stacks = self._stacks()
+            counts = (self._state.turns, self._state.transitions, self._state.episodes)
+            actions, epsilon = explore(*counts, stacks)
+            steps = map(ReplayEnvs.step, self._envs, np.asarray(actions).swapaxes(1, 2))
+            past_inputs = self._state.history.shape[-1]
+            turn = stack(list(steps))._replace(frames=stacks[..., past_inputs:])
+            returns += self._count(turn, stacks)
+            turns.append(turn)
+        finished = (self._state.episodes - before.episodes)[:, None]
+        means = (returns / np.maximum(finished, 1)).astype(np.float32)
+        mean_return = np.where(finished > 0, means, before.episode_return)
+        self._state = self._state._replace(episode_return=mean_return)
+        played = stack(turns, axis=1)
+        number = np.maximum((~played.final).sum((1, 2), np.float32), 1)
+        rates = {"reward_per_turn": played.rewards.sum((1, 3)) / number[:, None]}
+        return played, {
+            "play_metrics": rates | {"episode_return": mean_return},
+            "epsilon": epsilon,
+            "agent_steps": mean_return.shape[1] * self._state.transitions,
+        }
+
+    def _count(self, turn: Transitions, stacks: np.ndarray) -> Float32[np.ndarray, "seed agent"]:
+        """Counts a turn; returns the sum of the returns of the episodes that ended with it."""
+        state = self._state
+        ended = turn.terminated | turn.final
+        ended_agents = ended[:, None]
+        sums = state.reward_sums + turn.rewards
+        size = stacks.shape[-1] - state.history.shape[-1]
+        self._state = state._replace(
+            history=np.where(ended_agents[..., None], np.float32(0), stacks[..., size:]),
+            turns=state.turns + np.int32(1),
+            transitions=state.transitions + (~turn.final).sum(1, dtype=np.int32),
+            episodes=state.episodes + ended.sum(1, dtype=np.int32),
+            reward_sums=np.where(ended_agents, np.float32(0), sums),
+        )
+        return np.where(ended_agents, sums, np.float32(0)).sum(-1)
+
+    def close(self) -> None:
+        for envs in self._envs:
+            envs.close()
+
+    def _stacks(self) -> Float32[np.ndarray, "seed agent env inputs"]:
+        frames = [
+            scaled(scale, envs.obs).swapaxes(0, 1)
+            for scale, envs in zip(self.scales, self._envs, strict=True)
+        ]
+        return np.concatenate([self._state.history, np.stack(frames)], -1)
+
+
+class GreedyPolicy:
+    """Acts along one episode of each env, from their first turn on, with one seed's networks."""
+
+    def __init__(self, frames: int, scale: Scale, act: Callable[[np.ndarray], Array]) -> None:
+        """Takes the scale of one seed, and its policy: stacks (agent, env, inputs) -> actions."""
+        self._past_frames = frames - 1
+        self._scale = scale
+        self._act = act
+        self.stacks = np.zeros(0, np.float32)
+        """Inputs of the last turn, (agent, env, inputs); empty before the first."""
+
+    def __call__(self, obs: Float32[np.ndarray, "env agent obs"]) -> Int8[np.ndarray, "env agent"]:
+        frames = scaled(self._scale, obs).swapaxes(0, 1)
+        size = frames.shape[-1]
+        history = self.stacks[..., size:]
+        if self.stacks.size == 0:
+            history = np.zeros((*frames.shape[:-1], self._past_frames * size), np.float32)
+        self.stacks = np.concatenate([history, frames], -1)
+        return np.asarray(self._act(self.stacks)).T
+
+
+class GreedyEnvs:
+    """Holds the environments of greedy evaluations while training; episodes are always the same."""
+
+    def __init__(self, config: IqnUserEnvConfig, seeds: Sequence[int]) -> None:
+        count = config.train.evaluation_worlds
+        self._envs = [HostEnvs(config.env, count, seed) for seed in seeds]
+
+    def mean_returns(self, policies: Sequence[GreedyPolicy]) -> Float32[np.ndarray, "seed agent"]:
+        """Plays an episode in each environment by the policy of each seed."""
+        episodes = map(play, self._envs, policies)
+        return np.stack([each.returns.mean(0) for each in episodes]).astype(np.float32)
+
+    def close(self) -> None:
+        for envs in self._envs:
+            envs.close()
+
+
+def by_seed(columns: Columns) -> list[Columns]:
+    """Returns a NamedTuple of each seed, from one whose columns begin with axis seed."""
+    return [type(columns)(*rows) for rows in zip(*map(np.asarray, columns), strict=True)]
+
+
+# Serving.
+
+
+def example(config: IqnUserEnvConfig, dataset: Dataset) -> dict[str, np.ndarray]:
+    """Returns what the first and the last agent see at the start of two held-out episodes."""
+    obs = dataset.held_out.obs[:EXAMPLES]
+    agents = np.array([0, obs.shape[1] - 1], np.int32)
+    stacks = np.tile(scale_of(config, dataset.train).mean[0], (EXAMPLES, config.network.frames, 1))
+    stacks[:, -1] = obs[np.arange(EXAMPLES), agents]
+    return {"observations": stacks, "agents": agents}
