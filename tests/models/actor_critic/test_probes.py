@@ -127,14 +127,6 @@ def actions(result: Solved, name: str) -> np.ndarray:
     return action[:, PARAMETERS.index(name)].numpy()
 
 
-@both_learners
-def test_a_clock_that_runs_out_ends_nothing(network: dict[str, str]):
-    """Each episode is cut after one step; were that its end, the value would be -1."""
-    result = solved(15, network, **reward(time=1), max_steps=1, max_nodes=16)
-    assert result.end.metrics["reason/timeout"].min() == 1
-    assert np.abs(values(result) + 1 / (1 - DISCOUNT)).mean() < 0.25
-
-
 @pytest.mark.parametrize(
     ("max_steps", "network"),
     [

@@ -22,7 +22,6 @@ from tests.conftest import shapes_unchecked, small
 
 BRIEF = {"transitions": 24 * 8 * 3, "record_every": 3}
 CONFIG = small("actor_critic", train=BRIEF)
-ONE_PLATE = {"n_train": 1, "n_held_out": 1, "n_outside": 0}
 
 
 @pytest.fixture(scope="module")

@@ -239,7 +239,6 @@ def test_as_many_episodes_are_played_as_wanted_and_each_is_whole():
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"env": {"kind": "pettingzoo"}}, "env.kind pettingzoo has several agents"),
-    ({"train": {"minibatch_size": 113}}, "minibatch_size 113 exceeds num_envs * horizon = 112"),
     (
         {"env": {"max_episode_steps": None}, "train": {"num_envs": 10**5}},
         "actions: train.num_envs * env.max_episode_steps takes about 75 GiB; at most 64",
@@ -255,11 +254,6 @@ def test_what_cannot_be_trained_is_refused_in_one_line(changes: dict[str, Any], 
     assert line.startswith("params.yaml: actor_critic")
     assert message in line
     assert "\n" not in line
-
-
-def test_half_precision_is_still_refused_for_colonies_on_a_cpu():
-    with pytest.raises(ConfigError, match="amp bf16 needs a GPU"):
-        params_with({"device": "cpu", "actor_critic": {"train": {"amp": "bf16"}}})
 
 
 def test_an_action_that_leaves_nothing_to_choose_is_refused():
