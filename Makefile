@@ -80,7 +80,7 @@ compare: $(STAMP)  ## did a change help? both sides over seeds (MODEL=, ARGS='-S
 sweep: $(STAMP)  ## search parameters by trials, here or (make cluster) on a Ray cluster (SWEEP=sweeps/allo_lr.yaml, ARGS='--address HOST:6379')
 	@$(BIN)/python -m pipeline sweep $(or $(SWEEP),sweeps/allo_lr.yaml) $(ARGS)
 
-params.schema.json: src/quatrain/params.py src/quatrain/section.py src/quatrain/models/*/config.py src/quatrain/models/*/hosted/config.py src/quatrain/envs/*/config.py | $(STAMP)
+params.schema.json: src/quatrain/params.py src/quatrain/section.py src/quatrain/models/*/config.py src/quatrain/envs/*/config.py | $(STAMP)
 	@$(BIN)/python -m pipeline params schema
 
 docs: .venv/.docs  ## the documentation site, into site/ (ARGS=serve: on http://127.0.0.1:8000 while you write)

@@ -21,7 +21,7 @@ from quatrain.presets import parse
 from quatrain.registry import MODELS
 from quatrain.validation import overlaid, validate
 from tests.models.actor_critic import user_envs as actor_critic_user_envs
-from tests.models.allo import user_envs as allo_hosted
+from tests.models.allo import user_envs as allo_user_envs
 from tests.models.iqn import user_envs as iqn_user_envs
 
 ROOT = Path(__file__).parent.parent
@@ -43,14 +43,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
             "train": {"seq_vae": {"batch_size": 8, "updates": 2}},
         },
     ),
-    "actor_critic-hosted": ("actor_critic", actor_critic_user_envs.section("Signs")),
-    "iqn-hosted": ("iqn", iqn_user_envs.section("OneStep")),
+    "actor_critic-user_env": ("actor_critic", actor_critic_user_envs.section("Signs")),
+    "iqn-user_env": ("iqn", iqn_user_envs.section("OneStep")),
 }
 """Models in another form, which the contract holds too: name -> model, and changes to SMALL."""
 BRIEF = {"train": {"steps": 60, "record_every": 20, "evaluate_every": 20}}
 FORMS = {model: (model, {}) for model in MODELS} | VARIANTS
-FORMS["allo-hosted"] = ("allo", overlaid(allo_hosted.section("Corridor"), BRIEF))
-"""Every model in every form; `-hosted` learns in an environment of a user (`env.kind`)."""
+FORMS["allo-user_env"] = ("allo", overlaid(allo_user_envs.section("Corridor"), BRIEF))
+"""Every model in every form; `-user_env` learns in an environment of a user (`env.kind`)."""
 
 
 def params_with(overlay: dict[str, Any]) -> Params:

@@ -29,7 +29,7 @@ class Small:
 
     def __init__(self, name: str, changes: dict[str, Any]) -> None:
         self.config = small(name, **changes)
-        self.model = load(name, self.config)
+        self.model = load(name)
         self.dataset = self.model.collect.collect(self.config, 11)
 
     def steps(self, seed: int = 5, state: Any = None) -> Iterator[Progress]:
@@ -159,7 +159,7 @@ def test_the_headline_and_the_terms_of_this_config_are_recorded_and_no_others(
     name, headline = model.model.name, {*model.model.train.headline(model.config)}
     variants = [changes for other, changes in VARIANTS.values() if other == name]
     configs = [small(name), *(small(name, **changes) for changes in variants)]
-    terms = {term for config in configs for term in load(name, config).losses.terms(config)}
+    terms = {term for config in configs for term in load(name).losses.terms(config)}
     own_terms = {*model.model.losses.terms(model.config)}
     assert own_terms
     assert headline <= trained[0].metrics.keys()

@@ -88,10 +88,10 @@ def stage_modules(stage: Declared) -> set[str]:
     named = set(re.findall(r"stage\.modules\.(\w+)", source))
     named |= {"collect"} if "load_dataset" in source else set()
     named |= {"train"} if "load_trained" in source else set()
-    packages = (f"quatrain.models.{stage.model}", f"quatrain.models.{stage.model}.hosted")
     schemas = schemas_of(stage.model).values() if stage.model else ()
     worlds = {schema.WORLD for schema in schemas} - {""}
-    return {f"{package}.{name}" for package in packages for name in named} & GRAPH.modules | worlds
+    modules = {f"quatrain.models.{stage.model}.{name}" for name in named}
+    return modules & GRAPH.modules | worlds
 
 
 def needed(stage: Declared) -> set[str]:
@@ -144,7 +144,7 @@ def test_code_that_makes_scores_stale_makes_their_stage_run_again(model: str):
     """`make repro` could not mend them otherwise; and they tell the report of a changed rule."""
     deps = PER_MODEL["evaluate", model].deps
     for schema in schemas_of(model).values():
-        package = load(model, schema).package
+        package = load(model).package
         files = code_of(package, schema.WORLD, "evaluate")
         code = [str(path.relative_to(ROOT)) for path in files]
         assert [file for file in code if not any(covers(dep, file) for dep in deps)] == []

@@ -60,9 +60,8 @@ def keys_by_section() -> dict[str, list[Key]]:
         sections.setdefault(key.path[0] if key.path[0] in MODELS else "shared", []).append(key)
     raw = read_raw(ROOT, "gymnasium")
     for model in MODELS:
-        defined = ROOT_SCHEMA["$defs"]
-        names = {f"{class_name(model)}UserEnvConfig", f"Hosted{class_name(model)}Config"}
-        for schema in (defined[name] for name in names & defined.keys()):
+        schema = ROOT_SCHEMA["$defs"].get(f"{class_name(model)}UserEnvConfig")
+        if schema:
             sections[f"{model} in a user's environment"] = [*keys(raw, schema, (model,))]
     return sections
 

@@ -76,7 +76,7 @@ def train_ours(seed: int) -> bool:
     prepare_process(params)
     with on_device(params, "torch"):
         config = params.actor_critic.model_copy(update={"seeds": 1})
-        modules = load("actor_critic", config)
+        modules = load("actor_critic")
         dataset = modules.collect.collect(config, seed)
         progress = modules.train.train(config, dataset, seed + 100)
         greedy = (each.metrics["validation_return"] for each in progress)

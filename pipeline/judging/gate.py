@@ -109,7 +109,7 @@ def rules_of(model: str, preset: str, config: Any = None) -> tuple[Rule, ...]:
 
     config: of the model; None: one with an environment of this project.
     """
-    return tuple(gated.under(preset) for gated in load(model, config).rules.gated(config))
+    return tuple(gated.under(preset) for gated in load(model).rules.gated(config))
 
 
 def baseline_path(root: Path, model: str) -> Path:

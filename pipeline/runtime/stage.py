@@ -71,7 +71,7 @@ class Stage(NamedTuple):
     @property
     def modules(self) -> Model:
         """Returns the model's modules, those of its config."""
-        return load(self.model, self.config)
+        return load(self.model)
 
     def seed(self, purpose: str) -> int:
         """Returns the seed of a purpose, from `seed` and names alone: stages do not share random

@@ -64,7 +64,7 @@ def sources_of(
         FolderError: a file cannot be read.
     """
     config = getattr(params, model)
-    code = code_of(load(model, config).package, config.WORLD, verb, checkout)
+    code = code_of(load(model).package, config.WORLD, verb, checkout)
     files = {os.path.relpath(path, checkout): path for path in code} | inputs_of(root, model)
     return {name: file_digest(path) for name, path in sorted(files.items())}
 

@@ -48,7 +48,7 @@ def load_trained(
             raise DataError(reason, remedy=f"set that back, or run `{remedy}`")
     arrays = files.contents["weights.safetensors"] | files.contents["state.safetensors"]
     try:
-        return TrainedModel(load(model, config).train.from_arrays(config, dataset, arrays), files)
+        return TrainedModel(load(model).train.from_arrays(config, dataset, arrays), files)
     except ValueError as error:
         raise DataError(f"{name}: {error}", remedy=f"run `{remedy}`") from None
 

@@ -36,7 +36,7 @@ class ServedModel(PythonModel):
         self.name = stored["model"]
         self.config = read_section(self.name, json.dumps(stored["config"]))
         self.arrays = load_file(context.artifacts["weights"])
-        self.serve = load(self.name, self.config).serve
+        self.serve = load(self.name).serve
 
     def predict(
         self,

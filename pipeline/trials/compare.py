@@ -87,7 +87,7 @@ def batches(root: Path, request: Request, place: Place, group: Group) -> Iterato
             request.metric,
             request.margin,
             request.looks,
-            load(request.model, section).train.headline(section),
+            load(request.model).train.headline(section),
             request.is_paired,
         )
         yield comparison

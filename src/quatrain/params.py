@@ -1,7 +1,6 @@
 """The schema of params.yaml: keys that all models share, and one section per model."""
 
 from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, TypeAdapter, create_model
@@ -24,15 +23,9 @@ def schemas_of(model: str) -> dict[str, type[ModelSection]]:
     """Returns the classes of a model's section in its config.py: MyModelConfig and, for an
     environment that a user brings, MyModelUserEnvConfig if there is one.
     """
-    package = f"quatrain.models.{model}"
-    name = f"{class_name(model)}Config"
-    config = import_module(f"{package}.config")
-    schemas = {OURS: getattr(config, name)}
-    if hasattr(config, f"{class_name(model)}UserEnvConfig"):
-        schemas[USER_ENV] = getattr(config, f"{class_name(model)}UserEnvConfig")
-    elif "hosted" in (part.name for part in iter_modules(import_module(package).__path__)):
-        schemas[USER_ENV] = getattr(import_module(f"{package}.hosted.config"), f"Hosted{name}")
-    return schemas
+    config = import_module(f"quatrain.models.{model}.config")
+    names = {OURS: f"{class_name(model)}Config", USER_ENV: f"{class_name(model)}UserEnvConfig"}
+    return {tag: getattr(config, name) for tag, name in names.items() if hasattr(config, name)}
 
 
 def tag_of(section: Any) -> str:

@@ -6,7 +6,6 @@ params, tables and reports.
 
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
@@ -35,7 +34,10 @@ class Model:
 
     name: str
     framework: Framework
-    package: str
+
+    @property
+    def package(self) -> str:
+        return f"{models.__name__}.{self.name}"
 
     @property
     def memory(self) -> contract.MemoryModule[Any]:
@@ -81,20 +83,10 @@ class Model:
             raise ModuleNotFoundError(reason, name=error.name) from error
 
 
-def load(name: str, config: Any = None) -> Model:
+def load(name: str) -> Model:
     """Returns the model of this name.
-
-    A model whose config has a user's environment (envs/host) has the same modules in its folder
-    `hosted`.
 
     Raises:
         KeyError: there is no such model.
     """
-    package = f"quatrain.models.{name}"
-    # Until each model has one environment protocol.
-    if (
-        getattr(config, "brings_env", False)
-        and (Path(__file__).parent / "models" / name / "hosted").is_dir()
-    ):
-        package += ".hosted"
-    return Model(name, MODELS[name], package)
+    return Model(name, MODELS[name])

@@ -127,7 +127,7 @@ def states() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    "form", ["actor_critic", "active_dynamics-seq_vae", "actor_critic-hosted", "allo-hosted"]
+    "form", ["actor_critic", "active_dynamics-seq_vae", "actor_critic-user_env", "allo-user_env"]
 )
 def test_the_generators_of_the_caller_stay_as_they_are(form: str, monkeypatch: pytest.MonkeyPatch):
     """Not even for a while: another thread may draw from them."""

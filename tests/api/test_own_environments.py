@@ -73,7 +73,7 @@ def test_a_result_comes_back_as_it_was(result: Result, tmp_path: Path):
 
 
 def arrays_of(result: Result) -> dict[str, np.ndarray]:
-    return load_modules(result.model, result.config).train.to_arrays(result.state)
+    return load_modules(result.model).train.to_arrays(result.state)
 
 
 def test_what_a_loaded_folder_names_is_not_imported(result: Result, tmp_path: Path, mark: Path):
@@ -195,7 +195,7 @@ def test_an_environment_that_is_defined_again_is_learned_as_it_is(
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     config = config_of(model)
     config = config.model_copy(update={"env": config.env.model_copy(update=name)})
-    modules = load_modules(model, config)
+    modules = load_modules(model)
     for size in (4, 6, 3):
         (tmp_path / "defined_again.py").write_text(MODULE.format(size=size))
         if "defined_again" in sys.modules:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.runtime import stage
-from pipeline.storage.params_file import read_params
 from tests.campaign.crash import work_of
 from tests.campaign.faulty_disk import FaultyDisk, Happens, nothing
 from tests.campaign.lives import nobody_holds_a_lock, nothing_half_written
@@ -69,8 +68,7 @@ def _live(body: Body, folder: Path, output: Path, happens: Happens) -> None:
 
 def stage_body(verb: str, model: str) -> int:
     """Does what `python -m pipeline.VERB MODEL` does."""
-    config = getattr(read_params(Path.cwd()), model)
-    with surroundings(model, config):
+    with surroundings(model):
         return stage.main(verb, "", BODIES[verb], [model])
 
 

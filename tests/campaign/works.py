@@ -70,7 +70,7 @@ def watched_commit(database: Any) -> None:
 
 
 @contextmanager
-def surroundings(model: str | None = None, config: Any = None) -> Iterator[None]:
+def surroundings(model: str | None = None) -> Iterator[None]:
     """No tracking server, and one quick picture."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", NOBODY)
@@ -78,7 +78,7 @@ def surroundings(model: str | None = None, config: Any = None) -> Iterator[None]
         patch.setattr(outbox, "commit", watched_commit)
         if model is not None:
             picture = {"empty": Figure(figsize=(1, 1))}
-            patch.setattr(load(model, config).plots, "plots", lambda *_: picture)
+            patch.setattr(load(model).plots, "plots", lambda *_: picture)
         yield
 
 
@@ -128,7 +128,7 @@ def run_stage(verb: str, model: str) -> int:
     def work() -> None:
         stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()))
         with (
-            surroundings(model, stage.config),
+            surroundings(model),
             folder_lock(stage.state / "locks" / stage.name, 0),
         ):
             run_on_device(stage, BODIES[verb], Pretended())

@@ -103,7 +103,7 @@ def compare(
     after = with_changes(before, model, changed)
     old, new = (getattr(side, model).model_dump() for side in (before, after))
     check_sides(old, new, different_worlds)
-    rules = load(model, getattr(before, model)).rules.gated(type(getattr(before, model)))
+    rules = load(model).rules.gated(type(getattr(before, model)))
     rule = deciding_rule(rules, metric)
     with computing(before, model):
         nothing = Comparison(
@@ -115,7 +115,7 @@ def compare(
             metric=rule.metric,
             margin=rule.tolerance if margin is None else margin,
             looks=looks,
-            curves=load(model, getattr(before, model)).train.headline(getattr(before, model)),
+            curves=load(model).train.headline(getattr(before, model)),
             is_paired=not world_keys(old, new),
         )
         return train_until_decided(nothing, (before, after), progress)
@@ -185,7 +185,7 @@ def train(model: str, params: Params, metric: str) -> tuple[Run, str]:
 
 
 def digest_of_weights(result: Result) -> str:
-    modules = load(result.model, result.config)
+    modules = load(result.model)
     digest = hashlib.sha256()
     for name, array in sorted(modules.train.to_arrays(result.state).items()):
         if name.startswith(modules.train.WEIGHTS):

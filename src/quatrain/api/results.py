@@ -187,7 +187,7 @@ class Result:
 
     @property
     def _modules(self) -> Any:
-        return load_modules(self.model, self.config)
+        return load_modules(self.model)
 
     @cached_property
     def _exported(self) -> dict[str, np.ndarray]:
@@ -235,7 +235,7 @@ def load(path: str | Path, device: str = "auto") -> Result:
     stored = read_folder(folder, FILES)
     model, section = identify(folder, stored.contents, stored.info)
     params = params_with(model, section, device=device, **shared_settings(folder, stored.info))
-    modules = load_modules(model, section)
+    modules = load_modules(model)
     arrays = stored.contents["weights.safetensors"] | stored.contents["state.safetensors"]
     with computing(params, model):
         dataset_arrays = stored.contents.get(DATASET)

@@ -113,7 +113,7 @@ def params_from(
 def train_and_score(params: Params, model: str, dataset: Any, is_shown: bool) -> Result:
     """Does what the stages collect, train and evaluate do; None as dataset: collects it."""
     config = getattr(params, model)
-    modules = load(model, config)
+    modules = load(model)
     if dataset is None:
         dataset = modules.collect.collect(config, derive_seed(params.seed, "collect", model))
     check_dataset(model, dataset, modules.collect.dataset_type(config))
@@ -168,7 +168,7 @@ def evaluate(
     if dataset is not None and env is not None:
         raise ConfigError("dataset and env exclude each other: data are collected in an env")
     model = result.model
-    modules = load(model, result.config)
+    modules = load(model)
     config = result.config if env is None else changed_section(model, result.config, {"env": env})
     drawn = result.seed if seed is None else seed
     with computing(result.params, model):
@@ -198,7 +198,7 @@ def state_for(result: Result, config: Any, dataset: Any) -> Any:
         ValueError: they do not fit.
     """
     if not config.brings_env:
-        train = load(result.model, config).train
+        train = load(result.model).train
         return train.from_arrays(config, dataset, train.to_arrays(result.state))
     # Running episodes do not matter; a learner fits wherever observations and actions are alike.
     trained, actual = (each.interface.restored for each in (result.dataset, dataset))
@@ -215,7 +215,7 @@ def held_out_again(result: Result, seed: int | None) -> Any:
     """
     if seed is None:
         return result.dataset
-    modules = load(result.model, result.config)
+    modules = load(result.model)
     other = modules.collect.collect(result.config, derive_seed(seed, "collect", result.model))
     if not is_of_one_system(result.dataset, other):
         raise DataError(

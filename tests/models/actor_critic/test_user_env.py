@@ -53,7 +53,7 @@ def scores(config: ActorCriticUserEnvConfig) -> dict[str, float]:
 
 def test_the_section_chooses_the_modules_and_comes_back_from_its_json():
     config = config_of("Signs", {})
-    assert load("actor_critic", config).train.train is train
+    assert load("actor_critic").train.train is train
     assert read_section("actor_critic", config.model_dump_json()) == config
 
 
@@ -67,7 +67,7 @@ read = set(sys.modules)
 def loaded():
     new = {name for name in set(sys.modules) - read if name.startswith("quatrain.")}
     print(*(name for name in new if not sys.modules[name].__file__.endswith("__init__.py")))
-model = load("actor_critic", config)
+model = load("actor_critic")
 model.train, config.world
 loaded()
 model.collect, model.evaluate.scoring(config), model.serve.serving(config)

@@ -29,7 +29,7 @@ SCHEMAS = [(model, schema) for model in MODELS for schema in schemas_of(model).v
 @pytest.mark.parametrize(("model", "schema"), SCHEMAS)
 def test_a_key_covers_what_shapes_the_result_and_no_other_model(model: str, schema: Any):
     def covered(verb: str) -> set[str]:
-        files = code_of(load(model, schema).package, schema.WORLD, verb)
+        files = code_of(load(model).package, schema.WORLD, verb)
         return {str(path.relative_to(ROOT)) for path in files}
 
     names = covered("evaluate")

@@ -53,7 +53,7 @@ def served(form: str) -> Served:
     params = params_with(overlaid({model: SMALL[model]}, {model: changes}))
     stage = Stage("train", model, Path.cwd(), params)
     with on_device(params, MODELS[model]), shapes_unchecked():
-        modules = load(model, stage.config)
+        modules = load(model)
         dataset = modules.collect.collect(stage.config, 1)
         state = modules.train.init_state(stage.config, dataset, 2)
         exported = export(stage, state, dataset)

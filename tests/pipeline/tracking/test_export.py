@@ -187,7 +187,7 @@ def test_a_training_records_one_model_with_its_card(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("form", ["allo", "iqn-hosted", "active_dynamics"])
+@pytest.mark.parametrize("form", ["allo", "iqn-user_env", "active_dynamics"])
 def test_a_process_without_the_checkout_answers_the_same(form: str, tmp_path: Path):
     model, file = served(form), tmp_path / "answer.json"
     variables = {
