@@ -7,13 +7,7 @@ import quatrain
 plate = {"name": "three levels", "numbers": np.repeat([1.0, 4.0, 12.0], 200).tolist()}
 result = quatrain.fit(
     "actor_critic",
-    collect={
-        "plates": "user",
-        "plates_file": plate,
-        "n_train": 1,
-        "n_held_out": 1,
-        "n_outside": 0,
-    },
+    collect={"plates": "user", "plates_file": plate, "n_train": 1, "n_held_out": 1, "n_outside": 0},
     train={"transitions": 100_000},
     threads=1,
 )

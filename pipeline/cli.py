@@ -167,10 +167,7 @@ def retrain(options: Options) -> int:
     return retrain(Path.cwd(), asked)
 
 
-@verb(
-    option("--port", type=port, default=5000, help="of the UI on 127.0.0.1"),
-    reads_params=False,
-)
+@verb(option("--port", type=port, default=5000, help="of the UI on 127.0.0.1"), reads_params=False)
 def ui(options: Options) -> None:
     """Starts the MLflow UI for the tracking store, on this machine only."""
     from pipeline.tracking.ui import start

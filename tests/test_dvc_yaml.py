@@ -26,11 +26,7 @@ WRITERS = {
         "pipeline/storage/figures.py",
         "pipeline/storage/run_key.py",
     },
-    "report": {
-        "pipeline/judging",
-        "pipeline/reporting",
-        "pipeline/storage/stored_pictures.py",
-    },
+    "report": {"pipeline/judging", "pipeline/reporting", "pipeline/storage/stored_pictures.py"},
 }
 SETTINGS = {"seed", "device", "threads", "deterministic"}
 LEARNING = {"devices"}

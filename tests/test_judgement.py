@@ -181,8 +181,7 @@ def interval(mean: float, half: float, seeds: float | None = 4.0) -> dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("mean", "status"),
-    [(0.926, "ok"), (0.924, "worse"), (0.974, "ok"), (0.976, "better")],
+    ("mean", "status"), [(0.926, "ok"), (0.924, "worse"), (0.974, "ok"), (0.976, "better")]
 )
 def test_a_difference_counts_only_if_it_is_larger_than_its_interval(mean: float, status: str):
     """Half widths 0.015 and 0.02: a difference of independent means has 0.025."""

@@ -22,15 +22,7 @@ from quatrain.registry import MODELS
 from quatrain.section import tuples
 from quatrain.validation import nested, overlaid, validate
 from tests.config_keys import overlay_of
-from tests.config_schema import (
-    ROOT_SCHEMA,
-    Key,
-    inside,
-    keys,
-    outside,
-    rule,
-    with_value,
-)
+from tests.config_schema import ROOT_SCHEMA, Key, inside, keys, outside, rule, with_value
 from tests.conftest import ROOT, committed
 
 GOOD = (ROOT / "params.yaml").read_text()
@@ -128,11 +120,7 @@ def test_a_value_that_cannot_be_used_is_refused_in_one_line(changes: str, messag
 
 @pytest.mark.parametrize(
     ("path", "written", "read"),
-    [
-        ("allo.train.steps", 2e4, 20_000),
-        ("allo.env.max_episode_steps", 50.0, 50),
-        ("seed", 3.0, 3),
-    ],
+    [("allo.train.steps", 2e4, 20_000), ("allo.env.max_episode_steps", 50.0, 50), ("seed", 3.0, 3)],
 )
 def test_whole_floats_are_whole_numbers(path: str, written: float, read: int):
     """YAML reads 2e4 as a float."""

@@ -61,11 +61,7 @@ def measure(root: Path, rounds: int) -> list[Row]:
     """Measures all rows, with one thread."""
     with threads(1):
         check_learning(root)
-        return [
-            training_row(root, rounds),
-            playing_row(root, rounds),
-            entropy_row(rounds),
-        ]
+        return [training_row(root, rounds), playing_row(root, rounds), entropy_row(rounds)]
 
 
 # Playing and learning.

@@ -17,11 +17,7 @@ import optax
 from jax import Array
 from jax.lax import stop_gradient
 
-from benchmarks.reference.replay_loop import (
-    RowBuffer,
-    sample_searching,
-    sample_with_terminal_table,
-)
+from benchmarks.reference.replay_loop import RowBuffer, sample_searching, sample_with_terminal_table
 from quatrain.models.allo import network, train
 from quatrain.models.allo.config import AlloConfig, Network
 

@@ -208,10 +208,7 @@ def is_working(process: psutil.Process) -> bool:
 
 
 def run_parallel(
-    commands: Mapping[str, Sequence[str]],
-    limit: int,
-    folder: Path,
-    environment: Mapping[str, str],
+    commands: Mapping[str, Sequence[str]], limit: int, folder: Path, environment: Mapping[str, str]
 ) -> dict[str, int]:
     """Runs at most `limit` commands in parallel; prints their lines, each with its command's name.
 

@@ -209,10 +209,7 @@ def connect(address: str) -> Any:
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     variables = {"PYTHONPATH": f"{CHECKOUT / 'src'}:{CHECKOUT}", "PYTHONWARNINGS": "ignore"}
     ray.init(
-        address,
-        log_to_driver=False,
-        configure_logging=False,
-        runtime_env={"env_vars": variables},
+        address, log_to_driver=False, configure_logging=False, runtime_env={"env_vars": variables}
     )
     return ray
 

@@ -61,9 +61,7 @@ class _SharedParams(Section):
         description="`default`, or the name of the overlay in presets/",
     )
     seed: int = Field(
-        ge=0,
-        lt=2**32,
-        description="each stage derives one named seed per purpose from it",
+        ge=0, lt=2**32, description="each stage derives one named seed per purpose from it"
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         description="auto: cuda where the model's framework reaches it, else cpu; "
@@ -76,9 +74,7 @@ class _SharedParams(Section):
         "(3 seeds use 1 of 2); with device cpu parts of the processor; torch models use one",
     )
     threads: int = Field(
-        ge=1,
-        le=256,
-        description="compute threads; a CPU result depends on this number",
+        ge=1, le=256, description="compute threads; a CPU result depends on this number"
     )
     deterministic: bool = Field(
         description="on a GPU: slower kernels whose result repeats bit for bit"

@@ -131,10 +131,7 @@ def curve(history: History, name: str, learners: int) -> Curve:
 
 
 def mean_with_interval(
-    axes: Axes,
-    x: np.ndarray,
-    values: Float[np.ndarray, "samples points"],
-    **style: Any,
+    axes: Axes, x: np.ndarray, values: Float[np.ndarray, "samples points"], **style: Any
 ) -> Float[np.ndarray, " points"]:
     """Draws the mean over held-out samples as a line and its 95 % t-interval as a band; returns the
     mean.
@@ -146,10 +143,7 @@ def mean_with_interval(
 
 
 def draw_seeds(
-    axes: Axes,
-    x: np.ndarray,
-    values: Float[np.ndarray, "seeds points"],
-    **style: Any,
+    axes: Axes, x: np.ndarray, values: Float[np.ndarray, "seeds points"], **style: Any
 ) -> Float[np.ndarray, " points"]:
     """Draws the curve of each seed or, from LEAST_SEEDS on, the interquartile mean over seeds with
     its 95 % bootstrap interval as a band.
@@ -165,10 +159,7 @@ def draw_seeds(
 
 
 def draw_each(
-    axes: Axes,
-    x: np.ndarray,
-    values: Float[np.ndarray, "seeds points"],
-    **style: Any,
+    axes: Axes, x: np.ndarray, values: Float[np.ndarray, "seeds points"], **style: Any
 ) -> None:
     """Draws the curve of each seed in one colour, thin if there are several."""
     if len(values) > 1:

@@ -25,8 +25,7 @@ class Interval(NamedTuple):
 
 
 def aggregate_seeds(
-    per_learner: Sequence[Mapping[str, float]],
-    gated: Sequence[str],
+    per_learner: Sequence[Mapping[str, float]], gated: Sequence[str]
 ) -> dict[str, float]:
     """Averages scores over learners and counts these as `seeds`.
 
@@ -82,9 +81,7 @@ def format_mean(values: Float[np.ndarray, " seeds"], decimals: int) -> str:
     return f"{mean} ± {float(half_interval(values)):.{decimals}f}"
 
 
-def interquartile_mean(
-    values: Float[np.ndarray, "samples *axes"],
-) -> Float[np.ndarray, "*axes"]:
+def interquartile_mean(values: Float[np.ndarray, "samples *axes"]) -> Float[np.ndarray, "*axes"]:
     """Computes the mean over samples without the lowest and the highest quarter (rounded down); NaN
     where one is not finite.
 

@@ -180,11 +180,7 @@ def test_progress_is_plain_lines_where_no_terminal_is(
 ):
     quatrain.fit("allo", config=allo.config, threads=1)
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split("  ")[0] for line in lines] == [
-        "allo: 20/60",
-        "allo: 40/60",
-        "allo: 60/60",
-    ]
+    assert [line.split("  ")[0] for line in lines] == ["allo: 20/60", "allo: 40/60", "allo: 60/60"]
     assert all("cosine_mean" in line for line in lines)
     quatrain.fit("allo", config=allo.config, threads=1, progress=False)
     assert capsys.readouterr().err == ""

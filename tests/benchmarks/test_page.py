@@ -62,9 +62,7 @@ def test_the_page_has_promises_ratios_notes_and_the_machine(tmp_path: Path):
 def test_a_ratio_is_compared_with_the_last_by_quartiles():
     slower = STEP._replace(sides=STEP.sides | {OURS: Times([0.02])})
     faster = STEP._replace(work="256 pairs", sides=STEP.sides | {OURS: Times([1e-6])})
-    near = MEMORY._replace(
-        sides={ORIGINAL: Times([8e6, 8e6, 1e7]), OURS: Times([1e6] * 3)},
-    )
+    near = MEMORY._replace(sides={ORIGINAL: Times([8e6, 8e6, 1e7]), OURS: Times([1e6] * 3)})
     now = {"allo": STORED["allo"]._replace(rows=[slower, faster, near])}
     now["peers"] = STORED["peers"]._replace(rows=[SLOW._replace(work="add")])
     text = page.compare(STORED, now)

@@ -127,10 +127,7 @@ def run_stage(verb: str, model: str) -> int:
 
     def work() -> None:
         stage = Stage(verb, model, Path.cwd(), read_params(Path.cwd()))
-        with (
-            surroundings(model),
-            folder_lock(stage.state / "locks" / stage.name, 0),
-        ):
+        with surroundings(model), folder_lock(stage.state / "locks" / stage.name, 0):
             run_on_device(stage, BODIES[verb], Pretended())
 
     return run_guarded(f"{verb}@{model}", work)

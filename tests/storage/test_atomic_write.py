@@ -17,12 +17,7 @@ import pytest
 from pipeline.storage.checkpoints import Checkpoints
 from quatrain.errors import FolderError
 from quatrain.storage import atomic_write
-from quatrain.storage.atomic_write import (
-    PARTIAL,
-    sweep_temporaries,
-    write_durably,
-    write_exactly,
-)
+from quatrain.storage.atomic_write import PARTIAL, sweep_temporaries, write_durably, write_exactly
 from quatrain.storage.folders import load, save
 from tests.campaign.faulty_disk import FaultyDisk, Killed, dies, is_full
 from tests.pipeline.fixture_types import Patch

@@ -14,11 +14,7 @@ CAPTIONS = {"values": "Are the learned values the true ones? Then all points lie
 
 @house_style
 def plots(
-    config: SketchConfig,
-    state: State,
-    dataset: Dataset,
-    history: History,
-    scores: dict[str, float],
+    config: SketchConfig, state: State, dataset: Dataset, history: History, scores: dict[str, float]
 ) -> dict[str, Picture]:
     """Draws learned against true values of held-out points, of the first seed."""
     points = slice(config.evaluate.points)

@@ -23,9 +23,7 @@ def collect_plainly(config: AlloConfig, seed: int) -> Episodes:
     reset_key, action_key = jax.random.split(train_key)
     num_envs = config.collect.num_envs
     draw_first = jax.jit(
-        jax.vmap(
-            partial(dynamics.reset, grid=grid, uniform=config.env.start == "uniform"),
-        )
+        jax.vmap(partial(dynamics.reset, grid=grid, uniform=config.env.start == "uniform"))
     )
 
     def first_states(index: int) -> np.ndarray:

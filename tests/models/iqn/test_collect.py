@@ -84,10 +84,7 @@ FRAMES = "frames have the shape (1, 20, 2, 4, 125), not"
     [
         ({"seeds": 2}, f"{FRAMES} (2, 20, 2, 4, 125)"),
         ({"env": {"ground": "plain"}}, f"{FRAMES} (1, 20, 2, 4, 100)"),
-        (
-            {"collect": {"held_out_worlds": 5}},
-            "held_out/keys have the shape (64, 2), not (5, 2)",
-        ),
+        ({"collect": {"held_out_worlds": 5}}, "held_out/keys have the shape (64, 2), not (5, 2)"),
         ({"env": {"height": 7}}, "held_out/items have the shape (64, 6, 6), not (64, 7, 6)"),
         ({"env": {"wall_value": -2.0}}, "it has rewards that nothing pays"),
         ({"env": {"max_turns": 20}}, "it has ends at other turns"),

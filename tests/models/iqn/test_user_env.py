@@ -21,12 +21,7 @@ from quatrain.models.iqn.serve import answer, export
 from quatrain.models.iqn.train import HostLoop, from_arrays, init_state, to_arrays, train
 from quatrain.models.iqn.worlds.user_env import ReplayEnvs, by_seed, scale_of, stack
 from quatrain.replay.frames.ring import init, write
-from quatrain.replay.frames.sampling import (
-    Window,
-    gather_transitions,
-    start_entries,
-    valid_starts,
-)
+from quatrain.replay.frames.sampling import Window, gather_transitions, start_entries, valid_starts
 from quatrain.validation import overlaid
 from tests.config_keys import overlay_of
 from tests.conftest import ROOT, params_with, shapes_unchecked

@@ -87,10 +87,7 @@ def test_an_intact_checkout_is_read_whole(toy: Path, capsys: Capture):
     (toy / "data" / "allo" / "stray.pyc").touch()
     everything = "all are what their names and dvc.lock say"
     assert main(["verify"]) == 0
-    assert capsys.readouterr() == (
-        f"verify: 5 cache objects and 3 outs read: {everything}\n",
-        "",
-    )
+    assert capsys.readouterr() == (f"verify: 5 cache objects and 3 outs read: {everything}\n", "")
     shutil.rmtree(toy / ".dvc" / "cache")
     shutil.rmtree(toy / "data")
     (toy / "report").unlink()

@@ -44,12 +44,7 @@ FURTHER = "floor_constant 0.200 … the oracle 2.200"
         (HIGHER, {}, "──────────●──────────", ACCURACY),
         (HIGHER, {"accuracy": 0.8}, "──────────┼────●─────", ACCURACY),
         (HIGHER, {"accuracy": 1.2}, "──────────┼─────────▶", ACCURACY),
-        (
-            HIGHER,
-            {"oracle": 2.2},
-            "────●────────────────",
-            FURTHER,
-        ),
+        (HIGHER, {"oracle": 2.2}, "────●────────────────", FURTHER),
         (HIGHER, {"accuracy": 0.7} | OVER_SEEDS, "─────━━━━━┼━●━━━─────", ACCURACY),
         (HIGHER, {"accuracy": 0.7} | FEW_SEEDS, "──────────┼─●────────", ACCURACY),
         (LOWER, {"error": 3.5}, "──────────●─────┼────", "affine 6.000 … floor 1.000"),

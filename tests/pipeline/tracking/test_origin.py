@@ -67,10 +67,7 @@ def test_changed_params_stand_beside_those_of_the_commit_and_its_preset(commit: 
         YAML().dump(smoke, file)
     said = described(work, "smoke")
     assert said.startswith("Params changed from the commit's params.yaml with presets/smoke.yaml:")
-    assert said.splitlines()[2:] == [
-        "* `seed`: 0 -> 5",
-        "* `allo.train.tried`: absent -> True",
-    ]
+    assert said.splitlines()[2:] == ["* `seed`: 0 -> 5", "* `allo.train.tried`: absent -> True"]
 
 
 def test_without_a_commit_nothing_is_compared(tmp_path: Path):

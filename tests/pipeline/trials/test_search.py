@@ -17,10 +17,7 @@ from tests.pipeline.trials.small_sweep import HIDDEN, IQN, RATE, RATES, space_of
 
 TARGETS = [{"kind": "hard", "copy_every": 50}, {"kind": "polyak", "rate": 0.5}]
 # Each value is good alone, the last two together are not.
-SAMPLES = {
-    "train.record_every": {"of": [100, 500]},
-    "train.batch_size": {"of": [256, 300_000]},
-}
+SAMPLES = {"train.record_every": {"of": [100, 500]}, "train.batch_size": {"of": [256, 300_000]}}
 
 
 def search_of(folder: Path, **changes: Any) -> Search:

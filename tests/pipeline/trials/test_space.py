@@ -15,14 +15,7 @@ from quatrain.errors import ConfigError
 from quatrain.params import Params
 from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Failure, Patch
-from tests.pipeline.trials.small_sweep import (
-    HIDDEN,
-    RATE,
-    RATES,
-    SWEEP,
-    space_of,
-    sweep_file,
-)
+from tests.pipeline.trials.small_sweep import HIDDEN, RATE, RATES, SWEEP, space_of, sweep_file
 
 
 def searched(key: str, dimension: Any) -> dict[str, Any]:

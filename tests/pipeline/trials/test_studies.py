@@ -100,12 +100,7 @@ def test_a_row_without_scores_is_missing_and_the_others_are_kept(
     ids=["cpu", "fewer-cores", "gpu"],
 )
 def test_a_trial_takes_a_core_for_two_threads_and_a_whole_gpu(
-    device: str,
-    cores: int,
-    threads: int,
-    needs: tuple[int, int],
-    project: Path,
-    monkeypatch: Patch,
+    device: str, cores: int, threads: int, needs: tuple[int, int], project: Path, monkeypatch: Patch
 ):
     monkeypatch.setattr(place, "device_of", lambda *_: device)
     monkeypatch.setattr(place, "core_count", lambda: cores)
@@ -152,8 +147,7 @@ def test_one_trial_that_misses_a_goal_is_not_made_up_for_by_the_others():
     rows = {
         "good": result({"cosine_mean": 0.998, "orthogonality": 0.05}),
         "poor": result(
-            {"cosine_mean": 1.0, "orthogonality": 0.0},
-            {"cosine_mean": 0.99, "orthogonality": 0.2},
+            {"cosine_mean": 1.0, "orthogonality": 0.0}, {"cosine_mean": 0.99, "orthogonality": 0.2}
         ),
         "part": result({"cosine_mean": 1.0}, {"cosine_mean": None}),
     }

@@ -212,10 +212,7 @@ def test_without_confirm_the_best_of_the_search_is_adopted(root: Path, monkeypat
 
 
 def test_trials_that_params_refuse_do_not_hinder_a_continued_sweep(root: Path, monkeypatch: Patch):
-    samples = {
-        "train.record_every": {"of": [100, 500]},
-        "train.batch_size": {"of": [256, 300_000]},
-    }
+    samples = {"train.record_every": {"of": [100, 500]}, "train.batch_size": {"of": [256, 300_000]}}
     driver = Driver(root, monkeypatch, space=samples)
     driver.run(higher)
     assert driver.run(higher) == []

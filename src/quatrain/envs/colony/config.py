@@ -28,7 +28,7 @@ class ActionBounds(Section):
     """Holds the lowest and highest value of each number of an action."""
 
     delete_ratio: Interval = Field(
-        description="share of the cells, the leftmost, that are removed; within 0..1",
+        description="share of the cells, the leftmost, that are removed; within 0..1"
     )
     gamma: Interval = Field(
         description="pixels: distance of a child from its parent on stiff ground"
@@ -55,8 +55,7 @@ class Action(Section):
 
     bounds: ActionBounds
     active_params: tuple[Parameter, ...] = Field(
-        min_length=1,
-        description="numbers that the policy chooses; the others are fixed_params",
+        min_length=1, description="numbers that the policy chooses; the others are fixed_params"
     )
     fixed_params: dict[str, float] = Field(description="value of each number that is not active")
 
@@ -83,7 +82,7 @@ class Reward(Section):
         description="goal_control_safe: ending early does not pay"
     )
     weights: dict[str, Annotated[float, Field(ge=-LARGEST, le=LARGEST)]] = Field(
-        description="component -> weight, in addition to the preset; 0 removes a component",
+        description="component -> weight, in addition to the preset; 0 removes a component"
     )
 
     @property
@@ -106,15 +105,13 @@ class Env(Section):
     width: int = Field(ge=50, le=100_000, description="pixels; the plate's stiffness rises with x")
     height: int = Field(ge=50, le=100_000, description="pixels")
     max_nodes: int = Field(
-        ge=8,
-        le=4096,
-        description="more cells are an overflow, which ends the episode",
+        ge=8, le=4096, description="more cells are an overflow, which ends the episode"
     )
     target_nodes: int = Field(ge=2, description="cells that the colony should hold")
     n0_min: int = Field(ge=1, description="cells at the start, at least")
     n0_max: int = Field(ge=1, description="cells at the start, at most")
     y_center: Interval = Field(
-        description="middle of the start, drawn from this range; shares of the height",
+        description="middle of the start, drawn from this range; shares of the height"
     )
     y_spread: float = Field(
         ge=0,
@@ -122,19 +119,15 @@ class Env(Section):
         description="largest distance of cells from it at the start; a share of the height",
     )
     max_steps: int = Field(
-        ge=1,
-        le=100_000,
-        description="steps after which an episode is truncated",
+        ge=1, le=100_000, description="steps after which an episode is truncated"
     )
     left_limit: int = Field(ge=1, description="consecutive moves to the left that end an episode")
     delta_time: int = Field(ge=1, description="reward `full`: steps after which a cell has settled")
     delta_intensity: float = Field(
-        ge=-LARGEST,
-        le=LARGEST,
-        description="reward `full`: stiffness that a good child gains",
+        ge=-LARGEST, le=LARGEST, description="reward `full`: stiffness that a good child gains"
     )
     features: Literal["light", "full"] = Field(
-        description="observed features: light, or all of the original",
+        description="observed features: light, or all of the original"
     )
     obs_norm: Literal["dataset", "none"] = Field(
         description="dataset: by mean and standard deviation of collected observations"

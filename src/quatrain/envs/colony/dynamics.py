@@ -14,14 +14,7 @@ from torch import Tensor
 
 from quatrain.envs.colony.config import Env
 from quatrain.envs.colony.plates import Plates
-from quatrain.envs.colony.rules import (
-    EXTINCT,
-    LEFT_DRIFT,
-    OVERFLOW,
-    RUNNING,
-    SUCCESS,
-    TIMEOUT,
-)
+from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, RUNNING, SUCCESS, TIMEOUT
 
 # Cells that are added before rounding down: in float32, 0.7 * 10 is just below 7.
 ROUNDING = 1e-4
@@ -108,9 +101,7 @@ def slot_indices(count: int, device: torch.device) -> Int64[Tensor, " slot"]:
 
 
 def intensity_at(
-    world: World,
-    x: Float[Tensor, "env *cell"],
-    substrate: Int64[Tensor, " env"],
+    world: World, x: Float[Tensor, "env *cell"], substrate: Int64[Tensor, " env"]
 ) -> Float[Tensor, "env *cell"]:
     """Returns the stiffness at the pixel that contains x."""
     width = world.intensity.shape[1]
@@ -158,9 +149,7 @@ def drop_unused_slots(colonies: Colonies) -> Colonies:
 
 
 def select_leftmost(
-    x: Float[Tensor, "env cell"],
-    candidates: Bool[Tensor, "env cell"],
-    count: Int64[Tensor, " env"],
+    x: Float[Tensor, "env cell"], candidates: Bool[Tensor, "env cell"], count: Int64[Tensor, " env"]
 ) -> Bool[Tensor, "env cell"]:
     """Selects the `count` candidates of smallest x, ties by lower slot; all candidates if there are
     fewer.
@@ -171,10 +160,7 @@ def select_leftmost(
 
 
 def hill_length(
-    gamma: Tensor,
-    alpha: Tensor,
-    noise: Tensor,
-    intensity: Float[Tensor, "env cell"],
+    gamma: Tensor, alpha: Tensor, noise: Tensor, intensity: Float[Tensor, "env cell"]
 ) -> Float[Tensor, "env cell"]:
     """Computes the distance of a child from its parent, h = γ / (1 + (α/I)²) + ν, in pixels."""
     return gamma[..., None] / (1 + (alpha[..., None] / intensity).square()) + noise[..., None]
@@ -192,8 +178,7 @@ def _children(world: World, colonies: Colonies, action: Tensor) -> Complex64[Ten
 
 
 def _surviving_ancestors(
-    parent: Int64[Tensor, "env cell"],
-    deleted: Bool[Tensor, "env cell"],
+    parent: Int64[Tensor, "env cell"], deleted: Bool[Tensor, "env cell"]
 ) -> Int64[Tensor, "env cell"]:
     """Follows chains of deleted cells by pointer jumping, in log2(cells) rounds.
 

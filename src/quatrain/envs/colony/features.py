@@ -143,11 +143,7 @@ def _light(rules: Env, colonies: Colonies, cells: _Cells) -> _Features:
     )
 
 
-def _light_graph(
-    rules: Env,
-    colonies: Colonies,
-    cells: _Cells,
-) -> list[Tensor]:
+def _light_graph(rules: Env, colonies: Colonies, cells: _Cells) -> list[Tensor]:
     stiffness = cells.intensity / (1 + cells.intensity)
     share = cells.size / rules.target_nodes
     right = cells.x.amax(1)
@@ -236,8 +232,7 @@ def _block(x: Tensor, y: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _centrality(
-    to_others: hull.Differences,
-    present: Float[Tensor, "env cell"],
+    to_others: hull.Differences, present: Float[Tensor, "env cell"]
 ) -> Float[Tensor, "env cell"]:
     """Computes 1 / the mean distance to cells at other positions; 1 if there are none."""
     dx, dy = to_others

@@ -32,8 +32,7 @@ class Differences(NamedTuple):
 
 
 def hull_vertices(
-    pos: Float[Tensor, "env cell 2"],
-    exists: Bool[Tensor, "env cell"],
+    pos: Float[Tensor, "env cell 2"], exists: Bool[Tensor, "env cell"]
 ) -> Bool[Tensor, "env cell"]:
     """Returns which cells are corners of the convex hull of the existing cells.
 
@@ -66,9 +65,7 @@ def differences(x: Float[Tensor, "env cell"], y: Float[Tensor, "env cell"]) -> D
 
 
 def corners(
-    x: Float[Tensor, "env cell"],
-    y: Float[Tensor, "env cell"],
-    to_others: Differences,
+    x: Float[Tensor, "env cell"], y: Float[Tensor, "env cell"], to_others: Differences
 ) -> Bool[Tensor, "env cell"]:
     """Returns which points are corners of their hull. Overwrites `to_others`.
 
@@ -96,9 +93,7 @@ def corners(
 
 
 def area(
-    x: Float[Tensor, "env cell"],
-    y: Float[Tensor, "env cell"],
-    corner: Bool[Tensor, "env cell"],
+    x: Float[Tensor, "env cell"], y: Float[Tensor, "env cell"], corner: Bool[Tensor, "env cell"]
 ) -> Float[Tensor, " env"]:
     """Computes the area of the polygon with these corners around the origin by the shoelace
     formula.

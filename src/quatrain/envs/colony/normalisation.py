@@ -35,17 +35,12 @@ class _Sums(NamedTuple):
 
     def add(self, rows: Float[Tensor, "row feature"]) -> "_Sums":
         return _Sums(
-            self.rows + len(rows),
-            self.total + rows.sum(0),
-            self.squares + rows.square().sum(0),
+            self.rows + len(rows), self.total + rows.sum(0), self.squares + rows.square().sum(0)
         )
 
 
 def measure_norm(
-    world: World,
-    policies: Sequence[ColonyPolicy],
-    count: int,
-    draws: Generator,
+    world: World, policies: Sequence[ColonyPolicy], count: int, draws: Generator
 ) -> Norm:
     """Measures features over one episode of each of `count` new colonies under each policy."""
     sums = [_sum_features(world, policy, start(world, count, draws)) for policy in policies]
@@ -63,8 +58,7 @@ def _sum_features(world: World, policy: ColonyPolicy, colonies: Colonies) -> tup
     for moment in episodes(world, colonies, policy):
         before = moment.transition.before
         observation = compress_stiffness(
-            world.rules,
-            observe(world, before, before.parent.shape[1]),
+            world.rules, observe(world, before, before.parent.shape[1])
         )
         node_sums = node_sums.add(observation.node[observation.mask].double())
         graph_sums = graph_sums.add(observation.graph.double())

@@ -29,9 +29,7 @@ class PlateDistribution(NamedTuple):
 
 
 TRAINING = PlateDistribution(
-    linear=((0.01, 0.1),),
-    exponential=((0.002, 0.008),),
-    offset=(0.5, 2.0),
+    linear=((0.01, 0.1),), exponential=((0.002, 0.008),), offset=(0.5, 2.0)
 )
 # Plates flatter and steeper than any training plate.
 OUTSIDE = PlateDistribution(
@@ -70,10 +68,7 @@ def make_plates(kind: np.ndarray, m: np.ndarray, b: np.ndarray, width: int) -> P
 
 
 def sample_plates(
-    distribution: PlateDistribution,
-    count: int,
-    width: int,
-    rng: np.random.Generator,
+    distribution: PlateDistribution, count: int, width: int, rng: np.random.Generator
 ) -> Plates:
     """Draws plates, half of them linear on average."""
     kind = rng.integers(LINEAR, EXPONENTIAL + 1, count)

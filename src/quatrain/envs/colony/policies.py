@@ -79,12 +79,7 @@ def feedback_policy(rules: Env, gamma: Float[Tensor, " env"]) -> ColonyPolicy:
     return act
 
 
-def noisy_policy(
-    rules: Env,
-    act: ColonyPolicy,
-    share: float,
-    generator: Generator,
-) -> ColonyPolicy:
+def noisy_policy(rules: Env, act: ColonyPolicy, share: float, generator: Generator) -> ColonyPolicy:
     """Returns the policy with uniform noise of ± `share` of each range, clamped to the bounds."""
     low, high = action_bounds(rules)
 

@@ -48,10 +48,7 @@ class Search(NamedTuple):
 
 
 def best_constant(
-    world: World,
-    points: int,
-    fixed: Mapping[str, float],
-    generator: Generator,
+    world: World, points: int, fixed: Mapping[str, float], generator: Generator
 ) -> Search:
     """Searches the best constant action: random sample, rounds of the cross-entropy method, final
     comparison.
@@ -92,10 +89,7 @@ def best_gamma(world: World, fixed: Mapping[str, float], generator: Generator) -
 
 
 def _first_points(
-    world: World,
-    points: int,
-    fixed: Mapping[str, float],
-    generator: Generator,
+    world: World, points: int, fixed: Mapping[str, float], generator: Generator
 ) -> Tensor:
     """Draws half of the points anywhere, the other half where a colony holds its size and grows
     straight on.
@@ -111,10 +105,7 @@ def _first_points(
 
 
 def _mean_returns(
-    world: World,
-    actions: Tensor,
-    colonies: int,
-    generator: Generator,
+    world: World, actions: Tensor, colonies: int, generator: Generator
 ) -> Float[Tensor, " point"]:
     """Computes the mean return of each action, all on the same colonies."""
     starts = repeat(start(world, colonies, generator), len(actions))

@@ -52,9 +52,7 @@ def start(world: World, count: int, generator: Generator) -> Colonies:
 
 
 def colonies_at(
-    pos: Float[Tensor, "env cell 2"],
-    n: Int64[Tensor, " env"],
-    substrate: Int64[Tensor, " env"],
+    pos: Float[Tensor, "env cell 2"], n: Int64[Tensor, " env"], substrate: Int64[Tensor, " env"]
 ) -> Colonies:
     """Returns colonies before their first step with `n` cells at `pos` (0 elsewhere), each the
     parent of the next.
@@ -79,10 +77,7 @@ def colonies_at(
 
 
 def step(
-    world: World,
-    colonies: Colonies,
-    action: Float[Tensor, "env 5"],
-    generator: Generator,
+    world: World, colonies: Colonies, action: Float[Tensor, "env 5"], generator: Generator
 ) -> StepResult:
     """Computes one step of all colonies and resets those whose episode ended.
 

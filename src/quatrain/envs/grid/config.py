@@ -6,12 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from quatrain.envs.grid.catalogue import maze, named_layout, rooms
-from quatrain.envs.grid.layouts import (
-    Components,
-    Layout,
-    keep_components,
-    parse_layout,
-)
+from quatrain.envs.grid.layouts import Components, Layout, keep_components, parse_layout
 from quatrain.section import InputFile, NameOrFile, Section, together
 
 # Limit of a map: 256 x 256 cells, whose numbers fit into 16 bits.
@@ -50,11 +45,7 @@ class Fourier(Section):
     """
 
     scale: float = Field(gt=0, le=100)
-    count: int = Field(
-        ge=1,
-        le=4096,
-        description="rows of B; the encoder has 2 + 2*count inputs",
-    )
+    count: int = Field(ge=1, le=4096, description="rows of B; the encoder has 2 + 2*count inputs")
 
 
 class Env(Section):
@@ -76,9 +67,7 @@ class Env(Section):
         description="where a trajectory starts; layout: at S if the map has one"
     )
     max_episode_steps: int = Field(
-        ge=1,
-        le=10**7,
-        description="transitions after which a trajectory is truncated",
+        ge=1, le=10**7, description="transitions after which a trajectory is truncated"
     )
 
     @property

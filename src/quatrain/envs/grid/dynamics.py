@@ -44,11 +44,7 @@ def make_grid(layout: Layout) -> Grid:
     coords = np.argwhere(free)[:, ::-1].astype(np.int32)
     states = np.arange(len(coords), dtype=np.int32)
     # The state at (y+1, x+1); -1 at walls and, thanks to the frame, beyond the border.
-    framed = np.full(
-        np.add(free.shape, 2),
-        -1,
-        np.int32,
-    )
+    framed = np.full(np.add(free.shape, 2), -1, np.int32)
     framed[1:-1, 1:-1][free] = states
     target_xy = coords[:, None] + np.array(MOVES, np.int32)
     target = framed[target_xy[..., 1] + 1, target_xy[..., 0] + 1]
@@ -75,13 +71,7 @@ def _state_at(cell: Cell | None, framed: np.ndarray) -> Int32[np.ndarray, ""]:
 def reset(key: Key[Array, ""], grid: Grid, uniform: bool) -> Int32[Array, ""]:
     """Draws a first state, uniform over all but the goal; or the map's start, if it has one."""
     has_goal = grid.goal >= 0
-    drawn = jax.random.randint(
-        key,
-        (),
-        0,
-        len(grid.coords) - has_goal,
-        jnp.int32,
-    )
+    drawn = jax.random.randint(key, (), 0, len(grid.coords) - has_goal, jnp.int32)
     state = drawn + (has_goal & (drawn >= grid.goal))  # skips the goal
     return state if uniform else jnp.where(grid.start >= 0, grid.start, state)
 

@@ -9,15 +9,7 @@ from quatrain.envs.grid.layouts import MOVES, Cell, Layout, LayoutError, checked
 RoomPair = tuple[Cell, Cell]
 
 
-def rooms(
-    *,
-    rows: int,
-    cols: int,
-    height: int,
-    width: int,
-    extra_doors: int,
-    seed: int,
-) -> Layout:
+def rooms(*, rows: int, cols: int, height: int, width: int, extra_doors: int, seed: int) -> Layout:
     """Generates rooms of height x width cells, with walls and openings of one cell.
 
     Each edge of a random spanning tree of the rooms has one opening at a random place of the shared
@@ -50,13 +42,7 @@ def rooms(
     return checked(_without_marks("rooms", walls))
 
 
-def maze(
-    *,
-    width: int,
-    height: int,
-    braid: float,
-    seed: int,
-) -> Layout:
+def maze(*, width: int, height: int, braid: float, seed: int) -> Layout:
     """Generates a maze of width x height cells: paths between the odd cells, carved depth-first.
 
     Carving starts at the top left; then each dead end is opened with probability `braid`.

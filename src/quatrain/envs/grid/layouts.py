@@ -172,12 +172,7 @@ def _check_lengths(rows: list[list[str]], name: str) -> None:
             )
 
 
-def _match_tile(
-    tile: str,
-    name: str,
-    x: int,
-    y: int,
-) -> re.Match[str]:
+def _match_tile(tile: str, name: str, x: int, y: int) -> re.Match[str]:
     match = _TILE.fullmatch(tile)
     if match is None:
         raise LayoutError(
@@ -187,12 +182,7 @@ def _match_tile(
     return match
 
 
-def _marked_cell(
-    tiles: dict[Cell, re.Match[str]],
-    mark: str,
-    label: str,
-    name: str,
-) -> Cell | None:
+def _marked_cell(tiles: dict[Cell, re.Match[str]], mark: str, label: str, name: str) -> Cell | None:
     cells = [cell for cell, tile in tiles.items() if tile["mark"] == mark]
     if len(cells) > 1:
         raise LayoutError(f"{name}: two {label} cells, {_format(cells[0])} and {_format(cells[1])}")

@@ -4,13 +4,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-    field_validator,
-)
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, field_validator
 
 from quatrain.section import Section
 

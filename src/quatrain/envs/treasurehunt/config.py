@@ -27,14 +27,10 @@ class Entity(Section):
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)
     value: float = Field(
-        ge=-LARGEST,
-        le=LARGEST,
-        description="reward of the agent that steps on it",
+        ge=-LARGEST, le=LARGEST, description="reward of the agent that steps on it"
     )
     weight: float = Field(
-        ge=0,
-        le=LARGEST,
-        description="how often it spawns, relative to the other kinds",
+        ge=0, le=LARGEST, description="how often it spawns, relative to the other kinds"
     )
 
 
@@ -45,45 +41,28 @@ class Env(Section):
 
     worlds: int = Field(ge=1, le=65536, description="parallel training worlds")
     height: int | None = Field(
-        ge=4,
-        le=256,
-        description="height of an open map; null with layout or layout_file",
+        ge=4, le=256, description="height of an open map; null with layout or layout_file"
     )
     width: int | None = Field(
-        ge=4,
-        le=256,
-        description="width of an open map; null with layout or layout_file",
+        ge=4, le=256, description="width of an open map; null with layout or layout_file"
     )
     layout: str | None = Field(
-        max_length=2**17,
-        description="a map as text: # wall, . floor, - bare floor, A start, 1-9",
+        max_length=2**17, description="a map as text: # wall, . floor, - bare floor, A start, 1-9"
     )
     layout_file: FileOrNone = Field(description="a path such as inputs/iqn/map.txt, or null")
     agents: int = Field(ge=1, le=64)
     max_turns: int = Field(
-        ge=1,
-        le=10_000,
-        description="turns of an episode, which is then truncated",
+        ge=1, le=10_000, description="turns of an episode, which is then truncated"
     )
     entities: tuple[Entity, ...] = Field(
-        min_length=1,
-        max_length=9,
-        description="kinds of items, at most 9",
+        min_length=1, max_length=9, description="kinds of items, at most 9"
     )
     spawn_probability: float = Field(
-        ge=0,
-        le=1,
-        description="probability of a new item in an empty cell, per turn",
+        ge=0, le=1, description="probability of a new item in an empty cell, per turn"
     )
-    wall_value: float = Field(
-        ge=-LARGEST,
-        le=LARGEST,
-        description="reward for walking into a wall",
-    )
+    wall_value: float = Field(ge=-LARGEST, le=LARGEST, description="reward for walking into a wall")
     agent_value: float = Field(
-        ge=-LARGEST,
-        le=LARGEST,
-        description="reward for walking into another agent",
+        ge=-LARGEST, le=LARGEST, description="reward for walking into another agent"
     )
     vision_radius: int = Field(ge=1, le=15, description="cells that an agent sees to each side")
     ground: Literal["sand", "plain"] = Field(

@@ -129,10 +129,7 @@ def play(
 
 
 def turn_keys(
-    world: World,
-    key: Key[Array, ""],
-    first_turn: Int[Array, ""],
-    turns: int,
+    world: World, key: Key[Array, ""], first_turn: Int[Array, ""], turns: int
 ) -> Key[Array, "turn key"]:
     """Returns the keys of each turn: one per agent, then one for the order of the agents.
 
@@ -182,11 +179,7 @@ def play_turn(
 
 
 def _play_agent(
-    world: World,
-    policy: Policy,
-    keys: Array,
-    state: State,
-    agent_and_history: tuple[Array, Array],
+    world: World, policy: Policy, keys: Array, state: State, agent_and_history: tuple[Array, Array]
 ) -> tuple[State, _AgentTurn]:
     agent, past_frames = agent_and_history
     frame = _observe_envs(world, state, agent)
@@ -211,9 +204,7 @@ def _observe_envs(world: World, state: State, agent: Array) -> Int8[Array, "env 
     # three times slower on CPU. It cannot fuse through a branch; this branch is always taken.
     return lax.platform_dependent(
         cpu=lambda: lax.cond(
-            agent >= 0,
-            observe,
-            lambda: jnp.zeros((len(state.turn), world.frame_size), jnp.int8),
+            agent >= 0, observe, lambda: jnp.zeros((len(state.turn), world.frame_size), jnp.int8)
         ),
         default=observe,
     )

@@ -50,10 +50,7 @@ def make_world(rules: Env) -> World:
 
 
 def spawn_items(
-    rules: Env,
-    key: Key[Array, ""],
-    episode: Int[Array, ""],
-    turn: Int[Array, ""],
+    rules: Env, key: Key[Array, ""], episode: Int[Array, ""], turn: Int[Array, ""]
 ) -> Int8[Array, "height width"]:
     """Returns the item that spawns in each cell at the start of a turn if the cell is free, else 0.
 
@@ -66,11 +63,7 @@ def spawn_items(
     weights = np.cumsum([entity.weight for entity in rules.entities])
     thresholds = rules.spawn_probability * (weights / weights[-1])
     exceeded = [(noise >= threshold).astype(jnp.int8) for threshold in thresholds[:-1]]
-    spawned = jnp.where(
-        noise < rules.spawn_probability,
-        1 + sum(exceeded),
-        0,
-    ).astype(jnp.int8)
+    spawned = jnp.where(noise < rules.spawn_probability, 1 + sum(exceeded), 0).astype(jnp.int8)
     return jnp.where(spawnable, jnp.pad(spawned, 1), 0)
 
 
@@ -123,9 +116,7 @@ def _observe(rules: Env, state: State, agent: Array) -> Int8[Array, " frame"]:
     return jnp.concatenate([static_view.reshape(len(static), -1), *channels]).reshape(-1)
 
 
-def _static_channels(
-    rules: Env,
-) -> Int8[np.ndarray, "channel row column"]:
+def _static_channels(rules: Env) -> Int8[np.ndarray, "channel row column"]:
     """Returns the channels that never change, with a margin of vision_radius cells outside the map.
 
     With `sand`, floor lies beneath everything: a wall counts in both layers, a cell outside in one.
@@ -177,7 +168,5 @@ def _cell_mask(state: State, cell: Array) -> Bool[Array, "height width"]:
 def _end_turn(rules: Env, state: State) -> TurnEnd:
     turn = state.turn + 1
     return TurnEnd(
-        state._replace(turn=turn),
-        terminated=jnp.bool_(False),
-        truncated=turn == rules.max_turns,
+        state._replace(turn=turn), terminated=jnp.bool_(False), truncated=turn == rules.max_turns
     )

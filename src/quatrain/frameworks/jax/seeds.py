@@ -17,8 +17,7 @@ WHOLE = PartitionSpec()
 
 
 def over_seeds(
-    function: Callable[..., Any],
-    parallelism: Literal["auto", "vmap", "scan"],
+    function: Callable[..., Any], parallelism: Literal["auto", "vmap", "scan"]
 ) -> Callable[..., Any]:
     """Returns the function of several seeds for one of a seed and of what all seeds share.
 

@@ -210,10 +210,7 @@ def _field_metrics(training: TrainingState) -> dict[str, Float[Tensor, " learner
     z = alignment.to_latent(points.expand(training.config.learners, -1, -1))
     field = alignment.to_field(learner.moments(z))
     error = (field.mean - truth).square().sum((1, 2)) / truth.square().sum()
-    return {
-        "field_sd": field.variance.mean((1, 2)).sqrt(),
-        "monitor/field_nrmse": error.sqrt(),
-    }
+    return {"field_sd": field.variance.mean((1, 2)).sqrt(), "monitor/field_nrmse": error.sqrt()}
 
 
 def check_finite(

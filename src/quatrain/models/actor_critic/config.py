@@ -9,15 +9,7 @@ from pydantic import Field
 
 from quatrain.envs.colony.config import LARGEST, Env
 from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
-from quatrain.section import (
-    ModelSection,
-    NumbersOrNone,
-    Section,
-    at_most,
-    fits,
-    multiple,
-    together,
-)
+from quatrain.section import ModelSection, NumbersOrNone, Section, at_most, fits, multiple, together
 
 SOFTEST = 1e-6
 # Range of a user's plate: stiffness up to plates.FLOOR is replaced by 1, and sums must fit into
@@ -41,17 +33,13 @@ class Collect(Section):
     )
     n_train: int = Field(ge=1, le=65536, description="plates to train on")
     n_held_out: int = Field(
-        ge=1,
-        le=65536,
-        description="plates of the same law, for evaluation only",
+        ge=1, le=65536, description="plates of the same law, for evaluation only"
     )
     n_outside: int = Field(
         ge=0, le=65536, description="plates that are flatter or steeper than all training plates"
     )
     held_out_colonies: int = Field(
-        ge=32,
-        le=10**6,
-        description="colonies before their first step, for evaluation only",
+        ge=32, le=10**6, description="colonies before their first step, for evaluation only"
     )
     validation_colonies: int = Field(
         ge=1,
@@ -60,9 +48,7 @@ class Collect(Section):
         "training",
     )
     constant_search: int = Field(
-        ge=200,
-        le=10**6,
-        description="initial points of the search for a constant policy",
+        ge=200, le=10**6, description="initial points of the search for a constant policy"
     )
 
     def check(self) -> None:
@@ -98,28 +84,20 @@ class Ppo(Section):
     num_envs: int = Field(ge=1, le=2**20, description="parallel environments")
     horizon: int = Field(ge=1, le=100_000, description="steps of a rollout")
     transitions: int = Field(
-        ge=1,
-        le=10**12,
-        description="of the whole training, rounded up to whole iterations",
+        ge=1, le=10**12, description="of the whole training, rounded up to whole iterations"
     )
     epochs: int = Field(ge=1, le=1000, description="passes over a rollout")
     minibatch_size: int = Field(ge=1, le=2**24, description="transitions per gradient step")
     discount: float = Field(gt=0, le=1, description="in the first iteration")
     discount_end: float = Field(
-        gt=0,
-        le=1,
-        description="at the end; 1 - discount changes geometrically",
+        gt=0, le=1, description="at the end; 1 - discount changes geometrically"
     )
     gae_lambda: float = Field(ge=0, le=1)
     clip: float = Field(
-        gt=0,
-        lt=1,
-        description="largest deviation from 1 of the ratio of new and old probability",
+        gt=0, lt=1, description="largest deviation from 1 of the ratio of new and old probability"
     )
     value_clip: float = Field(
-        ge=0,
-        le=LARGEST,
-        description="largest change of a value per iteration; 0: not limited",
+        ge=0, le=LARGEST, description="largest change of a value per iteration; 0: not limited"
     )
     value_norm: Literal["running", "none"] = Field(
         description="running: values are learnt in units of the deviation of recent returns"
@@ -131,20 +109,14 @@ class Ppo(Section):
     )
     learning_rate: float = Field(gt=0, le=1)
     lr_final_fraction: float = Field(
-        ge=0,
-        le=1,
-        description="the learning rate falls linearly to this fraction",
+        ge=0, le=1, description="the learning rate falls linearly to this fraction"
     )
     value_coef: float = Field(ge=0, le=LARGEST)
     entropy_start: float = Field(
-        ge=0,
-        le=LARGEST,
-        description="weight of the entropy in the first iteration",
+        ge=0, le=LARGEST, description="weight of the entropy in the first iteration"
     )
     entropy_end: float = Field(
-        ge=0,
-        le=LARGEST,
-        description="weight of the entropy at the end; it changes linearly",
+        ge=0, le=LARGEST, description="weight of the entropy at the end; it changes linearly"
     )
     max_grad_norm: float = Field(gt=0, le=LARGEST)
     adam_eps: float = Field(gt=0, le=1)

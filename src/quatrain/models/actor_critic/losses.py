@@ -31,16 +31,13 @@ def terms(config: Any) -> tuple[str, ...]:
 
 
 def ratio(
-    log_prob: Float[Tensor, " batch"],
-    old_log_prob: Float[Tensor, " batch"],
+    log_prob: Float[Tensor, " batch"], old_log_prob: Float[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
     return (log_prob - old_log_prob).exp()
 
 
 def policy(
-    ratio_b: Float[Tensor, " batch"],
-    advantage: Float[Tensor, " batch"],
-    clip: float,
+    ratio_b: Float[Tensor, " batch"], advantage: Float[Tensor, " batch"], clip: float
 ) -> Float[Tensor, " batch"]:
     """Computes the clipped surrogate, which gains nothing where ρ moves beyond 1 ± ε in the
     advantage's direction.
@@ -66,8 +63,7 @@ def value(
 
 
 def component_weights(
-    weights: Float[Tensor, "*component"],
-    std: Float[Tensor, "*component"],
+    weights: Float[Tensor, "*component"], std: Float[Tensor, "*component"]
 ) -> Float[Tensor, "*component"]:
     """Computes w_c² / Σ_k (w_k σ_k)²: errors in units of the total's variance, with components
     taken as independent.
@@ -88,8 +84,7 @@ def clip_fraction(ratio_b: Float[Tensor, " batch"], clip: float) -> Float[Tensor
 
 
 def explained_variance(
-    values: Float[Tensor, "batch *component"],
-    returns: Float[Tensor, "batch *component"],
+    values: Float[Tensor, "batch *component"], returns: Float[Tensor, "batch *component"]
 ) -> Float[Tensor, ""]:
     """Computes 1 − Var(R − V) / Var(R), with variances summed over components.
 

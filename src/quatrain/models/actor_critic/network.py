@@ -57,27 +57,19 @@ class Attention(nn.Module):
         self.key = nn.Linear(d, d, bias=False)  # softmax is invariant to a bias of the keys
 
     def forward(
-        self,
-        tokens: Tensor,
-        exists: Bool[Tensor, "batch token"],
+        self, tokens: Tensor, exists: Bool[Tensor, "batch token"]
     ) -> Float[Tensor, "batch token d"]:
         query, key, value = (
             layer(tokens).unflatten(2, (self.heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
         mixed = functional.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=exists[:, None, None],
+            query, key, value, attn_mask=exists[:, None, None]
         )
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def of_colony(
-        self,
-        colony: Tensor,
-        cells: Tensor,
-        mask: Bool[Tensor, "batch cell"],
+        self, colony: Tensor, cells: Tensor, mask: Bool[Tensor, "batch cell"]
     ) -> Float[Tensor, "batch d"]:
         """Computes attention for the colony token only (cheaper than for all tokens).
 
@@ -106,24 +98,17 @@ class Block(nn.Module):
         self.mix = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
 
     def forward(
-        self,
-        tokens: Tensor,
-        exists: Bool[Tensor, "batch token"],
+        self, tokens: Tensor, exists: Bool[Tensor, "batch token"]
     ) -> Float[Tensor, "batch token d"]:
         tokens = tokens + self.attention(self.before_attention(tokens), exists)
         return tokens + self.mix(self.before_mix(tokens))
 
     def of_colony(
-        self,
-        colony: Tensor,
-        cells: Tensor,
-        mask: Bool[Tensor, "batch cell"],
+        self, colony: Tensor, cells: Tensor, mask: Bool[Tensor, "batch cell"]
     ) -> Float[Tensor, "batch d"]:
         """Computes the first token of `forward`."""
         colony = colony + self.attention.of_colony(
-            self.before_attention(colony),
-            self.before_attention(cells),
-            mask,
+            self.before_attention(colony), self.before_attention(cells), mask
         )
         return colony + self.mix(self.before_mix(colony))
 

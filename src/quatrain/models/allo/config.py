@@ -84,9 +84,7 @@ class Train(Section):
     )
     lr_dual: float = Field(ge=0, le=LARGEST)
     dual_clip: float | None = Field(
-        gt=0,
-        le=LARGEST,
-        description="duals stay within ±dual_clip; null: no limit",
+        gt=0, le=LARGEST, description="duals stay within ±dual_clip; null: no limit"
     )
     b_init: float = Field(ge=0, le=LARGEST, description="initial barrier coefficient b")
     b_max: float = Field(ge=0, le=LARGEST)
@@ -97,8 +95,7 @@ class Train(Section):
         "any number of devices; auto: scan on a CPU, else vmap"
     )
     record_every: int = Field(
-        ge=1,
-        description="steps per record, and per call of the compiled program",
+        ge=1, description="steps per record, and per call of the compiled program"
     )
     evaluate_every: int = Field(ge=1, description="steps between two comparisons with the truth")
 

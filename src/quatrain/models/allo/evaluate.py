@@ -30,12 +30,7 @@ MUCH_BY_CHANCE = 0.8
 Rule = Callable[[np.ndarray, Spectrum], Float[np.ndarray, " d"]]
 
 
-def evaluate(
-    config: AlloConfig,
-    state: State,
-    dataset: Dataset,
-    seed: int,
-) -> dict[str, float]:
+def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> dict[str, float]:
     """Returns the scores, means over learners; WITH_INTERVAL also with sd and 95 % interval.
 
     `cosine/i`, `cosine_mean` and `cosine_min` are 1 for the true eigenvectors of the buffer and 0
@@ -94,9 +89,7 @@ def _rules(truth: Truth) -> dict[str, tuple[Rule, Spectrum]]:
 
 
 def _means(
-    rules: dict[str, tuple[Rule, Spectrum]],
-    tables: Iterable[np.ndarray],
-    prefix: str,
+    rules: dict[str, tuple[Rule, Spectrum]], tables: Iterable[np.ndarray], prefix: str
 ) -> dict[str, float]:
     """Returns the mean score of tables by each rule."""
     return {
@@ -134,8 +127,7 @@ def _vector_scores(table: Float[np.ndarray, "states d"], truth: Spectrum) -> dic
 
 
 def _eigenvalue_scores(
-    estimates: dict[str, Float[np.ndarray, " d"]],
-    truth: Spectrum,
+    estimates: dict[str, Float[np.ndarray, " d"]], truth: Spectrum
 ) -> dict[str, float]:
     """Returns the estimates by component, and how far each is from the truth."""
     scores: dict[str, float] = {}
@@ -155,11 +147,7 @@ def _random_tables(config: AlloConfig, dataset: Dataset, seed: int) -> list[np.n
 
 
 def _reference_scores(
-    config: AlloConfig,
-    dataset: Dataset,
-    truth: Spectrum,
-    random: list[np.ndarray],
-    seed: int,
+    config: AlloConfig, dataset: Dataset, truth: Spectrum, random: list[np.ndarray], seed: int
 ) -> dict[str, float]:
     """Returns the strict cosine of the truth itself (1), and of tables without learning.
 

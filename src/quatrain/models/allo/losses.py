@@ -58,8 +58,7 @@ def error_matrix(phi: Float[Array, "batch d"]) -> Float[Array, "d d"]:
 
 
 def graph_term(
-    state: Float[Array, "batch d"],
-    later_state: Float[Array, "batch d"],
+    state: Float[Array, "batch d"], later_state: Float[Array, "batch d"]
 ) -> Float[Array, ""]:
     """Computes Σ_i mean_b (φ_bi − φ'_bi)²: how much the features change along a walk."""
     return jnp.square(state - later_state).mean(0).sum()
@@ -73,10 +72,7 @@ def two_batches(features: Features) -> Constraints:
     first = error_matrix(features.state)
     second = stop_gradient(error_matrix(features.constraint[0]))
     return Constraints(
-        error=first,
-        first=first,
-        second=second,
-        quadratic=2 * (first * second).sum(),
+        error=first, first=first, second=second, quadratic=2 * (first * second).sum()
     )
 
 
@@ -88,16 +84,12 @@ def three_batches(features: Features) -> Constraints:
     first = error_matrix(features.constraint[0])
     second = error_matrix(features.constraint[1])
     return Constraints(
-        error=(first + second) / 2,
-        first=first,
-        second=second,
-        quadratic=(first * second).sum(),
+        error=(first + second) / 2, first=first, second=second, quadratic=(first * second).sum()
     )
 
 
 def visited_constraints(
-    table: Float[Array, "states d"],
-    starts: Float[Array, " states"],
+    table: Float[Array, "states d"], starts: Float[Array, " states"]
 ) -> Constraints:
     """Computes `constraint: visits`, the expectation over the buffer's starts.
 
@@ -107,10 +99,7 @@ def visited_constraints(
     """
     error = jnp.tril(table.T @ (starts[:, None] * stop_gradient(table)) - jnp.eye(table.shape[1]))
     return Constraints(
-        error=error,
-        first=error,
-        second=error,
-        quadratic=2 * (error * stop_gradient(error)).sum(),
+        error=error, first=error, second=error, quadratic=2 * (error * stop_gradient(error)).sum()
     )
 
 

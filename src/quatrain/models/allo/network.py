@@ -34,8 +34,6 @@ def init(network: Network, key: Array, inputs: Float[Array, "states inputs"]) ->
 
 
 def apply(
-    network: Network,
-    params: Params,
-    inputs: Float[Array, "*batch inputs"],
+    network: Network, params: Params, inputs: Float[Array, "*batch inputs"]
 ) -> Float[Array, "*batch d"]:
     return Encoder(network).apply(params, inputs)  # type: ignore[return-value]

@@ -38,9 +38,7 @@ def headline(config: AlloConfig) -> tuple[str, str]:
 
 
 def update(
-    config: AlloConfig,
-    dataset: Dataset,
-    state: State,
+    config: AlloConfig, dataset: Dataset, state: State
 ) -> tuple[State, dict[str, np.ndarray]]:
     """Returns the state after one gradient step of all learners, and what was measured in it.
 
@@ -53,10 +51,7 @@ def update(
 
 
 def train(
-    config: AlloConfig,
-    dataset: Dataset,
-    seed: int,
-    state: State | None = None,
+    config: AlloConfig, dataset: Dataset, seed: int, state: State | None = None
 ) -> Iterator[Progress]:
     """Trains until `steps`, from `state` if given; yields once per `record_every` steps.
 
@@ -87,9 +82,7 @@ def train(
 
 
 def metrics(
-    config: AlloConfig,
-    state: State,
-    recorded: dict[str, np.ndarray],
+    config: AlloConfig, state: State, recorded: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Returns name -> (1, seeds) + the metric's own axes."""
     duals = np.asarray(state.duals)
@@ -106,10 +99,7 @@ def metrics(
 
 
 def comparison(
-    config: AlloConfig,
-    state: State,
-    dataset: Dataset,
-    truth: Truth,
+    config: AlloConfig, state: State, dataset: Dataset, truth: Truth
 ) -> dict[str, np.ndarray]:
     """Returns the comparison with the truth: (1, seeds, ...), or (0, seeds, ...) if not due."""
     cosines = eigenvalues = np.zeros((0, config.seeds, config.network.d))

@@ -14,14 +14,10 @@ MAX_RING_BYTES = 2**36
 
 class Collect(Section):
     turns: int = Field(
-        ge=1,
-        le=10**7,
-        description="turns of a random policy in each training world",
+        ge=1, le=10**7, description="turns of a random policy in each training world"
     )
     held_out_worlds: int = Field(
-        ge=2,
-        le=65536,
-        description="worlds used only for evaluation, for one episode",
+        ge=2, le=65536, description="worlds used only for evaluation, for one episode"
     )
 
 
@@ -29,9 +25,7 @@ class Network(Section):
     """Holds the network: observations of the last turns and quantiles -> values of the actions."""
 
     frames: int = Field(
-        ge=1,
-        le=32,
-        description="stacked observations: this turn's and those before",
+        ge=1, le=32, description="stacked observations: this turn's and those before"
     )
     hidden: int = Field(ge=8, le=4096, description="units of each layer")
     cosines: int = Field(ge=1, le=512, description="cosines that embed a quantile")
@@ -43,14 +37,10 @@ class Network(Section):
 
 class Loss(Section):
     quantiles: int = Field(
-        ge=1,
-        le=256,
-        description="online quantiles of a sample (N of the paper)",
+        ge=1, le=256, description="online quantiles of a sample (N of the paper)"
     )
     target_quantiles: int = Field(
-        ge=1,
-        le=256,
-        description="target quantiles of a sample (N' of the paper)",
+        ge=1, le=256, description="target quantiles of a sample (N' of the paper)"
     )
     kappa: float = Field(gt=0, le=LARGEST, description="errors beyond it have linear loss")
     double_q: bool = Field(
@@ -70,9 +60,7 @@ class LinearEpsilon(Section):
     start: float = Field(ge=0, le=1)
     end: float = Field(ge=0, le=1)
     over_transitions: int = Field(
-        ge=1,
-        le=10**12,
-        description="transitions of an agent until `end` is reached",
+        ge=1, le=10**12, description="transitions of an agent until `end` is reached"
     )
 
 
@@ -86,11 +74,7 @@ class GeometricEpsilon(Section):
 
 
 class Acting(Section):
-    quantiles: int = Field(
-        ge=1,
-        le=1024,
-        description="quantiles whose mean is an action's value",
-    )
+    quantiles: int = Field(ge=1, le=1024, description="quantiles whose mean is an action's value")
     taus: Literal["midpoints", "uniform"] = Field(
         description="midpoints (g + 1/2)/G, or drawn uniformly for each action"
     )
@@ -127,16 +111,12 @@ class Train(Section):
     updates_per_cycle: int = Field(ge=1, le=10_000, description="gradient steps of each agent")
     batch_size: int = Field(ge=1, le=65536)
     capacity: int = Field(
-        ge=1,
-        le=10**9,
-        description="transitions of each agent that the replay holds",
+        ge=1, le=10**9, description="transitions of each agent that the replay holds"
     )
     learning_rate: float = Field(gt=0, le=1)
     adam_eps: float = Field(gt=0, le=1)
     max_grad_norm: float = Field(
-        gt=0,
-        le=LARGEST,
-        description="norm to which one agent's gradient is clipped",
+        gt=0, le=LARGEST, description="norm to which one agent's gradient is clipped"
     )
     target: Annotated[PolyakTarget | HardTarget, Field(discriminator="kind")]
     agent_parallelism: Literal["auto", "vmap", "scan"] = Field(
@@ -147,12 +127,10 @@ class Train(Section):
         "any number of devices; auto: scan on a CPU, else vmap"
     )
     record_every: int = Field(
-        ge=1,
-        description="updates per record, and per call of the compiled program",
+        ge=1, description="updates per record, and per call of the compiled program"
     )
     evaluate_every: int = Field(
-        ge=0,
-        description="updates between two greedy evaluations; 0: none while training",
+        ge=0, description="updates between two greedy evaluations; 0: none while training"
     )
     evaluation_worlds: int = Field(ge=1, le=65536, description="worlds of such an evaluation")
     loss: Loss
@@ -184,20 +162,14 @@ class Train(Section):
 
 class Evaluate(Section):
     bootstrap_samples: int = Field(
-        ge=100,
-        le=10**6,
-        description="resamples of the held-out worlds for an interval",
+        ge=100, le=10**6, description="resamples of the held-out worlds for an interval"
     )
 
 
 class LearnerConfig(ModelSection):
     """Holds what iqn has in any world."""
 
-    seeds: int = Field(
-        ge=1,
-        le=256,
-        description="independent learners, each with its own worlds",
-    )
+    seeds: int = Field(ge=1, le=256, description="independent learners, each with its own worlds")
     env: Any
     collect: Collect
     network: Network
@@ -236,9 +208,7 @@ class LearnerConfig(ModelSection):
 
 class UserEnv(HostEnv):
     worlds: int = Field(
-        ge=1,
-        le=4096,
-        description="environments that are stepped in turn, for each seed",
+        ge=1, le=4096, description="environments that are stepped in turn, for each seed"
     )
 
 

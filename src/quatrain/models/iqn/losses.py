@@ -23,16 +23,13 @@ def terms(config: LearnerConfig) -> tuple[str, ...]:
     return TERMS
 
 
-def greedy_action(
-    values: Float[Array, "batch quantile action"],
-) -> Int[Array, " batch"]:
+def greedy_action(values: Float[Array, "batch quantile action"]) -> Int[Array, " batch"]:
     """Returns the action with the greatest mean over quantiles; the first of equals."""
     return values.mean(1).argmax(-1)
 
 
 def index_by_action(
-    values: Float[Array, "batch quantile action"],
-    action: Int[Array, " batch"],
+    values: Float[Array, "batch quantile action"], action: Int[Array, " batch"]
 ) -> Float[Array, "batch quantile"]:
     return jnp.take_along_axis(values, action[:, None, None], axis=-1)[..., 0]
 
@@ -47,8 +44,7 @@ def bootstrap_targets(
 
 
 def td_errors(
-    values: Float[Array, "batch quantile"],
-    targets: Float[Array, "batch target_quantile"],
+    values: Float[Array, "batch quantile"], targets: Float[Array, "batch target_quantile"]
 ) -> Float[Array, "batch quantile target_quantile"]:
     """Computes u = y − Z of each pair of an online and a target quantile."""
     return targets[:, None, :] - values[:, :, None]
@@ -66,8 +62,7 @@ def quantile_huber(
 
 
 def quantile_spread(
-    values: Float[Array, "batch quantile"],
-    taus: Float[Array, "batch quantile"],
+    values: Float[Array, "batch quantile"], taus: Float[Array, "batch quantile"]
 ) -> Float[Array, " batch"]:
     """Computes Z at the largest τ of a sample minus Z at its smallest."""
     ends = jnp.stack([taus.argmax(-1), taus.argmin(-1)], axis=-1)

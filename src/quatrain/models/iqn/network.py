@@ -70,11 +70,7 @@ class QuantileNetwork(nn.Module):
 
     @nn.compact
     def __call__(
-        self,
-        stack: Array,
-        taus: Array,
-        init_keys: LayerKeys,
-        noise_keys: LayerKeys,
+        self, stack: Array, taus: Array, init_keys: LayerKeys, noise_keys: LayerKeys
     ) -> Array:
         def dense(name: str, inputs: Array, features: int) -> Array:
             noise = self.network.noisy if name in NOISY else "none"
@@ -126,11 +122,7 @@ def apply(
     if noise_key is not None and network.noisy != "none":
         noise_keys = dict(zip(NOISY, jax.random.split(noise_key, len(NOISY)), strict=True))
     return QuantileNetwork(network, count_actions(params)).apply(  # type: ignore[return-value]
-        {"params": params},
-        stack,
-        taus,
-        init_keys={},
-        noise_keys=noise_keys,
+        {"params": params}, stack, taus, init_keys={}, noise_keys=noise_keys
     )
 
 
@@ -147,8 +139,7 @@ def embed(
 
 
 def combine_heads(
-    value: Float[Array, "*batch 1"],
-    advantage: Float[Array, "*batch action"],
+    value: Float[Array, "*batch 1"], advantage: Float[Array, "*batch action"]
 ) -> Float[Array, "*batch action"]:
     """Computes v + a − mean_actions a."""
     return value + advantage - advantage.mean(-1, keepdims=True)
@@ -176,11 +167,7 @@ def _signed_root(normal: Float[Array, " unit"]) -> Float[Array, " unit"]:
 
 
 def _uniform(
-    flax_key: Array,
-    shape: tuple[int, ...],
-    init_key: Array | None,
-    part: int,
-    bound: float,
+    flax_key: Array, shape: tuple[int, ...], init_key: Array | None, part: int, bound: float
 ) -> Array:
     # Flax asks for the shape also when it applies, then without an init key.
     keys = jax.random.split(flax_key if init_key is None else init_key)

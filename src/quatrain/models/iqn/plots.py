@@ -17,11 +17,7 @@ SEED = 0
 
 @house_style
 def plots(
-    config: LearnerConfig,
-    state: State,
-    dataset: Any,
-    history: History,
-    scores: Mapping[str, float],
+    config: LearnerConfig, state: State, dataset: Any, history: History, scores: Mapping[str, float]
 ) -> dict[str, Picture]:
     """Draws the figures of a trained iqn; with several seeds means and 95 % intervals."""
     world = figures_of(config)

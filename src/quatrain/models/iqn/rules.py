@@ -4,11 +4,7 @@ from typing import Any
 
 from quatrain.baselines import Rule
 
-LOWER_REFERENCES = (
-    "random_return",
-    "free_random_return",
-    "constant_return",
-)
+LOWER_REFERENCES = ("random_return", "free_random_return", "constant_return")
 UPPER_REFERENCES = ("oracle_view_return", "oracle_full_return")
 REFERENCE_NAMES = {
     "constant_return": "always up",

@@ -50,9 +50,7 @@ def request(config: LearnerConfig, dataset: Any) -> dict[str, np.ndarray]:
 
 
 def answer(
-    config: LearnerConfig,
-    arrays: dict[str, np.ndarray],
-    request: Any,
+    config: LearnerConfig, arrays: dict[str, np.ndarray], request: Any
 ) -> dict[str, np.ndarray]:
     """Computes what each agent's own network expects of its actions.
 

@@ -95,9 +95,7 @@ def _episodes(
     if config.env.agent_order == "shuffled":
         groups = math.gcd(len(held_out.keys), MAX_TURN_ORDERS)
 
-    def play_group(
-        group_and_key: tuple[HeldOut, Array],
-    ) -> tuple[Array, ...]:
+    def play_group(group_and_key: tuple[HeldOut, Array]) -> tuple[Array, ...]:
         group, group_key = group_and_key
         rollout = turns.play(
             make_world(config.env),
@@ -181,19 +179,13 @@ def order_gap(outcome: Outcome) -> float:
     return float(mean[0] - mean[-1])
 
 
-def gini(
-    incomes: Float[np.ndarray, "agent *env"],
-) -> Float[np.ndarray, "*env"]:
+def gini(incomes: Float[np.ndarray, "agent *env"]) -> Float[np.ndarray, "*env"]:
     """Computes Σ_i (2i − A − 1) x_(i) / (A Σ x), x ascending; 0 if all are equal or zero."""
     agents = len(incomes)
     total = incomes.sum(0)
     weights = 2 * np.arange(1, agents + 1) - agents - 1
     weighted = np.tensordot(weights, np.sort(incomes, axis=0), axes=1)
-    return np.where(
-        total == 0,
-        0.0,
-        weighted / np.where(total == 0, 1.0, agents * total),
-    )
+    return np.where(total == 0, 0.0, weighted / np.where(total == 0, 1.0, agents * total))
 
 
 def income(env: Env, outcome: Outcome) -> Float[np.ndarray, "agent env"]:

@@ -75,9 +75,7 @@ def play_held_out(
 
 
 def scores(
-    config: IqnUserEnvConfig,
-    outcome: Outcome,
-    references: Mapping[str, Outcome],
+    config: IqnUserEnvConfig, outcome: Outcome, references: Mapping[str, Outcome]
 ) -> dict[str, float]:
     """Computes the scores of one seed.
 

@@ -44,9 +44,7 @@ def lags(
 
 
 def lag_weights(
-    lag: int,
-    max_horizon: int,
-    discounts: tuple[float, ...],
+    lag: int, max_horizon: int, discounts: tuple[float, ...]
 ) -> Float64[np.ndarray, "horizons"]:
     """Computes P(lag | m) for each m = 0..max_horizon, mean over discounts; 0 where lag > m."""
     horizons = np.arange(max_horizon + 1)
@@ -58,18 +56,11 @@ def lag_weights(
 
 
 def horizon_scale(
-    horizons: Integer[np.ndarray, "*any"],
-    discount: float,
+    horizons: Integer[np.ndarray, "*any"], discount: float
 ) -> Float64[np.ndarray, "*any"]:
     """Computes the factor of P(k | m) that depends on m only, (1-g) / (1-g^m); 0 at m = 0."""
     log_g = _log(discount)
-    scale = math.expm1(log_g) / np.expm1(
-        np.maximum(
-            horizons,
-            1,
-        )
-        * log_g
-    )
+    scale = math.expm1(log_g) / np.expm1(np.maximum(horizons, 1) * log_g)
     return np.where(horizons > 0, scale, 0.0)
 
 

@@ -33,9 +33,7 @@ class _Blocks(NamedTuple):
 
 
 def pair_matrix(
-    episodes: Episodes,
-    states: int,
-    discounts: tuple[float, ...],
+    episodes: Episodes, states: int, discounts: tuple[float, ...]
 ) -> Float64[np.ndarray, "states states"]:
     """Computes W for the sampler's discounts; the entries add up to 1.
 
@@ -68,10 +66,7 @@ def pair_matrix(
 def _split(episodes: Episodes, size: int) -> _Blocks:
     ends = np.flatnonzero(episodes.horizon == 0) + 1
     lengths = np.diff(ends, prepend=0)
-    position = np.arange(len(episodes.horizon)) - np.repeat(
-        ends - lengths,
-        lengths,
-    )
+    position = np.arange(len(episodes.horizon)) - np.repeat(ends - lengths, lengths)
     first = np.flatnonzero(position % size == 0)
     length = np.diff(first, append=len(position))
     return _Blocks(first, length, continues=episodes.horizon[first + length - 1] > 0)

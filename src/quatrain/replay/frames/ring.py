@@ -122,9 +122,7 @@ def _append(ring: FrameRing, block: Transitions) -> FrameRing:
 
 
 def _write_slots(
-    column: Shaped[AnyArray, "slot ..."],
-    rows: Shaped[AnyArray, "turn ..."],
-    head: Int32[Array, ""],
+    column: Shaped[AnyArray, "slot ..."], rows: Shaped[AnyArray, "turn ..."], head: Int32[Array, ""]
 ) -> Shaped[Array, "slot ..."]:
     return lax.dynamic_update_slice_in_dim(column, jnp.asarray(rows), head, axis=0)
 
@@ -139,15 +137,7 @@ def _append_candidates(
     entries = head * envs + jnp.arange(len(eligible), dtype=jnp.int32)
     places = jnp.where(eligible, candidates.place(numbers), len(candidates.entries))
     return Candidates(
-        entries=candidates.entries.at[places].set(
-            entries,
-            mode="drop",
-            unique_indices=True,
-        ),
-        before=_write_slots(
-            candidates.before,
-            candidates.modulo(numbers[::envs]),
-            head,
-        ),
+        entries=candidates.entries.at[places].set(entries, mode="drop", unique_indices=True),
+        before=_write_slots(candidates.before, candidates.modulo(numbers[::envs]), head),
         end=candidates.modulo(candidates.end + eligible.sum(dtype=jnp.int32)),
     )

@@ -77,11 +77,7 @@ def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
     early = _early_starts(ring, early_slots, stored - window.n_step)
     later = candidates.before[(oldest + back) % capacity]
     later_end = candidates.before[(ring.head - window.n_step) % capacity]
-    later_count = jnp.where(
-        stored > back + window.n_step,
-        candidates.modulo(later_end - later),
-        0,
-    )
+    later_count = jnp.where(stored > back + window.n_step, candidates.modulo(later_end - later), 0)
     return ValidStarts(
         early=_entries_where(early, early_slots),
         early_count=early.sum(dtype=jnp.int32),
@@ -91,9 +87,7 @@ def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
 
 
 def _early_starts(
-    ring: FrameRing,
-    slots: Int32[Array, "slot"],
-    followed_turns: Int32[Array, ""],
+    ring: FrameRing, slots: Int32[Array, "slot"], followed_turns: Int32[Array, ""]
 ) -> Bool[Array, "slot env"]:
     """Finds valid starts among the oldest turns, whose stacks may reach beyond the ring.
 
@@ -140,10 +134,7 @@ def draw_starts(
 
 
 def gather_transitions(
-    ring: FrameRing,
-    agent: AgentIndex,
-    entries: Int32[Array, "batch"],
-    window: Window,
+    ring: FrameRing, agent: AgentIndex, entries: Int32[Array, "batch"], window: Window
 ) -> Batch:
     """Returns the agent's transitions that start at these valid entries."""
     data = ring.data

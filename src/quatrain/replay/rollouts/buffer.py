@@ -195,18 +195,14 @@ def round_up_width(cells: int, most: int, compiled: bool) -> int:
 
 
 def minibatch_indices(
-    transitions: int,
-    size: int,
-    generator: torch.Generator,
+    transitions: int, size: int, generator: torch.Generator
 ) -> tuple[Int64[Tensor, " minibatch"], ...]:
     """Returns the indices of all transitions, shuffled, in minibatches; the last may be smaller."""
     return torch.randperm(transitions, generator=generator, device=generator.device).split(size)
 
 
 def minibatch(
-    transitions: Transitions,
-    index: Int64[Tensor, " minibatch"],
-    width: int | None = None,
+    transitions: Transitions, index: Int64[Tensor, " minibatch"], width: int | None = None
 ) -> Minibatch:
     """Returns these transitions sorted by the size of their graphs, in GROUPS trimmed to their
     largest graph.

@@ -29,11 +29,7 @@ class Advantages(NamedTuple):
     returns: Float[Tensor, "time env *components"]
 
 
-def advantages(
-    trace: Trace,
-    discount: float,
-    gae_lambda: float,
-) -> Advantages:
+def advantages(trace: Trace, discount: float, gae_lambda: float) -> Advantages:
     """Computes generalised advantage estimates, separately for each component.
 
     'High-Dimensional Continuous Control Using Generalized Advantage Estimation' (ICLR 2016), eq.
@@ -88,8 +84,7 @@ def _loop(
 
 
 def gae_scan(
-    delta: Float[Tensor, "time env"],
-    coef: Float[Tensor, "time env"],
+    delta: Float[Tensor, "time env"], coef: Float[Tensor, "time env"]
 ) -> Float[Tensor, "time env"]:
     """Computes all steps at once in log2(time) passes that double their reach (Hillis and Steele).
 

@@ -19,10 +19,7 @@ from quatrain.replay.rollouts import buffer, gae
 SCALE_RATE = 0.05  # of the scale of values, per iteration
 SMALLEST_STD = 1e-3
 FINITE_METRICS = ("loss_policy", "loss_value", "loss_entropy", "loss", "grad_norm")
-MINIBATCH_METRICS = (
-    *FINITE_METRICS,
-    *("entropy", "approx_kl", "clip_fraction", "ratio_max_dev"),
-)
+MINIBATCH_METRICS = (*FINITE_METRICS, *("entropy", "approx_kl", "clip_fraction", "ratio_max_dev"))
 
 
 class UpdateResult(NamedTuple):
@@ -212,9 +209,7 @@ def _shuffled_indices(learner: Learner, count: int) -> Iterator[tuple[int, Tenso
 
 
 def objective(
-    learner: Learner,
-    batch: buffer.Minibatch,
-    entropy_coef: float,
+    learner: Learner, batch: buffer.Minibatch, entropy_coef: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, " metric"]]:
     """Computes the loss of a minibatch, and its metrics in the order of MINIBATCH_METRICS."""
     config = learner.config.train
@@ -223,22 +218,14 @@ def objective(
     params = policy.distribution(output.raw)
     ratio = losses.ratio(policy.log_prob(params, batch.raw_action), batch.log_prob)
     value_losses = losses.value(
-        output.value,
-        batch.value,
-        batch.returns,
-        value_weights(learner),
-        config.value_clip,
+        output.value, batch.value, batch.returns, value_weights(learner), config.value_clip
     )
     terms = {
         "loss_policy": losses.policy(ratio, batch.advantage, config.clip).mean(),
         "loss_value": value_losses.mean(),
         "loss_entropy": losses.entropy(policy.entropy(params)).mean(),
     }
-    coefs = {
-        "loss_policy": 1.0,
-        "loss_value": config.value_coef,
-        "loss_entropy": entropy_coef,
-    }
+    coefs = {"loss_policy": 1.0, "loss_value": config.value_coef, "loss_entropy": entropy_coef}
     assert terms.keys() == coefs.keys() == set(losses.TERMS)
     loss = torch.stack([coefs[name] * terms[name] for name in losses.TERMS]).sum()
     return loss, _minibatch_metrics(learner, batch, params, ratio, terms | {"loss": loss})
@@ -276,9 +263,7 @@ def _minibatch_metrics(
 
 
 def gradient_step(
-    learner: Learner,
-    loss: Float[Tensor, ""],
-    row: Float[Tensor, " metric"],
+    learner: Learner, loss: Float[Tensor, ""], row: Float[Tensor, " metric"]
 ) -> Float[Tensor, " metric"]:
     """Takes one step along the clipped gradient, in place, and returns the row with the gradient's
     norm.
@@ -290,8 +275,7 @@ def gradient_step(
     loss.backward()
     params = learner.optimizer.param_groups[0]["params"]  # all, without a walk through the modules
     row[MINIBATCH_METRICS.index("grad_norm")] = nn.utils.clip_grad_norm_(
-        params,
-        learner.config.train.max_grad_norm,
+        params, learner.config.train.max_grad_norm
     )
     if row.is_cpu:
         check_finite(learner, row[None], learner.updates)
@@ -324,9 +308,7 @@ def iteration_metrics(
 
 
 def check_finite(
-    learner: Learner,
-    metrics: Float[Tensor, "minibatch metric"],
-    updates: int,
+    learner: Learner, metrics: Float[Tensor, "minibatch metric"], updates: int
 ) -> None:
     """Checks that FINITE_METRICS are finite; `updates` gradient steps precede the first of these
     minibatches.

@@ -270,9 +270,7 @@ class ColonyEnvs:
 
 
 def check_rewards(
-    config: ActorCriticConfig,
-    components: Float[Tensor, "time colony component"],
-    iteration: int,
+    config: ActorCriticConfig, components: Float[Tensor, "time colony component"], iteration: int
 ) -> None:
     """Checks that all rewards of a rollout are finite.
 

@@ -134,10 +134,7 @@ def make_colonies(rules: Env, initial: InitialColonies) -> Colonies:
 
 
 def _plates(
-    config: ActorCriticConfig,
-    law: PlateDistribution,
-    count: int,
-    seed: np.random.SeedSequence,
+    config: ActorCriticConfig, law: PlateDistribution, count: int, seed: np.random.SeedSequence
 ) -> Plates:
     single = _single_plate(config)
     if single is not None and count:
@@ -184,11 +181,7 @@ def _with_fixed(config: ActorCriticConfig, policy: ColonyPolicy) -> ColonyPolicy
 
 
 def _references(
-    config: ActorCriticConfig,
-    train: World,
-    held_out: World,
-    colonies: Colonies,
-    draws: Generator,
+    config: ActorCriticConfig, train: World, held_out: World, colonies: Colonies, draws: Generator
 ) -> tuple[Search, References]:
     fixed = config.env.action.fixed_params
     count = len(colonies.n)
@@ -228,8 +221,7 @@ def check(config: ActorCriticConfig, dataset: Dataset) -> None:
 
 
 def _shapes(
-    config: ActorCriticConfig,
-    dataset: Dataset,
+    config: ActorCriticConfig, dataset: Dataset
 ) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
     train, held_out = dataset
     env = config.env
@@ -278,9 +270,7 @@ def _value_checks(config: ActorCriticConfig, dataset: Dataset) -> dict[str, bool
 
 
 def _within(
-    values: np.ndarray,
-    low: float | int | np.ndarray,
-    high: float | int | np.ndarray,
+    values: np.ndarray, low: float | int | np.ndarray, high: float | int | np.ndarray
 ) -> bool:
     return bool(((values >= low) & (values <= high)).all())
 

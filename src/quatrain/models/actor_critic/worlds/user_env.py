@@ -232,10 +232,7 @@ def _on_host(values: object) -> Tensor:
 
 
 def make_envs(
-    config: ActorCriticUserEnvConfig,
-    dataset: Dataset,
-    scale: tuple[()],
-    state: UserEnvState,
+    config: ActorCriticUserEnvConfig, dataset: Dataset, scale: tuple[()], state: UserEnvState
 ) -> "UserEnvs":
     return UserEnvs(config, state)
 

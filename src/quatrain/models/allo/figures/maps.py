@@ -17,10 +17,7 @@ from quatrain.plots import RED, caption
 COLUMNS = 6
 
 
-def aligned(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum,
-) -> Float[np.ndarray, "states d"]:
+def aligned(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, "states d"]:
     """Returns the normalised learned vectors, rotated to the truth.
 
     Single vectors are aligned by sign, groups by a Procrustes rotation.

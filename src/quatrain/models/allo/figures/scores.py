@@ -72,12 +72,7 @@ def draw_orthogonality(table: np.ndarray, truth: Spectrum) -> Figure:
     figure = Figure(figsize=(6, 4.8), layout="constrained")
     axes = figure.subplots()
     error = fit.orthogonality(table, truth)
-    picture = axes.imshow(
-        np.log10(error + 1e-6),
-        cmap="magma",
-        vmin=-4,
-        vmax=0,
-    )
+    picture = axes.imshow(np.log10(error + 1e-6), cmap="magma", vmin=-4, vmax=0)
     bar = figure.colorbar(picture, ax=axes, label="overlap |FᵀRF − I|", ticks=range(-4, 1))
     bar.ax.set_yticklabels([f"{10.0**power:g}" for power in range(-4, 1)])
     axes.set(xlabel="component", ylabel="component")

@@ -107,10 +107,7 @@ def _draw_distances(axes: Axes, distances: Curve) -> QuadMesh:
 
 
 def draw_eigenvalues(
-    config: AlloConfig,
-    truth: Spectrum,
-    history: History,
-    scores: Mapping[str, float],
+    config: AlloConfig, truth: Spectrum, history: History, scores: Mapping[str, float]
 ) -> Figure:
     """Draws how far two estimates of each eigenvalue are from the truth: duals and quotients."""
     figure = Figure(figsize=(12, 4.8), layout="constrained")

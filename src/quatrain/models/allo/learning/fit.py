@@ -12,8 +12,7 @@ from quatrain.models.allo.learning.spectrum import Operator, Spectrum
 
 
 def normalised(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum | Operator,
+    table: Float[np.ndarray, "states d"], truth: Spectrum | Operator
 ) -> Float[np.ndarray, "visited d"]:
     """Returns the visited states in float64, columns scaled to fᵀRf = 1; zero columns stay zero."""
     features = np.asarray(table, np.float64)[truth.visited]
@@ -27,9 +26,7 @@ def overlaps(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.
 
 
 def cosine(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum,
-    group: np.ndarray | None = None,
+    table: Float[np.ndarray, "states d"], truth: Spectrum, group: np.ndarray | None = None
 ) -> Float[np.ndarray, " d"]:
     """Computes ‖V_gᵀ R f̂_i‖ with V_g the true vectors of component i's group.
 
@@ -44,10 +41,7 @@ def cosine(
     return np.pad(np.sqrt(np.minimum(in_group, 1.0)), (0, d - compared))
 
 
-def single_cosine(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum,
-) -> Float[np.ndarray, " d"]:
+def single_cosine(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, " d"]:
     """Computes `cosine` without groups: |v_iᵀ R f̂_i|, also where a symmetry mixes vectors."""
     return cosine(table, truth, np.arange(len(truth.group)))
 
@@ -76,10 +70,7 @@ def _log_mean_length(dimensions: Int[np.ndarray, "*any"]) -> Float[np.ndarray, "
     return np.asarray(gammaln((dimensions + 1) / 2) - gammaln(dimensions / 2))
 
 
-def strict_cosine(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum,
-) -> Float[np.ndarray, " d"]:
+def strict_cosine(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, " d"]:
     """Computes (c − ρ) / (1 − ρ) of c = `cosine` and ρ = `random_cosine`, for each component.
 
     The truth scores 1 and a random direction 0 on average, on any map and for any discounts; random
@@ -102,8 +93,7 @@ def group_boundaries(truth: Spectrum, d: int) -> Int[np.ndarray, " boundaries"]:
 
 
 def subspace(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum,
+    table: Float[np.ndarray, "states d"], truth: Spectrum
 ) -> Float[np.ndarray, " boundaries"]:
     """Computes ‖V_kᵀ R Q_F‖²_F / k at each group boundary k.
 
@@ -121,8 +111,7 @@ def subspace(
 
 
 def orthogonality(
-    table: Float[np.ndarray, "states d"],
-    truth: Spectrum,
+    table: Float[np.ndarray, "states d"], truth: Spectrum
 ) -> Float[np.ndarray, "d d"]:
     """Computes |FᵀRF − I| of the unscaled table.
 
@@ -150,10 +139,7 @@ def dual_eigenvalues(config: AlloConfig, state: State) -> Float[np.ndarray, "see
 
 
 def corrected_eigenvalues(
-    config: AlloConfig,
-    state: State,
-    learned: Float[np.ndarray, "seeds states d"],
-    truth: Spectrum,
+    config: AlloConfig, state: State, learned: Float[np.ndarray, "seeds states d"], truth: Spectrum
 ) -> Float[np.ndarray, "seeds d"]:
     """Computes −(β_ii + 2 b E_ii) / (4κ): what dual and barrier hold together.
 
@@ -173,10 +159,7 @@ class EigenvalueErrors(NamedTuple):
     largest_relative: float
 
 
-def eigenvalue_errors(
-    estimate: Float[np.ndarray, " d"],
-    truth: Spectrum,
-) -> EigenvalueErrors:
+def eigenvalue_errors(estimate: Float[np.ndarray, " d"], truth: Spectrum) -> EigenvalueErrors:
     """Compares estimated with true eigenvalues, component by component."""
     count = min(len(estimate), len(truth.eigenvalues))
     true = truth.eigenvalues[:count]

@@ -67,12 +67,7 @@ def init_state(config: AlloConfig, dataset: Dataset, seed: int) -> State:
 
 
 @partial(jax.jit, static_argnums=0)
-def _init_learners(
-    config: AlloConfig,
-    key: Array,
-    constants: Array,
-    inputs: Array,
-) -> State:
+def _init_learners(config: AlloConfig, key: Array, constants: Array, inputs: Array) -> State:
     d = config.network.d
     dual_mask = jnp.tril(jnp.ones((d, d))) if config.train.dual_init_mask == "lower" else jnp.eye(d)
 
@@ -104,9 +99,7 @@ def _tables(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
 
 
 def tables(
-    config: AlloConfig,
-    state: State,
-    dataset: Dataset,
+    config: AlloConfig, state: State, dataset: Dataset
 ) -> Float[np.ndarray, "seeds states d"]:
     """Returns the learned features of every state, for each learner."""
     program = over_devices(partial(_tables, config), config.seeds)
@@ -142,11 +135,7 @@ def draw(config: Train, data: Data, base_key: Array, step: Array) -> Batch:
 
 
 def objective(
-    params: network.Params,
-    config: AlloConfig,
-    state: State,
-    data: Data,
-    batch: Batch,
+    params: network.Params, config: AlloConfig, state: State, data: Data, batch: Batch
 ) -> tuple[Float[Array, ""], losses.Loss]:
     """Computes L and its parts for these encoder parameters."""
     encode = partial(network.apply, config.network, params)
@@ -181,11 +170,7 @@ def update_duals(config: Train, state: State, constraints: losses.Constraints) -
     violation = jnp.abs(constraints.quadratic)
     if config.barrier_update == "positive_ema":
         product = constraints.first * constraints.second
-        average = jnp.where(
-            state.step == 0,
-            product,
-            average + 0.1 * (product - average),
-        )
+        average = jnp.where(state.step == 0, product, average + 0.1 * (product - average))
         violation = jnp.maximum(average, 0).mean()
     return state._replace(
         duals=jnp.tril(jnp.clip(state.duals + config.lr_dual * constraints.error, -clip, clip)),
@@ -195,10 +180,7 @@ def update_duals(config: Train, state: State, constraints: losses.Constraints) -
 
 
 def gradient_step(
-    config: AlloConfig,
-    data: Data,
-    state: State,
-    batch: Batch,
+    config: AlloConfig, data: Data, state: State, batch: Batch
 ) -> tuple[State, dict[str, Array]]:
     """Returns one learner after a step: Adam on the encoder, then the duals and the barrier.
 
@@ -227,10 +209,7 @@ def gradient_step(
 
 @partial(jax.jit, static_argnums=(0, 1), compiler_options=IN_PLACE)
 def run_chunk(
-    config: AlloConfig,
-    steps: int,
-    state: State,
-    data: Data,
+    config: AlloConfig, steps: int, state: State, data: Data
 ) -> tuple[State, dict[str, Array]]:
     """Returns all learners after `steps` gradient steps; recorded values are (seeds, steps)."""
 
@@ -239,11 +218,6 @@ def run_chunk(
         batches = jax.vmap(partial(draw, config.train, data, learner.base_key))(
             learner.step + jnp.arange(steps)
         )
-        return jax.lax.scan(
-            partial(gradient_step, config, data),
-            learner,
-            batches,
-            length=steps,
-        )
+        return jax.lax.scan(partial(gradient_step, config, data), learner, batches, length=steps)
 
     return over_seeds(run, config.train.seed_parallelism)(state, data)

@@ -69,10 +69,7 @@ def operator(episodes: Episodes, states: int, discounts: tuple[float, ...]) -> O
     laplacian = full[np.ix_(visited, visited)]
     if free.any():
         coupling = full[np.ix_(visited, free)]
-        laplacian = laplacian - coupling @ np.linalg.solve(
-            full[np.ix_(free, free)],
-            coupling.T,
-        )
+        laplacian = laplacian - coupling @ np.linalg.solve(full[np.ix_(free, free)], coupling.T)
     return Operator(laplacian, starts[visited], visited)
 
 
@@ -114,10 +111,7 @@ def group_of(
 
 
 def spectrum(
-    op: Operator,
-    d: int,
-    tol: float,
-    distinct: Int[np.ndarray, " states"] | None = None,
+    op: Operator, d: int, tol: float, distinct: Int[np.ndarray, " states"] | None = None
 ) -> Spectrum:
     """Computes the eigenpairs of R^(−½) A R^(−½), mapped back by R^(−½).
 
@@ -214,8 +208,7 @@ def law_of(
 
 
 def _smallest_pairs(
-    matrix: scipy.sparse.csc_matrix,
-    count: int,
+    matrix: scipy.sparse.csc_matrix, count: int
 ) -> tuple[Float[np.ndarray, " count"], Float[np.ndarray, "states count"]]:
     states = matrix.shape[0]
     values, vectors = scipy.sparse.linalg.eigsh(

@@ -69,9 +69,7 @@ def _play(
 
 
 def draw_world(
-    rules: Env,
-    items: Int8[np.ndarray, "height width"],
-    positions: Int16[np.ndarray, "agent 2"],
+    rules: Env, items: Int8[np.ndarray, "height width"], positions: Int16[np.ndarray, "agent 2"]
 ) -> UInt8[np.ndarray, "row column"]:
     """Paints walls, items as diamonds by what they are worth, and agents as discs with numbers."""
     walls = map_arrays.walls(rules.map)

@@ -10,15 +10,7 @@ from matplotlib.figure import Figure
 from quatrain.models.iqn.config import LearnerConfig
 from quatrain.models.iqn.evaluate import Outcomes
 from quatrain.models.iqn.rules import REFERENCE_NAMES, USER_ENV_NAMES
-from quatrain.plots import (
-    BLUE,
-    GREY,
-    RED,
-    SMALL_TITLE,
-    Level,
-    caption,
-    draw_ladder,
-)
+from quatrain.plots import BLUE, GREY, RED, SMALL_TITLE, Level, caption, draw_ladder
 from quatrain.statistics import LEAST_SEEDS, half_interval
 
 COMPARISON_CAPTION = "Comparison: all policies in the same held-out worlds."

@@ -77,10 +77,7 @@ def _draw_returns(
     axes: Axes, config: LearnerConfig, agents: int, history: History
 ) -> list[EndLabel]:
     steps = partial(agent_steps, history)
-    styles = {
-        "episode_return": ("while exploring", ORANGE),
-        "greedy_return": ("greedy", RED),
-    }
+    styles = {"episode_return": ("while exploring", ORANGE), "greedy_return": ("greedy", RED)}
     recorded = [name for name in styles if name in history]
     _draw_agents(axes, config, agents, history, recorded[-1], steps)
     ends = []

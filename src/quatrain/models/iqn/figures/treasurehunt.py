@@ -93,10 +93,7 @@ def draw_fairness(config: IqnConfig, outcomes: Outcomes, scores: Mapping[str, fl
 
 
 def _draw_by_agent(
-    axes: Axes,
-    config: IqnConfig,
-    outcomes: Outcomes,
-    scores: Mapping[str, float],
+    axes: Axes, config: IqnConfig, outcomes: Outcomes, scores: Mapping[str, float]
 ) -> None:
     order = "who act in a new order each turn"
     if config.env.agent_order == "fixed":
@@ -119,10 +116,7 @@ def _draw_by_agent(
 
 
 def _draw_lorenz(
-    axes: Axes,
-    config: IqnConfig,
-    outcomes: Outcomes,
-    scores: Mapping[str, float],
+    axes: Axes, config: IqnConfig, outcomes: Outcomes, scores: Mapping[str, float]
 ) -> None:
     share = np.linspace(0, 1, config.env.agents + 1)
     axes.plot(share, share, color="0.2", linewidth=0.8, linestyle="--", label="equal shares")
@@ -150,9 +144,7 @@ def _draw_lorenz(
     axes.grid(alpha=0.25)
 
 
-def lorenz(
-    incomes: Float[np.ndarray, "agent *env"],
-) -> Float[np.ndarray, "share *env"]:
+def lorenz(incomes: Float[np.ndarray, "agent *env"]) -> Float[np.ndarray, "share *env"]:
     """Computes the share of income of the poorest 0, 1, .. all agents; equal without any income."""
     total = incomes.sum(0)
     relative = np.sort(incomes, axis=0) / np.where(total == 0, 1, total)

@@ -98,10 +98,7 @@ def draw_episode(config: IqnUserEnvConfig, state: State, dataset: Dataset) -> Fi
         axes.fill_between(turns, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
         share = (episode.actions == action).mean()
         ends.append(EndLabel(mean[-1], f"action {action}: {share:.0%}", line.get_color()))
-    axes.set(
-        xlabel="turn of the episode",
-        ylabel="expected discounted return, reward",
-    )
+    axes.set(xlabel="turn of the episode", ylabel="expected discounted return, reward")
     axes.set_title(
         f"{config.env.name}: what the first agent expects along a held-out episode of "
         f"{len(turns)} turns",

@@ -19,9 +19,7 @@ Policy = Callable[[Array, Array, Array, Any], Array]
 
 
 def epsilon_at(
-    acting: Acting,
-    transitions: Int[Array, ""],
-    episodes: Int[Array, ""] | Float[Array, ""],
+    acting: Acting, transitions: Int[Array, ""], episodes: Int[Array, ""] | Float[Array, ""]
 ) -> Float[Array, ""]:
     """Computes epsilon after an agent's transitions and finished episodes in all envs.
 
@@ -59,10 +57,7 @@ def agent_params(params: network.Params, agent: Int[Array, ""]) -> network.Param
 def greedy_policy(config: LearnerConfig, params: network.Params) -> Policy:
     """Returns the policy of all agents, greedy at the midpoints; `params` begin with axis agent."""
     return lambda _key, agent, stack, _states: greedy_actions(
-        config,
-        agent_params(params, agent),
-        stack,
-        midpoints(config.train.acting.quantiles),
+        config, agent_params(params, agent), stack, midpoints(config.train.acting.quantiles)
     )
 
 

@@ -16,13 +16,7 @@ from quatrain.models.iqn import losses, network
 from quatrain.models.iqn.collect import Sizes
 from quatrain.models.iqn.config import HardTarget, LearnerConfig, Train
 from quatrain.models.iqn.learning.acting import evaluation_network
-from quatrain.replay.frames.ring import (
-    AnyArray,
-    FrameRing,
-    Transitions,
-    from_transitions,
-    write,
-)
+from quatrain.replay.frames.ring import AnyArray, FrameRing, Transitions, from_transitions, write
 from quatrain.replay.frames.sampling import (
     Batch,
     ValidStarts,
@@ -162,11 +156,7 @@ def learn(config: LearnerConfig, state: State, turns: Transitions) -> tuple[Stat
 
 
 def window(config: LearnerConfig) -> Window:
-    return Window(
-        config.network.frames,
-        config.train.loss.n_step,
-        config.train.loss.discount,
-    )
+    return Window(config.network.frames, config.train.loss.n_step, config.train.loss.discount)
 
 
 def optimizer(config: Train) -> optax.GradientTransformation:
@@ -195,9 +185,7 @@ def targets(
         selection_values = apply(agent.params, batch.next_stack, taus, select_noise)
     next_action = losses.greedy_action(selection_values)
     return losses.bootstrap_targets(
-        batch.returns,
-        batch.bootstrap,
-        losses.index_by_action(values, next_action),
+        batch.returns, batch.bootstrap, losses.index_by_action(values, next_action)
     )
 
 
@@ -241,9 +229,7 @@ def update_agents(
     numbers = updates + jnp.arange(config.train.updates_per_cycle)
     count = experience.ring.data.actions.shape[1]
 
-    def update_repeatedly(
-        agent_and_index: tuple[Agent, Array],
-    ) -> tuple[Agent, dict[str, Array]]:
+    def update_repeatedly(agent_and_index: tuple[Agent, Array]) -> tuple[Agent, dict[str, Array]]:
         first, index = agent_and_index
 
         def step(agent: Agent, number: Array) -> tuple[Agent, dict[str, Array]]:
@@ -299,10 +285,7 @@ def update_agent(
 
 
 def update_target(
-    config: Train,
-    params: network.Params,
-    target_params: network.Params,
-    updates: Array,
+    config: Train, params: network.Params, target_params: network.Params, updates: Array
 ) -> network.Params:
     """Returns the target network after this number of updates."""
     if isinstance(config.target, HardTarget):

@@ -95,8 +95,7 @@ def held_out_envs(config: IqnConfig, held_out: HeldOut) -> EnvStates:
     envs = turns.start(make_world(config.env), keys, config.network.frames)
     return envs._replace(
         state=envs.state._replace(
-            positions=jnp.asarray(held_out.positions),
-            items=jnp.asarray(held_out.items),
+            positions=jnp.asarray(held_out.positions), items=jnp.asarray(held_out.items)
         )
     )
 
@@ -136,15 +135,11 @@ def impossible_value(config: IqnConfig, dataset: Dataset) -> str | None:
         "rewards that nothing pays": np.isin(train.rewards, rewards).all(),
         "held-out agents in walls": not walls(rules.map)[y, x].any(),
         "ends at other turns": np.array_equal(
-            train.final[:, :-1],
-            train.turn[:, :-1] == rules.max_turns,
+            train.final[:, :-1], train.turn[:, :-1] == rules.max_turns
         )
         and train.final[:, -1].all(),
     }
-    return next(
-        (f"it has {name}" for name, passed in checks.items() if not passed),
-        None,
-    )
+    return next((f"it has {name}" for name, passed in checks.items() if not passed), None)
 
 
 def _within(values: AnyArray, high: int) -> bool:
@@ -211,11 +206,7 @@ def _init_play_state(
 
 
 def play(
-    config: IqnConfig,
-    world: World,
-    explore: Explore,
-    play_state: PlayState,
-    key: Key[Array, ""],
+    config: IqnConfig, world: World, explore: Explore, play_state: PlayState, key: Key[Array, ""]
 ) -> tuple[PlayState, Transitions, dict[str, Any]]:
     """Plays the turns of a cycle of a seed; returns them with columns of the cycle's record."""
     play_state, played, epsilon = play_turns(config, world, explore, play_state, key)
@@ -232,11 +223,7 @@ def play(
 
 
 def play_turns(
-    config: IqnConfig,
-    world: World,
-    explore: Explore,
-    play_state: PlayState,
-    key: Key[Array, ""],
+    config: IqnConfig, world: World, explore: Explore, play_state: PlayState, key: Key[Array, ""]
 ) -> tuple[PlayState, Turn, Float[Array, " turn"]]:
     """Plays `turns_per_cycle` turns of a seed; returns them with the epsilon of each."""
 
