@@ -1,6 +1,7 @@
 """judgements and pictures -> the report in Markdown, which pull requests show, too."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -166,8 +167,9 @@ def plots_section(plots: Mapping[str, str]) -> str:
     images = []
     for path, caption in plots.items():
         name = PurePosixPath(path).stem.replace("_", " ")
-        part, colon, text = plain(caption or name).partition(":")
-        images.append(f"**{part}**{colon}{text}\n\n![{plain(name)}]({quote(path)})")
+        text = plain(caption or name)
+        part = re.split(r"(?<=\?)|:", text, maxsplit=1)[0]
+        images.append(f"**{part}**{text[len(part) :]}\n\n![{plain(name)}]({quote(path)})")
     title = f"{len(plots)} picture{'' if len(plots) == 1 else 's'}"
     return folded(title, "\n\n".join(images), " open")
 

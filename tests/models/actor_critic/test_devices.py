@@ -226,14 +226,8 @@ def test_what_this_machine_cannot_do_is_refused(
 @pytest.mark.parametrize(
     ("where", "error"),
     [
-        (
-            (learning, "from_state"),
-            RuntimeError("DefaultCPUAllocator: can't allocate memory"),
-        ),
-        (
-            (train, "run_iteration"),
-            torch.OutOfMemoryError("CUDA out of memory."),
-        ),
+        ((learning, "from_state"), RuntimeError("DefaultCPUAllocator: can't allocate memory")),
+        ((train, "run_iteration"), torch.OutOfMemoryError("CUDA out of memory.")),
     ],
 )
 def test_a_device_without_memory_is_told_with_the_keys_to_lower(

@@ -68,9 +68,7 @@ def test_the_order_of_cells_is_no_matter(net: Network):
     torch.testing.assert_close(both(net(moved)), both(net(item)), **CLOSE)
 
 
-def test_a_cell_and_the_tree_are_seen_by_policy_and_value_of_their_colony_alone(
-    net: Network,
-):
+def test_a_cell_and_the_tree_are_seen_by_policy_and_value_of_their_colony_alone(net: Network):
     before = graphs()
     node, parent = before.node.clone(), before.parent.clone()
     node[1, 3] += 1

@@ -11,20 +11,13 @@ from quatrain.envs.colony.dynamics import hill_length
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
-from quatrain.models.actor_critic.figures import (
-    baseline_comparison,
-    colony_episodes,
-    episode_strip,
-    policy_response,
-    training,
-)
+from quatrain.models.actor_critic.figures import episodes, film, laws, slopes, training
+from quatrain.models.actor_critic.figures.colony import compare_returns
 from quatrain.models.actor_critic.figures.replays import (
+    LOOKS,
     Replays,
     median_colony,
-    next_size,
     replay_policies,
-    steps_of,
-    throw,
 )
 from quatrain.models.actor_critic.plots import plots
 from quatrain.models.actor_critic.train import State, train
@@ -35,8 +28,7 @@ from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small
 
 COLONIES = 40
-FIGURES = {"learning_curve", "episodes", "updates", "actions", "laws", "sizes", "film", "paired"}
-FIGURES |= {"constant_search"}
+FIGURES = {"learning_curve", "episodes", "updates", "laws"}
 FIXED = {"delete_ratio": 0.55, "gamma": 12.0, "alpha": 1.0, "noise": 0.4, "theta": 0.0}
 ONE_PLATE = {"n_train": 1, "n_held_out": 1, "n_outside": 0}
 
@@ -100,8 +92,8 @@ def test_every_figure_is_drawn_for_every_run(name: str):
     result = trained(name)
     figures = plots(*result)
     several_slopes = {"slopes"} if result.config.collect.plates == "default_law" else set()
-    film = figures.pop("growth")
-    assert len(film.frames) == len(np.unique(film.frames[:, -1], axis=0)) > 1  # the bar grows
+    moving = figures.pop("growth")
+    assert len(moving.frames) == len(np.unique(moving.frames[:, -1], axis=0)) > 1  # the bar grows
     assert set(figures) == FIGURES | several_slopes
     for drawn, figure in figures.items():
         figure.draw_without_rendering()
@@ -118,10 +110,8 @@ def test_every_figure_is_drawn_for_every_run(name: str):
 def test_shares_of_references_are_told_only_where_they_mean_something():
     scores = {"return_mean": 6.0, "constant_return": 4.0, "feedback_return": 8.0}
     scores |= {"margin_over_constant": 0.5, "fraction_of_feedback": 0.75}
-    assert colony_episodes.compare_returns(scores) == (
-        "+50% on the best constant action, 75.0% of the controller"
-    )
-    assert colony_episodes.compare_returns(scores | {"constant_return": -4.0}) == (
+    assert compare_returns(scores) == ("+50% on the best constant action, 75.0% of the controller")
+    assert compare_returns(scores | {"constant_return": -4.0}) == (
         "+10.00 on the best constant action, -2.00 on the controller"
     )
 
@@ -139,9 +129,7 @@ def test_a_learning_curve_promises_an_interval_only_where_it_draws_one(
     ends = {f"return_mean{over}_low": -1.0, f"return_mean{over}_high": 1.0}
     scores = {name: value for name, value in run.scores.items() if name not in ends}
     scores |= {"seeds": seeds, "return_mean": 0.0} | (ends if bounds else {})
-    figure = training.draw_learning_curve(
-        run.config, run.history, scores, "", colony_episodes.reference_levels(scores)
-    )
+    figure = training.draw_learning_curve(run.config, run.history, scores, "", LOOKS)
     score, *others = figure.axes[1].containers
     assert score.has_yerr == drawn
     assert not any(other.has_yerr for other in others)
@@ -155,7 +143,7 @@ def test_a_learning_curve_names_validation_episodes_only_where_it_draws_them():
     plain = {name: values for name, values in run.history.items() if "validation" not in name}
     validated = plain | {"validation_return": (np.array([1, 3]), np.array([0.5, 1.5]))}
     for recorded, drawn in ((plain, False), (validated, True)):
-        figure = training.draw_learning_curve(run.config, recorded, run.scores, "", [])
+        figure = training.draw_learning_curve(run.config, recorded, run.scores, "", LOOKS)
         dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
         assert len(dots) == drawn
         assert ("validation episodes" in figure.get_supxlabel().replace("\n", " ")) == drawn
@@ -165,18 +153,18 @@ def test_stacked_components_sum_up_to_the_return_and_reasons_to_all():
     """And before the first episode ends there is neither."""
     config = small("actor_critic", env={"reward": {"preset": "full"}})
     weights, rng = config.env.reward.weighted, np.random.default_rng(5)
-    assert len(weights) > len(colony_episodes.PALETTE)
+    assert len(weights) > len(episodes.PALETTE)
     recorded = {f"reward/{name}": rng.normal(size=5) for name, _ in weights}
     total = np.sum([weight * recorded[f"reward/{name}"] for name, weight in weights], 0)
-    recorded |= {f"reason/{name}": np.zeros(5) for name in colony_episodes.REASON_COLORS}
+    recorded |= {f"reason/{name}": np.zeros(5) for name in episodes.REASON_COLORS}
     recorded |= {"reason/success": np.full(5, 0.75), "reason/overflow": np.full(5, 0.25)}
     recorded["episodes"] = np.array([0.0, 0, 3, 0, 2])
     by_iteration = {name: (np.arange(1, 6), values) for name, values in recorded.items()}
-    layers = colony_episodes.reward_layers(config, by_iteration)
-    assert len(layers) == len(colony_episodes.PALETTE) + 1
+    layers = episodes.reward_layers(config, by_iteration)
+    assert len(layers) == len(episodes.PALETTE) + 1
     stacked = np.sum([layer.values for layer in layers], 0)
     np.testing.assert_allclose(stacked, [np.nan, np.nan, *total[2:]])
-    labels = [layer.label for layer in colony_episodes.reason_layers(config, by_iteration)]
+    labels = [layer.label for layer in episodes.reason_layers(config, by_iteration)]
     assert labels == ["success 75%", "overflow 25%"]
 
 
@@ -205,18 +193,18 @@ def test_steps_stand_beside_the_state_that_they_answered():
             y.append(y_at)
             stiffness.append(held_out.plates.intensity[plate, int(x_at)])
             action.append(outcome.action[time, colony])
-    result = steps_of(held_out.plates, held_out.colonies, outcome)
+    result = laws.steps_of(held_out.plates, held_out.colonies, outcome)
     for ours, other in zip(result, (n, y, stiffness, action), strict=True):
         np.testing.assert_allclose(ours, other, rtol=1e-6)
-    np.testing.assert_array_equal(next_size(result), outcome.n[np.isfinite(outcome.n)])
+    np.testing.assert_array_equal(laws.next_size(result), outcome.n[np.isfinite(outcome.n)])
     _, gamma, alpha, noise, _ = torch.tensor(result.action).T
     lengths = hill_length(gamma, alpha, noise, torch.tensor(result.stiffness)[:, None])
-    np.testing.assert_allclose(throw(result), lengths[:, 0])
+    np.testing.assert_allclose(laws.throw(result), lengths[:, 0])
 
 
 def test_beside_the_learned_law_of_the_size_is_the_one_that_holds_it():
     run = trained("as it is")
-    figure = policy_response.draw_policy_response(run.config, run.dataset, replayed()[1])
+    figure = laws.draw_laws(run.config, replayed()[1])
     (line,) = (line for line in figure.axes[0].lines if line.get_color() == BLUE)
     n, ratio = line.get_xdata(), line.get_ydata()
     np.testing.assert_allclose(ratio, np.clip(1 - 6 / (2 * n), 0, 0.7))
@@ -225,42 +213,20 @@ def test_beside_the_learned_law_of_the_size_is_the_one_that_holds_it():
 def test_bins_have_quantiles_of_enough_steps_and_none_of_few():
     x = np.concatenate([np.full(50, 0.5), np.full(3, 1.5), [3.0]])
     edges = np.array([0.0, 1, 2, 3])
-    low, median, high = policy_response.binned(x, np.arange(54.0), edges)
+    low, median, high = laws.binned(x, np.arange(54.0), edges)
     assert (low[0], median[0], high[0]) == pytest.approx((4.9, 24.5, 44.1))
     assert np.isnan([low[1:], median[1:], high[1:]]).all()
 
 
-def test_quantiles_within_an_episode_are_of_colonies_that_still_live():
-    action = np.full((3, 20, 5), np.nan)
-    action[0], action[1, :2], action[2, 0] = np.arange(20)[:, None], [[4.0], [8.0]], 1
-    outcome = replayed()[1].learned[0]._replace(action=action)
-    steps, quantiles = policy_response.within_episode([outcome], 1)
-    assert steps.tolist() == [1, 2]  # in the third step one of twenty lives
-    assert quantiles[:, 0].tolist() == pytest.approx([0.95, 4.75, 9.5, 14.25, 18.05])
-    assert quantiles[2, 1] == 6
-
-
 # Where it stands.
-
-
-def test_pairs_are_returns_with_the_same_colony():
-    run, (_, replays) = trained("as it is"), replayed()
-    learned = replays.learned[0].returns
-    figure = baseline_comparison.draw_paired(run.config, run.dataset, replays)
-    for axes, other in zip(figure.axes, (replays.constant, replays.feedback), strict=False):
-        (dots,) = axes.collections
-        np.testing.assert_array_equal(dots.get_offsets().T, [other.returns, learned])
-        better = (learned > other.returns).mean()
-        assert f"better with {better:.0%} of {COLONIES} colonies" in axes.get_title(loc="left")
 
 
 def test_the_return_on_a_plate_is_the_mean_over_its_colonies():
     held_out, replays = replayed()
     (outcome,) = replays.learned
     plates = []
-    for kind in baseline_comparison.KIND_NAMES:
-        slopes, _, means = baseline_comparison.by_plate(replays, outcome.returns, kind)
-        for m, mean in zip(slopes, means, strict=True):
+    for kind in slopes.KIND_NAMES:
+        for m, mean in zip(*slopes.by_plate(replays, outcome.returns, kind), strict=True):
             (plate,) = np.flatnonzero((held_out.plates.m == m) & (held_out.plates.kind == kind))
             assert mean == pytest.approx(
                 outcome.returns[held_out.colonies.substrate == plate].mean()
@@ -274,9 +240,8 @@ def test_the_film_shows_the_episode_that_was_judged():
     (outcome,) = replayed()[1].learned
     colony = median_colony(outcome)
     assert outcome.returns[colony] == np.sort(outcome.returns)[COLONIES // 2]
-    frames = episode_strip.capture_frames(config, state, dataset, colony)
+    frames = film.capture_frames(config, state, dataset, colony)
     length = outcome.lengths[colony]
-    assert [frame.step for frame in frames] == list(range(length + 1))
-    assert [frame.n for frame in frames[1:]] == outcome.n[:length, colony].tolist()
+    assert [len(frame.pos) for frame in frames[1:]] == outcome.n[:length, colony].tolist()
     last = outcome.centroid[length - 1, colony]
     np.testing.assert_allclose(frames[-1].pos.mean(0), last, rtol=1e-4)

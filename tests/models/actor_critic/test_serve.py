@@ -31,7 +31,7 @@ FORMS: dict[str, dict[str, Any]] = {
         "env": {
             "obs_norm": "none",
             "action": {"active_params": ["delete_ratio", "theta"], "fixed_params": FIXED},
-        },
+        }
     },
 }
 """Changes to the small config."""

@@ -131,7 +131,7 @@ def test_plots_are_linked_relative_to_the_page_in_the_order_of_the_story(space: 
     frames = np.arange(2, dtype=np.uint8)[:, None, None] + np.zeros((2, 3, 4), np.uint8)
     moving = Animation(frames, np.zeros((2, 3), np.uint8), 80, "Detail: *how*")
     figure = Figure(figsize=(1, 1))
-    figure.set_label("The task")
+    figure.set_label("Is it hard? Yes: it is")
     draw_pictures(space, z=figure, film=moving)
     plots = space.root / "reports" / space.model / "plots"
     for name in ("vectors.png", "a b(1).png"):  # of an earlier version: they say no place
@@ -143,7 +143,7 @@ def test_plots_are_linked_relative_to_the_page_in_the_order_of_the_story(space: 
     assert [name for name, _ in matches[1:]] == ["vectors", "z", "film"]
     assert "<summary>4 pictures</summary>" in text
     assert "**vectors**\n\n![vectors]" in text
-    assert "**The task**\n\n![z]" in text
+    assert "**Is it hard?** Yes: it is\n\n![z]" in text
     assert r"**Detail**: \*how\*" in text
 
 

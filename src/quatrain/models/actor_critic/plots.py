@@ -6,29 +6,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from quatrain.models.actor_critic.config import Config
-from quatrain.models.actor_critic.figures.updates import draw_updates
+from quatrain.models.actor_critic.figures.training import draw_updates
 from quatrain.models.actor_critic.ppo.learner import State
 from quatrain.plots import Picture, house_style, in_order
 from quatrain.progress import History
 
 # Picture -> what it shows, in the order of the story.
 CAPTIONS = {
-    "growth": "The task, and how the trained policy does it: a colony of cells that it has never "
-    "seen grows over a plate towards stiff ground (dark). In each step cells are deleted, and the "
-    "others throw a child (orange). The policy decides how many and how far.",
-    "film": "The same colony at six moments.",
-    "learning_curve": "Learning: return per episode while training, and afterwards in held-out "
-    "episodes, beside policies that did not learn.",
-    "returns": "The result: held-out episodes of all policies, by their return.",
-    "episodes": "Learning, by what an episode pays and by how it ends.",
-    "laws": "The result: what the policy does depending on what it sees, beside the hand-written "
-    "controller, whose formulas it was never told.",
-    "sizes": "The result: size and height of held-out colonies under three policies.",
-    "paired": "Comparison, colony by colony: above the dashed line the learned policy earns more.",
-    "slopes": "Comparison by plate, also with slopes that training never had.",
-    "actions": "Detail: the five numbers of an action, over training and within an episode.",
-    "constant_search": "Detail: how the best constant action was found, which must be beaten.",
-    "updates": "Detail: what the updates of the networks do.",
+    "growth": "What is to be done, and how does the trained policy do it? A colony of cells that "
+    "it has never seen grows over a plate towards stiff ground (dark). In each step cells are "
+    "deleted, and the others throw a child (orange). The policy decides how many and how far.",
+    "learning_curve": "Does it learn? Return per episode while training, and afterwards in "
+    "held-out episodes, beside policies that did not learn.",
+    "returns": "How much does luck decide? Held-out episodes of all policies, by their return.",
+    "episodes": "What becomes better? What an episode pays, and how it ends.",
+    "laws": "What has it learned? What the policy does depending on what it sees, beside the "
+    "hand-written controller, whose formulas it was never told.",
+    "slopes": "Does it hold elsewhere? All policies by the slope of the plate, also with slopes "
+    "that training never had.",
+    "updates": "Are the updates sound? How far they move the policy, and how good its values are.",
 }
 
 

@@ -1,6 +1,9 @@
-"""history, scores -> a figure of learning: return while training, and held out beside others"""
+"""history, scores -> figures of learning: return while training, and held out beside others; how
+far updates move the policy, and how good its values are.
+"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -9,9 +12,9 @@ from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.config import Config
 from quatrain.plots import (
+    GREY,
     ORANGE,
     RED,
-    SMALL_TITLE,
     Curve,
     EndLabel,
     Level,
@@ -22,8 +25,28 @@ from quatrain.plots import (
     draw_seeds,
     format_thousands,
     label_ends,
+    mark_decades,
 )
 from quatrain.progress import History
+
+# Metric of updates -> what its panel asks, and its unit.
+UPDATES = {
+    "entropy": ("How random actions are", "entropy, nats"),
+    "approx_kl": ("How far an iteration moves the policy", "KL, nats"),
+    "clip_fraction": ("Ratios that were clipped", "share"),
+    "explained_variance": ("How good values are", "explained variance"),
+    "loss_value": ("Error of values", "value loss"),
+    "grad_norm": ("Gradients before they are cut", "norm"),
+}
+FROM_ZERO = ("approx_kl", "clip_fraction")
+LOGARITHMIC = ("loss_value", "grad_norm")
+
+
+class Look(NamedTuple):
+    """Holds how a policy is named and drawn."""
+
+    name: str
+    color: str
 
 
 def transitions(history: History, recorded: Curve) -> Float[np.ndarray, " points"]:
@@ -50,7 +73,7 @@ def draw_learning_curve(
     history: History,
     scores: Mapping[str, float],
     title: str,
-    references: Sequence[Level],
+    looks: Mapping[str, Look],
 ) -> Figure:
     """Draws the return during training, and beside it, since those episodes are others, the
     held-out return among those of policies without learning.
@@ -58,20 +81,19 @@ def draw_learning_curve(
     figure = Figure(figsize=(10, 5), layout="constrained")
     axes, beside = figure.subplots(1, 2, sharey=True, width_ratios=(7, 1))
     recorded = episode_curve(config, history, "return")
-    x = transitions(history, recorded)
-    draw_seeds(axes, x, recorded.values, color=ORANGE, linewidth=2)
+    draw_seeds(axes, transitions(history, recorded), recorded.values, color=ORANGE, linewidth=2)
     ends = _draw_validation(axes, config, history)
     last = first_and_last(recorded.values)[1]
     if np.isfinite(last):
         ends.append(EndLabel(last, f"while exploring {format_number(last)}", ORANGE))
-    axes.set_title("While learning", **SMALL_TITLE)
     axes.set(xlabel="transitions of all environments", ylabel="return of an episode, undiscounted")
+    axes.set_title("While learning")
     axes.grid(alpha=0.25)
     format_thousands(axes)
-    beside.set_title("Then, held out", **SMALL_TITLE)
+    beside.set_title("Then, held out")
     low, high = _interval(scores) or (0.0, 0.0)
-    learned = Level("learned", scores["return_mean"], RED, (high - low) / 2)
-    draw_levels_beside(beside, [learned, *references], 2)
+    levels = [Level(look.name, scores[_score(name)], look.color) for name, look in looks.items()]
+    draw_levels_beside(beside, [levels[0]._replace(half=(high - low) / 2), *levels[1:]], 2)
     label_ends(axes, ends)
     score = format_number(scores["return_mean"])
     figure.suptitle(f"{title}: held-out return {score}", x=0.01, ha="left", fontsize=11)
@@ -87,6 +109,10 @@ def draw_learning_curve(
         _describe_interval(scores),
     )
     return figure
+
+
+def _score(name: str) -> str:
+    return "return_mean" if name == "learned" else f"{name}_return"
 
 
 def _draw_validation(axes: Axes, config: Config, history: History) -> list[EndLabel]:
@@ -113,6 +139,48 @@ def _describe_interval(scores: Mapping[str, float]) -> str:
         return ""
     over = "held-out episodes, not over seeds" if scores["seeds"] == 1 else "seeds"
     return f"Bar of the learned: its 95 % interval over {over}."
+
+
+def draw_updates(config: Config, history: History) -> Figure:
+    """Draws how far each iteration moves the policy, and how good its values are."""
+    figure = Figure(figsize=(12, 6.2), layout="constrained")
+    panels = figure.subplots(2, 3, sharex=True)
+    limits = {"approx_kl": config.train.target_kl, "grad_norm": config.train.max_grad_norm}
+    for axes, (name, (title, unit)) in zip(panels.flat, UPDATES.items(), strict=True):
+        recorded = curve(history, name, config.seeds)
+        draw_seeds(axes, transitions(history, recorded), recorded.values, color=RED, linewidth=1.2)
+        axes.set(title=title, ylabel=unit)
+        axes.grid(alpha=0.25)
+        format_thousands(axes)
+        ends = [EndLabel(limits[name], f"{limits[name]:g}", GREY)] if name in limits else []
+        for end in ends:
+            axes.axhline(end.y, color=GREY, linestyle="--", linewidth=1.2)
+        _limit(axes, name)
+        label_ends(axes, ends)
+    for axes in panels[1]:
+        axes.set_xlabel("transitions of all environments")
+    stopped = curve(history, "kl_stop", config.seeds).values.mean()
+    deviation = curve(history, "ratio_first_max_dev", config.seeds).values.max()
+    caption(
+        figure,
+        "Means over an iteration's minibatches, of KL the last one. Dashed: where an iteration "
+        f"stops (KL; {stopped:.0%} did), to what gradients are cut (norm).",
+        describe_seeds(config.seeds),
+        "Before an iteration learns, ratios of probabilities differ from 1 by at most "
+        f"{deviation:.1g}.",
+    )
+    return figure
+
+
+def _limit(axes: Axes, name: str) -> None:
+    """Shows no value that a metric cannot have, and explained variance from -1 on."""
+    low, high = axes.dataLim.intervaly
+    if name in FROM_ZERO:
+        axes.set_ylim(bottom=0)
+    elif name == "explained_variance":
+        axes.set_ylim(max(low, -1.0), 1.0)
+    elif name in LOGARITHMIC and high > 10 * low > 0:
+        mark_decades(axes)
 
 
 def format_signed(value: float) -> str:

@@ -6,16 +6,18 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
-from quatrain.models.actor_critic.figures.training import draw_learning_curve
+from quatrain.models.actor_critic.figures.training import Look, draw_learning_curve
 from quatrain.models.actor_critic.ppo.learner import State
 from quatrain.models.actor_critic.rules import REFERENCES
 from quatrain.models.actor_critic.scores.user_env import evaluate_policy, reference_returns
 from quatrain.models.actor_critic.worlds.user_env import Dataset
-from quatrain.plots import BLACK, BLUE, GREY, RED, Level, Picture, caption
+from quatrain.plots import BLACK, BLUE, GREY, RED, Picture, caption
 from quatrain.progress import History
 
-COLORS = {"learned": RED, "random": GREY, "constant": BLACK, "untrained": BLUE}
-NAMES = {"learned": "learned policy"} | REFERENCES
+COLORS = {"random": GREY, "constant": BLACK, "untrained": BLUE}
+LOOKS = {"learned": Look("learned", RED)} | {
+    name: Look(words, COLORS[name]) for name, words in REFERENCES.items()
+}
 
 
 def pictures(
@@ -25,9 +27,8 @@ def pictures(
     history: History,
     scores: Mapping[str, float],
 ) -> dict[str, Picture]:
-    levels = [Level(NAMES[name], scores[f"{name}_return"], COLORS[name]) for name in REFERENCES]
     return {
-        "learning_curve": draw_learning_curve(config, history, scores, config.env.name, levels),
+        "learning_curve": draw_learning_curve(config, history, scores, config.env.name, LOOKS),
         "returns": draw_returns(config, state, dataset),
     }
 
@@ -39,12 +40,12 @@ def draw_returns(config: ActorCriticUserEnvConfig, state: State, dataset: Datase
     learned = [outcome.returns[:, 0] for outcome in evaluate_policy(config, state, dataset)]
     policies = {"learned": np.concatenate(learned), **reference_returns(config, dataset)}
     for name, returns in policies.items():
-        label = f"{NAMES[name]}, mean {returns.mean():.4g}"
-        axes.ecdf(returns, color=COLORS[name], linewidth=1.8, label=label)
+        label = f"{LOOKS[name].name}, mean {returns.mean():.4g}"
+        axes.ecdf(returns, color=LOOKS[name].color, linewidth=1.8, label=label)
     axes.set(xlabel="return of an episode, undiscounted", ylabel="share of episodes, at most")
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, loc="best", frameon=False)
-    axes.set_title(f"{config.env.name}: held-out episodes", loc="left", fontsize=11)
+    axes.set_title(f"{config.env.name}: held-out episodes", fontsize=11)
     episodes = f"{config.collect.held_out_episodes} held-out episodes"
     caption(figure, f"{episodes}, the same for all policies; of the learned ones all together.")
     return figure

@@ -115,8 +115,7 @@ def final_centroids(outcome: Outcome) -> Float[np.ndarray, "colony 2"]:
 
 
 def reference_returns(
-    config: ActorCriticConfig,
-    dataset: Dataset,
+    config: ActorCriticConfig, dataset: Dataset
 ) -> dict[str, Float[np.ndarray, " colony"]]:
     """Returns the return with each held-out colony of policies without learning."""
     references = dataset.held_out.references
@@ -230,10 +229,7 @@ def intervals(
     scores: dict[str, float] = {}
     for name, (statistic, columns) in statistics.items():
         scores[f"{name}_held_out_low"], scores[f"{name}_held_out_high"] = bootstrap_interval(
-            columns,
-            statistic,
-            rng,
-            config.evaluate.bootstrap_samples,
+            columns, statistic, rng, config.evaluate.bootstrap_samples
         )
     return scores
 

@@ -65,9 +65,6 @@ def scores_of(
 
 
 def intervals(
-    config: ActorCriticUserEnvConfig,
-    outcome: Episodes,
-    dataset: Dataset,
-    seed: int,
+    config: ActorCriticUserEnvConfig, outcome: Episodes, dataset: Dataset, seed: int
 ) -> dict[str, float]:
     return return_interval(outcome, seed, config.evaluate.bootstrap_samples)

@@ -110,13 +110,7 @@ def inputs(config: ActorCriticConfig) -> dict[str, Input]:
     slots = env.max_nodes
     return {
         "cells": Input(np.int32, (), 1, slots),
-        "positions": Input(
-            np.float32,
-            (slots, 2),
-            0,
-            np.array([env.width, env.height]),
-            "cells",
-        ),
+        "positions": Input(np.float32, (slots, 2), 0, np.array([env.width, env.height]), "cells"),
         "parents": Input(np.int32, (slots,), -1, np.arange(slots) - 1, "cells"),
         "ages": Input(np.int32, (slots,), 0, env.max_steps, "cells"),
         "left_moves": Input(np.int32, (), 0, env.left_limit - 1),

@@ -1,6 +1,6 @@
-"""history, scores of colonies -> figures of what episodes pay and how they end"""
+"""history of colonies -> a figure of what episodes pay and how they end"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.figures.replays import COLORS, NAMES
 from quatrain.models.actor_critic.figures.training import (
     episode_curve,
     first_and_last,
@@ -18,10 +17,8 @@ from quatrain.models.actor_critic.figures.training import (
     transitions,
 )
 from quatrain.plots import (
-    SMALL_TITLE,
     Curve,
     EndLabel,
-    Level,
     caption,
     describe_seeds,
     draw_seeds,
@@ -50,30 +47,6 @@ class Layer(NamedTuple):
     color: str
 
 
-def reference_levels(scores: Mapping[str, float]) -> list[Level]:
-    """Returns the held-out returns of policies without learning."""
-    names = ("feedback", "constant", "random")
-    return [Level(NAMES[name], scores[f"{name}_return"], COLORS[name]) for name in names]
-
-
-def compare_returns(scores: Mapping[str, float]) -> str:
-    """Compares with the best constant action and the controller; by differences where a return is
-    not positive.
-    """
-    learned = scores["return_mean"]
-    constant = scores["constant_return"]
-    feedback = scores["feedback_return"]
-    if min(constant, feedback) > 0:
-        return (
-            f"{scores['margin_over_constant']:+.0%} on the best constant action, "
-            f"{scores['fraction_of_feedback']:.1%} of the controller"
-        )
-    return (
-        f"{format_signed(learned - constant)} on the best constant action, "
-        f"{format_signed(learned - feedback)} on the controller"
-    )
-
-
 def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
     """Draws the components of an episode's return, and the shares of reasons for its end, over
     transitions.
@@ -85,16 +58,11 @@ def draw_episodes(config: ActorCriticConfig, history: History) -> Figure:
     x = transitions(history, total)
     _draw_stack(upper, x, reward_layers(config, history))
     draw_seeds(upper, x, total.values, color="black", linewidth=1.5)
-    upper.set_title(
-        f"What an episode pays: {_first_to_last(total, format_number)}",
-        **SMALL_TITLE,
-    )
+    upper.set_title(f"What an episode pays: {_first_to_last(total, format_number)}")
     upper.set_ylabel("return of an episode, by component")
     _draw_stack(lower, x, reason_layers(config, history))
-    lower.set_title(
-        f"How episodes end: at the goal {_first_to_last(success, '{:.0%}'.format)}",
-        **SMALL_TITLE,
-    )
+    at_goal = _first_to_last(success, "{:.0%}".format)
+    lower.set_title(f"How episodes end: at the goal {at_goal}")
     lower.set(xlabel="transitions of all colonies", ylabel="share of episodes", ylim=(0, 1))
     format_thousands(lower)
     caption(
