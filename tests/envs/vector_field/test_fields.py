@@ -3,6 +3,7 @@ are no field.
 """
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -136,40 +137,34 @@ def test_the_same_seed_draws_the_same_field():
     assert (single - other).abs().max() > 0.1
 
 
+PER_STATE = "return one velocity per state, shape (4, 2)."
+
+
 @pytest.mark.parametrize(
     ("velocity", "message"),
     [
-        (
-            lambda x: x[:, 0],
-            r"^Field 'my_field' returned shape \(4,\) for input \(4, 2\): return one velocity per "
-            r"state, shape \(4, 2\)\.$",
-        ),
-        (lambda x: x.T, r"returned shape \(2, 4\) for input \(4, 2\)"),
-        (
-            lambda x: x.tolist(),
-            r"^Field 'my_field' returned a list, not a tensor: return one velocity per state, "
-            r"shape \(4, 2\)\.$",
-        ),
+        (lambda x: x[:, 0], f"returned shape (4,) for input (4, 2): {PER_STATE}"),
+        (lambda x: x.T, f"returned shape (2, 4) for input (4, 2): {PER_STATE}"),
+        (lambda x: x.tolist(), f"returned a list, not a tensor: {PER_STATE}"),
         (
             lambda x: x / x.norm(dim=1, keepdim=True),
-            r"^Field 'my_field' is not finite at x = \(0\.0, 0\.0\): "
-            r"return finite velocities on the whole box \[-2, 2\]\.$",
+            "is not finite at x = (0.0, 0.0): return finite velocities on the whole box [-2, 2].",
         ),
-        (lambda x: x.clamp(min=-1.9).add(1.8).sqrt(), r"is not finite at x = \(-2\.0, -2\.0\)"),
-        (lambda x: x.mul_(-1), r"^Field 'my_field' changed its argument: compute a new tensor\.$"),
+        (lambda x: x.clamp(min=-1.9).add(1.8).sqrt(), "is not finite at x = (-2.0, -2.0): "),
+        (lambda x: x.mul_(-1), "changed its argument: compute a new tensor."),
     ],
 )
 def test_a_function_that_is_no_field_is_refused(velocity: Callable[[Tensor], Any], message: str):
     register_field("my_field")(velocity)
-    with pytest.raises(FieldError, match=message):
+    with pytest.raises(FieldError, match=f"^Field 'my_field' {re.escape(message)}"):
         raw_field("my_field")
 
 
 def test_a_field_that_is_zero_has_no_factor():
-    with pytest.raises(
-        FieldError,
-        match=r"^Field 'linear' is zero wherever region_rms looks, so no factor gives it speed 1: "
-        r"set active_dynamics\.env\.field\.normalise to none\.$",
-    ):
+    message = (
+        "^Field 'linear' is zero wherever region_rms looks, so no factor gives it speed 1: "
+        r"set active_dynamics\.env\.field\.normalise to none\.$"
+    )
+    with pytest.raises(FieldError, match=message):
         raw_field("linear", matrix=STILL, normalise="region_rms")
     assert raw_field("linear", matrix=STILL)(points(4, 2)).abs().max() == 0

@@ -1,15 +1,17 @@
 """Fields at the nodes of a grid: read at and between them, drawn with their law, refused where they
-do not fit.
+do not fit; and names of fields.
 """
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from quatrain.envs.vector_field import kinds
 from quatrain.envs.vector_field.fields import make_field
-from quatrain.envs.vector_field.kinds import FieldError, Table, register_table
+from quatrain.envs.vector_field.kinds import FieldError, Table, register_field, register_table
 from quatrain.envs.vector_field.tables import gaussian_process
 from tests.envs.vector_field.worlds import field_env, points, raw_field, wind
 from tests.torch_numbers import seeded
@@ -29,6 +31,12 @@ def plain(table: Table, x: float, y: float) -> np.ndarray:
     return (1 - u) * ((1 - v) * corner(0, 0) + v * corner(0, 1)) + u * (
         (1 - v) * corner(1, 0) + v * corner(1, 1)
     )
+
+
+def with_one(value: float) -> np.ndarray:
+    vectors = np.ones((5, 5, 2))
+    vectors[3, 4, 1] = value
+    return vectors
 
 
 def test_a_table_is_interpolated_bilinearly_and_constant_beyond_its_border():
@@ -58,17 +66,15 @@ def test_a_registered_table_is_the_same_field_as_one_of_the_config():
 def test_a_drawn_field_has_the_specified_covariance(length: float):
     """Checks all pairs of nodes within five standard errors; components are independent."""
     s, generator, count = torch.linspace(-1, 1, 3, dtype=torch.float64), seeded(5), 4000
-    drawn = torch.stack(
-        [gaussian_process(s, length, 0.5, generator) for _ in range(count)]
-    ).flatten(2)
+    fields = [gaussian_process(s, length, 0.5, generator) for _ in range(count)]
+    drawn = torch.stack(fields).flatten(2)
     x = torch.cartesian_prod(s, s)
     expected = 0.5 * torch.exp(-torch.cdist(x, x).square() / (2 * length**2))
     single, other = drawn.unbind(1)
+    near = 5 * 0.5 / count**0.5
     for component in (single, other):
-        assert (component.T @ component / count - expected).abs().max() < 5 * 0.5 * (
-            2 / count
-        ) ** 0.5
-    assert (single.T @ other / count).abs().max() < 5 * 0.5 / count**0.5
+        assert (component.T @ component / count - expected).abs().max() < 2**0.5 * near
+    assert (single.T @ other / count).abs().max() < near
     assert drawn.mean(0).abs().max() < 5 * (0.5 / count) ** 0.5
 
 
@@ -85,66 +91,49 @@ def test_arrows_of_a_multi_attractor_have_one_length_but_for_the_pull_to_the_mid
 
 
 @pytest.mark.parametrize(
-    ("axes", "shape", "message"),
+    ("axes", "message"),
     [
         (
-            [EVEN, np.array([-2, -1.9, -1.6, 2])],
-            (5, 4, 2),
-            r"^wind\.npz axis_1 is not evenly spaced \(steps 0\.1 to 3\.6\): resample the "
-            r"field on a regular grid\.$",
+            [EVEN, [-2, -1.9, -1.6, 2]],
+            "axis_1 is not evenly spaced (steps 0.1 to 3.6): resample the field on a regular grid.",
         ),
+        ([[-2, 2, 0], EVEN], "axis_0 is not increasing (2, then 0): sort the grid."),
+        ([EVEN, [-2, -2, 2]], "axis_1 is not increasing (-2, then -2): sort the grid."),
+        ([[0], EVEN], "axis_0 has shape (1,), expected (n,) with n at least 2: give a grid."),
+        ([EVEN] * 3, "has 3 axes, expected axis_0 and axis_1: fields have 2 dimensions."),
         (
-            [np.array([-2.0, 2.0, 0.0]), EVEN],
-            (3, 5, 2),
-            r"^wind\.npz axis_0 is not increasing \(2, then 0\): sort the grid\.$",
+            [EVEN, [-1, 0, 1, 2]],
+            "covers [-1, 2], the evaluation region needs [-1.5, 1.5]: widen the grid or lower "
+            "active_dynamics.env.region_radius.",
         ),
+        ([EVEN, [-2, -1, 0, 1]], "covers [-2, 1], the evaluation"),
         (
-            [np.zeros(1), EVEN],
-            (1, 5, 2),
-            r"^wind\.npz axis_0 has shape \(1,\), expected \(n,\) with n at least 2: give a grid",
+            [EVEN, [-np.inf, -2, 0, 2]],
+            "axis_1 is -inf at node 0: give coordinates from -1e+06 to 1e+06.",
         ),
-        (
-            [EVEN] * 3,
-            (5, 5, 5),
-            r"^wind\.npz has 3 axes, expected axis_0 and axis_1: fields have 2 dimensions\.$",
-        ),
-        (
-            [np.linspace(-2, 2, 40), np.linspace(-2, 2, 30)],
-            (40, 30, 3),
-            r"^wind\.npz vectors has shape \(40, 30, 3\), expected \(40, 30, 2\): one 2-vector "
-            r"per grid node\.$",
-        ),
-        (
-            [EVEN, np.linspace(-1, 2, 4)],
-            (5, 4, 2),
-            r"^wind\.npz covers \[-1, 2\], the evaluation region needs \[-1\.5, 1\.5\]: "
-            r"widen the grid or lower active_dynamics\.env\.region_radius\.$",
-        ),
-        ([EVEN, np.linspace(-2, 1, 4)], (5, 4, 2), r"^wind\.npz covers \[-2, 1\]"),
-        (
-            [EVEN, np.array([-np.inf, -2.0, 0.0, 2.0])],
-            (5, 4, 2),
-            r"^wind\.npz axis_1 is -inf at node 0: give coordinates from -1e\+06 to 1e\+06\.$",
-        ),
-        ([np.array([-2.0, np.nan, 2.0]), EVEN], (3, 5, 2), r"^wind\.npz axis_0 is nan at node 1"),
-        ([EVEN, np.array([-2.0, 0.0, 2e39])], (5, 3, 2), r"^wind\.npz axis_1 is 2e\+39 at node 2"),
-        ([EVEN, np.array([-2.0, -2.0, 2.0])], (5, 3, 2), r"axis_1 is not increasing \(-2, then -2"),
+        ([[-2, np.nan, 2], EVEN], "axis_0 is nan at node 1: give"),
+        ([EVEN, [-2, 0, 2e39]], "axis_1 is 2e+39 at node 2: give"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused(axes: Any, shape: tuple[int, ...], message: str):
-    register_table("wind.npz", axes, np.ones(shape))
-    with pytest.raises(FieldError, match=message):
-        raw_field("wind.npz")
+def test_a_grid_that_does_not_fit_is_refused(axes: Any, message: str):
+    register_table("my_wind", [np.array(axis) for axis in axes], np.ones((*map(len, axes), 2)))
+    with pytest.raises(FieldError, match=f"^my_wind {re.escape(message)}"):
+        raw_field("my_wind")
 
 
-def test_a_table_with_a_hole_is_refused():
-    vectors = np.ones((5, 5, 2))
-    vectors[3, 4, 1] = np.nan
-    message = r"^wind\.npz vectors is not finite at node \(3, 4\): give a finite vector at each n"
-    with pytest.raises(FieldError, match=message):
-        raw_field("table", table_file=wind([EVEN, EVEN], vectors))
-    vectors[3, 4, 1] = 1e39  # infinite as float32
-    with pytest.raises(FieldError, match=r"vectors is 1e\+39 at node \(3, 4\): give numbers from"):
+@pytest.mark.parametrize(
+    ("vectors", "message"),
+    [
+        (
+            np.ones((5, 5, 3)),
+            "has shape (5, 5, 3), expected (5, 5, 2): one 2-vector per grid node.",
+        ),
+        (with_one(np.nan), "is not finite at node (3, 4): give a finite vector at each node."),
+        (with_one(1e39), "is 1e+39 at node (3, 4): give numbers from -1e+06 to 1e+06."),
+    ],
+)
+def test_vectors_that_do_not_fit_are_refused(vectors: np.ndarray, message: str):
+    with pytest.raises(FieldError, match=f"^{re.escape(f'wind.npz vectors {message}')}$"):
         raw_field("table", table_file=wind([EVEN, EVEN], vectors))
 
 
@@ -159,3 +148,46 @@ def test_a_table_with_a_hole_is_refused():
 def test_tables_may_just_cover_the_region_and_hold_integers_or_rounded_axes(axes: Any):
     register_table("my_wind", axes, np.full((*map(len, axes), 2), 3))
     assert raw_field("my_wind")(torch.zeros(2)).tolist() == [3, 3]
+
+
+# Names of fields.
+
+AXES = [np.linspace(-2, 2, 3)] * 2
+
+
+def test_an_error_for_a_misspelt_kind_names_the_nearest():
+    assert kinds.unknown_kind("limitcycle") == (
+        "'limitcycle' is unknown: did you mean 'limit_cycle'? Known: limit_cycle, "
+        "double_limit_cycle, van_der_pol, "
+        "duffing, snowman, saddle_spiral, multi_attractor, linear, table"
+    )
+    assert "did you mean 'snowman'?" in kinds.unknown_kind("?snow?")
+    message = r"^Field 'limitcycle' is unknown: did you mean 'limit_cycle'\? Known: .*\.$"
+    with pytest.raises(FieldError, match=message):
+        raw_field("limitcycle")
+
+
+def test_built_in_kinds_keep_their_meaning():
+    message = (
+        "^Field 'duffing' cannot be registered: a built-in kind has this name; choose another.$"
+    )
+    with pytest.raises(FieldError, match=message):
+        register_field("duffing")
+    with pytest.raises(FieldError, match=message):
+        register_table("duffing", AXES, np.ones((3, 3, 2)))
+
+
+def test_a_registration_is_a_kind_that_is_proposed_too_and_replaces_earlier_ones():
+    """A notebook cell may run again."""
+    x = torch.ones(1, 2)
+    register_field("my_field")(lambda x: -x)
+    shrinking = register_field("my_field")(lambda x: 3 * x)
+    assert shrinking(x).tolist() == raw_field("my_field")(x).tolist() == [[3, 3]]
+    register_table("my_table", AXES, np.ones((3, 3, 2)))
+    assert kinds.known_kinds() == (*kinds.KINDS, "my_field", "my_table")
+    assert "did you mean 'my_field'?" in kinds.unknown_kind("myfield")
+    register_table("my_field", AXES, np.full((3, 3, 2), 5.0))
+    assert raw_field("my_field")(x).tolist() == [[5, 5]]
+    register_field("my_field")(lambda x: 7 * x)
+    assert raw_field("my_field")(x).tolist() == [[7, 7]]
+    assert kinds.known_kinds().count("my_field") == 1

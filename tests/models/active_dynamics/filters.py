@@ -146,6 +146,14 @@ def nothing(d: int) -> Dense:
     return Dense(torch.zeros(d).double(), torch.eye(d).double() / 3)
 
 
+def restarted(channels: Emission, y: Tensor, belief: Dense) -> Dense:
+    """Returns the weights as they are, beside the state of a first observation."""
+    d = channels.weight.shape[1]
+    mean, covariance, _ = corrected(channels, y, nothing(d))
+    mean = torch.cat([mean, belief.mean[d:]])
+    return Dense(mean, torch.block_diag(covariance, belief.covariance[d:, d:]), belief.nll)
+
+
 def surprises(
     inputs: Filter,
     drift: Callable[[Tensor], Tensor],

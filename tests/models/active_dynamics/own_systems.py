@@ -48,11 +48,6 @@ class Dials(Cycle):
     action_space = Box(-1, 1, (2,), np.int8)  # type: ignore[assignment]
 
 
-class Short(Cycle):
-    def observe(self) -> np.ndarray:
-        return super().observe()[:9]
-
-
 class Endless(Cycle):
     def step(self, action: np.ndarray) -> Any:
         return *super().step(action)[:2], "False", False, {}
@@ -61,12 +56,3 @@ class Endless(Cycle):
 class Broken(Cycle):
     def observe(self) -> np.ndarray:
         return np.full(10, np.nan, np.float32)
-
-
-class Faulty(Cycle):
-    def __init__(self) -> None:
-        raise SystemExit(0)
-
-
-def faulty_class() -> type:
-    return Faulty

@@ -1,6 +1,7 @@
 """Small runs of both families, whole or one transition at a time."""
 
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,12 +14,7 @@ from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, evaluate
 from quatrain.models.active_dynamics.figures.study import Study, make_study
 from quatrain.models.active_dynamics.learner import FieldLearner
-from quatrain.models.active_dynamics.state import (
-    State,
-    TrainingState,
-    init_state,
-    learners_of,
-)
+from quatrain.models.active_dynamics.state import State, TrainingState, init_state, learners_of
 from quatrain.progress import History, Progress, history, rows
 from tests.conftest import shapes_unchecked, small
 
@@ -102,10 +98,10 @@ def configured(family: str = "bayes_filter", **sections: Any) -> ActiveDynamicsC
         return small("active_dynamics", **sections | {"network": network})
 
 
-def run(config: ActiveDynamicsConfig, seed: int = 0) -> Run:
+def run(config: ActiveDynamicsConfig, seed: int = 0, yields: int | None = None) -> Run:
     with shapes_unchecked():
         dataset = collect(config, seed)
-        return Run(config, dataset, list(train.train(config, dataset, seed)))
+        return Run(config, dataset, list(islice(train.train(config, dataset, seed), yields)))
 
 
 @cache

@@ -1,22 +1,69 @@
-"""Values of imagined actions: worked numbers, plain loops, the exact filter."""
+"""Values of imagined actions: worked numbers, plain loops."""
 
 import pytest
 import torch
-from scipy import stats
-from torch import Tensor
+from torch import Generator, Tensor
 
+from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics import acquisition, config
 from quatrain.models.active_dynamics.acquisition import imagine, scorer
-from quatrain.models.active_dynamics.bayes_filter import filter as bayes
-from quatrain.models.active_dynamics.bayes_filter.filter import Belief
 from quatrain.models.active_dynamics.config import Acquisition
 from quatrain.models.active_dynamics.learner import FieldValue, Surrogate
-from tests.models.active_dynamics.filters import drawn
-from tests.models.active_dynamics.small_trials import at, configured
-from tests.models.active_dynamics.surrogates import actions, rbf_surrogate, single
+from quatrain.models.active_dynamics.network import region_products
+from tests.models.active_dynamics.filters import drawn, rbf
 
 LEARNERS, CANDIDATES, DECISIONS, HOLD = 3, 5, 4, 2
 POSTERIORS = [name for name, need in config.VALUE_NEEDS.items() if need.endswith("covariance")]
+
+
+def rbf_surrogate(learners: int = 3, side: int = 4, d: int = 2) -> Surrogate:
+    """Returns learners with different fields and correlated weights."""
+    functions = rbf(side, d, length=0.6)
+    count = d * functions.size
+    weights = 0.5 * drawn(learners, d, functions.size)
+    root = drawn(learners, count, count, seed=1) / count**0.5
+    spread = 0.1 * drawn(learners, count, seed=2).square()
+    full = root @ root.mT * 0.2 + torch.diag_embed(spread)
+    blocks = full.unflatten(1, (d, -1)).unflatten(3, (d, -1))
+    rows = 3 * drawn(learners, d + 1, d, seed=3)
+
+    def field(x: Tensor) -> FieldValue:
+        features = functions.features(x)
+        return FieldValue(features @ weights.mT, features)
+
+    return Surrogate(
+        state=0.2 * drawn(learners, d, seed=4),
+        control=torch.eye(d).double(),
+        dt=0.1,
+        region_radius=1.5,
+        field=field,
+        jacobian=lambda x: weights[:, None] @ functions.with_derivatives(x).derivatives,
+        members=None,
+        covariance=blocks.diagonal(dim1=1, dim2=3).mean(-1),
+        full_covariance=full,
+        region=region_products(functions.features(region_grid(1.5, d).double())),
+        step_variance=0.001 + 0.005 * drawn(learners, seed=5).square(),
+        precision=rows.mT @ rows,
+    )
+
+
+def single(surrogate: Surrogate) -> Surrogate:
+    """Returns the surrogate in single precision."""
+    parts = {
+        name: part.float() for name, part in surrogate._asdict().items() if isinstance(part, Tensor)
+    }
+    return surrogate._replace(
+        **parts,
+        field=lambda x: FieldValue(*(part.float() for part in surrogate.field(x.double()))),
+        jacobian=lambda x: surrogate.jacobian(x.double()).float(),
+    )
+
+
+def actions(learners: int, n: int, decisions: int, size: int = 2) -> Tensor:
+    """Returns uniform actions in the box."""
+    generator = Generator().manual_seed(1)
+    shape = (learners, n, decisions, size)
+    return torch.rand(shape, dtype=torch.float64, generator=generator) * 2 - 1
 
 
 def weighing(margin: float = 0.2, **weights: float) -> Acquisition:
@@ -153,25 +200,6 @@ def test_a_candidate_or_a_covariance_without_a_value_is_the_worst_and_no_other_c
     surrogate.covariance[1] *= -1
     before[1] = acquisition.WORST
     assert torch.equal(scorer(surrogate, weighing(variance=1.0), HOLD)(used), before)
-
-
-def test_variance_ranks_candidates_as_the_exact_filter_does():
-    """The filter observes what it expects along each of 48 paths, so that its mean stays there."""
-    network = {"rbf": {"side": 9, "length": 0.6}}
-    env, brief = {"observation": {"channels": 50}}, {"arms": ("random",)}
-    training = at(configured(seeds=1, env=env, network=network, train=brief), 50)
-    learner = training.learner
-    surrogate = learner.surrogate(slice(0, 1))
-    used = actions(1, 48, 10).float()
-    belief = Belief(*(part.repeat(48, *[1] * (part.ndim - 1)) for part in learner.belief))
-    for action in used[0].double().repeat_interleave(2, 1).unbind(1):
-        bayes.predict(learner.filter, belief, action)
-        bayes.correct(learner.filter, belief, learner.emission.double().mean(belief.mean[:, :2]))
-    before, after = learner.belief.covariance[0, 2:, 2:], belief.covariance[:, 2:, 2:]
-    blocks = (before - after).unflatten(1, (2, -1)).unflatten(3, (2, -1))
-    drop = (surrogate.region * (blocks[:, 0, :, 0] + blocks[:, 1, :, 1])).sum((1, 2))
-    result = value_of("variance", surrogate, used)[0]
-    assert stats.spearmanr(result, drop).statistic > 0.9
 
 
 def test_the_values_are_those_of_the_config():

@@ -10,6 +10,7 @@ import torch
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
+from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.filter import Filter
@@ -153,23 +154,31 @@ def test_a_surrogate_of_some_learners_is_their_belief_in_single_precision():
     torch.testing.assert_close(surrogate.jacobian(x[rows]), slopes, rtol=1e-3, atol=1e-4)
 
 
-def learned_channels() -> LearnedChannels:
-    """Returns channels that differ between learners."""
-    weight, bias = 0.5 * drawn(LEARNERS, CHANNELS, D, seed=1), 0.1 * drawn(LEARNERS, CHANNELS)
-    return LearnedChannels(weight, bias, 0.01 + 0.02 * drawn(LEARNERS, CHANNELS, seed=3).square())
+def seeing(channels: str) -> BayesFilterLearner:
+    """Returns learners; `learned` channels differ between them."""
+    learner = experienced("counts" if channels == "counts" else "linear")
+    if channels == "learned":
+        weight, bias = 0.5 * drawn(LEARNERS, CHANNELS, D, seed=1), 0.1 * drawn(LEARNERS, CHANNELS)
+        variance = 0.01 + 0.02 * drawn(LEARNERS, CHANNELS, seed=3).square()
+        learned = LearnedChannels(weight, bias, variance)
+        learner.filter = learner.filter._replace(emission=learned)
+    return learner
+
+
+def emission_of(learner: BayesFilterLearner, row: int) -> Emission:
+    channels, emission = learner.filter.emission, learner.emission.double()
+    if isinstance(channels, LearnedChannels):
+        return emission._replace(**{name: part[row] for name, part in channels._asdict().items()})
+    return emission
 
 
 @pytest.mark.parametrize("channels", ["linear", "counts", "learned"])
 def test_a_surrogate_of_some_learners_has_their_noise_and_precision(channels: str):
-    learner = experienced("counts" if channels == "counts" else "linear")
-    if channels == "learned":
-        learner.filter = learner.filter._replace(emission=learned_channels())
-    some, emission = learner.surrogate(slice(2, 5)), learner.emission.double()
+    learner = seeing(channels)
+    some = learner.surrogate(slice(2, 5))
     for place, row in enumerate(range(2, 5)):
-        state = learner.belief.mean[row, :D]
+        emission, state = emission_of(learner, row), learner.belief.mean[row, :D]
         slope, variance = emission.jacobian(state), emission.variance(state)
-        if channels == "learned":
-            slope, _, variance = (part[row] for part in learned_channels())
         precision = slope.T @ torch.diag(1 / variance) @ slope
         torch.testing.assert_close(some.precision[place].double(), precision, rtol=1e-5, atol=1e-4)
         unknown = float(torch.linalg.inv(precision).diagonal().mean())
@@ -206,18 +215,12 @@ def plain_innovation(inputs: Filter, rollouts: Rollouts, weight: Tensor) -> Tens
 
 @pytest.mark.parametrize("channels", ["linear", "counts", "learned"])
 def test_held_out_scores_are_those_of_a_plain_filter_of_each_rollout(channels: str):
-    observed = "counts" if channels == "counts" else "linear"
-    learner, held_out = experienced(observed), collected(observed, 5).held_out
-    if channels == "learned":
-        learner.filter = learner.filter._replace(emission=learned_channels())
+    learner = seeing(channels)
+    held_out = collected("counts" if channels == "counts" else "linear", 5).held_out
     rollouts = Rollouts(*(part[:2] for part in held_out.rollouts)).part(0, 8)
     assert rollouts.truncated.any(0).sum() == 1
     scores = learner.evaluate(held_out._replace(rollouts=rollouts), 0)["innovation_nll"]
     for row in (0, 1, 4):
-        emission = learner.emission.double()
-        if channels == "learned":
-            weight, bias, variance = (part[row] for part in learned_channels())
-            emission = emission._replace(weight=weight, bias=bias, noise_variance=variance)
-        alone = learner.filter._replace(emission=emission)
+        alone = learner.filter._replace(emission=emission_of(learner, row))
         expected = plain_innovation(alone, rollouts, learner.weights["weight"][row].double())
         torch.testing.assert_close(scores[row], expected, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""The bound of batches equals plain loops, in value and gradient."""
+"""The bound of batches equals plain loops, in value and gradient; its weights by worked numbers."""
 
 from typing import Any
 
@@ -6,10 +6,13 @@ import pytest
 import torch
 from torch import Generator
 
+from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.elbo import Draws, EncodedWindows
 from quatrain.replay import windows
 from quatrain.replay.windows import Windows
+from tests.conftest import small
+from tests.models.active_dynamics.filters import drawn
 from tests.models.active_dynamics.plain_elbo import Case, plain_terms
 from tests.models.active_dynamics.small_trainers import COUNTS, configured, make_trainer, replay
 
@@ -35,8 +38,9 @@ def make_case(masked: bool = False, **form: Any) -> Case:
     sampled = windows.sample(replay(config), 0, BATCH, config.train.seq_vae.length, draws)
     sampled = Windows(sampled.observations.double(), sampled.actions.double(), sampled.starts)
     encoded = elbo.encode_windows(network, sampled, BURN_IN)
-    drawn = elbo.draw(network.members, 4, 3, encoded, draws)
-    return Case(network, sampled, elbo.add_mask(drawn, 0.4, draws) if masked else drawn, BURN_IN)
+    numbers = elbo.draw(network.members, 4, 3, encoded, draws)
+    numbers = elbo.add_mask(numbers, 0.4, draws) if masked else numbers
+    return Case(network, sampled, numbers, BURN_IN)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -45,7 +49,8 @@ def test_terms_and_gradients_are_those_of_plain_loops(form: dict[str, Any], mask
     case = make_case(masked, **form)
     network, weights = case.network, case.network.horizon_mask_weights.double()
     assert (case.draws.keep_mask is None) != masked
-    windows = [plain_terms(case, weights[:, 0].tolist(), window) for window in range(BATCH)]
+    by_horizon = losses.horizon_weights(3, 0.8).tolist()
+    windows = [plain_terms(case, by_horizon, window) for window in range(BATCH)]
     plain = tuple(torch.stack(part, -1) for part in zip(*windows, strict=True))
     actual, results = elbo.compute_terms(network, case.encoded, case.draws, weights)[:3], []
     for terms in (actual, plain):
@@ -87,3 +92,30 @@ def test_the_first_of_a_window_is_never_masked_and_others_as_often_as_asked():
     keep_mask = elbo.add_mask(elbo.draw(1, 1, 2, encoded, draws), 0.3, draws).keep_mask
     assert keep_mask[0].all()
     assert float(keep_mask[1:].double().mean()) == pytest.approx(0.7, abs=0.01)
+
+
+def test_a_backward_pass_of_the_encoder_leaves_the_gradient_that_it_is_given():
+    """It may be that of another pass, too."""
+    encoder = make_case().network.encoder
+    states = encoder(drawn(4, 3, 10).requires_grad_(), encoder.initial_hidden(3))
+    gradient = drawn(*states.shape)
+    states.backward(gradient)
+    assert torch.equal(gradient, drawn(*states.shape))
+
+
+def test_worked_weights_of_horizons():
+    """Horizons beyond the window have no weight."""
+    weights = losses.horizon_weights(3, 0.8)
+    assert weights.tolist() == pytest.approx([0.409836, 0.327869, 0.262295], abs=1e-6)
+    masked = losses.horizon_mask_weights(torch.tensor([0.5, 0.25, 0.125]), 4)
+    assert masked.tolist() == [[0.5, 0.5, 0.5], [0.25, 0.25, 0], [0.125, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "updates", "expected"),
+    [("linear", 0, 0), ("linear", 200, 0.35), ("linear", 800, 0.7), ("none", 0, 0.7)],
+)
+def test_beta_rises_along_a_line_or_at_once(kind: str, updates: int, expected: float):
+    changes = {"anneal_kind": kind, "anneal": 400, "beta": 0.7}
+    config = small("active_dynamics", train={"seq_vae": changes}).train.seq_vae
+    assert losses.beta_at(config, updates) == pytest.approx(expected)

@@ -8,17 +8,8 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
-from quatrain.models.active_dynamics.bayes_filter.filter import Belief
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics import filters
-from tests.models.active_dynamics.filters import (
-    copied,
-    dense_of,
-    drawn,
-    emission,
-    filter_of,
-    some_belief,
-)
 
 LEARNERS, D = 4, 2
 SIZE = D + D * 9
@@ -44,27 +35,31 @@ def observations(channels: Emission, learners: int, seed: int) -> Tensor:
 
 @pytest.mark.parametrize("case", OBSERVED)
 def test_it_is_the_dense_extended_kalman_filter(case: str):
-    channels = emission(*OBSERVED[case])
+    """After each time the state of another learner is forgotten, but not its weights."""
+    channels = filters.emission(*OBSERVED[case])
     d = channels.weight.shape[1]
     size = d + d * 3**d
-    inputs, belief = filter_of(channels), some_belief(LEARNERS, size)
-    dense = [dense_of(belief, learner) for learner in range(LEARNERS)]
+    inputs, belief = filters.filter_of(channels), filters.some_belief(LEARNERS, size)
+    dense = [filters.dense_of(belief, learner) for learner in range(LEARNERS)]
     noise = filters.process_noise(d, size)
     for time in range(3):
-        u, y = drawn(LEARNERS, d, seed=time), observations(channels, LEARNERS, time)
+        u, y = filters.drawn(LEARNERS, d, seed=time), observations(channels, LEARNERS, time)
         bayes.predict(inputs, belief, u)
         nll = bayes.correct(inputs, belief, y)
         for learner in range(LEARNERS):
             step = filters.joint_step(inputs.rbf, u[learner])
             ahead = filters.predicted(step, noise, dense[learner])
             dense[learner] = filters.corrected(channels, y[learner], ahead)
+        bayes.restart(inputs, belief, torch.arange(LEARNERS) == time, y)
+        dense[time] = filters.restarted(channels, y[time], dense[time])
         near = 3e-5 if channels.kind == "loglinear" else 1e-9  # how near the mode a search comes
         for part, exact in zip((*belief, nll), zip(*dense, strict=True), strict=True):
             torch.testing.assert_close(part, torch.stack(exact), rtol=near, atol=near)
 
 
 def steep(noise: Any, noise_sd: float, weight_sd: float, obs: int) -> Emission:
-    weight, bias = weight_sd * drawn(obs, D, seed=obs), 0.1 * drawn(obs, seed=obs + 1)
+    weight = weight_sd * filters.drawn(obs, D, seed=obs)
+    bias = 0.1 * filters.drawn(obs, seed=obs + 1)
     variance = torch.full((obs,), noise_sd**2, dtype=torch.float64)
     return Emission("loglinear", noise, weight, bias, variance)
 
@@ -82,7 +77,7 @@ def test_a_first_state_is_within_its_deviation_of_the_true_one(
     channels = steep(noise, noise_sd, weight_sd, obs)
     x = 2 * torch.rand(count, D, generator=draws, dtype=torch.float64) - 1
     belief = bayes.state_prior(D, count)
-    bayes.correct(filter_of(channels), belief, channels.sample(x, None, draws))
+    bayes.correct(filters.filter_of(channels), belief, channels.sample(x, None, draws))
     assert (torch.linalg.eigvalsh(belief.covariance) > 0).all()
     deviation = belief.covariance.diagonal(dim1=1, dim2=2).sqrt()
     assert ((belief.mean - x).abs() < 5 * deviation).all(1).double().mean() > 0.99
@@ -90,10 +85,10 @@ def test_a_first_state_is_within_its_deviation_of_the_true_one(
 
 
 def test_a_dimension_that_is_certain_stays_with_nonlinear_channels():
-    inputs, belief = filter_of(emission("loglinear")), some_belief(2, SIZE)
+    inputs, belief = filters.filter_of(filters.emission("loglinear")), filters.some_belief(2, SIZE)
     belief.covariance[:, 0], belief.covariance[..., 0] = 0, 0
     belief.covariance[1, 1], belief.covariance[1, :, 1] = 0, 0
-    before = copied(belief)
+    before = filters.copied(belief)
     bayes.correct(inputs, belief, observations(inputs.emission, 2, 3))
     assert torch.equal(belief.mean[1], before.mean[1])
     assert torch.equal(belief.mean[0, 0], before.mean[0, 0])
@@ -103,7 +98,7 @@ def test_a_dimension_that_is_certain_stays_with_nonlinear_channels():
 
 @pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.slow)])
 def test_covariances_stay_symmetric_and_positive_definite(count: int):
-    inputs, draws = filter_of(emission(obs=3)), Generator().manual_seed(1)
+    inputs, draws = filters.filter_of(filters.emission(obs=3)), Generator().manual_seed(1)
     belief = bayes.prior(inputs.rbf, 2, 0.4)
     x = torch.zeros(2, D, dtype=torch.float64)
     with shapes_unchecked():
@@ -122,22 +117,3 @@ def test_covariances_stay_symmetric_and_positive_definite(count: int):
                 assert difference < 1e-14 * belief.covariance.abs().max()
                 assert torch.linalg.eigvalsh(belief.covariance).min() > 1e-7
     assert belief.mean.isfinite().all()
-
-
-def test_where_an_episode_began_the_state_is_forgotten_and_weights_are_not():
-    inputs, belief = filter_of(emission()), some_belief(LEARNERS, SIZE)
-    before, y = copied(belief), observations(inputs.emission, LEARNERS, 3)
-    bayes.restart(inputs, belief, torch.zeros(LEARNERS, dtype=torch.bool), y)
-    assert filters.same(belief, before)
-    bayes.restart(inputs, belief, torch.tensor([False, True, False, True]), y)
-    assert filters.same(Belief(*(part[::2] for part in belief)), Belief(*(p[::2] for p in before)))
-    fresh = bayes.state_prior(D, LEARNERS)
-    bayes.correct(inputs, fresh, y)
-    for learner in (1, 3):
-        mean, covariance = belief.mean[learner], belief.covariance[learner]
-        assert torch.equal(mean[D:], before.mean[learner, D:])
-        assert torch.equal(covariance[D:, D:], before.covariance[learner, D:, D:])
-        assert not covariance[:D, D:].any()
-        assert not covariance[D:, :D].any()
-        torch.testing.assert_close(mean[:D], fresh.mean[learner])
-        torch.testing.assert_close(covariance[:D, :D], fresh.covariance[learner])

@@ -102,16 +102,6 @@ def test_after_a_run_that_ends_with_the_last_transition_the_state_is_that_of_the
     np.testing.assert_allclose(observed, y[away], atol=5 * NOISE)
 
 
-def test_actions_in_the_wrong_order_are_worth_nothing():
-    """The scores notice it: the field of shuffled actions explains less."""
-    config = config_with()
-    shuffled = arrays() | {"actions": arrays()["actions"][:, ::-1]}
-    recording = identify.read_recording(config, "runs.npz", shuffled)
-    with shapes_unchecked():
-        learner = identify.learn(config, identify.split(recording)[0])
-    assert true_error(learner) > 0.6
-
-
 def test_a_system_is_learned_by_an_arm_that_acts():
     config = config_with(transitions=1600)
     with shapes_unchecked():
@@ -134,19 +124,14 @@ def test_the_smallest_warmup_of_a_config_is_learned_from():
 # Faults.
 
 
-def spoilt(name: str, change: Any) -> dict[str, np.ndarray]:
+def changed(name: str, change: Any) -> dict[str, np.ndarray]:
+    return arrays() | {name: change(arrays()[name])}
+
+
+def spoilt(name: str, place: Any, value: float) -> dict[str, np.ndarray]:
     values = arrays()[name].copy()
-    return arrays() | {name: change(values)}
-
-
-def with_nan(values: np.ndarray) -> np.ndarray:
-    values[2, 3, 1] = np.nan
-    return values
-
-
-def with_constant(values: np.ndarray) -> np.ndarray:
-    values[..., 1] = 0.5
-    return values
+    values[place] = value
+    return arrays() | {name: values}
 
 
 @pytest.mark.parametrize(
@@ -154,20 +139,20 @@ def with_constant(values: np.ndarray) -> np.ndarray:
     [
         ({"actions": np.zeros((1, 1, 1))}, "runs.npz holds actions; numpy.savez it with exactly"),
         (
-            spoilt("observations", with_nan),
+            spoilt("observations", (2, 3, 1), np.nan),
             "observations is nan in run 2, time 3, channel 1, not from -1e+06 to 1e+06; leave",
         ),
+        (spoilt("actions", ..., 1e300), "1e+300 in run 0, time 0, channel 0, not from"),
+        (changed("actions", lambda a: a[0]), r"actions is float64 of shape (200, 2); save floats"),
+        (changed("actions", lambda a: a.astype(int)), "actions is int64 of shape"),
+        (changed("actions", lambda a: a[:, 1:]), "expected (8, 200, channels): one more in"),
         (
-            spoilt("actions", lambda a: a * 0 + 1e300),
-            "1e+300 in run 0, time 0, channel 0, not from",
+            changed("actions", lambda a: a[..., :1]),
+            "has 1 actions; active_dynamics.env.control has",
         ),
-        (spoilt("actions", lambda a: a[0]), r"actions is float64 of shape (200, 2); save floats"),
-        (spoilt("actions", lambda a: a.astype(int)), "actions is int64 of shape"),
-        (spoilt("actions", lambda a: a[:, 1:]), "expected (8, 200, channels): one more in"),
-        (spoilt("actions", lambda a: a[..., :1]), "has 1 actions; active_dynamics.env.control has"),
-        (spoilt("observations", lambda y: y[..., :2]), "has 2 channels; noise is told from 2"),
+        (changed("observations", lambda y: y[..., :2]), "has 2 channels; noise is told from 2"),
         ({name: part[:2] for name, part in arrays().items()}, "leaves 320 of 400 transitions"),
-        (spoilt("actions", with_constant), "has action 1 constant; vary it, or leave it out"),
+        (spoilt("actions", (..., 1), 0.5), "has action 1 constant; vary it, or leave it out"),
     ],
 )
 def test_a_fault_of_a_recording_has_one_line(faulty: dict[str, np.ndarray], message: str):
@@ -188,20 +173,20 @@ def test_actions_that_do_not_push_each_dimension_are_refused():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("NoSuchThing-v9", "name an installed id of Gymnasium"),
-        ("no.such.module:Name", "No module named 'no'"),
-        (f"{HERE}:Missing", "has no attribute 'Missing'"),
-        (f"{HERE}:velocity", "missing 1 required positional argument"),
-        (f"{HERE}:Faulty", "SystemExit: 0; name an installed id"),
-        (f"{HERE}:faulty_class", "returned the class Faulty; return Faulty()"),
-        ("tests.no_such_module:Thing-v0", "No module named"),
+        ("NoSuchThing-v9", ": NameNotFound"),
+        (f"{HERE}:Missing", "has no attribute 'Missing'; name an installed id of Gymnasium"),
+        ("tests.no_such_module:Thing-v0", ": ModuleNotFoundError: No module named"),
         (f"{HERE}:Choices", "action_space is Discrete(3); it must be a Box with one axis"),
         (f"{HERE}:Dials", "action_space is Box(-1, 1, (2,), int8); it must hold floats"),
+        (f"{HERE}:Broken", " (episode 0, step 0): the observation holds nan: not finite"),
+        (f"{HERE}:Endless", " (episode 0, step 1): terminated is 'False', not a bool"),
     ],
 )
 def test_a_system_that_cannot_be_used_has_one_line(name: str, message: str):
-    with pytest.raises(DataError) as caught:
-        make_system(name, 0)
+    with pytest.raises(DataError) as caught:  # noqa: PT012
+        system = make_system(name, 0)
+        system.reset()
+        system.step(torch.zeros(1, 2))
     assert str(caught.value).startswith(name)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -212,18 +197,3 @@ def test_a_registered_id_is_a_system_and_its_actions_must_be_those_of_the_config
     assert (system.observation.shape, system.action_size) == ((1, 3), 1)
     with pytest.raises(DataError, match="an action is a vector of 2; Pendulum-v1 takes 1"):
         identify.explore(config_with(), system, "random", 0)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("Broken", r"\(episode 0, step 0\): the observation holds nan: not finite"),
-        ("Short", r"\(episode 0, step 0\): the observation has the shape \(9,\), not \(10,\)"),
-        ("Endless", r"\(episode 0, step 1\): terminated is 'False', not a bool"),
-    ],
-)
-def test_what_a_system_must_not_return_is_named(name: str, message: str):
-    system = make_system(f"{HERE}:{name}", 0)
-    with pytest.raises(DataError, match=f"{name} {message}"):  # noqa: PT012
-        system.reset()
-        system.step(torch.zeros(1, 2))

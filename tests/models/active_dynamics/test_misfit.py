@@ -17,7 +17,8 @@ from tests.models.active_dynamics.small_trials import configured
 
 def scores(seed: int = 0, **noise: float) -> dict[str, float]:
     """Returns what a filter with the true field scores, with wrong noise of the world it is for."""
-    config = configured(collect={"held_out_rollouts": 64})
+    env = {"control": [[1.0, 0.0, 1.0], [0.0, 1.0, -1.0]]}
+    config = configured(env=env, collect={"held_out_rollouts": 64})
     with shapes_unchecked():
         dataset = collect(config, seed)
         world = world_of(config, dataset)

@@ -1,4 +1,4 @@
-"""The search for actions: plain loops, coloured noise, and what it finds."""
+"""The search for actions: plain loops, and coloured noise."""
 
 from functools import partial
 from typing import Any
@@ -9,15 +9,8 @@ from torch import Tensor
 
 from quatrain.models.active_dynamics.acquisition import WORST, Score
 from quatrain.models.active_dynamics.config import Planner
-from quatrain.models.active_dynamics.planner import (
-    Plan,
-    colouring,
-    decision,
-    first_plan,
-    improved,
-    replan,
-)
-from tests.models.active_dynamics import surrogates
+from quatrain.models.active_dynamics.planner import Plan, colouring, first_plan, improved, replan
+from tests.conftest import small
 from tests.torch_numbers import seeded
 
 LEARNERS, SIZE, BOUND = 3, 2, 0.5
@@ -25,7 +18,7 @@ SMALL = {"candidates": 11, "iterations": 4, "horizon": 6, "elites": 5, "keep": 3
 
 
 def configured(**changes: Any) -> Planner:
-    return surrogates.planner(**(SMALL | changes))
+    return small("active_dynamics", train={"planner": SMALL | changes}).train.planner
 
 
 def some_plan(config: Planner) -> Plan:
@@ -139,23 +132,3 @@ def test_learners_dimensions_and_iterations_have_noise_of_their_own():
     drawn = draws_of(candidates=2000, iterations=2, horizon=1, elites=1900)[..., 0, :]
     correlation = torch.corrcoef(drawn.movedim(2, 3).flatten(0, 2))
     assert (correlation - torch.eye(2 * LEARNERS * SIZE)).abs().amax() < 0.1
-
-
-# What is found.
-
-
-def settled(score: Score) -> Tensor:
-    """Returns the decisions of the eighth plan."""
-    config, source = surrogates.planner(), seeded()
-    plan = first_plan(config, LEARNERS, SIZE)
-    for _ in range(8):
-        plan = replan(config, BOUND, score, plan, source)
-    return decision(config, plan, 0)
-
-
-def test_a_reward_for_action_leads_to_the_bound_and_a_cost_to_none():
-    rewards = torch.tensor([[1.0, -1.0], [-1.0, -1.0], [2.0, 0.5]])
-    result = settled(lambda actions: (actions * rewards[:, None, None]).sum((2, 3)))
-    assert (result * rewards.sign() > 0.95 * BOUND).all()
-    cost = settled(lambda actions: -actions.square().sum((2, 3)))
-    assert (cost.abs() < 0.1 * BOUND).all()

@@ -40,20 +40,30 @@ def test_known_channels_are_frozen():
         assert torch.equal(getattr(trainer.network.decoder, name), true)
 
 
-def test_the_loss_weighs_terms_and_each_window_of_a_member_by_its_bootstrap():
-    trainer = trainer_of("ensemble", "linear", beta=0.3)
-    train, batch = trainer.config.train.seq_vae, sampled(trainer)
+@pytest.mark.parametrize("dynamics", ["ensemble", "rbf"])
+def test_the_loss_weighs_terms_and_each_window_of_a_member_by_its_bootstrap(dynamics: str):
+    """Metrics are of one transition, and of one channel or dimension."""
+    trainer = trainer_of(dynamics, "linear", beta=0.3)
+    train, net, batch = trainer.config.train.seq_vae, trainer.network, sampled(trainer)
     draws = Generator()
     draws.set_state(trainer.elbo_rng.get_state())
-    actual = trainer.objective(batch, 29).loss
-    encoded = elbo.encode_windows(trainer.network, batch, train.burn_in)
-    drawn = elbo.draw(3, train.samples, train.horizons, encoded, draws)
-    weights = trainer.network.horizon_mask_weights
-    terms = elbo.compute_terms(trainer.network, encoded, drawn, weights)
-    gained = terms.ell - 0.3 * (terms.kl_first + terms.kl_steps)
-    uses = trainer.bootstrap[batch.starts].T
-    assert len(uses.unique()) > 1
-    torch.testing.assert_close(actual, -(uses * gained).mean() / train.window)
+    loss, metrics = trainer.objective(batch, 29)
+    encoded = elbo.encode_windows(net, batch, train.burn_in)
+    drawn = elbo.draw(net.members, train.samples, train.horizons, encoded, draws)
+    terms = elbo.compute_terms(net, encoded, drawn, net.horizon_mask_weights)
+    uses, prior = trainer.bootstrap[batch.starts].T, torch.tensor(0.0)
+    if dynamics == "rbf":
+        prior = net.dynamics.weight.square().sum() / (2 * net.prior_variance) / 29
+    assert (len(uses.unique()) > 1) == (dynamics == "ensemble")
+    gained = uses * (terms.ell - 0.3 * (terms.kl_first + terms.kl_steps))
+    torch.testing.assert_close(loss, prior - gained.mean() / train.window)
+    units = {"ell": 8, "kl_first": 2, "kl_steps": 2}
+    expected = {name: (uses * getattr(terms, name)).mean() / unit for name, unit in units.items()}
+    expected["elbo_exact"] = elbo.evidence_bound(net, encoded, drawn).mean() / 8
+    for name, value in expected.items():
+        torch.testing.assert_close(metrics[name], value / train.window)
+    torch.testing.assert_close(metrics["weight_prior"], prior)
+    assert (float(metrics["beta"]), metrics["loss"]) == (pytest.approx(0.3), loss)
 
 
 def test_the_bootstrap_is_poisson_for_an_ensemble_and_1_else():
@@ -123,16 +133,17 @@ def test_a_new_trainer_depends_on_its_seed_alone():
 
 
 def test_beliefs_of_the_carried_state_are_those_of_the_whole_episode():
-    trainer = trainer_of("rbf")
-    ring = replay(trainer.config, count=20, ends=(7,))
+    trainer, ends = trainer_of("rbf"), (0, 7, 8)
+    ring = replay(trainer.config, count=20, ends=ends)
     inputs = torch.cat([ring.observations, ring.actions], 2)[0, :20]
     encoder, ended = trainer.network.encoder, ring.truncated[0]
-    whole = encoder.belief(encoder.encode_episodes(inputs, ended[:20]))
+    hidden = encoder.encode_episodes(inputs, ended[:20])
+    mean, variance = encoder.belief_sequence(hidden[:, None])
     for time in range(20):
         belief = trainer.observe(ring.observations[0, time], ring.actions[0, time])
-        torch.testing.assert_close(belief.mean, whole.mean[time], atol=1e-6, rtol=0)
-        torch.testing.assert_close(belief.variance, whole.variance[time], atol=1e-6, rtol=0)
+        torch.testing.assert_close(belief.mean, mean[:, time, 0], atol=1e-6, rtol=0)
+        torch.testing.assert_close(belief.variance, variance[:, time, 0], atol=1e-6, rtol=0)
         trainer.restart(ended[time])
-        expected = trainer.network.initial_belief if time == 7 else belief
+        expected = trainer.network.initial_belief if time in ends else belief
         for part, other in zip(trainer.belief, expected, strict=True):
             assert torch.equal(part, other)
