@@ -5,12 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quatrain.envs.grid.catalogue import CATALOGUE, maze, named_layout, rooms
-from quatrain.envs.grid.layouts import (
-    LayoutError,
-    count_states,
-    keep_components,
-    parse_layout,
-)
+from quatrain.envs.grid.layouts import LayoutError, count_states, keep_components, parse_layout
 from tests.conftest import PAPER_GRIDS
 from tests.envs.grid_maps import fails, layout_hash
 
@@ -32,19 +27,17 @@ EXPECTED = {
 }
 
 
+MARKS = {"empty": ((0, 0), (8, 7)), "obstacles": ((0, 0), (8, 7))}
+MARKS |= {"labyrinth": ((0, 0), (7, 7)), "spiral": ((0, 7), (3, 3))}
+
+
 def test_named_layouts_are_connected_and_never_change():
     assert set(EXPECTED) == set(CATALOGUE)
     for name, expected in EXPECTED.items():
         layout = keep_components(named_layout(name), "auto")
         assert layout.name == name
         assert (count_states(layout), layout_hash(layout)) == expected, name
-
-
-def test_drawn_layouts_have_their_start_and_goal():
-    marks = {"empty": ((0, 0), (8, 7)), "obstacles": ((0, 0), (8, 7))}
-    marks |= {"labyrinth": ((0, 0), (7, 7)), "spiral": ((0, 7), (3, 3)), "room4": (None, None)}
-    for name, expected in marks.items():
-        assert (named_layout(name).start, named_layout(name).goal) == expected
+        assert (layout.start, layout.goal) == MARKS.get(name, (None, None))
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
@@ -69,14 +62,7 @@ def test_no_named_layout_but_the_empty_room_is_a_grid_of_the_paper():
     assert {name for name, (_, rows_hash) in EXPECTED.items() if rows_hash in paper} <= {"room1"}
 
 
-@given(
-    st.integers(1, 4),
-    st.integers(1, 5),
-    st.integers(1, 3),
-    st.integers(2, 6),
-    st.integers(0, 99),
-    st.data(),
-)
+@given(*map(st.integers, (1, 1, 1, 2, 0), (4, 5, 3, 6, 99)), st.data())
 @settings(max_examples=10, deadline=None)
 def test_rooms_are_connected_by_a_tree_and_the_extra_doors(rows, cols, height, width, seed, data):
     tree = rows * cols - 1
@@ -88,18 +74,8 @@ def test_rooms_are_connected_by_a_tree_and_the_extra_doors(rows, cols, height, w
     assert count_states(layout) == rows * cols * height * width + tree + extra
 
 
-def test_the_seed_moves_openings_and_impossible_numbers_are_refused():
-    numbers = {"rows": 2, "cols": 3, "height": 4, "width": 5, "extra_doors": 1}
-    assert len({layout_hash(rooms(**numbers, seed=seed)) for seed in (0, 0, 1, 2)}) == 3
-    with fails(
-        "rooms: extra_doors 3 must lie in 0..2, the pairs of neighbours that 2 x 3 rooms have "
-        "beyond the spanning tree"
-    ):
-        rooms(**numbers | {"extra_doors": 3}, seed=0)
-    with fails("rooms: height 0 must be at least 1"):
-        rooms(**numbers | {"height": 0}, seed=0)
-    with fails("rooms: only one free cell, (1,1); a walk needs two, free a neighbour of it"):
-        rooms(rows=1, cols=1, height=1, width=1, extra_doors=0, seed=0)
+def test_the_seed_moves_openings():
+    assert len({layout_hash(rooms(**ROOMS | {"seed": seed})) for seed in (0, 0, 1, 2)}) == 3
 
 
 odd = st.integers(2, 7).map(lambda half: 2 * half + 1)
@@ -122,14 +98,27 @@ def test_a_maze_is_a_tree_over_the_odd_cells_and_braiding_opens_all_dead_ends(wi
     assert braided.walls[:, [0, -1]].all()
 
 
+ROOMS = {"rows": 2, "cols": 3, "height": 4, "width": 5, "extra_doors": 1, "seed": 0}
+ONE_CELL = {"rows": 1, "cols": 1, "height": 1, "width": 1, "extra_doors": 0}
+TOO_MANY = (
+    "extra_doors 3 must lie in 0..2, the pairs of neighbours that 2 x 3 rooms have beyond the "
+    "spanning tree"
+)
+NO_WALK = "only one free cell, (1,1); a walk needs two, free a neighbour of it"
+MAZE = {"width": 9, "height": 7, "braid": 0.0, "seed": 0}
+
+
 @pytest.mark.parametrize(
-    ("numbers", "message"),
+    ("generate", "numbers", "message"),
     [
-        ({"width": 8}, "maze: width 8 must be odd and at least 5; take 9"),
-        ({"height": 3}, "maze: height 3 must be odd and at least 5; take 5"),
-        ({"braid": 1.5}, "maze: braid 1.5 must lie in 0..1"),
+        (rooms, ROOMS | {"extra_doors": 3}, TOO_MANY),
+        (rooms, ROOMS | {"height": 0}, "height 0 must be at least 1"),
+        (rooms, ROOMS | ONE_CELL, NO_WALK),
+        (maze, MAZE | {"width": 8}, "width 8 must be odd and at least 5; take 9"),
+        (maze, MAZE | {"height": 3}, "height 3 must be odd and at least 5; take 5"),
+        (maze, MAZE | {"braid": 1.5}, "braid 1.5 must lie in 0..1"),
     ],
 )
-def test_mazes_refuse_impossible_numbers(numbers, message):
-    with fails(message):
-        maze(**{"width": 9, "height": 7, "braid": 0.0, "seed": 0} | numbers)
+def test_impossible_numbers_are_refused(generate, numbers, message):
+    with fails(f"{generate.__name__}: {message}"):
+        generate(**numbers)

@@ -1,23 +1,13 @@
 """Maps from text: both formats, every error with its words, components and random doors."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from quatrain.envs.grid.layouts import (
-    DOWN,
-    LEFT,
-    RIGHT,
-    UP,
-    Door,
-    LayoutError,
-    count_states,
-    keep_components,
-    parse_layout,
-)
+from quatrain.envs.grid.layouts import Door, count_states, keep_components, parse_layout
 from tests.conftest import PAPER_GRIDS
 from tests.envs.grid_maps import MAPS, fails, layout_rows
 
+UP, RIGHT, DOWN, LEFT = range(4)
 # Two components, of 6 and 2 cells; the smaller one holds the last free cell.
 SPLIT = "...X.\n...X.\nXXXXX"
 DOORS_BOTH_WAYS = (
@@ -32,30 +22,33 @@ UNKNOWN = (
     "map.txt line 3, column 5: unknown symbol {}; "
     "allowed: space . X x # S G (and D+UDLR in comma format)"
 )
-TWO_COMPONENTS = (
-    "map.txt has 2 components of 6 and 2 cells (for example (4,0) cannot reach (0,0)); "
+TWO_NEEDED = "a walk needs two, free a neighbour of it"
+EIGHT = "8 components of 4, 3, 2, 1, 1 and at most 1 cells (for example (5,0)"
+SEVERAL = "....X...X..X.X.X.X.X."
+COMPONENTS = (
+    "map.txt has {} cannot reach (0,0)); "
+    "put an S into the one you mean or set layout_components: largest / all"
 )
+TILES = " SDRR ,\t., ,X\n,DDL,GDU,.\n.,,,x"
+TILE_DOORS = [Door(0, 0, RIGHT), Door(1, 1, DOWN), Door(1, 1, LEFT), Door(2, 1, UP)]
 
 
-def test_a_plain_map_is_read_cell_by_cell():
-    layout = parse_layout("S.X\n#xG", "map.txt")
-    np.testing.assert_array_equal(layout.walls, [[False, False, True], [True, True, False]])
-    assert layout.name == "map.txt"
-    assert (layout.start, layout.goal, layout.doors) == ((0, 0), (2, 1), ())
-
-
-def test_tiles_may_be_empty_padded_and_carry_doors():
-    layout = parse_layout(" SDRR ,\t., ,X\n,DDL,GDU,.\n.,,,x", "map.txt")
-    np.testing.assert_array_equal(layout.walls, [[0, 0, 0, 1], [0, 0, 0, 0], [0, 0, 0, 1]])
-    assert (layout.start, layout.goal) == ((0, 0), (2, 1))
-    doors = [Door(0, 0, RIGHT), Door(1, 1, DOWN), Door(1, 1, LEFT), Door(2, 1, UP)]
-    assert sorted(layout.doors) == sorted(doors)
-
-
-@pytest.mark.parametrize("ending", ["", "\n   \n\n", "\r\n  \r\n"])
-def test_blank_last_lines_add_no_row_and_other_blanks_are_free_cells(ending):
-    text = "  X \r\n XXX" + ending
-    assert layout_rows(parse_layout(text, "map.txt")) == ("..X.", ".XXX")
+@pytest.mark.parametrize(
+    ("text", "rows", "start", "goal", "doors"),
+    [
+        ("S.X\n#xG", "..X XX.", (0, 0), (2, 1), []),
+        (TILES, "...X .... ...X", (0, 0), (2, 1), TILE_DOORS),
+        # Blank last lines add no row, other blanks are free cells.
+        *(
+            (f"  X \r\n XXX{ending}", "..X. .XXX", None, None, [])
+            for ending in ("", "\n   \n\n", "\r\n  \r\n")
+        ),
+    ],
+)
+def test_a_map_is_read_cell_by_cell(text, rows, start, goal, doors):
+    layout = parse_layout(text, "map.txt")
+    assert (layout.name, layout_rows(layout)) == ("map.txt", tuple(rows.split()))
+    assert (layout.start, layout.goal, sorted(layout.doors)) == (start, goal, sorted(doors))
 
 
 @given(MAPS)
@@ -77,50 +70,21 @@ def test_written_rows_read_back_the_same_in_both_formats(rows):
         ("GG.", "map.txt: two goal cells, (0,0) and (1,0)"),
         ("\n \n", "map.txt: no free cell"),
         ("XX\n##", "map.txt: no free cell"),
-        (
-            "XXX\nXXS",
-            "map.txt: only one free cell, (2,1); a walk needs two, free a neighbour of it",
-        ),
+        ("XXX\nXXS", f"map.txt: only one free cell, (2,1); {TWO_NEEDED}"),
+        ("SX..", f"map.txt: only one free cell, (0,0); {TWO_NEEDED}"),
         (".,X,.\n.,DU,.", "map.txt line 2: door 'DU' at (1,1) leads into a wall"),
         ("DU,.,.\n.,.,.", "map.txt line 1: door 'DU' at (0,0) leads over the border"),
         (".,.,.\n.,.,DR", "map.txt line 2: door 'DR' at (2,1) leads over the border"),
         (".,.,.\n.,DD,.", "map.txt line 2: door 'DD' at (1,1) leads over the border"),
         (".,.,.\nDLR,.,.", "map.txt line 2: door 'DL' at (0,1) leads over the border"),
         (".,DD,.\n.,DU,.", DOORS_BOTH_WAYS),
+        (SPLIT, COMPONENTS.format("2 components of 6 and 2 cells (for example (4,0)")),
+        (SEVERAL, COMPONENTS.format(EIGHT)),
     ],
 )
 def test_a_map_that_cannot_be_used_is_refused_with_its_place(text, message):
     with fails(message):
-        parse_layout(text, "map.txt")
-
-
-@pytest.mark.parametrize(
-    ("text", "mode", "message"),
-    [
-        (
-            SPLIT,
-            "auto",
-            TWO_COMPONENTS
-            + "put an S into the one you mean or set layout_components: largest / all",
-        ),
-        (
-            "SX..",
-            "auto",
-            "map.txt: only one free cell, (0,0); a walk needs two, free a neighbour of it",
-        ),
-    ],
-)
-def test_components_that_no_rule_selects_are_refused(text, mode, message):
-    with fails(message):
-        keep_components(parse_layout(text, "map.txt"), mode)
-
-
-def test_many_components_are_summed_up():
-    layout = parse_layout("....X...X..X.X.X.X.X.", "map.txt")
-    with pytest.raises(
-        LayoutError, match=r"has 8 components of 4, 3, 2, 1, 1 and at most 1 cells \(for"
-    ):
-        keep_components(layout, "auto")
+        keep_components(parse_layout(text, "map.txt"), "auto")
 
 
 @pytest.mark.parametrize(

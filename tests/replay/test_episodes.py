@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from quatrain.replay.episodes.trajectories import (
-    Episodes,
-    ReplayError,
-    Walks,
-    from_walks,
-    sample,
-)
+from quatrain.replay.episodes.trajectories import Episodes, ReplayError, Walks, from_walks, sample
 from tests.quick_jit import quick_jit
 from tests.replay.trajectories import from_trajectories, trajectory
 
@@ -154,9 +148,7 @@ def test_the_smallest_types_hold_the_longest_walk_and_draw_the_pairs_of_wide_typ
     )
     narrow = episodes._replace(state=episodes.state.astype(np.uint16))
     for batch, wide_batch in zip(
-        draw_pairs(narrow, 1000, (0.2, 0.999)),
-        draw_pairs(wide, 1000, (0.2, 0.999)),
-        strict=True,
+        draw_pairs(narrow, 1000, (0.2, 0.999)), draw_pairs(wide, 1000, (0.2, 0.999)), strict=True
     ):
         np.testing.assert_array_equal(batch, wide_batch)
         assert batch.dtype == np.int32

@@ -4,6 +4,7 @@ once.
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from quatrain.replay.rollouts import buffer, gae
 from quatrain.replay.rollouts.buffer import Graphs, Rollout, Sizes, Step, Transitions
 from quatrain.replay.rollouts.gae import Trace
+from tests.torch_numbers import seeded
 
 SIZES = Sizes(
     horizon=4,
@@ -25,88 +27,58 @@ SIZES = Sizes(
 )
 
 
-def recurrence(delta: Tensor, coef: Tensor) -> Tensor:
-    """A_t = delta_t + coef_t A_{t+1}, number by number."""
-    result = torch.zeros_like(delta)
-    for env in range(delta.shape[1]):
+def plain_advantages(trace: Trace, discount: float, gae_lambda: float) -> tuple[Tensor, Tensor]:
+    """The definition, number by number, from the end: advantages and returns."""
+    result = torch.zeros_like(trace.values)
+    for env, *component in np.ndindex(*trace.values.shape[1:]):
         later = 0.0
-        for time in reversed(range(len(delta))):
-            later = float(delta[time, env]) + float(coef[time, env]) * later
-            result[time, env] = later
-    return result
-
-
-def random_recurrence(
-    steps: int, envs: int, ends: float, factor: float = 0.93
-) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(steps * 100 + envs)
-    delta = torch.randn(steps, envs, generator=generator, dtype=torch.float64)
-    ended = torch.rand(steps, envs, generator=generator) < ends
-    return delta, torch.full_like(delta, factor).masked_fill(ended, 0)
+        for time in reversed(range(len(result))):
+            at = (time, env, *component)
+            terminated, truncated = trace.terminated[time, env], trace.truncated[time, env]
+            follows = 0 if terminated else discount * trace.next_values[at]
+            later = 0 if terminated or truncated else discount * gae_lambda * later
+            later = trace.rewards[at] + follows - trace.values[at] + later
+            result[at] = later
+    return result, result + trace.values
 
 
 @pytest.mark.parametrize("ends", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize(
-    ("steps", "envs", "factor"),
-    [(1, 1, 0.93), (2, 3, 0.93), (32, 1, 0.93), (31, 5, 0.0), (32, 40, 1.0), (300, 3, 0.93)],
+    ("shape", "discount", "gae_lambda"),
+    [
+        *((shape, 0.97, 0.95) for shape in ((1, 1), (2, 3), (32, 1), (300, 3))),
+        *((shape, 0.9, 0.8) for shape in ((31, 2, 3), (5, 6, 3))),
+        ((31, 5), 0.97, 0.0),
+        ((32, 40), 1.0, 1.0),
+    ],
 )
-def test_advantages_are_the_recurrence_wherever_episodes_end(ends, steps, envs, factor):
-    delta, coef = random_recurrence(steps, envs, ends, factor)
-    expected = recurrence(delta, coef)
-    for form in (gae.gae, gae.gae_scan):
-        torch.testing.assert_close(form(delta, coef), expected, rtol=1e-12, atol=1e-12)
-        single = form(delta.float(), coef.float())
-        torch.testing.assert_close(single, expected.float(), rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize(("steps", "envs"), [(31, 2), (5, 6)])
-def test_components_share_the_coefficients_of_their_env(steps, envs):
-    delta, coef = random_recurrence(steps, envs, 0.1)
-    coef = coef * torch.rand(steps, envs, generator=torch.Generator().manual_seed(1)).double()
-    components = torch.stack([delta, 2 * delta.flip(0), delta + 1], 2)
-    expected = torch.stack([recurrence(components[..., c], coef) for c in range(3)], 2)
-    torch.testing.assert_close(gae.gae(components, coef), expected, rtol=1e-12, atol=1e-12)
-
-
-def column(*numbers: float) -> Tensor:
-    return torch.tensor(numbers)[:, None]
-
-
-WORKED = {
-    "truncated": ([1.974272, 1.5476, 2.33, 1.34], [2.474272, 1.9476, 2.63, 1.54]),
-    "terminated": ([1.64768, 1.094, 1.7, 1.34], [2.14768, 1.494, 2.0, 1.54]),
-}
-"""By how the episode ends at step 2: advantages, returns."""
-
-
-@pytest.mark.parametrize("end", list(WORKED))
-def test_worked_advantages_bootstrap_after_a_truncation_and_not_after_a_termination(end):
-    never, at_step_2 = torch.zeros(4, 1, dtype=torch.bool), torch.arange(4)[:, None] == 2
-    ends = {"terminated": never, "truncated": never} | {end: at_step_2}
-    trace = Trace(
-        column(1, 0, 2, 1), column(0.5, 0.4, 0.3, 0.2), column(0.4, 0.3, 0.7, 0.6), **ends
+def test_advantages_are_those_of_the_definition_without_gradients_or_what_follows_a_terminal_state(
+    ends: float, shape: tuple[int, ...], discount: float, gae_lambda: float
+):
+    generator = seeded(sum(shape))
+    numbers = torch.randn(3, *shape, generator=generator, dtype=torch.float64)
+    terminated, truncated = torch.rand(2, *shape[:2], generator=generator) < ends / 2
+    truncated |= ends == 1
+    trace = Trace(*numbers, terminated, truncated & ~terminated)
+    trace.next_values[terminated] = torch.nan
+    expected = list(plain_advantages(trace, discount, gae_lambda))
+    result = gae.advantages(
+        trace._replace(values=trace.values.clone().requires_grad_()), discount, gae_lambda
     )
-    expected = [column(*numbers) for numbers in WORKED[end]]
-    result = gae.advantages(trace, 0.9, 0.8)
-    torch.testing.assert_close(list(result), expected, rtol=0, atol=1e-6)
-
-
-def random_trace() -> Trace:
-    generator = torch.Generator().manual_seed(3)
-    numbers = torch.randn(3, 13, 5, generator=generator, dtype=torch.float64)
-    terminated, truncated = torch.rand(2, 13, 5, generator=generator) < 0.15
-    return Trace(*numbers, terminated, truncated & ~terminated)
-
-
-def test_no_gradient_passes_and_what_would_follow_a_terminal_state_counts_for_nothing():
-    trace = random_trace()
-    wild = trace._replace(
-        values=trace.values.clone().requires_grad_(),
-        next_values=trace.next_values.masked_fill(trace.terminated, torch.nan),
-    )
-    result, expected = (gae.advantages(each, 0.97, 0.95) for each in (wild, trace))
-    torch.testing.assert_close(list(result), list(expected), rtol=0, atol=0)
     assert not any(column.requires_grad for column in result)
+    torch.testing.assert_close(list(result), expected, rtol=1e-12, atol=1e-12)
+    single = trace._replace(**{name: getattr(trace, name).float() for name in trace._fields[:3]})
+    result, expected = gae.advantages(single, discount, gae_lambda), [e.float() for e in expected]
+    torch.testing.assert_close(list(result), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (31, 5), (32, 40)])
+def test_the_scan_of_a_gpu_is_the_loop_of_a_cpu(shape: tuple[int, int]):
+    delta, coef = torch.rand(2, *shape, generator=seeded(), dtype=torch.float64)
+    for some in (coef, coef.round(), torch.full_like(coef, 0.93)):
+        torch.testing.assert_close(
+            gae.gae_scan(delta, some), gae.gae(delta, some), rtol=1e-12, atol=1e-12
+        )
 
 
 def test_normalised_advantages_have_mean_0_and_the_deviation_1_of_a_population():
@@ -118,7 +90,7 @@ def test_normalised_advantages_have_mean_0_and_the_deviation_1_of_a_population()
 
 def steps(widths: list[int]) -> Iterator[Step]:
     """One step for each width: colonies of 1 to `width` cells, all numbers different."""
-    generator = torch.Generator().manual_seed(0)
+    generator = seeded()
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(SIZES.envs, *shape, generator=generator)
@@ -223,7 +195,7 @@ def test_values_of_components_have_their_axis_everywhere():
 
 def test_an_epoch_has_every_transition_once_in_an_order_that_only_the_generator_decides():
     def epoch(seed: int) -> tuple[Tensor, ...]:
-        return buffer.minibatch_indices(23, 5, torch.Generator().manual_seed(seed))
+        return buffer.minibatch_indices(23, 5, seeded(seed))
 
     assert [len(index) for index in epoch(0)] == [5, 5, 5, 5, 3]
     assert sorted(torch.cat(epoch(0)).tolist()) == list(range(23))

@@ -111,14 +111,6 @@ def make_vector(name: str, num_envs: int, **settings: Any) -> Any:
     return gymnasium.make_vec(name, num_envs=num_envs, vectorization_mode=mode, **settings)
 
 
-@pytest.mark.parametrize("name", IDS)
-def test_the_usual_vectors_work_too(name: str):
-    envs = gymnasium.make_vec(name, num_envs=2, vectorization_mode="sync")
-    observation, _ = envs.reset(seed=0)
-    assert observation in envs.observation_space
-    assert envs.step(envs.action_space.sample())[0] in envs.observation_space
-
-
 def test_defaults_are_those_of_params_yaml():
     params = default_params()
     assert IDS["quatrain/Grid-v0"][1] == params["allo"]["env"]["max_episode_steps"]

@@ -59,14 +59,6 @@ def test_a_grid_starts_anywhere_but_at_the_goal_or_where_the_map_says():
     assert set(there) == {int(grid.start)}
 
 
-def test_gymnasium_limits_the_steps_of_a_grid():
-    for settings, limit in (({}, 50), ({"max_episode_steps": 6}, 6)):
-        env = gymnasium.make("quatrain/Grid-v0", **settings)
-        env.reset(seed=0)
-        steps = next(number for number in range(1, 99) if env.step(0)[3])
-        assert steps == limit
-
-
 def test_a_hunt_of_one_agent_is_that_of_the_learner():
     """Frames and rewards of compiled turns, also beyond the end of an episode."""
     kinds = entities(gem=(10.0, 1.0), bone=(-5.0, 2.0))
@@ -101,10 +93,3 @@ def test_environments_of_equal_settings_compile_once():
         for _ in range(6):
             envs.step(envs.action_space.sample())
         assert adapter._play._cache_size() - before == int(first_of_two)
-
-
-def test_a_map_replaces_the_sizes_of_the_defaults():
-    env = gymnasium.make("quatrain/TreasureHunt-v0", layout="#####\n#A.1#\n#####", vision_radius=1)
-    env.reset(seed=0)
-    rewards = [env.step(3)[1] for _ in range(3)]
-    assert rewards[1:] == [10.0, -1.0]

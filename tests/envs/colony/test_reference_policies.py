@@ -53,10 +53,7 @@ def test_each_colony_plays_one_episode_as_if_alone():
     colonies = begun(17)
     copies = Colonies(*(leaf.clone() for leaf in colonies))
     actions = LOW + (HIGH - LOW) * torch.rand(17, 5, generator=seeded(1))
-    for act in (
-        constant_policy(actions),
-        feedback_policy(SMALL.rules, torch.linspace(1, 15, 17)),
-    ):
+    for act in (constant_policy(actions), feedback_policy(SMALL.rules, torch.linspace(1, 15, 17))):
         np.testing.assert_allclose(returns(SMALL, colonies, act), by_loop(colonies, act), atol=1e-4)
     assert all(torch.equal(*pair) for pair in zip(colonies, copies, strict=True))
 

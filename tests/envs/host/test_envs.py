@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Discrete, Graph
 from pydantic import ValidationError
 
 from quatrain.envs.host.config import HostEnv
-from quatrain.envs.host.envs import EnvStates, HostEnvs
+from quatrain.envs.host.envs import HostEnvs
 from quatrain.envs.host.episodes import play
 from quatrain.envs.host.spaces import describe, draw_actions, to_action
 from quatrain.errors import DataError
@@ -65,11 +65,9 @@ class Untyped(Counter):
         return obs, *ends, info
 
 
-class VectorActions(Counter):
-    action_space = Box(np.array([-1, 0], np.float32), np.array([1, 4], np.float32))
+class Boxed(Counter):
+    """Takes actions of a box."""
 
-
-class Unbounded(Counter):
     def __init__(self, low: float = -np.inf, high: float = np.inf, dtype: str = "float32") -> None:
         super().__init__()
         self.action_space = Box(low, high, (1,), np.dtype(dtype).type)
@@ -134,26 +132,22 @@ class Unseeded(Counter):
 
 
 class Global(Counter):
-    """Steps by numbers of Python's global generator."""
-
-    def _observed(self, action: float) -> np.ndarray:
-        return super()._observed(action) + (random.random() if self.steps else 0)
-
-
-class GlobalStart(Counter):
-    def _observed(self, action: float) -> np.ndarray:
-        return super()._observed(action) + random.random()
-
-
-class GlobalReset(Counter):
-    """Begins its later episodes by numbers of Python's global generator."""
+    """Adds a number of Python's global generator to the observations of some steps."""
 
     begun = 0
 
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.where = where
+
     def reset(self, **kwargs: Any) -> Any:
-        obs, info = super().reset(**kwargs)
         self.begun += 1
-        return obs + (random.random() if self.begun > 2 else 0), info
+        return super().reset(**kwargs)
+
+    def _observed(self, action: float) -> np.ndarray:
+        first = self.steps == 0
+        drawn = {"start": first, "steps": not first, "later start": first and self.begun > 2}
+        return super()._observed(action) + drawn[self.where] * random.random()
 
 
 class Pair:
@@ -210,25 +204,26 @@ class InTurns(Pair):
 
 
 def host_env(name: str, kind: str = "gymnasium", steps: int | None = 7, **kwargs: Any) -> HostEnv:
-    return HostEnv.model_validate(
-        {
-            "kind": kind,
-            "id": None,
-            "import": f"{HERE}:{name}",
-            "kwargs": kwargs,
-            "max_episode_steps": steps,
-        }
-    )
+    made_by = {"kind": kind, "id": None, "import": f"{HERE}:{name}", "kwargs": kwargs}
+    return HostEnv.model_validate(made_by | {"max_episode_steps": steps})
 
 
-def step_twice(envs: HostEnvs) -> None:
-    for _ in range(2):
+def pair(name: str, **kwargs: Any) -> HostEnv:
+    return host_env(name, kind="pettingzoo", **kwargs)
+
+
+def alone(config: HostEnv) -> HostEnvs:
+    return HostEnvs(config, num_envs=1, seed=0)
+
+
+def step(envs: HostEnvs, times: int = 1) -> None:
+    for _ in range(times):
         envs.step(np.zeros((1, len(envs.interface.agents)), int))
 
 
-def restore_twice(envs: HostEnvs, states: EnvStates) -> None:
-    for _ in range(2):
-        envs.restore(states)
+def live(config: HostEnv) -> None:
+    with closing(alone(config)) as envs:
+        step(envs, 2)
 
 
 def test_an_episode_ends_with_its_own_last_observation_and_the_next_one_begins():
@@ -284,7 +279,7 @@ def test_uniform_actions_are_each_integer_of_a_box_equally_often(low: int, high:
 def test_an_episode_is_truncated_after_max_episode_steps_or_the_registered_limit(
     config: HostEnv, steps: int
 ):
-    envs = HostEnvs(config, num_envs=1, seed=0)
+    envs = alone(config)
     assert envs.interface.max_episode_steps == steps
     turns = [envs.step(np.zeros((1, 1), int)) for _ in range(steps)]
     assert [turn.truncated.item() for turn in turns] == [False] * (steps - 1) + [True]
@@ -292,15 +287,12 @@ def test_an_episode_is_truncated_after_max_episode_steps_or_the_registered_limit
 
 
 def test_a_restored_state_goes_on_with_the_same_bits():
-    config = host_env("VectorActions", limit=4)
-    draw = np.random.default_rng(3)
-    actions = draw.uniform(-1, 1, (12, 3, 1, 2)).astype(np.float32)
-    envs = HostEnvs(config, num_envs=3, seed=9)
+    actions = np.random.default_rng(3).uniform(-1, 1, (12, 3, 1, 1)).astype(np.float32)
+    envs, restored = (HostEnvs(host_env("Boxed", low=-1, high=1), 3, seed=9) for _ in range(2))
     for action in actions[:6]:
         envs.step(action)
     states = envs.states
     expected = [envs.step(action) for action in actions[6:]]
-    restored = HostEnvs(config, num_envs=3, seed=9)
     restored.restore(states)
     for action, turn in zip(actions[6:], expected, strict=True):
         for value, expected_value in zip(restored.step(action), turn, strict=True):
@@ -337,43 +329,35 @@ def test_each_env_plays_its_first_episode_to_the_end_and_waits():
     np.testing.assert_equal(again._asdict(), played._asdict())
 
 
+OTHERWISE = r"\): played again, it shows other observations"
+
+
 @pytest.mark.parametrize(
-    ("name", "steps", "message"),
+    ("config", "steps", "message"),
     [
-        ("Unseeded", 4, "a saved episode of . steps ends after 2"),
-        (
-            "Global",
-            8,
-            r"\(number 0, episode 1, step 3\): played again, it shows other observations",
-        ),
-        ("GlobalReset", 5, r"\(number 0, episode 1, step 0\): played again, it shows other obs"),
+        (host_env("Unseeded"), 4, "a saved episode of . steps ends after 2"),
+        (host_env("Global", where="steps"), 8, "episode 1, step 3" + OTHERWISE),
+        (host_env("Global", where="later start"), 5, "episode 1, step 0" + OTHERWISE),
     ],
 )
-def test_an_environment_that_does_not_repeat_is_not_continued(name: str, steps: int, message: str):
-    envs = HostEnvs(host_env(name), num_envs=1, seed=0)
-    for _ in range(steps):
-        envs.step(np.zeros((1, 1), int))
+def test_an_environment_that_does_not_repeat_is_not_continued(
+    config: HostEnv, steps: int, message: str
+):
+    envs = alone(config)
+    step(envs, steps)
     states = envs.states
     with pytest.raises(DataError, match=message + r".*; make reset\(seed=\.\.\.\) decide"):
-        restore_twice(envs, states)
-
-
-def test_an_environment_that_begins_otherwise_with_the_same_seed_is_refused_at_once():
-    with pytest.raises(DataError, match=r"step 0\): played again, it shows other observations"):
-        HostEnvs(host_env("GlobalStart"), num_envs=1, seed=0)
+        list(map(envs.restore, [states] * 2))
 
 
 def test_agents_act_at_once_and_discrete_observations_are_one_hot():
-    envs = HostEnvs(host_env("Pair", kind="pettingzoo"), num_envs=1, seed=0)
+    envs = alone(pair("Pair"))
     turn = envs.step(np.array([[2, 0]]))
     assert turn.next_obs.tolist() == [[[0, 0, 1], [1, 0, 0]]]
     assert turn.rewards.tolist() == [[1, -1]]
     assert envs.interface.agents == ("a", "b")
-
-
-def test_an_episode_that_terminates_for_some_agents_and_is_cut_for_others_is_truncated():
-    envs = HostEnvs(host_env("Apart", kind="pettingzoo"), num_envs=1, seed=0)
-    turn = envs.step(np.array([[2, 0]]))
+    # One that terminates for some agents and is cut for others is truncated.
+    turn = alone(pair("Apart")).step(np.array([[2, 0]]))
     assert (turn.terminated.item(), turn.truncated.item()) == (False, True)
 
 
@@ -384,49 +368,42 @@ def test_an_episode_that_terminates_for_some_agents_and_is_cut_for_others_is_tru
         (host_env("Untyped", reward="1"), "step 1.*reward '1' is not a real number"),
         (host_env("Untyped", terminated="False"), "terminated is 'False', not a bool"),
         (host_env("Untyped", truncated=0), "truncated is 0, not a bool"),
-        (host_env("Pair", kind="pettingzoo", leaves=1), "ended for b but not for all agents"),
-        (host_env("Silent", kind="pettingzoo"), "ends the episode for all agents, but a has no"),
+        (pair("Pair", leaves=1), "ended for b but not for all agents"),
+        (pair("Silent"), "ends the episode for all agents, but a has no"),
     ],
 )
 def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: str):
-    envs = HostEnvs(config, num_envs=1, seed=0)
+    envs = alone(config)
     with pytest.raises(DataError, match=message):
-        step_twice(envs)
+        step(envs, 2)
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
+        (host_env("Global", where="start"), "episode 0, step 0" + OTHERWISE),
         (host_env("GraphObservations"), "no array of a fixed size"),
         (host_env("Pair"), "no Gymnasium environment"),
-        (host_env("Counter", kind="pettingzoo"), "without possible_agents"),
+        (pair("Counter"), "without possible_agents"),
         (host_env("Missing"), "cannot be made: AttributeError"),
         (host_env("Counter", wrong=1), "cannot be made: TypeError"),
         (host_env("returns_class"), r"returned the class Counter; return Counter\(\)"),
         (host_env("NoSpace"), "observation_space is None; set it to a gymnasium.Space"),
-        (host_env("NoAgents", kind="pettingzoo"), "possible_agents is empty"),
-        (host_env("InTurns", kind="pettingzoo"), "whose agents act in turns; name the parallel"),
-        (host_env("Unbounded", low=-1e38, high=3e38), "32 bits cannot choose each of them"),
-        (host_env("Unbounded", low=0, high=2**23, dtype="int64"), "32 bits cannot choose each"),
-        (host_env("Unbounded"), "Box with one axis and finite bounds; wrap"),
-        (host_env("Unbounded", low=0), "Box with one axis and finite bounds; wrap"),
+        (pair("NoAgents"), "possible_agents is empty"),
+        (pair("InTurns"), "whose agents act in turns; name the parallel"),
+        (host_env("Boxed", low=-1e38, high=3e38), "32 bits cannot choose each of them"),
+        (host_env("Boxed", low=0, high=2**23, dtype="int64"), "32 bits cannot choose each"),
+        (host_env("Boxed"), "Box with one axis and finite bounds; wrap"),
+        (host_env("Boxed", low=0), "Box with one axis and finite bounds; wrap"),
         (host_env("Counter", steps=None), "registered with no limit of steps.*give a number"),
-        (host_env("Pair", kind="pettingzoo", steps=None), "registered with no limit of steps"),
+        (pair("Pair", steps=None), "registered with no limit of steps"),
         (registered("Endless", None), "registered with no limit of steps"),
-        (
-            registered("Long", None),
-            "of 1000000 steps, and at most 100000.*set max_episode_steps",
-        ),
+        (registered("Long", None), "of 1000000 steps, and at most 100000.*set max_episode_steps"),
     ],
 )
-def test_an_environment_that_cannot_be_used_is_refused(config: HostEnv, message: str):
+def test_an_environment_that_cannot_be_used_is_refused_at_once(config: HostEnv, message: str):
     with pytest.raises(DataError, match=message):
-        HostEnvs(config, num_envs=1, seed=0)
-
-
-def live(config: HostEnv) -> None:
-    with closing(HostEnvs(config, num_envs=1, seed=0)) as envs:
-        step_twice(envs)
+        alone(config)
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,9 @@ def test_moments_are_those_of_what_the_policy_observes():
     act = references.constant_policy(np.array(1))
     envs, again = HostEnvs(CART_POLE, 3, 0), HostEnvs(CART_POLE, 3, 0)
     moments = references.measure(envs, act, 30)
-    seen = np.concatenate([again.step(act(again.obs)).obs[:, 0] for _ in range(30)])
-    np.testing.assert_allclose(moments.mean, seen.mean(0, np.float64))
-    np.testing.assert_allclose(moments.variance, seen.var(0, np.float64))
+    obs = np.concatenate([again.step(act(again.obs)).obs[:, 0] for _ in range(30)])
+    np.testing.assert_allclose(moments.mean, obs.mean(0, np.float64))
+    np.testing.assert_allclose(moments.variance, obs.var(0, np.float64))
 
 
 def test_scores_of_a_policy_and_of_the_references():

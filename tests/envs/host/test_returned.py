@@ -1,5 +1,6 @@
 """What an environment returns: what its spaces allow passes, everything else is named."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -71,28 +72,24 @@ def test_a_bool_is_a_flag(flag: Any):
     assert to_flag("terminated", flag) is True
 
 
-@pytest.mark.parametrize("flag", ["False", np.nan, 0, 1, None, [True], np.array([True])])
-def test_nothing_but_a_bool_is_a_flag(flag: Any):
-    with pytest.raises(DataError, match="not a bool"):
-        to_flag("terminated", flag)
-
-
 @pytest.mark.parametrize("reward", [1, True, 1.0, np.float32(1), np.int8(1), np.array([1.0])])
 def test_a_real_number_is_a_reward(reward: Any):
     assert to_reward(reward) == 1
 
 
+FLAGS = ["False", np.nan, 0, 1, None, [True], np.array([True])]
+REWARDS = [
+    *((reward, "not a real number") for reward in ("1", None, 1j, [1, 2])),
+    (np.nan, "nan is not finite"),
+    (1e39, r"1e\+39 is not finite in 32 bits"),
+]
+
+
 @pytest.mark.parametrize(
-    ("reward", "message"),
-    [
-        ("1", "not a real number"),
-        (None, "not a real number"),
-        (1j, "not a real number"),
-        ([1, 2], "not a real number"),
-        (np.nan, "nan is not finite"),
-        (1e39, r"1e\+39 is not finite in 32 bits"),
-    ],
+    ("read", "value", "message"),
+    [(partial(to_flag, "terminated"), flag, "not a bool") for flag in FLAGS]
+    + [(to_reward, *refused) for refused in REWARDS],
 )
-def test_no_other_value_is_a_reward(reward: Any, message: str):
+def test_nothing_else_is_a_flag_or_a_reward(read: Any, value: Any, message: str):
     with pytest.raises(DataError, match=message):
-        to_reward(reward)
+        read(value)

@@ -53,10 +53,7 @@ def test_line_ends_of_windows_and_blank_last_lines_are_no_cells():
         ),
         (["####", "#0.#", "####"], " row 2, column 2: unknown symbol '0'."),
         (["####", "#².#", "####"], " row 2, column 2: unknown symbol '²'."),
-        (
-            ["####", "#.3#", "####"],
-            " row 2, column 3: '3' names entity 3, but env.entities has 2.",
-        ),
+        (["####", "#.3#", "####"], " row 2, column 3: '3' names entity 3, but env.entities has 2."),
         (
             ["###.#", "#...#", "#####"],
             " row 1, column 4: '.' on the border. The outer ring must be '#'.",

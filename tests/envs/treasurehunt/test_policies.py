@@ -55,11 +55,7 @@ def selected(policy, state):
 
 @pytest.mark.parametrize(
     ("positions", "free"),
-    [
-        ([(5, 5), (9, 9)], ALL),
-        ([(1, 1), (9, 9)], {DOWN, RIGHT}),
-        ([(1, 1), (1, 2)], {DOWN}),
-    ],
+    [([(5, 5), (9, 9)], ALL), ([(1, 1), (9, 9)], {DOWN, RIGHT}), ([(1, 1), (1, 2)], {DOWN})],
 )
 def test_free_random_avoids_walls_and_agents_only(positions, free):
     state = placed(HUNT, positions, [((4, 5), BONE)])
