@@ -26,7 +26,7 @@ def random_walks(end_probability) -> Walks:
     state = np.zeros((num_envs, steps), np.int32)
     next_state = rng.integers(states, size=(num_envs, steps), dtype=np.int32)
     terminated = rng.random((num_envs, steps)) < end_probability
-    truncated = ~terminated & (rng.random((num_envs, steps)) < end_probability)
+    truncated = rng.random((num_envs, steps)) < end_probability
     state[:, 0] = rng.integers(states, size=num_envs)
     for step in range(1, steps):
         reset = terminated[:, step - 1] | truncated[:, step - 1]
@@ -41,11 +41,10 @@ def flattened_by_a_plain_loop(state, action, next_state, terminated, truncated) 
     slots, open_slots = [], []
     for env in range(state.shape[0]):
         for step in range(state.shape[1]):
-            last_step = step == state.shape[1] - 1
-            cut = bool(truncated[env, step] or (last_step and not terminated[env, step]))
-            here = [state[env, step], action[env, step], terminated[env, step], cut]
-            open_slots.append(here)
-            if cut or terminated[env, step]:
+            is_last, over = step == state.shape[1] - 1, bool(terminated[env, step])
+            cut = not over and bool(truncated[env, step] or is_last)
+            open_slots.append([state[env, step], action[env, step], over, cut])
+            if cut or over:
                 open_slots.append([next_state[env, step], -1, False, False])
                 last = len(open_slots) - 1
                 slots += [[*slot, last - i] for i, slot in enumerate(open_slots)]
@@ -76,13 +75,6 @@ def test_flattening_equals_a_plain_loop_over_environments_and_steps(end_probabil
     np.testing.assert_array_equal(walks.truncated, before)
     dtypes = [column.dtype for column in episodes]
     assert dtypes == [np.int32, np.int8, np.bool_, np.bool_, np.uint8, np.int32]
-
-
-def test_a_step_that_terminates_and_is_cut_counts_as_terminated():
-    column, flag = np.array([[1, 1]]), np.array([[False, True]])
-    episodes = from_walks(Walks(column, column, column, flag, flag))
-    assert episodes.terminated.tolist() == [False, True, False]
-    assert not episodes.truncated.any()
 
 
 def test_walks_that_jump_without_a_flag_or_have_no_steps_are_refused():
@@ -119,20 +111,6 @@ def test_pairs_and_constraint_states_are_independent_draws():
         starts = [0, 1, 3, 4, 5, 6, 7]
         assert joint[np.ix_(starts, starts)].sum() == 40_000
         assert chisquare(joint[np.ix_(starts, starts)].ravel()).pvalue > 1e-3
-
-
-def test_drawing_a_whole_chunk_at_once_gives_the_bits_of_a_scan():
-    episodes = jax.tree.map(jnp.asarray, numbered([4, 90, 17]))
-
-    def draw(step):
-        return sample(jax.random.fold_in(jax.random.key(8), step), episodes, 6, (0.9, 0.99), 2)
-
-    steps = jnp.arange(13)
-    scanned = jax.jit(lambda: jax.lax.map(draw, steps))()
-    at_once = jax.jit(jax.vmap(draw))(steps)
-    for from_scan, from_vmap in zip(scanned, at_once, strict=True):
-        np.testing.assert_array_equal(from_scan, from_vmap)
-    assert len({tuple(row) for row in scanned.state.tolist()}) == 13
 
 
 def test_the_smallest_types_hold_the_longest_walk_and_draw_the_pairs_of_wide_types():

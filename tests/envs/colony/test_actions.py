@@ -12,6 +12,7 @@ from quatrain.envs.adapters.simulation import SimulationVectorEnv
 from quatrain.envs.colony.actions import check_actions
 from quatrain.envs.colony.world import start, step
 from tests.colonies import all_kinds, rules, world
+from tests.torch_numbers import seeded
 
 STEADY = np.array([[0.5, 9.0, 0.5, 0.5, 0.0]] * 4, np.float32)
 
@@ -36,11 +37,14 @@ def test_an_invalid_action_is_named():
             check_actions(rules(), torch.tensor(action))
 
 
+REFUSED = pytest.raises(ValueError, match=r"action\[1\]\.gamma = 17\.2 outside \[0\.5, 15\.0\]")
+
+
 def test_an_invalid_action_changes_no_environment():
     simulation = ColonySimulation(rules(), all_kinds(), 4)
     envs = SimulationVectorEnv(simulation)
     before, _ = envs.reset(seed=0)
-    with pytest.raises(ValueError, match=r"action\[1\]\.gamma = 17\.2 outside \[0\.5, 15\.0\]"):
+    with REFUSED:
         envs.step(put(1, 1, 17.2))
     assert data_equivalence(simulation.observations, before, exact=True)
     before["node"][:] = 0  # what was returned is a copy
@@ -48,10 +52,9 @@ def test_an_invalid_action_changes_no_environment():
 
 
 def test_check_actions_enables_the_check_of_actions():
-    generator, action = torch.Generator().manual_seed(0), torch.tensor(put(1, 1, 17.2))
-    unchecked, checked = (world(check_actions=checked) for checked in (False, True))
-    colonies = start(checked, 4, generator)
-    step(unchecked, colonies, action, generator)
-    with pytest.raises(ValueError, match=r"action\[1\]\.gamma = 17\.2 outside \[0\.5, 15\.0\]"):
-        step(checked, colonies, action, generator)
+    generator, action = seeded(), torch.tensor(put(1, 1, 17.2))
+    colonies = start(world(), 4, generator)
+    step(world(check_actions=False), colonies, action, generator)
+    with REFUSED:
+        step(world(check_actions=True), colonies, action, generator)
     check_actions(rules(), torch.tensor(STEADY).repeat(16, 1))  # any number of rows

@@ -12,7 +12,7 @@ from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, o
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
 from tests.colonies import all_kinds, colonies_of, wandering, world
 from tests.conftest import shapes_unchecked
-from tests.envs.colony.corners import decided
+from tests.envs.colony.test_hull import decided
 
 CORNER = 7
 """The column of the full features that rounding may decide."""
@@ -90,8 +90,8 @@ def test_two_cells_and_cells_in_one_point():
     assert result.graph[0, 12] == 0  # the area
 
 
-@pytest.mark.parametrize("features", ["light", "full"])
-def test_an_overflow_observes_and_counts_only_the_first_cells(features: str):
+@pytest.mark.parametrize(("features", "fewest"), [("light", -1), ("full", 0)])
+def test_an_overflow_shows_only_the_first_cells_and_an_extinct_colony_is_finite(features, fewest):
     some_world = world(features=features, n0_min=80, n0_max=80)
     before = wandering(some_world, 5, 0)
     after = advance(some_world, before, torch.tensor([[0.1, 9.0, 0.5, 0.3, 0.2]] * 5)).after
@@ -101,15 +101,10 @@ def test_an_overflow_observes_and_counts_only_the_first_cells(features: str):
     assert result.mask.all()
     assert torch.equal(result.node, cropped.node)
     assert torch.equal(result.graph, cropped.graph)
-
-
-@pytest.mark.parametrize("features", ["light", "full"])
-def test_an_extinct_colony_is_finite(features: str):
-    some_world = world(features=features)
     result = observe(some_world, colonies_of(some_world.rules, [], [(1.0, 2.0), (3.0, 4.0)]), 2)
     assert result.graph.isfinite().all()
     assert (result.node[0] == 0).all()
-    assert result.graph[0, 0] == (-1 if features == "light" else 0)
+    assert result.graph[0, 0] == fewest
 
 
 def test_columns_of_intensities_are_named():
