@@ -100,42 +100,6 @@ def test_at_every_moment_of_three_laps_the_ring_gives_what_a_walk_through_whole_
             assert_same(batch, [host.transition(time, env, agent, window) for time, env in starts])
 
 
-TABLE = {
-    "truncated": [
-        (5.23, 0.729, 3),
-        (7.94, 0.729, 4),
-        (10.65, 0.729, 5),
-        (8.5, 0.81, 5),
-        (5, 0.9, 5),
-    ],
-    "terminated": [(5.23, 0.729, 3), (7.94, 0.729, 4), (10.65, 0, 2), (8.5, 0, 3), (5, 0, 4)],
-}
-"""By how an episode of 5 turns with rewards 1 to 5 ends, for each start: return of 3 turns,
-bootstrap, next turn.
-"""
-
-
-@pytest.mark.parametrize("end", list(TABLE))
-def test_returns_stop_where_an_episode_ends_and_a_final_turn_is_never_a_start(end):
-    turns = tagged_turns(9, agents=1, envs=1, ends=(0.0, 0.0))
-    number, is_truncated = np.arange(9)[:, None], end == "truncated"
-    turn = number % (5 + is_truncated)
-    turns = turns._replace(
-        turn=turn.astype(np.int16),
-        rewards=(turn[:, :, None] + 1).astype(np.float32),
-        frames=turn[:, :, None, None].astype(np.int8),
-        terminated=(number == 4) & (not is_truncated),
-        final=(number == 5) & is_truncated,
-    )
-    drawable = everything(Window(1, 3, 0.9), fill(9, turns))
-    starts = [start for start in range(6) if not turns.final[start]]
-    assert drawable.entries[: drawable.total].tolist() == starts
-    drawable = drawable._replace(total=5)
-    batch = Batch(*(column[0, : drawable.total] for column in drawable.batch))
-    result = np.column_stack([batch.returns, batch.bootstrap, batch.next_stack[:, 0]])
-    np.testing.assert_allclose(result, TABLE[end], rtol=1e-6)
-
-
 def test_every_valid_start_of_an_agent_is_drawn_equally_often():
     window, draws = Window(3, 2, 0.9), 1_000_000
     turns, host = tagged_turns(20, AGENTS, ENVS, ends=(0.1, 0.2)), PlainRing(CAPACITY)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quatrain.envs.colony.config import Env
-from quatrain.envs.colony.dynamics import Colonies, advance
+from quatrain.envs.colony.dynamics import Colonies
 from quatrain.envs.colony.policies import (
     ColonyPolicy,
     action_bounds,
@@ -17,7 +17,7 @@ from quatrain.envs.colony.policies import (
     with_fixed_parameters,
 )
 from quatrain.envs.colony.rules import PARAMETERS
-from tests.colonies import DEFAULT, colonies_of, flat_plate, rules, world
+from tests.colonies import DEFAULT, colonies_of, rules
 
 RATIO, GAMMA, ALPHA, NOISE, THETA = range(5)
 
@@ -29,21 +29,6 @@ def sized(*n: int, y: float = 200.0) -> Colonies:
 def controlled(some_rules: Env, colonies: Colonies) -> torch.Tensor:
     count = len(colonies.n)
     return feedback_policy(some_rules, torch.full((count,), 9.0))(torch.arange(count), colonies)
-
-
-def test_the_controller_reaches_its_size_and_keeps_it():
-    flat, colonies = world(flat_plate()), sized(1, 7, 19, 66, 67, 80)
-    for expected in (
-        [2, 14, 38, 40, 42, 48],
-        [4, 28, 40, 40, 40, 40],
-        [8, 40, 40, 40, 40, 40],
-        [16, 40, 40, 40, 40, 40],
-        [32, 40, 40, 40, 40, 40],
-        [40] * 6,
-        [40] * 6,
-    ):
-        colonies = advance(flat, colonies, controlled(flat.rules, colonies)).after
-        assert colonies.n.tolist() == expected
 
 
 def test_the_controllers_formulas():

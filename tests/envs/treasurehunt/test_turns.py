@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax import Array
 
 from quatrain.envs.treasurehunt import turns
@@ -28,25 +27,16 @@ def play(world, policy, envs, first_turn, count):
     return turns.play(world, envs, policy, KEY, first_turn, count)
 
 
-@pytest.fixture(scope="module")
-def envs() -> turns.EnvStates:
-    keys = jax.random.split(jax.random.key(2), 4)
-    return quick_jit(turns.start, static_argnums=(0, 2))(WORLD, keys, 3)
-
-
-@pytest.fixture(scope="module")
-def whole(envs: turns.EnvStates) -> Rollout:
-    return play(WORLD, RANDOM, envs, jnp.int32(5), 20)
-
-
 def bits(tree: Any) -> list[np.ndarray]:
     is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
     leaves = jax.tree.leaves(tree)
     return [np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf) for leaf in leaves]
 
 
-def test_any_split_of_turns_over_calls_gives_the_same_bits(envs, whole):
-    parts = []
+def test_any_split_of_turns_over_calls_gives_the_same_bits():
+    keys, parts = jax.random.split(jax.random.key(2), 4), []
+    envs = quick_jit(turns.start, static_argnums=(0, 2))(WORLD, keys, 3)
+    whole = play(WORLD, RANDOM, envs, jnp.int32(5), 20)
     for number in range(5, 25, 4):
         envs, part = play(WORLD, RANDOM, envs, jnp.int32(number), 4)
         parts.append(part)
