@@ -4,8 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from quatrain.frameworks.torch import packing
+from quatrain.frameworks.torch.rng import seeded
 from quatrain.models.actor_critic.config import Config
-from quatrain.models.actor_critic.ppo.learner import State
+from quatrain.models.actor_critic.ppo.learner import State, load_actor, make_network
+from quatrain.requests import validate_request
 
 
 def serving(config: Config) -> Any:
@@ -23,8 +26,8 @@ def export(config: Config, state: State, dataset: Any) -> dict[str, np.ndarray]:
     """Returns the best network of the first seed, and the scale of what it sees or the bounds of
     its actions.
     """
-    arrays: dict[str, np.ndarray] = serving(config).export(config, state, dataset)
-    return arrays
+    constants = serving(config).constants(config, state, dataset)
+    return packing.to_arrays({"params": state.best[0].params, **constants})
 
 
 def request(config: Config, dataset: Any) -> dict[str, np.ndarray]:
@@ -56,5 +59,14 @@ def answer(config: Config, arrays: dict[str, np.ndarray], request: Any) -> dict[
         ValueError: inputs, shapes or numbers differ from these; the arrays belong to another
             config.
     """
-    answers: dict[str, np.ndarray] = serving(config).answer(config, arrays, request)
-    return answers
+    world = serving(config)
+    spec, constants = world.template(config, arrays)
+    params = dict(seeded(lambda: make_network(config, spec), 0).state_dict())
+    weights = packing.from_arrays({"params": params, **constants}, arrays)
+    question = validate_request("actor_critic", request, world.inputs(config, spec))
+    if config.train.compile:  # which pays only for repeated shapes
+        train = config.train.model_copy(update={"compile": False})
+        config = config.model_copy(update={"train": train})
+    actor = load_actor(config, spec, weights["params"])
+    answers = world.answer(config, actor, weights, question)
+    return {name: column.numpy(force=True) for name, column in answers.items()}

@@ -1,6 +1,6 @@
-"""state -> arrays for inference; colonies -> the policy's actions and the value of the colonies."""
+"""state -> constants for inference; colonies -> the policy's actions, and their values"""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,25 +10,28 @@ from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.envs.colony.plates import FLOOR
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import colonies_at
-from quatrain.frameworks.torch import packing
-from quatrain.frameworks.torch.rng import seeded
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.learner import State, load_actor, make_network
+from quatrain.models.actor_critic.ppo.learner import Actor, State
 from quatrain.models.actor_critic.worlds.colony import Scale, spec_of, view_in
 from quatrain.models.actor_critic.worlds.colony_data import Dataset, InitialColonies, make_colonies
-from quatrain.requests import Input, validate_request
+from quatrain.replay.rollouts.envs import Spec
+from quatrain.requests import Input
 
 EXAMPLES = 3
 
 
-class Weights(NamedTuple):
-    params: dict[str, Tensor]
-    scale: Scale
+def constants(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, Any]:
+    """Returns the scale of what the first seed's network sees."""
+    return {"scale": state.scale[0]}
 
 
-def export(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
-    """Returns the best network of the first seed and the scale of its observations."""
-    return packing.to_arrays(Weights(state.best[0].params, state.scale[0]))
+def template(
+    config: ActorCriticConfig, arrays: dict[str, np.ndarray]
+) -> tuple[Spec, dict[str, Any]]:
+    """Returns the sizes of a network, and constants of the shapes that they must have."""
+    spec = spec_of(config)
+    node, graph = torch.zeros(spec.node_features), torch.zeros(spec.graph_features)
+    return spec, {"scale": Scale(node, node, graph, graph)}
 
 
 def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -48,37 +51,24 @@ def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray
 
 
 def answer(
-    config: ActorCriticConfig, arrays: dict[str, np.ndarray], request: Any
-) -> dict[str, np.ndarray]:
+    config: ActorCriticConfig,
+    actor: Actor,
+    weights: dict[str, Any],
+    question: dict[str, np.ndarray],
+) -> dict[str, Tensor]:
     """Returns the actions of the deterministic policy and the value of each colony, each on its own
-    plate; not compiled, which pays only for repeated shapes.
+    plate.
     """
-    question = validate_request("actor_critic", request, inputs(config))
-    train = config.train.model_copy(update={"compile": False})
-    config = config.model_copy(update={"train": train})
-    weights = _weights(config, arrays)
     rules = config.env
-    world = World(
-        rules,
-        torch.tensor(question["stiffness"]),
-        torch.tensor([weight for _, weight in rules.reward_weights]),
-    )
-    view = view_in(config, world, weights.scale)
-    actor = load_actor(config, spec_of(config), weights.params)
+    reward_weights = torch.tensor([weight for _, weight in rules.reward_weights])
+    world = World(rules, torch.tensor(question["stiffness"]), reward_weights)
+    view = view_in(config, world, weights["scale"])
     graphs = view.observe(_make_colonies(question))
     action = view.whole_action(actor.act(graphs))
     value = actor.value(graphs)
     if value.ndim > 1:
         value = value @ world.weights
-    outputs = dict(zip(PARAMETERS, action.unbind(1), strict=True)) | {"value": value}
-    return {name: column.numpy(force=True) for name, column in outputs.items()}
-
-
-def _weights(config: ActorCriticConfig, arrays: dict[str, np.ndarray]) -> Weights:
-    spec = spec_of(config)
-    node, graph = torch.zeros(spec.node_features), torch.zeros(spec.graph_features)
-    params = seeded(lambda: make_network(config, spec), 0).state_dict()
-    return packing.from_arrays(Weights(params, Scale(node, node, graph, graph)), arrays)
+    return dict(zip(PARAMETERS, action.unbind(1), strict=True)) | {"value": value}
 
 
 def _make_colonies(question: dict[str, np.ndarray]) -> Colonies:
@@ -102,7 +92,7 @@ def _make_colonies(question: dict[str, np.ndarray]) -> Colonies:
     )
 
 
-def inputs(config: ActorCriticConfig) -> dict[str, Input]:
+def inputs(config: ActorCriticConfig, spec: Spec | None = None) -> dict[str, Input]:
     """Returns the inputs of a request; in slots without a cell a position is 0, a parent -1 and an
     age 0.
     """
