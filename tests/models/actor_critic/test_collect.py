@@ -12,7 +12,7 @@ from quatrain.envs.colony import plates as colony_plates
 from quatrain.envs.colony.dynamics import Colonies, advance, make_world
 from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.features import observe
-from quatrain.envs.colony.plates import LINEAR, OUTSIDE, TRAINING, USER
+from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, OUTSIDE, TRAINING, USER
 from quatrain.envs.colony.policies import (
     ColonyPolicy,
     constant_policy,
@@ -91,9 +91,9 @@ def test_no_held_out_plate_is_one_to_train_on_and_those_outside_are_flatter_or_s
     assert [len(train), len(held_out), len(outside)] == [300, 300, 200]
     assert not train & held_out
     for plates, law in zip(parts, (TRAINING, TRAINING, OUTSIDE), strict=True):
+        ranges = {LINEAR: law.linear, EXPONENTIAL: law.exponential}
         for kind, slope in zip(plates.kind, plates.m, strict=True):
-            ranges = law.linear if kind == LINEAR else law.exponential
-            assert any(low - 1e-8 <= slope <= high + 1e-8 for low, high in ranges)
+            assert any(low - 1e-8 <= slope <= high + 1e-8 for low, high in ranges[kind])
 
 
 def test_colonies_to_validate_with_are_on_training_plates_and_none_is_held_out():

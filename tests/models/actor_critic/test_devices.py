@@ -22,7 +22,6 @@ from quatrain.envs.colony.rewards import components
 from quatrain.errors import DeviceFull, DeviceMissing
 from quatrain.frameworks.torch import rng
 from quatrain.models.actor_critic import train
-from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
 from quatrain.models.actor_critic.ppo import iteration
@@ -32,8 +31,9 @@ from quatrain.models.actor_critic.worlds import colony
 from quatrain.models.actor_critic.worlds.colony_data import Dataset
 from quatrain.replay.rollouts import buffer
 from tests import colonies as by_hand
-from tests.conftest import ROOT, shapes_unchecked, small
+from tests.conftest import ROOT, small
 from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
+from tests.models.actor_critic.learners import dataset_of
 
 GENERATORS = ("environment", "policy", "order")
 """Their states are on the CPU wherever they are."""
@@ -56,8 +56,7 @@ def collected(kind: Kind) -> tuple[ActorCriticConfig, Dataset]:
     features, policy, value_heads = kind
     selected = {"policy": policy, "value_heads": value_heads, "layers": 2}
     config = small("actor_critic", env={"features": features}, network=selected)
-    with shapes_unchecked():
-        return config, collect(config, 0)
+    return config, dataset_of(config)
 
 
 # Where tensors are.

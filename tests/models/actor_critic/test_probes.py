@@ -9,13 +9,12 @@ import torch
 from quatrain.envs.colony.dynamics import Colonies, hill_length, intensity_at
 from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start
-from quatrain.models.actor_critic import train
-from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.ppo.learner import Actor, load_actor
 from quatrain.models.actor_critic.worlds.colony import View, spec_of, view_of
 from quatrain.progress import Progress
 from quatrain.validation import overlaid
-from tests.conftest import params_with, shapes_unchecked
+from tests.conftest import params_with
+from tests.models.actor_critic.learners import dataset_of, trained
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -98,9 +97,7 @@ def solved(
     brief = {"transitions": iterations * 512} | (train_changes or {})
     changes = overlaid(PROBE, {"network": network, "env": env, "train": brief})
     config = params_with({"actor_critic": changes}).actor_critic
-    with shapes_unchecked():
-        dataset = collect(config, 0)
-        *_, end = train.train(config, dataset, 0)
+    dataset, end = dataset_of(config), trained(config)
     (seed,) = end.state.seeds
     view = view_of(config, dataset.train.plates, seed.scale)
     actor = load_actor(config, spec_of(config), seed.best.params)

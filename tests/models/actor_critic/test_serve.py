@@ -11,14 +11,14 @@ import torch
 from quatrain.envs.colony.dynamics import Colonies
 from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.rules import PARAMETERS
-from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.learner import Actor, load_actor
 from quatrain.models.actor_critic.serve import answer, export, request
-from quatrain.models.actor_critic.train import train
 from quatrain.models.actor_critic.worlds.colony import View, spec_of, view_of
 from quatrain.models.actor_critic.worlds.colony_data import Dataset, make_colonies
 from tests.conftest import shapes_unchecked, small
+from tests.models.actor_critic import learners
+from tests.models.actor_critic.learners import dataset_of
 
 FIXED = {"gamma": 12.0, "alpha": 1.0, "noise": 0.4}
 FORMS: dict[str, dict[str, Any]] = {
@@ -57,9 +57,7 @@ class Trained(NamedTuple):
 @functools.cache
 def trained(form: str = PLAIN) -> Trained:
     config = small("actor_critic", **FORMS[form], train={"transitions": 24 * 8 * 2})
-    with shapes_unchecked():
-        dataset = collect(config, 0)
-        *_, last = train(config, dataset, 1)
+    dataset, last = dataset_of(config), learners.trained(config)
     (best, *_), (scale, *_) = last.state.best, last.state.scale
     view = view_of(config, dataset.held_out.plates, scale)
     actor = load_actor(config, spec_of(config), best.params)

@@ -1,24 +1,27 @@
-"""PPO that is PPO: what an update sees, what it leaves alone, and what ends it."""
+"""PPO that is PPO: what an update sees, what it leaves alone, what ends it, and which weights are
+kept.
+"""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from quatrain.envs.colony.rules import SUCCESS
 from quatrain.errors import DatasetMismatch
 from quatrain.models.actor_critic import train
-from quatrain.models.actor_critic.collect import collect
-from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import iteration
 from quatrain.models.actor_critic.ppo import learner as learning
-from quatrain.models.actor_critic.ppo.learner import Learner
+from quatrain.models.actor_critic.ppo.learner import NOT_EVALUATED, Learner
+from quatrain.models.actor_critic.scores.colony import run_policy
 from quatrain.models.actor_critic.worlds import colony
 from quatrain.models.actor_critic.worlds.colony_data import Dataset
-from quatrain.progress import Progress, TrainingDiverged
+from quatrain.progress import TrainingDiverged
 from quatrain.replay.rollouts import buffer, gae
-from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small
+from tests.models.actor_critic.learners import dataset_of, make_learner, trained
 
 BRIEF = {"transitions": 24 * 8 * 3, "record_every": 3}
 CONFIG = small("actor_critic", train=BRIEF)
@@ -26,29 +29,18 @@ CONFIG = small("actor_critic", train=BRIEF)
 
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
-    with shapes_unchecked():
-        return collect(CONFIG, 0)
+    return dataset_of(CONFIG)
 
 
 @pytest.fixture
-def learner(dataset: Dataset) -> Learner:
-    return make_learner(CONFIG, dataset)
+def learner() -> Learner:
+    return make_learner(CONFIG)
 
 
-def make_learner(config: ActorCriticConfig, dataset: Dataset) -> Learner:
-    return learning.from_state(config, dataset, train.init_state(config, dataset, 0).seeds[0])
-
-
-def collected(learner: Learner) -> buffer.Transitions:
+def rollout_of(learner: Learner) -> buffer.Transitions:
     with shapes_unchecked():
         iteration.collect(learner)
     return iteration.compute_advantages(learner)
-
-
-def trained(config: ActorCriticConfig, dataset: Dataset) -> Progress:
-    with shapes_unchecked():
-        *_, last = train.train(config, dataset, 0)
-    return last
 
 
 def assert_equal(item: train.State, other: train.State) -> None:
@@ -56,10 +48,10 @@ def assert_equal(item: train.State, other: train.State) -> None:
 
 
 @pytest.mark.parametrize("policy", ["beta", "squashed_gaussian"])
-def test_at_the_first_minibatch_nothing_has_moved(policy: str, dataset: Dataset):
-    learner = make_learner(small("actor_critic", network={"policy": policy}), dataset)
+def test_at_the_first_minibatch_nothing_has_moved(policy: str):
+    learner = make_learner(small("actor_critic", network={"policy": policy}))
     for _ in range(2):  # also after the policy has become another one
-        transitions = collected(learner)
+        transitions = rollout_of(learner)
         assert not any(column.requires_grad for column in transitions)
         index = buffer.minibatch_indices(len(transitions.n), 50, learner.order)[0]
         loss, row = iteration.objective(learner, buffer.minibatch(transitions, index), 0.01)
@@ -74,7 +66,7 @@ def test_at_the_first_minibatch_nothing_has_moved(policy: str, dataset: Dataset)
 
 def test_the_action_that_was_drawn_is_the_one_that_acts(learner: Learner):
     before = learner.envs.colonies
-    collected(learner)
+    rollout_of(learner)
     ratio = learner.actor.policy.action(learner.rollout.raw_action[0])[:, 0]
     left = before.n - (ratio * before.n + 1e-4).floor()
     going_on = ~(learner.rollout.terminated[0] | learner.rollout.truncated[0])
@@ -82,21 +74,21 @@ def test_the_action_that_was_drawn_is_the_one_that_acts(learner: Learner):
     assert torch.equal(learner.rollout.n[1][going_on].float(), 2 * left[going_on])
 
 
-def test_numbers_that_nobody_draws_have_their_constant(dataset: Dataset):
+def test_numbers_that_nobody_draws_have_their_constant():
     fixed = {"gamma": 12.0, "alpha": 1.0, "noise": 0.1}
     action = {"active_params": ["delete_ratio", "theta"], "fixed_params": fixed}
     config = small("actor_critic", env={"action": action})
-    view = make_learner(config, dataset).envs.view
+    view = make_learner(config).envs.view
     expected = [[0.5, 12.0, 1.0, 0.1, -0.2], [0.6, 12.0, 1.0, 0.1, 0.3]]
     whole = view.whole_action(torch.tensor([[0.5, -0.2], [0.6, 0.3]]))
     torch.testing.assert_close(whole, torch.tensor(expected))
 
 
-def test_the_value_behind_a_step_is_that_of_the_state_it_led_to(dataset: Dataset):
+def test_the_value_behind_a_step_is_that_of_the_state_it_led_to():
     """Of an episode out of time, that of its last state, not of the new colonies."""
     config = small("actor_critic", env={"max_steps": 8}, train={"horizon": 20})
-    learner = make_learner(config, dataset)
-    collected(learner)
+    learner = make_learner(config)
+    rollout_of(learner)
     recorded = learner.rollout
     goes_on = ~(recorded.truncated | recorded.terminated)
     with torch.no_grad():
@@ -107,9 +99,9 @@ def test_the_value_behind_a_step_is_that_of_the_state_it_led_to(dataset: Dataset
     assert (recorded.next_value[recorded.truncated] != later[recorded.truncated]).all()
 
 
-def test_heads_of_components_sum_to_the_advantage_of_the_whole(dataset: Dataset):
-    learner = make_learner(small("actor_critic", network={"value_heads": "components"}), dataset)
-    transitions = collected(learner)
+def test_heads_of_components_sum_to_the_advantage_of_the_whole():
+    learner = make_learner(small("actor_critic", network={"value_heads": "components"}))
+    transitions = rollout_of(learner)
     weights, recorded = learner.envs.weights, learner.rollout
     whole = gae.Trace(
         recorded.components @ weights,
@@ -126,13 +118,11 @@ def test_heads_of_components_sum_to_the_advantage_of_the_whole(dataset: Dataset)
 
 
 @pytest.mark.parametrize(("target_kl", "updates"), [(1e-9, 1), (1e6, 3 * 3)])
-def test_no_step_is_taken_once_the_policy_has_moved_too_far(
-    target_kl: float, updates: int, dataset: Dataset
-):
+def test_no_step_is_taken_once_the_policy_has_moved_too_far(target_kl: float, updates: int):
     """Before the first one nothing has moved."""
     config = small("actor_critic", train={"target_kl": target_kl, "epochs": 3})
-    learner = make_learner(config, dataset)
-    updated = iteration.learn(learner, collected(learner), iteration.scheduled_rates(learner))
+    learner = make_learner(config)
+    updated = iteration.learn(learner, rollout_of(learner), iteration.scheduled_rates(learner))
     assert (learner.updates, updated.stopped) == (updates, updates == 1)
 
 
@@ -150,9 +140,9 @@ def test_rates_change_linearly(learner: Learner):
         assert iteration.scheduled_rates(learner) == pytest.approx(expected)
 
 
-def test_several_seeds_learn_each_as_if_alone(dataset: Dataset):
-    together = trained(small("actor_critic", train=BRIEF, seeds=2), dataset)
-    alone = trained(CONFIG, dataset)
+def test_several_seeds_learn_each_as_if_alone():
+    together = trained(small("actor_critic", train=BRIEF, seeds=2))
+    alone = trained(CONFIG)
     assert_equal(train.State.from_seeds([together.state.seeds[0]]), alone.state)
     first, second = together.state.params
     assert not torch.equal(first["cells.weight"], second["cells.weight"])
@@ -161,23 +151,20 @@ def test_several_seeds_learn_each_as_if_alone(dataset: Dataset):
 
 
 @pytest.mark.filterwarnings("ignore:actor_critic. after .* no validation colony:UserWarning")
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {
-            "env": {"features": "full"},
-            "network": {"layers": 2, "policy": "squashed_gaussian", "value_heads": "components"},
-        },
-        {"train": {"target_kl": 1e-3, "value_clip": 0.1}, "seeds": 2},
-        {"network": {"encoder": "graph", "layers": 2}, "train": {"evaluate_every": 2}},
-    ],
-    ids=["all that can be another", "stopped by KL, two seeds", "no cells, best kept"],
-)
-def test_cut_off_after_two_iterations_a_run_ends_as_the_whole_one(changes: dict[str, Any]):
-    length = {"record_every": 2, "transitions": 24 * 8 * 4}
-    config = small("actor_critic", **overlaid(changes, {"train": length}))
+@pytest.mark.parametrize("encoder", ["attention", "graph"])
+def test_cut_off_after_two_iterations_a_run_ends_as_the_whole_one(encoder: str):
+    """With all that can be another, best weights kept, and steps that KL stops."""
+    length = {"record_every": 2, "transitions": 24 * 8 * 4, "evaluate_every": 2}
+    heads = {"layers": 2, "policy": "squashed_gaussian", "value_heads": "components"}
+    config = small(
+        "actor_critic",
+        seeds=2,
+        env={"features": "full"},
+        network={"encoder": encoder, **heads},
+        train={"target_kl": 1e-3, "value_clip": 0.1, **length},
+    )
+    collected = dataset_of(config)
     with shapes_unchecked():
-        collected = collect(config, 0)
         first, last = train.train(config, collected, 0)
         saved = train.from_arrays(config, collected, train.to_arrays(first.state))
         (rest,) = train.train(config, collected, 0, saved)
@@ -187,8 +174,8 @@ def test_cut_off_after_two_iterations_a_run_ends_as_the_whole_one(changes: dict[
     np.testing.assert_equal(dict(rest.metrics), dict(last.metrics))
 
 
-def test_the_scale_of_values_follows_the_returns_of_all_iterations(dataset: Dataset):
-    learner = make_learner(CONFIG, dataset)
+def test_the_scale_of_values_follows_the_returns_of_all_iterations():
+    learner = make_learner(CONFIG)
     first, second = torch.tensor([1.0, 3.0]), torch.tensor([4.0, 4.0])
     iteration.normalise_values(learner, first)
     assert (float(learner.network.value_mean), float(learner.network.value_std)) == (2, 1)
@@ -199,7 +186,7 @@ def test_the_scale_of_values_follows_the_returns_of_all_iterations(dataset: Data
 
 
 def test_the_loss_of_values_is_in_units_of_their_scale(learner: Learner):
-    transitions = collected(learner)
+    transitions = rollout_of(learner)
     batch = buffer.minibatch(transitions, torch.arange(50))
     place = iteration.MINIBATCH_METRICS.index("loss_value")
     plain = iteration.objective(learner, batch, 0.0)[1][place]
@@ -208,9 +195,9 @@ def test_the_loss_of_values_is_in_units_of_their_scale(learner: Learner):
     torch.testing.assert_close(scaled, plain / 100, rtol=1e-3, atol=1e-6)
 
 
-def test_errors_of_components_weigh_as_they_move_the_total(dataset: Dataset):
+def test_errors_of_components_weigh_as_they_move_the_total():
     """A component that never varies has no more of the loss than it has of the total's variance."""
-    learner = make_learner(small("actor_critic", network={"value_heads": "components"}), dataset)
+    learner = make_learner(small("actor_critic", network={"value_heads": "components"}))
     weights = learner.envs.weights
     deviations = torch.tensor([2.0, 1e-3, 0.5, 1e-3, 3.0, 1.0])
     learner.network.rescale_values(torch.zeros(6), deviations)
@@ -218,7 +205,7 @@ def test_errors_of_components_weigh_as_they_move_the_total(dataset: Dataset):
     variances = (weights * deviations).square()
     torch.testing.assert_close(shares, variances / variances.sum())
     plain = {"network": {"value_heads": "components"}, "train": {"value_norm": "none"}}
-    learner = make_learner(small("actor_critic", **plain), dataset)
+    learner = make_learner(small("actor_critic", **plain))
     assert torch.equal(iteration.value_weights(learner), weights.abs())
 
 
@@ -237,7 +224,7 @@ def test_a_weight_that_is_not_finite_ends_the_training_with_its_name(dataset: Da
 
 
 def test_a_reward_that_is_not_finite_ends_the_training_with_its_component(learner: Learner):
-    collected(learner)
+    rollout_of(learner)
     learner.rollout.components[5, 7, 2] = float("inf")
     name, _ = CONFIG.env.reward.weighted[2]
     why = (
@@ -272,3 +259,91 @@ def test_a_small_network_learns_on_one_thread(dataset: Dataset, monkeypatch: pyt
             assert (used.pop(), torch.get_num_threads()) == (expected, 2)
     finally:
         torch.set_num_threads(before)
+
+
+# Evaluations while training.
+
+
+def test_the_weights_that_were_best_on_validation_colonies_are_kept(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+):
+    """Every second iteration and after the last; of equal ones the first."""
+    scores = iter([(1.0, 0.0), (3.0, 0.5), (3.0, 1.0), (2.0, 1.0)])
+    monkeypatch.setattr(colony, "validate", lambda *_: next(scores))
+    length = {"record_every": 1, "evaluate_every": 2, "transitions": 24 * 8 * 7}
+    config = small("actor_critic", train=length)
+    with shapes_unchecked():
+        yields = list(train.train(config, dataset, 0))
+    assert [len(item.metrics["validation_return"]) for item in yields] == [0, 1, 0, 1, 0, 1, 1]
+    assert [item.metrics["validation_success"].tolist() for item in yields[3:7:2]] == [[0.5], [1]]
+    (best,) = yields[-1].state.best
+    assert (best.iteration, best.validation_return, best.validation_success) == (4, 3, 0.5)
+    torch.testing.assert_close(best.params, yields[3].state.params[0], rtol=0, atol=0)
+    actor = learning.load_actor(config, colony.spec_of(config), best.params)
+    torch.testing.assert_close(dict(actor.eager.state_dict()), best.params)  # type: ignore[attr-defined]
+
+
+def test_without_evaluations_the_last_weights_are_the_best():
+    last = trained(CONFIG)
+    (best,) = last.state.best
+    assert (int(best.iteration), float(best.validation_return)) == (3, NOT_EVALUATED)
+    torch.testing.assert_close(best.params, last.state.params[0], rtol=0, atol=0)
+    assert len(last.metrics["validation_return"]) == 0
+
+
+def test_a_validation_is_the_deterministic_policy_on_each_colony(dataset: Dataset):
+    learner = make_learner(CONFIG)
+    starts = dataset.train.validation
+    with shapes_unchecked():
+        result = colony.validate(learner, dataset)
+        outcome = run_policy(
+            CONFIG, train.init_state(CONFIG, dataset, 0).seeds[0], dataset.train.plates, starts
+        )
+    expected = outcome.returns.mean(), (outcome.reasons == SUCCESS).mean()
+    assert result == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("success", "warned"), [(0.0, True), (0.1, False)])
+def test_one_warning_says_that_no_colony_reaches_the_goal(
+    success: float, warned: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Of the evaluations after 4 iterations and after the last, the fifth, only the first warns."""
+    monkeypatch.setattr(colony, "validate", lambda *_: (-2.4, success))
+    length = {"record_every": 2, "evaluate_every": 4, "transitions": 24 * 8 * 5}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trained(small("actor_critic", train=length))
+    lines = [str(item.message) for item in caught if "actor_critic" in str(item.message)]
+    assert len(lines) == warned
+    assert not lines or lines[0].startswith(
+        "actor_critic: after 768 transitions no validation colony reaches the goal (learner 0)"
+    )
+
+
+SLOWER = "lower actor_critic.train.discount"
+
+
+@pytest.mark.parametrize(
+    ("reward", "advice"),
+    [
+        (
+            {"preset": "goal_control"},
+            f"ending early may pay more than moving slowly; {SLOWER}, raise .transitions, or set "
+            "actor_critic.env.reward.preset: goal_control_safe",
+        ),
+        ({"preset": "goal_control_safe"}, f"{SLOWER} or raise .transitions"),
+        ({"weights": {"forfeit": 0.5}}, f"{SLOWER} or raise .transitions"),
+    ],
+    ids=["ending early is free", "safe preset", "a forfeit of one's own"],
+)
+def test_a_warning_advises_the_safe_preset_only_without_a_forfeit(
+    reward: dict[str, Any], advice: str
+):
+    config = small("actor_critic", env={"reward": reward})
+    with pytest.warns(UserWarning, match="actor_critic") as caught:
+        colony.warn_without_success(config, "held-out", 576, [0.0, 0.5, 0.0])
+    (line,) = [str(item.message) for item in caught]
+    assert line == (
+        "actor_critic: after 576 transitions no held-out colony reaches the goal "
+        f"(learner 0, 2): {advice}"
+    )

@@ -10,26 +10,22 @@ import pytest
 import torch
 
 from pipeline.storage.params_file import read_params
-from quatrain.baselines import entry_of
 from quatrain.envs.host.episodes import play_episodes
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
-from quatrain.judgement import judge
-from quatrain.models.actor_critic.collect import check, collect
+from quatrain.models.actor_critic.collect import check
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
-from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.network import Output, ScaledNetwork, Shape
 from quatrain.models.actor_critic.ppo import iteration
 from quatrain.models.actor_critic.ppo import learner as learning
 from quatrain.models.actor_critic.rules import USER_ENV_GATED
 from quatrain.models.actor_critic.serve import answer, export, request
-from quatrain.models.actor_critic.train import init_state, train
+from quatrain.models.actor_critic.train import train
 from quatrain.models.actor_critic.worlds.user_env import spec_of, to_graphs
 from quatrain.params import read_section
-from quatrain.progress import Progress
-from quatrain.registry import load
 from quatrain.replay.rollouts.buffer import Graphs
 from quatrain.validation import overlaid
 from tests.conftest import ROOT, params_with, shapes_unchecked
+from tests.models.actor_critic.learners import dataset_of, make_learner, scores_of, trained
 from tests.models.actor_critic.user_envs import section
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -39,21 +35,12 @@ def config_of(name: str, changes: dict[str, Any], **kwargs: Any) -> ActorCriticU
     return params_with({"actor_critic": overlaid(section(name, **kwargs), changes)}).actor_critic
 
 
-def trained(config: ActorCriticUserEnvConfig) -> Progress:
-    with shapes_unchecked():
-        *_, end = train(config, collect(config, 0), 0)
-    return end
-
-
 def scores(config: ActorCriticUserEnvConfig) -> dict[str, float]:
-    end = trained(config)
-    with shapes_unchecked():
-        return evaluate(config, end.state, collect(config, 0), 0)
+    return scores_of(config, trained(config).state)
 
 
-def test_the_section_chooses_the_modules_and_comes_back_from_its_json():
+def test_the_section_comes_back_from_its_json():
     config = config_of("Signs", {})
-    assert load("actor_critic").train.train is train
     assert read_section("actor_critic", config.model_dump_json()) == config
 
 
@@ -87,63 +74,44 @@ def test_a_users_environment_loads_nothing_of_colonies_and_little_to_train():
 # How it is judged.
 
 
-def status(scores: dict[str, float], stored: dict[str, float]) -> str:
-    (rule,) = (gated.under("mine") for gated in USER_ENV_GATED)
-    entry = {"metrics": {rule.metric: entry_of(rule, stored)}, "provenance": {}}
-    (line,) = judge(scores, {"schema": 1, "presets": {"mine": entry}}, [rule], "mine").lines
-    return line.status
-
-
 def test_the_size_of_rewards_does_not_change_the_score_and_another_seed_holds_it():
-    config = config_of("Signs", {})
+    config, rich = config_of("Signs", {}), config_of("Signs", {}, pays=1e4)
     with shapes_unchecked():
-        dataset = collect(config, 0)
-        first, other = (list(train(config, dataset, seed))[-1].state for seed in (0, 1))
-        stored = evaluate(config, first, dataset, 0)
-        again = evaluate(config, other, dataset, 0)
-        # Networks without learning that are not good by luck.
-        untrained = [evaluate(config, init_state(config, dataset, s), dataset, 0) for s in (1, 3)]
-        rich = config_of("Signs", {}, pays=1e4)
-        scaled = evaluate(rich, first, collect(rich, 0), 0)
+        *_, other = train(config, dataset_of(config), 1)
+    first = trained(config).state
+    stored, again = scores_of(config, first), scores_of(config, other.state)
+    scaled = scores_of(rich, first)
     assert scaled["return_mean"] == pytest.approx(1e4 * stored["return_mean"])
     for name in ("score", "random_score", "constant_score", "untrained_score"):
         assert scaled[name] == pytest.approx(stored[name])
     assert stored["constant_score"] == 0 > stored["random_score"]
-    assert status(again, stored) == "ok"
-    assert {status(scores, scores) for scores in untrained} == {"below floor"}
-    assert status(stored | {"score": stored["constant_score"]}, stored) == "worse"
+    (rule,) = USER_ENV_GATED
+    assert min(stored["score"], again["score"]) > rule.tolerance
+    assert abs(again["score"] - stored["score"]) <= rule.tolerance
 
 
 # What is learned.
 
 
-def values(config: ActorCriticUserEnvConfig, end: Progress, obs: list[list[float]]) -> np.ndarray:
-    spec = spec_of(config, collect(config, 0))
-    actor = learning.load_actor(config, spec, end.state.params[0])
-    return actor.value(to_graphs(np.array(obs, np.float32))).numpy()
-
-
-BRIEF = {"train": {"transitions": 7 * 16 * 25, "evaluate_every": 0}}
-
-
-def test_nothing_follows_an_end():
-    """1 + 1/2 + 1/4 with three steps left."""
-    config = config_of("Steps", BRIEF)
-    result = values(config, trained(config), [[0, 0], [1, 0], [2, 0]])
-    np.testing.assert_allclose(result, [1.75, 1.5, 1.0], atol=0.1)
-
-
-def test_a_clock_that_runs_out_ends_nothing():
-    """1 / (1 - 1/2), though each episode is cut after five steps."""
-    config = config_of("Steps", BRIEF, ends=False)
-    np.testing.assert_allclose(values(config, trained(config), [[0, 0]]), [2.0], atol=0.1)
+@pytest.mark.parametrize(
+    ("ends", "obs", "expected"),
+    [(True, [[0, 0], [1, 0], [2, 0]], [1 + 1 / 2 + 1 / 4, 1.5, 1.0]), (False, [[0, 0]], [2.0])],
+    ids=["an end", "a clock, which cuts each episode after five steps"],
+)
+def test_nothing_follows_an_end_and_a_clock_that_runs_out_ends_nothing(
+    ends: bool, obs: list[list[float]], expected: list[float]
+):
+    brief = {"train": {"transitions": 7 * 16 * 25, "evaluate_every": 0}}
+    config = config_of("Steps", brief, ends=ends)
+    spec = spec_of(config, dataset_of(config))
+    actor = learning.load_actor(config, spec, trained(config).state.params[0])
+    result = actor.value(to_graphs(np.array(obs, np.float32))).numpy()
+    np.testing.assert_allclose(result, expected, atol=0.1)
 
 
 def test_the_next_value_of_a_truncated_step_is_that_of_its_own_last_observation():
     """The value is the number shown, which is one more after each step of an episode."""
-    config = config_of("Stopwatch", {})
-    dataset = collect(config, 0)
-    learner = learning.from_state(config, dataset, init_state(config, dataset, 0).seeds[0])
+    learner = make_learner(config_of("Stopwatch", {}))
 
     def shown(graphs: Graphs) -> Output:
         return Output(torch.zeros(len(graphs.graph), 6), graphs.graph[:, 0])
@@ -209,7 +177,7 @@ def test_the_running_scale_is_that_of_all_observations_together():
 @pytest.mark.parametrize("scale", ["running", "dataset", "none"])
 def test_a_scale_moves_only_if_it_is_running(scale: str):
     config = config_of("Signs", {"network": {"observation_scale": scale}})
-    dataset = collect(config, 0)
+    dataset = dataset_of(config)
     (params,) = trained(config).state.params
     measured = np.allclose(params["obs_mean"], dataset.train.obs_mean.astype(np.float32))
     assert (bool(params["obs_mean"].any()), measured) == (scale != "none", scale == "dataset")
@@ -219,7 +187,7 @@ def test_observations_without_a_scale_are_what_the_network_reads():
     obs = np.array([[12.0, -7e8]], np.float32)
     for scale, expected in (("none", obs), ("dataset", [[10.0, -10.0]])):
         config = config_of("Signs", {"network": {"observation_scale": scale}})
-        network = learning.make_network(config, spec_of(config, collect(config, 0)))
+        network = learning.make_network(config, spec_of(config, dataset_of(config)))
         np.testing.assert_array_equal(network.encode(to_graphs(obs)), expected)
 
 
@@ -235,7 +203,8 @@ def test_as_many_episodes_are_played_as_wanted_and_each_is_whole():
     assert result.terminated.all()
 
 
-# Refusals, and keys.
+# Refusals.
+
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"env": {"kind": "pettingzoo"}}, "env.kind pettingzoo has several agents"),
@@ -258,7 +227,7 @@ def test_what_cannot_be_trained_is_refused_in_one_line(changes: dict[str, Any], 
 
 def test_an_action_that_leaves_nothing_to_choose_is_refused():
     with pytest.raises(DataError, match="number 1 of the action is between 2 and 2"):
-        collect(config_of("Unbounded", {}), 0)
+        dataset_of(config_of("Unbounded", {}))
 
 
 def test_an_environment_that_does_not_repeat_is_refused():
@@ -268,7 +237,7 @@ def test_an_environment_that_does_not_repeat_is_refused():
 
 def test_a_dataset_of_another_config_is_refused():
     config = config_of("Signs", {})
-    dataset = collect(config, 0)
+    dataset = dataset_of(config)
     with pytest.raises(DatasetMismatch, match=r"random returns has the shape \(40,\), not \(41,\)"):
         check(config_of("Signs", {"collect": {"held_out_episodes": 41}}), dataset)
     with pytest.raises(DatasetMismatch, match="its action_count is 0, and was 6"):
@@ -285,7 +254,7 @@ def test_answers_have_the_actions_of_the_environment():
         ("Dial", (3, 2), set(), np.int32),
     ):
         config = config_of(name, {"train": {"transitions": 112, "record_every": 1}})
-        dataset, state = collect(config, 0), trained(config).state
+        dataset, state = dataset_of(config), trained(config).state
         arrays = export(config, state, dataset)
         answered = answer(config, arrays, request(config, dataset))
         assert answered.keys() == {"action", "value"} | further

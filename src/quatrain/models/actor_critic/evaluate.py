@@ -4,6 +4,7 @@ from typing import Any
 
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.ppo.learner import SeedState, State
+from quatrain.models.actor_critic.rules import gated
 from quatrain.statistics import aggregate_seeds
 
 
@@ -19,7 +20,8 @@ def scoring(config: Config) -> Any:
 
 
 def evaluate(config: Config, state: State, dataset: Any, seed: int) -> dict[str, float]:
-    """Returns the scores; of several seeds means and the spread of SPREAD (`aggregate_seeds`).
+    """Returns the scores; of several seeds means, and of the return and what is judged the spread
+    (`aggregate_seeds`).
 
     The deterministic policy plays the held-out episodes, with the weights of highest return in
     evaluations while training, at `best_transitions`; returns are undiscounted. For a single seed
@@ -34,7 +36,8 @@ def evaluate(config: Config, state: State, dataset: Any, seed: int) -> dict[str,
         | _training_scores(config, seed_state)
         for seed_state, outcome in zip(state.seeds, outcomes, strict=True)
     ]
-    scores = aggregate_seeds(of_seeds, module.SPREAD) | module.reference_scores(references)
+    spread = ("return_mean", *(rule.metric for rule in gated(config)))
+    scores = aggregate_seeds(of_seeds, spread) | module.reference_scores(references)
     if config.seeds == 1:
         scores |= module.intervals(config, outcomes[0], dataset, seed)
     return {name: float(value) for name, value in scores.items()}

@@ -16,13 +16,10 @@ from quatrain.envs.colony.policies import ColonyPolicy
 from quatrain.envs.colony.rules import REASONS, SUCCESS
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo.learner import SeedState, State, load_actor
-from quatrain.models.actor_critic.rules import GATED
 from quatrain.models.actor_critic.worlds.colony import spec_of, view_of, warn_without_success
 from quatrain.models.actor_critic.worlds.colony_data import Dataset, InitialColonies, make_colonies
 from quatrain.statistics import bootstrap_interval
 
-# Scores with their spread over seeds.
-SPREAD = tuple(gated.metric for gated in GATED)
 # Drawn plates from which on intervals are computed: resamples of fewer vary too little.
 LEAST_PLATES = 4
 SETTLING_STEPS = 4  # steps until the size of a colony enters `size_rmse`

@@ -9,12 +9,10 @@ from quatrain.envs.host.references import reference_scores as reference_scores
 from quatrain.frameworks.torch.rng import seeded
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.ppo.learner import SeedState, State, load_actor, make_network
-from quatrain.models.actor_critic.rules import REFERENCES, USER_ENV_GATED
+from quatrain.models.actor_critic.rules import REFERENCES
 from quatrain.models.actor_critic.worlds.user_env import Dataset, check, playing, spec_of
 
 UNTRAINED = 3  # networks; a single one may be good by luck
-# Scores with their spread over seeds.
-SPREAD = (*(gated.metric for gated in USER_ENV_GATED), "return_mean")
 
 
 def evaluate_policy(
