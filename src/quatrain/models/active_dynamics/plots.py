@@ -18,10 +18,8 @@ CAPTIONS = {
     "(active) need fewer than random ones for the same error.",
     "actions": "How: the actions of each kind of exploration, and where they lead.",
     "uncertainty": "The result: where the learner expects errors, and where they are.",
-    "portraits": "The result: paths that the true and the learned field give from equal starts.",
     "horizon": "Comparison: how well the learned field predicts several transitions ahead.",
     "information": "Detail: information gained, and whether the expected error is the actual one.",
-    "calibration": "Detail: whether intervals of 90 % hold the truth 90 % of the time.",
     "innovation": "Detail: how surprised the learner is, beside a filter that knows the field.",
     "misfit": "Detail: signs that features or noise do not fit.",
     "elbo": "Detail: the terms of the evidence bound.",
@@ -38,7 +36,7 @@ def plots(
 ) -> dict[str, Picture]:
     """Draws the figures: medians over replicates, or the replicate of median error.
 
-    Maps and portraits need a field in the plane; terms of the evidence bound need seq_vae.
+    Maps need a field in the plane; terms of the evidence bound need seq_vae.
     """
     study = make_study(config, state, dataset)
     pictures: dict[str, Picture] = {
@@ -46,7 +44,6 @@ def plots(
         "actions": actions.draw_actions(study),
         "horizon": curves.draw_horizon(study),
         "information": curves.draw_information(study, history),
-        "calibration": curves.draw_calibration(study),
         "innovation": innovations.draw_innovation(study, history, scores),
         "misfit": innovations.draw_misfit(study, scores),
     }
@@ -54,7 +51,6 @@ def plots(
         chart = plane.make_chart(study)
         pictures["field"] = plane.draw_field(study, chart)
         pictures["uncertainty"] = plane.draw_uncertainty(study, chart)
-        pictures["portraits"] = plane.draw_portraits(study)
     if config.network.family == "seq_vae":
         pictures["elbo"] = curves.draw_elbo(study, history)
     return in_order(pictures, CAPTIONS)

@@ -1,4 +1,4 @@
-"""learners, checkpoints, history -> curves: error, information, prediction, coverage, bound"""
+"""learners, checkpoints, history -> curves: error, information, prediction, bound"""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from scipy.special import ndtri
 
 from quatrain.models.active_dynamics.evaluate import HORIZONS, SMALLEST
 from quatrain.models.active_dynamics.figures.parts import (
@@ -51,9 +50,6 @@ ELBO_PANELS = {
     "grad_norm": ("Gradients before clipping", "norm"),
 }
 R2_TICKS = (-9, -1, 0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999)
-NOMINAL = np.arange(1, 20) / 20
-# Nominal coverage that is marked and named in the title.
-HIGHLIGHTED = 0.9
 
 
 # The error of the field.
@@ -277,48 +273,3 @@ def draw_horizon(study: Study) -> Figure:
 def nines(r2: Float64[np.ndarray, "*axes"]) -> Float64[np.ndarray, "*axes"]:
     """Computes -log₁₀(1 - R²): 0 for 0, 1 for 0.9, 2 for 0.99."""
     return -np.log10(np.maximum(1 - r2, SMALLEST))
-
-
-# Calibration.
-
-
-def draw_calibration(study: Study) -> Figure:
-    figure = Figure(figsize=(6.4, 5.8), layout="constrained")
-    axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="0.3", linestyle="--", linewidth=1)
-    ends = _draw_coverage(axes, study)
-    for x, text in ((0.25, "underconfident"), (0.75, "overconfident")):
-        axes.text(x, 1 - x, text, color="0.6", fontsize=12, ha="center", va="center")
-    axes.set(
-        xlabel="nominal coverage of the learner's intervals",
-        ylabel="observed coverage, share of the field",
-        xlim=(0, 1),
-        ylim=(0, 1),
-        aspect="equal",
-    )
-    label_arms(axes, f"Coverage of {HIGHLIGHTED:.0%} intervals: {study.pair_text(ends)}", ends)
-    caption(figure, explain_arms(study.arms), explain_lines(study.config.seeds))
-    return figure
-
-
-def _draw_coverage(axes: Axes, study: Study) -> list[EndLabel]:
-    observed = coverage(study)
-    place = int(np.argmin(np.abs(NOMINAL - HIGHLIGHTED)))
-    ends = []
-    for arm in study.arms:
-        color = COLORS[arm]
-        median = median_with_band(
-            axes, NOMINAL, study.of_arm(arm, observed), color=color, linewidth=2
-        )
-        axes.plot(NOMINAL[place], median[place], "o", color=color, markersize=6, zorder=3)
-        ends.append(end_label(arm, median[place], f" {median[place]:.0%}"))
-    return ends
-
-
-def coverage(study: Study) -> Float64[np.ndarray, "learner level"]:
-    """Returns the share of the field's components within central intervals of each nominal size."""
-    estimate = study.estimate
-    variance = np.maximum(estimate.variance, SMALLEST)
-    square = (estimate.mean - study.dataset.held_out.grid_field) ** 2 / variance
-    limits = ndtri((1 + NOMINAL) / 2) ** 2
-    return np.stack([(square <= limit).mean((1, 2)) for limit in limits], 1)

@@ -1,4 +1,4 @@
-"""field in the plane -> maps of the true and learned field, of expected and actual errors; paths"""
+"""field in the plane -> maps of the true and learned field, of expected and actual errors"""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from matplotlib.ticker import MaxNLocator
 
 from quatrain.models.active_dynamics.figures.parts import (
     COLORS,
-    TRUTH,
     explain_arms,
     explain_replicate,
     format_number,
@@ -22,7 +21,7 @@ from quatrain.models.active_dynamics.figures.parts import (
     region_border,
     set_title,
 )
-from quatrain.models.active_dynamics.figures.study import Study, undriven_paths
+from quatrain.models.active_dynamics.figures.study import Study
 from quatrain.plots import TICKS, caption
 
 FLOW_COLORS = "viridis"
@@ -37,11 +36,6 @@ EDGE = 1.1
 LOWEST_QUANTILE = 0.02
 # Least lower end of that scale, as a share of its upper end.
 SMALLEST_SHARE = 1e-4
-FAN_STARTS = 12
-# Radii of the circles of starts of undriven paths, in units of the region's radius.
-FAN_RADII = (0.95, 0.25)
-# Duration of undriven paths, in units of time.
-FAN_TIME = 5.0
 
 
 class Chart(NamedTuple):
@@ -211,63 +205,6 @@ def _draw_map(
 def _draw_visits(axes: Axes, study: Study, learner: int, color: str) -> None:
     x1, x2 = study.path[learner].T
     axes.scatter(x1, x2, s=4, color=color, alpha=0.5, linewidths=0)
-
-
-# Paths.
-
-
-def draw_portraits(study: Study) -> Figure:
-    """Draws undriven paths along the true field and along learned ones, from circles of starts."""
-    paths = undriven_paths(study, fan_starts(study), round(FAN_TIME / study.config.env.dt))
-    figure = Figure(figsize=(6.2 * len(study.pair), 6.6), layout="compressed")
-    panels = figure.subplots(1, len(study.pair), squeeze=False, sharex=True, sharey=True)[0]
-    for axes, arm in zip(panels, study.pair, strict=True):
-        learned = paths.learned[study.median_learner(arm)]
-        _draw_fan(axes, study, paths.true, learned, COLORS[arm])
-        distance = format_number(path_distance(study, paths.true, learned))
-        _set_frame(
-            axes, study, f"Undriven paths by {arm}: {distance} off the true ones", color=COLORS[arm]
-        )
-    caption(
-        figure,
-        f"Black: true field; dashed: learned field; rings: starts; {FAN_TIME:g} units of time."
-        " In titles: root mean square distance in the region.",
-        explain_replicate(study.config.seeds),
-    )
-    return figure
-
-
-def path_distance(
-    study: Study,
-    true: Float64[np.ndarray, "time start d"],
-    learned: Float64[np.ndarray, "time start d"],
-) -> float:
-    """Computes the root mean square distance, of each path until the true one leaves the region."""
-    inside = np.logical_and.accumulate(np.linalg.norm(true, axis=2) <= study.radius)
-    return float(np.sqrt(np.square(learned - true).sum(2)[inside].mean()))
-
-
-def fan_starts(study: Study) -> Float64[np.ndarray, "start d"]:
-    angle = np.linspace(0, 2 * np.pi, FAN_STARTS, endpoint=False)
-    circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    return np.concatenate([radius * study.radius * circle for radius in FAN_RADII])
-
-
-def _draw_fan(
-    axes: Axes,
-    study: Study,
-    true: Float64[np.ndarray, "time start d"],
-    learned: Float64[np.ndarray, "time start d"],
-    color: str,
-) -> None:
-    styles: tuple[dict[str, Any], ...] = (
-        {"color": TRUTH, "linewidth": 1},
-        {"color": color, "linestyle": (0, (3, 1.5))},
-    )
-    for path, style in zip((true, learned), styles, strict=True):
-        stays = np.abs(path).max(2, keepdims=True) <= study.config.env.escape_radius
-        axes.plot(*np.moveaxis(np.where(stays, path, np.nan), 2, 0), **style)
-    axes.plot(*true[0].T, "o", markersize=4, color=TRUTH, fillstyle="none")
 
 
 def _set_frame(axes: Axes, study: Study, title: str, **style: Any) -> None:

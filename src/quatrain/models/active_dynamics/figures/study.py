@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float, Float32, Float64, Shaped
 from torch import Tensor
 
@@ -126,26 +125,3 @@ def information_at_checkpoints(study: Study, history: History, arm: str) -> Chec
     records = np.flatnonzero(np.diff(last, prepend=-1) > 0)
     values = arm_metric(study, history, "information_gained", arm)
     return CheckpointRecords(np.array(study.steps)[last[records]], records, values[:, records])
-
-
-class Paths(NamedTuple):
-    """Holds paths from the same starts along the true field and along that of each learner."""
-
-    true: Float64[np.ndarray, "time start d"]
-    learned: Float64[np.ndarray, "learner time start d"]
-
-
-@torch.no_grad()
-def undriven_paths(study: Study, starts: Float64[np.ndarray, "start d"], transitions: int) -> Paths:
-    """Integrates the fields in steps of dt, without actions and noise."""
-    learner = study.training.learner
-    alignment = study.alignment
-    dt = study.config.env.dt
-    true = [torch.tensor(starts)]
-    learned = [true[0].expand(study.config.learners, -1, -1)]
-    z = alignment.to_latent(learned[0])
-    for _ in range(transitions):
-        true.append(true[-1] + study.true_field(true[-1]) * dt)
-        z = z + learner.drift(learner.weights, z.float()).double() * dt
-        learned.append(alignment.to_state(z))
-    return Paths(torch.stack(true).numpy(force=True), torch.stack(learned, 1).numpy(force=True))
