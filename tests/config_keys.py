@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from ruamel.yaml import YAML
 
 from quatrain.errors import ConfigError
 from quatrain.section import Section
-from quatrain.validation import overlaid, validate
+from quatrain.validation import overlaid, sections_of, validate
 from tests.conftest import committed
 
 Keys = tuple[str, ...]
@@ -58,15 +57,11 @@ def leaves(section: BaseModel, *above: str) -> Iterator[tuple[Keys, Any]]:
 
 
 @contextmanager
-def unread_keys(config: ModuleType) -> Iterator[set[str]]:
-    """Yields the keys of all sections that a module defines or imports; those that are read from
-    then on are removed.
+def unread_keys(schema: type[BaseModel]) -> Iterator[set[str]]:
+    """Yields the keys of a section and of all that are in it; those that are read from then on are
+    removed.
     """
-    sections = {
-        part
-        for part in vars(config).values()
-        if isinstance(part, type) and issubclass(part, Section) and part is not Section
-    }
+    sections = {schema, *_inner(schema)}
     unread = {f"{part.__name__}.{name}" for part in sections for name in part.model_fields}
 
     def get(section: Section, name: str) -> Any:
@@ -77,3 +72,11 @@ def unread_keys(config: ModuleType) -> Iterator[set[str]]:
         for part in sections:
             patched.setattr(part, "__getattribute__", get, raising=False)
         yield unread
+
+
+def _inner(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for name in section.model_fields:
+        for inner in sections_of(section, name).values():
+            if inner.__module__ != Section.__module__:  # the content of a file
+                yield inner
+                yield from _inner(inner)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from quatrain.envs.colony.rules import COMPONENTS
-from quatrain.models.actor_critic import config as configs
 from quatrain.models.actor_critic.collect import collect
+from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.train import train
 from quatrain.validation import overlaid
@@ -92,7 +92,7 @@ def test_every_key_is_read_by_what_runs():
         env={"reward": {"preset": "full"}},
         train={"transitions": 24 * 8 * 2, "record_every": 1, "evaluate_every": 1},
     )
-    with shapes_unchecked(), unread_keys(configs) as unread:
+    with shapes_unchecked(), unread_keys(ActorCriticConfig) as unread:
         for config in (ours, of_user.actor_critic):
             dataset = collect(config, 0)
             *_, progress = train(config, dataset, 0)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from quatrain.models.iqn import config as configs
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate
@@ -41,7 +40,7 @@ def test_every_key_is_read_by_what_runs():
         "train.acting.epsilon: {kind: geometric, start: 1.0, end: 0.1, decay: 0.001}",
     )
     runs = [small("iqn", **overlay_of(brief, *changes)) for changes in (linear, geometric)]
-    with shapes_unchecked(), unread_keys(configs) as unread:
+    with shapes_unchecked(), unread_keys(IqnConfig) as unread:
         for config in runs:
             dataset = collect(config, 0)
             *_, last = train(config, dataset, 0)

@@ -84,7 +84,7 @@ def test_what_a_learner_is_said_to_need_is_what_its_arrays_take(form: str):
         "active_dynamics": {"network": {"rbf": {"side": 9}, "seq_vae": {"hidden": 128}}},
     }
     config = stage_of("train", form, larger[FORMS[form][0]]).config
-    model = load(FORMS[form][0], config)
+    model = load(FORMS[form][0])
     with shapes_unchecked():
         dataset = model.collect.collect(config, 1)
         state = model.train.to_arrays(model.train.init_state(config, dataset, 2))

@@ -135,8 +135,8 @@ def simulate(
     env = configure(NAME, Env, defaults["env"], settings)
     count = defaults["collect"]["n_train"] if plate_count is None else plate_count
     choice = defaults["collect"]["plates"] if plates is None else plates
-    made = _plates(choice, count, env.width, plate_seed)
-    return ColonySimulation(env, made, num_envs, graph_only)
+    drawn = _plates(choice, count, env.width, plate_seed)
+    return ColonySimulation(env, drawn, num_envs, graph_only)
 
 
 def _plates(choice: str | np.ndarray, count: int, width: int, seed: int) -> Plates:
