@@ -14,7 +14,7 @@ from benchmarks.timing import check_same, race
 from quatrain.replay.rollouts.gae import Trace, advantages
 
 DISCOUNT, GAE_LAMBDA = 0.97, 0.95
-SHAPES = ((1000, 1), (16, 128), (1000, 64))
+SHAPES = ((16, 128), (1000, 64))
 """Steps and lanes."""
 
 
@@ -35,11 +35,11 @@ def shape_row(rounds: int, steps: int, lanes: int) -> Row:
 
 
 def trace_of(steps: int, lanes: int) -> Trace:
-    """Draws rewards and values; in many lanes episodes of 60 steps on average end."""
+    """Draws rewards and values; episodes of 60 steps on average end."""
     generator = torch.Generator().manual_seed(0)
     rewards = torch.randn(steps, lanes, generator=generator)
     values = torch.randn(steps + 1, lanes, generator=generator)
-    ended = (torch.rand(steps, lanes, generator=generator) < 1 / 60) & (lanes > 1)
+    ended = (torch.rand(steps, lanes, generator=generator) < 1 / 60)
     return Trace(rewards, values[:-1].clone(), values[1:].clone(), ended, torch.zeros_like(ended))
 
 

@@ -3,8 +3,10 @@ promises.
 """
 
 import math
-from typing import get_args
+from collections.abc import Callable
+from typing import Any, NamedTuple, get_args
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
@@ -17,8 +19,38 @@ from quatrain.models.actor_critic.ppo.policy import DISTRIBUTIONS, Params, Polic
 from quatrain.replay.rollouts.envs import Spec
 from tests.torch_numbers import seeded, wave
 
-KINDS = ("beta", "squashed_gaussian")
-both_kinds = pytest.mark.parametrize("kind", KINDS)
+
+class Law(NamedTuple):
+    """What the tests know of a distribution: add a row for a new one.
+
+    of: parameters -> the law of z. raw: unit -> z. wide, large: uniform numbers -> parameters of
+    all widths, and ones whose last bit matters. edge: those of draws of which half are at an edge.
+    """
+
+    of: Callable[[Any, Any], Any]
+    raw: Callable[[Tensor], Tensor]
+    wide: Callable[[Tensor], Params]
+    large: Callable[[Tensor], Params]
+    edge: tuple[float, float]
+
+
+LAWS = {
+    "beta": Law(
+        of=stats.beta,
+        raw=lambda unit: unit,
+        wide=lambda uniform: tuple(60**uniform),
+        large=lambda uniform: tuple(50 + 50 * uniform),
+        edge=(1.0, 100_200.0),
+    ),
+    "squashed_gaussian": Law(
+        of=lambda mean, log_std: stats.norm(mean, np.exp(log_std)),
+        raw=torch.logit,
+        wide=lambda uniform: (6 * uniform[0] - 3, 4 * uniform[1] - 3.5),
+        large=lambda uniform: (4 * uniform[0] - 2, 2.5 * uniform[1] - 2),
+        edge=(-11.513, 0.5),
+    ),
+}
+of_bounds = pytest.mark.parametrize("kind", DISTRIBUTIONS)
 every_kind = pytest.mark.parametrize("kind", [*DISTRIBUTIONS, "categorical"])
 THETA = math.pi / 6
 BOUNDS = ((0.0, 0.7), (0.5, 15.0), (0.5, 4.0), (0.05, 0.5), (-THETA, THETA))
@@ -49,11 +81,8 @@ def params_of(first: float, second: float) -> Params:
 
 
 def random_parameters(kind: str, seed: int) -> Params:
-    """[case, 1]: concentrations of 1 to 60; Gaussians of all widths, some near an edge."""
-    uniform = torch.rand(2, CASES, 1, generator=seeded(seed))
-    if kind == "beta":
-        return tuple(60**uniform)
-    return 6 * uniform[0] - 3, 4 * uniform[1] - 3.5
+    """[case, 1]: of all widths, some near an edge."""
+    return LAWS[kind].wide(torch.rand(2, CASES, 1, generator=seeded(seed)))
 
 
 def sample_many(policy: Policy, parameters: Params, seed: int) -> Tensor:
@@ -69,13 +98,11 @@ def assert_is_the_mean(numbers: Tensor, expected: Tensor) -> None:
     assert ((numbers.mean(0) - expected).abs() <= 4 * error + 2e-6).all()
 
 
-@both_kinds
+@of_bounds
 def test_draws_and_raw_numbers_are_those_of_the_distribution(kind: str):
     parameters = random_parameters(kind, 5)
     first, second = (part[:, 0].double() for part in parameters)
-    law = stats.beta(first.numpy(), second.numpy())
-    if kind == "squashed_gaussian":
-        law = stats.norm(first.numpy(), second.exp().numpy())
+    law = LAWS[kind].of(first.numpy(), second.numpy())
     mean, variance = map(torch.tensor, law.stats())
     policy = of_ratio(kind)
     torch.testing.assert_close(policy.mean(parameters)[:, 0].double(), mean)
@@ -122,13 +149,13 @@ def test_draws_repeat_with_their_generator_and_carry_no_gradient(kind: str):
     assert (raw.grad != 0).all()
 
 
-@both_kinds
+@of_bounds
 def test_density_of_an_action_integrates_to_1_and_gives_its_entropy(kind: str):
     """Middle sums over the range of the action, from which z is worked out."""
     (_, width), cells = BOUNDS[0], 500_000
     policy = of_ratio(kind)
     units = (torch.arange(cells, dtype=torch.float64)[:, None] + 0.5) / cells
-    z = units if kind == "beta" else units.logit()
+    z = LAWS[kind].raw(units)
     for case in range(3):
         parameters = tuple(part[case].double().expand_as(z) for part in random_parameters(kind, 8))
         log_prob = policy.log_prob(parameters, z)
@@ -138,7 +165,7 @@ def test_density_of_an_action_integrates_to_1_and_gives_its_entropy(kind: str):
         assert float(-(density * log_prob).sum() * cell) == pytest.approx(float(entropy), abs=1e-4)
 
 
-@both_kinds
+@of_bounds
 def test_a_first_policy_covers_the_range(kind: str):
     """Its draws spread by about a fifth of it, around the middle."""
     unit = between(kind, *[(0.0, 1.0)] * 5)
@@ -150,7 +177,7 @@ def test_a_first_policy_covers_the_range(kind: str):
         assert parameters[0][0, 0] == pytest.approx(2.7014, abs=1e-4)
 
 
-@both_kinds
+@of_bounds
 @pytest.mark.parametrize("raw", [-1e4, 30.0, 1e4])
 def test_extreme_raw_numbers_give_finite_scores_and_actions_in_bounds(kind: str, raw: float):
     policy = whole(kind)
@@ -167,32 +194,28 @@ def test_extreme_raw_numbers_give_finite_scores_and_actions_in_bounds(kind: str,
         assert policy.kl(parameters, start).isfinite().all()
 
 
-@both_kinds
+@of_bounds
 def test_a_draw_at_the_edge_is_the_one_that_is_stored_and_scored(kind: str):
     """Half of the draws of these would be nearer to an edge than EDGE."""
-    parameters = params_of(1.0, 100_200.0) if kind == "beta" else params_of(-11.513, 0.5)
+    parameters = params_of(*LAWS[kind].edge)
     policy = of_ratio(kind)
     many = tuple(part.expand(5000, 1) for part in parameters)
     z = policy.sample(many, seeded(16))
     assert 0.3 < (z == z.min()).float().mean() < 0.75
     action = policy.action(z)[:, 0]
     assert action.min() == pytest.approx(0.7 * policies.EDGE, rel=1e-3)
-    unit = action.double() / 0.7
-    recovered = (unit if kind == "beta" else unit.logit())[:, None].float()
+    recovered = LAWS[kind].raw(action.double() / 0.7)[:, None].float()
     torch.testing.assert_close(recovered, z, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(
         policy.log_prob(many, recovered), policy.log_prob(many, z), rtol=1e-2, atol=1e-2
     )
 
 
-@both_kinds
+@of_bounds
 def test_a_log_ratio_is_as_exact_as_the_numbers_it_is_made_of(kind: str):
     """Of large parameters that differ in their last bit."""
     policy = whole(kind)
-    if kind == "beta":
-        parameters = tuple(50 + 50 * torch.rand(2, 256, 5, generator=seeded(17)))
-    else:
-        parameters = tuple(torch.randn(2, 256, 5, generator=seeded(17)).clamp(-2, 0.5))
+    parameters = LAWS[kind].large(torch.rand(2, 256, 5, generator=seeded(17)))
     next_to = (torch.nextafter(parameters[0], torch.tensor(1e3)), parameters[1])
     z = policy.sample(parameters, seeded(18))
     assert (policy.log_prob(next_to, z) - policy.log_prob(parameters, z)).abs().max() < 1e-5

@@ -15,6 +15,7 @@ from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.ppo import iteration
 from quatrain.models.actor_critic.ppo import learner as learning
 from quatrain.models.actor_critic.ppo.learner import NOT_EVALUATED, Learner
+from quatrain.models.actor_critic.ppo.policy import DISTRIBUTIONS
 from quatrain.models.actor_critic.scores.colony import run_policy
 from quatrain.models.actor_critic.worlds import colony
 from quatrain.models.actor_critic.worlds.colony_data import Dataset
@@ -47,7 +48,7 @@ def assert_equal(item: train.State, other: train.State) -> None:
     np.testing.assert_equal(train.to_arrays(item), train.to_arrays(other))
 
 
-@pytest.mark.parametrize("policy", ["beta", "squashed_gaussian"])
+@pytest.mark.parametrize("policy", DISTRIBUTIONS)
 def test_at_the_first_minibatch_nothing_has_moved(policy: str):
     learner = make_learner(small("actor_critic", network={"policy": policy}))
     for _ in range(2):  # also after the policy has become another one

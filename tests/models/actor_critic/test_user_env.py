@@ -17,6 +17,7 @@ from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.network import Output, ScaledNetwork, Shape
 from quatrain.models.actor_critic.ppo import iteration
 from quatrain.models.actor_critic.ppo import learner as learning
+from quatrain.models.actor_critic.ppo.policy import DISTRIBUTIONS
 from quatrain.models.actor_critic.rules import USER_ENV_GATED
 from quatrain.models.actor_critic.serve import answer, export, request
 from quatrain.models.actor_critic.train import train
@@ -135,7 +136,7 @@ def test_an_action_depends_on_what_is_seen():
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("policy", ["beta", "squashed_gaussian"])
+@pytest.mark.parametrize("policy", DISTRIBUTIONS)
 def test_a_vector_is_learned_within_its_bounds(policy: str):
     changes = {"network": {"policy": policy}, "train": {"transitions": 7 * 16 * 40}}
     result = scores(config_of("Pointer", changes))

@@ -10,6 +10,8 @@ from quatrain.section import ModelSection, Section, at_most, below, fits, multip
 
 MAX_DATASET_BYTES = 2**33
 MAX_RING_BYTES = 2**36
+# Bytes of a transition beside its frame: an action and a reward.
+TRANSITION = 5
 
 
 class Collect(Section):
@@ -241,7 +243,7 @@ class IqnConfig(LearnerConfig):
     def replay_bytes(self) -> int:
         """Returns the size of all replays: a frame, an action and a reward per transition."""
         transitions = self.seeds * self.env.agents * self.env.worlds * self.slots
-        return transitions * (self.env.frame_size + 5)
+        return transitions * (self.env.frame_size + TRANSITION)
 
     def check(self) -> None:
         super().check()

@@ -1,7 +1,7 @@
 """config -> the least bytes that each verb needs."""
 
 from quatrain.memory import ADAM, FLOAT, Needs, dense
-from quatrain.models.iqn.config import IqnConfig, LearnerConfig
+from quatrain.models.iqn.config import TRANSITION, IqnConfig, LearnerConfig
 
 KEYS = (
     "seeds",
@@ -12,8 +12,6 @@ KEYS = (
     "network.hidden",
     "collect.turns",
 )
-# Of a transition beside its frame: an action and a reward.
-TRANSITION = 5
 
 
 def needs(config: LearnerConfig) -> Needs:
