@@ -39,7 +39,7 @@ def trace_of(steps: int, lanes: int) -> Trace:
     generator = torch.Generator().manual_seed(0)
     rewards = torch.randn(steps, lanes, generator=generator)
     values = torch.randn(steps + 1, lanes, generator=generator)
-    ended = (torch.rand(steps, lanes, generator=generator) < 1 / 60)
+    ended = torch.rand(steps, lanes, generator=generator) < 1 / 60
     return Trace(rewards, values[:-1].clone(), values[1:].clone(), ended, torch.zeros_like(ended))
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from quatrain.baselines import Rule
+from quatrain.envs.host.rules import score_rule
 
 REFERENCE_NAMES = {
     "random_return": "random actions",
@@ -52,28 +53,7 @@ GATED = (
         least=0.0,
     ),
 )
-
-
-REFERENCES = {
-    "random": "random actions",
-    "constant": "best constant action",
-    "untrained": "untrained network",
-}
-# The size of rewards differs between environments: `score` alone is judged. Its tolerance is a
-# factor of two in the distance from policies without learning, as other seeds may make it. The goal
-# is the preset's CartPole-v1's: about the return of 475 at which Gymnasium counts it as solved.
-USER_ENV_GATED = (
-    Rule(
-        "score",
-        "higher",
-        1.0,
-        {"gymnasium": 5.2},
-        lower_references=tuple(f"{name}_score" for name in REFERENCES),
-        meaning="distance of the held-out return from that of the best policy without learning, in "
-        "standard deviations of random actions', as log2(1 + distance): one more for each doubling",
-        names={f"{name}_score": words for name, words in REFERENCES.items()},
-    ),
-)
+USER_ENV_GATED = (score_rule(5.2),)
 
 
 def gated(config: Any = None) -> tuple[Rule, ...]:

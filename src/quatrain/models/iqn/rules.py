@@ -3,6 +3,7 @@
 from typing import Any
 
 from quatrain.baselines import Rule
+from quatrain.envs.host.rules import score_rule
 
 LOWER_REFERENCES = ("random_return", "free_random_return", "constant_return")
 UPPER_REFERENCES = ("oracle_view_return", "oracle_full_return")
@@ -40,26 +41,7 @@ GATED = (
         meaning="the return on a scale from random actions (0) to that oracle (1)",
     ),
 )
-# Policies that learned nothing and play the same episodes of a user's environment.
-USER_ENV_NAMES = {
-    "random": "random",
-    "constant": "best constant action",
-    "untrained": "untrained network",
-}
-# The size of rewards differs between environments: `score` alone is judged. Its tolerance is a
-# factor of two in the distance from policies without learning, as other seeds may make it. The goal
-# is the preset's CartPole-v1's: about the return of 475 at which Gymnasium counts it as solved.
-USER_ENV_GATED = (
-    Rule(
-        "score",
-        "higher",
-        1.0,
-        {"gymnasium": 5.15},
-        tuple(f"{name}_score" for name in USER_ENV_NAMES),
-        meaning="distance of the held-out return from that of the best policy without learning, in "
-        "standard deviations of random actions', as log2(1 + distance): one more for each doubling",
-    ),
-)
+USER_ENV_GATED = (score_rule(5.15),)
 
 
 def gated(config: Any = None) -> tuple[Rule, ...]:

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
+from quatrain.envs.host.rules import REFERENCES
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.figures.training import Look, draw_learning_curve
 from quatrain.models.actor_critic.ppo.learner import State
-from quatrain.models.actor_critic.rules import REFERENCES
 from quatrain.models.actor_critic.scores.user_env import evaluate_policy, reference_returns
 from quatrain.models.actor_critic.worlds.user_env import Dataset
 from quatrain.plots import BLACK, BLUE, GREY, RED, Picture, caption

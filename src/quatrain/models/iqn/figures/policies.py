@@ -7,9 +7,10 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
+from quatrain.envs.host.rules import REFERENCES
 from quatrain.models.iqn.config import LearnerConfig
 from quatrain.models.iqn.evaluate import Outcomes
-from quatrain.models.iqn.rules import REFERENCE_NAMES, USER_ENV_NAMES
+from quatrain.models.iqn.rules import REFERENCE_NAMES
 from quatrain.plots import BLUE, GREY, RED, SMALL_TITLE, Level, caption, draw_ladder
 from quatrain.statistics import LEAST_SEEDS, half_interval
 
@@ -19,7 +20,7 @@ COMPARISON_CAPTION = "Comparison: all policies in the same held-out worlds."
 def names_of(config: LearnerConfig) -> dict[str, str]:
     """Returns the names of the policies in words."""
     names = {name.removesuffix("_return"): words for name, words in REFERENCE_NAMES.items()}
-    return {"learned": "learned"} | (USER_ENV_NAMES if config.brings_env else names)
+    return {"learned": "learned"} | (REFERENCES if config.brings_env else names)
 
 
 def samples(

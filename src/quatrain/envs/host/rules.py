@@ -1,0 +1,30 @@
+"""how a baseline judges a policy in a user's environment; reading this loads no framework."""
+
+from quatrain.baselines import Rule
+
+# Policies that learned nothing and play the same episodes, and what plots call them.
+REFERENCES = {
+    "random": "random actions",
+    "constant": "best constant action",
+    "untrained": "untrained network",
+}
+
+
+def score_rule(cartpole_goal: float) -> Rule:
+    """Returns the rule of `score`, which alone is judged: the size of rewards differs between
+    environments.
+
+    Its tolerance is a factor of two in the distance from policies without learning, as other seeds
+    may make it. The goal is that of the preset gymnasium, CartPole-v1: about the return of 475 at
+    which Gymnasium counts it as solved.
+    """
+    return Rule(
+        "score",
+        "higher",
+        1.0,
+        {"gymnasium": cartpole_goal},
+        lower_references=tuple(f"{name}_score" for name in REFERENCES),
+        meaning="distance of the held-out return from that of the best policy without learning, in "
+        "standard deviations of random actions', as log2(1 + distance): one more for each doubling",
+        names={f"{name}_score": words for name, words in REFERENCES.items()},
+    )
