@@ -89,7 +89,7 @@ def limits(field: FieldInfo) -> str:
 
 def scores(model: str) -> str:
     """Returns what each judged score means, and which direction is better."""
-    gated = load(model).rules.GATED
+    gated = load(model).rules.gated()
     return table(
         ("score", "better", "meaning"),
         [(f"`{rule.metric}`", rule.direction, rule.meaning) for rule in gated],

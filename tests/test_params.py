@@ -23,7 +23,7 @@ from quatrain.section import tuples
 from quatrain.validation import nested, overlaid, validate
 from tests.config_keys import overlay_of
 from tests.config_schema import ROOT_SCHEMA, Key, inside, keys, outside, rule, with_value
-from tests.conftest import ROOT, committed
+from tests.conftest import ROOT, committed, params_with
 
 GOOD = (ROOT / "params.yaml").read_text()
 LIMITS = ROOT / "tests" / "config_limits.txt"
@@ -256,9 +256,19 @@ def test_a_users_environment_keeps_what_the_model_has_with_both_kinds():
     new = {"env": {"kind": "gymnasium"}, "train": {"turns": 7}}
     train = {"batch_size": 9, "turns": 7}
     assert overlaid({"iqn": old}, {"iqn": new}) == {"iqn": {"env": new["env"], "train": train}}
+    assert overlaid({"iqn": {"train": None}}, {"iqn": {"env": new["env"]}})["iqn"]["train"] == {}
     only_colonies = {"train": {"compile": True, "epochs": 3}}
     kept = overlaid({"actor_critic": only_colonies}, {"actor_critic": {"env": new["env"]}})
     assert kept == {"actor_critic": {"env": new["env"], "train": {"epochs": 3}}}
+
+
+@pytest.mark.parametrize(
+    ("model", "section"), [("active_dynamics", {}), ("allo", {"collect": {"env": {"kind": "x"}}})]
+)
+def test_a_kind_where_none_can_be_is_left_to_the_validation(model: str, section: dict[str, Any]):
+    changes = section or {"env": {"kind": "gymnasium"}}
+    with pytest.raises(ConfigError, match="unknown key"):
+        params_with({model: changes})
 
 
 def test_another_kind_takes_the_place_of_a_section_only_where_it_has_other_keys():

@@ -45,7 +45,8 @@ def schema_of(model: str) -> Any:
 
 def section_class(model: str, values: Any) -> type[ModelSection]:
     """Returns the class of a model's section that has these values."""
-    return schemas_of(model)[tag_of(values)]
+    schemas = schemas_of(model)
+    return schemas.get(tag_of(values), schemas[OURS])
 
 
 SECTIONS = {model: schema_of(model) for model in MODELS}

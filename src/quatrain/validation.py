@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from quatrain.envs.host.config import names_user_env
 from quatrain.errors import ConfigError
 from quatrain.params import OURS, USER_ENV, Params, schemas_of, tag_of
+from quatrain.registry import MODELS
 from quatrain.section import Content
 
 Valid = TypeVar("Valid", bound=BaseModel)
@@ -28,7 +29,7 @@ def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, An
         old = merged.get(key)
         if not isinstance(old, Mapping) or not isinstance(value, Mapping):
             merged[key] = value
-        elif names_user_env(value) and not names_user_env(old):
+        elif _brings_env(key, value) and not names_user_env(old):
             merged[key] = overlaid(_shared_with_user_env(key, old), value)
         elif value.get("kind") not in (None, old.get("kind")) and key in _keys_chosen_by_kind(
             Params
@@ -39,15 +40,18 @@ def overlaid(raw: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
+def _brings_env(key: str, value: Mapping[str, Any]) -> bool:
+    return key in MODELS and names_user_env(value) and USER_ENV in schemas_of(key)
+
+
 def _shared_with_user_env(model: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns what the section of a model in an environment of a user keeps of these values."""
     schema = schemas_of(model)[USER_ENV]
     shared = {}
     for name in values.keys() & {"network", "train", "evaluate"}:
         (section,) = sections_of(schema, name).values()
-        shared[name] = {
-            key: value for key, value in values[name].items() if key in section.model_fields
-        }
+        keys = values[name] if isinstance(values[name], Mapping) else {}
+        shared[name] = {key: value for key, value in keys.items() if key in section.model_fields}
     return shared
 
 

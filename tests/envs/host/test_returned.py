@@ -53,6 +53,7 @@ def test_what_a_space_allows_is_read_without_loss(space: Any, value: Any, expect
         (Discrete(5), -1, "holds -1, where its space has integers from 0 to 4"),
         (Discrete(5), 5, "holds 5, where"),
         (Discrete(5), 1.5, "holds 1.5, where"),
+        (Discrete(5), 3.0, "holds 3.0, where"),
         (Discrete(3, start=2), 1, "holds 1, where its space has integers from 2 to 4"),
         (MultiDiscrete([2, 3]), [1, 3], "holds 3, where its space has integers from 0 to 2"),
         (MultiBinary(2), [0, 2], "holds 2, where its space has integers from 0 to 1"),

@@ -143,8 +143,10 @@ def _plates(choice: str | np.ndarray, count: int, width: int, seed: int) -> Plat
     if isinstance(choice, np.ndarray):
         return _measured(choice, width)
     if choice == "default_law":
+        if not isinstance(count, int) or count < 1:
+            raise DataError(f"{NAME}: plate_count = {count!r}; give a whole number from 1")
         return sample_plates(TRAINING, count, width, np.random.default_rng(seed))
-    if choice not in SINGLE_PLATES:
+    if not isinstance(choice, str) or choice not in SINGLE_PLATES:
         names = ", ".join(("default_law", *SINGLE_PLATES))
         raise DataError(f"{NAME}: plates = {choice!r}; known: {names}, or an array")
     return SINGLE_PLATES[choice](width)

@@ -6,8 +6,8 @@ follows, and the actions taken in it; restoring plays them again, and compares w
 """
 
 import sys
-from contextlib import AbstractContextManager, closing
-from typing import NamedTuple
+from contextlib import AbstractContextManager, ExitStack, closing
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64, Shaped
@@ -82,7 +82,16 @@ class HostEnvs:
         """
         self.config = config
         self.seed = seed
-        self._envs = [make(config) for _ in range(num_envs)]
+        self._envs: list[Any] = []
+        with ExitStack() as closing_if_refused:
+            closing_if_refused.callback(self.close)
+            self._begin_first(num_envs)
+            closing_if_refused.pop_all()
+
+    def _begin_first(self, num_envs: int) -> None:
+        """Makes the environments and starts the first episode of each."""
+        config = self.config
+        self._envs += (make(config) for _ in range(num_envs))
         env = self._envs[0]
         self.interface = interface_of(config, env)
         agents = self.interface.agents

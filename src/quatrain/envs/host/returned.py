@@ -92,6 +92,8 @@ def _check_numbers(space: gymnasium.Space, low: Any, high: Any, value: Any) -> N
     if space.dtype is None or space.dtype.kind == "f":
         return
     wrong = (array < low) | (array > high) | (array != np.rint(array))
+    if isinstance(space, Discrete):  # Gymnasium takes it for an index
+        wrong |= array.dtype.kind == "f"
     if wrong.any():
         number, least, most = (each[wrong][0] for each in np.broadcast_arrays(array, low, high))
         raise DataError(f"holds {number}, where its space has integers from {least} to {most}")

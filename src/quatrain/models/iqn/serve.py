@@ -101,9 +101,9 @@ def _restore(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> dict[str, 
     Raises:
         ValueError: they are not the arrays of this config.
     """
-    missing = [name for name in SIZED if name not in arrays]
-    if missing:
-        raise ValueError(f"not a learner of this config: differing arrays {missing}")
+    wrong = [name for name in SIZED if name not in arrays or arrays[name].ndim < 2]
+    if wrong or arrays[SIZED[0]].ndim != 3:
+        raise ValueError(f"not a learner of this config: differing arrays {wrong or [*SIZED]}")
     agents, inputs, _ = arrays[SIZED[0]].shape
     actions = arrays[SIZED[1]].shape[-1]
     if isinstance(config, IqnConfig):

@@ -167,9 +167,9 @@ class HostLoop:
         return self._greedy_envs.mean_returns(policies)
 
     def close(self) -> None:
-        self._player.close()
-        if "_greedy_envs" in self.__dict__:
-            self._greedy_envs.close()
+        with closing(self._player):
+            if "_greedy_envs" in self.__dict__:
+                self._greedy_envs.close()
 
 
 def host_policy(config: LearnerConfig, scale: Any, seed: int, params: network.Params) -> Any:

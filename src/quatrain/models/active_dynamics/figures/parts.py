@@ -13,7 +13,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from quatrain.plots import (
     BLACK,
     BLUE,
-    GREEN,
     GREY,
     ORANGE,
     RED,
@@ -24,21 +23,9 @@ from quatrain.plots import (
 )
 from quatrain.statistics import median_interval
 
-COLORS = {
-    "active": RED,
-    "random": GREY,
-    "prbs": ORANGE,
-    "step": BLUE,
-    "chirp": GREEN,
-    "off": "#882255",
-}
+COLORS = {"active": RED, "random": GREY, "prbs": ORANGE, "step": BLUE}
 # What the actions of an arm are, where its name does not say it.
-ACTIONS = {
-    "active": "planned for information",
-    "prbs": "a pseudo-random binary sequence",
-    "chirp": "a wave of rising frequency",
-    "off": "none",
-}
+ACTIONS = {"active": "planned for information", "prbs": "a pseudo-random binary sequence"}
 TRUTH = BLACK
 DOTTED_LINE: dict[str, Any] = {"linewidth": 2, "marker": "o", "markersize": 3}
 # Ratio of the ends of an axis from which on it is logarithmic.

@@ -3,7 +3,7 @@ validation
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -192,8 +192,8 @@ def spec_in(space: Interface) -> Spec:
 def begin_scale(config: ActorCriticUserEnvConfig, dataset: Dataset, network: Any) -> tuple[()]:
     """Sets the network's own scale of observations to that of the dataset, in place."""
     if config.network.observation_scale != "none":
-        network.obs_mean.copy_(torch.tensor(dataset.train.obs_mean))
-        network.obs_variance.copy_(torch.tensor(dataset.train.obs_variance))
+        network.obs_mean.copy_(torch.tensor(dataset.train.obs_mean, dtype=torch.float32))
+        network.obs_variance.copy_(torch.tensor(dataset.train.obs_variance, dtype=torch.float32))
         network.obs_count.fill_(config.collect.transitions)
     return ()
 
@@ -247,9 +247,12 @@ class UserEnvs:
             DataError: the environment cannot be made, or does not repeat its running episodes.
         """
         self.weights = torch.ones(1)
-        self.host = HostEnvs(config.env, config.train.num_envs, int(state.seed))
         episodes = (getattr(state, name) for name in EnvStates._fields)
-        self.host.restore(EnvStates(*map(np.asarray, episodes)))
+        with ExitStack() as closing_if_refused:
+            self.host = HostEnvs(config.env, config.train.num_envs, int(state.seed))
+            closing_if_refused.callback(self.host.close)
+            self.host.restore(EnvStates(*map(np.asarray, episodes)))
+            closing_if_refused.pop_all()
         self._running = state.running.numpy().copy()
         self._episode_means = state.episode_means.numpy().copy()
         self._ended: list[Float32[np.ndarray, "episode 2"]] = []

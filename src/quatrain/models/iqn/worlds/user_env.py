@@ -1,7 +1,7 @@
 """environments of users, which Python steps: turns of all of them, as the replay stores them"""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -263,11 +263,16 @@ class Player:
         self.scales = by_seed(scale)
         self._state = state
         worlds = config.env.worlds
-        self._envs = [ReplayEnvs(HostEnvs(config.env, worlds, seed)) for seed in env_seeds]
-        parts = (self._envs, by_seed(state.envs), by_seed(state.final))
-        for envs, states, final in zip(*parts, strict=True):
-            envs.envs.restore(states)
-            envs.final = final
+        self._envs: list[ReplayEnvs] = []
+        parts = (env_seeds, by_seed(state.envs), by_seed(state.final))
+        with ExitStack() as closing_if_refused:
+            closing_if_refused.callback(self.close)
+            for seed, states, final in zip(*parts, strict=True):
+                envs = ReplayEnvs(HostEnvs(config.env, worlds, seed))
+                self._envs.append(envs)
+                envs.envs.restore(states)
+                envs.final = final
+            closing_if_refused.pop_all()
 
     @property
     def state(self) -> PlayState:
@@ -324,8 +329,7 @@ class Player:
         return np.where(ended_agents, sums, np.float32(0)).sum(-1)
 
     def close(self) -> None:
-        for envs in self._envs:
-            envs.close()
+        close_all(self._envs)
 
     def _stacks(self) -> Float32[np.ndarray, "seed agent env inputs"]:
         frames = [
@@ -361,7 +365,11 @@ class GreedyEnvs:
 
     def __init__(self, config: IqnUserEnvConfig, seeds: Sequence[int]) -> None:
         count = config.train.evaluation_worlds
-        self._envs = [HostEnvs(config.env, count, seed) for seed in seeds]
+        self._envs: list[HostEnvs] = []
+        with ExitStack() as closing_if_refused:
+            closing_if_refused.callback(self.close)
+            self._envs += (HostEnvs(config.env, count, seed) for seed in seeds)
+            closing_if_refused.pop_all()
 
     def mean_returns(self, policies: Sequence[GreedyPolicy]) -> Float32[np.ndarray, "seed agent"]:
         """Plays an episode in each environment by the policy of each seed."""
@@ -369,8 +377,14 @@ class GreedyEnvs:
         return np.stack([each.returns.mean(0) for each in episodes]).astype(np.float32)
 
     def close(self) -> None:
-        for envs in self._envs:
-            envs.close()
+        close_all(self._envs)
+
+
+def close_all(envs: Sequence[ReplayEnvs | HostEnvs]) -> None:
+    """Closes environments, also where some raise."""
+    with ExitStack() as stack:
+        for each in envs:
+            stack.callback(each.close)
 
 
 def by_seed(columns: Columns) -> list[Columns]:
