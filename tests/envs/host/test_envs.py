@@ -15,8 +15,7 @@ from gymnasium.spaces import Box, Discrete, Graph
 from pydantic import ValidationError
 
 from quatrain.envs.host.config import HostEnv
-from quatrain.envs.host.envs import HostEnvs
-from quatrain.envs.host.episodes import play
+from quatrain.envs.host.envs import HostEnvs, play
 from quatrain.envs.host.spaces import describe, draw_actions, to_action
 from quatrain.errors import DataError
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pipeline.storage.params_file import read_params
-from quatrain.envs.host.episodes import play_episodes
+from quatrain.envs.host.envs import play_episodes
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.actor_critic.collect import check
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig

@@ -6,9 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Shaped
 
-from quatrain.envs.host.envs import HostEnvs
-from quatrain.envs.host.episodes import Act, Episodes
-from quatrain.envs.host.scoring import score_of
+from quatrain.envs.host.envs import Act, Episodes, HostEnvs
 from quatrain.envs.host.spaces import Interface, draw_actions
 from quatrain.statistics import bootstrap_interval
 
@@ -96,3 +94,33 @@ def return_interval(episodes: Episodes, seed: int, resamples: int) -> dict[str, 
     rng = np.random.default_rng(seed)
     low, high = bootstrap_interval([episodes.mean_returns], np.mean, rng, resamples)
     return {"return_mean_held_out_low": low, "return_mean_held_out_high": high}
+
+
+# Returns whose deviation is smaller than this part of them are alike: sums of rewards are rounded.
+ROUNDING = 1e-9
+
+
+def score_of(
+    returns: Float64[np.ndarray, " episode"], references: Mapping[str, Float64[np.ndarray, " _"]]
+) -> float:
+    """Computes sign(z) log2(1 + |z|), z = (mean(returns) - best mean of references) / sd(random).
+
+    0 for the best policy without learning; one more doubles the distance from it. Learners of
+    other seeds differ in proportion to what they have learned, which the logarithm makes the same
+    at any distance. The unit is the deviation of the policy's own returns where those of random
+    actions are all alike, and the distance itself (a score of 1) where both are.
+
+    Args:
+        returns: undiscounted, of one policy.
+        references: those of policies without learning, among them `random`.
+    """
+    best = max(float(each.mean()) for each in references.values())
+    distance = float(returns.mean()) - best
+    units = (_deviation(references["random"]), _deviation(returns), abs(distance))
+    unit = next((each for each in units if each > 0), 1.0)
+    return float(np.copysign(np.log2(1 + abs(distance) / unit), distance))
+
+
+def _deviation(returns: Float64[np.ndarray, " episode"]) -> float:
+    deviation = float(returns.std(ddof=1))
+    return deviation if deviation > ROUNDING * np.abs(returns).max() else 0.0

@@ -9,7 +9,7 @@ from gymnasium.spaces import Box
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.envs.host.returned import reader, to_flag
+from quatrain.envs.host.spaces import reader, to_flag
 from quatrain.envs.host.user_code import make_env, user_code
 from quatrain.errors import DataError
 from quatrain.replay.windows import Transition

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quatrain.envs.host.envs import HostEnvs
-from quatrain.envs.host.episodes import Act, Episodes, play
+from quatrain.envs.host.envs import Act, Episodes, HostEnvs, play
 from quatrain.envs.host.references import (
     constant_policy,
     random_policy,

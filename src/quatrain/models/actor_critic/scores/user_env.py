@@ -3,7 +3,7 @@
 import numpy as np
 from torch import Tensor
 
-from quatrain.envs.host.episodes import Episodes, play_episodes
+from quatrain.envs.host.envs import Episodes, play_episodes
 from quatrain.envs.host.references import References, return_interval, seed_scores
 from quatrain.envs.host.references import reference_scores as reference_scores
 from quatrain.envs.host.rules import REFERENCES

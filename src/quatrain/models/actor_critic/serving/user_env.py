@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatrain.envs.host.parallel import AGENT
 from quatrain.envs.host.spaces import Interface, to_box
+from quatrain.envs.host.user_code import AGENT
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.ppo.learner import Actor, State
 from quatrain.models.actor_critic.worlds.user_env import Dataset, spec_in, to_graphs

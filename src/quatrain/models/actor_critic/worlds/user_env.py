@@ -12,8 +12,14 @@ import torch
 from jaxtyping import Float, Float32, Float64, Int64, Shaped, UInt8
 from torch import Tensor
 
-from quatrain.envs.host.envs import EnvStates, HostEnvs, check_interface, empty_states
-from quatrain.envs.host.episodes import Act, play_episodes
+from quatrain.envs.host.envs import (
+    Act,
+    EnvStates,
+    HostEnvs,
+    check_interface,
+    empty_states,
+    play_episodes,
+)
 from quatrain.envs.host.references import (
     Search,
     constant_candidates,

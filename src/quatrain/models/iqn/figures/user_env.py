@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
 
-from quatrain.envs.host.envs import HostEnvs
-from quatrain.envs.host.episodes import play
+from quatrain.envs.host.envs import HostEnvs, play
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import Outcomes

@@ -8,8 +8,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float32, Int, Int8, Int32, Int64
 
-from quatrain.envs.host.envs import EnvStates, HostEnvs, check_interface, empty_states
-from quatrain.envs.host.episodes import play
+from quatrain.envs.host.envs import EnvStates, HostEnvs, check_interface, empty_states, play
 from quatrain.envs.host.spaces import Interface, SavedInterface
 from quatrain.errors import DataError
 from quatrain.models.iqn.collect import Scale, Shapes, Sizes, scaled

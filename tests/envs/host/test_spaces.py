@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
-from quatrain.envs.host.returned import reader, to_flag, to_reward
+from quatrain.envs.host.spaces import reader, to_flag, to_reward
 from quatrain.errors import DataError
 
 BYTE = Box(-128, 127, (2,), np.int8)
