@@ -1,4 +1,4 @@
-"""spaces of an environment -> sizes of arrays, actions that it takes, numbers from what it returns"""
+"""spaces of an environment -> sizes of arrays, actions for it, numbers from what it returns"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
