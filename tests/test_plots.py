@@ -1,31 +1,42 @@
-"""Curves of several learners, their intervals, and labels that do not overlap."""
+"""Curves of several learners, their intervals, labels that do not overlap, and shared figures."""
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from quatrain.plots import (
+    BLUE,
+    RED,
     EndLabel,
     Level,
+    Line,
+    Panel,
+    PolicyReturns,
+    apart,
     curve,
     describe_seeds,
-    draw_ladder,
     draw_seeds,
+    in_order,
     label_ends,
-    mean_with_interval,
-    spread,
-    within,
+    learning_curve,
+    returns_ecdf,
+    update_panels,
 )
 from quatrain.progress import Progress, by_seed, history, rows
-from quatrain.statistics import interquartile_interval
+from quatrain.statistics import half_interval, interquartile_interval
 
 
 def recorded(learners: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """History of a metric of each learner and one of three agents: 100 learner + 10 agent."""
     time, state, agent = np.arange(4.0)[:, None], 100.0 * np.arange(learners), 10.0 * np.arange(3)
     plain = time + state
+    count = 1000 + plain[:, :1]
     metrics = by_seed({"return": plain, "return/agent": plain[..., None] + agent})
-    return history(rows(Progress(8, None, metrics), 0))
+    return history(rows(Progress(8, None, metrics | by_seed({"count": count})), 0))
+
+
+def texts(axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
 
 
 @pytest.mark.parametrize("learners", [1, 3])
@@ -36,15 +47,7 @@ def test_a_curve_has_the_recorded_values_of_each_learner(learners: int):
     assert steps.tolist() == [2, 4, 6, 8]
     np.testing.assert_array_equal(values, expected)
     np.testing.assert_array_equal(curve(table, "return/agent/2", learners).values, expected + 20)
-
-
-def test_a_band_has_the_interval_but_only_the_line_sets_the_limits():
-    axes = Figure().subplots()
-    mean_with_interval(axes, np.arange(2), np.array([[1.0, 2.0], [3.0, 4.0]]))
-    (line,), (band,) = axes.lines, axes.collections
-    assert line.get_ydata().tolist() == [2, 3]
-    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(3 + 12.7062047)
-    assert axes.get_ylim() == pytest.approx((1.95, 3.05))
+    assert curve(table, "return", learners, "count").steps.tolist() == [1000, 1001, 1002, 1003]
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 4])
@@ -70,7 +73,7 @@ def test_five_seeds_are_their_interquartile_mean_with_its_interval():
     low, high = interquartile_interval(values)
     assert low[0] < 2 < high[0]
     assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(high[-1])
-    assert axes.get_ylim()[1] < 6
+    assert axes.get_ylim()[1] < 6  # only the line sets the limits
     assert "interquartile means over 5 seeds; bands" in describe_seeds(5)
 
 
@@ -80,32 +83,66 @@ def test_five_seeds_are_their_interquartile_mean_with_its_interval():
         ([], []),
         ([0.5, 0.5], [0.45, 0.55]),
         ([0.1, 0.5, 0.52, 0.9], [0.1, 0.46, 0.56, 0.9]),
-        ([0.4, 0.5, 0.5, 0.5], [0.325, 0.425, 0.525, 0.625]),
+        ([0.4, 0.5, 0.5, 0.5], [0.3, 0.4, 0.5, 0.6]),
+        ([-0.3, -0.2, 0.5, 0.98, 1.08], [0.05, 0.15, 0.5, 0.85, 0.95]),
     ],
 )
-def test_labels_move_no_more_than_it_takes_to_be_apart(target: list[float], expected: list[float]):
-    assert spread(target, 0.1) == pytest.approx(expected)
-
-
-def test_labels_stay_beside_the_axes_and_apart():
-    heights = within([-0.3, -0.2, 0.5, 0.98, 1.08], 0.1)
-    assert heights == pytest.approx([0.05, 0.15, 0.5, 0.85, 0.95])
-
-
-def test_a_ladder_is_sorted_and_its_axis_ends_where_the_metric_does():
-    axes = Figure().subplots()
-    values = {"truth": 1.0, "learned": 0.5, "random": -0.1}
-    levels = [Level(name, value, "k", 0.6) for name, value in reversed(values.items())]
-    draw_ladder(axes, levels, 1, (-1.0, 1.0))
-    assert [label.get_text() for label in axes.get_yticklabels()] == list(values)
-    assert [text.get_text() for text in axes.texts] == ["1.0 ± 0.6", "0.5 ± 0.6", "-0.1 ± 0.6"]
-    low, high = axes.get_xlim()
-    assert (low > -1, high) == (True, 1)
-    assert axes.get_ylim()[0] > axes.get_ylim()[1]  # the first is on top
+def test_labels_are_apart_and_beside_the_axes(target: list[float], expected: list[float]):
+    assert apart(target, 0.1) == pytest.approx(expected)
 
 
 def test_a_label_of_a_logarithmic_axis_is_where_its_line_ends():
     axes = Figure().subplots()
     axes.set(yscale="log", ylim=(1, 100))
-    label_ends(axes, [EndLabel(10.0, "ten", "k")])
-    assert axes.texts[0].get_position()[1] == pytest.approx(0.5)
+    label_ends(axes, [EndLabel(10.0, "ten", "k"), EndLabel(np.nan, "never", "k")])
+    assert (texts(axes), axes.texts[0].get_position()[1]) == (["ten"], pytest.approx(0.5))
+
+
+def test_a_learning_curve_ends_with_its_last_value_beside_what_policies_score():
+    lines = [Line(curve(recorded(3), "return", 3), RED, "greedy")]
+    levels = [Level("learned", 90.0, RED, 5.0), Level("random", 0.0, BLUE)]
+    left, right = learning_curve(lines, levels, 1, "steps", "return").axes
+    assert (texts(left), texts(right)) == (["greedy 103.0"], ["random 0.0", "learned 90.0"])
+    assert [bar.has_yerr for bar in right.containers] == [True, False]
+    assert left.get_ylim() == right.get_ylim()
+
+
+def test_panels_have_their_lines_their_level_and_only_possible_values():
+    line = Line(curve(recorded(1), "return", 1), RED, "sum")
+    panels = [
+        Panel("Norm", "norm", [line], level=2.0, limits=(0, None)),
+        Panel("Size", "size", [line], scale="log"),
+        *[Panel("Other", "share", [line], limits=(0, 1))] * 2,
+    ]
+    axes = update_panels(panels, "updates").axes
+    assert [each.get_title() for each in axes] == ["Norm", "Size", "Other", "Other"]
+    assert (texts(axes[0]), texts(axes[1])) == (["2", "sum"], ["sum"])
+    assert (axes[0].get_ylim()[0], axes[1].get_yscale(), axes[2].get_ylim()) == (0, "log", (0, 1))
+    # The last panel of each column names the axis.
+    assert [bool(each.get_xlabel()) for each in axes] == [False, True, True, True]
+
+
+def test_policies_are_named_from_the_best_mean_with_an_interval_where_there_is_one():
+    few, several = np.array([[1.0, 3.0], [5.0, 7.0]]), np.arange(10.0).reshape(5, 2)
+    assert PolicyReturns("few seeds", RED, few).level == Level("few seeds", 4.0, RED)
+    assert PolicyReturns("one", RED, few[:1]).level.half == pytest.approx(half_interval(few[0]))
+    over_seeds = PolicyReturns("seeds", RED, several).level.half
+    assert over_seeds == pytest.approx(half_interval(several.mean(1)))
+    policies = [PolicyReturns("a", RED, few), PolicyReturns("b", BLUE, several)]
+    (axes,) = returns_ecdf(policies, "return").axes
+    named = axes.get_legend_handles_labels()[1]
+    assert named == ["b 4.5 ± 3.9", "a 4"]
+    assert {tuple(np.unique(line.get_xdata()[1:])) for line in axes.lines} == {
+        (1, 3, 5, 7),
+        tuple(range(10)),
+    }
+
+
+def test_a_figure_is_titled_by_the_question_of_its_caption():
+    figure = Figure()
+    pictures = in_order({"b": figure}, {"a": "", "b": "Does it learn? It does."})
+    assert list(pictures) == ["b"]
+    assert (figure.get_suptitle(), figure.get_label()) == (
+        "Does it learn?",
+        "Does it learn? It does.",
+    )

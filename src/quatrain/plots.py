@@ -1,11 +1,11 @@
-"""numbers of several learners or worlds -> lines, with confidence intervals where there are
-enough, labelled at their ends; policies beside each other; the style of all figures.
+"""numbers of several learners or policies -> figures: a metric while learning beside the policies'
+scores, panels of diagnostics, the distribution of returns; the style of all figures.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import fill
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Shaped
@@ -60,8 +60,6 @@ house_style = matplotlib_defaults(
         "legend.fontsize": 9,
     }
 )
-# Title of one panel of several.
-SMALL_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10}
 # Height of a label, in points.
 LINE_HEIGHT = 11
 # Most marked numbers of an axis, so that they stay apart.
@@ -69,12 +67,13 @@ TICKS = 5
 # Characters of a caption in an inch of the figure's width.
 CHARACTERS_PER_INCH = 13.5
 
-
 Picture = Figure | Animation
 
 
 def in_order(pictures: Mapping[str, Picture], captions: Mapping[str, str]) -> dict[str, Picture]:
-    """Returns the pictures in the order of their captions, each with its caption."""
+    """Returns the pictures in the order of their captions, each with its caption, and each figure
+    under the question with which its caption begins.
+    """
     return {
         name: _with_caption(pictures[name], text)
         for name, text in captions.items()
@@ -86,26 +85,58 @@ def _with_caption(picture: Picture, text: str) -> Picture:
     if isinstance(picture, Animation):
         return picture._replace(caption=text)
     picture.set_label(text)
+    question, mark, _ = text.partition("?")
+    if mark:
+        picture.suptitle(question + mark, x=0.01, horizontalalignment="left", fontsize=12)
     return picture
 
 
+def caption(figure: Figure, *sentences: str) -> None:
+    """Writes sentences below a figure, in lines of its width; empty ones are left out."""
+    text = " ".join(sentence for sentence in sentences if sentence)
+    width = int(CHARACTERS_PER_INCH * figure.get_figwidth())
+    figure.supxlabel(fill(text, width), fontsize=9, color="0.3")
+
+
+# What is drawn.
+
+
 class Curve(NamedTuple):
-    """Holds a recorded metric of each learner."""
+    """A recorded metric of each learner."""
 
     steps: Shaped[np.ndarray, " points"]
     values: Float[np.ndarray, "learners points"]
 
 
-class EndLabel(NamedTuple):
-    """Holds a text right of the axes, at the height where a line ends."""
+def curve(history: History, name: str, learners: int, over: str = "") -> Curve:
+    """Returns a metric of each learner; `cosine/3` of learner 1 is recorded as `cosine/seed/1/3` if
+    there are several.
 
-    y: float
-    text: str
-    color: Any
+    over: a recorded count, as `transitions`, in place of the steps of the history.
+    """
+    keys = [name]
+    if learners > 1:
+        parts = name.split("/")
+        axes = next((place for place, part in enumerate(parts) if part.isdigit()), len(parts))
+        keys = [
+            "/".join([*parts[:axes], "seed", str(learner), *parts[axes:]])
+            for learner in range(learners)
+        ]
+    steps = history[keys[0]][0]
+    values = np.stack([history[key][1] for key in keys])
+    return Curve(np.interp(steps, *history[over]) if over else steps, values)
+
+
+class Line(NamedTuple):
+    """A curve, and its name and colour; without a name it has no label."""
+
+    curve: Curve
+    color: Any = RED
+    name: str = ""
 
 
 class Level(NamedTuple):
-    """Holds what one policy (or table, or field) scores, and half the interval of that."""
+    """What one policy (or table, or field) scores, and half the interval of that."""
 
     name: str
     value: float
@@ -113,33 +144,40 @@ class Level(NamedTuple):
     half: float = 0.0
 
 
-def curve(history: History, name: str, learners: int) -> Curve:
-    """Returns a metric of each learner; `cosine/3` of learner 1 is recorded as `cosine/seed/1/3` if
-    there are several.
+class Panel(NamedTuple):
+    """A diagnostic of learning.
+
+    level: where something happens, as the norm to which gradients are cut. limits: the least and
+    the greatest value that are possible, or shown.
     """
-    if learners == 1:
-        steps, values = history[name]
-        return Curve(steps, values[None])
-    parts = name.split("/")
-    digits = (place for place, part in enumerate(parts) if part.isdigit())
-    axes = next(digits, len(parts))
-    points = []
-    for learner in range(learners):
-        key = "/".join([*parts[:axes], "seed", str(learner), *parts[axes:]])
-        points.append(history[key])
-    return Curve(points[0][0], np.stack([values for _, values in points]))
+
+    title: str
+    unit: str
+    lines: Sequence[Line]
+    level: float | None = None
+    scale: Literal["linear", "log"] = "linear"
+    limits: tuple[float | None, float | None] = (None, None)
 
 
-def mean_with_interval(
-    axes: Axes, x: np.ndarray, values: Float[np.ndarray, "samples points"], **style: Any
-) -> Float[np.ndarray, " points"]:
-    """Draws the mean over held-out samples as a line and its 95 % t-interval as a band; returns the
-    mean.
-    """
-    mean = values.mean(0)
-    half = half_interval(values)
-    line_with_band(axes, x, mean, mean - half, mean + half, **style)
-    return mean
+class PolicyReturns(NamedTuple):
+    """What a policy gets in held-out episodes, of each of its seeds."""
+
+    name: str
+    color: Any
+    values: Float[np.ndarray, "seeds episodes"]
+
+    @property
+    def level(self) -> Level:
+        """The mean with the 95 % interval: over episodes of one seed, over seeds of several; few
+        seeds give none.
+        """
+        samples = self.values.T if len(self.values) == 1 else self.values.mean(1, keepdims=True)
+        few = 1 < len(self.values) < LEAST_SEEDS
+        half = 0.0 if few else float(half_interval(samples)[0])
+        return Level(self.name, float(self.values.mean()), self.color, half)
+
+
+# Parts of figures.
 
 
 def draw_seeds(
@@ -193,26 +231,36 @@ def line_with_band(
     axes.dataLim.set(limits)
 
 
+class EndLabel(NamedTuple):
+    """A text right of the axes, at the height where a line ends."""
+
+    y: float
+    text: str
+    color: Any
+
+
 def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
     """Writes labels right of the axes, moved apart where they would overlap, yet beside the axes;
-    call it after all lines are drawn.
+    call it after all lines are drawn. A line of NaN has no end.
     """
     axes.autoscale_view()
     height = axes.figure.get_figure(root=True).get_figheight() * axes.get_position().height
-    gap = LINE_HEIGHT / (72 * height)
-    ordered = sorted(labels, key=lambda label: label.y)
+    ordered = sorted((label for label in labels if np.isfinite(label.y)), key=lambda label: label.y)
     to_fraction = axes.transData + axes.transAxes.inverted()
-    positions = [float(to_fraction.transform((0, label.y))[1]) for label in ordered]
-    for label, y in zip(ordered, within(spread(positions, gap), gap), strict=True):
-        axes.text(
-            1.015,
-            y,
-            label.text,
-            color=label.color,
-            fontsize=8,
-            va="center",
-            transform=axes.transAxes,
-        )
+    ends = [float(to_fraction.transform((0, label.y))[1]) for label in ordered]
+    style: dict[str, Any] = {"fontsize": 8, "va": "center", "transform": axes.transAxes}
+    for label, y in zip(ordered, apart(ends, LINE_HEIGHT / (72 * height)), strict=True):
+        axes.text(1.015, y, label.text, color=label.color, **style)
+
+
+def apart(heights: Sequence[float], gap: float) -> Float[np.ndarray, " label"]:
+    """Moves ascending heights at least `gap` apart, and into 0..1 where there is room."""
+    places = gap * np.arange(len(heights))
+    free = np.asarray(heights) - places
+    pushed_up = np.maximum.accumulate(free)
+    pushed_down = np.minimum.accumulate(free[::-1])[::-1]
+    middle = (pushed_up + pushed_down) / 2
+    return np.clip(middle, gap / 2, 1 + gap / 2 - gap * len(heights)) + places
 
 
 def format_thousands(axes: Axes) -> None:
@@ -226,6 +274,129 @@ def mark_decades(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(numticks=TICKS))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+# Figures that several models have.
+
+
+def learning_curve(
+    lines: Sequence[Line],
+    levels: Sequence[Level],
+    decimals: int,
+    x_label: str,
+    y_label: str,
+    titles: tuple[str, str] = ("While learning", "Then, held out"),
+) -> Figure:
+    """Draws a metric of each seed over training, and beside it, since that is measured elsewhere,
+    what the learned policy and its references score in the end.
+    """
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(7, 1))
+    ends = []
+    for line in lines:
+        last = _last(draw_seeds(left, *line.curve, color=line.color, linewidth=2))
+        ends.append(EndLabel(last, f"{line.name} {last:.{decimals}f}", line.color))
+    left.set(xlabel=x_label, ylabel=y_label, title=titles[0])
+    left.grid(alpha=0.25)
+    format_thousands(left)
+    right.set_title(titles[1])
+    draw_levels_beside(right, levels, decimals)
+    label_ends(left, ends)
+    return figure
+
+
+def draw_levels_beside(axes: Axes, levels: Sequence[Level], decimals: int) -> None:
+    """Draws levels as dots with intervals, named on the right."""
+    ends = []
+    for level in levels:
+        axes.errorbar(0, level.value, level.half or None, color=level.color, marker="o", capsize=4)
+        axes.axhline(level.value, color=level.color, linestyle="--", linewidth=1, alpha=0.5)
+        text = f"{level.name} {level.value + 0.0:.{decimals}f}"
+        ends.append(EndLabel(level.value, text, level.color))
+    axes.set(xticks=[], xlim=(-1, 1))
+    axes.tick_params(axis="y", labelleft=False)
+    axes.grid(alpha=0.25)
+    label_ends(axes, ends)
+
+
+def update_panels(
+    panels: Sequence[Panel],
+    x_label: str,
+    columns: int = 3,
+    draw: Callable[..., np.ndarray] = draw_seeds,
+) -> Figure:
+    """Draws a panel for each diagnostic of learning.
+
+    draw: in place of `draw_seeds`, which it is like.
+    """
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(4 * columns, 2.8 * rows + 0.6), layout="constrained")
+    grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        _draw_panel(axes, panel, draw)
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
+    for axes in grid.flat[len(panels) - columns : len(panels)]:
+        axes.set_xlabel(x_label)
+        axes.tick_params(labelbottom=True)
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Panel, draw: Callable[..., np.ndarray]) -> None:
+    ends = []
+    for line in panel.lines:
+        drawn = draw(axes, *line.curve, color=line.color, linewidth=1.4)
+        if line.name:
+            ends.append(EndLabel(_last(drawn), line.name, line.color))
+    if panel.level is not None:
+        axes.axhline(panel.level, color=GREY, linestyle="--", linewidth=1.2)
+        ends.append(EndLabel(panel.level, f"{panel.level:g}", GREY))
+    axes.set(title=panel.title, ylabel=panel.unit)
+    axes.grid(alpha=0.25)
+    format_thousands(axes)
+    if panel.scale == "log":
+        mark_decades(axes)
+    axes.set_ylim(*panel.limits)
+    label_ends(axes, ends)
+
+
+def returns_ecdf(policies: Sequence[PolicyReturns], x_label: str) -> Figure:
+    """Draws which share of held-out episodes returns at most so much, for each policy; names them
+    from the best mean to the worst.
+    """
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    axes = figure.subplots()
+    for policy in sorted(policies, key=lambda policy: policy.level.value, reverse=True):
+        level = policy.level
+        text = f"{level.name} {level.value:.4g}" + f" ± {level.half:.2g}" * bool(level.half)
+        axes.ecdf(policy.values.ravel(), color=level.color, linewidth=1.8, label=text)
+    axes.set(xlabel=x_label, ylabel="share of episodes with at most that", ylim=(0, 1))
+    axes.grid(alpha=0.25)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), title="mean", alignment="left")
+    return figure
+
+
+def _last(values: Float[np.ndarray, " points"]) -> float:
+    """Returns the last finite value; NaN without any."""
+    finite = values[np.isfinite(values)]
+    return float(finite[-1]) if len(finite) else np.nan
+
+
+# Until all figures are those above.
+
+SMALL_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10}
+
+
+def mean_with_interval(
+    axes: Axes, x: np.ndarray, values: Float[np.ndarray, "samples points"], **style: Any
+) -> Float[np.ndarray, " points"]:
+    """Draws the mean over held-out samples as a line and its 95 % t-interval as a band; returns the
+    mean.
+    """
+    mean = values.mean(0)
+    half = half_interval(values)
+    line_with_band(axes, x, mean, mean - half, mean + half, **style)
+    return mean
 
 
 def draw_ladder(
@@ -259,62 +430,3 @@ def draw_ladder(
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x", alpha=0.25)
-
-
-def draw_levels_beside(axes: Axes, levels: Sequence[Level], decimals: int) -> None:
-    """Draws levels as dots with intervals in narrow axes that share their height with a curve, and
-    names them on the right.
-    """
-    for level in levels:
-        axes.errorbar(
-            [0], [level.value], yerr=level.half or None, color=level.color, marker="o", capsize=4
-        )
-        axes.axhline(level.value, color=level.color, linestyle="--", linewidth=1, alpha=0.5)
-    axes.set(xticks=[], xlim=(-1, 1))
-    axes.tick_params(axis="y", labelleft=False)
-    axes.grid(alpha=0.25)
-    texts = [f"{level.name} {level.value + 0.0:.{decimals}f}" for level in levels]
-    label_ends(
-        axes,
-        [
-            EndLabel(level.value, text, level.color)
-            for level, text in zip(levels, texts, strict=True)
-        ],
-    )
-
-
-def caption(figure: Figure, *sentences: str) -> None:
-    """Writes sentences below a figure, in lines of its width; empty ones are left out."""
-    text = " ".join(sentence for sentence in sentences if sentence)
-    width = int(CHARACTERS_PER_INCH * figure.get_figwidth())
-    figure.supxlabel(fill(text, width), fontsize=9, color="0.3")
-
-
-def spread(heights: Sequence[float], gap: float) -> list[float]:
-    """Moves ascending heights at least `gap` apart; each cluster keeps its mean."""
-    clusters: list[list[float]] = []
-    for height in heights:
-        clusters.append([height])
-        while len(clusters) > 1 and _low(clusters[-1], gap) - _high(clusters[-2], gap) < gap:
-            above = clusters.pop()
-            clusters[-1] += above
-    return [
-        _low(cluster, gap) + place * gap for cluster in clusters for place in range(len(cluster))
-    ]
-
-
-def within(heights: Sequence[float], gap: float) -> list[float]:
-    """Moves ascending heights, `gap` apart, into 0..1 where there is room; they stay apart."""
-    above = range(len(heights) - 1, -1, -1)
-    return [
-        max(min(height, 1 - gap * (0.5 + places)), gap * (0.5 + len(heights) - 1 - places))
-        for height, places in zip(heights, above, strict=True)
-    ]
-
-
-def _low(cluster: Sequence[float], gap: float) -> float:
-    return float(np.mean(cluster)) - gap * (len(cluster) - 1) / 2
-
-
-def _high(cluster: Sequence[float], gap: float) -> float:
-    return float(np.mean(cluster)) + gap * (len(cluster) - 1) / 2
