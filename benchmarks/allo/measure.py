@@ -18,7 +18,7 @@ from benchmarks.timing import Continued, Work, check_same, race, ready
 from pipeline.storage.params_file import read_params
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning.learner import (
+from quatrain.models.allo.train import (
     Data,
     State,
     draw,

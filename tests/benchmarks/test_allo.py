@@ -8,7 +8,7 @@ from benchmarks.allo import measure
 from benchmarks.reference import allo as reference
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL
 from benchmarks.timing import NotComparable, check_same
-from quatrain.models.allo.learning.learner import run_chunk
+from quatrain.models.allo.train import run_chunk
 from quatrain.replay.episodes.trajectories import sample
 from tests.conftest import ROOT, SMALL
 

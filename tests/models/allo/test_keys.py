@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from quatrain.envs.grid.dynamics import draw_frequencies, make_grid, observe
+from quatrain.models.allo import train as learner
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning import learner
-from quatrain.models.allo.learning.learner import State, run_chunk
+from quatrain.models.allo.train import State, run_chunk
 from quatrain.storage.trees import to_arrays
 from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small

@@ -9,11 +9,11 @@ from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import parse_layout
 from quatrain.errors import ConfigError
+from quatrain.models.allo import truth
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.evaluate import evaluate
 from quatrain.models.allo.figures.maps import draw_vectors
-from quatrain.models.allo.learning import fit, spectrum, truth
-from quatrain.models.allo.learning.learner import init_state
+from quatrain.models.allo.train import init_state
 from quatrain.replay.episodes.lags import lag_weights
 from tests.conftest import small
 
@@ -22,17 +22,17 @@ HORIZONS = np.array([*range(60, -1, -1), *range(7, -1, -1)], np.uint8)
 
 
 def walk_on(name: str) -> Any:
-    return spectrum.walk_matrix(make_grid(named_layout(name)).next_state)
+    return truth.walk_matrix(make_grid(named_layout(name)).next_state)
 
 
 @pytest.mark.parametrize("name", ["room4", "room4_symmetric", "maze19"])
 def test_sparse_eigenpairs_of_the_policy_equal_dense_ones(name: str):
     walk = walk_on(name)
-    dense = spectrum.uniform_policy(walk)
-    _, sparse = spectrum.law_spectra(spectrum.law_of(walk, HORIZONS, DISCOUNTS), 11, 0.0)
+    dense = truth.uniform_policy(walk)
+    _, sparse = truth.law_spectra(truth.law_of(walk, HORIZONS, DISCOUNTS), 11, 0.0)
     np.testing.assert_allclose(sparse.eigenvalues[:11], dense.eigenvalues[:11], atol=1e-11)
     assert sparse.group[:11].tolist() == dense.group[:11].tolist()
-    np.testing.assert_allclose(fit.cosine(sparse.eigenvectors[:, :11], dense), 1, atol=1e-8)
+    np.testing.assert_allclose(truth.cosine(sparse.eigenvectors[:, :11], dense), 1, atol=1e-8)
 
 
 @pytest.mark.parametrize("d", [2, 5])
@@ -40,13 +40,13 @@ def test_sparse_pairs_reach_to_the_end_of_the_group_of_equal_ones_that_holds_the
     d: int, monkeypatch: pytest.MonkeyPatch
 ):
     """Seven rooms without doors between them: the eigenvalue 0 seven times."""
-    monkeypatch.setattr(spectrum, "SPARE_PAIRS", 1)
+    monkeypatch.setattr(truth, "SPARE_PAIRS", 1)
     next_state = make_grid(parse_layout("x".join(["..."] * 7), "rooms")).next_state
-    law = spectrum.law_of(spectrum.walk_matrix(next_state), HORIZONS, DISCOUNTS)
-    for sparse in spectrum.law_spectra(law, d, 0.0):
+    law = truth.law_of(truth.walk_matrix(next_state), HORIZONS, DISCOUNTS)
+    for sparse in truth.law_spectra(law, d, 0.0):
         assert sparse.group[:8].tolist() == [0] * 7 + [1]
         parts = np.kron(np.eye(7), np.ones((3, 1)))[:, :d]
-        np.testing.assert_allclose(fit.cosine(parts, sparse), 1)
+        np.testing.assert_allclose(truth.cosine(parts, sparse), 1)
 
 
 def dense_law(walk: np.ndarray, horizons: np.ndarray) -> np.ndarray:
@@ -62,18 +62,18 @@ def dense_law(walk: np.ndarray, horizons: np.ndarray) -> np.ndarray:
 
 def test_the_law_has_the_operator_and_eigenpairs_of_dense_powers():
     walk = walk_on("room4")
-    whole = spectrum.law_of(walk, HORIZONS, DISCOUNTS)
+    whole = truth.law_of(walk, HORIZONS, DISCOUNTS)
     assert whole.weights.sum() == pytest.approx(1)
     laplacian = (np.eye(104) - dense_law(walk.toarray(), HORIZONS)) / 104
-    operator = spectrum.law_operator(whole)
+    operator = truth.law_operator(whole)
     table = np.random.default_rng(0).standard_normal((104, 5))
     np.testing.assert_allclose(operator.laplacian @ table, laplacian @ table, atol=1e-12)
-    dense = spectrum.spectrum(spectrum.Operator(laplacian, *operator[1:]), 5, 0.02)
-    sparse, _ = spectrum.law_spectra(whole, 5, 0.02)
+    dense = truth.spectrum(truth.Operator(laplacian, *operator[1:]), 5, 0.02)
+    sparse, _ = truth.law_spectra(whole, 5, 0.02)
     np.testing.assert_allclose(sparse.eigenvalues[:5], dense.eigenvalues[:5], atol=1e-10)
-    np.testing.assert_allclose(fit.cosine(sparse.eigenvectors[:, :5], dense), 1, atol=1e-8)
+    np.testing.assert_allclose(truth.cosine(sparse.eigenvectors[:, :5], dense), 1, atol=1e-8)
     np.testing.assert_allclose(
-        fit.rayleigh(sparse.eigenvectors[:, :5], operator), sparse.eigenvalues[:5], atol=1e-10
+        truth.rayleigh(sparse.eigenvectors[:, :5], operator), sparse.eigenvalues[:5], atol=1e-10
     )
 
 
@@ -81,12 +81,12 @@ def test_the_law_has_the_whole_group_of_near_eigenvalues_that_straddles_d(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """Of four rooms the second and the third eigenvalue differ by 16 %."""
-    whole = spectrum.law_of(walk_on("room4"), np.arange(60, -1, -1), (0.2,))
-    full, _ = spectrum.law_spectra(whole, 11, 0.2)
-    monkeypatch.setattr(spectrum, "SPARE_PAIRS", 0)
-    cut, _ = spectrum.law_spectra(whole, 2, 0.2)
+    whole = truth.law_of(walk_on("room4"), np.arange(60, -1, -1), (0.2,))
+    full, _ = truth.law_spectra(whole, 11, 0.2)
+    monkeypatch.setattr(truth, "SPARE_PAIRS", 0)
+    cut, _ = truth.law_spectra(whole, 2, 0.2)
     assert cut.group[:4].tolist() == full.group[:4].tolist() == [0, 1, 1, 2]
-    np.testing.assert_allclose(fit.cosine(full.eigenvectors[:, [0, 2]], cut), 1)
+    np.testing.assert_allclose(truth.cosine(full.eigenvectors[:, [0, 2]], cut), 1)
 
 
 def test_a_map_of_more_states_than_are_counted_is_scored_and_drawn_by_its_law(
@@ -96,20 +96,20 @@ def test_a_map_of_more_states_than_are_counted_is_scored_and_drawn_by_its_law(
     dataset = collect(config, 0)
     from_data = truth.true_spectrum(config, dataset)
     monkeypatch.setattr(truth, "COUNTED_STATES", 100)
-    truth._remembered.cache_clear()
+    truth._last.clear()
     whole = truth.true_spectrum(config, dataset)
     d = config.network.d
     np.testing.assert_allclose(
         from_data.spectrum.eigenvalues[:d], whole.spectrum.eigenvalues[:d], atol=0.02
     )
-    cosines = fit.cosine(truth.true_table(from_data.spectrum, d), whole.spectrum)
+    cosines = truth.cosine(truth.true_table(from_data.spectrum, d), whole.spectrum)
     assert cosines.min() > 0.9
     scores = evaluate(config, init_state(config, dataset, 0), dataset, 0)
     assert scores["ceiling_truth"] == pytest.approx(1)
     assert abs(scores["floor_random"]) < 0.1
     assert not {"ceiling_paper", "held_out_cosine"} & set(scores)
     draw_vectors(truth.true_table(from_data.spectrum, d), whole.spectrum, dataset)
-    truth._remembered.cache_clear()
+    truth._last.clear()
 
 
 @pytest.mark.parametrize(

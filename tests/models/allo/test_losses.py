@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quatrain.models.allo import losses
-from quatrain.models.allo.learning import spectrum
+from quatrain.models.allo.truth import operator, spectrum
 from tests.replay.trajectories import from_trajectories, trajectory
 
 PHI = jnp.array([[1.0, 0.0], [1.0, 1.0]])
@@ -68,16 +68,16 @@ def test_three_batches_have_the_mean_error_and_half_the_barrier_of_two():
 
 def test_the_truth_with_its_duals_is_a_fixed_point_and_swapped_components_are_not():
     episodes = from_trajectories([trajectory([0, 1, 2, 1, 0, 0, 1, 2, 2, 1])])
-    operator = spectrum.operator(episodes, 3, (0.9,))
-    truth = spectrum.spectrum(operator, 3, tol=0.0)
+    counted = operator(episodes, 3, (0.9,))
+    truth = spectrum(counted, 3, tol=0.0)
     duals = jnp.asarray(np.diag(-4 * 0.5 * truth.eigenvalues), jnp.float32)
 
     def gradient(table: np.ndarray) -> np.ndarray:
         def value(values: jax.Array) -> jax.Array:
-            laplacian = jnp.asarray(operator.laplacian, jnp.float32)
+            laplacian = jnp.asarray(counted.laplacian, jnp.float32)
             graph = 2 * (values * (laplacian @ values)).sum()
             constraints = losses.visited_constraints(
-                values, jnp.asarray(operator.starts, jnp.float32)
+                values, jnp.asarray(counted.starts, jnp.float32)
             )
             return losses.total(losses.lagrangian(graph, constraints, duals, jnp.float32(0.5), 0.5))
 

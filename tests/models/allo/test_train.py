@@ -10,25 +10,28 @@ import pytest
 
 from quatrain.errors import DataError
 from quatrain.models.allo import losses
+from quatrain.models.allo import train as training
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.evaluate import evaluate
-from quatrain.models.allo.learning import learner as learning
-from quatrain.models.allo.learning.fit import corrected_eigenvalues, dual_eigenvalues
-from quatrain.models.allo.learning.learner import (
+from quatrain.models.allo.evaluate import corrected_eigenvalues, evaluate
+from quatrain.models.allo.train import (
     State,
     draw,
+    dual_eigenvalues,
     encoder_is_table,
+    from_arrays,
     init_state,
     inputs_for,
     make_data,
     objective,
     run_chunk,
     tables,
+    to_arrays,
+    train,
     update_duals,
+    warn_if_errors_grew,
 )
-from quatrain.models.allo.learning.truth import true_spectrum
-from quatrain.models.allo.train import from_arrays, to_arrays, train, warn_if_errors_grew
+from quatrain.models.allo.truth import true_spectrum
 from quatrain.progress import Progress, TrainingDiverged
 from tests.conftest import params_with, shapes_unchecked, small
 
@@ -73,7 +76,7 @@ def test_encoding_of_a_table_or_of_samples_depends_on_their_sizes_and_learns_the
     brief = allo(train={"steps": 5, "record_every": 5, "evaluate_every": 5})
     ends = []
     for is_table in (True, False):
-        monkeypatch.setattr(learning, "encoder_is_table", lambda *_, value=is_table: value)
+        monkeypatch.setattr(training, "encoder_is_table", lambda *_, value=is_table: value)
         run_chunk.clear_cache()
         ends.append(last(brief).state)
     alike(*ends, atol=1e-5)

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from quatrain.envs.grid.config import MAX_STATES, Env
-from quatrain.envs.grid.layouts import Layout, LayoutError, count_states
+from quatrain.envs.grid.layouts import LayoutError, count_states
 from quatrain.envs.host.config import HostEnv
 from quatrain.section import ModelSection, Section, at_most, multiple
 
@@ -18,11 +18,6 @@ MAX_DRAWN = 10**8
 LARGEST = 1e38
 
 Discount = float | tuple[float, ...]
-
-
-def count_starts(layout: Layout) -> int:
-    """Returns how many states can start a pair (all but the goal): the upper limit of d."""
-    return count_states(layout) - (layout.goal is not None)
 
 
 class Collect(Section):
@@ -143,7 +138,8 @@ class AlloConfig(ModelSection):
     def check(self) -> None:
         self._check_drawn()
         states = count_states(self.env.map)
-        starts = count_starts(self.env.map)
+        # All but the goal can start a pair.
+        starts = states - (self.env.map.goal is not None)
         if self.network.d > starts:
             besides = "" if starts == states else " beside its goal, where no pair starts"
             raise LayoutError(

@@ -8,17 +8,21 @@ from jaxtyping import Float
 
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning import fit
-from quatrain.models.allo.learning.learner import State, init_state, tables
-from quatrain.models.allo.learning.spectrum import Spectrum
-from quatrain.models.allo.learning.truth import (
+from quatrain.models.allo.rules import GATED
+from quatrain.models.allo.train import State, dual_eigenvalues, init_state, tables
+from quatrain.models.allo.truth import (
+    Spectrum,
     Truth,
-    held_out_spectrum,
+    cosine,
+    count_pairs,
     is_counted,
+    normalised,
+    random_cosine,
+    rayleigh,
+    strict_cosine,
     true_spectrum,
     true_table,
 )
-from quatrain.models.allo.rules import GATED
 from quatrain.statistics import aggregate_seeds
 
 # Scores of each learner that get an interval over learners.
@@ -34,7 +38,7 @@ def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> d
     """Returns the scores, means over learners; WITH_INTERVAL also with sd and 95 % interval.
 
     `cosine/i`, `cosine_mean` and `cosine_min` are 1 for the true eigenvectors of the buffer and 0
-    for random numbers (`fit.strict_cosine`). `cosine_unscaled` is the mean before that scaling, and
+    for random numbers (`strict_cosine`). `cosine_unscaled` is the mean before that scaling, and
     `cosine_single` also without groups; `group_size/i` tells how many true vectors component i may
     mix. `cosine_paper` and `cosine_index` compare with the graph's uniform policy, as Table 1 of
     the ALLO paper does (absent on maps with doors or a goal, and in users' environments). Random
@@ -43,26 +47,22 @@ def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> d
     `orthogonality` is 0 for the truth; two components that collapsed into one score 1 in it, though
     each may score 1 in `cosine`. `eigenvalue/i` is the Rayleigh quotient of a learned vector;
     `eigenvalue_dual/i`, from its dual, misses the barrier's share, which `eigenvalue_corrected/i`
-    adds (`fit.corrected_eigenvalues`). `held_out_*` are absent without held-out data. On maps
+    adds (`corrected_eigenvalues`). `held_out_*` are absent without held-out data. On maps
     of more than COUNTED_STATES the truth is that of endless data, so that `ceiling_paper` and
     `held_out_*` are absent: what data lack lowers the cosines.
     """
     truth = true_spectrum(config, dataset)
     learned = tables(config, state, dataset)
-    random = _random_tables(config, dataset, seed)
+    rng = np.random.default_rng(seed)
+    random = [rng.standard_normal(learned.shape[1:]) for _ in range(RANDOM_TABLES)]
     rules = _rules(truth)
-    duals = fit.dual_eigenvalues(config, state)
-    corrected = fit.corrected_eigenvalues(config, state, learned, truth.spectrum)
+    duals = dual_eigenvalues(config, state)
+    corrected = corrected_eigenvalues(config, state, learned, truth.spectrum)
     by_learner = [
         _vector_scores(table, truth.spectrum)
-        | _eigenvalue_scores(
-            {
-                "rayleigh": fit.rayleigh(table, truth.operator),
-                "dual": dual,
-                "corrected": corrected_dual,
-            },
-            truth.spectrum,
-        )
+        | _eigenvalue_scores("rayleigh", rayleigh(table, truth.operator), truth.spectrum)
+        | _eigenvalue_scores("dual", dual, truth.spectrum)
+        | _eigenvalue_scores("corrected", corrected_dual, truth.spectrum)
         | _means(rules, [table], "cosine")
         for table, dual, corrected_dual in zip(learned, duals, corrected, strict=True)
     ]
@@ -72,7 +72,7 @@ def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> d
         | _means(rules, random, "random")
         | _reference_scores(config, dataset, truth.spectrum, random, seed)
         | _truth_scores(config, dataset, truth)
-        | _held_out_scores(config, learned, truth.spectrum, dataset)
+        | _held_out_scores(config, dataset, truth, learned)
     )
     return {name: float(value) for name, value in scores.items()}
 
@@ -80,11 +80,11 @@ def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> d
 def _rules(truth: Truth) -> dict[str, tuple[Rule, Spectrum]]:
     """Returns the rules beside the strict one, each with the truth that it compares with."""
     rules: dict[str, tuple[Rule, Spectrum]] = {
-        "unscaled": (fit.cosine, truth.spectrum),
-        "single": (fit.single_cosine, truth.spectrum),
+        "unscaled": (cosine, truth.spectrum),
+        "single": (single_cosine, truth.spectrum),
     }
     if truth.policy is not None:
-        rules |= {"paper": (fit.cosine, truth.policy), "index": (fit.single_cosine, truth.policy)}
+        rules |= {"paper": (cosine, truth.policy), "index": (single_cosine, truth.policy)}
     return rules
 
 
@@ -108,7 +108,7 @@ def _warn_if_truth_is_weak(config: AlloConfig, dataset: Dataset, truth: Spectrum
             "raise allo.collect.num_envs",
             stacklevel=2,
         )
-    chance = fit.random_cosine(truth, config.network.d).max()
+    chance = random_cosine(truth, config.network.d).max()
     if chance > MUCH_BY_CHANCE:
         warnings.warn(
             f"allo: random numbers score {chance:.2f} before scaling in a group of equal "
@@ -118,32 +118,30 @@ def _warn_if_truth_is_weak(config: AlloConfig, dataset: Dataset, truth: Spectrum
 
 
 def _vector_scores(table: Float[np.ndarray, "states d"], truth: Spectrum) -> dict[str, float]:
-    cosines = fit.strict_cosine(table, truth)
+    cosines = strict_cosine(table, truth)
     scores = {f"cosine/{i}": value for i, value in enumerate(cosines)}
     scores |= {"cosine_mean": cosines.mean(), "cosine_min": cosines.min()}
-    scores["subspace"] = fit.subspace(table, truth)[-1]
-    scores["orthogonality"] = fit.orthogonality(table, truth).max()
+    scores["subspace"] = subspace(table, truth)
+    scores["orthogonality"] = orthogonality(table, truth).max()
     return scores
 
 
 def _eigenvalue_scores(
-    estimates: dict[str, Float[np.ndarray, " d"]], truth: Spectrum
+    name: str, estimate: Float[np.ndarray, " d"], truth: Spectrum
 ) -> dict[str, float]:
-    """Returns the estimates by component, and how far each is from the truth."""
-    scores: dict[str, float] = {}
-    for name, estimate in estimates.items():
-        prefix = "eigenvalue" if name == "rayleigh" else f"eigenvalue_{name}"
-        scores |= {f"{prefix}/{i}": value for i, value in enumerate(estimate)}
-        errors = fit.eigenvalue_errors(estimate, truth)
-        scores[f"eigenvalue_error_{name}"] = errors.absolute
-        scores[f"eigenvalue_relative_error_{name}"] = errors.largest_relative
+    """Returns an estimate of each eigenvalue, the mean of |λ̂ − λ|, and the largest |λ̂ − λ| / λ
+    where λ is not 0.
+    """
+    prefix = "eigenvalue" if name == "rayleigh" else f"eigenvalue_{name}"
+    scores = {f"{prefix}/{i}": float(value) for i, value in enumerate(estimate)}
+    count = min(len(estimate), len(truth.eigenvalues))
+    true = truth.eigenvalues[:count]
+    error = np.abs(estimate[:count] - true)
+    nonzero = true > 1e-6
+    scores[f"eigenvalue_error_{name}"] = float(error.mean())
+    relative = (error[nonzero] / true[nonzero]).max(initial=0.0)
+    scores[f"eigenvalue_relative_error_{name}"] = float(relative)
     return scores
-
-
-def _random_tables(config: AlloConfig, dataset: Dataset, seed: int) -> list[np.ndarray]:
-    rng = np.random.default_rng(seed)
-    shape = (len(dataset.coords), config.network.d)
-    return [rng.standard_normal(shape) for _ in range(RANDOM_TABLES)]
 
 
 def _reference_scores(
@@ -153,18 +151,18 @@ def _reference_scores(
 
     These are an untrained network, Gaussian numbers, and a constant.
     """
-    d = config.network.d
+    best = true_table(truth, min(config.network.d, truth.eigenvectors.shape[1]))
     references: dict[str, Iterable[np.ndarray]] = {
-        "ceiling_truth": [true_table(truth, min(d, truth.eigenvectors.shape[1]))],
+        "ceiling_truth": [best],
         "floor_untrained": tables(config, init_state(config, dataset, seed), dataset),
         "floor_random": random,
-        "floor_constant": [np.ones((len(truth.visited), d))],
+        "floor_constant": [np.ones_like(random[0])],
     }
     scores = {
-        name: float(np.mean([fit.strict_cosine(table, truth) for table in reference]))
+        name: float(np.mean([strict_cosine(table, truth) for table in reference]))
         for name, reference in references.items()
     }
-    solved = fit.cosine(true_table(truth, min(d, truth.eigenvectors.shape[1])), truth).mean()
+    solved = cosine(best, truth).mean()
     assert abs(solved - 1) < 1e-9, f"the truth scores {solved} under its own metric"
     return scores
 
@@ -185,15 +183,12 @@ def _truth_scores(config: AlloConfig, dataset: Dataset, truth: Truth) -> dict[st
     scores |= {f"group_size/{i}": float(size) for i, size in enumerate(sizes)}
     if is_counted(dataset) and truth.policy is not None:
         table = true_table(truth.spectrum, d)
-        scores["ceiling_paper"] = float(fit.cosine(table, truth.policy).mean())
+        scores["ceiling_paper"] = float(cosine(table, truth.policy).mean())
     return scores
 
 
 def _held_out_scores(
-    config: AlloConfig,
-    learned: Float[np.ndarray, "seeds states d"],
-    truth: Spectrum,
-    dataset: Dataset,
+    config: AlloConfig, dataset: Dataset, truth: Truth, learned: Float[np.ndarray, "seeds states d"]
 ) -> dict[str, float]:
     """Returns `held_out_cosine`, of training truth with held-out truth, and `held_out_graph`.
 
@@ -201,7 +196,52 @@ def _held_out_scores(
     """
     if not (is_counted(dataset) and len(dataset.held_out.starts)):
         return {}
-    held_out = held_out_spectrum(config, dataset)
-    cosines = fit.strict_cosine(true_table(truth, config.network.d), held_out.spectrum)
-    quotients = [fit.rayleigh(table, held_out.operator).sum() for table in learned]
+    held_out = count_pairs(config, dataset, dataset.held_out, truth.policy)
+    table = true_table(truth.spectrum, config.network.d)
+    cosines = strict_cosine(table, held_out.spectrum)
+    quotients = [rayleigh(table, held_out.operator).sum() for table in learned]
     return {"held_out_cosine": float(cosines.mean()), "held_out_graph": float(np.mean(quotients))}
+
+
+def single_cosine(table: Float[np.ndarray, "states d"], truth: Spectrum) -> Float[np.ndarray, " d"]:
+    """Computes `cosine` without groups: |v_iᵀ R f̂_i|, also where a symmetry mixes vectors."""
+    return cosine(table, truth, np.arange(len(truth.group)))
+
+
+def subspace(table: Float[np.ndarray, "states d"], truth: Spectrum) -> float:
+    """Computes ‖V_kᵀ R Q_F‖²_F / k at the last k <= d that splits no group; d if there is none.
+
+    Q_F are the first k learned columns, R-orthonormalised.
+    """
+    d = table.shape[1]
+    ends = np.flatnonzero(np.diff(truth.group, append=truth.group[-1] + 1)) + 1
+    k = int(ends[ends <= d].max(initial=0)) or d
+    root = np.sqrt(truth.starts)[:, None]
+    basis = np.linalg.qr(root * normalised(table, truth))[0]
+    true = root * truth.eigenvectors
+    return float(np.square(true[:, :k].T @ basis[:, :k]).sum() / k)
+
+
+def orthogonality(
+    table: Float[np.ndarray, "states d"], truth: Spectrum
+) -> Float[np.ndarray, "d d"]:
+    """Computes |FᵀRF − I| of the unscaled table.
+
+    Detects two components that collapsed into one member of a group.
+    """
+    features = np.asarray(table, np.float64)[truth.visited]
+    return np.abs(features.T @ (truth.starts[:, None] * features) - np.eye(features.shape[1]))
+
+
+def corrected_eigenvalues(
+    config: AlloConfig, state: State, learned: Float[np.ndarray, "seeds states d"], truth: Spectrum
+) -> Float[np.ndarray, "seeds d"]:
+    """Computes −(β_ii + 2 b E_ii) / (4κ): what dual and barrier hold together.
+
+    At a stationary point 4κλ_i + β_ii + 2 b E_ii = 0 with E_ii = φ_iᵀRφ_i − 1 over the whole
+    buffer, so this is λ_i before the dual has taken over the barrier's share, too.
+    """
+    squares = np.square(np.asarray(learned, np.float64)[:, truth.visited])
+    error = np.einsum("s,nsd->nd", truth.starts, squares) - 1
+    share = np.asarray(state.barrier)[:, None] * error / (2 * config.train.graph_coef)
+    return dual_eigenvalues(config, state) - share

@@ -9,8 +9,8 @@ from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.figures.maps import draw_vectors, draw_visits
 from quatrain.models.allo.figures.scores import draw_baseline_comparison, draw_orthogonality
 from quatrain.models.allo.figures.training import draw_cosine, draw_eigenvalues, draw_losses
-from quatrain.models.allo.learning.learner import State, tables
-from quatrain.models.allo.learning.truth import true_spectrum
+from quatrain.models.allo.train import State, tables
+from quatrain.models.allo.truth import true_spectrum
 from quatrain.plots import Picture, house_style, in_order
 from quatrain.progress import History
 

@@ -13,7 +13,7 @@ from quatrain.frameworks.jax import packing
 from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning.learner import State
+from quatrain.models.allo.train import State
 from quatrain.requests import Input, validate_request
 
 

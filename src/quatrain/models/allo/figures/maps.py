@@ -7,10 +7,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from quatrain.models.allo import truth as fit
 from quatrain.models.allo.collect import Dataset
-from quatrain.models.allo.learning import fit
-from quatrain.models.allo.learning.spectrum import Spectrum
-from quatrain.models.allo.learning.truth import true_table
+from quatrain.models.allo.truth import Spectrum, true_table
 from quatrain.plots import RED, caption
 
 # Most vectors side by side.

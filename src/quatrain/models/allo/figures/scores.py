@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning import fit
-from quatrain.models.allo.learning.spectrum import Spectrum
+from quatrain.models.allo.evaluate import orthogonality
 from quatrain.models.allo.rules import REFERENCE_NAMES
+from quatrain.models.allo.truth import Spectrum
 from quatrain.plots import BLUE, GREY, RED, SMALL_TITLE, Level, caption, draw_ladder
 
 # Scores by the rule that gives them.
@@ -71,7 +71,7 @@ def draw_orthogonality(table: np.ndarray, truth: Spectrum) -> Figure:
     """Draws |FᵀRF − I|: bright off the diagonal are two components that overlap."""
     figure = Figure(figsize=(6, 4.8), layout="constrained")
     axes = figure.subplots()
-    error = fit.orthogonality(table, truth)
+    error = orthogonality(table, truth)
     picture = axes.imshow(np.log10(error + 1e-6), cmap="magma", vmin=-4, vmax=0)
     bar = figure.colorbar(picture, ax=axes, label="overlap |FᵀRF − I|", ticks=range(-4, 1))
     bar.ax.set_yticklabels([f"{10.0**power:g}" for power in range(-4, 1)])

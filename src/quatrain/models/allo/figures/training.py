@@ -10,7 +10,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from quatrain.models.allo.config import AlloConfig
-from quatrain.models.allo.learning.spectrum import Spectrum
+from quatrain.models.allo.truth import Spectrum
 from quatrain.plots import (
     BLACK,
     BLUE,

@@ -1,6 +1,5 @@
 """A map's free cells: walks of the uniform policy, compiled; inputs are functions of coordinates"""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from jaxtyping import Float, Float32, Int, Int32
 
 from quatrain.envs.grid import dynamics
 from quatrain.envs.grid.config import Env
-from quatrain.envs.grid.dynamics import AnyArray, Grid, Transition
+from quatrain.envs.grid.dynamics import AnyArray, Grid
 from quatrain.envs.grid.layouts import count_states
 from quatrain.errors import DatasetMismatch
 from quatrain.models.allo.collect import Questions
@@ -45,13 +44,6 @@ class Dataset(NamedTuple):
         return self.grid.next_state
 
 
-class EnvState(NamedTuple):
-    """Holds all environments between two steps; `elapsed` counts the steps of each episode."""
-
-    state: Array
-    elapsed: Array
-
-
 def collect(config: AlloConfig, seed: int) -> Dataset:
     grid = dynamics.make_grid(config.env.map)
     train_key, held_out_key = jax.random.split(jax.random.key(seed))
@@ -65,9 +57,8 @@ def collect(config: AlloConfig, seed: int) -> Dataset:
 def _collect_walks(config: AlloConfig, grid: Grid, key: Array, num_envs: int) -> Episodes:
     if num_envs == 0:
         return empty_episodes()
-    return from_walks(
-        jax.device_get(_walk(config.env, config.collect.steps_per_env, num_envs, grid, key))
-    )
+    walks = _walk(config.env, config.collect.steps_per_env, num_envs, grid, key)
+    return from_walks(jax.device_get(walks))
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
@@ -81,22 +72,28 @@ def _walk(env: Env, steps: int, num_envs: int, grid: Grid, key: Array) -> Walks:
     reset_key, action_key = jax.random.split(key)
     first_states = partial(_first_states, env, num_envs, grid, reset_key)
 
-    def step(envs: EnvState, index: Array) -> tuple[EnvState, Walks]:
+    def step(envs: tuple[Array, Array], index: Array) -> tuple[tuple[Array, Array], Walks]:
+        state, elapsed = envs
         action = jax.random.randint(
             jax.random.fold_in(action_key, index), (num_envs,), 0, 4, jnp.int32
         )
-        transition = jax.vmap(
-            partial(dynamics.step, grid, max_episode_steps=env.max_episode_steps)
-        )(envs.state, envs.elapsed, action)
-        return _next_envs(envs, transition, partial(first_states, index + 1)), Walks(
-            state=envs.state.astype(small),
+        move = partial(dynamics.step, grid, max_episode_steps=env.max_episode_steps)
+        next_state, terminated, truncated = jax.vmap(move)(state, elapsed, action)
+        ended = terminated | truncated
+        begun = jax.lax.cond(
+            ended.any(),
+            lambda: jnp.where(ended, first_states(index + 1), next_state),
+            lambda: next_state,
+        )
+        return (begun, jnp.where(ended, 0, elapsed + 1)), Walks(
+            state=state.astype(small),
             action=action.astype(jnp.int8),
-            next_state=transition.next_state.astype(small),
-            terminated=transition.terminated,
-            truncated=transition.truncated,
+            next_state=next_state.astype(small),
+            terminated=terminated,
+            truncated=truncated,
         )
 
-    envs = EnvState(first_states(0), jnp.zeros(num_envs, jnp.int32))
+    envs = (first_states(0), jnp.zeros(num_envs, jnp.int32))
     _, by_step = jax.lax.scan(step, envs, jnp.arange(steps))
     return jax.tree.map(lambda column: jnp.swapaxes(column, 0, 1), by_step)
 
@@ -106,21 +103,6 @@ def _first_states(
 ) -> Int[Array, " num_envs"]:
     keys = jax.random.split(jax.random.fold_in(key, index), num_envs)
     return jax.vmap(partial(dynamics.reset, grid=grid, uniform=env.start == "uniform"))(keys)
-
-
-def _next_envs(
-    envs: EnvState, transition: Transition, first_states: Callable[[], Array]
-) -> EnvState:
-    """Returns the environments after a step; those whose episode ended start another one."""
-    ended = transition.terminated | transition.truncated
-    return EnvState(
-        state=jax.lax.cond(
-            ended.any(),
-            lambda: jnp.where(ended, first_states(), transition.next_state),
-            lambda: transition.next_state,
-        ),
-        elapsed=jnp.where(ended, 0, envs.elapsed + 1),
-    )
 
 
 def check(config: AlloConfig, dataset: Dataset) -> None:

@@ -57,11 +57,8 @@ class Dataset(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Holds the observations of parallel walks before and after each step, how each ended, and the
-    sizes of the environment.
-    """
+    """Holds the observations of parallel walks before and after each step, and how each ended."""
 
-    interface: Interface
     obs: Float32[np.ndarray, "env steps obs"]
     next_obs: Float32[np.ndarray, "env steps obs"]
     terminated: Bool[np.ndarray, "env steps"]
@@ -73,33 +70,35 @@ def collect(config: AlloUserEnvConfig, seed: int) -> Dataset:
 
     The states are those that any of the walks visits.
     """
-    train = _walk(config, config.collect.num_envs, seed, TRAIN)
-    held_out = Observed(train.interface, *(column[:0] for column in train[1:]))
+    train, interface = _walk(config, config.collect.num_envs, seed, TRAIN)
+    held_out = Observed(*(column[:0] for column in train))
     if config.collect.held_out_envs:
-        held_out = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
-    size = train.obs.shape[-1]
-    parts = (train.obs, train.next_obs, held_out.obs, held_out.next_obs)
-    rows = np.concatenate([part.reshape(-1, size) for part in parts])
-    keys, numbers = np.unique(
-        _state_keys(config.env, rows, train.obs.reshape(-1, size)), axis=0, return_inverse=True
-    )
+        held_out, _ = _walk(config, config.collect.held_out_envs, seed, HELD_OUT)
+    observed = (train.obs, train.next_obs, held_out.obs, held_out.next_obs)
+    parts = [part.reshape(-1, part.shape[-1]) for part in observed]
+    rows = np.concatenate(parts)
+    keys, numbers = np.unique(_state_keys(config.env, rows, parts[0]), axis=0, return_inverse=True)
+    numbers = numbers.ravel()
     _check_count(config, len(keys))
-    states = numbers.ravel().astype(smallest_type(len(keys) - 1))
-    ends = np.cumsum([part.size // size for part in parts])
+    states = numbers.astype(smallest_type(len(keys) - 1))
+    ends = np.cumsum([len(part) for part in parts])
     obs, next_obs, held_obs, held_next_obs = np.split(states, ends[:-1])
+    sums = np.stack([np.bincount(numbers, column) for column in rows.T], 1)
     return Dataset(
         train=_episodes(train, obs, next_obs),
         held_out=_episodes(held_out, held_obs, held_next_obs),
         table=StateTable(
-            observations=_means(rows, numbers.ravel()),
+            observations=(sums / np.bincount(numbers)[:, None]).astype(np.float32),
             mean=train.obs.mean((0, 1)),
             std=train.obs.std((0, 1)),
         ),
-        interface=train.interface.saved,
+        interface=interface.saved,
     )
 
 
-def _walk(config: AlloUserEnvConfig, num_envs: int, seed: int, purpose: int) -> Observed:
+def _walk(
+    config: AlloUserEnvConfig, num_envs: int, seed: int, purpose: int
+) -> tuple[Observed, Interface]:
     env_seed, action_seed = np.random.SeedSequence((seed, purpose)).generate_state(2)
     draws = np.random.default_rng(action_seed)
     with closing(HostEnvs(config.env, num_envs, int(env_seed))) as envs:
@@ -108,13 +107,13 @@ def _walk(config: AlloUserEnvConfig, num_envs: int, seed: int, purpose: int) -> 
             envs.step(draw_actions(space, draws, (num_envs, len(space.agents))))
             for _ in range(config.collect.steps_per_env)
         ]
-    return Observed(
-        interface=space,
+    walks = Observed(
         obs=np.stack([turn.obs[:, 0] for turn in turns], 1),
         next_obs=np.stack([turn.next_obs[:, 0] for turn in turns], 1),
         terminated=np.stack([turn.terminated for turn in turns], 1),
         truncated=np.stack([turn.truncated for turn in turns], 1),
     )
+    return walks, space
 
 
 def _state_keys(
@@ -154,25 +153,12 @@ def _check_count(config: AlloUserEnvConfig, states: int) -> None:
 def _episodes(
     walk: Observed, state: Integer[np.ndarray, " row"], next_state: Integer[np.ndarray, " row"]
 ) -> Episodes:
-    shape = walk.terminated.shape
     if not walk.terminated.size:
         return empty_episodes()
-    return from_walks(
-        Walks(
-            state=state.reshape(shape),
-            action=np.zeros(shape, np.int8),  # learning reads no action
-            next_state=next_state.reshape(shape),
-            terminated=walk.terminated,
-            truncated=walk.truncated,
-        )
-    )
-
-
-def _means(
-    rows: Float32[np.ndarray, "row obs"], numbers: Integer[np.ndarray, " row"]
-) -> Float32[np.ndarray, "states obs"]:
-    sums = np.stack([np.bincount(numbers, column) for column in rows.T], 1)
-    return (sums / np.bincount(numbers)[:, None]).astype(np.float32)
+    shape = walk.terminated.shape
+    action = np.zeros(shape, np.int8)  # learning reads no action
+    states = (state.reshape(shape), action, next_state.reshape(shape))
+    return from_walks(Walks(*states, walk.terminated, walk.truncated))
 
 
 def check(config: AlloUserEnvConfig, dataset: Dataset) -> None:
