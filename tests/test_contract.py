@@ -13,12 +13,12 @@ from safetensors.numpy import save
 from quatrain.animation import Animation
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.devices import on_device
+from quatrain.frameworks.packing import flatten
 from quatrain.judgement import judge
 from quatrain.params import Params
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import MODELS, load
 from quatrain.seeds import SEEDS_OF_INTERVAL
-from quatrain.storage.trees import to_arrays
 from tests.conftest import VARIANTS, params_with, shapes_unchecked, small
 
 Named = dict[str, np.ndarray]
@@ -105,10 +105,10 @@ def test_same_seed_learns_the_same_bits_and_another_seed_others(
 def test_same_seed_collects_the_same_bits_and_another_seed_others(model: Small):
     collect = model.model.collect.collect
     again, other = collect(model.config, 11), collect(model.config, 12)
-    assert equal(to_arrays(again), to_arrays(model.dataset))
-    assert not equal(to_arrays(again.train), to_arrays(other.train))
-    assert not equal(to_arrays(again.held_out), to_arrays(other.held_out))
-    assert not equal(to_arrays(again.train), to_arrays(again.held_out))
+    assert equal(flatten(again), flatten(model.dataset))
+    assert not equal(flatten(again.train), flatten(other.train))
+    assert not equal(flatten(again.held_out), flatten(other.held_out))
+    assert not equal(flatten(again.train), flatten(again.held_out))
 
 
 def test_resumed_from_any_yield_equals_uninterrupted(model: Small, trained: list[Progress]):
@@ -188,11 +188,11 @@ def test_training_improves_the_gated_score(model: Small, trained: list[Progress]
 
 def test_inputs_are_not_mutated(model: Small, trained: list[Progress]):
     state = trained[0].state
-    dataset, copies = copied(to_arrays(model.dataset)), copied(model.arrays(state))
+    dataset, copies = copied(flatten(model.dataset)), copied(model.arrays(state))
     model.train(state=state)
     model.evaluate(state)
     assert equal(model.arrays(state), copies)
-    assert equal(to_arrays(model.dataset), dataset)
+    assert equal(flatten(model.dataset), dataset)
 
 
 def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Progress]):
@@ -372,7 +372,7 @@ def test_arrays_are_plain_survive_a_file_and_are_refused_if_one_is_missing(serve
         np.testing.assert_array_equal(served.arrays[name], array)
     without = dict(served.arrays)
     name, _ = without.popitem()
-    message = f"not a learner of this config: differing arrays .*{name}"
+    message = f"not a learner of this config: arrays missing .*{name}"
     with pytest.raises(ValueError, match=message):
         served.serve.answer(served.config, without, served.example)
 

@@ -125,9 +125,8 @@ def test_no_dependency_is_superfluous(stage: Declared):
     for this model shapes an out of one of its stages.
     """
     slots = SLOTS.get(stage.model, {})
-    parts = [
-        f"src/quatrain/{prefix}{part}" for part in slots.values() for prefix in ("", "frameworks/")
-    ]
+    parts = [f"src/quatrain/{part}" for part in slots.values()]
+    parts.append(f"src/quatrain/frameworks/{slots.get('framework')}.py")
     for dep in stage.deps:
         if dep.startswith("src/"):
             reason = "model" if dep in parts else "verb"

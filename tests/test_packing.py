@@ -1,5 +1,6 @@
 """A learner comes back from flat arrays as it was, and never as something else."""
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,9 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from jaxtyping import Float32, Int32
 
-from quatrain.frameworks.jax import packing as jax_packing
-from quatrain.frameworks.torch import packing as torch_packing
+from quatrain.frameworks import jax as jax_packing
+from quatrain.frameworks import torch as torch_packing
+from quatrain.frameworks.packing import flatten, to_dataset
 from quatrain.storage import formats
 from quatrain.storage.formats import ArraySpec
 
@@ -55,7 +58,7 @@ def test_a_restored_learner_draws_the_same_numbers(template_of: Callable[[int], 
         "keys/other": "uint32",
         "step": "int32",
     }
-    restored = jax_packing.from_arrays(template_of(0), packed)
+    restored = jax_packing.from_template(template_of(0), packed)
     assert jax.tree.map(jax.typeof, restored) == jax.tree.map(jax.typeof, state)
     assert_equal(jax_packing.to_arrays(restored), packed)
     for name, key in state.keys.items():
@@ -104,7 +107,7 @@ def test_a_torch_learner_restored_from_a_file_draws_the_same_numbers() -> None:
     }
     data, declared = formats.encode("learner.safetensors", packed)
     specs = {name: ArraySpec.model_validate(spec) for name, spec in declared.items()}
-    restored = torch_packing.from_arrays(
+    restored = torch_packing.from_template(
         torch_init(0), formats.decode("learner.safetensors", data, specs)
     )
     assert type(restored) is TorchLearner
@@ -119,7 +122,7 @@ def test_tensors_are_on_the_devices_of_the_template() -> None:
     # The one other device that every machine has.
     elsewhere.params["scale"] = elsewhere.params["scale"].to("meta")
     with torch.device("meta"):
-        restored = torch_packing.from_arrays(elsewhere, packed)
+        restored = torch_packing.from_template(elsewhere, packed)
     devices = [leaf.device.type for leaf in jax.tree.leaves(restored)]
     assert restored.params["scale"].device.type == "meta"
     assert devices.count("cpu") == len(devices) - 1
@@ -129,7 +132,7 @@ def test_saved_arrays_do_not_change_with_the_learner_nor_it_with_them() -> None:
     state = torch_init(3)
     packed = torch_packing.to_arrays(state)
     expected = {name: array.copy() for name, array in packed.items()}
-    unpacked = torch_packing.from_arrays(torch_init(0), packed)
+    unpacked = torch_packing.from_template(torch_init(0), packed)
     with torch.no_grad():
         for leaf in jax.tree.leaves(state):
             leaf.zero_()
@@ -139,27 +142,62 @@ def test_saved_arrays_do_not_change_with_the_learner_nor_it_with_them() -> None:
     assert_equal(torch_packing.to_arrays(unpacked), expected)
 
 
-def test_a_leaf_that_is_no_tensor_raises() -> None:
-    with pytest.raises(TypeError, match=r"^optimizer/0/step is of type int, not a tensor$"):
-        torch_packing.to_arrays({"optimizer": ({"step": 3},)})
+class Walk(NamedTuple):
+    state: Int32[np.ndarray, "*env step"]
+    weight: Float32[np.ndarray, " step"] | None
+    goal: Int32[np.ndarray, ""]
+
+
+class Walks(NamedTuple):
+    train: Walk
+    held_out: Walk
+
+
+def walk(*shape: int) -> Walk:
+    weight = np.ones(shape[-1], np.float32)
+    return Walk(np.zeros(shape, np.int32), weight, np.asarray(7, np.int32))
+
+
+LEARNERS: dict[str, Any] = {
+    "jax": (init(0), jax_packing.to_arrays, jax_packing.from_template),
+    "torch": (torch_init(0), torch_packing.to_arrays, torch_packing.from_template),
+    "dataset": (walk(2, 5), flatten, lambda _, arrays: to_dataset(Walk, arrays)),
+}
+
+
+def test_a_dataset_comes_back_by_the_annotations_of_its_class() -> None:
+    """Axes of the same name have one length in each part."""
+    walks = Walks(walk(2, 3, 5), walk(4))
+    packed = flatten(walks)
+    assert set(packed) == {f"{part}/{name}" for part in Walks._fields for name in Walk._fields}
+    restored = to_dataset(Walks, packed)
+    assert type(restored.held_out) is Walk
+    assert_equal(flatten(restored), packed)
 
 
 @pytest.mark.parametrize(
-    ("packing", "change", "why"),
+    ("kind", "change", "why"),
     [
-        ("jax", {"step": None}, r"differing arrays \['step'\]"),
-        ("jax", {"worlds/0": np.zeros(7, np.int16)}, r"worlds/0 is int16\(7,\), not int8\(7,\)"),
-        ("jax", {"keys/lanes": np.zeros((4, 4), np.uint32)}, r"keys/lanes is uint32\(4, 4\), not "),
-        ("torch", {"rate": None}, r"differing arrays \['rate'\]"),
-        ("torch", {"rate": np.zeros(())[None]}, r"rate is float64\(1,\), not float64\(\)"),
+        ("jax", {"step": None}, "arrays missing ['step'], unknown []"),
+        ("jax", {"worlds/0": np.zeros(7, np.int16)}, "worlds/0 is int16(7,), not int8(7,)"),
+        ("jax", {"keys/lanes": np.zeros((4, 4), np.uint32)}, "keys/lanes is uint32(4, 4), not "),
+        ("torch", {"rat": np.ones(3)}, "arrays missing [], unknown ['rat']"),
+        ("torch", {"rate": np.zeros(())[None]}, "rate is float64(1,), not float64()"),
+        ("dataset", {"goal": None, "aim": np.ones(1)}, "arrays missing ['goal'], unknown ['aim']"),
+        ("dataset", {"state": np.array(0, np.int32)}, "state is int32(), not Int32[*env step]"),
+        ("dataset", {"state": np.zeros(5)}, "state is float64(5,), not Int32[*env step]"),
+        (
+            "dataset",
+            {"weight": np.zeros(4, np.float32)},
+            "weight is float32(4,), not Float32[step]",
+        ),
+        ("dataset", {"goal": np.zeros(1, np.int32)}, "goal is int32(1,), not Int32[]"),
     ],
 )
-def test_arrays_of_another_learner_are_refused(
-    packing: str, change: dict[str, Any], why: str
-) -> None:
-    learners = {"jax": (jax_packing, init(0)), "torch": (torch_packing, torch_init(0))}
-    module, template = learners[packing]
-    arrays = module.to_arrays(template) | change
+def test_arrays_of_something_else_are_refused(kind: str, change: dict[str, Any], why: str) -> None:
+    template, pack, unpack = LEARNERS[kind]
+    arrays = pack(template) | change
     present = {name: array for name, array in arrays.items() if array is not None}
-    with pytest.raises(ValueError, match=f"not a learner of this config: {why}"):
-        module.from_arrays(template, present)
+    what = "a Walk" if kind == "dataset" else "a learner of this config"
+    with pytest.raises(ValueError, match=re.escape(f"not {what}: {why}")):
+        unpack(template, present)

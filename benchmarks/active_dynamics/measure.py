@@ -17,7 +17,7 @@ from benchmarks.reference.active_dynamics import Agent, RecentRollout, Transitio
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row, Times
 from benchmarks.timing import Work, check_same, race
 from pipeline.storage.params_file import read_params
-from quatrain.frameworks.torch.threads import threads
+from quatrain.frameworks.torch import threads
 from quatrain.models.active_dynamics.collect import collect, emission_of
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init_network
 from quatrain.replay import windows

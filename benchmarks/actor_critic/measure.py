@@ -20,8 +20,7 @@ from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, sample_plates
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, REASONS
 from quatrain.envs.colony.world import start, step
-from quatrain.frameworks.torch.rng import seeded
-from quatrain.frameworks.torch.threads import threads
+from quatrain.frameworks.torch import seeded, threads
 from quatrain.models.actor_critic.ppo import iteration
 from quatrain.models.actor_critic.ppo import learner as learning
 from quatrain.models.actor_critic.ppo.learner import Learner

@@ -18,7 +18,7 @@ from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.policies import random_policy
 from quatrain.envs.treasurehunt.world import make_world
-from quatrain.frameworks.torch.threads import threads
+from quatrain.frameworks.torch import threads
 from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from benchmarks.peers import advantages, cartpole, quantiles, scan
 from benchmarks.rows import Row
-from quatrain.frameworks.torch.threads import threads
+from quatrain.frameworks.torch import threads
 
 
 def measure(root: Path, rounds: int) -> list[Row]:

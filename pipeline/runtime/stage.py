@@ -17,7 +17,7 @@ from pipeline.runtime.processes import Signals, die_with_parent, folder_lock
 from pipeline.storage.params_file import checkout_of, dvc_root, read_params
 from quatrain.devices import framework_environment, on_device
 from quatrain.errors import DataError
-from quatrain.frameworks.jax.flags import DEFAULTS
+from quatrain.frameworks.settings import JAX_FLAGS
 from quatrain.memory import check_memory
 from quatrain.nvidia import has_nvidia_gpu
 from quatrain.params import Params
@@ -86,11 +86,12 @@ class Stage(NamedTuple):
             DataError: it is missing, damaged or of another form.
             DataError: it was collected for another config.
         """
-        from quatrain.storage import folders, trees
+        from quatrain.frameworks.packing import to_dataset
+        from quatrain.storage import folders
 
         loaded = folders.load(self.data, [DATASET])
         collecting = self.modules.collect
-        dataset = trees.from_arrays(collecting.dataset_type(self.config), loaded.contents[DATASET])
+        dataset = to_dataset(collecting.dataset_type(self.config), loaded.contents[DATASET])
         collecting.check(self.config, dataset)
         return dataset, loaded.digest
 
@@ -192,7 +193,7 @@ def prepare_process(params: Params) -> None:
     """Sets threads, devices and determinism in the variables that jax and torch read when they are
     imported. Variables of jax that change numbers have no effect.
     """
-    for name in DEFAULTS:
+    for name in JAX_FLAGS:
         os.environ.pop(f"JAX_{name.upper()}", None)
     os.environ |= framework_environment(params, os.environ) | {"MPLBACKEND": "Agg"}
     warnings.showwarning = lambda message, *_, **__: console.info(

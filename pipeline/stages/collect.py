@@ -2,14 +2,15 @@
 
 from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage
-from quatrain.storage import folders, trees
+from quatrain.frameworks.packing import flatten
+from quatrain.storage import folders
 
 
 def collect(stage: Stage, signals: Signals) -> None:
     """Collects the dataset, and saves it with its manifest."""
     dataset = stage.modules.collect.collect(stage.config, stage.seed("collect"))
     signals.check()
-    arrays = trees.to_arrays(dataset)
+    arrays = flatten(dataset)
     folders.save(stage.data, {"dataset.safetensors": arrays}, {"stage": stage.name})
     megabytes = sum(array.nbytes for array in arrays.values()) / 1e6
     print(f"{stage.name}: {stage.data.relative_to(stage.root)}: {megabytes:.1f} MB")

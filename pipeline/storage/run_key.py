@@ -36,7 +36,7 @@ WRITERS = (
     "src/quatrain/storage/folders.py",
     "src/quatrain/storage/formats.py",
     "src/quatrain/storage/history.py",
-    "src/quatrain/storage/trees.py",
+    "src/quatrain/frameworks/packing.py",
 )
 INSTALLED = {"site-packages", "dist-packages"}
 # Package -> its distributions; to read what is installed takes about a second.

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any, cast
 
 from quatrain.errors import DeviceMissing
-from quatrain.frameworks.shared import Shared
+from quatrain.frameworks.settings import Shared
 from quatrain.nvidia import has_nvidia_gpu
 from quatrain.params import Params
 from quatrain.registry import Framework
@@ -112,7 +112,7 @@ def _jax_on_device(params: Params) -> Iterator[None]:
                 jax.devices("cuda")
         except (RuntimeError, AssertionError):  # AssertionError: jax 0.10 without any CUDA plug-in
             raise _missing("jax") if params.devices == 1 else _too_few(params.devices) from None
-    from quatrain.frameworks.jax.flags import default_flags
+    from quatrain.frameworks.jax import default_flags
 
     with default_flags():
         yield
@@ -127,7 +127,7 @@ def _torch_on_device(params: Params) -> Iterator[None]:
     """
     import torch
 
-    from quatrain.frameworks.torch.flags import default_flags
+    from quatrain.frameworks.torch import default_flags
 
     device = device_of(params, "torch")
     if device == "cuda" and not torch.cuda.is_available():

@@ -100,7 +100,7 @@ OTHER_FOLDERS: dict[str, Change] = {
     "history.csv: is no table of steps and": lambda c, _: c.update({"history.csv": ""}),
     "files that are missing: ['dataset.safetensors']": lambda c, _: c.pop(DATASET),
     "other: not a Dataset: arrays missing ['": lambda c, _: c.update({DATASET: {}}),
-    "other: not a learner of this config: differing arrays": (
+    "other: not a learner of this config: arrays missing": (
         lambda c, _: c.update({"state.safetensors": {}})
     ),
 }

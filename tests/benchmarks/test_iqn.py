@@ -12,7 +12,7 @@ from benchmarks.iqn.sides import SAME_TARGET
 from benchmarks.reference import iqn as reference
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Row
 from benchmarks.timing import NotComparable
-from quatrain.frameworks.torch.threads import threads
+from quatrain.frameworks.torch import threads
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.full

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quatrain.frameworks.jax.seeds import over_devices, over_seeds
+from quatrain.frameworks.jax import over_devices, over_seeds
 from quatrain.registry import load
 from tests.conftest import shapes_unchecked, small
 

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import pytest
 import torch
 
-from quatrain.frameworks.jax import flags as jax_flags
-from quatrain.frameworks.torch import flags as torch_flags
+from quatrain.frameworks import jax as jax_flags
+from quatrain.frameworks import torch as torch_flags
+from quatrain.frameworks.settings import JAX_FLAGS
 
 OTHER: dict[str, Any] = {
     "allow_f16_reductions": False,
@@ -29,7 +30,7 @@ OTHER: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", jax_flags.DEFAULTS)
+@pytest.mark.parametrize("name", JAX_FLAGS)
 @pytest.mark.parametrize("is_local", [True, False])
 def test_a_flag_of_jax_has_its_default_inside_and_is_restored(name: str, is_local: bool):
     read = lambda: getattr(jax.config, f"jax_{name}")  # noqa: E731
@@ -38,7 +39,7 @@ def test_a_flag_of_jax_has_its_default_inside_and_is_restored(name: str, is_loca
         changed = read()
         assert changed != default
         with jax_flags.default_flags():
-            assert read() == default == jax_flags.DEFAULTS[name]
+            assert read() == default == JAX_FLAGS[name]
             assert jnp.zeros(3, float).dtype == jnp.float32
         assert read() == changed
     assert read() == default
@@ -68,7 +69,7 @@ TORCH = {
     ),
     **{
         f"{place} {name}": of(holder, name, "ieee" if isinstance(default, str) else not default)
-        for place, (holder, name, default) in enumerate(torch_flags.DEFAULTS)
+        for place, (holder, name, default) in enumerate(torch_flags.FLAGS)
     },
 }
 
@@ -77,7 +78,7 @@ def computed() -> list[Any]:
     """What the flags decide."""
     weight = torch.full((3, 5), 1 / 3, requires_grad=True)
     product = weight @ weight.detach().T
-    precisions = [getattr(holder, name) for holder, name, _ in torch_flags.DEFAULTS]
+    precisions = [getattr(holder, name) for holder, name, _ in torch_flags.FLAGS]
     return [product.dtype, product.requires_grad, product.is_inference(), precisions]
 
 

@@ -6,7 +6,7 @@ from threading import Barrier
 import torch
 from torch import nn
 
-from quatrain.frameworks.torch.rng import seeded
+from quatrain.frameworks.torch import seeded
 
 
 def make() -> nn.Module:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quatrain.frameworks.jax.seeds import over_devices, over_seeds
+from quatrain.frameworks.jax import over_devices, over_seeds
 from tests.conftest import ROOT
 
 MODULE = "tests.frameworks.spread"

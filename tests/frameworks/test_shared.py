@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from quatrain.errors import ConfigError
-from quatrain.frameworks.shared import Shared
+from quatrain.frameworks.settings import Shared
 
 
 def test_settings_are_made_by_the_first_and_undone_by_the_last():

@@ -1,16 +1,14 @@
 """What is saved comes back, in bytes that only the content decides."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-from jaxtyping import Float32, Int32
 
 from quatrain.errors import DataError
 from quatrain.storage import folders
 from quatrain.storage.folders import load, save
-from quatrain.storage.trees import from_arrays, to_arrays
 from tests.storage.saved_folder import ARRAYS, CONTENTS, FILES, INFO
 
 
@@ -90,65 +88,3 @@ def test_content_that_could_not_be_loaded_is_not_written(
     assert message in str(error.value)
     assert str(error.value).endswith("; nothing was written")
     assert not (tmp_path / "allo").exists()
-
-
-class Episodes(NamedTuple):
-    state: Int32[np.ndarray, " slots"]
-    weight: Float32[np.ndarray, "slots width"]
-
-
-class Dataset(NamedTuple):
-    train: Episodes
-    held_out: Episodes
-    goal: Int32[np.ndarray, ""]
-
-
-DATASET = Dataset(
-    Episodes(np.arange(5, dtype=np.int32), np.ones((5, 3), np.float32)),
-    Episodes(np.arange(2, dtype=np.int32), np.ones((2, 3), np.float32)),
-    np.asarray(7, np.int32),
-)
-
-
-def test_a_tree_of_arrays_survives_the_disk_and_names_what_is_missing(tmp_path: Path):
-    flat = to_arrays(DATASET)
-    parts = ["train/state", "train/weight", "held_out/state", "held_out/weight", "goal"]
-    assert list(flat) == parts
-    save(tmp_path / "data", {"dataset.safetensors": flat}, {})
-    result = from_arrays(Dataset, load(tmp_path / "data").contents["dataset.safetensors"])
-    assert type(result.train) is Episodes
-    for name, values in to_arrays(result).items():
-        np.testing.assert_array_equal(values, flat[name], strict=True)
-
-    flat["train/steps"] = flat.pop("train/state")
-    reason = r"not a Dataset: arrays missing \['train/state'\], unknown \['train/steps'\]"
-    with pytest.raises(DataError, match=reason):
-        from_arrays(Dataset, flat)
-
-
-class Walk(NamedTuple):
-    state: Int32[np.ndarray, " step"]
-    weight: Float32[np.ndarray, " step"] | None
-    goal: Int32[np.ndarray, ""]
-
-
-@pytest.mark.parametrize(
-    ("name", "array", "message"),
-    [
-        ("state", np.zeros((3, 1), np.int32), r"state is int32 of shape \(3, 1\), where Int32"),
-        (
-            "state",
-            np.zeros(3, np.int64),
-            r"state is int64 of shape \(3,\), where Int32 \[step\] be",
-        ),
-        ("weight", np.zeros(4, np.float32), r"weight is float32 of shape \(4,\), where Float32"),
-        ("goal", np.zeros(1, np.int32), r"goal is int32 of shape \(1,\), where Int32 \[\] belongs"),
-    ],
-)
-def test_arrays_have_the_dtypes_and_axes_of_their_annotations(
-    name: str, array: np.ndarray, message: str
-):
-    flat = to_arrays(Walk(np.zeros(3, np.int32), np.zeros(3, np.float32), np.array(1, np.int32)))
-    assert from_arrays(Walk, flat).goal == 1
-    with pytest.raises(DataError, match=message):
-        from_arrays(Walk, flat | {name: array})

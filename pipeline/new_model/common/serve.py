@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from quatrain.frameworks.arrays import ArraySpec, verify
+from quatrain.frameworks.packing import ArraySpec, verify
 from quatrain.models.sketch import network
 from quatrain.models.sketch.collect import INPUTS, Dataset
 from quatrain.models.sketch.config import SketchConfig

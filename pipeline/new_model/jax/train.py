@@ -11,14 +11,14 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from quatrain.frameworks.jax import packing
+from quatrain.frameworks.jax import from_template
+from quatrain.frameworks.jax import to_arrays as to_arrays
 from quatrain.models.sketch import losses, network
 from quatrain.models.sketch.collect import Dataset, Samples, check
 from quatrain.models.sketch.config import SketchConfig
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 
 WEIGHTS = ("params/",)
-to_arrays = packing.to_arrays
 
 
 class State(NamedTuple):
@@ -77,7 +77,7 @@ def from_arrays(config: SketchConfig, dataset: Dataset, arrays: dict[str, np.nda
     Raises:
         ValueError: it is that of another config.
     """
-    return packing.from_arrays(jax.eval_shape(lambda: init_state(config, dataset, 0)), arrays)
+    return from_template(jax.eval_shape(lambda: init_state(config, dataset, 0)), arrays)
 
 
 def _optimizer(config: SketchConfig) -> optax.GradientTransformation:

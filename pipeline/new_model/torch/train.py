@@ -8,22 +8,30 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 
-from quatrain.frameworks.torch import adam_state, packing, threads
-from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
+from quatrain.frameworks.torch import (
+    AdamState,
+    adam_state,
+    from_template,
+    generator_from_seed,
+    generator_from_state,
+    init_adam,
+    load_adam,
+    single_threaded,
+)
+from quatrain.frameworks.torch import to_arrays as to_arrays
 from quatrain.models.sketch import losses, network
 from quatrain.models.sketch.collect import Dataset, check
 from quatrain.models.sketch.config import SketchConfig
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 
 WEIGHTS = ("params/",)
-to_arrays = packing.to_arrays
 
 
 class State(NamedTuple):
     """Holds everything that changes while learning."""
 
     params: dict[str, Tensor]
-    adam: adam_state.AdamState
+    adam: AdamState
     generator: UInt8[Tensor, " state"]
     step: Int64[Tensor, ""]
 
@@ -40,7 +48,7 @@ def init_state(config: SketchConfig, dataset: Dataset, seed: int) -> State:
     """Returns `seeds` learners before their first step."""
     params = {name: torch.tensor(array) for name, array in network.init(config, seed).items()}
     generator = generator_from_seed(np.random.SeedSequence(seed))
-    adam = adam_state.init_state(params)
+    adam = init_adam(params)
     return State(params, adam, generator.get_state(), torch.tensor(0))
 
 
@@ -76,10 +84,10 @@ def from_arrays(config: SketchConfig, dataset: Dataset, arrays: dict[str, np.nda
     Raises:
         ValueError: it is that of another config.
     """
-    return packing.from_arrays(init_state(config, dataset, 0), arrays)
+    return from_template(init_state(config, dataset, 0), arrays)
 
 
-@threads.single_threaded(if_small=True)
+@single_threaded(if_small=True)
 def _run_steps(
     config: SketchConfig, steps: int, dataset: Dataset, state: State
 ) -> tuple[State, Recorded]:
@@ -88,7 +96,7 @@ def _run_steps(
     module = nn.ParameterDict({name: leaf.clone() for name, leaf in state.params.items()})
     weights = dict(module.items())
     optimizer = torch.optim.Adam(weights.values(), lr=config.train.learning_rate)
-    adam_state.load_state(optimizer, module, state.adam)
+    load_adam(optimizer, module, state.adam)
     generator = generator_from_state(state.generator)
     rows = []
     for _ in range(steps):
@@ -100,7 +108,7 @@ def _run_steps(
         optimizer.step()
         rows.append({name: term.detach() for name, term in terms.items()} | _norms(weights))
     params = {name: leaf.detach() for name, leaf in weights.items()}
-    adam = adam_state.get_state(optimizer, module)
+    adam = adam_state(optimizer, module)
     after = State(params, adam, generator.get_state(), state.step + steps)
     return after, {name: torch.stack([row[name] for row in rows]).numpy() for name in rows[0]}
 

@@ -16,12 +16,13 @@ from quatrain.api.configs import params_with, read_defaults, restore_section, va
 from quatrain.api.films import Film
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
+from quatrain.frameworks.packing import flatten, to_dataset
 from quatrain.params import Params
 from quatrain.progress import History
 from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
 from quatrain.seeds import derive_seed
-from quatrain.storage import folders, history, trees
+from quatrain.storage import folders, history
 from quatrain.storage.disk_errors import raised_as_disk_error
 from quatrain.storage.formats import null_if_not_finite
 from quatrain.storage.gif import gif
@@ -175,7 +176,7 @@ class Result:
         contents = {
             "weights.safetensors": weights,
             "state.safetensors": rest,
-            DATASET: trees.to_arrays(self.dataset),
+            DATASET: flatten(self.dataset),
             "config.json": self.config.model_dump(mode="json"),
             "history.csv": history.to_csv(curves),
             "scores.json": null_if_not_finite(self.scores),
@@ -242,7 +243,7 @@ def load(path: str | Path, device: str = "auto") -> Result:
         if dataset_arrays is None:
             dataset_arrays = pipeline_dataset(folder, model, stored)
         try:
-            dataset = trees.from_arrays(modules.collect.dataset_type(section), dataset_arrays)
+            dataset = to_dataset(modules.collect.dataset_type(section), dataset_arrays)
             state = modules.train.from_arrays(section, dataset, arrays)
             curves = history.from_csv(stored.contents["history.csv"])
         except ValueError as error:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 from quatrain.devices import framework_environment, on_device
 from quatrain.errors import DeviceMissing, PackageMissing
-from quatrain.frameworks.shared import Shared
+from quatrain.frameworks.settings import Shared
 from quatrain.params import Params
 from quatrain.registry import MODELS, PACKAGES
 

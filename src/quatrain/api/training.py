@@ -19,11 +19,11 @@ from quatrain.api.progress_display import shown
 from quatrain.api.results import Result
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
+from quatrain.frameworks.packing import flatten
 from quatrain.params import Params
 from quatrain.progress import Row, history, rows
 from quatrain.registry import load
 from quatrain.seeds import derive_seed
-from quatrain.storage import trees
 
 
 def fit(
@@ -228,8 +228,7 @@ def held_out_again(result: Result, seed: int | None) -> Any:
 def is_of_one_system(dataset: Any, other: Any) -> bool:
     """Returns whether two datasets have in common what their training and held-out data share."""
     parts = [
-        trees.to_arrays(each._replace(train=np.zeros(0), held_out=np.zeros(0)))
-        for each in (dataset, other)
+        flatten(each._replace(train=np.zeros(0), held_out=np.zeros(0))) for each in (dataset, other)
     ]
     first, second = parts
     return first.keys() == second.keys() and all(

@@ -13,10 +13,10 @@ from torch import Generator
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.world import step_mean
 from quatrain.errors import DatasetMismatch
+from quatrain.frameworks.packing import flatten
 from quatrain.models.active_dynamics import collect as collecting
 from quatrain.models.active_dynamics.collect import Dataset, check, collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.storage.trees import to_arrays
 from tests.conftest import small
 
 SEED, REPLICATES, CHANNELS, WARMUP, HELD_OUT, STARTS = 11, 3, 7, 13, 10, 9
@@ -44,7 +44,7 @@ def collected(kind: str = "limit_cycle") -> Dataset:
 
 
 def equal(item: Any, other: Any) -> bool:
-    first, second = to_arrays(item), to_arrays(other)
+    first, second = flatten(item), flatten(other)
     return all(first[name].tobytes() == second[name].tobytes() for name in first | second)
 
 
@@ -55,10 +55,10 @@ def test_another_seed_changes_all_that_is_drawn_and_no_global_state():
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002
     before = torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
-    other = to_arrays(collect(configured(), SEED + 1))
+    other = flatten(collect(configured(), SEED + 1))
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
-    reference = to_arrays(collected())
+    reference = flatten(collected())
     assert {name for name in other if np.array_equal(other[name], reference[name])} == {
         "train/truncated",
         "emission/noise_variance",

@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from quatrain.frameworks.packing import flatten
 from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import evaluate
 from quatrain.models.active_dynamics.seq_vae import trainer
 from quatrain.models.active_dynamics.train import train as learn
 from quatrain.section import NamedArray
-from quatrain.storage.trees import to_arrays
 from tests.config_keys import config_of, leaves, overlay_of, refusal, unread_keys
 from tests.conftest import shapes_unchecked, small
 
@@ -101,7 +101,7 @@ CHOICES = {
 def collected(*changes: str, **arrays: Any) -> dict[str, bytes]:
     with shapes_unchecked():
         dataset = collect(selected(SMALLER, *changes, **arrays), 0)
-    return {name: array.tobytes() for name, array in to_arrays(dataset).items()}
+    return {name: array.tobytes() for name, array in flatten(dataset).items()}
 
 
 def test_each_key_of_env_and_collect_changes_what_is_collected():

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from quatrain.frameworks.torch import rng
+from quatrain.frameworks import torch as shared
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.bayes_filter import learner as bayes_filter
 from quatrain.models.active_dynamics.collect import Dataset, collect
@@ -56,7 +56,7 @@ def training(
     asking for values, are computed elsewhere.
     """
     config, dataset = case
-    monkeypatch.setattr(rng, "Generator", Elsewhere)
+    monkeypatch.setattr(shared, "Generator", Elsewhere)
     monkeypatch.setattr(learners.nn.utils, "clip_grad_norm_", clipped)
     for module in (bayes_filter, networks):
         monkeypatch.setattr(module, "prior_weight_variance", lambda *_: 0.2)

@@ -143,10 +143,10 @@ def test_the_optimiser_starts_anew_in_new_coordinates():
         config = configured("mlp", "linear", seq_vae={"alignment_error": limit})
         trainer, ring = make_trainer(config), replay(config, count=60, ends=(30,))
         trainer.learn(ring, 0)
-        before = adam_state.get_state(trainer.optimizer, trainer.network)
+        before = adam_state(trainer.optimizer, trainer.network)
         assert before.steps > 0
         trainer.refresh(windows.window(ring, 0, 0, 60))
-        after = adam_state.get_state(trainer.optimizer, trainer.network)
+        after = adam_state(trainer.optimizer, trainer.network)
         for name, params in (("exp_avg", before.exp_avg), ("exp_avg_sq", before.exp_avg_sq)):
             for param, moment in params.items():
                 expected = moment if limit == 0 else torch.zeros_like(moment)

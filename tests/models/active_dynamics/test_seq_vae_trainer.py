@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from quatrain.frameworks.torch import packing
+from quatrain.frameworks.torch import to_arrays
 from quatrain.models.active_dynamics.seq_vae import elbo, network
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
 from quatrain.models.active_dynamics.seq_vae.trainer_state import draw_bootstrap, init_state
@@ -123,7 +123,7 @@ def test_sgd_has_no_moments():
 def test_a_new_trainer_depends_on_its_seed_alone():
     config = configured("ensemble")
     states = [init_state(config, channels(config), seed) for seed in (1, 1, 2)]
-    first, same, other = (packing.to_arrays(state) for state in states)
+    first, same, other = (to_arrays(state) for state in states)
     for name, array in first.items():
         assert np.array_equal(array, same[name])
         drawn = name in ("bootstrap", "batch_rng", "elbo_rng", "params/encoder.cell.weight_hh")

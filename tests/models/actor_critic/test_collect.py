@@ -24,11 +24,11 @@ from quatrain.envs.colony.policies import (
 from quatrain.envs.colony.rules import RUNNING
 from quatrain.envs.colony.world import start
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.rng import generator_from_seed
+from quatrain.frameworks.packing import flatten
+from quatrain.frameworks.torch import generator_from_seed
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.worlds import colony_data as collecting
 from quatrain.models.actor_critic.worlds.colony_data import Dataset, check, make_colonies
-from quatrain.storage.trees import to_arrays
 from tests.conftest import shapes_unchecked, small
 
 SEED = 11
@@ -68,7 +68,7 @@ def with_one_plate(plates: str) -> tuple[ActorCriticConfig, Dataset]:
 
 def equal(item: Any, other: Any) -> bool:
     """Of parts of datasets."""
-    first, second = to_arrays(item), to_arrays(other)
+    first, second = flatten(item), flatten(other)
     return first.keys() == second.keys() and all(
         first[name].tobytes() == second[name].tobytes() for name in first
     )

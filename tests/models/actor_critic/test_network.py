@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from quatrain.frameworks.torch.rng import seeded
+from quatrain.frameworks.torch import seeded
 from quatrain.models.actor_critic.network import Attention, Network, Output
 from quatrain.models.actor_critic.ppo.learner import make_network
 from quatrain.replay.rollouts.buffer import Graphs

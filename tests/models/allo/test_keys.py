@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from quatrain.envs.grid.dynamics import draw_frequencies, make_grid, observe
+from quatrain.frameworks.packing import flatten
 from quatrain.models.allo import train as learner
 from quatrain.models.allo.collect import Dataset, collect
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import State, run_chunk
-from quatrain.storage.trees import to_arrays
 from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small
 
@@ -27,7 +27,7 @@ MAZE = {"layout": "maze", "maze": {"width": 7, "height": 9, "braid": 0.0, "seed"
 def observed(env: dict[str, Any]) -> dict[str, np.ndarray]:
     config = allo(env=env).env
     grid, frequencies = make_grid(config.map), draw_frequencies(config, 0)
-    return to_arrays(grid) | {"inputs": observe(config, grid, frequencies)}
+    return flatten(grid) | {"inputs": observe(config, grid, frequencies)}
 
 
 def differ(item: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
@@ -66,7 +66,7 @@ def dataset(**changes: Any) -> Dataset:
     ids=str,
 )
 def test_a_key_of_walking_changes_what_is_walked(change: dict[str, Any]):
-    assert differ(to_arrays(dataset().train), to_arrays(dataset(**change).train))
+    assert differ(flatten(dataset().train), flatten(dataset(**change).train))
 
 
 @cache

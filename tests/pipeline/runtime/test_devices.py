@@ -17,7 +17,7 @@ from pipeline.runtime.devices import (
 )
 from pipeline.runtime.stage import prepare_process
 from quatrain.devices import DETERMINISTIC_XLA
-from quatrain.frameworks.jax.flags import DEFAULTS
+from quatrain.frameworks.settings import JAX_FLAGS
 from tests.conftest import params_with
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import Project
@@ -50,7 +50,7 @@ def test_variables_that_change_numbers_are_without_effect_in_a_stage_or_part_of_
     prepare_process(params)
     expected = None if recorded is None else f"{variable}={recorded}"
     assert settings(params, "jax").get("flags") == expected
-    assert not {f"JAX_{name.upper()}" for name in DEFAULTS} & os.environ.keys()
+    assert not {f"JAX_{name.upper()}" for name in JAX_FLAGS} & os.environ.keys()
     prepare_process(params)  # as a stage that another one starts
     assert settings(params, "jax").get("flags") == expected
 

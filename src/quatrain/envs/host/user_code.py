@@ -68,8 +68,8 @@ def _kept_by_torch(name: str) -> AbstractContextManager[None]:
     """Keeps nothing where torch is not loaded: a JAX model never loads it."""
     if "torch" not in sys.modules:
         return nullcontext()
-    modes = importlib.import_module("quatrain.frameworks.torch.modes")
-    kept: AbstractContextManager[None] = getattr(modes, name)()
+    framework = importlib.import_module("quatrain.frameworks.torch")
+    kept: AbstractContextManager[None] = getattr(framework, name)()
     return kept
 
 

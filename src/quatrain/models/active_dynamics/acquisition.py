@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.frameworks.torch import threads
+from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.config import Acquisition
 from quatrain.models.active_dynamics.learner import Surrogate
 
@@ -48,7 +48,7 @@ Value = Callable[[Imagined], Float[Tensor, "learner n"]]
 Score = Callable[[Float[Tensor, "learner n decision action"]], Float[Tensor, "learner n"]]
 
 
-@threads.single_threaded(if_small=True)
+@single_threaded(if_small=True)
 def scorer(surrogate: Surrogate, config: Acquisition, hold: int) -> Score:
     """Returns a function of actions: their weighted values, minus the cost of leaving the region.
 

@@ -13,7 +13,7 @@ from quatrain.envs.vector_field.fields import make_field, region_grid, restore_f
 from quatrain.envs.vector_field.observation import Emission, draw_emission
 from quatrain.envs.vector_field.world import World, check_step, make_world, step_mean
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.rng import generator_from_seed
+from quatrain.frameworks.torch import generator_from_seed
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.system import FieldSystem, Rollouts, record
 

@@ -16,7 +16,7 @@ from quatrain.envs.vector_field.observation import Emission
 from quatrain.envs.vector_field.table_rules import LARGEST
 from quatrain.envs.vector_field.world import control_effect
 from quatrain.errors import DataError
-from quatrain.frameworks.torch.rng import generator_from_seed
+from quatrain.frameworks.torch import generator_from_seed
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.bayes_filter.innovation import (
     expected_intervals,

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from quatrain.frameworks.torch import threads
+from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.acquisition import Score, scorer
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, Planner
 from quatrain.models.active_dynamics.learner import Surrogate
@@ -31,7 +31,7 @@ def first_plan(config: Planner, learners: int, action_size: int) -> Plan:
     return Plan(mean, mean[:, None].repeat(1, config.keep, 1, 1))
 
 
-@threads.single_threaded(if_small=True)
+@single_threaded(if_small=True)
 @torch.no_grad()
 def replan(
     config: Planner, bound: float, score: Score, plan: Plan, generator: torch.Generator

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from quatrain.frameworks.torch import packing
+from quatrain.frameworks.torch import from_template, to_arrays
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import LARGEST, ActiveDynamicsConfig
 from quatrain.models.active_dynamics.learner import AffineAlignment, FieldPosterior
@@ -41,7 +41,7 @@ def export(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> dict
     index = learners_of(config, "active" if "active" in arms else arms[0]).start
     matrix, offset = learner.alignment(learner.weights, dataset.held_out)
     served = ServedField(*learner.export_posterior(index), matrix[index], offset[index])
-    return packing.to_arrays(served)
+    return to_arrays(served)
 
 
 def request(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -68,7 +68,7 @@ def answer(
     d = config.env.d
     posterior: FieldPosterior = family.posterior_template(config)
     template = ServedField(*posterior, torch.zeros(d, d).double(), torch.zeros(d).double())
-    served = packing.from_arrays(template, arrays)
+    served = from_template(template, arrays)
     alignment = AffineAlignment(served.matrix[None], served.offset[None])
     moments = family.posterior_moments(
         config, FieldPosterior(served.field, served.covariance), alignment.to_latent(states)

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.policies import PolicyState, init_policy_state
 from quatrain.envs.vector_field.world import EnvState
-from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
+from quatrain.frameworks.torch import generator_from_seed, generator_from_state
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.collect import Dataset, world_of
 from quatrain.models.active_dynamics.config import ARMS, ActiveDynamicsConfig

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.frameworks.torch import packing, threads
+from quatrain.frameworks.torch import from_template, single_threaded
+from quatrain.frameworks.torch import to_arrays as to_arrays
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.collect import Dataset, check
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -33,7 +34,6 @@ SUMS = ("truncations",)
 # Share of planned actions of the active arm below which a training warns.
 LEAST_PLANNED = 0.5
 WEIGHTS = ("params/", "decoder/")
-to_arrays = packing.to_arrays
 Metrics = dict[str, np.ndarray]
 
 
@@ -77,7 +77,7 @@ def update(config: ActiveDynamicsConfig, dataset: Dataset, state: State) -> tupl
     return training.to_state(), metrics
 
 
-@threads.single_threaded(if_small=True)
+@single_threaded(if_small=True)
 def advance_by(training: TrainingState, transitions: int) -> Metrics:
     """Changes `training` in place by some transitions, and returns their metrics.
 
@@ -276,4 +276,4 @@ def from_arrays(
     Raises:
         ValueError: names, shapes or dtypes are not those of a state of this config.
     """
-    return packing.from_arrays(init_state(config, dataset, 0), arrays)
+    return from_template(init_state(config, dataset, 0), arrays)

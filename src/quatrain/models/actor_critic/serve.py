@@ -4,8 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from quatrain.frameworks.torch import packing
-from quatrain.frameworks.torch.rng import seeded
+from quatrain.frameworks.torch import from_template, seeded, to_arrays
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.ppo.learner import State, load_actor, make_network
 from quatrain.requests import validate_request
@@ -27,7 +26,7 @@ def export(config: Config, state: State, dataset: Any) -> dict[str, np.ndarray]:
     its actions.
     """
     constants = serving(config).constants(config, state, dataset)
-    return packing.to_arrays({"params": state.best[0].params, **constants})
+    return to_arrays({"params": state.best[0].params, **constants})
 
 
 def request(config: Config, dataset: Any) -> dict[str, np.ndarray]:
@@ -62,7 +61,7 @@ def answer(config: Config, arrays: dict[str, np.ndarray], request: Any) -> dict[
     world = serving(config)
     spec, constants = world.template(config, arrays)
     params = dict(seeded(lambda: make_network(config, spec), 0).state_dict())
-    weights = packing.from_arrays({"params": params, **constants}, arrays)
+    weights = from_template({"params": params, **constants}, arrays)
     question = validate_request("actor_critic", request, world.inputs(config, spec))
     if config.train.compile:  # which pays only for repeated shapes
         train = config.train.model_copy(update={"compile": False})

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from quatrain.errors import DeviceFull, DeviceMissing
-from quatrain.frameworks.torch import packing, threads
+from quatrain.frameworks.torch import from_template, single_threaded
+from quatrain.frameworks.torch import to_arrays as to_arrays
 from quatrain.models.actor_critic.collect import check
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.ppo import learner as learning
@@ -20,7 +21,6 @@ from quatrain.models.actor_critic.ppo.learner import State as State
 from quatrain.progress import Progress, by_seed
 
 WEIGHTS = ("best/", "scale/")
-to_arrays = packing.to_arrays
 # Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
 SMALL = 64
 # What torch says where a CPU has no memory left.
@@ -81,10 +81,7 @@ def _iterate(
     """Runs these numbers of iterations, and yields after each number."""
     with _learners(config, dataset, state) as learners:
         for count in counts:
-            with (
-                explain_out_of_memory(config, dataset),
-                threads.single_threaded(config.network.d <= SMALL),
-            ):
+            with explain_out_of_memory(config, dataset), single_threaded(config.network.d <= SMALL):
                 entries = [[run_iteration(each) for each in learners] for _ in range(count)]
                 validated = learning.validate_if_due(learners, dataset)
             metrics = {
@@ -163,4 +160,4 @@ def from_arrays(config: Config, dataset: Any, arrays: dict[str, np.ndarray]) -> 
     Raises:
         ValueError: names, shapes or dtypes are not those of a state of this config.
     """
-    return packing.from_arrays(init_state(config, dataset, 0), arrays)
+    return from_template(init_state(config, dataset, 0), arrays)

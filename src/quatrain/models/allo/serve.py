@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from quatrain.frameworks.jax import packing
+from quatrain.frameworks.jax import from_template, to_arrays
 from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
@@ -27,7 +27,7 @@ class Weights(NamedTuple):
 def export(config: AlloConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns the encoder of the first learner and the constants of its inputs (may be empty)."""
     weights = Weights(state.params, state.input_constants)
-    return packing.to_arrays(jax.tree.map(lambda leaf: leaf[0], weights))
+    return to_arrays(jax.tree.map(lambda leaf: leaf[0], weights))
 
 
 def request(config: AlloConfig, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -56,7 +56,7 @@ def answer(
     """
     world = config.world
     sizes = world.input_sizes(config, arrays)
-    weights = packing.from_arrays(jax.eval_shape(partial(_init_weights, config, *sizes)), arrays)
+    weights = from_template(jax.eval_shape(partial(_init_weights, config, *sizes)), arrays)
     constants = np.asarray(weights.input_constants)
     specs = {world.INPUT: Input(*world.input_limits(config, constants))}
     asked = validate_request("allo", request, specs)[world.INPUT]

@@ -12,8 +12,8 @@ import optax
 from jax import Array
 from jaxtyping import Float, Int, Key
 
-from quatrain.frameworks.jax import packing
-from quatrain.frameworks.jax.seeds import WHOLE, lay_out, over_devices, over_seeds
+from quatrain.frameworks.jax import WHOLE, from_template, lay_out, over_devices, over_seeds
+from quatrain.frameworks.jax import to_arrays as to_arrays
 from quatrain.models.allo import losses, network
 from quatrain.models.allo.collect import Dataset, check
 from quatrain.models.allo.config import AlloConfig, Train
@@ -37,8 +37,6 @@ REMEDY = {
     "barrier_term": ("barrier term", "lr_barrier"),
     "grad_norm": ("gradient", "learning_rate"),
 }
-
-to_arrays = packing.to_arrays
 
 
 class State(NamedTuple):
@@ -113,7 +111,7 @@ def from_arrays(config: AlloConfig, dataset: Dataset, arrays: dict[str, np.ndarr
     Raises:
         ValueError: names, shapes or dtypes are not those of a state of this config.
     """
-    return packing.from_arrays(init_state(config, dataset, seed=0), arrays)
+    return from_template(init_state(config, dataset, seed=0), arrays)
 
 
 def inputs_for(config: AlloConfig, state: State, dataset: Dataset) -> Float[Array, "states inputs"]:

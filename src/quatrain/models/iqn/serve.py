@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, Shaped
 
-from quatrain.frameworks.jax import packing
+from quatrain.frameworks.jax import from_template, to_arrays
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import Scale, scaled
 from quatrain.models.iqn.config import IqnConfig, LearnerConfig
@@ -40,7 +40,7 @@ def export(config: LearnerConfig, state: State, dataset: Any) -> dict[str, np.nd
     params, scale = jax.tree.map(
         lambda leaf: leaf[0], (evaluation_params(config, state), state.scale)
     )
-    return packing.to_arrays({"params": params, "scale": scale})
+    return to_arrays({"params": params, "scale": scale})
 
 
 def request(config: LearnerConfig, dataset: Any) -> dict[str, np.ndarray]:
@@ -117,7 +117,7 @@ def _restore(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> dict[str, 
             "scale": Scale(size, size) if config.brings_env else (),
         }
 
-    return packing.from_arrays(jax.eval_shape(init), arrays)
+    return from_template(jax.eval_shape(init), arrays)
 
 
 def _check_places(config: IqnConfig, views: np.ndarray) -> None:

@@ -13,8 +13,8 @@ from jax import Array
 from jaxtyping import Float, Key
 
 from quatrain.errors import DeviceFull
-from quatrain.frameworks.jax import packing
-from quatrain.frameworks.jax.seeds import over_devices, over_seeds
+from quatrain.frameworks.jax import from_template, over_devices, over_seeds
+from quatrain.frameworks.jax import to_arrays as to_arrays
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import check
 from quatrain.models.iqn.config import IqnConfig, LearnerConfig, Train
@@ -36,7 +36,6 @@ from quatrain.models.iqn.learning.updating import (
 from quatrain.progress import Progress
 
 WEIGHTS = ("params/", "target_params/", "best/", "scale/")
-to_arrays = packing.to_arrays
 
 
 def headline(config: LearnerConfig) -> tuple[str, str]:
@@ -219,7 +218,7 @@ def from_arrays(config: LearnerConfig, dataset: Any, arrays: dict[str, np.ndarra
     if config.brings_env:
         # Counters of environments keep their 64 bits, as numpy arrays.
         template = template._replace(play_state=config.world.init_play_state(config, dataset))
-    return packing.from_arrays(template, arrays)
+    return from_template(template, arrays)
 
 
 def update(

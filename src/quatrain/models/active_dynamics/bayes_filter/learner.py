@@ -13,7 +13,7 @@ from torch import Tensor
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.envs.vector_field.world import control_effect
-from quatrain.frameworks.torch import threads
+from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.channels import Channels, LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.filter import Belief, Filter
@@ -148,7 +148,7 @@ class BayesFilterLearner:
         """Returns True: states are those of known channels, or aligned by the warm-up."""
         return torch.ones(len(self.belief.mean[learners]), dtype=torch.bool)
 
-    @threads.single_threaded(if_small=True)
+    @single_threaded(if_small=True)
     def surrogate(self, learners: slice) -> Surrogate:
         d = self.filter.d
         belief = Belief(*(part[learners] for part in self.belief))

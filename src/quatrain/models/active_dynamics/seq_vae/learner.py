@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
-from quatrain.frameworks.torch.rng import seeded
+from quatrain.frameworks.torch import seeded
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig

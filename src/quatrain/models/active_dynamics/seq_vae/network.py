@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.envs.vector_field.world import control_effect
-from quatrain.frameworks.torch.rng import seeded
+from quatrain.frameworks.torch import seeded
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.network import Rbf, make_rbf, prior_weight_variance

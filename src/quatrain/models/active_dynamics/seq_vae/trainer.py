@@ -10,9 +10,13 @@ from torch.optim import SGD, Adam, Optimizer
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
-from quatrain.frameworks.torch import adam_state, threads
-from quatrain.frameworks.torch.adam_state import AdamState
-from quatrain.frameworks.torch.rng import generator_from_state
+from quatrain.frameworks.torch import (
+    AdamState,
+    adam_state,
+    generator_from_state,
+    load_adam,
+    single_threaded,
+)
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
@@ -48,7 +52,7 @@ def _make_optimizer(config: ActiveDynamicsConfig, network: SeqVae, moments: Adam
         network.parameters(), lr=train.learning_rate, weight_decay=train.weight_decay, fused=True
     )
     if kind is Adam:
-        adam_state.load_state(optimizer, network, moments)
+        load_adam(optimizer, network, moments)
     return optimizer
 
 
@@ -89,7 +93,7 @@ class SeqVaeTrainer:
         """Returns the current state, in tensors that later training does not modify."""
         return SeqVaeState(
             params=copy_params(self.network),
-            optimizer=adam_state.get_state(self.optimizer, self.network),
+            optimizer=adam_state(self.optimizer, self.network),
             **{name: getattr(self, name) for name in VALUES},
             batch_rng=self.batch_rng.get_state(),
             elbo_rng=self.elbo_rng.get_state(),
@@ -132,7 +136,7 @@ class SeqVaeTrainer:
             or int(windows.window_counts(ring)[env]) >= self.config.train.seq_vae.min_windows
         )
 
-    @threads.single_threaded(if_small=True)
+    @single_threaded(if_small=True)
     def learn(self, ring: WindowRing, env: int) -> dict[str, Tensor]:
         """Takes gradient steps on windows of the replay, and renews the posterior when it is due.
 

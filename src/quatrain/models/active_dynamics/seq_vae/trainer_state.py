@@ -8,9 +8,7 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.observation import Emission
-from quatrain.frameworks.torch import adam_state
-from quatrain.frameworks.torch.adam_state import AdamState
-from quatrain.frameworks.torch.rng import generator_from_seed
+from quatrain.frameworks.torch import AdamState, generator_from_seed, init_adam
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import posterior as posteriors
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
@@ -47,7 +45,7 @@ def init_state(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> S
     params = copy_params(network)
     return SeqVaeState(
         params=params,
-        optimizer=adam_state.init_state(params),
+        optimizer=init_adam(params),
         hidden=network.encoder.initial_hidden(1).detach(),
         belief=Belief(*(part.detach().clone() for part in network.initial_belief)),
         posterior=posteriors.initial_posterior(network),

@@ -10,8 +10,15 @@ from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 from torch.optim import Adam
 
-from quatrain.frameworks.torch import adam_state
-from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state, seeded
+from quatrain.frameworks.torch import (
+    AdamState,
+    adam_state,
+    generator_from_seed,
+    generator_from_state,
+    init_adam,
+    load_adam,
+    seeded,
+)
 from quatrain.models.actor_critic import network as networks
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.network import Network, Output
@@ -54,7 +61,7 @@ class SeedState(NamedTuple):
     params: dict[str, Tensor]
     best: Best
     scale: Any
-    optimizer: adam_state.AdamState
+    optimizer: AdamState
     envs: Any
     iterations: Int64[Tensor, ""]
     updates: Int64[Tensor, ""]
@@ -66,7 +73,7 @@ class State(NamedTuple):
     params: tuple[dict[str, Tensor], ...]
     best: tuple[Best, ...]
     scale: tuple[Any, ...]
-    optimizer: tuple[adam_state.AdamState, ...]
+    optimizer: tuple[AdamState, ...]
     envs: tuple[Any, ...]
     iterations: tuple[Tensor, ...]
     updates: tuple[Tensor, ...]
@@ -186,9 +193,7 @@ def first_state(config: Config, dataset: Any, sequence: np.random.SeedSequence) 
         params=params,
         best=Best(params, torch.tensor(NOT_EVALUATED), success, torch.tensor(0)),
         scale=scale,
-        optimizer=adam_state.init_state(
-            {name: params[name] for name, _ in network.named_parameters()}
-        ),
+        optimizer=init_adam({name: params[name] for name, _ in network.named_parameters()}),
         envs=world.first_state(config, dataset, envs, policy=policy, order=order),
         iterations=torch.tensor(0),
         updates=torch.tensor(0),
@@ -207,7 +212,7 @@ def from_state(
     spec = config.world.spec_of(config, dataset)
     network = load_network(config, spec, seed.params)
     optimizer = Adam(network.parameters(), lr=train.learning_rate, eps=train.adam_eps, fused=True)
-    adam_state.load_state(optimizer, network, seed.optimizer)
+    load_adam(optimizer, network, seed.optimizer)
     return Learner(
         config=config,
         actor=make_actor(config, spec, network),
@@ -231,7 +236,7 @@ def to_state(learner: Learner) -> SeedState:
         params=copy_params(learner),
         best=learner.best,
         scale=learner.scale,
-        optimizer=adam_state.get_state(learner.optimizer, learner.network),
+        optimizer=adam_state(learner.optimizer, learner.network),
         envs=learner.envs.save(**generators),
         iterations=torch.tensor(learner.iterations),
         updates=torch.tensor(learner.updates),

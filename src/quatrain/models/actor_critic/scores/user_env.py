@@ -7,7 +7,7 @@ from quatrain.envs.host.envs import Episodes, play_episodes
 from quatrain.envs.host.references import References, return_interval, seed_scores
 from quatrain.envs.host.references import reference_scores as reference_scores
 from quatrain.envs.host.rules import REFERENCES
-from quatrain.frameworks.torch.rng import seeded
+from quatrain.frameworks.torch import seeded
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.ppo.learner import SeedState, State, load_actor, make_network
 from quatrain.models.actor_critic.worlds.user_env import Dataset, check, playing, spec_of

@@ -18,7 +18,7 @@ from quatrain.envs.colony.policies import ColonyPolicy
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, REASONS, SUCCESS
 from quatrain.envs.colony.world import StepResult, start, step
 from quatrain.errors import TrainingDiverged
-from quatrain.frameworks.torch.rng import generator_from_seed, generator_from_state
+from quatrain.frameworks.torch import generator_from_seed, generator_from_state
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.worlds.colony_data import Dataset as Dataset
 from quatrain.models.actor_critic.worlds.colony_data import check as check

@@ -38,7 +38,7 @@ from quatrain.envs.colony.reference_policies import POINTS, ROUNDS, best_constan
 from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH
 from quatrain.envs.colony.world import colonies_at, start
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch.rng import generator_from_seed
+from quatrain.frameworks.torch import generator_from_seed
 from quatrain.models.actor_critic.config import ActorCriticConfig
 
 # Colonies of each of the two policies whose observations give the normalisation.

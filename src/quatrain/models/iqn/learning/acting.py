@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float, Float32, Int, Int8, Key, Shaped
 
-from quatrain.frameworks.jax.seeds import over_seeds
+from quatrain.frameworks.jax import over_seeds
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import Acting, LearnerConfig, LinearEpsilon
 from quatrain.models.iqn.losses import greedy_action

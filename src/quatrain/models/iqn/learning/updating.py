@@ -11,7 +11,7 @@ import optax
 from jax import Array
 from jaxtyping import Float, Float32, Int, Key
 
-from quatrain.frameworks.jax.seeds import over_seeds
+from quatrain.frameworks.jax import over_seeds
 from quatrain.models.iqn import losses, network
 from quatrain.models.iqn.collect import Sizes
 from quatrain.models.iqn.config import HardTarget, LearnerConfig, Train

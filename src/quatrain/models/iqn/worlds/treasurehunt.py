@@ -16,7 +16,7 @@ from quatrain.envs.treasurehunt.map_arrays import walls
 from quatrain.envs.treasurehunt.policies import ACTIONS, random_policy
 from quatrain.envs.treasurehunt.turns import EnvStates, Policy, Turn, World
 from quatrain.envs.treasurehunt.world import AGENT, WALL, make_world
-from quatrain.frameworks.jax.seeds import over_seeds
+from quatrain.frameworks.jax import over_seeds
 from quatrain.models.iqn.collect import Shapes, Sizes
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.replay.frames.ring import AnyArray, Transitions

@@ -7,6 +7,22 @@ from typing import Any
 
 from quatrain.errors import ConfigError
 
+# The defaults of jax's flags that shape numbers, by the name of its context manager;
+# `jax.config.jax_NAME` and the variable JAX_NAME set it, too. A stage reads them without jax.
+JAX_FLAGS: dict[str, Any] = {
+    "allow_f16_reductions": True,
+    "default_device": None,
+    "default_matmul_precision": None,
+    "default_prng_impl": "threefry2x32",
+    "enable_custom_prng": False,
+    "enable_x64": False,
+    "legacy_prng_key": "allow",
+    "numpy_dtype_promotion": "standard",
+    "numpy_rank_promotion": "allow",
+    "softmax_custom_jvp": False,
+    "threefry_partitionable": True,
+}
+
 
 class Shared:
     """Enters a context for the first of the threads that compute at once, and leaves it after the

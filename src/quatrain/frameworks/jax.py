@@ -1,15 +1,21 @@
-"""a function of one seed -> a program of several seeds, and one that spreads them over devices."""
+"""What the JAX models share: a function of one seed -> a program of several, spread over devices;
+a pytree <-> flat arrays by name; flags that shape numbers -> their defaults, for a while.
+"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from quatrain.frameworks.jax.flags import default_flags
+from quatrain.frameworks.packing import ArraySpec, flatten, unflatten
+from quatrain.frameworks.settings import JAX_FLAGS
 
 Tree = TypeVar("Tree")
 BY_SEED = PartitionSpec("seed")
@@ -91,3 +97,63 @@ def _join(mesh: Mesh, *leaves: Array) -> Array:
     shape = (len(leaves) * len(leaves[0]), *leaves[0].shape[1:])
     sharding = NamedSharding(mesh, BY_SEED)
     return jax.make_array_from_single_device_arrays(shape, sharding, leaves)
+
+
+# Packing.
+
+
+def to_arrays(state: Any) -> dict[str, np.ndarray]:
+    """Returns each leaf of a pytree under its path (`params/hidden/bias`); keys as uint32."""
+    return flatten(state, lambda leaf: np.asarray(_key_data(leaf)))
+
+
+def from_template(template: Tree, arrays: dict[str, np.ndarray]) -> Tree:
+    """Returns the pytree that these arrays hold; the inverse of `to_arrays`.
+
+    Only structure, shapes and dtypes of the template are read (`jax.eval_shape` provides them).
+    Leaves that are numpy arrays in the template stay so, with 64 bits if they have them.
+
+    Raises:
+        ValueError: names, shapes or dtypes are not those of the template.
+    """
+    return unflatten(template, arrays, _spec, _to_leaf)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _key_data(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
+
+
+def _spec(leaf: Any) -> ArraySpec:
+    stored = leaf if isinstance(leaf, np.ndarray) else jax.eval_shape(_key_data, leaf)
+    return ArraySpec(stored.dtype, stored.shape)
+
+
+def _to_leaf(template: Any, array: np.ndarray) -> Any:
+    if isinstance(template, np.ndarray):
+        return array
+    if not _is_key(template):
+        return jnp.asarray(array)
+    # key_impl needs an array, and the template may be a ShapeDtypeStruct.
+    return jax.random.wrap_key_data(
+        jnp.asarray(array), impl=jax.random.key_impl(jnp.empty((), template.dtype))
+    )
+
+
+# Flags.
+
+
+@contextmanager
+def default_flags() -> Iterator[None]:
+    """Sets the flags that change what is computed to jax's defaults in the calling thread, and
+    restores them.
+    """
+    with ExitStack() as afterwards:
+        for name, default in JAX_FLAGS.items():
+            # A context of its own, even of the same value, would make jax trace all anew.
+            if getattr(jax.config, f"jax_{name}") != default:
+                afterwards.enter_context(getattr(jax, name)(default))
+        yield
