@@ -121,7 +121,7 @@ class Carried:
     def step(self, observation: Tensor, action: Tensor) -> Tensor:
         """Returns the mean of the belief."""
         self.predicted = self.predict(self.belief, action)
-        self.hidden = self.encoder.step(torch.cat([observation, action])[None], self.hidden)
+        self.hidden = self.encoder.cell(torch.cat([observation, action])[None], self.hidden)
         self.belief = self.encoder.belief(self.hidden).mean[0]
         return self.belief
 

@@ -59,18 +59,17 @@ def beliefs(
 
 def field(network: SeqVae, member: int, x: Tensor) -> Tensor:
     dynamics = network.dynamics
-    if network.is_rbf:
-        centres = torch.cartesian_prod(*[dynamics.axis] * len(x))
-        return dynamics.weight[0] @ torch.exp(
-            -(x - centres).square().sum(1) / (2 * dynamics.length**2)
-        )
+    if dynamics.rbf is not None:
+        centres = torch.cartesian_prod(*[dynamics.rbf.axis] * len(x))
+        squares = (x - centres).square().sum(1)
+        return dynamics.weight[0] @ torch.exp(-squares / (2 * dynamics.rbf.length**2))
     layers = dynamics.layers
     return through([w[member] for w in layers.weights], [b[member] for b in layers.biases], x)
 
 
 def log_prob(network: SeqVae, y: Tensor, x: Tensor) -> Tensor:
     channels = network.decoder.channels()
-    if getattr(network.decoder, "noise", None) == "poisson":
+    if network.decoder.noise == "poisson":
         return Poisson(channels.mean(x)).log_prob(y).sum()
     return Normal(channels.mean(x), channels.variance(x).sqrt()).log_prob(y).sum()
 

@@ -7,8 +7,7 @@ from torch import Generator
 
 from quatrain.envs.vector_field.observation import Emission, draw_emission
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
-from quatrain.models.active_dynamics.seq_vae.trainer_state import init_state
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
 from quatrain.replay import windows
 from quatrain.replay.windows import Transition, WindowRing
 from tests.conftest import small

@@ -8,8 +8,7 @@ from quatrain.envs.vector_field.fields import region_grid
 from quatrain.frameworks.torch import adam_state
 from quatrain.models.active_dynamics.seq_vae import gauge
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.posterior import encode_replay
-from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, encode_replay
 from quatrain.replay import windows
 from tests.models.active_dynamics.small_trainers import channels, configured, make_trainer, replay
 
@@ -93,7 +92,7 @@ def test_a_network_predicts_the_same_in_other_coordinates(dynamics: str, decoder
 
 
 def predicted(network: SeqVae, z: Tensor) -> tuple[Tensor, Tensor]:
-    fields = network.dynamics.field()(z.mT.repeat(network.members, 1, 1))
+    fields = network.dynamics(z.mT.repeat(network.members, 1, 1))
     return network.decoder.channels().mean(z), fields
 
 

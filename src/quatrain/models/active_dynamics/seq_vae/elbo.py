@@ -13,8 +13,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from quatrain.models.active_dynamics import losses
-from quatrain.models.active_dynamics.seq_vae.dynamics import TransitionModel
-from quatrain.models.active_dynamics.seq_vae.network import SeqVae
+from quatrain.models.active_dynamics.seq_vae.network import SeqVae, TransitionModel
 from quatrain.replay.windows import Windows
 
 

@@ -17,8 +17,6 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.models.active_dynamics.decoder_identification import DEGREE, polynomials
-from quatrain.models.active_dynamics.seq_vae.decoder import Decoder
-from quatrain.models.active_dynamics.seq_vae.dynamics import RbfField
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
 
@@ -117,7 +115,7 @@ def change_coordinates(
         layer[0] = inverse @ layer[0]
     _change_field(network, transform, grid)
     decoder = network.decoder
-    first = decoder.weight if isinstance(decoder, Decoder) else decoder.layers.weights[0]
+    first = decoder.layers.weights[0] if decoder.kind == "mlp" else decoder.weight
     first.copy_(first @ matrix)
     network.first_mean.copy_(inverse @ network.first_mean)
     # A variance is nearly the exponential of its parameter.
@@ -131,15 +129,14 @@ def _change_field(network: SeqVae, transform: Transform, grid: Float[Tensor, "po
     """Replaces f(z) by G⁻¹ f(G x)."""
     matrix, inverse, _ = transform
     dynamics = network.dynamics
-    field = dynamics.field()
-    if isinstance(field, RbfField):
-        velocity = (inverse @ field(matrix @ grid.mT[None])[0]).double()
-        features = field.features(grid.mT[None])[0].double()
-        products = features @ features.mT
+    if dynamics.rbf is not None:
+        velocity = (inverse @ dynamics(matrix @ grid.mT[None])[0]).double()
+        features = dynamics.rbf.features(grid).double()
+        products = features.mT @ features
         products.diagonal().add_(RIDGE)
-        dynamics.weight[0] = torch.linalg.solve(products, features @ velocity.mT).mT
+        dynamics.weight[0] = torch.linalg.solve(products, features.mT @ velocity.mT).mT
         return
-    weights, biases = dynamics.layers.parameter_tuples
+    weights, biases = dynamics.layers.weights, dynamics.layers.biases
     weights[0].copy_(weights[0] @ matrix)
     for last in (weights[-1], biases[-1]):
         last.copy_(inverse @ last)

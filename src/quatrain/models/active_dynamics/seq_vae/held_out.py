@@ -4,11 +4,11 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.planning import predicted_innovation_nll
 from quatrain.models.active_dynamics.system import Rollouts
 from quatrain.replay.windows import Windows
 
@@ -16,15 +16,9 @@ ROLLOUTS_AT_ONCE = 32
 
 
 def encoded(network: SeqVae, rollouts: Rollouts) -> Belief:
-    """Encodes the states that held-out transitions led to: [rollout, time, d]."""
-    inputs = torch.cat(_columns(rollouts), -1)
-    ended = torch.tensor(rollouts.truncated)
-    hidden = network.encoder.initial_hidden(len(rollouts.actions))
-    steps = []
-    for time, entry in enumerate(inputs.unbind(0)):
-        steps.append(network.encoder.step(entry, hidden))
-        hidden = torch.where(ended[:, time, None], 0.0, steps[-1])
-    return network.encoder.belief(torch.stack(steps, 1))
+    """Encodes the states that held-out transitions led to: [time, rollout, d]."""
+    ended = torch.tensor(rollouts.truncated).T
+    return network.encoder.encode_episodes(torch.cat(_columns(rollouts), -1), ended)
 
 
 def _columns(
@@ -32,6 +26,25 @@ def _columns(
 ) -> tuple[Float[Tensor, "time rollout obs"], Float[Tensor, "time rollout action"]]:
     observations = torch.tensor(rollouts.next_observations)
     return observations.transpose(0, 1), torch.tensor(rollouts.actions).transpose(0, 1)
+
+
+def predicted_innovation_nll(
+    network: SeqVae,
+    belief: Belief,
+    control: Float[Tensor, "batch d"],
+    y: Float[Tensor, "batch obs"],
+) -> Float[Tensor, " batch"]:
+    """Computes -log N(y - h(x); 0, H P Hᵀ + R) per channel, one transition after the belief.
+
+    The predicted state x has the covariance P = F diag(v) Fᵀ + s dt, where v is the belief's
+    variance.
+    """
+    x = belief.mean[None]
+    drift = network.dynamics.mean_and_features(x).value[0]
+    expected = belief.mean + network.dt * (drift + control)
+    step = torch.eye(x.shape[-1]) + network.dt * network.dynamics.jacobian(x)[0]
+    covariance = (step * belief.variance[:, None]) @ step.mT + torch.diag(network.step_variance)
+    return losses.innovation_nll(network.decoder.channels(), expected, covariance, y)
 
 
 def held_out_nll(network: SeqVae, rollouts: Rollouts) -> Float[Tensor, ""]:
@@ -42,7 +55,7 @@ def held_out_nll(network: SeqVae, rollouts: Rollouts) -> Float[Tensor, ""]:
     parts = []
     for first, encodings in zip(network.initial_belief, encoded(network, rollouts), strict=True):
         first = first.expand(1, y.shape[1], first.shape[-1])
-        previous = torch.cat([first, encodings.transpose(0, 1)[:-1]])
+        previous = torch.cat([first, encodings[:-1]])
         parts.append(torch.where(starts, first, previous).flatten(0, 1))
     control = (action @ network.control.T).flatten(0, 1)
     nll = predicted_innovation_nll(network, Belief(*parts), control, y.flatten(0, 1))

@@ -1,6 +1,5 @@
-"""transitions -> networks of encoder, dynamics and decoder: the learners of family seq_vae."""
+"""transitions -> networks of encoder, dynamics and decoder: the learners of family seq_vae"""
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +10,6 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.envs.vector_field.observation import Emission
 from quatrain.frameworks.torch import seeded
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut, emission_of
@@ -24,19 +22,15 @@ from quatrain.models.active_dynamics.learner import (
     Surrogate,
     Weights,
 )
-from quatrain.models.active_dynamics.network import make_rbf
-from quatrain.models.active_dynamics.seq_vae import planning
-from quatrain.models.active_dynamics.seq_vae.dynamics import Dynamics
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
-from quatrain.models.active_dynamics.seq_vae.held_out import encoded, held_out_bound, held_out_nll
-from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.seq_vae.planning import (
-    LearnerFields,
-    learner_fields,
+from quatrain.models.active_dynamics.seq_vae.held_out import (
+    encoded,
+    held_out_bound,
+    held_out_nll,
     predicted_innovation_nll,
 )
-from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
-from quatrain.models.active_dynamics.seq_vae.trainer_state import SeqVaeState, init_state
+from quatrain.models.active_dynamics.seq_vae.network import Dynamics, SeqVae, load_dynamics
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeState, SeqVaeTrainer, init_state
 from quatrain.replay.windows import Transition, WindowRing
 
 METRICS = (*losses.TERMS["seq_vae"], "elbo_exact", "beta", "grad_norm", "loss")
@@ -47,7 +41,6 @@ class SeqVaeLearner:
     """Learns by gradient steps; `observe` and `improve` change the trainers in place."""
 
     config: ActiveDynamicsConfig
-    emission: Emission
     trainers: list[SeqVaeTrainer]
     metrics: dict[str, Float[Tensor, " learner"]]
     region: Float[Tensor, "point d"]
@@ -61,9 +54,9 @@ class SeqVaeLearner:
         """Returns untrained networks; a replicate has the same ones in all arms."""
         emission = emission_of(config, dataset)
         seeds = [int(number) for number in seed.generate_state(config.seeds)]
-        states = [init_state(config, emission, number) for number in seeds * len(config.train.arms)]
+        states = [init_state(config, emission, number) for number in seeds]
         metrics = {name: torch.zeros(config.learners) for name in METRICS}
-        return cls._with_trainers(config, emission, states, metrics)
+        return cls._from_states(config, dataset, states * len(config.train.arms), metrics)
 
     @classmethod
     def from_state(
@@ -74,23 +67,20 @@ class SeqVaeLearner:
             state._replace(params=params)
             for params, state in zip(saved.params, others, strict=True)
         ]
-        return cls._with_trainers(config, emission_of(config, dataset), states, dict(metrics))
+        return cls._from_states(config, dataset, states, dict(metrics))
 
     @classmethod
-    def _with_trainers(
+    def _from_states(
         cls,
         config: ActiveDynamicsConfig,
-        emission: Emission,
-        states: Sequence[SeqVaeState],
+        dataset: Dataset,
+        states: list[SeqVaeState],
         metrics: dict[str, Tensor],
     ) -> "SeqVaeLearner":
-        return cls(
-            config=config,
-            emission=emission,
-            trainers=[SeqVaeTrainer.from_state(config, emission, state) for state in states],
-            metrics=metrics,
-            region=region_grid(config.env.region_radius, config.env.d),
-        )
+        emission = emission_of(config, dataset)
+        trainers = [SeqVaeTrainer.from_state(config, emission, state) for state in states]
+        region = region_grid(config.env.region_radius, config.env.d)
+        return cls(config, trainers, metrics, region)
 
     def to_state(self) -> dict[str, Any]:
         states = [trainer.to_state() for trainer in self.trainers]
@@ -148,19 +138,50 @@ class SeqVaeLearner:
     def can_plan(self, learners: slice) -> Bool[Tensor, " learner"]:
         return torch.stack([trainer.can_plan for trainer in self.trainers[learners]])
 
+    @torch.no_grad()
     def surrogate(self, learners: slice) -> Surrogate:
-        return planning.make_surrogate(self.config, self.trainers[learners], self.region)
+        """Outputs have equal and independent posteriors; the members of an ensemble have none."""
+        trainers = self.trainers[learners]
+        network = trainers[0].network
+        dynamics = self._dynamics({name: value[learners] for name, value in self.weights.items()})
+        posteriors = zip(*(trainer.posterior for trainer in trainers), strict=True)
+        covariance, step_variance = map(torch.stack, posteriors)
+        region = dynamics.mean_and_features(self.region.expand(len(trainers), -1, -1)).features
+        is_single = network.members == 1
+        needs_joint = is_single and self.config.train.acquisition.needs_joint_covariance
+        joint = [torch.block_diag(*[block] * self.config.env.d) for block in covariance]
+        channels = [trainer.network.decoder.channels() for trainer in trainers]
+        beliefs = [trainer.belief.mean for trainer in trainers]
+        return Surrogate(
+            state=torch.stack(beliefs),
+            control=network.control,
+            dt=self.config.env.dt,
+            region_radius=self.config.env.region_radius,
+            field=dynamics.mean_and_features,
+            jacobian=dynamics.jacobian,
+            members=None if is_single else dynamics.member_values,
+            covariance=covariance if is_single else None,
+            full_covariance=torch.stack(joint) if needs_joint else None,
+            region=region.mT @ region / region.shape[1] if is_single else None,
+            step_variance=step_variance,
+            precision=torch.stack([c.precision(x) for c, x in zip(channels, beliefs, strict=True)]),
+        )
 
     @torch.no_grad()
     def drift(
         self, weights: Weights, x: Float[Tensor, "learner point d"]
     ) -> Float[Tensor, "learner point d"]:
-        return learner_fields(self.networks_with(weights)).mean_and_features(x.float()).value
+        return self._dynamics(weights).mean_and_features(x.float()).value
 
     @torch.no_grad()
     def moments(self, x: Float[Tensor, "learner point d"]) -> Moments:
         covariance = torch.stack([trainer.posterior.covariance for trainer in self.trainers])
-        return _moments(learner_fields(self.networks), covariance, x.float())
+        return _moments(self._dynamics(self.weights), covariance, x)
+
+    def _dynamics(self, weights: Weights) -> Dynamics:
+        prefix = "dynamics."
+        own = {key.removeprefix(prefix): weights[key] for key in weights if key.startswith(prefix)}
+        return load_dynamics(self.config, own)
 
     def networks_with(self, weights: Weights) -> list[SeqVae]:
         """Returns copies of the networks with a checkpoint's weights."""
@@ -174,7 +195,7 @@ class SeqVaeLearner:
         """Fits held-out states on the encoded ones; the identity with known channels."""
         if self.config.network.decoder == "known":
             return AffineAlignment.identity(self.config.learners, self.config.env.d)
-        states = torch.tensor(held_out.rollouts.next_states).flatten(0, 1)
+        states = torch.tensor(held_out.rollouts.next_states).transpose(0, 1).flatten(0, 1)
         fits = [
             fit_affine(encoded(network, held_out.rollouts).mean.flatten(0, 1), states)
             for network in self.networks_with(weights)
@@ -206,11 +227,9 @@ class SeqVaeLearner:
 
     @classmethod
     def posterior_template(cls, config: ActiveDynamicsConfig) -> FieldPosterior:
-        dynamics = _dynamics(config)
-        fields = LearnerFields(dynamics.field(), config.network.seq_vae.members)
-        features = fields.mean_and_features(torch.zeros(1, 1, config.env.d)).features
-        size = features.shape[2]
-        return FieldPosterior(dynamics.state_dict(), torch.zeros(size, size))
+        dynamics = seeded(lambda: Dynamics(config), 0)
+        features = dynamics.mean_and_features(torch.zeros(1, 1, config.env.d)).features.shape[2]
+        return FieldPosterior(dynamics.state_dict(), torch.zeros(features, features))
 
     @classmethod
     def posterior_moments(
@@ -219,28 +238,20 @@ class SeqVaeLearner:
         posterior: FieldPosterior,
         z: Float64[Tensor, "1 point d"],
     ) -> Moments:
-        dynamics = _dynamics(config)
-        dynamics.load_state_dict(posterior.weights)
-        fields = LearnerFields(dynamics.field(), config.network.seq_vae.members)
-        return _moments(fields, posterior.covariance, z.float())
-
-
-def _dynamics(config: ActiveDynamicsConfig) -> Dynamics:
-    """Returns dynamics whose weights are to be replaced."""
-    network = config.network
-    rbf = make_rbf(network.rbf, config.env.d) if network.seq_vae.dynamics == "rbf" else None
-    return seeded(lambda: Dynamics(network.seq_vae, config.env.d, rbf), 0)
+        weights = {name: value[None] for name, value in posterior.weights.items()}
+        return _moments(load_dynamics(config, weights), posterior.covariance, z)
 
 
 def _moments(
-    fields: LearnerFields,
+    dynamics: Dynamics,
     covariance: Float[Tensor, "*learner feature feature"],
     x: Float[Tensor, "learner point d"],
 ) -> Moments:
     """Computes the variance by the last layer's weights, or by the members of an ensemble."""
-    mean, features = fields.mean_and_features(x)
-    if fields.members > 1:
-        variance = fields.member_values(x).var(2, correction=0)
+    x = x.float()
+    mean, features = dynamics.mean_and_features(x)
+    if dynamics.members > 1:
+        variance = dynamics.member_values(x).var(2, correction=0)
     else:
         variance = ((features @ covariance) * features).sum(-1, keepdim=True).expand_as(mean)
     return Moments(mean.double(), variance.double())

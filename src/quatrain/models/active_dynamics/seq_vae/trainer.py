@@ -1,10 +1,20 @@
-"""transitions of one learner -> its belief, and gradient steps on windows of its replay"""
+"""transitions of one learner -> its belief, and gradient steps on windows of its replay
+
+The weights that the field is linear in have a posterior of regression on beliefs about the states
+of a run, with the features φ of the last layer (and a constant 1 where it has a bias):
+
+    Σ⁻¹ = I/s_w² + Σ_i φ(μ_i) φ(μ_i)ᵀ / q        q = mean(s dt + 2v) / dt²
+
+The targets (x_{i+1} - x_i)/dt are uncertain because of the noise of a step and because both states
+are.
+"""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float, Float64, Int64, UInt8
 from torch import Generator, Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
@@ -13,14 +23,15 @@ from quatrain.envs.vector_field.observation import Emission
 from quatrain.frameworks.torch import (
     AdamState,
     adam_state,
+    generator_from_seed,
     generator_from_state,
+    init_adam,
     load_adam,
     single_threaded,
 )
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
-from quatrain.models.active_dynamics.seq_vae import posterior as posteriors
 from quatrain.models.active_dynamics.seq_vae.elbo import ElboTerms
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.gauge import (
@@ -30,13 +41,121 @@ from quatrain.models.active_dynamics.seq_vae.gauge import (
     measure_effect,
 )
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init_network
-from quatrain.models.active_dynamics.seq_vae.posterior import REFRESH_EVERY, Posterior
-from quatrain.models.active_dynamics.seq_vae.trainer_state import SeqVaeState, copy_params
 from quatrain.replay import windows
 from quatrain.replay.windows import View, WindowRing, Windows
 
+# Transitions between full recomputations of the posterior; in between, each transition adds its own
+# feature.
+REFRESH_EVERY = 50
 # Parts of the state that are replaced, never changed in place.
 VALUES = ("hidden", "belief", "posterior", "effect", "bootstrap")
+
+
+class Posterior(NamedTuple):
+    """Σ, shared by the weights of all outputs, and step_variance = q dt².
+
+    The covariance of an ensemble has no features: the spread of its members takes its place.
+    """
+
+    covariance: Float[Tensor, "feature feature"]
+    step_variance: Float[Tensor, ""]
+
+
+class SeqVaeState(NamedTuple):
+    """Everything that changes in one learner, and its bootstrap.
+
+    effect: of actions on encoded states, last measured. bootstrap: how often each member of an
+    ensemble uses each window.
+    batch_rng, elbo_rng: states of the generators of batches, and of samples and masks.
+    updates: gradient steps so far, on the CPU.
+    """
+
+    params: dict[str, Tensor]
+    optimizer: AdamState
+    hidden: Float[Tensor, "1 hidden"]
+    belief: Belief
+    posterior: Posterior
+    effect: Effect
+    bootstrap: Float[Tensor, "start member"]
+    batch_rng: UInt8[Tensor, " state"]
+    elbo_rng: UInt8[Tensor, " state"]
+    updates: Int64[Tensor, ""]
+
+
+@torch.no_grad()
+def init_state(config: ActiveDynamicsConfig, emission: Emission, seed: int) -> SeqVaeState:
+    """Returns the state before the first transition. It depends on the seed alone."""
+    network_seed, batch_seed, elbo_seed, bootstrap_seed = np.random.SeedSequence(seed).spawn(4)
+    network = init_network(config, emission, int(network_seed.generate_state(1)[0]))
+    params = copy_params(network)
+    hidden = network.encoder.initial_hidden(1)
+    belief = network.encoder.belief(hidden)
+    features = network.dynamics.mean_and_features(belief.mean[None]).features.shape[2]
+    prior = network.prior_variance * torch.eye(features)
+    return SeqVaeState(
+        params=params,
+        optimizer=init_adam(params),
+        hidden=hidden,
+        belief=Belief(*(part.clone() for part in network.initial_belief)),
+        posterior=Posterior(prior, step_variance(network, belief)),
+        effect=Effect.unknown(*network.control.shape),
+        bootstrap=draw_bootstrap(config, generator_from_seed(bootstrap_seed)),
+        batch_rng=generator_from_seed(batch_seed).get_state(),
+        elbo_rng=generator_from_seed(elbo_seed).get_state(),
+        updates=torch.tensor(0, device="cpu"),
+    )
+
+
+def draw_bootstrap(config: ActiveDynamicsConfig, rng: Generator) -> Float[Tensor, "start member"]:
+    """Draws how often each member uses the window that begins with a transition.
+
+    Poisson(1) for an ensemble; else 1.
+    """
+    members = config.network.seq_vae.members
+    ones = torch.ones(config.train.transitions, members)
+    return torch.poisson(ones, rng) if members > 1 else ones
+
+
+def copy_params(network: SeqVae) -> dict[str, Tensor]:
+    return {name: param.detach().clone() for name, param in network.named_parameters()}
+
+
+@torch.no_grad()
+def encode_replay(network: SeqVae, transitions: View) -> Belief:
+    """Encodes the states that the transitions of one learner led to: [time, d]."""
+    inputs = torch.cat([transitions.observations, transitions.actions], -1)
+    belief = network.encoder.encode_episodes(inputs[:, None], transitions.truncated[:, None])
+    return Belief(belief.mean[:, 0], belief.variance[:, 0])
+
+
+def step_variance(network: SeqVae, belief: Belief) -> Float[Tensor, ""]:
+    """Computes mean(s dt + 2v)."""
+    return network.step_variance.mean() + 2 * belief.variance.mean()
+
+
+@torch.no_grad()
+def recompute(network: SeqVae, belief: Belief) -> Posterior:
+    """Computes the posterior given the beliefs [time, d] about all states of the replay.
+
+    The covariance is NaN if the precision matrix is not positive definite.
+    """
+    variance = step_variance(network, belief)
+    features = network.dynamics.mean_and_features(belief.mean[None]).features[0].double()
+    precision = features.T @ features * (network.dt**2 / variance.double())
+    precision.diagonal().add_(1 / network.prior_variance)
+    root, failed = torch.linalg.cholesky_ex(precision)
+    covariance = torch.cholesky_inverse(root).masked_fill(failed > 0, torch.nan)
+    return Posterior(covariance.to(variance.dtype), variance)
+
+
+@torch.no_grad()
+def add_state(network: SeqVae, posterior: Posterior, mean: Float[Tensor, " d"]) -> Posterior:
+    """Returns the posterior given one more state; q stays as it is."""
+    covariance, variance = posterior
+    feature = network.dynamics.mean_and_features(mean[None, None]).features[0, 0]
+    projected = covariance @ feature
+    noise = variance / network.dt**2 + feature @ projected
+    return Posterior(torch.addr(covariance, projected, projected / noise, alpha=-1), variance)
 
 
 class Objective(NamedTuple):
@@ -109,9 +228,9 @@ class SeqVaeTrainer:
         The hidden state of the encoder carries the episode's earlier transitions.
         """
         encoder = self.network.encoder
-        self.hidden = encoder.step(torch.cat([observation, action])[None], self.hidden)
+        self.hidden = encoder.cell(torch.cat([observation, action])[None], self.hidden)
         self.belief = encoder.belief(self.hidden[0])
-        self.posterior = posteriors.add_state(self.network, self.posterior, self.belief.mean)
+        self.posterior = add_state(self.network, self.posterior, self.belief.mean)
         return self.belief
 
     @torch.no_grad()
@@ -170,7 +289,7 @@ class SeqVaeTrainer:
         ):
             self._change_coordinates(transform)
             encoded = self._measure_effect(transitions)
-        self.posterior = posteriors.recompute(self.network, encoded)
+        self.posterior = recompute(self.network, encoded)
 
     def _change_coordinates(self, transform: Transform) -> None:
         """Changes network and belief; the moments of Adam, of gradients before, start anew."""
@@ -181,7 +300,7 @@ class SeqVaeTrainer:
 
     def _measure_effect(self, transitions: View) -> Belief:
         """Updates `effect`; returns the beliefs about the states that it was measured on."""
-        encoded = posteriors.encode_replay(self.network, transitions)
+        encoded = encode_replay(self.network, transitions)
         self.effect = measure_effect(
             encoded.mean, transitions.actions, transitions.truncated, self.network.dt
         )
@@ -238,7 +357,7 @@ class SeqVaeTrainer:
         is_masked = draws.keep_mask is not None
         exact = elbo.evidence_bound(network, encoded, draws) if is_masked else elbo_terms.bound
         metrics = normalize_terms(self.config, terms | {"elbo_exact": exact.mean()}, transitions)
-        return Objective(loss, metrics | {"beta": network.zero + beta, "loss": loss.detach()})
+        return Objective(loss, metrics | {"beta": torch.tensor(beta), "loss": loss.detach()})
 
     def _mean_terms(self, elbo_terms: ElboTerms, batch: Windows) -> dict[str, Tensor]:
         """Returns the terms of the loss by name, in the order of `losses.TERMS`."""
