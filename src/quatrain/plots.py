@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Float, Shaped
 from matplotlib import rc_context, rcdefaults, rcParams
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import EngFormatter, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from quatrain.animation import Animation
 from quatrain.progress import History
@@ -274,6 +275,13 @@ def mark_decades(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(numticks=TICKS))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def log_ticks(axis: Axis) -> None:
+    """Puts ticks at 1, 2, 5, 10, ..., written as plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 # Figures that several models have.

@@ -11,24 +11,19 @@ from quatrain.envs.colony.dynamics import hill_length
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
-from quatrain.models.actor_critic.figures import episodes, film, laws, slopes, training
-from quatrain.models.actor_critic.figures.colony import compare_returns
-from quatrain.models.actor_critic.figures.replays import (
-    LOOKS,
-    Replays,
-    median_colony,
-    replay_policies,
-)
-from quatrain.models.actor_critic.plots import plots
+from quatrain.models.actor_critic.figures import colony as colonies
+from quatrain.models.actor_critic.figures import film
+from quatrain.models.actor_critic.figures.replays import Replays, median_colony, replay_policies
+from quatrain.models.actor_critic.plots import draw_learning_curve, plots
 from quatrain.models.actor_critic.train import State, train
 from quatrain.models.actor_critic.worlds.colony_data import Dataset, HeldOut
-from quatrain.plots import BLUE
+from quatrain.plots import RED
 from quatrain.progress import History, history, rows
 from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small
 
 COLONIES = 40
-FIGURES = {"learning_curve", "episodes", "updates", "laws"}
+FIGURES = {"learning_curve", "updates", "laws"}
 FIXED = {"delete_ratio": 0.55, "gamma": 12.0, "alpha": 1.0, "noise": 0.4, "theta": 0.0}
 ONE_PLATE = {"n_train": 1, "n_held_out": 1, "n_outside": 0}
 
@@ -104,18 +99,6 @@ def test_every_figure_is_drawn_for_every_run(name: str):
     assert ("before any" in name) != result.history["episodes"][1].any()
 
 
-# Over training.
-
-
-def test_shares_of_references_are_told_only_where_they_mean_something():
-    scores = {"return_mean": 6.0, "constant_return": 4.0, "feedback_return": 8.0}
-    scores |= {"margin_over_constant": 0.5, "fraction_of_feedback": 0.75}
-    assert compare_returns(scores) == ("+50% on the best constant action, 75.0% of the controller")
-    assert compare_returns(scores | {"constant_return": -4.0}) == (
-        "+10.00 on the best constant action, -2.00 on the controller"
-    )
-
-
 @pytest.mark.parametrize(
     ("seeds", "bounds", "drawn"),
     [(1, True, True), (1, False, False), (3, False, False), (4, True, True)],
@@ -129,8 +112,8 @@ def test_a_learning_curve_promises_an_interval_only_where_it_draws_one(
     ends = {f"return_mean{over}_low": -1.0, f"return_mean{over}_high": 1.0}
     scores = {name: value for name, value in run.scores.items() if name not in ends}
     scores |= {"seeds": seeds, "return_mean": 0.0} | (ends if bounds else {})
-    figure = training.draw_learning_curve(run.config, run.history, scores, "", LOOKS)
-    score, *others = figure.axes[1].containers
+    figure = draw_learning_curve(run.config, run.history, scores)
+    *others, score = figure.axes[1].containers
     assert score.has_yerr == drawn
     assert not any(other.has_yerr for other in others)
     text = figure.get_supxlabel().replace("\n", " ")
@@ -143,29 +126,10 @@ def test_a_learning_curve_names_validation_episodes_only_where_it_draws_them():
     plain = {name: values for name, values in run.history.items() if "validation" not in name}
     validated = plain | {"validation_return": (np.array([1, 3]), np.array([0.5, 1.5]))}
     for recorded, drawn in ((plain, False), (validated, True)):
-        figure = training.draw_learning_curve(run.config, recorded, run.scores, "", LOOKS)
-        dots = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-        assert len(dots) == drawn
+        figure = draw_learning_curve(run.config, recorded, run.scores)
+        colours = [line.get_color() for line in figure.axes[0].lines]
+        assert (RED in colours) == drawn
         assert ("validation episodes" in figure.get_supxlabel().replace("\n", " ")) == drawn
-
-
-def test_stacked_components_sum_up_to_the_return_and_reasons_to_all():
-    """And before the first episode ends there is neither."""
-    config = small("actor_critic", env={"reward": {"preset": "full"}})
-    weights, rng = config.env.reward.weighted, np.random.default_rng(5)
-    assert len(weights) > len(episodes.PALETTE)
-    recorded = {f"reward/{name}": rng.normal(size=5) for name, _ in weights}
-    total = np.sum([weight * recorded[f"reward/{name}"] for name, weight in weights], 0)
-    recorded |= {f"reason/{name}": np.zeros(5) for name in episodes.REASON_COLORS}
-    recorded |= {"reason/success": np.full(5, 0.75), "reason/overflow": np.full(5, 0.25)}
-    recorded["episodes"] = np.array([0.0, 0, 3, 0, 2])
-    by_iteration = {name: (np.arange(1, 6), values) for name, values in recorded.items()}
-    layers = episodes.reward_layers(config, by_iteration)
-    assert len(layers) == len(episodes.PALETTE) + 1
-    stacked = np.sum([layer.values for layer in layers], 0)
-    np.testing.assert_allclose(stacked, [np.nan, np.nan, *total[2:]])
-    labels = [layer.label for layer in episodes.reason_layers(config, by_iteration)]
-    assert labels == ["success 75%", "overflow 25%"]
 
 
 # What was learned.
@@ -181,39 +145,29 @@ def replayed() -> tuple[HeldOut, Replays]:
 
 
 def test_steps_stand_beside_the_state_that_they_answered():
+    config = trained("as it is").config
     held_out, replays = replayed()
     (outcome,) = replays.learned
-    n, y, stiffness, action = [], [], [], []
+    expected = []
     for time in range(len(outcome.n)):
         for colony in np.flatnonzero(time < outcome.lengths):
             size, plate = held_out.colonies.n[colony], held_out.colonies.substrate[colony]
-            first = held_out.colonies.pos[colony, :size].mean(0, dtype=np.float64)
-            x_at, y_at = first if time == 0 else outcome.centroid[time - 1, colony]
-            n.append(size if time == 0 else outcome.n[time - 1, colony])
-            y.append(y_at)
-            stiffness.append(held_out.plates.intensity[plate, int(x_at)])
-            action.append(outcome.action[time, colony])
-    result = laws.steps_of(held_out.plates, held_out.colonies, outcome)
-    for ours, other in zip(result, (n, y, stiffness, action), strict=True):
-        np.testing.assert_allclose(ours, other, rtol=1e-6)
-    np.testing.assert_array_equal(laws.next_size(result), outcome.n[np.isfinite(outcome.n)])
-    _, gamma, alpha, noise, _ = torch.tensor(result.action).T
-    lengths = hill_length(gamma, alpha, noise, torch.tensor(result.stiffness)[:, None])
-    np.testing.assert_allclose(laws.throw(result), lengths[:, 0])
-
-
-def test_beside_the_learned_law_of_the_size_is_the_one_that_holds_it():
-    run = trained("as it is")
-    figure = laws.draw_laws(run.config, replayed()[1])
-    (line,) = (line for line in figure.axes[0].lines if line.get_color() == BLUE)
-    n, ratio = line.get_xdata(), line.get_ydata()
-    np.testing.assert_allclose(ratio, np.clip(1 - 6 / (2 * n), 0, 0.7))
+            x, y = held_out.colonies.pos[colony, :size].mean(0, dtype=np.float64)
+            if time:
+                size, (x, y) = outcome.n[time - 1, colony], outcome.centroid[time - 1, colony]
+            stiffness = float(held_out.plates.intensity[plate, int(x)])
+            action = torch.tensor(outcome.action[time, colony])
+            throw = float(hill_length(*action[1:4, None], torch.tensor([[stiffness]])))
+            height = y - config.env.height / 2
+            expected.append((size, height, stiffness, action[0], action[4], throw))
+    result = colonies.steps_of(config, replays, outcome)
+    np.testing.assert_allclose(np.transpose(result), expected, rtol=1e-6)
 
 
 def test_bins_have_quantiles_of_enough_steps_and_none_of_few():
     x = np.concatenate([np.full(50, 0.5), np.full(3, 1.5), [3.0]])
     edges = np.array([0.0, 1, 2, 3])
-    low, median, high = laws.binned(x, np.arange(54.0), edges)
+    low, median, high = colonies.binned(x, np.arange(54.0), edges)
     assert (low[0], median[0], high[0]) == pytest.approx((4.9, 24.5, 44.1))
     assert np.isnan([low[1:], median[1:], high[1:]]).all()
 
@@ -225,8 +179,8 @@ def test_the_return_on_a_plate_is_the_mean_over_its_colonies():
     held_out, replays = replayed()
     (outcome,) = replays.learned
     plates = []
-    for kind in slopes.KIND_NAMES:
-        for m, mean in zip(*slopes.by_plate(replays, outcome.returns, kind), strict=True):
+    for kind in colonies.KIND_NAMES:
+        for m, mean in zip(*colonies.by_plate(replays, outcome.returns, kind), strict=True):
             (plate,) = np.flatnonzero((held_out.plates.m == m) & (held_out.plates.kind == kind))
             assert mean == pytest.approx(
                 outcome.returns[held_out.colonies.substrate == plate].mean()

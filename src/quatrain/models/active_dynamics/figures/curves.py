@@ -1,45 +1,57 @@
-"""learners, checkpoints, history -> curves: error, information, prediction, bound"""
+"""study, scores, history -> curves and dots of arms: error, actions, signs of misfit, bound"""
 
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics.evaluate import HORIZONS, SMALLEST
-from quatrain.models.active_dynamics.figures.parts import (
+from quatrain.models.active_dynamics import misfit
+from quatrain.models.active_dynamics.figures.study import (
     COLORS,
     DOTTED_LINE,
-    TRUTH,
-    draw_arm,
+    PLANE,
+    TRANSITIONS,
+    Study,
     end_label,
     explain_arms,
     explain_lines,
+    explain_replicate,
     format_number,
-    label_arms,
-    log_ticks,
     median_with_band,
-    set_title,
+    region_border,
     set_transitions_axis,
-)
-from quatrain.models.active_dynamics.figures.study import (
-    Study,
-    arm_metric,
-    information_at_checkpoints,
 )
 from quatrain.models.active_dynamics.rules import REFERENCE_NAMES
 from quatrain.models.active_dynamics.transition_ratio import same_error
-from quatrain.plots import EndLabel, caption
+from quatrain.plots import (
+    BLACK,
+    EndLabel,
+    Line,
+    Panel,
+    caption,
+    curve,
+    label_ends,
+    log_ticks,
+    update_panels,
+)
 from quatrain.progress import History
 
 REFERENCE_COLOR = "0.35"
 # Lower end of the axis, relative to the lowest drawn error.
 MARGIN = 0.6
-# Level below which a reference is written as 0.
-SMALLEST_SHOWN = 1e-4
 # Ratio that is written as 1.1.
 LEAST_SHOWN = 1.05
+
+TRANSITIONS_SHOWN = 150
+WARMUP_SHOWN = 20
+# Greatest number of shown dimensions of an action.
+TRACES = 4
+# Distance between traces, in units of the largest action.
+SPACING = 2.4
+
 # Term -> its name, and the label of its axis.
 ELBO_PANELS = {
     "elbo_exact": ("Evidence bound", "nats per time and channel"),
@@ -49,7 +61,6 @@ ELBO_PANELS = {
     "beta": ("Weight of the KL terms", "β"),
     "grad_norm": ("Gradients before clipping", "norm"),
 }
-R2_TICKS = (-9, -1, 0, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9999)
 
 
 # The error of the field.
@@ -59,217 +70,219 @@ def draw_learning_curve(study: Study, scores: Mapping[str, float]) -> Figure:
     figure = Figure(figsize=(9, 5.4), layout="constrained")
     axes = figure.subplots()
     axes.set(yscale="log", ylabel="error of the field, relative to its size")
-    set_transitions_axis(axes, study.steps)
-    ends = _draw_errors_of_arms(axes, study)
+    ends = []
+    for arm in study.arms:
+        errors = study.of_arm(arm, study.estimate.nrmse.T)
+        median = median_with_band(axes, study.steps, errors, color=COLORS[arm], **DOTTED_LINE)
+        ends.append(end_label(arm, median[-1]))
     ends += _draw_references(axes, scores)
-    _draw_ratio(axes, study)
+    arrow = _draw_ratio(axes, study)
+    set_transitions_axis(axes, study.steps)
     log_ticks(axes.yaxis)
-    label_arms(axes, headline(study, scores), ends, 11)
+    axes.grid(alpha=0.25)
+    label_ends(axes, ends)
     caption(
         figure,
         "Root mean square over the region of interest.",
+        arrow,
         explain_arms(study.arms),
         explain_lines(study.config.seeds),
     )
     return figure
 
 
-def headline(study: Study, scores: Mapping[str, float]) -> str:
-    """Returns how much sooner the active arm reaches the same error as another one.
-
-    Without an active arm or another one, or a ratio: the final errors.
-    """
-    last = study.config.train.transitions
-    rival = study.pair[-1]
-    ratio = scores.get(f"transition_ratio.{rival}", np.nan)
-    if not np.isfinite(ratio):
-        finals = [f"{arm} {format_number(scores[f'field_nrmse.{arm}'])}" for arm in study.arms]
-        return f"Error of the field after {last:,} transitions: {', '.join(finals)}"
-    return (
-        f"For the same error, planned actions need {_comparison(ratio)} transitions"
-        f" {'as' if _is_equal(ratio) else 'than'} {rival} ones, of {last:,}"
-    )
-
-
-def _comparison(ratio: float) -> str:
-    if _is_equal(ratio):
-        return "as many"
-    factor, comparison = (ratio, "fewer") if ratio > 1 else (1 / ratio, "more")
-    return f"{factor:.1f} times {comparison}"
-
-
-def _is_equal(ratio: float) -> bool:
-    """Returns whether a ratio or its inverse is written as 1.0."""
-    return max(ratio, 1 / ratio) < LEAST_SHOWN
-
-
-def _draw_errors_of_arms(axes: Axes, study: Study) -> list[EndLabel]:
-    errors = study.estimate.nrmse.T
-    return [
-        draw_arm(axes, arm, study.steps, study.of_arm(arm, errors), **DOTTED_LINE)
-        for arm in study.arms
-    ]
-
-
 def _draw_references(axes: Axes, scores: Mapping[str, float]) -> list[EndLabel]:
-    """Draws lines of the references, and sets the limits of the y axis around all lines."""
+    """Draws lines of the references; the label of one below the axes, at their lower end, says so.
+
+    Sets the limits of the y axis around all lines.
+    """
     low, high = axes.dataLim.intervaly
-    axes.set_ylim(MARGIN * low, 1.3 * max(high, scores["zero_field"]))
-    return [
-        _draw_reference(axes, scores[name], text, MARGIN * low)
-        for name, text in REFERENCE_NAMES.items()
-        if scores[name] > 0
-    ]
+    bottom = MARGIN * low
+    axes.set_ylim(bottom, 1.3 * max(high, scores["zero_field"]))
+    ends = []
+    for name, text in REFERENCE_NAMES.items():
+        level = scores[name]
+        place = "↓ " if level < bottom else ""
+        label = f"{place}{text} {format_number(level)}"
+        ends.append(EndLabel(max(level, bottom), label, REFERENCE_COLOR))
+        if not place:
+            axes.axhline(level, color=REFERENCE_COLOR, linestyle="--", linewidth=1)
+    return ends
 
 
-def _draw_reference(axes: Axes, level: float, text: str, bottom: float) -> EndLabel:
-    """Draws a line at the level. If it is below the axes, the label at the lower edge says so."""
-    if level < bottom:
-        shown = level if level > SMALLEST_SHOWN else 0
-        return EndLabel(bottom, f"↓ {text} {format_number(shown)}", REFERENCE_COLOR)
-    axes.axhline(level, color=REFERENCE_COLOR, linestyle="--", linewidth=1)
-    return EndLabel(level, f"{text} {format_number(level)}", REFERENCE_COLOR)
+def _draw_ratio(axes: Axes, study: Study) -> str:
+    """Draws an arrow between the transitions after which two arms have the same error.
 
-
-def _draw_ratio(axes: Axes, study: Study) -> None:
-    """Draws an arrow between the transitions after which two arms have the same error."""
+    Returns what it says; empty without an arrow.
+    """
     active, rival = study.pair[0], study.pair[-1]
     if active != "active":
-        return
+        return ""
     errors, planned = (
         np.median(study.of_arm(arm, study.estimate.nrmse.T), 0) for arm in (rival, active)
     )
     reached = same_error(study.steps, errors, planned)
-    if np.isnan(reached.ratio) or _is_equal(reached.ratio):
-        return
+    factor = max(reached.ratio, 1 / reached.ratio)
+    if not factor >= LEAST_SHOWN:
+        return ""
     level = reached.error
-    arrow = {"arrowstyle": "<|-|>", "color": TRUTH, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
+    arrow = {"arrowstyle": "<|-|>", "color": BLACK, "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (reached.active, level), (reached.arm, level), arrowprops=arrow)
     axes.annotate(
-        _comparison(reached.ratio),
+        f"{factor:.1f} times {'fewer' if reached.ratio > 1 else 'more'}",
         (float(np.sqrt(reached.active * reached.arm)), level),
         (0, 6),
         textcoords="offset points",
         ha="center",
-        fontsize=10,
-        color=TRUTH,
+        color=BLACK,
         bbox={"color": "white", "alpha": 0.7, "pad": 1, "linewidth": 0},
     )
+    return f"Arrow: active has the error of {rival} after so many times fewer or more transitions."
 
 
-# Information and uncertainty.
+# Actions.
 
 
-def draw_information(study: Study, history: History) -> Figure:
-    """Draws the information each arm gained, and its expected beside its actual error."""
-    figure = Figure(figsize=(13, 4.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    ends, expected = [], []
-    for arm in study.arms:
-        steps, _, gained = information_at_checkpoints(study, history, arm)
-        ends.append(draw_arm(left, arm, steps, gained, **DOTTED_LINE))
-        expected.append(_draw_errors(right, study, history, arm))
-    left.set_ylabel("information gained, nats")
-    right.set(yscale="log", ylabel="error of a component of the field, r.m.s.")
-    log_ticks(right.yaxis)
-    for axes in (left, right):
-        set_transitions_axis(axes, history[f"information_gained.{study.arms[0]}"][0])
-    label_arms(left, f"Nats gained about the field's weights: {study.pair_text(ends)}", ends)
-    label_arms(right, "The error that the learner expects, and its actual error", expected)
+def draw_actions(study: Study) -> Figure:
+    """Draws the first actions of a replicate of each arm; in the plane, all states it visited."""
+    rows = len(study.arms)
+    has_maps = study.config.env.d == PLANE
+    figure = Figure(figsize=(12 if has_maps else 9, 2.6 * rows + 0.7), layout="constrained")
+    ratios = (2.6, 1) if has_maps else (1,)
+    panels = figure.subplots(
+        rows, len(ratios), squeeze=False, sharex="col", sharey="col", width_ratios=ratios
+    )
+    for place, arm in enumerate(study.arms):
+        _draw_traces(panels[place, 0], study, arm)
+        if has_maps:
+            _draw_states(panels[place, 1], study, arm)
+    panels[-1, 0].set_xlabel("transition")
+    if has_maps:
+        panels[-1, 1].set_xlabel("x₁")
+    bound = study.config.env.action_bound
     caption(
         figure,
-        "Right, lines and numbers: expected error; rings: actual error, which an honest learner's "
-        "line follows.",
+        f"Each action is from −{bound:g} to {bound:g}, 0 on its grey line. Vertical line: end of "
+        "the warm-up, which all arms share.",
+        "Dotted circle: the region of interest." if has_maps else "",
         explain_arms(study.arms),
-        explain_lines(study.config.seeds),
+        explain_replicate(study.config.seeds),
     )
     return figure
 
 
-def _draw_errors(axes: Axes, study: Study, history: History, arm: str) -> EndLabel:
-    steps = history[f"field_sd.{arm}"][0]
-    color = COLORS[arm]
-    expected = median_with_band(
-        axes,
-        steps,
-        arm_metric(study, history, "field_sd", arm),
-        color=color,
-        linewidth=2,
-        marker=".",
+def _draw_traces(axes: Axes, study: Study, arm: str) -> None:
+    bound = study.config.env.action_bound
+    warmup = study.config.collect.warmup
+    first = max(0, warmup - WARMUP_SHOWN)
+    actions = study.actions[study.median_learner(arm)][first : first + TRANSITIONS_SHOWN, :TRACES]
+    times = first + np.arange(len(actions) + 1)
+    heights = -SPACING * bound * np.arange(actions.shape[1])
+    for height, trace in zip(heights, actions.T, strict=True):
+        axes.axhline(height, color="0.8", linewidth=0.8, zorder=0)
+        axes.stairs(height + trace, times, baseline=None, color=COLORS[arm], linewidth=1.2)
+    axes.axvline(warmup, color="0.3", linestyle=":", linewidth=1)
+    axes.set_yticks(heights, [f"a{chr(0x2081 + place)}" for place in range(len(heights))])
+    axes.set_ylim(heights[-1] - 1.15 * bound, 1.15 * bound)
+    axes.set_title(f"{arm}: actions {first + 1} to {times[-1]}", color=COLORS[arm])
+
+
+def _draw_states(axes: Axes, study: Study, arm: str) -> None:
+    x1, x2 = study.path[study.median_learner(arm)].T
+    axes.scatter(x1, x2, s=5, color=COLORS[arm], alpha=0.5, linewidths=0)
+    axes.add_patch(region_border(study.radius))
+    axes.set(aspect="equal", ylabel="x₂")
+    axes.set_title(f"{arm}: all {len(x1):,} states", color=COLORS[arm])
+
+
+# Misfit.
+
+
+def draw_misfit(study: Study, scores: Mapping[str, float]) -> Figure:
+    """Draws the field's error by distance to the data; size and correlation of the innovations.
+
+    Innovations of a right filter have the size that it expects, and do not follow each other. The
+    field's error near the data is as large as its variance says.
+    """
+    figure = Figure(figsize=(12, 4.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _draw_distances(left, study)
+    _draw_innovations(right, study, scores)
+    caption(
+        figure,
+        "Left, lines: actual error; dashed: the error that the learner expects. Right: innovations "
+        "are observations minus their prediction; grey: where they are if the field is right.",
+        f"Medians over {study.config.seeds} replicates." if study.config.seeds > 1 else "",
     )
-    size = float(np.sqrt(np.square(study.dataset.held_out.grid_field.astype(float)).mean()))
-    error = size * np.median(arm_metric(study, history, "monitor/field_nrmse", arm), 0)
-    axes.plot(steps, error, "o", color=color, markersize=4, fillstyle="none")
-    return end_label(arm, expected[-1], f" {format_number(expected[-1])}")
+    return figure
+
+
+def _draw_distances(axes: Axes, study: Study) -> None:
+    ends = []
+    for arm in study.arms:
+        ranges = errors_by_distance(study, arm)
+        error, expected = (_median(values) for values in ranges)
+        axes.plot(error, color=COLORS[arm], **DOTTED_LINE)
+        axes.plot(expected, color=COLORS[arm], linestyle="--")
+        ends.append(end_label(arm, error[np.isfinite(error)][-1]))
+    nearest = [f"to {edge:g}" for edge in misfit.EDGES[:-1]]
+    axes.set_xticks(range(len(misfit.EDGES)), [*nearest, "farther"])
+    axes.set(
+        yscale="log",
+        xlabel="distance to the nearest visited state",
+        ylabel="error of the field, speed",
+        title="Error by distance to the data",
+    )
+    log_ticks(axes.yaxis)
+    axes.grid(alpha=0.25)
+    label_ends(axes, ends)
+
+
+def errors_by_distance(study: Study, arm: str) -> misfit.ByDistance:
+    truth = study.dataset.held_out
+    square = ((study.estimate.mean - truth.grid_field) ** 2).sum(2)
+    distances = misfit.nearest_distances(study.path, truth.grid)
+    columns = (square, study.estimate.variance.sum(2), distances)
+    return misfit.by_distance(*(study.of_arm(arm, column) for column in columns))
+
+
+def _median(values: Float64[np.ndarray, "replicate range"]) -> Float[np.ndarray, " range"]:
+    """Returns the median of those that are there; NaN where there are none."""
+    columns = [column[np.isfinite(column)] for column in values.T]
+    return np.array([np.median(column) if len(column) else np.nan for column in columns])
+
+
+def _draw_innovations(axes: Axes, study: Study, scores: Mapping[str, float]) -> None:
+    for name, span in (("nis", axes.axvspan), ("whiteness", axes.axhspan)):
+        low, high = scores[f"{name}_expected_low"], scores[f"{name}_expected_high"]
+        span(low, high, color="0.88", linewidth=0)
+    for arm in study.arms:
+        point = scores[f"nis.{arm}"], scores[f"whiteness.{arm}"]
+        axes.plot(*point, "o", color=COLORS[arm], markersize=8, label=arm)
+    axes.plot(scores["nis_oracle"], scores["whiteness_oracle"], "k*", label="true field")
+    axes.set(
+        xlabel="mean square of innovations, relative to the expected one",
+        ylabel="correlation with the innovation before",
+        title="What a filter with the learned field does not foresee",
+    )
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    axes.grid(alpha=0.25)
 
 
 # The evidence bound.
 
 
 def draw_elbo(study: Study, history: History) -> Figure:
-    figure = Figure(figsize=(12, 6.5), layout="constrained")
-    panels = figure.subplots(2, 3, sharex=True)
-    for axes, (name, (title, unit)) in zip(panels.flat, ELBO_PANELS.items(), strict=True):
-        for arm in study.arms:
-            median_with_band(
-                axes,
-                history[f"{name}.{arm}"][0],
-                arm_metric(study, history, name, arm),
-                color=COLORS[arm],
-                linewidth=1.5,
-                marker=".",
-                label=arm,
-            )
-        set_title(axes, title)
-        axes.set_ylabel(unit)
-        axes.grid(alpha=0.25)
-    panels[0, -1].legend(loc="upper left", bbox_to_anchor=(1, 1))
-    for axes in panels[1]:
-        axes.set_xlabel("transitions, warm-up included")
+    seeds = study.config.seeds
+    panels = []
+    for name, (title, unit) in ELBO_PANELS.items():
+        curves = {arm: curve(history, f"{name}.{arm}", seeds) for arm in study.arms}
+        panels.append(Panel(title, unit, [Line(curves[arm], COLORS[arm], arm) for arm in curves]))
+    figure = update_panels(panels, TRANSITIONS, draw=partial(median_with_band, marker="."))
     caption(
         figure,
         "At each transition's last gradient step; 0 before the first step.",
-        explain_lines(study.config.seeds),
-    )
-    return figure
-
-
-# Predictions.
-
-
-def draw_horizon(study: Study) -> Figure:
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    axes = figure.subplots()
-    ends = []
-    r2_by_learner = np.stack([study.prediction_r2[f"displacement_r2_{k}"] for k in HORIZONS], 1)
-    for arm in study.arms:
-        r2 = study.of_arm(arm, r2_by_learner)
-        text = f" {np.median(r2[:, -1]):.4f}"
-        ends.append(draw_arm(axes, arm, HORIZONS, nines(r2), text, linewidth=2, marker="o"))
-    axes.set_yticks(nines(np.array(R2_TICKS)), [f"{tick:g}" for tick in R2_TICKS])
-    low, high = axes.dataLim.intervaly
-    axes.set(
-        xlabel="transitions ahead",
-        ylabel="R² of the displacement by the field",
-        xticks=HORIZONS,
-        ylim=(low - 0.15, high + 0.15),
-    )
-    label_arms(
-        axes,
-        f"R² of the displacement by the field in {HORIZONS[-1]} transitions:"
-        f" {study.pair_text(ends)}",
-        ends,
-    )
-    caption(
-        figure,
-        "From true states, with held-out actions; 0: as without a field, 1: all. Over equal "
-        "heights the unexplained share falls by the same factor.",
         explain_arms(study.arms),
-        explain_lines(study.config.seeds),
+        explain_lines(seeds),
     )
     return figure
-
-
-def nines(r2: Float64[np.ndarray, "*axes"]) -> Float64[np.ndarray, "*axes"]:
-    """Computes -log₁₀(1 - R²): 0 for 0, 1 for 0.9, 2 for 0.99."""
-    return -np.log10(np.maximum(1 - r2, SMALLEST))

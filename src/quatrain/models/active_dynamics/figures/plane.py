@@ -12,17 +12,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 
-from quatrain.models.active_dynamics.figures.parts import (
+from quatrain.models.active_dynamics.figures.study import (
     COLORS,
+    Study,
     explain_arms,
     explain_replicate,
     format_number,
-    log_ticks,
     region_border,
-    set_title,
 )
-from quatrain.models.active_dynamics.figures.study import Study
-from quatrain.plots import TICKS, caption
+from quatrain.models.active_dynamics.learner import AffineAlignment
+from quatrain.plots import TICKS, caption, log_ticks
 
 FLOW_COLORS = "viridis"
 ERROR_COLORS = "magma"
@@ -39,9 +38,13 @@ SMALLEST_SHARE = 1e-4
 
 
 class Chart(NamedTuple):
-    """Holds the true field, and mean and variance of the learned ones, on a square lattice."""
+    """The true field, and mean and variance of the learned ones, on a square lattice.
+
+    inside: points of the region of interest.
+    """
 
     axis: Float64[np.ndarray, " x1"]
+    inside: Bool[np.ndarray, "x1 x2"]
     true: Float64[np.ndarray, "x1 x2 d"]
     mean: Float64[np.ndarray, "learner x1 x2 d"]
     variance: Float64[np.ndarray, "learner x1 x2 d"]
@@ -54,22 +57,23 @@ class Chart(NamedTuple):
         """Computes |f̂ - f|."""
         return np.linalg.norm(self.mean[learner] - self.true, axis=2)
 
-    def within(self, radius: float) -> Bool[np.ndarray, "x1 x2"]:
-        return np.hypot(self.axis[:, None], self.axis) <= radius
-
 
 @torch.no_grad()
 def make_chart(study: Study) -> Chart:
-    """Evaluates the fields of all learners in true coordinates."""
+    """Evaluates the fields of all learners in true coordinates, in double precision."""
     edge = EDGE * study.radius
     axis = torch.linspace(-edge, edge, SIDE, dtype=torch.float64)
     points = torch.cartesian_prod(axis, axis)
-    alignment = study.alignment
+    learner = study.training.learner
+    alignment = AffineAlignment(
+        *(part.double() for part in learner.alignment(learner.weights, study.dataset.held_out))
+    )
     z = alignment.to_latent(points.expand(study.config.learners, -1, -1))
-    learned = alignment.to_field(study.training.learner.moments(z))
+    learned = alignment.to_field(learner.moments(z))
+    inside = points.norm(dim=1) <= study.radius
     fields = study.true_field(points), learned.mean, learned.variance
-    lattices = (field.unflatten(-2, (SIDE, SIDE)).numpy(force=True) for field in fields)
-    return Chart(axis.numpy(force=True), *lattices)
+    lattices = [field.unflatten(-2, (SIDE, SIDE)).numpy(force=True) for field in fields]
+    return Chart(axis.numpy(force=True), inside.view(SIDE, SIDE).numpy(force=True), *lattices)
 
 
 # The field.
@@ -79,18 +83,19 @@ def draw_field(study: Study, chart: Chart) -> Figure:
     """Draws streamlines of the true and of a learned field, and their difference as arrows."""
     arm = study.pair[0]
     learner = study.median_learner(arm)
-    figure = Figure(figsize=(13, 5.6), layout="compressed")
+    figure = Figure(figsize=(13, 5.6), layout="constrained")
     left, middle, right = figure.subplots(1, 3, sharex=True, sharey=True)
-    _draw_flows(figure, (left, middle), study, chart, learner)
-    _draw_visits(middle, study, learner, COLORS[arm])
+    speeds = Normalize(0, float(np.linalg.norm(chart.true[chart.inside], axis=1).max()))
+    _draw_flow(left, chart, chart.true, speeds)
+    _draw_flow(middle, chart, chart.mean[learner], speeds)
+    _draw_states(middle, study, learner, COLORS[arm])
+    _add_colorbar(figure, [left, middle], speeds, FLOW_COLORS, "speed", extend="max")
     _draw_difference(figure, right, study, chart, learner)
-    titles = {
-        "True field": left,
-        f"Learned by {arm} from {study.path.shape[1]:,} transitions (dots)": middle,
-        f"Error of the learned field: {study.estimate.nrmse[-1, learner]:.1%}": right,
-    }
-    for title, axes in titles.items():
-        _set_frame(axes, study, title)
+    transitions = study.path.shape[1]
+    _set_frame(left, study, "True field")
+    _set_frame(middle, study, f"Learned by {arm} from {transitions:,} transitions (dots)")
+    error = study.estimate.nrmse[-1, learner]
+    _set_frame(right, study, f"Difference: {error:.1%} of the true field (r.m.s.)")
     caption(
         figure,
         "Lines follow the flow. Dotted: the region of interest.",
@@ -100,52 +105,33 @@ def draw_field(study: Study, chart: Chart) -> Figure:
     return figure
 
 
-def _draw_flows(
-    figure: Figure, panels: tuple[Axes, Axes], study: Study, chart: Chart, learner: int
+def _draw_flow(
+    axes: Axes, chart: Chart, field: Float64[np.ndarray, "x1 x2 d"], speeds: Normalize
 ) -> None:
-    inside = chart.within(study.radius)
-    speeds = Normalize(0, float(np.linalg.norm(chart.true[inside], axis=1).max()))
-    for axes, field in zip(panels, (chart.true, chart.mean[learner]), strict=True):
-        u, v = field.transpose(2, 1, 0)
-        axes.streamplot(
-            chart.axis,
-            chart.axis,
-            u,
-            v,
-            color=np.hypot(u, v),
-            cmap=FLOW_COLORS,
-            norm=speeds,
-            density=1.4,
-            linewidth=1,
-            arrowsize=0.8,
-        )
-    _add_colorbar(figure, panels, speeds, FLOW_COLORS, label="speed", extend="max")
+    u, v = field.transpose(2, 1, 0)
+    style: dict[str, Any] = {"density": 1.4, "linewidth": 1, "arrowsize": 0.8}
+    color = {"color": np.hypot(u, v), "cmap": FLOW_COLORS, "norm": speeds}
+    axes.streamplot(chart.axis, chart.axis, u, v, **color, **style)
 
 
 def _draw_difference(figure: Figure, axes: Axes, study: Study, chart: Chart, learner: int) -> None:
     error = chart.error(learner)
-    lengths = Normalize(0, float(error[chart.within(study.radius)].max()))
+    lengths = Normalize(0, float(error[chart.inside].max()))
     _draw_map(axes, study, chart, error, lengths)
-    _add_colorbar(figure, axes, lengths, ERROR_COLORS, label="length of the error, speed")
+    _add_colorbar(figure, [axes], lengths, ERROR_COLORS, "length of the difference, speed")
     has_arrow = np.zeros((SIDE, SIDE), bool)
     has_arrow[ARROW_SPACING // 2 :: ARROW_SPACING, ARROW_SPACING // 2 :: ARROW_SPACING] = True
-    x1, x2 = np.nonzero(has_arrow & chart.within(0.97 * study.radius))
+    x1, x2 = np.nonzero(has_arrow & chart.inside)
     u, v = (chart.mean[learner] - chart.true)[x1, x2].T
     axes.quiver(chart.axis[x1], chart.axis[x2], u, v, color="white", width=0.004, pivot="middle")
 
 
 def _add_colorbar(
-    figure: Figure, axes: Axes | tuple[Axes, ...], norm: Normalize, colors: str, **style: Any
+    figure: Figure, panels: list[Axes], norm: Normalize, colors: str, label: str, **style: Any
 ) -> None:
-    figure.colorbar(
-        ScalarMappable(norm, colors),
-        ax=axes,
-        location="bottom",
-        shrink=0.8 if isinstance(axes, Axes) else 0.5,
-        aspect=30,
-        ticks=MaxNLocator(TICKS),
-        **style,
-    )
+    style |= {"location": "bottom", "shrink": 0.8 / len(panels), "aspect": 30}
+    values = ScalarMappable(norm, colors)
+    figure.colorbar(values, ax=panels, label=label, ticks=MaxNLocator(TICKS), **style)
 
 
 # Uncertainty.
@@ -153,32 +139,26 @@ def _add_colorbar(
 
 def draw_uncertainty(study: Study, chart: Chart) -> Figure:
     """Draws the expected beside the actual error of two arms, on one scale."""
-    inside = chart.within(study.radius)
     learners = {arm: study.median_learner(arm) for arm in study.pair}
-    errors = {
-        (kind, arm): error(learner)
-        for arm, learner in learners.items()
-        for kind, error in (("Expected", chart.expected_error), ("Actual", chart.error))
-    }
-    sizes = np.concatenate([error[inside] for error in errors.values()])
-    norm = error_scale(sizes)
-    figure = Figure(figsize=(9.4, 4.6 * len(learners)), layout="compressed")
+    errors = {}
+    for arm, learner in learners.items():
+        errors["Expected", arm] = chart.expected_error(learner)
+        errors["Actual", arm] = chart.error(learner)
+    norm = error_scale(np.concatenate([error[chart.inside] for error in errors.values()]))
+    figure = Figure(figsize=(9.4, 4.3 * len(learners) + 0.6), layout="constrained")
     panels = figure.subplots(len(learners), 2, squeeze=False, sharex=True, sharey=True)
     for axes, ((kind, arm), error) in zip(panels.flat, errors.items(), strict=True):
         _draw_map(axes, study, chart, error, norm)
-        _draw_visits(axes, study, learners[arm], "white")
-        size = format_number(float(np.sqrt(np.square(error[inside]).mean())))
-        _set_frame(axes, study, f"{kind} error of {arm}: {size}", color=COLORS[arm])
-    bar = figure.colorbar(
-        ScalarMappable(norm, ERROR_COLORS),
-        ax=panels,
-        label="length of the field's error, speed",
-        shrink=0.6,
-    )
+        _draw_states(axes, study, learners[arm], "white")
+        size = format_number(float(np.sqrt(np.square(error[chart.inside]).mean())))
+        _set_frame(axes, study, f"{kind} error of {arm}: {size} (r.m.s.)", color=COLORS[arm])
+    values = ScalarMappable(norm, ERROR_COLORS)
+    label = "length of the field's error, speed"
+    bar = figure.colorbar(values, ax=panels, label=label, shrink=0.6)
     log_ticks(bar.ax.yaxis)
     caption(
         figure,
-        f"Dots: {study.path.shape[1]:,} transitions. In titles: root mean squares.",
+        f"Dots: the states after {study.path.shape[1]:,} transitions.",
         explain_replicate(study.config.seeds),
     )
     return figure
@@ -196,20 +176,19 @@ def error_scale(errors: Float64[np.ndarray, " points"]) -> LogNorm:
 def _draw_map(
     axes: Axes, study: Study, chart: Chart, values: Float64[np.ndarray, "x1 x2"], norm: Normalize
 ) -> None:
-    mesh = axes.pcolormesh(
-        chart.axis, chart.axis, values.T, cmap=ERROR_COLORS, norm=norm, shading="gouraud"
-    )
+    style: dict[str, Any] = {"cmap": ERROR_COLORS, "norm": norm, "shading": "gouraud"}
+    mesh = axes.pcolormesh(chart.axis, chart.axis, values.T, **style)
     mesh.set_clip_path(Circle((0, 0), study.radius, transform=axes.transData))
 
 
-def _draw_visits(axes: Axes, study: Study, learner: int, color: str) -> None:
+def _draw_states(axes: Axes, study: Study, learner: int, color: str) -> None:
     x1, x2 = study.path[learner].T
     axes.scatter(x1, x2, s=4, color=color, alpha=0.5, linewidths=0)
 
 
 def _set_frame(axes: Axes, study: Study, title: str, **style: Any) -> None:
     """Sets the title, gives both axes the same limits and draws the region's border."""
-    set_title(axes, title, 11, **style)
+    axes.set_title(title, **style)
     axes.add_patch(region_border(study.radius))
     edge = EDGE * study.radius
     axes.set(xlim=(-edge, edge), ylim=(-edge, edge), aspect="equal", xlabel="x₁", ylabel="x₂")

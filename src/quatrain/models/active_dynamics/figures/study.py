@@ -1,41 +1,47 @@
-"""trained state, dataset -> everything the figures show, computed once"""
+"""trained state, dataset -> what the figures show, computed once; how arms are drawn and named"""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Shaped
+from matplotlib.axes import Axes
+from matplotlib.patches import Circle
 from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, predictions
-from quatrain.models.active_dynamics.learner import AffineAlignment
+from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field
 from quatrain.models.active_dynamics.state import (
     State,
     TrainingState,
     checkpoint_steps,
     learners_of,
 )
-from quatrain.plots import EndLabel
-from quatrain.progress import History
+from quatrain.plots import BLUE, GREY, ORANGE, RED, EndLabel, draw_each, line_with_band, log_ticks
+from quatrain.statistics import median_interval
 
 # Number of dimensions that can be drawn as a map.
 PLANE = 2
+COLORS = {"active": RED, "random": GREY, "prbs": ORANGE, "step": BLUE}
+# What the actions of an arm are, where its name does not say it.
+ACTIONS = {"active": "planned for information", "prbs": "a pseudo-random binary sequence"}
+DOTTED_LINE: dict[str, Any] = {"linewidth": 2, "marker": "o", "markersize": 3}
+TRANSITIONS = "transitions, warm-up included"
+# Ratio of the ends of an axis from which on it is logarithmic.
+LOG_AXIS_RATIO = 2.5
 
 
 class Study(NamedTuple):
-    """Holds a trained state and what was computed from it.
+    """A trained state and what was computed from it.
 
-    prediction_r2: R² of predicted states. actions, path: the action of each transition, and the
-    state it led to.
+    actions, path: the action of each transition, and the state it led to.
     """
 
     config: ActiveDynamicsConfig
     dataset: Dataset
     training: TrainingState
     estimate: FieldEstimate
-    prediction_r2: dict[str, Float64[np.ndarray, " learner"]]
     actions: Float32[np.ndarray, "learner transition action"]
     path: Float32[np.ndarray, "learner transition d"]
 
@@ -53,23 +59,10 @@ class Study(NamedTuple):
 
     @property
     def pair(self) -> tuple[str, ...]:
-        """Returns the arms that maps show: the active (or first) one and, if any, a plain one."""
+        """The arms that maps show: the active (or first) one and, if any, a plain one."""
         shown = "active" if "active" in self.arms else self.arms[0]
         others = [arm for arm in self.arms if arm != shown]
         return (shown, *(["random"] if "random" in others else others[:1]))
-
-    def pair_text(self, ends: Sequence[EndLabel]) -> str:
-        """Joins the labels of the arms that maps show. ends: one of each arm."""
-        return ", ".join(
-            end.text for arm, end in zip(self.arms, ends, strict=True) if arm in self.pair
-        )
-
-    @property
-    def alignment(self) -> AffineAlignment:
-        """Returns the maps from latent to true states, in double precision."""
-        learner = self.training.learner
-        alignment = learner.alignment(learner.weights, self.dataset.held_out)
-        return AffineAlignment(alignment.matrix.double(), alignment.offset.double())
 
     def of_arm(
         self, arm: str, values: Shaped[np.ndarray, "learner ..."]
@@ -95,33 +88,67 @@ def make_study(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> 
         dataset=dataset,
         training=training,
         estimate=estimate_field(config, training.learner, state, dataset),
-        prediction_r2=predictions(config, training.world, training.learner, dataset.held_out),
         actions=state.replay.actions[:, :transitions].numpy(force=True),
         path=state.path[:, :transitions].numpy(force=True),
     )
 
 
-def arm_metric(
-    study: Study, history: History, name: str, arm: str
-) -> Float[np.ndarray, "replicate point"]:
-    names = [f"{name}.{arm}"]
-    if study.config.seeds > 1:
-        names = [f"{name}.{arm}/seed/{seed}" for seed in range(study.config.seeds)]
-    return np.stack([history[name][1] for name in names])
+# Elements of figures.
 
 
-class CheckpointRecords(NamedTuple):
-    """Holds the checkpoints that records cover, the places of these records, and their values."""
+def median_with_band(
+    axes: Axes,
+    x: Sequence[int] | np.ndarray,
+    values: Float[np.ndarray, "replicate point"],
+    **style: Any,
+) -> Float[np.ndarray, " point"]:
+    """Draws the median over replicates as a line and its 95 % interval as a band; of fewer than 6
+    replicates each by itself. Returns the median.
+    """
+    median = np.median(values, 0)
+    intervals = [median_interval(column) for column in values.T]
+    if None in intervals:
+        draw_each(axes, np.asarray(x), values, **style)
+    else:
+        line_with_band(axes, np.asarray(x), median, *np.array(intervals).T, **style)
+    return median
 
-    steps: Shaped[np.ndarray, " point"]
-    records: Shaped[np.ndarray, " point"]
-    values: Float[np.ndarray, "replicate point"]
+
+def end_label(arm: str, value: float) -> EndLabel:
+    return EndLabel(float(value), f"{arm} {format_number(value)}", COLORS[arm])
 
 
-def information_at_checkpoints(study: Study, history: History, arm: str) -> CheckpointRecords:
-    """Returns the information gained. A record has the value of the last checkpoint before it."""
-    recorded_steps = history[f"information_gained.{arm}"][0]
-    last = np.searchsorted(study.steps, recorded_steps, side="right") - 1
-    records = np.flatnonzero(np.diff(last, prepend=-1) > 0)
-    values = arm_metric(study, history, "information_gained", arm)
-    return CheckpointRecords(np.array(study.steps)[last[records]], records, values[:, records])
+def region_border(radius: float) -> Circle:
+    return Circle((0, 0), radius, fill=False, edgecolor="0.3", linewidth=1, linestyle=":")
+
+
+def explain_arms(arms: Sequence[str]) -> str:
+    """Returns what the arms of a figure are that are not called by what they do."""
+    described = [f"{arm}: {ACTIONS[arm]}" for arm in arms if arm in ACTIONS]
+    return f"Actions of {', '.join(described)}." if described else ""
+
+
+def explain_lines(replicates: int) -> str:
+    if replicates == 1:
+        return "One replicate."
+    if median_interval(np.zeros(replicates)) is None:
+        return f"A line for each of {replicates} replicates."
+    band = "95 % confidence intervals of the median"
+    return f"Lines: medians over {replicates} replicates; bands: {band}."
+
+
+def explain_replicate(replicates: int) -> str:
+    return "" if replicates == 1 else f"Of {replicates} replicates the one with the median error."
+
+
+def set_transitions_axis(axes: Axes, steps: Sequence[int] | np.ndarray) -> None:
+    """Labels the x axis; makes it logarithmic if the steps span a large enough ratio."""
+    axes.set_xlabel(TRANSITIONS)
+    if steps[-1] >= LOG_AXIS_RATIO * steps[0]:
+        axes.set_xscale("log")
+        log_ticks(axes.xaxis)
+
+
+def format_number(value: float) -> str:
+    """Formats with two significant digits: 0.079, 1.2, 350."""
+    return f"{value:.2g}" if abs(value) < 10 else f"{value:,.0f}"

@@ -1,44 +1,48 @@
-"""state, dataset, history of colonies -> their figures"""
+"""state, dataset of colonies -> figures of what the policy does, and how well on which plates"""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR
+from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures import film
-from quatrain.models.actor_critic.figures.episodes import draw_episodes
-from quatrain.models.actor_critic.figures.laws import draw_laws
-from quatrain.models.actor_critic.figures.replays import LOOKS, median_colony, replay_policies
-from quatrain.models.actor_critic.figures.slopes import draw_slopes
-from quatrain.models.actor_critic.figures.training import draw_learning_curve, format_signed
+from quatrain.models.actor_critic.figures.replays import Replays, median_colony, replay_policies
 from quatrain.models.actor_critic.ppo.learner import State
+from quatrain.models.actor_critic.scores.colony import Outcome
 from quatrain.models.actor_critic.worlds.colony_data import Dataset
-from quatrain.plots import Picture
-from quatrain.progress import History
+from quatrain.plots import BLACK, BLUE, RED, Picture, caption, describe_seeds, draw_seeds, log_ticks
+
+BINS = 24
+MIN_STEPS = 10  # fewest steps of a bin that is drawn
+DOTS = 1500
+# Policy -> its name and colour; the learned one is drawn in front of the others.
+COMPARED = {
+    "constant": ("best constant action", BLACK),
+    "feedback": ("controller", BLUE),
+    "learned": ("learned", RED),
+}
+KIND_NAMES = {LINEAR: "linear", EXPONENTIAL: "exponential"}
 
 
-def pictures(
-    config: ActorCriticConfig,
-    state: State,
-    dataset: Dataset,
-    history: History,
-    scores: Mapping[str, float],
-) -> dict[str, Picture]:
+def pictures(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, Picture]:
     """Draws the figures; without `slopes` where all plates have the same slope."""
     held_out = dataset.held_out
-    references = held_out.references
-    replays = replay_policies(config, state, references, held_out.plates, held_out.colonies)
+    references, plates = held_out.references, held_out.plates
+    replays = replay_policies(config, state, references, plates, held_out.colonies)
     colony = median_colony(replays.learned[0])
     frames = film.capture_frames(config, state, dataset, colony)
-    intensity = held_out.plates.intensity[held_out.colonies.substrate[colony]]
-    title = compare_returns(scores)
+    intensity = plates.intensity[held_out.colonies.substrate[colony]]
     pictures: dict[str, Picture] = {
         "growth": film.animate(config, frames, intensity),
-        "learning_curve": draw_learning_curve(config, history, scores, title, LOOKS),
-        "episodes": draw_episodes(config, history),
         "laws": draw_laws(config, replays),
     }
-    if len(np.unique(np.concatenate([held_out.plates.m, held_out.outside.m]))) > 1:
+    if len(np.unique(np.concatenate([plates.m, held_out.outside.m]))) > 1:
         outside = replay_policies(
             config, state, references, held_out.outside, held_out.colonies_outside
         )
@@ -46,17 +50,190 @@ def pictures(
     return pictures
 
 
-def compare_returns(scores: Mapping[str, float]) -> str:
-    """Compares with the best constant action and the controller; by differences where a return is
-    not positive.
+# Laws.
+
+
+class Steps(NamedTuple):
+    """Actions with the states before them, over all steps of all colonies.
+
+    n: number of cells. height: of the colony's middle above the plate's. stiffness: in that middle.
+    throw: the distance between a cell there and its child, h = γ / (1 + (α/I)²) + ν, in pixels.
     """
-    constant, feedback = scores["constant_return"], scores["feedback_return"]
-    if min(constant, feedback) > 0:
-        return (
-            f"{scores['margin_over_constant']:+.0%} on the best constant action, "
-            f"{scores['fraction_of_feedback']:.1%} of the controller"
-        )
-    above_constant, above_feedback = (
-        format_signed(scores["return_mean"] - other) for other in (constant, feedback)
+
+    n: Float[np.ndarray, " step"]
+    height: Float[np.ndarray, " step"]
+    stiffness: Float[np.ndarray, " step"]
+    delete_ratio: Float[np.ndarray, " step"]
+    theta: Float[np.ndarray, " step"]
+    throw: Float[np.ndarray, " step"]
+
+
+class Law(NamedTuple):
+    """What to draw of an action y by a state x, both of Steps.
+
+    decides: parameters of which one must be active.
+    """
+
+    title: str
+    x: str
+    x_label: str
+    y: str
+    y_label: str
+    decides: set[str]
+    scale: Literal["linear", "log"] = "linear"
+
+
+LAWS = (
+    Law(
+        title="How many cells are deleted",
+        x="n",
+        x_label="cells before the step",
+        y="delete_ratio",
+        y_label="share of cells deleted",
+        decides={"delete_ratio"},
+    ),
+    Law(
+        title="In which direction children are thrown",
+        x="height",
+        x_label="height of the colony's middle above the plate's, px",
+        y="theta",
+        y_label="θ, direction of throw, rad",
+        decides={"theta"},
+    ),
+    Law(
+        title="How far they are thrown",
+        x="stiffness",
+        x_label="stiffness in the colony's middle",
+        y="throw",
+        y_label="throw in the colony's middle, px",
+        decides={"gamma", "alpha", "noise"},
+        scale="log",
+    ),
+)
+
+
+def steps_of(config: ActorCriticConfig, replays: Replays, outcome: Outcome) -> Steps:
+    """Returns each action with the state before it."""
+    initial, intensity = replays.initial, replays.plates.intensity
+    running = np.isfinite(outcome.action[..., 0])
+    _, colony = running.nonzero()
+    first = initial.pos.sum(1, dtype=np.float64) / initial.n[:, None]
+    x, y = np.concatenate([first[None], outcome.centroid[:-1]])[running].T
+    pixel = np.clip(x, 0, intensity.shape[1] - 1).astype(int)
+    stiffness = intensity[initial.substrate[colony], pixel].astype(float)
+    action = dict(zip(PARAMETERS, outcome.action[running].T, strict=True))
+    softness = 1 + (action["alpha"] / stiffness) ** 2
+    return Steps(
+        n=np.concatenate([initial.n[None].astype(float), outcome.n[:-1]])[running],
+        height=y - config.env.height / 2,
+        stiffness=stiffness,
+        delete_ratio=action["delete_ratio"],
+        theta=action["theta"],
+        throw=action["gamma"] / softness + action["noise"],
     )
-    return f"{above_constant} on the best constant action, {above_feedback} on the controller"
+
+
+def draw_laws(config: ActorCriticConfig, replays: Replays) -> Figure:
+    """Draws each action that an active parameter decides by what it answers, beside the
+    controller's.
+    """
+    learned = [steps_of(config, replays, outcome) for outcome in replays.learned]
+    controller = steps_of(config, replays, replays.feedback)
+    laws = [law for law in LAWS if law.decides & set(config.env.action.active_params)]
+    figure = Figure(figsize=(max(4 * len(laws), 8), 4.2), layout="constrained")
+    for axes, law in zip(figure.subplots(1, len(laws), squeeze=False)[0], laws, strict=True):
+        _draw_law(axes, law, learned, controller)
+    bands = describe_seeds(config.seeds) or "Band: without the lowest and the highest tenth."
+    caption(
+        figure,
+        "Red: learned; dots: some of all steps with held-out colonies, no action drawn; line: "
+        f"their median. {bands} Blue, dashed: the median of the hand-written controller.",
+    )
+    return figure
+
+
+def _draw_law(axes: Axes, law: Law, learned: Sequence[Steps], controller: Steps) -> None:
+    columns = [(getattr(steps, law.x), getattr(steps, law.y)) for steps in (*learned, controller)]
+    x, y = (np.concatenate(column) for column in zip(*columns[:-1], strict=True))
+    dots = np.linspace(0, len(x) - 1, min(DOTS, len(x))).astype(int)
+    axes.scatter(x[dots], y[dots], s=5, color=RED, alpha=0.2, linewidths=0)
+    spacing = np.geomspace if law.scale == "log" else np.linspace
+    edges = spacing(x.min(), x.max(), BINS + 1)
+    centres = (edges[1:] + edges[:-1]) / 2
+    *seeds, controlled = (binned(*column, edges) for column in columns)
+    quantiles = np.stack(seeds, 1)
+    shown = np.isfinite(quantiles[1]).all(0)
+    low, median, high = quantiles[..., shown]
+    draw_seeds(axes, centres[shown], median, color=RED, linewidth=1.8)
+    if len(seeds) == 1:
+        axes.fill_between(centres[shown], low[0], high[0], color=RED, alpha=0.15, linewidth=0)
+    met = np.isfinite(controlled[1])
+    axes.plot(centres[met], controlled[1, met], color=BLUE, linestyle="--", linewidth=1.5)
+    axes.set(title=law.title, xlabel=law.x_label, ylabel=law.y_label, xscale=law.scale)
+    axes.grid(alpha=0.25)
+
+
+def binned(
+    x: Float[np.ndarray, " step"], y: Float[np.ndarray, " step"], edges: Float[np.ndarray, " edge"]
+) -> Float[np.ndarray, "3 bin"]:
+    """Returns the 10 %, 50 % and 90 % quantiles of y in each bin of x; NaN in bins with fewer than
+    MIN_STEPS.
+    """
+    bins = len(edges) - 1
+    place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, bins - 1)
+    quantiles = np.full((3, bins), np.nan)
+    for full in np.flatnonzero(np.bincount(place) >= MIN_STEPS):
+        quantiles[:, full] = np.quantile(y[place == full], (0.1, 0.5, 0.9))
+    return quantiles
+
+
+# Slopes.
+
+
+def draw_slopes(
+    config: ActorCriticConfig, dataset: Dataset, inside: Replays, outside: Replays
+) -> Figure:
+    """Draws return by slope of the plate, inside and outside the training range."""
+    groups = [inside, outside] if config.collect.n_outside else [inside]
+    drawn = np.concatenate([group.plates.kind[group.initial.substrate] for group in groups])
+    kinds = [kind for kind in KIND_NAMES if kind in drawn]
+    figure = Figure(figsize=(max(5.5 * len(kinds), 8), 4.6), layout="constrained")
+    panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
+    for axes, kind in zip(panels, kinds, strict=True):
+        for group in groups:
+            _draw_plates(axes, group, kind, filled=group is inside)
+        slopes = dataset.train.plates.m[dataset.train.plates.kind == kind]
+        if len(slopes):
+            axes.axvspan(slopes.min(), slopes.max(), color="0.5", alpha=0.12, linewidth=0)
+        axes.set(xlabel="slope of the plate", xscale="log", title=f"Plates: {KIND_NAMES[kind]}")
+        log_ticks(axes.xaxis)
+        axes.grid(alpha=0.25)
+    panels[0].set_ylabel("return, mean over a plate's colonies")
+    panels[-1].legend(loc="upper left", bbox_to_anchor=(1, 1), reverse=True)
+    over_seeds = f" Learned: mean over {config.seeds} seeds." if config.seeds > 1 else ""
+    caption(
+        figure,
+        "A dot is a plate. Grey: slopes of training plates; rings: plates outside that range."
+        + over_seeds,
+    )
+    return figure
+
+
+def by_plate(
+    replays: Replays, returns: Float[np.ndarray, " colony"], kind: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns slope and mean return of the plates of a kind that have colonies."""
+    slopes = replays.plates.m
+    plate = replays.initial.substrate
+    count = np.bincount(plate, minlength=len(slopes))
+    shown = (replays.plates.kind == kind) & (count > 0)
+    total = np.bincount(plate, returns, minlength=len(slopes))
+    return slopes[shown], total[shown] / count[shown]
+
+
+def _draw_plates(axes: Axes, replays: Replays, kind: int, filled: bool) -> None:
+    for name, (label, color) in COMPARED.items():
+        slopes, means = by_plate(replays, replays.returns(name), kind)
+        (dots,) = axes.plot(slopes, means, "o", color=color, markersize=4.5, alpha=0.75)
+        dots.set_label(label if filled else "")
+        dots.set_fillstyle("full" if filled else "none")

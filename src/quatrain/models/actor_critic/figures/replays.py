@@ -12,22 +12,13 @@ from quatrain.envs.colony.dynamics import make_world
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy, with_fixed_parameters
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.figures.training import Look
 from quatrain.models.actor_critic.ppo.learner import State
 from quatrain.models.actor_critic.scores.colony import Outcome, run_episodes, run_policy
 from quatrain.models.actor_critic.worlds.colony_data import InitialColonies, References
-from quatrain.plots import BLACK, BLUE, GREY, RED
-
-LOOKS = {
-    "learned": Look("learned", RED),
-    "feedback": Look("controller", BLUE),
-    "constant": Look("best constant", BLACK),
-    "random": Look("random", GREY),
-}
 
 
 class Replays(NamedTuple):
-    """Holds one episode of each colony under each policy; of the learned policy for each seed."""
+    """One episode of each colony under each policy; of the learned policy for each seed."""
 
     plates: Plates
     initial: InitialColonies
