@@ -2,7 +2,7 @@
 
 import io
 import re
-import tracemalloc
+import resource
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def test_content_in_place_of_a_path_is_validated(key: str, content: dict[str, An
         Naming.model_validate(NOTHING | {key: path})
 
 
-def npy_header(shape: tuple[int, ...]) -> bytes:
+def npy_header(*shape: int) -> bytes:
     file = io.BytesIO()
     declared = {"descr": "<f8", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, declared)
@@ -131,34 +131,32 @@ def smaller(archive: bytes, size: int) -> bytes:
 
 BOMB = zipped(("vectors.npy", bytes(60_000_000)), compression=zipfile.ZIP_DEFLATED)
 CODE = NUMBERS.replace(b"(600,)", b"exit()")
-MANY, HOLDS = "it does not hold 9,000,000,000,000 numbers, as it says", "holds float64 of shape"
-NO_NPY = "is no .npy file; write one with numpy.save"
+NO_NPY = "is no .npy file, or damaged; write one with numpy.save"
 NO_NPZ = "is no .npz file, or damaged; write one with numpy.savez"
 ONE_AXIS = "numpy.save an array with one axis and dtype float"
-NO_EMPTY = "numpy.savez arrays of dtype float, with something in each"
-CUT_OFF = "is damaged: it does not hold 600 numbers, as it says"
+NO_FLOATS = "a: holds no array of floats; numpy.savez arrays of dtype float, with something in each"
 DAMAGED: list[tuple[str, bytes, str]] = [
     ("mine.npy", b"", NO_NPY),
     ("mine.npy", b"1.0\n2.0\n", NO_NPY),
     ("mine.npy", CODE, NO_NPY),
-    ("mine.npy", npy_header((True,)) + bytes(8), NO_NPY),
-    ("mine.npy", NUMBERS.replace(b"{'descr'", b"((('descr'"), NO_NPY),
-    ("mine.npy", NUMBERS[:-3], CUT_OFF),
+    ("mine.npy", NUMBERS[:-3], NO_NPY),
+    ("mine.npy", NUMBERS + b"0", NO_NPY),
+    ("mine.npy", npy(np.array([None])), NO_NPY),
+    ("mine.npy", npy_header(9 * 10**12), NO_NPY),
     ("mine.npy", npy(np.ones((3, 5))), f"holds float64 of shape (3, 5); {ONE_AXIS}"),
     ("mine.npy", npy(np.arange(7)), f"holds int64 of shape (7,); {ONE_AXIS}"),
     ("mine.npy", npy(np.ones(25_000)), "200,128 bytes; at most 200,000 are read"),
     ("mine.npz", b"", NO_NPZ),
     ("mine.npz", ARRAYS[: len(ARRAYS) // 2], NO_NPZ),
     ("mine.npz", zipped(("axis_0.npy", NUMBERS), compression=zipfile.ZIP_LZMA), NO_NPZ),
-    ("mine.npz", zipped(("a.npy", NUMBERS), ("a", NUMBERS)), NO_NPZ),
     ("mine.npz", smaller(BOMB, 150_000), NO_NPZ),
     ("mine.npz", BOMB, "unfolds to 60,000,000 bytes; at most 200,000 are read"),
-    ("mine.npz", zipped(("a.npy", CODE)), f"a: {NO_NPY}"),
-    ("mine.npz", zipped(("a.npy", npy_header((9 * 10**12,)))), f"a: is damaged: {MANY}"),
-    ("mine.npz", zipped(("a.npy", npy_header((9 * 10**12, 0)))), f"a: {HOLDS} (9000000000000, 0)"),
-    ("mine.npz", npz(a=np.ones((1,) * 9)), f"a: {HOLDS} (1, 1, 1, 1, 1, 1, 1, 1, 1)"),
-    ("mine.npz", zipped(("a.npy", npy_header((-2, -300)) + bytes(4800))), f"a: {HOLDS} (-2, -300)"),
-    ("mine.npz", npz(a=np.array([None])), f"a: holds object of shape (1,); {NO_EMPTY}"),
+    ("mine.npz", zipped(("a.npy", CODE)), NO_NPZ),
+    ("mine.npz", zipped(("a.npy", npy_header(9 * 10**12))), NO_NPZ),
+    ("mine.npz", npz(a=np.array([None])), NO_NPZ),
+    ("mine.npz", npz(a=np.zeros((3, 0))), NO_FLOATS),
+    ("mine.npz", npz(a=np.arange(3)), NO_FLOATS),
+    ("mine.npz", zipped(("a.npy", b"text")), NO_FLOATS),
 ]
 
 
@@ -167,12 +165,10 @@ def test_a_file_that_holds_no_numbers_is_refused_in_one_line_and_never_unfolded(
     name: str, content: bytes, message: str, project: Path
 ):
     (project / "inputs" / name).write_bytes(content)
-    pattern = f"^{re.escape(f'{name}: {message}')}({re.escape(f'; {NO_EMPTY}')})?$"
-    tracemalloc.start()
-    with pytest.raises(ValueError, match=pattern):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
+    with pytest.raises(ValueError, match=f"^{re.escape(f'{name}: {message}')}$"):
         read_input(project, f"inputs/{name}")
-    assert tracemalloc.get_traced_memory()[1] < 2_000_000
-    tracemalloc.stop()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
 
 
 def test_a_flipped_bit_never_changes_a_number(project: Path):
@@ -189,17 +185,22 @@ def test_a_flipped_bit_never_changes_a_number(project: Path):
             refused.append(str(error))
     assert result == {tuple(array.ravel().tolist()) for array in (AXIS, VECTORS)}
     assert len(refused) > 100
-    assert all(
-        re.fullmatch(r"mine\.npz: .*(numpy\.savez? ?.*|are read|as it says)", line)
-        for line in refused
-    )
+    assert all(re.fullmatch(r"mine\.npz: .*(numpy\.savez.*|are read)", line) for line in refused)
 
 
 @pytest.mark.parametrize(
     ("key", "path", "message"),
     [
-        ("numbers", "inputs/mine.txt", f"inputs/mine.txt {NO_NPY}"),
-        ("numbers", "inputs/mine.npz", f"inputs/mine.npz {NO_NPY}"),
+        (
+            "numbers",
+            "inputs/mine.txt",
+            "inputs/mine.txt is no .npy file; write one with numpy.save",
+        ),
+        (
+            "numbers",
+            "inputs/mine.npz",
+            "inputs/mine.npz is no .npy file; write one with numpy.save",
+        ),
         ("arrays", "inputs/mine.npy", "inputs/mine.npy is no .npz file; write one with numpy.sav"),
         ("numbers", "inputs/nein.npy", "inputs/nein.npy is not there; did you mean 'inputs/mine.n"),
         ("numbers", "../mine.npy", "../mine.npy is outside inputs/; copy the file to inputs/"),

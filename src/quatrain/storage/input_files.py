@@ -2,13 +2,18 @@
 with it.
 """
 
+import io
+import zipfile
 from pathlib import Path
+from typing import Any
 
 from quatrain.errors import ConfigError
-from quatrain.section import ARRAYS, NUMBERS, Content
+from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
 from quatrain.storage.disk_errors import MACHINE, escaped
 
 MAX_BYTES = 200_000
+# Those that zipfile unfolds piece by piece.
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def read_content(path: Path) -> Content:
@@ -17,14 +22,11 @@ def read_content(path: Path) -> Content:
     Raises:
         ConfigError: it is missing, a folder, too large or damaged.
     """
-    if path.suffix not in (ARRAYS, NUMBERS):
-        return read_text(path)
-    from quatrain.storage import array_files  # loads numpy, for which a text does not wait
-
-    data = read_bytes(path)
+    if path.suffix == NUMBERS:
+        return _numbers(path.name, read_bytes(path))
     if path.suffix == ARRAYS:
-        return array_files.parse_arrays(path.name, data)
-    return array_files.parse_numbers(path.name, data)
+        return _arrays(path.name, read_bytes(path))
+    return read_text(path)
 
 
 def read_text(path: Path) -> str:
@@ -62,3 +64,57 @@ def read_bytes(path: Path) -> bytes:
         if error.errno in MACHINE:
             raise
         raise ConfigError(f"{name[:80]}: cannot be read ({error.strerror})") from None
+
+
+def _numbers(file: str, data: bytes) -> tuple[float, ...]:
+    """Returns the numbers of an .npy file with one axis of floats; executes nothing in it."""
+    import numpy as np  # for which a text does not wait
+
+    stream = io.BytesIO(data)
+    try:
+        array = np.load(stream, allow_pickle=False)
+        if array.nbytes + array.itemsize > len(data) or stream.read(1):
+            raise ValueError
+    except Exception:  # whatever NumPy raises for odd bytes
+        raise ConfigError(
+            f"{file}: is no {NUMBERS} file, or damaged; write one with numpy.save"
+        ) from None
+    if array.ndim != 1 or array.dtype.kind != "f":
+        remedy = "numpy.save an array with one axis and dtype float"
+        raise ConfigError(f"{file}: holds {array.dtype} of shape {array.shape}; {remedy}")
+    return tuple(array.astype(float).tolist())
+
+
+def _arrays(file: str, data: bytes) -> tuple[NamedArray, ...]:
+    """Returns the float arrays of an .npz file, which may be compressed; executes nothing in it."""
+    import numpy as np
+
+    try:
+        _check_archive(file, data)
+        arrays: dict[str, Any] = dict(np.load(io.BytesIO(data), allow_pickle=False))
+    except ConfigError:
+        raise
+    except Exception:  # whatever zipfile and NumPy raise for odd bytes
+        raise ConfigError(
+            f"{file}: is no {ARRAYS} file, or damaged; write one with numpy.savez"
+        ) from None
+    content = []
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind != "f" or not array.size:
+            remedy = "numpy.savez arrays of dtype float, with something in each"
+            raise ConfigError(f"{file}: {name}: holds no array of floats; {remedy}")
+        numbers = tuple(array.astype(float).ravel().tolist())
+        content.append(NamedArray(name=name, shape=array.shape, numbers=numbers))
+    return tuple(content)
+
+
+def _check_archive(file: str, data: bytes) -> None:
+    """Refuses an archive that is damaged, or unfolds to more than may be read."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = archive.infolist()
+        size = sum(member.file_size for member in members)
+        if size > MAX_BYTES:
+            raise ConfigError(f"{file}: unfolds to {size:,} bytes; at most {MAX_BYTES:,} are read")
+        kinds = {member.compress_type for member in members}
+        if not kinds <= {*COMPRESSIONS} or archive.testzip():
+            raise zipfile.BadZipFile
