@@ -6,7 +6,6 @@ It needs no library, so that any Python can run commands that need none.
 import errno
 import os
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -120,24 +119,10 @@ def escaped(text: str) -> str:
 
 
 def _in_the_way(path: str, number: int, reason: str) -> DiskFailure:
-    for part in (*reversed(Path(path).parents), Path(path)):
-        is_folder = part != Path(path)
-        mode = _mode(part)
-        is_link_to_nothing = mode is None and _mode(part, follow_symlinks=False) is not None
-        if is_link_to_nothing and (is_folder or number != errno.ELOOP):
-            return DiskFailure(f"{printable(part)}: is a link that leads nowhere; {MOVE}", False)
-        if is_folder and mode is not None and not stat.S_ISDIR(mode):
-            return DiskFailure(f"{printable(part)}: is not a folder; {MOVE}", False)
     if number == errno.ENOENT and os.sep not in path:
         remedy = "restore it, or install it if it is a program"
         return DiskFailure(f"{printable(path)}: is missing; {remedy}", is_environment=True)
+    if number == errno.ENOTDIR:
+        path = str(next((part for part in Path(path).parents if part.is_file()), path))
     what, remedy = IN_THE_WAY.get(number, (f"cannot be used ({reason})", MOVE))
     return DiskFailure(f"{printable(path)}: {what}; {remedy}", is_environment=False)
-
-
-def _mode(path: Path, follow_symlinks: bool = True) -> int | None:
-    """Returns the mode of what is there; None if nothing is, or a link leads to nothing."""
-    try:
-        return path.stat(follow_symlinks=follow_symlinks).st_mode
-    except OSError:
-        return None

@@ -2,7 +2,6 @@
 
 import json
 import math
-import struct
 from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -14,8 +13,6 @@ from safetensors import SafetensorError
 
 ARRAYS = ".safetensors"
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# The first bytes of a safetensors file: the length of its JSON header.
-LENGTH = struct.Struct("<Q")
 PARSER_ERRORS = (
     ValueError,
     LookupError,
@@ -25,7 +22,6 @@ PARSER_ERRORS = (
     MemoryError,
     ArithmeticError,
     RuntimeError,  # brackets nested too deep
-    struct.error,
     SafetensorError,
 )
 
@@ -145,16 +141,11 @@ def _verify(name: str, array: np.ndarray, spec: ArraySpec) -> None:
 
 
 def _from_safetensors(data: bytes, declared: Specs) -> Arrays:
-    (length,) = LENGTH.unpack_from(data)
-    if length > len(data) - LENGTH.size:
-        raise FormatError(f"claims a header of {length:,} bytes, but has {len(data):,}")
-    # The library keeps the last of two equal names; the JSON reader below refuses them.
-    differing = sorted(
-        set(_from_json(data[LENGTH.size : LENGTH.size + length], {})) ^ set(declared)
-    )
+    arrays = safetensors.numpy.load(data)
+    differing = sorted(arrays.keys() ^ declared.keys())
     if differing:
         raise FormatError(f"does not hold exactly the declared arrays: {differing}")
-    return safetensors.numpy.load(data)
+    return arrays
 
 
 # JSON, text, figures.
