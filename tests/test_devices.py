@@ -153,3 +153,41 @@ with on_device(params_with({"threads": 2}), "jax"):
         subprocess.check_output([sys.executable, "-c", program, cores]) for cores in ("1", "64")
     )
     assert of_one_core == of_all_cores
+
+
+class Driver:
+    """Answers as libcuda.so.1 does."""
+
+    def __init__(self, status: int, gpus: int) -> None:
+        self.status = status
+        self.gpus = gpus
+
+    def cuInit(self, _flags: int) -> int:
+        return self.status
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = self.gpus
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"),
+    [
+        (Driver(0, 1), True),
+        (Driver(0, 0), False),
+        (Driver(100, 0), False),  # CUDA_ERROR_NO_DEVICE
+        (None, False),
+    ],
+)
+def test_the_driver_tells(driver: Driver | None, expected: bool, monkeypatch: Patch):
+    def load(name: str) -> Driver:
+        if driver is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return driver
+
+    monkeypatch.setattr(devices, "CDLL", load)
+    devices.gpu_count.cache_clear()
+    try:
+        assert devices.has_nvidia_gpu() is expected
+    finally:
+        devices.gpu_count.cache_clear()

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for editors and mypy: `import quatrain` loads no library
     from quatrain.api.comparing import compare
-    from quatrain.api.configs import config
+    from quatrain.api.configs import config, make
     from quatrain.api.results import Result, load
     from quatrain.api.training import evaluate, fit
-    from quatrain.api.worlds import make
     from quatrain.errors import ConfigError
 
 __version__ = "0.1.0"
@@ -23,7 +22,7 @@ _MODULES = {
     "evaluate": "quatrain.api.training",
     "fit": "quatrain.api.training",
     "load": "quatrain.api.results",
-    "make": "quatrain.api.worlds",
+    "make": "quatrain.api.configs",
 }
 
 if not TYPE_CHECKING:

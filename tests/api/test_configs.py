@@ -14,7 +14,7 @@ import pytest
 
 import quatrain
 from quatrain.api import configs
-from quatrain.api.films import Film
+from quatrain.api.results import Film
 from tests.conftest import ROOT, params_with
 
 MAP = "XXXXX\nX...X\nX.X.X\nX...X\nXXXXX\n"

@@ -8,8 +8,7 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any
 
-from quatrain.api.arguments import check_count, check_type
-from quatrain.api.configs import changed_section, check_seed, params_with
+from quatrain.api.configs import changed_section, check_count, check_seed, check_type, params_with
 from quatrain.api.progress_display import write
 from quatrain.api.results import Result
 from quatrain.api.session import computing

@@ -1,7 +1,12 @@
-"""model, preset, changes -> a validated config, from the defaults inside the package."""
+"""model, preset, changes -> a validated config, from the defaults inside the package; the id of an
+environment -> the environment; an argument -> nothing, or one line where it is of another kind.
+"""
 
+import os
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
+from numbers import Integral
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -9,17 +14,20 @@ from typing import Any
 import numpy as np
 
 from quatrain import presets
-from quatrain.api.arguments import check_changes, check_type
+from quatrain.api.session import require
 from quatrain.envs.host.config import names_user_env
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
 from quatrain.section import Content, Section
 from quatrain.storage.disk_errors import escaped
 from quatrain.storage.input_files import read_content
+from quatrain.storage.yaml_text import MAX_DEPTH
 from quatrain.validation import nearest, overlaid, sections_of, validate_section
 
 DEFAULTS = Path(__file__).parents[1] / "defaults"
+ENV = 'a dictionary that says how to make it, such as {"kind": "gymnasium", "id": "CartPole-v1"}'
+NAMESPACE = "quatrain/"
 # What environments of users start from.
 USERS_PRESET = "gymnasium"
 
@@ -51,6 +59,45 @@ def config(model: str, preset: str | None = None, **changes: Any) -> Any:
         (1000, 64)
     """
     return getattr(make_params(model, preset, changes), model)
+
+
+def make(id: str, num_envs: int | None = None, **settings: Any) -> Any:
+    """Returns an environment of this package under the Gymnasium API.
+
+    Args:
+        id: such as `quatrain/Colony-v0`; `Colony-v0` means the same.
+        num_envs: None: one environment; else a vector of so many, by batched code where there is.
+        **settings: passed to `gymnasium.make` or `gymnasium.make_vec`, such as `render_mode`.
+
+    Returns:
+        A `gymnasium.Env`, or a `gymnasium.vector.VectorEnv` if `num_envs` is given.
+
+    Raises:
+        PackageMissing: gymnasium is not installed.
+        ConfigError: there is no such environment; the line names those that there are. Or num_envs
+            is no whole number from 1. Or the environment has no such setting, or not with that
+            value.
+
+    Example:
+        >>> env = quatrain.make("quatrain/Grid-v0")
+        >>> obs, info = env.reset(seed=0)
+    """
+    check_type("id", id, str, "the id of an environment, such as 'quatrain/Colony-v0'")
+    if num_envs is not None:
+        check_count("num_envs", num_envs)
+    require("quatrain.make", ("gymnasium",), "gym")
+    import gymnasium
+
+    import_module("quatrain.envs.adapters")
+    name = id if id.startswith(NAMESPACE) else NAMESPACE + id
+    registered = sorted(each for each in gymnasium.registry if each.startswith(NAMESPACE))
+    if name not in registered:
+        hint = nearest(name, registered)
+        names = ", ".join(registered) or "none"
+        raise ConfigError(f"unknown environment {id!r}{hint}; known: {names}")
+    if num_envs is None:
+        return gymnasium.make(name, **settings)
+    return gymnasium.make_vec(name, num_envs=num_envs, **settings)
 
 
 def make_params(
@@ -155,3 +202,56 @@ def read_named(name: object) -> Content:
     if not is_there:
         raise ConfigError(f"{name} is not there (a relative path starts in {Path.cwd()})")
     return read_content(path)
+
+
+# Arguments.
+
+
+def check_type(name: str, value: object, kinds: type | tuple[type, ...], remedy: str) -> None:
+    """Raises ConfigError unless an argument is of one of these types; remedy: what to give."""
+    if not isinstance(value, kinds):
+        raise ConfigError(f"{name} is of type {type(value).__name__}; give {remedy}")
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Raises ConfigError unless changes of a config are nested dictionaries with an end."""
+    if "env" in changes:
+        check_type("env", changes["env"], Mapping, ENV)
+    if is_deeper(changes, MAX_DEPTH):
+        raise ConfigError(
+            f"the changes are nested deeper than {MAX_DEPTH} levels, or hold themselves; "
+            "give keys of params.yaml, section by section"
+        )
+
+
+def is_deeper(value: object, levels: int) -> bool:
+    """Returns whether dictionaries and lists hold one another more often than so."""
+    if not isinstance(value, Mapping | list | tuple):
+        return False
+    parts = value.values() if isinstance(value, Mapping) else value
+    return levels == 0 or any(is_deeper(part, levels - 1) for part in parts)
+
+
+def check_dataset(model: str, dataset: object, kind: type) -> None:
+    """Raises DataError unless data are of the type that the model collects."""
+    if not isinstance(dataset, kind):
+        raise DataError(
+            f"dataset is of type {type(dataset).__name__}, not data of this {model}; "
+            "give the dataset of a result with an equal config"
+        )
+
+
+def check_count(name: str, value: object) -> None:
+    """Raises ConfigError unless an argument is a whole number from 1."""
+    check_type(name, value, Integral, "a whole number from 1")
+    if isinstance(value, bool) or int(value) < 1:  # type: ignore[call-overload]
+        raise ConfigError(f"{name} is {value!r}; give a whole number from 1")
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """Returns the path of a file or folder; raises ConfigError for anything else."""
+    check_type("path", path, (str, os.PathLike), "the path of a folder or file, as text")
+    name = os.fspath(path)
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"path is {name!r}; give the path of a folder or file, as text")
+    return Path(name)

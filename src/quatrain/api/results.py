@@ -1,19 +1,25 @@
-"""a trained model with its data and scores <-> a folder; figures and answers."""
+"""a trained model with its data and scores <-> a folder; figures, films and answers."""
 
 import math
+from base64 import b64encode
 from collections.abc import Collection, Mapping
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from quatrain.animation import Animation
-from quatrain.api.arguments import as_path, is_deeper
-from quatrain.api.configs import params_with, read_defaults, restore_section, validated
-from quatrain.api.films import Film
+from quatrain.api.configs import (
+    as_path,
+    is_deeper,
+    params_with,
+    read_defaults,
+    restore_section,
+    validated,
+)
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten, to_dataset
@@ -23,6 +29,7 @@ from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
 from quatrain.seeds import derive_seed
 from quatrain.storage import folders, history
+from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import raised_as_disk_error
 from quatrain.storage.formats import null_if_not_finite
 from quatrain.storage.gif import gif
@@ -32,6 +39,26 @@ DATASET = "dataset.safetensors"
 # What the folder of every trained model holds.
 FILES = ("config.json", "history.csv", "state.safetensors", "weights.safetensors")
 REMEDY = "save it again with result.save(), or restore it with `dvc checkout`"
+
+
+class Film(NamedTuple):
+    """Holds an animation as GIF, and a sentence about it; notebooks show it."""
+
+    gif: bytes
+    caption: str
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the GIF file; returns its path. Raises DiskError where it cannot be written."""
+        file = as_path(path)
+        with raised_as_disk_error(file):
+            write_durably(file, self.gif)
+        return file
+
+    def __repr__(self) -> str:
+        return f"<quatrain.Film of {len(self.gif):,} bytes: {self.caption}>"
+
+    def _repr_html_(self) -> str:
+        return f'<img src="data:image/gif;base64,{b64encode(self.gif).decode()}">'
 
 
 class Result:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from quatrain.api.arguments import check_dataset, check_type
 from quatrain.api.configs import (
     changed_section,
+    check_dataset,
     check_seed,
+    check_type,
     make_params,
     params_with,
     read_defaults,
