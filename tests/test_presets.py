@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.storage.params_file import read_params
 from quatrain import registry
-from quatrain.envs.colony import reference_policies
+from quatrain.envs.colony import policies
 from quatrain.presets import parse
 from quatrain.progress import Progress
 from tests.conftest import ROOT, shapes_unchecked
@@ -61,7 +61,7 @@ def test_active_dynamics_gains_information(preset: str | None, changes: dict[str
 )
 def test_actor_critic_learns(preset: str, env: dict[str, int], monkeypatch: pytest.MonkeyPatch):
     for name in ("FIRST_COLONIES", "COLONIES", "FINAL_COLONIES", "GAMMA_COLONIES"):
-        monkeypatch.setattr(reference_policies, name, 4)
+        monkeypatch.setattr(policies, name, 4)
     one_plate = {"n_train": 1, "n_held_out": 1, "n_outside": 0}
     brief = {"num_envs": 4, "horizon": 5, "minibatch_size": 10, "transitions": 40}
     plain = {"record_every": 1, "evaluate_every": 0, "amp": "none", "compile": False}

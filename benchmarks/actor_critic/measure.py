@@ -16,16 +16,16 @@ from benchmarks.reference.colony import RUNNING, Colony, Plate
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Row
 from benchmarks.timing import Work, check_same, race
 from pipeline.storage.params_file import read_params
+from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES, REASONS
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, sample_plates
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, REASONS
 from quatrain.envs.colony.world import start, step
 from quatrain.frameworks.torch import seeded, threads
-from quatrain.models.actor_critic.ppo import iteration
-from quatrain.models.actor_critic.ppo import learner as learning
-from quatrain.models.actor_critic.ppo.learner import Learner
-from quatrain.models.actor_critic.ppo.policy import beta_entropy
-from quatrain.models.actor_critic.worlds import colony as colony_world
+from quatrain.models.actor_critic import colony as colony_world
+from quatrain.models.actor_critic import network as networks
+from quatrain.models.actor_critic import ppo, train
+from quatrain.models.actor_critic.policy import beta_entropy
+from quatrain.models.actor_critic.ppo import Learner
 from quatrain.replay.rollouts.buffer import Minibatch
 
 SEED, PLATES, CELLS = 0, 16, 40
@@ -71,7 +71,7 @@ def training_row(root: Path, rounds: int) -> Row:
     works = {
         ORIGINAL: plain_training(root, AS_IT_WAS),
         PROPOSAL: plain_training(root, PROPOSED),
-        OURS: partial(iteration.run_iteration, learner_of(root)),
+        OURS: partial(ppo.run_iteration, learner_of(root)),
     }
     units = {ORIGINAL: HORIZON, PROPOSAL: HORIZON, OURS: COLONIES * HORIZON}
     times = race(works, rounds, units)
@@ -109,8 +109,8 @@ def actor_of(root: Path) -> Actor:
     moments = torch.zeros(node), torch.ones(node), torch.zeros(graph), torch.ones(graph)
     view = colony_world.view_in(config, make_world(rules, plates), colony_world.Scale(*moments))
     spec = colony_world.spec_of(config)
-    network = seeded(lambda: learning.make_network(config, spec), SEED)
-    return Actor(config, view, learning.make_actor(config, spec, network))
+    network = seeded(lambda: networks.make_network(config, spec), SEED)
+    return Actor(config, view, networks.make_actor(config, spec, network))
 
 
 def learner_of(root: Path) -> Learner:
@@ -141,8 +141,8 @@ def learner_of(root: Path) -> Learner:
         scale=view.scale,
         draws=draws,
         order=order,
-        rollout=learning.allocate_rollout(config, None),
-        best=learning.Best({}, torch.tensor(0.0), None, torch.tensor(0)),
+        rollout=train.allocate_rollout(config, None),
+        best=train.Best({}, torch.tensor(0.0), None, torch.tensor(0)),
         iterations=0,
         updates=0,
     )
@@ -209,7 +209,7 @@ def check_learning(root: Path) -> None:
         graph = reference.graph_of(plain_colony(actor.world, colonies, index)[0], actor.scale)
         drawn = (part[index : index + 1] for part in (z, log_prob, output.value))
         decisions.append(Decision(graph, *drawn))
-    ours, _ = iteration.objective(learner, batch, actor.config.train.entropy_start)
+    ours, _ = ppo.objective(learner, batch, actor.config.train.entropy_start)
     losses = {ORIGINAL: reference.loss(actor, decisions, *targets), OURS: ours}
     results = {}
     for side, network in ((ORIGINAL, actor.eager), (OURS, learner.network)):

@@ -15,10 +15,10 @@ from torch.optim import Optimizer
 
 from benchmarks.reference.colony import GOAL_WEIGHTS, Colony, Step, goal_control, light
 from quatrain.envs.colony.dynamics import World
+from quatrain.models.actor_critic import network as networks
+from quatrain.models.actor_critic.colony import CLIP, Scale, View
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import learner
-from quatrain.models.actor_critic.ppo.policy import Policy
-from quatrain.models.actor_critic.worlds.colony import CLIP, Scale, View
+from quatrain.models.actor_critic.policy import Policy
 from quatrain.replay.rollouts.buffer import Graphs
 
 Estimates = tuple[Tensor, Tensor]
@@ -30,7 +30,7 @@ class Actor(NamedTuple):
 
     config: ActorCriticConfig
     view: View
-    playing: learner.Actor
+    playing: networks.Actor
 
     @property
     def world(self) -> World:

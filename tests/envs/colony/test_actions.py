@@ -9,8 +9,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from quatrain.envs.adapters.colony import ColonySimulation
 from quatrain.envs.adapters.simulation import SimulationVectorEnv
-from quatrain.envs.colony.actions import check_actions
-from quatrain.envs.colony.world import start, step
+from quatrain.envs.colony.world import check_actions, start, step
 from tests.colonies import all_kinds, rules, world
 from tests.torch_numbers import seeded
 

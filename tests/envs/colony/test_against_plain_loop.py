@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from benchmarks.reference import colony as plain
-from quatrain.envs.colony.config import Reward
+from quatrain.envs.colony.config import REASONS, REWARDS, RUNNING, Reward
 from quatrain.envs.colony.dynamics import advance, make_world
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates, make_plates, user_plate
 from quatrain.envs.colony.rewards import components
-from quatrain.envs.colony.rules import REASONS, REWARDS, RUNNING
 from quatrain.envs.colony.world import colonies_at, start, step
 from tests.colonies import rules
 from tests.conftest import shapes_unchecked

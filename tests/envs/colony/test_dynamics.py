@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.envs.colony.config import Reward
+from quatrain.envs.colony.config import EXTINCT, LEFT_DRIFT, OVERFLOW, SUCCESS, Reward
 from quatrain.envs.colony.dynamics import Colonies, advance, select_leftmost
-from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, SUCCESS
 from quatrain.envs.colony.world import start, step
 from tests.colonies import colonies_of, flat_plate, world
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from benchmarks.reference import colony as plain
+from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.envs.colony.dynamics import Colonies, World, advance
 from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, observe
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
 from tests.colonies import all_kinds, colonies_of, wandering, world
 from tests.conftest import shapes_unchecked
 from tests.envs.colony.test_hull import decided

@@ -11,9 +11,9 @@ import torch
 
 from quatrain.envs.adapters.colony import ColonySimulation
 from quatrain.envs.adapters.simulation import SimulationVectorEnv
+from quatrain.envs.colony.config import OVERFLOW, TIMEOUT
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.envs.colony.features import observe
-from quatrain.envs.colony.rules import OVERFLOW, TIMEOUT
 from quatrain.envs.colony.world import start, step
 from tests.colonies import all_kinds, rules
 

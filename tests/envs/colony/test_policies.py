@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from quatrain.envs.colony.config import Env
+from quatrain.envs.colony.config import PARAMETERS, Env
 from quatrain.envs.colony.dynamics import Colonies
 from quatrain.envs.colony.policies import (
     ColonyPolicy,
@@ -16,7 +16,6 @@ from quatrain.envs.colony.policies import (
     random_policy,
     with_fixed_parameters,
 )
-from quatrain.envs.colony.rules import PARAMETERS
 from tests.colonies import DEFAULT, colonies_of, rules
 
 RATIO, GAMMA, ALPHA, NOISE, THETA = range(5)

@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.envs.colony import reference_policies
+from quatrain.envs.colony import policies
+from quatrain.envs.colony.config import PARAMETERS, RUNNING
 from quatrain.envs.colony.dynamics import Colonies, World, advance
-from quatrain.envs.colony.episodes import returns, select
 from quatrain.envs.colony.policies import (
     ColonyPolicy,
     action_bounds,
+    best_constant,
+    best_gamma,
     constant_policy,
     feedback_policy,
 )
-from quatrain.envs.colony.reference_policies import best_constant, best_gamma
 from quatrain.envs.colony.rewards import components
-from quatrain.envs.colony.rules import PARAMETERS, RUNNING
-from quatrain.envs.colony.world import start
+from quatrain.envs.colony.world import returns, select, start
 from tests.colonies import world
 from tests.conftest import shapes_unchecked
 from tests.torch_numbers import seeded
@@ -58,17 +58,17 @@ def test_each_colony_plays_one_episode_as_if_alone():
     assert all(torch.equal(*pair) for pair in zip(colonies, copies, strict=True))
 
 
-def searched(fixed: Mapping[str, float] = {}, seed: int = 0) -> reference_policies.Search:
+def searched(fixed: Mapping[str, float] = {}, seed: int = 0) -> policies.Search:
     with shapes_unchecked():
         return best_constant(SMALL, 60, fixed, seeded(seed))
 
 
 @pytest.fixture(scope="module")
-def search() -> reference_policies.Search:
+def search() -> policies.Search:
     return searched()
 
 
-def test_half_of_the_first_points_hold_a_size_and_go_straight(search: reference_policies.Search):
+def test_half_of_the_first_points_hold_a_size_and_go_straight(search: policies.Search):
     half, others = search.actions[:30], search.actions[30:60]
     assert ((half[:, 0] >= 0.45) & (half[:, 0] <= 0.57)).all()
     assert (half[:, 4] == 0).all()
@@ -79,7 +79,7 @@ def test_half_of_the_first_points_hold_a_size_and_go_straight(search: reference_
     assert ((search.actions >= LOW) & (search.actions <= HIGH)).all()
 
 
-def test_finalists_are_the_best_of_all_points_and_rounds(search: reference_policies.Search):
+def test_finalists_are_the_best_of_all_points_and_rounds(search: policies.Search):
     assert len(search.actions) == len(search.returns) == 60 + 4 * 48
     best = search.returns.argsort(descending=True)[:8]
     assert torch.equal(search.finalists, search.actions[best])
@@ -89,7 +89,7 @@ def test_finalists_are_the_best_of_all_points_and_rounds(search: reference_polic
 
 
 def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(
-    monkeypatch: pytest.MonkeyPatch, search: reference_policies.Search
+    monkeypatch: pytest.MonkeyPatch, search: policies.Search
 ):
     batches = []
 
@@ -97,7 +97,7 @@ def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(
         batches.append((colonies, returns(some_world, colonies, act)))
         return batches[-1][1]
 
-    monkeypatch.setattr(reference_policies, "returns", recorded)
+    monkeypatch.setattr(policies, "returns", recorded)
     again = searched()
     assert all(torch.equal(*pair) for pair in zip(again, search, strict=True))
     assert [len(scores) for _, scores in batches] == [60 * 16, *[48 * 32] * 4, 8 * 512]
@@ -110,7 +110,7 @@ def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(
 
 
 def test_every_point_has_the_fixed_parameters_and_the_final_comparison_selects_the_best(
-    search: reference_policies.Search,
+    search: policies.Search,
 ):
     winners = {int(search.final_returns.argmax())}
     for seed, fixed in enumerate(({"gamma": 7.3, "noise": 0.1}, {"delete_ratio": 0.5}), start=1):
@@ -128,7 +128,7 @@ def test_every_point_has_the_fixed_parameters_and_the_final_comparison_selects_t
 
 def test_the_controllers_throw_is_the_best_of_eight_on_the_same_colonies():
     result = best_gamma(SMALL, {}, seeded(5))
-    count = reference_policies.GAMMA_COLONIES
+    count = policies.GAMMA_COLONIES
     colonies, tried = start(SMALL, count, seeded(5)), torch.linspace(0.5, 15, 8)
     scores = [
         returns(SMALL, colonies, feedback_policy(SMALL.rules, single.expand(count))).mean()

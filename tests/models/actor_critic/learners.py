@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from quatrain.models.actor_critic import train
+from quatrain.models.actor_critic import ppo, train
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.evaluate import evaluate
-from quatrain.models.actor_critic.ppo import learner as learning
 from quatrain.progress import Progress
 from tests.conftest import shapes_unchecked
 
@@ -22,10 +21,10 @@ def dataset_of(config: Config) -> Any:
     return _DATASETS[key]
 
 
-def make_learner(config: Config) -> learning.Learner:
+def make_learner(config: Config) -> ppo.Learner:
     """Returns a learner before its first iteration."""
     dataset = dataset_of(config)
-    return learning.from_state(config, dataset, train.init_state(config, dataset, 0).seeds[0])
+    return train.from_state(config, dataset, train.init_state(config, dataset, 0).seeds[0])
 
 
 def trained(config: Config) -> Progress:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from quatrain.envs.colony import plates as colony_plates
+from quatrain.envs.colony.config import RUNNING
 from quatrain.envs.colony.dynamics import Colonies, advance, make_world
-from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.features import observe
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, OUTSIDE, TRAINING, USER
 from quatrain.envs.colony.policies import (
@@ -21,14 +21,12 @@ from quatrain.envs.colony.policies import (
     random_policy,
     with_fixed_parameters,
 )
-from quatrain.envs.colony.rules import RUNNING
-from quatrain.envs.colony.world import start
+from quatrain.envs.colony.world import returns, start
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.packing import flatten
 from quatrain.frameworks.torch import generator_from_seed
+from quatrain.models.actor_critic import colony_data as collecting
+from quatrain.models.actor_critic.colony_data import Dataset, check, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.worlds import colony_data as collecting
-from quatrain.models.actor_critic.worlds.colony_data import Dataset, check, make_colonies
 from tests.conftest import shapes_unchecked, small
 
 SEED = 11

@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from quatrain.envs.colony.rules import COMPONENTS
+from quatrain.envs.colony.config import COMPONENTS
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate

@@ -21,14 +21,12 @@ from quatrain.envs.colony.dynamics import advance, make_world
 from quatrain.envs.colony.rewards import components
 from quatrain.errors import DeviceFull, DeviceMissing
 from quatrain.frameworks import torch as shared
-from quatrain.models.actor_critic import train
+from quatrain.models.actor_critic import colony, ppo, train
+from quatrain.models.actor_critic import network as networks
+from quatrain.models.actor_critic.colony_data import Dataset
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
-from quatrain.models.actor_critic.ppo import iteration
-from quatrain.models.actor_critic.ppo import learner as learning
-from quatrain.models.actor_critic.ppo.learner import Learner
-from quatrain.models.actor_critic.worlds import colony
-from quatrain.models.actor_critic.worlds.colony_data import Dataset
+from quatrain.models.actor_critic.ppo import Learner
 from quatrain.replay.rollouts import buffer
 from tests import colonies as by_hand
 from tests.conftest import ROOT, small
@@ -70,7 +68,7 @@ def learner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     with torch.device("meta"):
         seed = train.init_state(config, dataset, 0).seeds[0]
         counts = {name: torch.tensor(0, device="cpu") for name in ("iterations", "updates")}
-        yield learning.from_state(config, dataset, seed._replace(**counts))
+        yield train.from_state(config, dataset, seed._replace(**counts))
 
 
 @both_kinds
@@ -98,11 +96,11 @@ def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
     monkeypatch.setattr(envs, "observe_final", lambda *_: envs.observe())
     monkeypatch.setattr(buffer, "fill_next_values", lambda *_: None)
     with MadeOnTheCpu() as observed:
-        iteration.fill_rollout(learner)
-        transitions = iteration.compute_advantages(learner)
+        ppo.fill_rollout(learner)
+        transitions = ppo.compute_advantages(learner)
         for index in buffer.minibatch_indices(len(transitions.n), 64, learner.order):
-            loss, row = iteration.objective(learner, buffer.minibatch(transitions, index, 32), 0.01)
-            iteration.gradient_step(learner, loss, row)
+            loss, row = ppo.objective(learner, buffer.minibatch(transitions, index, 32), 0.01)
+            ppo.gradient_step(learner, loss, row)
     assert observed.operations == []
 
 
@@ -115,7 +113,7 @@ def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(kind: Kind):
 
 
 def network_of(config: ActorCriticConfig) -> Network:
-    return shared.seeded(lambda: learning.make_network(config, colony.spec_of(config)), 3)
+    return shared.seeded(lambda: networks.make_network(config, colony.spec_of(config)), 3)
 
 
 @torch.no_grad()
@@ -129,7 +127,7 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> dict[st
         world, colonies, action, scale = tree_map(
             lambda leaf: leaf.to(device) if isinstance(leaf, Tensor) else leaf, tensors
         )
-        actor = learning.make_actor(config, colony.spec_of(config), network_of(config).to(device))
+        actor = networks.make_actor(config, colony.spec_of(config), network_of(config).to(device))
         graphs = colony.view_in(config, world, scale).observe(colonies)
         output = actor.forward(graphs)
         selected = actor.policy.distribution(output.raw)
@@ -150,7 +148,8 @@ def answers(config: ActorCriticConfig, dataset: Dataset, device: str) -> dict[st
 @both_kinds
 def test_half_precision_is_near_to_whole(kind: Kind, monkeypatch: pytest.MonkeyPatch):
     config, dataset = collected(kind)
-    monkeypatch.setattr(learning, "on_gpu", lambda: True)
+    for module in (networks, train):
+        monkeypatch.setattr(module, "on_gpu", lambda: True)
     whole, half = (outputs(config_with(config, amp=amp), dataset) for amp in ("none", "bf16"))
     for item, other in zip(whole, half, strict=True):
         assert other.dtype == torch.float32
@@ -188,7 +187,7 @@ def outputs(config: ActorCriticConfig, dataset: Dataset) -> list[Tensor]:
     with torch.no_grad():
         for param in net.parameters():  # the policy's last layer begins near 0
             param.add_(0.1 * torch.randn(param.shape, generator=Generator().manual_seed(4)))
-    actor = learning.make_actor(config, colony.spec_of(config), net)
+    actor = networks.make_actor(config, colony.spec_of(config), net)
     output = actor.forward(view.observe(by_hand.wandering(view.world, 9, 5)))
     (output.raw.square().mean() + output.value.square().mean()).backward()
     gradients = [param.grad for param in net.parameters() if param.grad is not None]
@@ -225,7 +224,7 @@ def test_what_this_machine_cannot_do_is_refused(
 @pytest.mark.parametrize(
     ("where", "error"),
     [
-        ((learning, "from_state"), RuntimeError("DefaultCPUAllocator: can't allocate memory")),
+        ((train, "from_state"), RuntimeError("DefaultCPUAllocator: can't allocate memory")),
         ((train, "run_iteration"), torch.OutOfMemoryError("CUDA out of memory.")),
     ],
 )
@@ -236,7 +235,7 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
         raise error
 
     config, dataset = collected(KINDS[1])
-    allocated = learning.allocate_rollout(config, dataset)
+    allocated = train.allocate_rollout(config, dataset)
     size = sum(column.numel() * column.element_size() for column in allocated)
     monkeypatch.setattr(*where, full)
     expected = (

@@ -7,10 +7,9 @@ import torch
 
 from pipeline.storage.params_file import read_params
 from quatrain.envs.colony.dynamics import make_world
-from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.plates import two_ridges_plate
 from quatrain.envs.colony.policies import constant_policy, feedback_policy, random_policy
-from quatrain.envs.colony.world import start
+from quatrain.envs.colony.world import returns, start
 from quatrain.models.actor_critic import train
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.config import ActorCriticConfig

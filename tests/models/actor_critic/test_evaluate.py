@@ -9,24 +9,24 @@ import numpy as np
 import pytest
 import torch
 
+from quatrain.envs.colony.config import OVERFLOW, REASONS, SUCCESS, TIMEOUT
 from quatrain.envs.colony.dynamics import World, make_world
-from quatrain.envs.colony.episodes import returns
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, make_plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy
-from quatrain.envs.colony.rules import OVERFLOW, REASONS, SUCCESS, TIMEOUT
+from quatrain.envs.colony.world import returns
+from quatrain.models.actor_critic import colony_scores as scoring
 from quatrain.models.actor_critic import train
-from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import evaluate
-from quatrain.models.actor_critic.ppo.learner import NOT_EVALUATED, Best, SeedState, State
-from quatrain.models.actor_critic.scores import colony as scoring
-from quatrain.models.actor_critic.scores.colony import Outcome, final_centroids, run_episodes
-from quatrain.models.actor_critic.worlds.colony_data import (
+from quatrain.models.actor_critic.colony_data import (
     Dataset,
     HeldOut,
     InitialColonies,
     References,
     make_colonies,
 )
+from quatrain.models.actor_critic.colony_scores import Outcome, final_centroids, run_episodes
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.evaluate import evaluate
+from quatrain.models.actor_critic.train import NOT_EVALUATED, Best, SeedState, State
 from tests.conftest import small
 from tests.models.actor_critic.learners import dataset_of
 

@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from quatrain.models.actor_critic import losses
+from quatrain.models.actor_critic import losses, ppo
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo import iteration
-from quatrain.models.actor_critic.ppo.iteration import MINIBATCH_METRICS
+from quatrain.models.actor_critic.ppo import MINIBATCH_METRICS
 from quatrain.replay.rollouts.buffer import Graphs, Minibatch
 from tests.conftest import small
 from tests.models.actor_critic.learners import make_learner
@@ -117,6 +116,6 @@ def test_the_terms_of_a_batch_are_these_numbers(
         for place, param in enumerate(learner.network.parameters()):
             param.copy_(0.4 * wave(*param.shape, start=float(place)))
     batch = batch_of(() if value_heads == "total" else (COMPONENTS,))
-    _, row = iteration.objective(learner, batch, 0.01)
+    _, row = ppo.objective(learner, batch, 0.01)
     result = dict(zip(MINIBATCH_METRICS, row.tolist(), strict=True))
     assert [result[term] for term in losses.TERMS] == pytest.approx(expected, rel=1e-4)

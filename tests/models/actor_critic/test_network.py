@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from quatrain.frameworks.torch import seeded
-from quatrain.models.actor_critic.network import Attention, Network, Output
-from quatrain.models.actor_critic.ppo.learner import make_network
+from quatrain.models.actor_critic.network import Attention, Network, Output, make_network
 from quatrain.replay.rollouts.buffer import Graphs
 from tests.conftest import small
 

@@ -9,6 +9,7 @@ import torch
 
 from quatrain.envs.colony.dynamics import hill_length
 from quatrain.models.actor_critic.collect import collect
+from quatrain.models.actor_critic.colony_data import Dataset, HeldOut
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.figures import colony as colonies
@@ -16,7 +17,6 @@ from quatrain.models.actor_critic.figures import film
 from quatrain.models.actor_critic.figures.replays import Replays, median_colony, replay_policies
 from quatrain.models.actor_critic.plots import draw_learning_curve, plots
 from quatrain.models.actor_critic.train import State, train
-from quatrain.models.actor_critic.worlds.colony_data import Dataset, HeldOut
 from quatrain.plots import RED
 from quatrain.progress import History, history, rows
 from quatrain.validation import overlaid

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from quatrain.envs.colony.config import PARAMETERS
 from quatrain.envs.colony.dynamics import Colonies, hill_length, intensity_at
-from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import start
-from quatrain.models.actor_critic.ppo.learner import Actor, load_actor
-from quatrain.models.actor_critic.worlds.colony import View, spec_of, view_of
+from quatrain.models.actor_critic.colony import View, spec_of, view_of
+from quatrain.models.actor_critic.network import Actor, load_actor
 from quatrain.progress import Progress
 from quatrain.validation import overlaid
 from tests.conftest import params_with

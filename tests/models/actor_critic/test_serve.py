@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from quatrain.envs.colony.config import PARAMETERS
 from quatrain.envs.colony.dynamics import Colonies
-from quatrain.envs.colony.episodes import episodes
-from quatrain.envs.colony.rules import PARAMETERS
+from quatrain.envs.colony.world import episodes
+from quatrain.models.actor_critic.colony import View, spec_of, view_of
+from quatrain.models.actor_critic.colony_data import Dataset, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.learner import Actor, load_actor
+from quatrain.models.actor_critic.network import Actor, load_actor
 from quatrain.models.actor_critic.serve import answer, export, request
-from quatrain.models.actor_critic.worlds.colony import View, spec_of, view_of
-from quatrain.models.actor_critic.worlds.colony_data import Dataset, make_colonies
 from tests.conftest import shapes_unchecked, small
 from tests.models.actor_critic import learners
 from tests.models.actor_critic.learners import dataset_of

@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.envs.colony.rules import SUCCESS
+from quatrain.envs.colony.config import SUCCESS
 from quatrain.errors import DatasetMismatch
-from quatrain.models.actor_critic import train
-from quatrain.models.actor_critic.ppo import iteration
-from quatrain.models.actor_critic.ppo import learner as learning
-from quatrain.models.actor_critic.ppo.learner import NOT_EVALUATED, Learner
-from quatrain.models.actor_critic.ppo.policy import DISTRIBUTIONS
-from quatrain.models.actor_critic.scores.colony import run_policy
-from quatrain.models.actor_critic.worlds import colony
-from quatrain.models.actor_critic.worlds.colony_data import Dataset
+from quatrain.models.actor_critic import colony, ppo, train
+from quatrain.models.actor_critic import network as networks
+from quatrain.models.actor_critic.colony_data import Dataset
+from quatrain.models.actor_critic.colony_scores import run_policy
+from quatrain.models.actor_critic.policy import DISTRIBUTIONS
+from quatrain.models.actor_critic.ppo import Learner
+from quatrain.models.actor_critic.train import NOT_EVALUATED
 from quatrain.progress import TrainingDiverged
 from quatrain.replay.rollouts import buffer, gae
 from tests.conftest import shapes_unchecked, small
@@ -40,8 +39,8 @@ def learner() -> Learner:
 
 def rollout_of(learner: Learner) -> buffer.Transitions:
     with shapes_unchecked():
-        iteration.collect(learner)
-    return iteration.compute_advantages(learner)
+        ppo.collect(learner)
+    return ppo.compute_advantages(learner)
 
 
 def assert_equal(item: train.State, other: train.State) -> None:
@@ -55,14 +54,14 @@ def test_at_the_first_minibatch_nothing_has_moved(policy: str):
         transitions = rollout_of(learner)
         assert not any(column.requires_grad for column in transitions)
         index = buffer.minibatch_indices(len(transitions.n), 50, learner.order)[0]
-        loss, row = iteration.objective(learner, buffer.minibatch(transitions, index), 0.01)
-        result = dict(zip(iteration.MINIBATCH_METRICS, row.tolist(), strict=True))
+        loss, row = ppo.objective(learner, buffer.minibatch(transitions, index), 0.01)
+        result = dict(zip(ppo.MINIBATCH_METRICS, row.tolist(), strict=True))
         assert result["ratio_max_dev"] < 1e-5
         assert abs(result["approx_kl"]) < 1e-6
         assert result["clip_fraction"] == 0
         loss.backward()
         assert max(param.grad.abs().max() for param in learner.network.actor.parameters()) > 1e-6
-        iteration.learn(learner, transitions, iteration.scheduled_rates(learner))
+        ppo.learn(learner, transitions, ppo.scheduled_rates(learner))
 
 
 def test_the_action_that_was_drawn_is_the_one_that_acts(learner: Learner):
@@ -123,7 +122,7 @@ def test_no_step_is_taken_once_the_policy_has_moved_too_far(target_kl: float, up
     """Before the first one nothing has moved."""
     config = small("actor_critic", train={"target_kl": target_kl, "epochs": 3})
     learner = make_learner(config)
-    updated = iteration.learn(learner, rollout_of(learner), iteration.scheduled_rates(learner))
+    updated = ppo.learn(learner, rollout_of(learner), ppo.scheduled_rates(learner))
     assert (learner.updates, updated.stopped) == (updates, updates == 1)
 
 
@@ -138,7 +137,7 @@ def test_rates_change_linearly(learner: Learner):
         learner.iterations = round(share * config.steps)
         expected = {name: first + share * (last - first) for name, (first, last) in ends.items()}
         expected["discount"] = 1 - horizons[0] * (horizons[1] / horizons[0]) ** share
-        assert iteration.scheduled_rates(learner) == pytest.approx(expected)
+        assert ppo.scheduled_rates(learner) == pytest.approx(expected)
 
 
 def test_several_seeds_learn_each_as_if_alone():
@@ -178,10 +177,10 @@ def test_cut_off_after_two_iterations_a_run_ends_as_the_whole_one(encoder: str):
 def test_the_scale_of_values_follows_the_returns_of_all_iterations():
     learner = make_learner(CONFIG)
     first, second = torch.tensor([1.0, 3.0]), torch.tensor([4.0, 4.0])
-    iteration.normalise_values(learner, first)
+    ppo.normalise_values(learner, first)
     assert (float(learner.network.value_mean), float(learner.network.value_std)) == (2, 1)
     learner.iterations = 1
-    iteration.normalise_values(learner, second)
+    ppo.normalise_values(learner, second)
     assert float(learner.network.value_mean) == 3
     assert float(learner.network.value_std) == pytest.approx(0.5**0.5)
 
@@ -189,10 +188,10 @@ def test_the_scale_of_values_follows_the_returns_of_all_iterations():
 def test_the_loss_of_values_is_in_units_of_their_scale(learner: Learner):
     transitions = rollout_of(learner)
     batch = buffer.minibatch(transitions, torch.arange(50))
-    place = iteration.MINIBATCH_METRICS.index("loss_value")
-    plain = iteration.objective(learner, batch, 0.0)[1][place]
+    place = ppo.MINIBATCH_METRICS.index("loss_value")
+    plain = ppo.objective(learner, batch, 0.0)[1][place]
     learner.network.rescale_values(torch.tensor(2.0), torch.tensor(10.0))
-    scaled = iteration.objective(learner, batch, 0.0)[1][place]
+    scaled = ppo.objective(learner, batch, 0.0)[1][place]
     torch.testing.assert_close(scaled, plain / 100, rtol=1e-3, atol=1e-6)
 
 
@@ -202,12 +201,12 @@ def test_errors_of_components_weigh_as_they_move_the_total():
     weights = learner.envs.weights
     deviations = torch.tensor([2.0, 1e-3, 0.5, 1e-3, 3.0, 1.0])
     learner.network.rescale_values(torch.zeros(6), deviations)
-    shares = iteration.value_weights(learner) * deviations.square()
+    shares = ppo.value_weights(learner) * deviations.square()
     variances = (weights * deviations).square()
     torch.testing.assert_close(shares, variances / variances.sum())
     plain = {"network": {"value_heads": "components"}, "train": {"value_norm": "none"}}
     learner = make_learner(small("actor_critic", **plain))
-    assert torch.equal(iteration.value_weights(learner), weights.abs())
+    assert torch.equal(ppo.value_weights(learner), weights.abs())
 
 
 # What goes wrong.
@@ -280,7 +279,7 @@ def test_the_weights_that_were_best_on_validation_colonies_are_kept(
     (best,) = yields[-1].state.best
     assert (best.iteration, best.validation_return, best.validation_success) == (4, 3, 0.5)
     torch.testing.assert_close(best.params, yields[3].state.params[0], rtol=0, atol=0)
-    actor = learning.load_actor(config, colony.spec_of(config), best.params)
+    actor = networks.load_actor(config, colony.spec_of(config), best.params)
     torch.testing.assert_close(dict(actor.eager.state_dict()), best.params)  # type: ignore[attr-defined]
 
 

@@ -12,16 +12,16 @@ import torch
 from pipeline.storage.params_file import read_params
 from quatrain.envs.host.envs import play_episodes
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
+from quatrain.models.actor_critic import network as networks
+from quatrain.models.actor_critic import ppo
 from quatrain.models.actor_critic.collect import check
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.network import Output, ScaledNetwork, Shape
-from quatrain.models.actor_critic.ppo import iteration
-from quatrain.models.actor_critic.ppo import learner as learning
-from quatrain.models.actor_critic.ppo.policy import DISTRIBUTIONS
+from quatrain.models.actor_critic.policy import DISTRIBUTIONS
 from quatrain.models.actor_critic.rules import USER_ENV_GATED
 from quatrain.models.actor_critic.serve import answer, export, request
 from quatrain.models.actor_critic.train import train
-from quatrain.models.actor_critic.worlds.user_env import spec_of, to_graphs
+from quatrain.models.actor_critic.user_env import spec_of, to_graphs
 from quatrain.params import read_section
 from quatrain.replay.rollouts.buffer import Graphs
 from quatrain.validation import overlaid
@@ -67,7 +67,7 @@ def test_a_users_environment_loads_nothing_of_colonies_and_little_to_train():
     command = [sys.executable, "-c", IMPORTS]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     trained, served = map(str.split, done.stdout.splitlines())
-    assert "quatrain.models.actor_critic.worlds.user_env" in trained
+    assert "quatrain.models.actor_critic.user_env" in trained
     assert len(trained) <= 30
     assert not [name for name in served if "colony" in name]
 
@@ -105,7 +105,7 @@ def test_nothing_follows_an_end_and_a_clock_that_runs_out_ends_nothing(
     brief = {"train": {"transitions": 7 * 16 * 25, "evaluate_every": 0}}
     config = config_of("Steps", brief, ends=ends)
     spec = spec_of(config, dataset_of(config))
-    actor = learning.load_actor(config, spec, trained(config).state.params[0])
+    actor = networks.load_actor(config, spec, trained(config).state.params[0])
     result = actor.value(to_graphs(np.array(obs, np.float32))).numpy()
     np.testing.assert_allclose(result, expected, atol=0.1)
 
@@ -119,7 +119,7 @@ def test_the_next_value_of_a_truncated_step_is_that_of_its_own_last_observation(
 
     learner.actor = learner.actor._replace(forward=shown, eager=shown)
     with closing(learner.envs):
-        iteration.collect(learner)
+        ppo.collect(learner)
     rollout = learner.rollout
     assert not rollout.terminated.any()
     assert 0 < rollout.truncated[:-1].sum() < rollout.truncated[:-1].numel()
@@ -188,7 +188,7 @@ def test_observations_without_a_scale_are_what_the_network_reads():
     obs = np.array([[12.0, -7e8]], np.float32)
     for scale, expected in (("none", obs), ("dataset", [[10.0, -10.0]])):
         config = config_of("Signs", {"network": {"observation_scale": scale}})
-        network = learning.make_network(config, spec_of(config, dataset_of(config)))
+        network = networks.make_network(config, spec_of(config, dataset_of(config)))
         np.testing.assert_array_equal(network.encode(to_graphs(obs)), expected)
 
 

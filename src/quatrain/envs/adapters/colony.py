@@ -12,10 +12,8 @@ from torch import Generator
 from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
 from quatrain.envs.adapters.simulation import Outcome
-from quatrain.envs.colony.actions import check_actions
-from quatrain.envs.colony.config import Env
+from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES, RUNNING, TIMEOUT, Env
 from quatrain.envs.colony.dynamics import Colonies, World, advance, make_world
-from quatrain.envs.colony.episodes import select
 from quatrain.envs.colony.features import Observation, observe
 from quatrain.envs.colony.plates import (
     TRAINING,
@@ -26,8 +24,7 @@ from quatrain.envs.colony.plates import (
     user_plate,
 )
 from quatrain.envs.colony.rewards import components
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, RUNNING, TIMEOUT
-from quatrain.envs.colony.world import colonies_at, restart
+from quatrain.envs.colony.world import check_actions, colonies_at, restart, select
 from quatrain.errors import DataError
 
 SINGLE_PLATES: dict[str, Callable[[int], Plates]] = {

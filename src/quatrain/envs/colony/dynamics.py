@@ -12,9 +12,16 @@ import torch
 from jaxtyping import Bool, Complex64, Float, Int64
 from torch import Tensor
 
-from quatrain.envs.colony.config import Env
+from quatrain.envs.colony.config import (
+    EXTINCT,
+    LEFT_DRIFT,
+    OVERFLOW,
+    RUNNING,
+    SUCCESS,
+    TIMEOUT,
+    Env,
+)
 from quatrain.envs.colony.plates import Plates
-from quatrain.envs.colony.rules import EXTINCT, LEFT_DRIFT, OVERFLOW, RUNNING, SUCCESS, TIMEOUT
 
 # Cells that are added before rounding down: in float32, 0.7 * 10 is just below 7.
 ROUNDING = 1e-4

@@ -10,9 +10,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from quatrain.envs.colony import hull
-from quatrain.envs.colony.config import Env
+from quatrain.envs.colony.config import NODE_FEATURES, Env
 from quatrain.envs.colony.dynamics import Colonies, World, intensity_at
-from quatrain.envs.colony.rules import NODE_FEATURES
 
 # Columns of `Observation.node` and of `Observation.graph` that hold intensities.
 NODE_INTENSITIES: dict[str, tuple[int, ...]] = {"light": (), "full": (2,)}

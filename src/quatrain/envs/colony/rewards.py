@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from quatrain.envs.colony.config import COMPONENTS, REASONS, RUNNING, SUCCESS, TIMEOUT
 from quatrain.envs.colony.dynamics import Transition, World, in_use, intensity_at, select_leftmost
 from quatrain.envs.colony.hull import hull_vertices
-from quatrain.envs.colony.rules import COMPONENTS, REASONS, RUNNING, SUCCESS, TIMEOUT
 
 GOAL_TERMINAL = (0.0, 1.0, -1.0, -1.0, -0.5, 0.0, -1.0)
 # Reward per reason.

@@ -1,17 +1,19 @@
-"""plates, random numbers -> colonies; actions -> the next colonies, where ended episodes
-are reset.
-"""
+"""plates, random numbers -> colonies; actions -> the next colonies; a policy -> whole episodes"""
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor
 
-from quatrain.envs.colony.actions import check_actions
-from quatrain.envs.colony.dynamics import Colonies, World, advance
+from quatrain.envs.colony.config import PARAMETERS, RUNNING, START_WIDTH, TIMEOUT, Env
+from quatrain.envs.colony.dynamics import Colonies, Transition, World, advance
 from quatrain.envs.colony.rewards import components
-from quatrain.envs.colony.rules import RUNNING, START_WIDTH, TIMEOUT
+
+# Positions of colonies in the initial batch, and their states -> their actions.
+ColonyPolicy = Callable[[Int64[Tensor, " env"], Colonies], Float[Tensor, "env 5"]]
 
 
 class StepResult(NamedTuple):
@@ -123,3 +125,80 @@ def restart(
     return Colonies(
         *(leaf.index_copy(0, indices, new) for leaf, new in zip(colonies, drawn, strict=True))
     )
+
+
+def check_actions(rules: Env, action: Float[Tensor, "..."], count: int | None = None) -> None:
+    """Raises ValueError unless all actions are within their bounds, which are inclusive.
+
+    Raises:
+        ValueError: action is not of shape (count, 5), or holds nan or a value outside its bounds.
+            Without a count any number of actions is allowed.
+    """
+    if count is None and action.dim():
+        count = len(action)
+    if list(action.shape) != [count, len(PARAMETERS)]:
+        actual = _brackets(*action.shape)
+        expected = _brackets("count" if count is None else count, len(PARAMETERS))
+        raise ValueError(f"action has shape {actual}, expected {expected}")
+    low, high = action.new_tensor(rules.bounds).unbind(1)
+    valid = (action >= low) & (action <= high)
+    if not valid.all():
+        raise ValueError(_fault(rules, action, valid))
+
+
+def _fault(rules: Env, action: Tensor, valid: Tensor) -> str:
+    if action.isnan().any():
+        return f"action contains nan in row {int(action.isnan().any(1).nonzero()[0])}"
+    row, parameter = (~valid).nonzero()[0].tolist()
+    # float32 in its shortest form prints 17.2 instead of 17.200000762939453.
+    value, low, high = map(np.float32, (action[row, parameter].item(), *rules.bounds[parameter]))
+    return f"action[{row}].{PARAMETERS[parameter]} = {value!s} outside [{low!s}, {high!s}]"
+
+
+def _brackets(*sizes: int | str) -> str:
+    return f"[{','.join(map(str, sizes))}]"
+
+
+# Episodes.
+
+
+class EpisodeStep(NamedTuple):
+    """Holds a step of the colonies that still run.
+
+    indices: their positions in the initial batch. components: unweighted. reward: their weighted
+    sum.
+    """
+
+    indices: Int64[Tensor, " env"]
+    transition: Transition
+    components: Float[Tensor, "env component"]
+    reward: Float[Tensor, " env"]
+
+
+def episodes(world: World, colonies: Colonies, act: ColonyPolicy) -> Iterator[EpisodeStep]:
+    """Yields the steps of one episode of each colony; at most `max_steps`."""
+    indices = torch.arange(len(colonies.n), device=colonies.n.device)
+    while len(indices):
+        transition = advance(world, colonies, act(indices, colonies))
+        rewards = components(world, transition)
+        yield EpisodeStep(indices, transition, rewards, rewards @ world.weights)
+        running = (transition.reason == RUNNING).nonzero()[:, 0]
+        indices = indices[running]
+        colonies = select(transition.after, running)
+
+
+def select(colonies: Colonies, indices: Int64[Tensor, " selected"]) -> Colonies:
+    return Colonies(*(leaf[indices] for leaf in colonies))
+
+
+def repeat(colonies: Colonies, times: int) -> Colonies:
+    """Concatenates `times` copies of the batch."""
+    return Colonies(*(leaf.repeat(times, *[1] * (leaf.dim() - 1)) for leaf in colonies))
+
+
+def returns(world: World, colonies: Colonies, act: ColonyPolicy) -> Float[Tensor, " env"]:
+    """Computes the undiscounted return of one episode of each colony."""
+    total = torch.zeros(len(colonies.n), dtype=torch.float64)
+    for step in episodes(world, colonies, act):
+        total.index_add_(0, step.indices, step.reward.double())
+    return total.float()

@@ -167,7 +167,7 @@ class Evaluate(Section):
 
 
 class ActorCriticConfig(ModelSection):
-    WORLD = "quatrain.models.actor_critic.worlds.colony"
+    WORLD = "quatrain.models.actor_critic.colony"
 
     seeds: int = Field(ge=1, le=256, description="learners, on the same plates")
     env: Env
@@ -273,7 +273,7 @@ class UserEnvTrain(Ppo):
 
 
 class ActorCriticUserEnvConfig(ModelSection):
-    WORLD = "quatrain.models.actor_critic.worlds.user_env"
+    WORLD = "quatrain.models.actor_critic.user_env"
     brings_env = True
 
     seeds: int = Field(ge=1, le=256, description="learners, one after the other in one process")

@@ -3,20 +3,19 @@
 from typing import Any
 
 from quatrain.models.actor_critic.config import Config
-from quatrain.models.actor_critic.ppo.learner import SeedState, State
-from quatrain.models.actor_critic.rules import gated
+from quatrain.models.actor_critic.train import SeedState, State
 from quatrain.statistics import aggregate_seeds
 
 
 def scoring(config: Config) -> Any:
     """Returns the module of what is judged in the config's environment; only that one is loaded."""
     if config.brings_env:
-        from quatrain.models.actor_critic.scores import user_env
+        from quatrain.models.actor_critic import user_env_scores
 
-        return user_env
-    from quatrain.models.actor_critic.scores import colony
+        return user_env_scores
+    from quatrain.models.actor_critic import colony_scores
 
-    return colony
+    return colony_scores
 
 
 def evaluate(config: Config, state: State, dataset: Any, seed: int) -> dict[str, float]:
@@ -36,8 +35,7 @@ def evaluate(config: Config, state: State, dataset: Any, seed: int) -> dict[str,
         | _training_scores(config, seed_state)
         for seed_state, outcome in zip(state.seeds, outcomes, strict=True)
     ]
-    spread = ("return_mean", *(rule.metric for rule in gated(config)))
-    scores = aggregate_seeds(of_seeds, spread) | module.reference_scores(references)
+    scores = aggregate_seeds(of_seeds, module.SPREAD) | module.reference_scores(references)
     if config.seeds == 1:
         scores |= module.intervals(config, outcomes[0], dataset, seed)
     return {name: float(value) for name, value in scores.items()}

@@ -14,7 +14,7 @@ If κ > 0, each squared error of loss_value_b is the larger of that of V and tha
 V_old + clip(V − V_old, −κ, κ).
 
 The rollout's quantities carry no gradient. c runs over the components of the reward, or over their
-weighted sum alone; w_c are the weights of `iteration.value_weights`.
+weighted sum alone; w_c are the weights of `ppo.value_weights`.
 """
 
 from typing import Any

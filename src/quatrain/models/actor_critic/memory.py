@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES
+from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.memory import ADAM, FLOAT, Needs, dense
 
 KEYS = (

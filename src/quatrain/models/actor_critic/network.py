@@ -7,15 +7,18 @@ would attend to a single neighbour, with weight 1.
 """
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from quatrain.models.actor_critic import config as configs
+from quatrain.frameworks.torch import seeded
+from quatrain.models.actor_critic.config import Config
+from quatrain.models.actor_critic.policy import Params, Policy, make_policy
 from quatrain.replay.rollouts.buffer import Graphs
 from quatrain.replay.rollouts.envs import Spec
 
@@ -245,22 +248,6 @@ class AttentionNetwork(Network):
         return torch.cat([last.of_colony(colony, cells, mask), mean], 1)
 
 
-def make(network: configs.Network | configs.UserEnvNetwork, spec: Spec, raw: int) -> Network:
-    """Returns a network with weights from torch's global generator; raw: its outputs."""
-    shape = Shape(
-        inputs=spec.graph_features,
-        d=network.d,
-        layers=network.layers,
-        raw=raw,
-        values=() if network.value_heads == "total" else (spec.components,),
-    )
-    if isinstance(network, configs.UserEnvNetwork):
-        return ScaledNetwork(shape, network.observation_scale)
-    if network.encoder == "attention":
-        return AttentionNetwork(shape, spec.node_features, network.heads)
-    return GraphNetwork(shape)
-
-
 def _actor_head(shape: Shape, inputs: int) -> nn.Linear:
     return _orthogonal(inputs, shape.raw, SMALL_GAIN)
 
@@ -284,3 +271,89 @@ def _orthogonal(inputs: int, outputs: int, gain: float) -> nn.Linear:
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer
+
+
+# A policy and its network.
+
+# Limit of compiled programs: for each width of a batch one to act and two to learn, for full and
+# for last minibatches.
+PROGRAMS = 256
+
+
+class Actor(NamedTuple):
+    """Holds a policy and its network.
+
+    forward: the network, perhaps compiled, for batches of the same few shapes. eager: the same for
+    any shape.
+    """
+
+    policy: Policy
+    forward: Callable[..., Output]
+    eager: Callable[..., Output]
+
+    @torch.no_grad()
+    def params(self, graphs: Graphs) -> Params:
+        """Returns the parameters of the distributions over actions."""
+        return self.policy.distribution(self.eager(graphs).raw)
+
+    @torch.no_grad()
+    def value(self, graphs: Graphs) -> Float[Tensor, "batch *component"]:
+        return self.eager(graphs).value
+
+    def act(self, graphs: Graphs) -> Tensor:
+        """Returns the actions of the deterministic policy."""
+        return self.policy.action(self.policy.mean(self.params(graphs)))
+
+    def draw(self, graphs: Graphs, generator: Generator) -> Tensor:
+        return self.policy.action(self.policy.sample(self.params(graphs), generator))
+
+
+def make_network(config: Config, spec: Spec) -> Network:
+    """Returns a network with weights from torch's global generator."""
+    section = config.network
+    shape = Shape(
+        inputs=spec.graph_features,
+        d=section.d,
+        layers=section.layers,
+        raw=math.prod(make_policy(section.policy, spec).dist_params),
+        values=() if section.value_heads == "total" else (spec.components,),
+    )
+    if section.encoder == "scaled":
+        return ScaledNetwork(shape, section.observation_scale)
+    if section.encoder == "attention":
+        return AttentionNetwork(shape, spec.node_features, section.heads)
+    return GraphNetwork(shape)
+
+
+def make_actor(config: Config, spec: Spec, network: Network) -> Actor:
+    """Builds an actor; the config decides on compilation and, on a GPU, on half precision."""
+    half = config.train.amp != "none" and on_gpu()
+    eager = _in_half_precision(network) if half else network
+    forward = eager
+    if config.train.compile:
+        torch._dynamo.config.recompile_limit = PROGRAMS
+        forward = torch.compile(eager, dynamic=False)
+    return Actor(make_policy(config.network.policy, spec), forward, eager)
+
+
+def load_network(config: Config, spec: Spec, params: dict[str, Tensor]) -> Network:
+    network = seeded(lambda: make_network(config, spec), 0)
+    network.load_state_dict(params)
+    return network
+
+
+def load_actor(config: Config, spec: Spec, params: dict[str, Tensor]) -> Actor:
+    """Returns the policy with these weights."""
+    return make_actor(config, spec, load_network(config, spec, params))
+
+
+def on_gpu() -> bool:
+    return torch.get_default_device().type != "cpu"
+
+
+def _in_half_precision(network: Network) -> Callable[..., Output]:
+    def forward(*groups: Graphs) -> Output:
+        with torch.autocast(groups[0].node.device.type, torch.bfloat16):
+            return network(*groups)
+
+    return forward

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig, Config
-from quatrain.models.actor_critic.ppo.learner import State
+from quatrain.models.actor_critic.train import State
 from quatrain.plots import (
     BLACK,
     BLUE,
@@ -134,7 +134,7 @@ def levels_of(scores: Mapping[str, float]) -> list[Level]:
 
 def draw_returns(config: ActorCriticUserEnvConfig, state: State, dataset: Any) -> Figure:
     """Draws which share of held-out episodes returns at most so much, for each policy."""
-    from quatrain.models.actor_critic.scores.user_env import evaluate_policy, reference_returns
+    from quatrain.models.actor_critic.user_env_scores import evaluate_policy, reference_returns
 
     learned = [episodes.returns[:, 0] for episodes in evaluate_policy(config, state, dataset)]
     policies = [PolicyReturns("learned", RED, np.stack(learned))]

@@ -6,7 +6,8 @@ import numpy as np
 
 from quatrain.frameworks.torch import from_template, seeded, to_arrays
 from quatrain.models.actor_critic.config import Config
-from quatrain.models.actor_critic.ppo.learner import State, load_actor, make_network
+from quatrain.models.actor_critic.network import load_actor, make_network
+from quatrain.models.actor_critic.train import State
 from quatrain.requests import validate_request
 
 

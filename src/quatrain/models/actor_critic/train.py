@@ -4,27 +4,77 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+from torch.optim import Adam
 
 from quatrain.errors import DeviceFull, DeviceMissing
-from quatrain.frameworks.torch import from_template, single_threaded
+from quatrain.frameworks.torch import (
+    AdamState,
+    adam_state,
+    from_template,
+    generator_from_seed,
+    generator_from_state,
+    init_adam,
+    load_adam,
+    seeded,
+    single_threaded,
+)
 from quatrain.frameworks.torch import to_arrays as to_arrays
 from quatrain.models.actor_critic.collect import check
 from quatrain.models.actor_critic.config import Config
-from quatrain.models.actor_critic.ppo import learner as learning
-from quatrain.models.actor_critic.ppo.iteration import run_iteration
-from quatrain.models.actor_critic.ppo.learner import Learner
-from quatrain.models.actor_critic.ppo.learner import State as State
+from quatrain.models.actor_critic.network import load_network, make_actor, make_network, on_gpu
+from quatrain.models.actor_critic.policy import make_policy
+from quatrain.models.actor_critic.ppo import NOT_EVALUATED, Best, Learner, run_iteration
 from quatrain.progress import Progress, by_seed
+from quatrain.replay.rollouts import buffer
+from quatrain.replay.rollouts.buffer import Rollout
 
 WEIGHTS = ("best/", "scale/")
 # Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
 SMALL = 64
 # What torch says where a CPU has no memory left.
 CPU_MESSAGE = "can't allocate memory"
+
+
+class SeedState(NamedTuple):
+    """Holds everything that changes in one seed's learner, and the scale of observations that its
+    weights expect, if there is one.
+
+    envs: what changes beside the network: running episodes and generators.
+    """
+
+    params: dict[str, Tensor]
+    best: Best
+    scale: Any
+    optimizer: AdamState
+    envs: Any
+    iterations: Int64[Tensor, ""]
+    updates: Int64[Tensor, ""]
+
+
+class State(NamedTuple):
+    """Holds everything that changes while learning: each field has one part per seed."""
+
+    params: tuple[dict[str, Tensor], ...]
+    best: tuple[Best, ...]
+    scale: tuple[Any, ...]
+    optimizer: tuple[AdamState, ...]
+    envs: tuple[Any, ...]
+    iterations: tuple[Tensor, ...]
+    updates: tuple[Tensor, ...]
+
+    @classmethod
+    def from_seeds(cls, seeds: Sequence[SeedState]) -> "State":
+        return cls(*zip(*seeds, strict=True))
+
+    @property
+    def seeds(self) -> list[SeedState]:
+        return [SeedState(*parts) for parts in zip(*self, strict=True)]
 
 
 def headline(config: Config) -> tuple[str, str]:
@@ -37,7 +87,7 @@ def init_state(config: Config, dataset: Any, seed: int) -> State:
     sequence of its own.
     """
     sequences = np.random.SeedSequence(seed).spawn(config.seeds)
-    return State.from_seeds([learning.first_state(config, dataset, each) for each in sequences])
+    return State.from_seeds([first_state(config, dataset, each) for each in sequences])
 
 
 def update(config: Config, dataset: Any, state: State) -> tuple[State, Mapping[str, np.ndarray]]:
@@ -83,7 +133,7 @@ def _iterate(
         for count in counts:
             with explain_out_of_memory(config, dataset), single_threaded(config.network.d <= SMALL):
                 entries = [[run_iteration(each) for each in learners] for _ in range(count)]
-                validated = learning.validate_if_due(learners, dataset)
+                validated = validate_if_due(learners, dataset)
             metrics = {
                 name: np.array([[seed[name] for seed in entry] for entry in entries])
                 for name in entries[0][0]
@@ -91,7 +141,7 @@ def _iterate(
             scores = zip(config.world.VALIDATED, np.moveaxis(validated, 2, 0), strict=True)
             yield Progress(
                 step=learners[0].iterations,
-                state=State.from_seeds([learning.to_state(each) for each in learners]),
+                state=State.from_seeds([to_state(each) for each in learners]),
                 metrics=by_seed(metrics | dict(scores)),
             )
 
@@ -102,9 +152,9 @@ def _learners(config: Config, dataset: Any, state: State) -> Iterator[list[Learn
     with ExitStack() as stack:
         learners = []
         with explain_out_of_memory(config, dataset):
-            shared = learning.allocate_rollout(config, dataset)
+            shared = allocate_rollout(config, dataset)
             for seed in state.seeds:
-                learners.append(learning.from_state(config, dataset, seed, shared))
+                learners.append(from_state(config, dataset, seed, shared))
                 stack.callback(learners[-1].envs.close)
         yield learners
 
@@ -122,7 +172,7 @@ def explain_out_of_memory(config: Config, dataset: Any) -> Iterator[None]:
         if not isinstance(error, torch.OutOfMemoryError) and CPU_MESSAGE not in str(error):
             raise
         with torch.device("meta"):
-            size = sum(column.nbytes for column in learning.allocate_rollout(config, dataset))
+            size = sum(column.nbytes for column in allocate_rollout(config, dataset))
         raise DeviceFull(
             f"actor_critic: the device has no memory left; a rollout takes {size / 2**20:,.0f} "
             "MiB. Lower actor_critic.train.num_envs, .horizon or .minibatch_size"
@@ -137,7 +187,7 @@ def check_device(config: Config) -> None:
     Raises:
         DeviceMissing: names the key.
     """
-    if learning.on_gpu():
+    if on_gpu():
         return
     if config.train.amp == "bf16":
         raise DeviceMissing(
@@ -161,3 +211,132 @@ def from_arrays(config: Config, dataset: Any, arrays: dict[str, np.ndarray]) -> 
         ValueError: names, shapes or dtypes are not those of a state of this config.
     """
     return from_template(init_state(config, dataset, 0), arrays)
+
+
+# One learner.
+
+
+def first_state(config: Config, dataset: Any, sequence: np.random.SeedSequence) -> SeedState:
+    """Returns a state before the first iteration."""
+    world = config.world
+    spec = world.spec_of(config, dataset)
+    weights, envs, *purposes = world.split(sequence)
+    network = seeded(lambda: make_network(config, spec), int(weights.generate_state(1)[0]))
+    scale = world.begin_scale(config, dataset, network)
+    policy, order = (generator_from_seed(purpose).get_state() for purpose in purposes)
+    params = dict(network.state_dict())
+    success = torch.tensor(0.0) if len(world.VALIDATED) > 1 else None
+    return SeedState(
+        params=params,
+        best=Best(params, torch.tensor(NOT_EVALUATED), success, torch.tensor(0)),
+        scale=scale,
+        optimizer=init_adam({name: params[name] for name, _ in network.named_parameters()}),
+        envs=world.first_state(config, dataset, envs, policy=policy, order=order),
+        iterations=torch.tensor(0),
+        updates=torch.tensor(0),
+    )
+
+
+def from_state(
+    config: Config, dataset: Any, seed: SeedState, rollout: Rollout | None = None
+) -> Learner:
+    """Returns a learner that continues from the state, which stays unchanged; its environments are
+    to be closed.
+
+    Learners that run in turn may share the memory of `rollout`; without one it is allocated.
+    """
+    train = config.train
+    spec = config.world.spec_of(config, dataset)
+    network = load_network(config, spec, seed.params)
+    optimizer = Adam(network.parameters(), lr=train.learning_rate, eps=train.adam_eps, fused=True)
+    load_adam(optimizer, network, seed.optimizer)
+    return Learner(
+        config=config,
+        actor=make_actor(config, spec, network),
+        network=network,
+        optimizer=optimizer,
+        envs=config.world.make_envs(config, dataset, seed.scale, seed.envs),
+        scale=seed.scale,
+        draws=generator_from_state(seed.envs.policy),
+        order=generator_from_state(seed.envs.order),
+        rollout=allocate_rollout(config, dataset) if rollout is None else rollout,
+        best=seed.best,
+        iterations=int(seed.iterations),
+        updates=int(seed.updates),
+    )
+
+
+def to_state(learner: Learner) -> SeedState:
+    """Returns the state of a learner, copied."""
+    generators = {"policy": learner.draws.get_state(), "order": learner.order.get_state()}
+    return SeedState(
+        params=copy_params(learner),
+        best=learner.best,
+        scale=learner.scale,
+        optimizer=adam_state(learner.optimizer, learner.network),
+        envs=learner.envs.save(**generators),
+        iterations=torch.tensor(learner.iterations),
+        updates=torch.tensor(learner.updates),
+    )
+
+
+def copy_params(learner: Learner) -> dict[str, Tensor]:
+    return {name: param.clone() for name, param in learner.network.state_dict().items()}
+
+
+def allocate_rollout(config: Config, dataset: Any) -> Rollout:
+    spec = config.world.spec_of(config, dataset)
+    policy = make_policy(config.network.policy, spec)
+    return buffer.allocate(
+        buffer.Sizes(
+            horizon=config.train.horizon,
+            envs=config.train.num_envs,
+            cells=spec.cells,
+            node_features=spec.node_features,
+            graph_features=spec.graph_features,
+            actions=policy.actions,
+            dist_params=policy.dist_params,
+            components=spec.components,
+            values=() if config.network.value_heads == "total" else (spec.components,),
+        )
+    )
+
+
+# Which weights are best.
+
+
+def validate_if_due(
+    learners: Sequence[Learner], dataset: Any
+) -> Float[np.ndarray, "evaluation learner score"]:
+    """Evaluates all learners every `evaluate_every` iterations and after the last one, and keeps
+    the weights of each that were best so far, in place. Without such evaluations the last weights
+    are the best ones.
+
+    Returns the scores VALIDATED of the world, of which the first is the mean return: one
+    evaluation, or none if none was due.
+    """
+    config = learners[0].config
+    world = config.world
+    done = learners[0].iterations
+    every = config.train.evaluate_every
+    scores = np.empty((0, len(learners), len(world.VALIDATED)))
+    if not every:
+        for learner in learners:
+            _keep(learner, (NOT_EVALUATED, 0.0)[: len(world.VALIDATED)])
+    elif done % every == 0 or done == config.train.steps:
+        scores = np.array([[world.validate(learner, dataset) for learner in learners]])
+        for learner, of_learner in zip(learners, scores[0], strict=True):
+            if of_learner[0] > learner.best.validation_return:
+                _keep(learner, of_learner)
+        world.warn_if_failing(learners, scores[0])
+    return scores
+
+
+def _keep(learner: Learner, scores: Sequence[float] | Float[np.ndarray, " score"]) -> None:
+    validated = [torch.tensor(score, dtype=torch.float32) for score in scores]
+    learner.best = Best(
+        params=copy_params(learner),
+        validation_return=validated[0],
+        validation_success=validated[1] if len(validated) > 1 else None,
+        iteration=torch.tensor(learner.iterations),
+    )

@@ -8,14 +8,14 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from quatrain.envs.colony.config import PARAMETERS
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR
-from quatrain.envs.colony.rules import PARAMETERS
+from quatrain.models.actor_critic.colony_data import Dataset
+from quatrain.models.actor_critic.colony_scores import Outcome
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.figures import film
 from quatrain.models.actor_critic.figures.replays import Replays, median_colony, replay_policies
-from quatrain.models.actor_critic.ppo.learner import State
-from quatrain.models.actor_critic.scores.colony import Outcome
-from quatrain.models.actor_critic.worlds.colony_data import Dataset
+from quatrain.models.actor_critic.train import State
 from quatrain.plots import BLACK, BLUE, RED, Picture, caption, describe_seeds, draw_seeds, log_ticks
 
 BINS = 24

@@ -8,11 +8,12 @@ from jaxtyping import Bool, Float, Int64, UInt8
 
 from quatrain.animation import Animation, paint_discs, paint_line, palette_of, with_bar
 from quatrain.envs.colony.dynamics import Colonies
-from quatrain.envs.colony.episodes import episodes
+from quatrain.envs.colony.world import episodes
+from quatrain.models.actor_critic.colony import spec_of, view_of
+from quatrain.models.actor_critic.colony_data import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.learner import State, load_actor
-from quatrain.models.actor_critic.worlds.colony import spec_of, view_of
-from quatrain.models.actor_critic.worlds.colony_data import Dataset, InitialColonies, make_colonies
+from quatrain.models.actor_critic.network import load_actor
+from quatrain.models.actor_critic.train import State
 from quatrain.plots import BLACK, ORANGE, RED
 
 # Pixels of the picture's width, and of a pixel of the plate, at most.

@@ -11,10 +11,10 @@ from jaxtyping import Float
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy, with_fixed_parameters
+from quatrain.models.actor_critic.colony_data import InitialColonies, References
+from quatrain.models.actor_critic.colony_scores import Outcome, run_episodes, run_policy
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.learner import State
-from quatrain.models.actor_critic.scores.colony import Outcome, run_episodes, run_policy
-from quatrain.models.actor_critic.worlds.colony_data import InitialColonies, References
+from quatrain.models.actor_critic.train import State
 
 
 class Replays(NamedTuple):

@@ -6,14 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quatrain.envs.colony.config import PARAMETERS
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.envs.colony.plates import FLOOR
-from quatrain.envs.colony.rules import PARAMETERS
 from quatrain.envs.colony.world import colonies_at
+from quatrain.models.actor_critic.colony import Scale, spec_of, view_in
+from quatrain.models.actor_critic.colony_data import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.learner import Actor, State
-from quatrain.models.actor_critic.worlds.colony import Scale, spec_of, view_in
-from quatrain.models.actor_critic.worlds.colony_data import Dataset, InitialColonies, make_colonies
+from quatrain.models.actor_critic.network import Actor
+from quatrain.models.actor_critic.train import State
 from quatrain.replay.rollouts.envs import Spec
 from quatrain.requests import Input
 

@@ -9,8 +9,9 @@ from torch import Tensor
 from quatrain.envs.host.spaces import Interface, to_box
 from quatrain.envs.host.user_code import AGENT
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
-from quatrain.models.actor_critic.ppo.learner import Actor, State
-from quatrain.models.actor_critic.worlds.user_env import Dataset, spec_in, to_graphs
+from quatrain.models.actor_critic.network import Actor
+from quatrain.models.actor_critic.train import State
+from quatrain.models.actor_critic.user_env import Dataset, spec_in, to_graphs
 from quatrain.replay.rollouts.envs import Spec
 from quatrain.requests import Input
 

@@ -11,10 +11,8 @@ import torch
 from jaxtyping import Float32, Int64
 from torch import Generator
 
-from quatrain.envs.colony.config import Env
+from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH, Env
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
-from quatrain.envs.colony.episodes import returns
-from quatrain.envs.colony.normalisation import Norm, measure_norm
 from quatrain.envs.colony.plates import (
     OUTSIDE,
     TRAINING,
@@ -27,16 +25,20 @@ from quatrain.envs.colony.plates import (
     user_plate,
 )
 from quatrain.envs.colony.policies import (
+    POINTS,
+    ROUNDS,
     ColonyPolicy,
+    Norm,
+    best_constant,
+    best_gamma,
     constant_policy,
     feedback_policy,
+    measure_norm,
     noisy_policy,
     random_policy,
     with_fixed_parameters,
 )
-from quatrain.envs.colony.reference_policies import POINTS, ROUNDS, best_constant, best_gamma
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, START_WIDTH
-from quatrain.envs.colony.world import colonies_at, start
+from quatrain.envs.colony.world import colonies_at, returns, start
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch import generator_from_seed
 from quatrain.models.actor_critic.config import ActorCriticConfig

@@ -9,9 +9,12 @@ from quatrain.envs.host.references import reference_scores as reference_scores
 from quatrain.envs.host.rules import REFERENCES
 from quatrain.frameworks.torch import seeded
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
-from quatrain.models.actor_critic.ppo.learner import SeedState, State, load_actor, make_network
-from quatrain.models.actor_critic.worlds.user_env import Dataset, check, playing, spec_of
+from quatrain.models.actor_critic.network import load_actor, make_network
+from quatrain.models.actor_critic.train import SeedState, State
+from quatrain.models.actor_critic.user_env import Dataset, check, playing, spec_of
 
+# Scores whose spread over seeds is reported: those that rules.py judges, and the return.
+SPREAD = ("return_mean", "score")
 UNTRAINED = 3  # networks; a single one may be good by luck
 
 

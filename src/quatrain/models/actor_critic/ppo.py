@@ -4,22 +4,63 @@ steps, and what is recorded of them
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from jaxtyping import Float, Int64
+from torch import Generator, Tensor, nn
+from torch.optim import Adam
 
 from quatrain.errors import TrainingDiverged
 from quatrain.models.actor_critic import losses
-from quatrain.models.actor_critic.ppo.learner import Learner
-from quatrain.models.actor_critic.ppo.policy import Params
+from quatrain.models.actor_critic.config import Config
+from quatrain.models.actor_critic.network import Actor, Network
+from quatrain.models.actor_critic.policy import Params
 from quatrain.replay.rollouts import buffer, gae
+from quatrain.replay.rollouts.envs import Envs
 
+# The return of weights before their first evaluation: below any other, and finite as files need it.
+NOT_EVALUATED = torch.finfo(torch.float32).min
 SCALE_RATE = 0.05  # of the scale of values, per iteration
 SMALLEST_STD = 1e-3
 FINITE_METRICS = ("loss_policy", "loss_value", "loss_entropy", "loss", "grad_norm")
 MINIBATCH_METRICS = (*FINITE_METRICS, *("entropy", "approx_kl", "clip_fraction", "ratio_max_dev"))
+
+
+class Best(NamedTuple):
+    """Holds the weights of highest return in a periodic evaluation, with which the policy is
+    evaluated and served; without such evaluations the last weights.
+
+    validation_success: None where episodes have no success.
+    """
+
+    params: dict[str, Tensor]
+    validation_return: Float[Tensor, ""]
+    validation_success: Float[Tensor, ""] | None
+    iteration: Int64[Tensor, ""]
+
+    @property
+    def was_validated(self) -> bool:
+        return float(self.validation_return) > NOT_EVALUATED
+
+
+@dataclass
+class Learner:
+    """Holds a policy in training, with its environments; an iteration changes it in place."""
+
+    config: Config
+    actor: Actor
+    network: Network
+    optimizer: Adam
+    envs: Envs
+    scale: Any
+    draws: Generator
+    order: Generator
+    rollout: buffer.Rollout
+    best: Best
+    iterations: int
+    updates: int
 
 
 class UpdateResult(NamedTuple):

@@ -8,18 +8,26 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 
-from quatrain.envs.colony.config import Env
+from quatrain.envs.colony.config import REASONS, SUCCESS, Env
 from quatrain.envs.colony.dynamics import World
-from quatrain.envs.colony.episodes import episodes
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
 from quatrain.envs.colony.policies import ColonyPolicy
-from quatrain.envs.colony.rules import REASONS, SUCCESS
+from quatrain.envs.colony.world import episodes
+from quatrain.models.actor_critic.colony import spec_of, view_of, warn_without_success
+from quatrain.models.actor_critic.colony_data import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.ppo.learner import SeedState, State, load_actor
-from quatrain.models.actor_critic.worlds.colony import spec_of, view_of, warn_without_success
-from quatrain.models.actor_critic.worlds.colony_data import Dataset, InitialColonies, make_colonies
+from quatrain.models.actor_critic.network import load_actor
+from quatrain.models.actor_critic.train import SeedState, State
 from quatrain.statistics import bootstrap_interval
 
+# Scores whose spread over seeds is reported: those that rules.py judges.
+SPREAD = (
+    "return_mean",
+    "margin_over_constant",
+    "fraction_of_feedback",
+    "success_rate",
+    "size_rmse",
+)
 # Drawn plates from which on intervals are computed: resamples of fewer vary too little.
 LEAST_PLATES = 4
 SETTLING_STEPS = 4  # steps until the size of a colony enters `size_rmse`

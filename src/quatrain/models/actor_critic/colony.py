@@ -11,19 +11,18 @@ from torch import Tensor
 from torch.nn import functional
 
 from quatrain.envs.colony import features
+from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, REASONS, SUCCESS
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
-from quatrain.envs.colony.episodes import episodes, select
 from quatrain.envs.colony.plates import Plates
 from quatrain.envs.colony.policies import ColonyPolicy
-from quatrain.envs.colony.rules import GRAPH_FEATURES, NODE_FEATURES, PARAMETERS, REASONS, SUCCESS
-from quatrain.envs.colony.world import StepResult, start, step
+from quatrain.envs.colony.world import StepResult, episodes, select, start, step
 from quatrain.errors import TrainingDiverged
 from quatrain.frameworks.torch import generator_from_seed, generator_from_state
+from quatrain.models.actor_critic.colony_data import Dataset as Dataset
+from quatrain.models.actor_critic.colony_data import check as check
+from quatrain.models.actor_critic.colony_data import collect as collect
+from quatrain.models.actor_critic.colony_data import make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.worlds.colony_data import Dataset as Dataset
-from quatrain.models.actor_critic.worlds.colony_data import check as check
-from quatrain.models.actor_critic.worlds.colony_data import collect as collect
-from quatrain.models.actor_critic.worlds.colony_data import make_colonies
 from quatrain.replay.rollouts.buffer import Graphs, Rollout, round_up_width
 from quatrain.replay.rollouts.envs import Spec, Stepped
 

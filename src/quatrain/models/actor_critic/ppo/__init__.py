@@ -1,1 +1,0 @@
-"""Proximal policy optimisation: policy, rollouts, updates, metrics, processes."""

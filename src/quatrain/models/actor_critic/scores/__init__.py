@@ -1,1 +1,0 @@
-"""What is judged of each kind of environment."""

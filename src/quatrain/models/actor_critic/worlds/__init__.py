@@ -1,1 +1,0 @@
-"""The environments of PPO: colonies, and those that a user brings."""
