@@ -23,6 +23,7 @@ from quatrain.envs.colony.policies import (
 )
 from quatrain.envs.colony.world import returns, start
 from quatrain.errors import DatasetMismatch
+from quatrain.frameworks.packing import flatten
 from quatrain.frameworks.torch import generator_from_seed
 from quatrain.models.actor_critic import colony_data as collecting
 from quatrain.models.actor_critic.colony_data import Dataset, check, make_colonies
