@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, make_plates
 from quatrain.envs.colony.policies import constant_policy, feedback_policy
 from quatrain.envs.colony.world import returns
 from quatrain.models.actor_critic import colony_scores as scoring
-from quatrain.models.actor_critic import train
+from quatrain.models.actor_critic import train, user_env_scores
 from quatrain.models.actor_critic.colony_data import (
     Dataset,
     HeldOut,
@@ -26,6 +27,7 @@ from quatrain.models.actor_critic.colony_data import (
 from quatrain.models.actor_critic.colony_scores import Outcome, final_centroids, run_episodes
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
+from quatrain.models.actor_critic.rules import gated
 from quatrain.models.actor_critic.train import NOT_EVALUATED, Best, SeedState, State
 from tests.conftest import small
 from tests.models.actor_critic.learners import dataset_of
@@ -262,6 +264,12 @@ def test_several_seeds_give_means_and_intervals_over_seeds(scored: Any):
     ):
         result = [scores[name + end] for end in ("", "_low", "_high")]
         assert result == pytest.approx([mean, mean - size, mean + size])
+
+
+def test_what_is_judged_has_its_spread_over_seeds():
+    user_env = SimpleNamespace(brings_env=True)
+    for module, config in ((scoring, small("actor_critic")), (user_env_scores, user_env)):
+        assert {rule.metric for rule in gated(config)} <= set(module.SPREAD)
 
 
 # Played.

@@ -58,7 +58,7 @@ def metabolic(world: World, step: Transition) -> PerColony:
     return -gamma.square() * (step.after.n / world.rules.target_nodes)
 
 
-def off_center(world: World, step: Transition) -> PerColony:
+def lane(world: World, step: Transition) -> PerColony:
     """Computes −((cy' − H/2) / (H/2))²."""
     half = world.rules.height / 2
     return -((step.after.centroid[..., 1] - half) / half).square()
@@ -80,7 +80,7 @@ def forfeit(world: World, step: Transition) -> PerColony:
     """
     weights = dict(world.rules.reward_weights)
     cost = weights.get("time", 0.0) * time(world, step)
-    cost += weights.get("lane", 0.0) * off_center(world, step)
+    cost += weights.get("lane", 0.0) * lane(world, step)
     reason = step.reason
     premature = (reason != RUNNING) & (reason != SUCCESS) & (reason != TIMEOUT)
     return torch.where(premature, cost * (world.rules.max_steps - step.after.t), 0.0)
@@ -273,27 +273,7 @@ def _edge_reward(dx: Tensor) -> Tensor:
     return torch.where(dx > 0.01, 0.5, torch.where(dx < -0.01, -0.05, 0.0))
 
 
+# The function of each component has its name.
 _FUNCTIONS: Mapping[str, Callable[[World, Transition], PerColony]] = {
-    "progress": progress,
-    "growth": growth,
-    "metabolic": metabolic,
-    "lane": off_center,
-    "time": time,
-    "terminal": terminal,
-    "forfeit": forfeit,
-    "distance": distance,
-    "first_step": first_step,
-    "terminal_scaled": terminal_scaled,
-    "growth_full": growth_full,
-    "action": action,
-    "centroid": centroid,
-    "spawn": spawn,
-    "delete": delete,
-    "efficiency": efficiency,
-    "edge": edge,
-    "node": node,
-    "survival": survival,
-    "milestone": milestone,
-    "terminal_raw": terminal_raw,
+    name: globals()[name] for name in COMPONENTS
 }
-assert tuple(_FUNCTIONS) == COMPONENTS

@@ -74,10 +74,6 @@ def component_weights(
     return squares / (squares * std.square()).sum()
 
 
-def entropy(entropy_b: Float[Tensor, " batch"]) -> Float[Tensor, " batch"]:
-    return -entropy_b
-
-
 def clip_fraction(ratio_b: Float[Tensor, " batch"], clip: float) -> Float[Tensor, ""]:
     """Computes the share of samples whose ρ is outside 1 ± ε."""
     return ((ratio_b - 1).abs() > clip).to(ratio_b.dtype).mean()

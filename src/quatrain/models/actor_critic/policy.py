@@ -5,13 +5,19 @@ A policy draws a raw action z. Draws are clamped away from the edges of the dist
 the same z is stored, executed and scored. Of numbers between bounds, log-probabilities and
 entropies are those of the executed action, low + (high − low) unit, where unit is z itself (Beta)
 or sigmoid(z) (squashed Gaussian). Of indices, z is the index as a number, on an axis of size 1.
+
+Each policy has `actions`, the numbers of a raw action; `dist_params`, the number of parameters of
+its distribution and the size of each; and pure functions of these parameters: `distribution` (from
+the raw float32 outputs of the network, as many as the product of `dist_params`), `sample` (without
+a gradient), `mean` (the raw action of the deterministic policy), `action` (the executed action of a
+raw one), `log_prob`, `entropy`, `kl` (KL(old || new)) and `metrics` (what else is recorded).
 """
 
 import math
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64, Shaped
+from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
@@ -30,51 +36,7 @@ QUADRATURE_POINTS = 32
 Params = tuple[Tensor, ...]  # the parameters of a distribution, each [*batch, size]
 
 
-class Policy:
-    """Defines a distribution over actions by functions of its parameters, which change nothing.
-
-    actions: numbers of a raw action. dist_params: the number of parameters, and the size of each;
-    the network's raw outputs are as many as their product.
-    """
-
-    actions: int
-    dist_params: tuple[int, int]
-
-    def distribution(self, raw: Float[Tensor, "*batch raw"]) -> Params:
-        """Returns the parameters for raw float32 outputs."""
-        raise NotImplementedError
-
-    def sample(self, params: Params, generator: torch.Generator) -> Float[Tensor, "*batch action"]:
-        """Draws raw actions; without a gradient."""
-        raise NotImplementedError
-
-    def mean(self, params: Params) -> Float[Tensor, "*batch action"]:
-        """Returns the raw action of the deterministic policy."""
-        raise NotImplementedError
-
-    def action(self, z: Float[Tensor, "*batch action"]) -> Shaped[Tensor, "..."]:
-        """Returns executed actions, of numbers [*batch, action], of indices [*batch]."""
-        raise NotImplementedError
-
-    def log_prob(
-        self, params: Params, z: Float[Tensor, "*batch action"]
-    ) -> Float[Tensor, "*batch"]:
-        raise NotImplementedError
-
-    def entropy(self, params: Params) -> Float[Tensor, "*batch"]:
-        """Returns the entropy of the executed action, which training may raise."""
-        raise NotImplementedError
-
-    def kl(self, old: Params, new: Params) -> Float[Tensor, "*batch"]:
-        """Returns KL(old || new)."""
-        raise NotImplementedError
-
-    def metrics(self, params: Params) -> dict[str, Float[Tensor, ""]]:  # noqa: ARG002
-        """Returns what else is recorded of a rollout."""
-        return {}
-
-
-class BoxPolicy(Policy):
+class BoxPolicy:
     """Draws numbers between bounds; a distribution has a pair of parameters for each number."""
 
     def __init__(self, spec: Spec) -> None:
@@ -245,7 +207,7 @@ def gaussian_entropy(params: Params) -> Float[Tensor, "*batch"]:
     return (log_std + 0.5 * (1 + math.log(2 * math.pi))).sum(-1)
 
 
-class Categorical(Policy):
+class Categorical:
     """Draws an index; the only parameter is its log-probabilities."""
 
     def __init__(self, spec: Spec) -> None:
@@ -284,9 +246,18 @@ class Categorical(Policy):
         (new_log_probs,) = new
         return (old_log_probs.exp() * (old_log_probs - new_log_probs)).sum(-1)
 
+    def metrics(self, params: Params) -> dict[str, Float[Tensor, ""]]:  # noqa: ARG002
+        return {}
+
+
+Policy = Beta | SquashedGaussian | Categorical
+
 
 # Of actions that are numbers, by the names of `config.Distribution`.
-DISTRIBUTIONS: dict[str, type[BoxPolicy]] = {"beta": Beta, "squashed_gaussian": SquashedGaussian}
+DISTRIBUTIONS: dict[str, type[Beta | SquashedGaussian]] = {
+    "beta": Beta,
+    "squashed_gaussian": SquashedGaussian,
+}
 
 
 def make_policy(name: str, spec: Spec) -> Policy:

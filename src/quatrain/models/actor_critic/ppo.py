@@ -264,7 +264,7 @@ def objective(
     terms = {
         "loss_policy": losses.policy(ratio, batch.advantage, config.clip).mean(),
         "loss_value": value_losses.mean(),
-        "loss_entropy": losses.entropy(policy.entropy(params)).mean(),
+        "loss_entropy": -policy.entropy(params).mean(),
     }
     coefs = {"loss_policy": 1.0, "loss_value": config.value_coef, "loss_entropy": entropy_coef}
     assert terms.keys() == coefs.keys() == set(losses.TERMS)
