@@ -74,6 +74,13 @@ def test_weights_stand_in_place_of_a_presets_or_beside_them():
     assert list(result) == [name for name in COMPONENTS if name in result]
 
 
+def test_equal_configs_have_the_same_hash_whatever_the_order_of_their_dictionaries():
+    weights = ("{time: 0.1, lane: 0.2}", "{lane: 0.2, time: 0.1}")
+    item, other = (config_with(f"env.reward.weights: {each}") for each in weights)
+    assert item == other
+    assert hash(item) == hash(other)
+
+
 def test_whole_iterations_are_counted():
     for transitions, expected in ((512 * 98, 98), (512 * 98 + 1, 99)):
         assert config_with(f"train: {{transitions: {transitions}}}").train.steps == expected

@@ -114,6 +114,9 @@ class Action(Section):
     )
     fixed_params: dict[str, float] = Field(description="value of each number that is not active")
 
+    def __hash__(self) -> int:  # a dictionary has none
+        return hash((self.bounds, self.active_params))
+
     def check(self) -> None:
         active = self.active_params
         if active != tuple(name for name in PARAMETERS if name in active):
@@ -145,6 +148,9 @@ class Reward(Section):
         """Returns the components of nonzero weight, and their weights."""
         weights = {**REWARDS[self.preset], **self.weights}
         return tuple((name, float(weights[name])) for name in COMPONENTS if weights.get(name))
+
+    def __hash__(self) -> int:
+        return hash(self.weighted)
 
     def check(self) -> None:
         among("weights", self.weights, COMPONENTS)
