@@ -10,7 +10,7 @@ from torch.autograd.functional import jacobian
 from torch.distributions import MultivariateNormal
 
 from quatrain.envs.vector_field.observation import Emission
-from quatrain.models.active_dynamics.bayes_filter.filter import Belief, Filter
+from quatrain.models.active_dynamics.bayes_filter.filter import Belief, KalmanFilter
 from quatrain.models.active_dynamics.network import Rbf
 
 DT, PROCESS_NOISE = 0.1, 0.03
@@ -35,8 +35,8 @@ def emission(kind: Any = "linear", noise: Any = "gaussian", obs: int = 5, d: int
     return Emission(kind, noise, weight, bias, variance)
 
 
-def filter_of(channels: Any) -> Filter:
-    return Filter(rbf(d=channels.weight.shape[-1]), channels, DT, PROCESS_NOISE)
+def filter_of(channels: Any) -> KalmanFilter:
+    return KalmanFilter(rbf(d=channels.weight.shape[-1]), channels, DT, PROCESS_NOISE)
 
 
 def some_belief(learners: int, size: int) -> Belief:
@@ -155,7 +155,7 @@ def restarted(channels: Emission, y: Tensor, belief: Dense) -> Dense:
 
 
 def surprises(
-    inputs: Filter,
+    inputs: KalmanFilter,
     drift: Callable[[Tensor], Tensor],
     belief: Dense,
     steps: tuple[Tensor, Tensor],

@@ -12,8 +12,7 @@ from torch import Generator, Tensor
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.observation import Emission
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
-from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
-from quatrain.models.active_dynamics.bayes_filter.filter import Filter
+from quatrain.models.active_dynamics.bayes_filter.filter import KalmanFilter, LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.system import Rollouts
@@ -92,14 +91,14 @@ def test_a_transition_is_a_prediction_a_correction_and_perhaps_a_new_episode(obs
     learner, first = fresh(observed), collected(observed).train.observations[:, 0]
     inputs = learner.filter
     belief = bayes.prior(inputs.rbf, LEARNERS, learner.weight_variance)
-    bayes.correct(inputs, belief, torch.tensor(first).double().repeat(2, 1))
+    inputs.correct(belief, torch.tensor(first).double().repeat(2, 1))
     assert filters.same(learner.belief, belief)
     for item in transitions(learner, 4, {2: 4}):
         u = (item.action @ torch.tensor(CONTROL).T).double()
         y, begins = item.observation.double(), item.start.double()
-        bayes.predict(inputs, belief, u)
-        nll = bayes.correct(inputs, belief, y)
-        bayes.restart(inputs, belief, item.truncated, begins)
+        inputs.predict(belief, u)
+        nll = inputs.correct(belief, y)
+        inputs.restart(belief, item.truncated, begins)
         torch.testing.assert_close(learner.observe(item).double(), nll, **SINGLE)
         assert filters.same(learner.belief, belief)
 
@@ -198,7 +197,7 @@ def test_dimensions_that_no_channel_shows_add_nothing_to_the_noise_of_a_surrogat
 # Held-out rollouts.
 
 
-def plain_innovation(inputs: Filter, rollouts: Rollouts, weight: Tensor) -> Tensor:
+def plain_innovation(inputs: KalmanFilter, rollouts: Rollouts, weight: Tensor) -> Tensor:
     """Computes the score one rollout after the other, with the field's slopes by autograd."""
     surprises, effect = [], torch.tensor(CONTROL).double().T
     for y, next_y, actions, _, _, truncated in zip(*map(torch.tensor, rollouts), strict=True):

@@ -8,7 +8,7 @@ import torch
 from torch import Generator
 
 from quatrain.models.active_dynamics.bayes_filter import learner as learners
-from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
+from quatrain.models.active_dynamics.bayes_filter.filter import LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig

@@ -44,13 +44,13 @@ def test_it_is_the_dense_extended_kalman_filter(case: str):
     noise = filters.process_noise(d, size)
     for time in range(3):
         u, y = filters.drawn(LEARNERS, d, seed=time), observations(channels, LEARNERS, time)
-        bayes.predict(inputs, belief, u)
-        nll = bayes.correct(inputs, belief, y)
+        inputs.predict(belief, u)
+        nll = inputs.correct(belief, y)
         for learner in range(LEARNERS):
             step = filters.joint_step(inputs.rbf, u[learner])
             ahead = filters.predicted(step, noise, dense[learner])
             dense[learner] = filters.corrected(channels, y[learner], ahead)
-        bayes.restart(inputs, belief, torch.arange(LEARNERS) == time, y)
+        inputs.restart(belief, torch.arange(LEARNERS) == time, y)
         dense[time] = filters.restarted(channels, y[time], dense[time])
         near = 3e-5 if channels.kind == "loglinear" else 1e-9  # how near the mode a search comes
         for part, exact in zip((*belief, nll), zip(*dense, strict=True), strict=True):
@@ -77,7 +77,7 @@ def test_a_first_state_is_within_its_deviation_of_the_true_one(
     channels = steep(noise, noise_sd, weight_sd, obs)
     x = 2 * torch.rand(count, D, generator=draws, dtype=torch.float64) - 1
     belief = bayes.state_prior(D, count)
-    bayes.correct(filters.filter_of(channels), belief, channels.sample(x, None, draws))
+    filters.filter_of(channels).correct(belief, channels.sample(x, None, draws))
     assert (torch.linalg.eigvalsh(belief.covariance) > 0).all()
     deviation = belief.covariance.diagonal(dim1=1, dim2=2).sqrt()
     assert ((belief.mean - x).abs() < 5 * deviation).all(1).double().mean() > 0.99
@@ -89,7 +89,7 @@ def test_a_dimension_that_is_certain_stays_with_nonlinear_channels():
     belief.covariance[:, 0], belief.covariance[..., 0] = 0, 0
     belief.covariance[1, 1], belief.covariance[1, :, 1] = 0, 0
     before = filters.copied(belief)
-    bayes.correct(inputs, belief, observations(inputs.emission, 2, 3))
+    inputs.correct(belief, observations(inputs.emission, 2, 3))
     assert torch.equal(belief.mean[1], before.mean[1])
     assert torch.equal(belief.mean[0, 0], before.mean[0, 0])
     assert (belief.mean[0, 1:] != before.mean[0, 1:]).all()
@@ -107,11 +107,11 @@ def test_covariances_stay_symmetric_and_positive_definite(count: int):
             turning = x * (1 - x.square().sum(1, keepdim=True)) + x.flip(1) * x.new([-1, 1])
             noise = 0.05 * torch.randn(2, D, generator=draws, dtype=torch.float64)
             x = x + (turning + u) * filters.DT + noise
-            bayes.predict(inputs, belief, u)
-            bayes.correct(inputs, belief, inputs.emission.sample(x, None, draws))
+            inputs.predict(belief, u)
+            inputs.correct(belief, inputs.emission.sample(x, None, draws))
             ended = torch.tensor([time % 130 == 129, time % 170 == 169])
             x = torch.where(ended[:, None], 0.5, x)
-            bayes.restart(inputs, belief, ended, inputs.emission.sample(x, None, draws))
+            inputs.restart(belief, ended, inputs.emission.sample(x, None, draws))
             if time % 50 == 49:
                 difference = (belief.covariance - belief.covariance.mT).abs().max()
                 assert difference < 1e-14 * belief.covariance.abs().max()

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from quatrain.models.active_dynamics import misfit
-from quatrain.models.active_dynamics.bayes_filter import filter as filters
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.references import oracle
 from tests.conftest import shapes_unchecked
@@ -62,7 +61,7 @@ def test_a_standardized_innovation_has_the_size_of_the_one_of_states(obs: int):
     inputs = small_filters.filter_of(channels)
     belief = small_filters.some_belief(4, 2)
     y = small_filters.drawn(4, obs, seed=9)
-    actual = filters.standardized_innovation(inputs, belief, y)
+    actual = inputs.standardized_innovation(belief, y)
     h, noise = channels.weight, torch.diag(channels.noise_variance)
     for row in range(4):
         residual = y[row] - channels.mean(belief.mean[row])

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from quatrain.envs.vector_field.world import World
-from quatrain.models.active_dynamics.bayes_filter.filter import Filter
+from quatrain.models.active_dynamics.bayes_filter.filter import KalmanFilter
 from quatrain.models.active_dynamics.bayes_filter.innovation import (
     expected_intervals,
     frozen_innovation,
@@ -70,10 +70,10 @@ def teleport_reference(config: ActiveDynamicsConfig, held_out: HeldOut) -> float
     return float(((bias + variance) / truth.square().sum()).sqrt())
 
 
-def true_filter(config: ActiveDynamicsConfig, world: World) -> Filter:
+def true_filter(config: ActiveDynamicsConfig, world: World) -> KalmanFilter:
     """Returns a filter of states with the channels and the noise of the world."""
     rbf = make_rbf(config.network.rbf, config.env.d)
-    return Filter(rbf, world.emission.double(), config.env.dt, config.env.process_noise)
+    return KalmanFilter(rbf, world.emission.double(), config.env.dt, config.env.process_noise)
 
 
 def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> dict[str, float]:

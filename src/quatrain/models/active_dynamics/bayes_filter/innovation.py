@@ -9,8 +9,7 @@ from jaxtyping import Float, Float64
 from torch import Tensor
 
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
-from quatrain.models.active_dynamics.bayes_filter.channels import LearnedChannels
-from quatrain.models.active_dynamics.bayes_filter.filter import Filter
+from quatrain.models.active_dynamics.bayes_filter.filter import KalmanFilter, LearnedChannels
 from quatrain.models.active_dynamics.system import Rollouts
 
 # Quantile of the normal distribution that leaves 2.5 % above it.
@@ -60,7 +59,7 @@ def expected_intervals(rollouts: Rollouts, d: int) -> dict[str, float]:
 
 
 def frozen_innovation(
-    filter: Filter,
+    kalman: KalmanFilter,
     drift: Callable[[Tensor], Tensor],
     rollouts: Rollouts,
     u: Float[Tensor, "rollout time d"],
@@ -71,7 +70,7 @@ def frozen_innovation(
     drift: fixed velocities [learner, rollout, d] at states of that shape, in double precision.
     u: effects of the actions.
     """
-    innovations = _filter_states(filter, drift, rollouts, u, learners)
+    innovations = _filter_states(kalman, drift, rollouts, u, learners)
     standardized = innovations.standardized.unflatten(1, (learners, len(u)))
     continues = ~torch.tensor(rollouts.truncated[:, :-1]).T[:, None, :, None]
     following = (standardized[1:] * standardized[:-1] * continues).sum((0, 2, 3))
@@ -83,15 +82,15 @@ def frozen_innovation(
 
 
 def _filter_states(
-    filter: Filter,
+    kalman: KalmanFilter,
     drift: Callable[[Tensor], Tensor],
     rollouts: Rollouts,
     u: Float[Tensor, "rollout time d"],
     learners: int,
 ) -> Innovations:
     """Filters all rollouts at once, for all learners."""
-    filter = _for_rollouts(filter, len(u))
-    belief = bayes.state_prior(filter.d, learners * len(u))
+    kalman = _for_rollouts(kalman, len(u))
+    belief = bayes.state_prior(kalman.d, learners * len(u))
 
     def drift_of_rows(x: Float64[Tensor, "learner_rollout d"]) -> Tensor:
         return drift(x.unflatten(0, (learners, len(u)))).flatten(0, 1)
@@ -100,22 +99,22 @@ def _filter_states(
         # All times together would take gigabytes.
         return torch.tensor(column[:, time]).double().repeat(learners, 1)
 
-    bayes.correct(filter, belief, at(rollouts.observations, 0))
+    kalman.correct(belief, at(rollouts.observations, 0))
     nll = []
     standardized = []
     for time in range(u.shape[1]):
-        bayes.predict_state(filter, belief, drift_of_rows, u[:, time].repeat(learners, 1))
+        kalman.predict_state(belief, drift_of_rows, u[:, time].repeat(learners, 1))
         y = at(rollouts.next_observations, time)
-        standardized.append(bayes.standardized_innovation(filter, belief, y))
-        nll.append(bayes.correct(filter, belief, y))
+        standardized.append(kalman.standardized_innovation(belief, y))
+        nll.append(kalman.correct(belief, y))
         ended = torch.tensor(rollouts.truncated[:, time]).repeat(learners)
-        bayes.restart(filter, belief, ended, at(rollouts.observations, time + 1))
+        kalman.restart(belief, ended, at(rollouts.observations, time + 1))
     return Innovations(torch.stack(nll), torch.stack(standardized))
 
 
-def _for_rollouts(filter: Filter, rollouts: int) -> Filter:
+def _for_rollouts(kalman: KalmanFilter, rollouts: int) -> KalmanFilter:
     """Repeats the channels of learners that have their own."""
-    if not isinstance(filter.emission, LearnedChannels):
-        return filter
-    parts = (part.repeat_interleave(rollouts, 0) for part in filter.emission)
-    return filter._replace(emission=LearnedChannels(*parts))
+    if not isinstance(kalman.emission, LearnedChannels):
+        return kalman
+    parts = (part.repeat_interleave(rollouts, 0) for part in kalman.emission)
+    return kalman._replace(emission=LearnedChannels(*parts))

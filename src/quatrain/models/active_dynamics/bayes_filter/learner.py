@@ -15,8 +15,12 @@ from quatrain.envs.vector_field.observation import Emission
 from quatrain.envs.vector_field.world import control_effect
 from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
-from quatrain.models.active_dynamics.bayes_filter.channels import Channels, LearnedChannels
-from quatrain.models.active_dynamics.bayes_filter.filter import Belief, Filter
+from quatrain.models.active_dynamics.bayes_filter.filter import (
+    Belief,
+    Channels,
+    KalmanFilter,
+    LearnedChannels,
+)
 from quatrain.models.active_dynamics.bayes_filter.innovation import FrozenFit, frozen_innovation
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -48,7 +52,7 @@ class BayesFilterLearner:
 
     config: ActiveDynamicsConfig
     emission: Emission
-    filter: Filter
+    filter: KalmanFilter
     belief: Belief
     decoder: LearnedChannels | None
     weight_variance: float
@@ -81,7 +85,7 @@ class BayesFilterLearner:
         """Returns the prior after the first observation of rollouts."""
         learner = cls.prior(config, emission, decoder)
         y = torch.tensor(rollouts.observations[:, 0]).repeat(len(config.train.arms), 1)
-        bayes.correct(learner.filter, learner.belief, y.double())
+        learner.filter.correct(learner.belief, y.double())
         return learner
 
     @classmethod
@@ -106,7 +110,7 @@ class BayesFilterLearner:
         return cls(
             config=config,
             emission=emission,
-            filter=Filter(rbf, channels.double(), config.env.dt, noise),
+            filter=KalmanFilter(rbf, channels.double(), config.env.dt, noise),
             belief=bayes.prior(rbf, config.learners, weight_variance),
             decoder=decoder,
             weight_variance=weight_variance,
@@ -131,10 +135,10 @@ class BayesFilterLearner:
         Returns: the innovation's negative log likelihood per channel.
         """
         u = (transition.action @ self.control.T).double()
-        bayes.predict(self.filter, self.belief, u)
-        nll = bayes.correct(self.filter, self.belief, transition.observation.double())
+        self.filter.predict(self.belief, u)
+        nll = self.filter.correct(self.belief, transition.observation.double())
         start = transition.start.double()
-        bayes.restart(self.filter, self.belief, transition.truncated, start)
+        self.filter.restart(self.belief, transition.truncated, start)
         return nll
 
     def improve(self, replay: WindowRing) -> None:
