@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
-from jaxtyping import Float, Float64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -15,14 +14,13 @@ from quatrain.models.active_dynamics.figures.study import (
     PLANE,
     TRANSITIONS,
     Study,
+    draw_states,
     end_label,
     explain_arms,
     explain_lines,
     explain_replicate,
     format_number,
     median_with_band,
-    region_border,
-    set_transitions_axis,
 )
 from quatrain.models.active_dynamics.rules import REFERENCE_NAMES
 from quatrain.models.active_dynamics.transition_ratio import same_error
@@ -42,6 +40,8 @@ from quatrain.progress import History
 REFERENCE_COLOR = "0.35"
 # Lower end of the axis, relative to the lowest drawn error.
 MARGIN = 0.6
+# Ratio of the ends of an axis from which on it is logarithmic.
+LOG_AXIS_RATIO = 2.5
 # Ratio that is written as 1.1.
 LEAST_SHOWN = 1.05
 
@@ -77,7 +77,10 @@ def draw_learning_curve(study: Study, scores: Mapping[str, float]) -> Figure:
         ends.append(end_label(arm, median[-1]))
     ends += _draw_references(axes, scores)
     arrow = _draw_ratio(axes, study)
-    set_transitions_axis(axes, study.steps)
+    axes.set_xlabel(TRANSITIONS)
+    if study.steps[-1] >= LOG_AXIS_RATIO * study.steps[0]:
+        axes.set_xscale("log")
+        log_ticks(axes.xaxis)
     log_ticks(axes.yaxis)
     axes.grid(alpha=0.25)
     label_ends(axes, ends)
@@ -152,10 +155,12 @@ def draw_actions(study: Study) -> Figure:
     panels = figure.subplots(
         rows, len(ratios), squeeze=False, sharex="col", sharey="col", width_ratios=ratios
     )
-    for place, arm in enumerate(study.arms):
-        _draw_traces(panels[place, 0], study, arm)
-        if has_maps:
-            _draw_states(panels[place, 1], study, arm)
+    for (left, *right), arm in zip(panels, study.arms, strict=True):
+        _draw_traces(left, study, arm)
+        for axes in right:
+            draw_states(axes, study, study.median_learner(arm), COLORS[arm])
+            axes.set(aspect="equal", ylabel="x₂")
+            axes.set_title(f"{arm}: all {study.path.shape[1]:,} states", color=COLORS[arm])
     panels[-1, 0].set_xlabel("transition")
     if has_maps:
         panels[-1, 1].set_xlabel("x₁")
@@ -187,14 +192,6 @@ def _draw_traces(axes: Axes, study: Study, arm: str) -> None:
     axes.set_title(f"{arm}: actions {first + 1} to {times[-1]}", color=COLORS[arm])
 
 
-def _draw_states(axes: Axes, study: Study, arm: str) -> None:
-    x1, x2 = study.path[study.median_learner(arm)].T
-    axes.scatter(x1, x2, s=5, color=COLORS[arm], alpha=0.5, linewidths=0)
-    axes.add_patch(region_border(study.radius))
-    axes.set(aspect="equal", ylabel="x₂")
-    axes.set_title(f"{arm}: all {len(x1):,} states", color=COLORS[arm])
-
-
 # Misfit.
 
 
@@ -218,13 +215,18 @@ def draw_misfit(study: Study, scores: Mapping[str, float]) -> Figure:
 
 
 def _draw_distances(axes: Axes, study: Study) -> None:
+    truth = study.dataset.held_out
+    square = ((study.estimate.mean - truth.grid_field) ** 2).sum(2)
+    distances = misfit.nearest_distances(study.path, truth.grid)
+    columns = (square, study.estimate.variance.sum(2), distances)
     ends = []
     for arm in study.arms:
-        ranges = errors_by_distance(study, arm)
-        error, expected = (_median(values) for values in ranges)
-        axes.plot(error, color=COLORS[arm], **DOTTED_LINE)
-        axes.plot(expected, color=COLORS[arm], linestyle="--")
-        ends.append(end_label(arm, error[np.isfinite(error)][-1]))
+        ranges = misfit.by_distance(*(study.of_arm(arm, column) for column in columns))
+        filled = np.flatnonzero(np.isfinite(ranges.error).any(0))
+        error, expected = (np.nanmedian(values[:, filled], 0) for values in ranges)
+        axes.plot(filled, error, color=COLORS[arm], **DOTTED_LINE)
+        axes.plot(filled, expected, color=COLORS[arm], linestyle="--")
+        ends.append(end_label(arm, error[-1]))
     nearest = [f"to {edge:g}" for edge in misfit.EDGES[:-1]]
     axes.set_xticks(range(len(misfit.EDGES)), [*nearest, "farther"])
     axes.set(
@@ -236,20 +238,6 @@ def _draw_distances(axes: Axes, study: Study) -> None:
     log_ticks(axes.yaxis)
     axes.grid(alpha=0.25)
     label_ends(axes, ends)
-
-
-def errors_by_distance(study: Study, arm: str) -> misfit.ByDistance:
-    truth = study.dataset.held_out
-    square = ((study.estimate.mean - truth.grid_field) ** 2).sum(2)
-    distances = misfit.nearest_distances(study.path, truth.grid)
-    columns = (square, study.estimate.variance.sum(2), distances)
-    return misfit.by_distance(*(study.of_arm(arm, column) for column in columns))
-
-
-def _median(values: Float64[np.ndarray, "replicate range"]) -> Float[np.ndarray, " range"]:
-    """Returns the median of those that are there; NaN where there are none."""
-    columns = [column[np.isfinite(column)] for column in values.T]
-    return np.array([np.median(column) if len(column) else np.nan for column in columns])
 
 
 def _draw_innovations(axes: Axes, study: Study, scores: Mapping[str, float]) -> None:

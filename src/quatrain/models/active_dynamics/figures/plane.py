@@ -15,10 +15,11 @@ from matplotlib.ticker import MaxNLocator
 from quatrain.models.active_dynamics.figures.study import (
     COLORS,
     Study,
+    draw_border,
+    draw_states,
     explain_arms,
     explain_replicate,
     format_number,
-    region_border,
 )
 from quatrain.models.active_dynamics.learner import AffineAlignment
 from quatrain.plots import TICKS, caption, log_ticks
@@ -71,8 +72,8 @@ def make_chart(study: Study) -> Chart:
     z = alignment.to_latent(points.expand(study.config.learners, -1, -1))
     learned = alignment.to_field(learner.moments(z))
     inside = points.norm(dim=1) <= study.radius
-    fields = study.true_field(points), learned.mean, learned.variance
-    lattices = [field.unflatten(-2, (SIDE, SIDE)).numpy(force=True) for field in fields]
+    true = study.training.world.field(points.float()).double()  # in single precision, as it acts
+    lattices = [field.unflatten(-2, (SIDE, SIDE)).numpy(force=True) for field in (true, *learned)]
     return Chart(axis.numpy(force=True), inside.view(SIDE, SIDE).numpy(force=True), *lattices)
 
 
@@ -88,7 +89,7 @@ def draw_field(study: Study, chart: Chart) -> Figure:
     speeds = Normalize(0, float(np.linalg.norm(chart.true[chart.inside], axis=1).max()))
     _draw_flow(left, chart, chart.true, speeds)
     _draw_flow(middle, chart, chart.mean[learner], speeds)
-    _draw_states(middle, study, learner, COLORS[arm])
+    draw_states(middle, study, learner, COLORS[arm])
     _add_colorbar(figure, [left, middle], speeds, FLOW_COLORS, "speed", extend="max")
     _draw_difference(figure, right, study, chart, learner)
     transitions = study.path.shape[1]
@@ -149,7 +150,7 @@ def draw_uncertainty(study: Study, chart: Chart) -> Figure:
     panels = figure.subplots(len(learners), 2, squeeze=False, sharex=True, sharey=True)
     for axes, ((kind, arm), error) in zip(panels.flat, errors.items(), strict=True):
         _draw_map(axes, study, chart, error, norm)
-        _draw_states(axes, study, learners[arm], "white")
+        draw_states(axes, study, learners[arm], "white")
         size = format_number(float(np.sqrt(np.square(error[chart.inside]).mean())))
         _set_frame(axes, study, f"{kind} error of {arm}: {size} (r.m.s.)", color=COLORS[arm])
     values = ScalarMappable(norm, ERROR_COLORS)
@@ -181,15 +182,10 @@ def _draw_map(
     mesh.set_clip_path(Circle((0, 0), study.radius, transform=axes.transData))
 
 
-def _draw_states(axes: Axes, study: Study, learner: int, color: str) -> None:
-    x1, x2 = study.path[learner].T
-    axes.scatter(x1, x2, s=4, color=color, alpha=0.5, linewidths=0)
-
-
 def _set_frame(axes: Axes, study: Study, title: str, **style: Any) -> None:
     """Sets the title, gives both axes the same limits and draws the region's border."""
     axes.set_title(title, **style)
-    axes.add_patch(region_border(study.radius))
+    draw_border(axes, study)
     edge = EDGE * study.radius
     axes.set(xlim=(-edge, edge), ylim=(-edge, edge), aspect="equal", xlabel="x₁", ylabel="x₂")
     axes.label_outer()

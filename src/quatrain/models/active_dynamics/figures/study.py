@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Shaped
+from jaxtyping import Float, Float32, Shaped
 from matplotlib.axes import Axes
 from matplotlib.patches import Circle
-from torch import Tensor
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
@@ -18,7 +17,7 @@ from quatrain.models.active_dynamics.state import (
     checkpoint_steps,
     learners_of,
 )
-from quatrain.plots import BLUE, GREY, ORANGE, RED, EndLabel, draw_each, line_with_band, log_ticks
+from quatrain.plots import BLUE, GREY, ORANGE, RED, EndLabel, draw_each, line_with_band
 from quatrain.statistics import median_interval
 
 # Number of dimensions that can be drawn as a map.
@@ -28,8 +27,6 @@ COLORS = {"active": RED, "random": GREY, "prbs": ORANGE, "step": BLUE}
 ACTIONS = {"active": "planned for information", "prbs": "a pseudo-random binary sequence"}
 DOTTED_LINE: dict[str, Any] = {"linewidth": 2, "marker": "o", "markersize": 3}
 TRANSITIONS = "transitions, warm-up included"
-# Ratio of the ends of an axis from which on it is logarithmic.
-LOG_AXIS_RATIO = 2.5
 
 
 class Study(NamedTuple):
@@ -75,10 +72,6 @@ class Study(NamedTuple):
         order = np.argsort(errors, kind="stable")
         return learners_of(self.config, arm).start + int(order[(len(errors) - 1) // 2])
 
-    def true_field(self, x: Float64[Tensor, "*batch d"]) -> Float64[Tensor, "*batch d"]:
-        """Evaluates the true field in single precision, as the environment does."""
-        return self.training.world.field(x.float()).double()
-
 
 def make_study(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
     training = TrainingState(config, dataset, state)
@@ -118,8 +111,16 @@ def end_label(arm: str, value: float) -> EndLabel:
     return EndLabel(float(value), f"{arm} {format_number(value)}", COLORS[arm])
 
 
-def region_border(radius: float) -> Circle:
-    return Circle((0, 0), radius, fill=False, edgecolor="0.3", linewidth=1, linestyle=":")
+def draw_states(axes: Axes, study: Study, learner: int, color: str) -> None:
+    """Draws the states that a learner visited, and the border of the region of interest."""
+    x1, x2 = study.path[learner].T
+    axes.scatter(x1, x2, s=4, color=color, alpha=0.5, linewidths=0)
+    draw_border(axes, study)
+
+
+def draw_border(axes: Axes, study: Study) -> None:
+    style: dict[str, Any] = {"edgecolor": "0.3", "linewidth": 1, "linestyle": ":"}
+    axes.add_patch(Circle((0, 0), study.radius, fill=False, **style))
 
 
 def explain_arms(arms: Sequence[str]) -> str:
@@ -139,14 +140,6 @@ def explain_lines(replicates: int) -> str:
 
 def explain_replicate(replicates: int) -> str:
     return "" if replicates == 1 else f"Of {replicates} replicates the one with the median error."
-
-
-def set_transitions_axis(axes: Axes, steps: Sequence[int] | np.ndarray) -> None:
-    """Labels the x axis; makes it logarithmic if the steps span a large enough ratio."""
-    axes.set_xlabel(TRANSITIONS)
-    if steps[-1] >= LOG_AXIS_RATIO * steps[0]:
-        axes.set_xscale("log")
-        log_ticks(axes.xaxis)
 
 
 def format_number(value: float) -> str:
