@@ -140,7 +140,7 @@ def _draw_ratio(axes: Axes, study: Study) -> str:
         color=BLACK,
         bbox={"color": "white", "alpha": 0.7, "pad": 1, "linewidth": 0},
     )
-    return f"Arrow: active has the error of {rival} after so many times fewer or more transitions."
+    return f"Arrow: from {active} to {rival} at the same error."
 
 
 # Actions.
