@@ -2,18 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Generator, Tensor
 
-from quatrain.frameworks.torch import to_arrays
 from quatrain.models.active_dynamics.seq_vae import elbo, network
-from quatrain.models.active_dynamics.seq_vae.trainer import (
-    SeqVaeTrainer,
-    draw_bootstrap,
-    init_state,
-)
+from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, draw_bootstrap
 from quatrain.replay import windows
 from quatrain.replay.windows import Windows
 from tests.models.active_dynamics.small_trainers import channels, configured, make_trainer, replay
@@ -112,18 +106,6 @@ def test_sgd_has_no_moments():
         torch.testing.assert_close(param.detach(), before[name] - rate * param.grad)
     moments = trainer.to_state().optimizer[:2]
     assert not any(value.any() for moment in moments for value in moment.values())
-
-
-def test_a_new_trainer_depends_on_its_seed_alone():
-    config = configured("ensemble")
-    states = [init_state(config, channels(config), seed) for seed in (1, 1, 2)]
-    first, same, other = (to_arrays(state) for state in states)
-    for name, array in first.items():
-        assert np.array_equal(array, same[name])
-        drawn = name in ("bootstrap", "batch_rng", "elbo_rng", "params/encoder.cell.weight_hh")
-        drawn |= name.startswith("params/dynamics")
-        assert not (drawn and np.array_equal(array, other[name])), name
-    assert not torch.equal(states[0].batch_rng, states[0].elbo_rng)
 
 
 def test_beliefs_of_the_carried_state_are_those_of_the_whole_episode():
