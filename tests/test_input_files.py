@@ -77,7 +77,7 @@ def test_the_content_of_files_replaces_their_paths(project: Path, dtype: str, sa
     np.testing.assert_array_equal(config.numbers.numbers, values.astype(float))
     for item, (name, array) in zip(config.arrays.arrays, arrays.items(), strict=True):
         assert (item.name, item.shape) == (name, array.shape)
-        np.testing.assert_array_equal(item.nested if array.ndim else item.numbers[0], array)
+        np.testing.assert_array_equal(np.reshape(item.numbers, item.shape), array)
     (project / "inputs" / "mine.npy").write_bytes(npy(values[:2]))
     finite = naming(project, numbers="inputs/mine.npy", arrays="inputs/mine.npz")
     again = Naming.model_validate_json(finite.model_dump_json())

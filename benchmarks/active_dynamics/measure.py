@@ -207,6 +207,5 @@ def ring_of(transitions: int) -> windows.WindowRing:
         drawn = transition_of(generator)
         observation = drawn["next_obs"][None]
         ended = torch.tensor([False])
-        entry = windows.Transition(observation, drawn["action"][None], ended, observation)
-        windows.write(ring, entry, LENGTH)
+        windows.write(ring, observation, drawn["action"][None], ended, LENGTH)
     return ring

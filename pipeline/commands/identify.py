@@ -27,7 +27,7 @@ from quatrain.storage.formats import PARSER_ERRORS
 # These load torch, which takes seconds: whoever asks for --help does not wait for it.
 if TYPE_CHECKING:
     from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
-    from quatrain.models.active_dynamics.system import Rollouts
+    from quatrain.models.active_dynamics.collect import Rollouts
 
 MODEL = "active_dynamics"
 # Policy of a system if no option names one.
@@ -55,7 +55,6 @@ def identify(root: Path, request: Request) -> None:
     """Learns the field, writes it to a file, and prints how well it explains held-out data."""
     check_request(request)
     from quatrain.models.active_dynamics import identify as learning
-    from quatrain.models.active_dynamics.user_env import make_system
 
     params = params_for(root, request)
     config = params.active_dynamics
@@ -65,7 +64,7 @@ def identify(root: Path, request: Request) -> None:
             learner, held_out = from_recording(config, Path(request.recording))
         else:
             assert request.system  # by check_request
-            system = make_system(request.system, params.seed)
+            system = learning.make_system(request.system, params.seed)
             arm = request.arm or ARM
             learner, held_out = learning.explore(config, system, arm, params.seed)
         scores = learning.evaluate(learner, held_out)

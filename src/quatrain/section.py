@@ -164,15 +164,6 @@ class NamedArray(Section):
     shape: tuple[Annotated[int, Field(ge=1)], ...]
     numbers: tuple[float, ...]
 
-    @property
-    def nested(self) -> Any:
-        """Returns the numbers as nested tuples, one level per axis."""
-        nested: Any = self.numbers
-        for size in self.shape[:0:-1]:
-            starts = range(0, len(nested), size)
-            nested = tuple(nested[start : start + size] for start in starts)
-        return nested
-
     def check(self) -> None:
         count = len(self.numbers)
         if math.prod(self.shape) != count:

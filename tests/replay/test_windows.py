@@ -8,31 +8,30 @@ from scipy.stats import chisquare
 from torch import Generator
 
 from quatrain.replay import windows
-from quatrain.replay.windows import Transition, View, WindowRing
+from quatrain.replay.windows import View, WindowRing
 
 ROWS, SIZE, OBS, ACTION, WRITES, LENGTH = 3, 7, 5, 2, 30, 4
 ENDS = ({4, 5, 17}, set(), {0, 9, 10, 23, 29})
 """Of each row the transitions that end an episode."""
 
 
-def entry(number: int) -> Transition:
+def entry(number: int) -> View:
     """Returns transition `number`, with numbers that no other transition has."""
     first = 1000.0 * number + 100 * torch.arange(ROWS)[:, None]
     ended = torch.tensor([number in of_row for of_row in ENDS])
-    y = first + torch.arange(OBS)
-    return Transition(y, first + 50 + torch.arange(ACTION), ended, y)
+    return View(first + torch.arange(OBS), first + 50 + torch.arange(ACTION), ended)
 
 
 def written(count: int, size: int = SIZE) -> WindowRing:
     ring = windows.allocate(ROWS, size, OBS, ACTION)
     for number in range(count):
-        windows.write(ring, entry(number), LENGTH)
+        windows.write(ring, *entry(number), LENGTH)
     return ring
 
 
 def listed(numbers: range) -> View:
     """Returns the same transitions from a list."""
-    columns = zip(*(entry(number)[:3] for number in numbers), strict=True)
+    columns = zip(*(entry(number) for number in numbers), strict=True)
     return View(*(torch.stack(parts, 1) for parts in columns))
 
 
@@ -46,19 +45,15 @@ def test_every_window_is_that_of_a_list_and_a_view_of_memory_allocated_once():
     ring = windows.allocate(ROWS, SIZE, OBS, ACTION)
     memory = [storage.untyped_storage().data_ptr() for storage in ring[:3]]
     for number in range(3 * SIZE + 2):
-        windows.write(ring, entry(number), LENGTH)
+        windows.write(ring, *entry(number), LENGTH)
         oldest, count = max(0, number + 1 - SIZE), min(number + 1, SIZE)
         kept = listed(range(oldest, number + 1))
         for length in range(1, count + 1):
-            last = windows.last(ring, length)
-            for result, expected in zip(last, kept, strict=True):
-                assert torch.equal(result, expected[:, count - length :])
             for first in range(count - length + 1):
                 view = windows.window(ring, 1, oldest + first, length)
                 for result, expected in zip(view, kept, strict=True):
                     assert torch.equal(result, expected[1, first : first + length])
-                for some in (view, last):
-                    assert [part.untyped_storage().data_ptr() for part in some] == memory
+                assert [part.untyped_storage().data_ptr() for part in view] == memory
 
 
 def test_windows_that_are_not_stored_raise():
@@ -71,10 +66,6 @@ def test_windows_that_are_not_stored_raise():
         windows.window(ring, 0, 4, 3)
     with pytest.raises(ValueError, match="Transitions 10 to 12 are not in the ring"):
         windows.window(ring, 0, 10, 3)
-    with pytest.raises(
-        ValueError, match="The last 8 transitions are not in the ring: it holds 7; ask for fewer"
-    ):
-        windows.last(ring, 8)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +74,7 @@ def test_windows_that_are_not_stored_raise():
 def test_starts_are_those_of_whole_windows_in_one_episode(size: int, length: int):
     ring = windows.allocate(ROWS, size, OBS, ACTION)
     for number in range(WRITES):
-        windows.write(ring, entry(number), length)
+        windows.write(ring, *entry(number), length)
         for row in range(ROWS):
             expected = whole(number + 1, row, size, length)
             numbers, first, end, _ = ring.starts

@@ -8,13 +8,13 @@ from pipeline.judging.gate import rules_of
 from pipeline.runtime.command import Options
 from pipeline.trials import study
 from pipeline.trials.study import Row, Study
-from quatrain.envs.vector_field.kinds import KINDS
+from quatrain.envs.vector_field.kinds import FORMULAS
 
 MODEL = "active_dynamics"
 FIELDS_FILE = Path("benchmarks/results/active_dynamics_fields.json")
 DECODERS_FILE = Path("benchmarks/results/active_dynamics_decoders.json")
-# The kinds without parameters need a matrix or a file.
-FIELDS = [kind for kind, parameters in KINDS.items() if parameters]
+# The other kinds need a matrix or a file.
+FIELDS = [*FORMULAS, "multi_attractor"]
 # Decoder -> the observations that it is made for.
 DECODERS = {"known": "linear", "linear": "linear", "loglinear": "loglinear", "mlp": "linear"}
 FIELD_COLUMNS = {

@@ -14,20 +14,6 @@ from jaxtyping import Bool, Float32, Int64
 from torch import Generator, Tensor
 
 
-class Transition(NamedTuple):
-    """Holds transition i of all envs: the observation y_{i+1} that it led to, its action a_i, and
-    whether the episode ended there.
-
-    start: the observation that the next transition starts from; where the episode ended, the first
-    of the next one. It is not stored.
-    """
-
-    observation: Float32[Tensor, "env obs"]
-    action: Float32[Tensor, "env action"]
-    truncated: Bool[Tensor, " env"]
-    start: Float32[Tensor, "env obs"]
-
-
 class WindowStarts(NamedTuple):
     """Holds the numbers of transitions that windows may start with, for each env those of rank
     first <= rank < end.
@@ -93,16 +79,24 @@ def allocate(envs: int, size: int, obs: int, action: int) -> WindowRing:
     )
 
 
-def write(ring: WindowRing, transition: Transition, length: int) -> None:
+def write(
+    ring: WindowRing,
+    observation: Float32[Tensor, "env obs"],
+    action: Float32[Tensor, "env action"],
+    truncated: Bool[Tensor, " env"],
+    length: int,
+) -> None:
     """Replaces the oldest transition and records valid starts of windows of this length. Modifies
     the ring.
+
+    observation: y_{i+1}, which the action a_i led to. truncated: whether the episode ended there.
     """
     number = int(ring.written)
     slot = number % ring.size
-    for storage, value in zip(ring[:3], transition[:3], strict=True):
+    for storage, value in zip(ring[:3], (observation, action, truncated), strict=True):
         storage.select(1, slot).copy_(value)
         storage.select(1, slot + ring.size).copy_(value)
-    _record_start(ring.starts, number, transition.truncated, length)
+    _record_start(ring.starts, number, truncated, length)
     ring.written.add_(1)
 
 
@@ -165,18 +159,3 @@ def window(ring: WindowRing, env: int, start: int, length: int) -> View:
         )
     slot = start % ring.size
     return View(*(storage[env, slot : slot + length] for storage in ring[:3]))
-
-
-def last(ring: WindowRing, length: int) -> View:
-    """Returns the newest transitions of all envs, without copying.
-
-    Raises:
-        ValueError: the ring holds fewer.
-    """
-    if length > ring.stored:
-        raise ValueError(
-            f"The last {length} transitions are not in the ring: it holds {ring.stored}; "
-            "ask for fewer."
-        )
-    slot = (int(ring.written) - length) % ring.size
-    return View(*(storage[:, slot : slot + length] for storage in ring[:3]))

@@ -8,4 +8,3 @@ from quatrain.envs.vector_field import kinds
 @pytest.fixture(autouse=True)
 def _forgotten_afterwards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "_functions", {})
-    monkeypatch.setattr(kinds, "_tables", {})

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from quatrain.envs.vector_field.observation import Emission, draw_emission
+from quatrain.envs.vector_field.world import Emission, draw_emission
 from tests.envs.vector_field.worlds import gaussian, points, poisson
 from tests.torch_numbers import seeded
 

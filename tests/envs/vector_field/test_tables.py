@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from quatrain.envs.vector_field import kinds
-from quatrain.envs.vector_field.fields import make_field
-from quatrain.envs.vector_field.kinds import FieldError, Table, register_field, register_table
-from quatrain.envs.vector_field.tables import gaussian_process
+from quatrain.envs.vector_field.config import Table, check_table
+from quatrain.envs.vector_field.fields import gaussian_process
+from quatrain.envs.vector_field.kinds import FieldError, register_field
+from quatrain.section import InputArrays
 from tests.envs.vector_field.worlds import field_env, points, raw_field, wind
 from tests.torch_numbers import seeded
 
@@ -33,6 +34,12 @@ def plain(table: Table, x: float, y: float) -> np.ndarray:
     )
 
 
+def file_table(file: InputArrays) -> Table:
+    table = field_env("table", table_file=file).field.table
+    assert table is not None
+    return table
+
+
 def with_one(value: float) -> np.ndarray:
     vectors = np.ones((5, 5, 2))
     vectors[3, 4, 1] = value
@@ -41,25 +48,13 @@ def with_one(value: float) -> np.ndarray:
 
 def test_a_table_is_interpolated_bilinearly_and_constant_beyond_its_border():
     file = wind(vectors=np.random.default_rng(0).normal(size=(3, 5, 2)))
-    table = field_env("table", table_file=file).field.table
+    table = file_table(file)
     nodes = torch.cartesian_prod(*map(torch.tensor, table.axes))
     x = torch.cat([points(200, 2, reach=8.0), nodes])
     outside = (x[:, 0].abs() > 2) | (x[:, 1] < -2) | (x[:, 1] > 6)
     assert 20 < outside.sum() < 180
     for place, velocity in zip(x.tolist(), raw_field("table", table_file=file)(x), strict=True):
         np.testing.assert_allclose(velocity, plain(table, *place), atol=1e-5)
-
-
-def test_a_registered_table_is_the_same_field_as_one_of_the_config():
-    table = wind()
-    *axes, vectors = (np.array(part.nested) for part in table.arrays)
-    register_table("my_wind", axes, vectors)
-    registered = make_field(field_env("my_wind", normalise="region_rms"), seeded(0))
-    provided = make_field(field_env("table", table_file=table, normalise="region_rms"), seeded(0))
-    x = points(50, 2, reach=7.0)
-    assert torch.equal(registered(x), provided(x))
-    assert torch.equal(registered.table, provided.table)
-    assert registered.table.shape == (1, 2, 5, 3)
 
 
 @pytest.mark.parametrize("length", [0.5, 1.0])
@@ -100,7 +95,6 @@ def test_arrows_of_a_multi_attractor_have_one_length_but_for_the_pull_to_the_mid
         ([[-2, 2, 0], EVEN], "axis_0 is not increasing (2, then 0): sort the grid."),
         ([EVEN, [-2, -2, 2]], "axis_1 is not increasing (-2, then -2): sort the grid."),
         ([[0], EVEN], "axis_0 has shape (1,), expected (n,) with n at least 2: give a grid."),
-        ([EVEN] * 3, "has 3 axes, expected axis_0 and axis_1: fields have 2 dimensions."),
         (
             [EVEN, [-1, 0, 1, 2]],
             "covers [-1, 2], the evaluation region needs [-1.5, 1.5]: widen the grid or lower "
@@ -116,9 +110,9 @@ def test_arrows_of_a_multi_attractor_have_one_length_but_for_the_pull_to_the_mid
     ],
 )
 def test_a_grid_that_does_not_fit_is_refused(axes: Any, message: str):
-    register_table("my_wind", [np.array(axis) for axis in axes], np.ones((*map(len, axes), 2)))
-    with pytest.raises(FieldError, match=f"^my_wind {re.escape(message)}"):
-        raw_field("my_wind")
+    file = wind([np.array(axis) for axis in axes], np.ones((*map(len, axes), 2)))
+    with pytest.raises(FieldError, match=f"^wind.npz {re.escape(message)}"):
+        check_table(file_table(file), 1.5)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +128,7 @@ def test_a_grid_that_does_not_fit_is_refused(axes: Any, message: str):
 )
 def test_vectors_that_do_not_fit_are_refused(vectors: np.ndarray, message: str):
     with pytest.raises(FieldError, match=f"^{re.escape(f'wind.npz vectors {message}')}$"):
-        raw_field("table", table_file=wind([EVEN, EVEN], vectors))
+        check_table(file_table(wind([EVEN, EVEN], vectors)), 1.5)
 
 
 @pytest.mark.parametrize(
@@ -146,20 +140,17 @@ def test_vectors_that_do_not_fit_are_refused(vectors: np.ndarray, message: str):
     ],
 )
 def test_tables_may_just_cover_the_region_and_hold_integers_or_rounded_axes(axes: Any):
-    register_table("my_wind", axes, np.full((*map(len, axes), 2), 3))
-    assert raw_field("my_wind")(torch.zeros(2)).tolist() == [3, 3]
+    file = wind(axes, np.full((*map(len, axes), 2), 3))
+    check_table(file_table(file), 1.5)
+    assert raw_field("table", table_file=file)(torch.zeros(2)).tolist() == [3, 3]
 
 
 # Names of fields.
 
-AXES = [np.linspace(-2, 2, 3)] * 2
-
 
 def test_an_error_for_a_misspelt_kind_names_the_nearest():
     assert kinds.unknown_kind("limitcycle") == (
-        "'limitcycle' is unknown: did you mean 'limit_cycle'? Known: limit_cycle, "
-        "double_limit_cycle, van_der_pol, "
-        "duffing, snowman, saddle_spiral, multi_attractor, linear, table"
+        f"'limitcycle' is unknown: did you mean 'limit_cycle'? Known: {', '.join(kinds.KINDS)}"
     )
     assert "did you mean 'snowman'?" in kinds.unknown_kind("?snow?")
     message = r"^Field 'limitcycle' is unknown: did you mean 'limit_cycle'\? Known: .*\.$"
@@ -173,8 +164,6 @@ def test_built_in_kinds_keep_their_meaning():
     )
     with pytest.raises(FieldError, match=message):
         register_field("duffing")
-    with pytest.raises(FieldError, match=message):
-        register_table("duffing", AXES, np.ones((3, 3, 2)))
 
 
 def test_a_registration_is_a_kind_that_is_proposed_too_and_replaces_earlier_ones():
@@ -183,11 +172,5 @@ def test_a_registration_is_a_kind_that_is_proposed_too_and_replaces_earlier_ones
     register_field("my_field")(lambda x: -x)
     shrinking = register_field("my_field")(lambda x: 3 * x)
     assert shrinking(x).tolist() == raw_field("my_field")(x).tolist() == [[3, 3]]
-    register_table("my_table", AXES, np.ones((3, 3, 2)))
-    assert kinds.known_kinds() == (*kinds.KINDS, "my_field", "my_table")
+    assert kinds.known_kinds() == (*kinds.KINDS, "my_field")
     assert "did you mean 'my_field'?" in kinds.unknown_kind("myfield")
-    register_table("my_field", AXES, np.full((3, 3, 2), 5.0))
-    assert raw_field("my_field")(x).tolist() == [[5, 5]]
-    register_field("my_field")(lambda x: 7 * x)
-    assert raw_field("my_field")(x).tolist() == [[7, 7]]
-    assert kinds.known_kinds().count("my_field") == 1

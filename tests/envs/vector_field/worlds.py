@@ -7,8 +7,7 @@ import torch
 
 from quatrain.envs.vector_field.config import Env, FieldChoice, Observation
 from quatrain.envs.vector_field.fields import Field, make_field
-from quatrain.envs.vector_field.observation import draw_emission
-from quatrain.envs.vector_field.world import World, make_world
+from quatrain.envs.vector_field.world import World, draw_emission, make_world
 from quatrain.section import InputArrays, NamedArray
 from tests.conftest import params_with
 from tests.torch_numbers import seeded

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 from torch.autograd.functional import jacobian
 from torch.distributions import MultivariateNormal
 
-from quatrain.envs.vector_field.observation import Emission
+from quatrain.envs.vector_field.world import Emission
 from quatrain.models.active_dynamics.bayes_filter.filter import Belief, KalmanFilter
 from quatrain.models.active_dynamics.network import Rbf
 

@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Generator
 
-from quatrain.envs.vector_field.observation import Emission, draw_emission
+from quatrain.envs.vector_field.world import Emission, draw_emission
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer, init_state
 from quatrain.replay import windows
-from quatrain.replay.windows import Transition, WindowRing
+from quatrain.replay.windows import WindowRing
 from tests.conftest import small
 
 DYNAMICS: dict[str, dict[str, Any]] = {
@@ -63,6 +63,6 @@ def replay(config: ActiveDynamicsConfig, count: int = 40, ends: tuple[int, ...] 
         action = torch.rand(1, config.env.d, generator=draws) * 2 - 1
         x = 0.95 * x + 0.3 * action
         y, ended = emission.sample(x, None, draws), torch.tensor([number in ends])
-        windows.write(ring, Transition(y, action, ended, y), train.seq_vae.length)
+        windows.write(ring, y, action, ended, train.seq_vae.length)
         x = x * (number not in ends)
     return ring

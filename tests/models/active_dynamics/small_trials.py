@@ -12,8 +12,8 @@ from quatrain.models.active_dynamics import losses, train
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field, evaluate
+from quatrain.models.active_dynamics.family import FieldLearner
 from quatrain.models.active_dynamics.figures.study import Study, make_study
-from quatrain.models.active_dynamics.learner import FieldLearner
 from quatrain.models.active_dynamics.state import State, TrainingState, init_state, learners_of
 from quatrain.progress import History, Progress, history, rows
 from tests.conftest import shapes_unchecked, small

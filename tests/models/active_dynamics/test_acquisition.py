@@ -8,7 +8,7 @@ from quatrain.envs.vector_field.fields import region_grid
 from quatrain.models.active_dynamics import acquisition, config
 from quatrain.models.active_dynamics.acquisition import imagine, scorer
 from quatrain.models.active_dynamics.config import Acquisition
-from quatrain.models.active_dynamics.learner import FieldValue, Surrogate
+from quatrain.models.active_dynamics.family import FieldValue, Surrogate
 from quatrain.models.active_dynamics.network import region_products
 from tests.models.active_dynamics.filters import drawn, rbf
 

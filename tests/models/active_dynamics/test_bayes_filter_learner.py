@@ -10,13 +10,11 @@ import torch
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.envs.vector_field.observation import Emission
+from quatrain.envs.vector_field.world import Emission, Transition
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.filter import KalmanFilter, LearnedChannels
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
-from quatrain.models.active_dynamics.collect import Dataset, collect
-from quatrain.models.active_dynamics.system import Rollouts
-from quatrain.replay.windows import Transition
+from quatrain.models.active_dynamics.collect import Dataset, Rollouts, collect
 from tests.conftest import small
 from tests.models.active_dynamics import filters
 from tests.models.active_dynamics.filters import drawn
@@ -72,7 +70,7 @@ def transitions(
         )
         ended = torch.arange(LEARNERS) == (ends or {}).get(time, -1)
         first = torch.where(ended[:, None], first, y)
-        yield Transition(y, action, ended, first)
+        yield Transition(y, action, ended, first, torch.zeros(LEARNERS, 0))
 
 
 def experienced(observed: str = "linear") -> BayesFilterLearner:

@@ -13,7 +13,7 @@ from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLear
 from quatrain.models.active_dynamics.collect import Dataset, collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.decoder_identification import fit_affine, identify_decoder
-from quatrain.models.active_dynamics.learner import AffineAlignment
+from quatrain.models.active_dynamics.family import AffineAlignment
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.filters import drawn
 from tests.models.active_dynamics.small_trials import configured

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from quatrain.envs.vector_field.observation import Emission
+from quatrain.envs.vector_field.world import Emission
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics import filters

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from quatrain.models.active_dynamics import misfit
+from quatrain.models.active_dynamics import evaluate
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.references import oracle
 from tests.conftest import shapes_unchecked
@@ -79,22 +79,22 @@ def test_distances_are_to_the_nearest_state_of_the_own_path():
     path = np.array([[[0.0, 0.0], [1.0, 0.0]], [[0.0, 2.0], [0.0, 2.0]]])
     grid = np.array([[0.0, 0.0], [0.7, 0.4]])
     expected = [[0.0, 0.5], [2.0, np.hypot(0.7, 1.6)]]
-    np.testing.assert_allclose(misfit.nearest_distances(path, grid), expected, atol=1e-7)
+    np.testing.assert_allclose(evaluate.nearest_distances(path, grid), expected, atol=1e-7)
 
 
 def test_errors_are_averaged_by_range_and_none_where_there_is_no_point():
     square, variance = np.array([[1.0, 9.0, 4.0]]), np.array([[4.0, 4.0, 16.0]])
     distance = np.array([[0.01, 0.05, 0.5]])
-    error, expected = misfit.by_distance(square, variance, distance)
+    error, expected = evaluate.by_distance(square, variance, distance)
     missing = np.nan
     np.testing.assert_allclose(error, [[5**0.5, missing, missing, missing, 2, missing]])
     np.testing.assert_allclose(expected, [[2, missing, missing, missing, 4, missing]])
-    assert misfit.near_error(square, variance, distance) == pytest.approx((10 / 8) ** 0.5)
+    assert evaluate.near_error(square, variance, distance) == pytest.approx((10 / 8) ** 0.5)
 
 
 def test_without_data_near_or_an_expected_error_there_is_no_ratio():
     square, distance = np.array([[1.0, 9.0], [1.0, 9.0], [1.0, 0.0]]), np.full((3, 2), 0.1)
     variance = np.array([[4.0, 4.0], [0.0, 0.0], [4.0, 4.0]])
     expected = [(10 / 8) ** 0.5, np.nan, (1 / 8) ** 0.5]
-    np.testing.assert_allclose(misfit.near_error(square, variance, distance), expected)
-    assert np.isnan(misfit.near_error(square, variance, distance + 1)).all()
+    np.testing.assert_allclose(evaluate.near_error(square, variance, distance), expected)
+    assert np.isnan(evaluate.near_error(square, variance, distance + 1)).all()

@@ -6,6 +6,7 @@ import torch
 from matplotlib.figure import Figure
 
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+from quatrain.models.active_dynamics.family import AffineAlignment
 from quatrain.models.active_dynamics.figures import curves, plane
 from quatrain.models.active_dynamics.figures.study import (
     COLORS,
@@ -13,7 +14,6 @@ from quatrain.models.active_dynamics.figures.study import (
     explain_lines,
     median_with_band,
 )
-from quatrain.models.active_dynamics.learner import AffineAlignment
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.plots import plots
 from tests.conftest import shapes_unchecked

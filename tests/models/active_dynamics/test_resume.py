@@ -27,9 +27,6 @@ CASES: dict[str, dict[str, Any]] = {
         "env": NARROW,
         "train": {"arms": ("active", "random", "step", "prbs")},
     },
-    "filter of counts, out of time": {"env": {**SHORT, "observation": COUNTS}},
-    "filter with learned channels": {"network": {"decoder": "linear"}},
-    "network": {"family": "seq_vae", "train": {"arms": ("active", "prbs")}, "seeds": 1},
     "ensemble that observes counts, out of time": {
         "family": "seq_vae",
         "env": {**SHORT, "observation": COUNTS},

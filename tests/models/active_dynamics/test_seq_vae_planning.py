@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.models.active_dynamics.learner import Surrogate
+from quatrain.models.active_dynamics.family import Surrogate
 from quatrain.models.active_dynamics.seq_vae import trainer as trainers
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.learner import SeqVaeLearner

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.envs.vector_field.world import step_mean
+from quatrain.envs.vector_field.world import FieldSystem, Transition, step_mean
 from quatrain.errors import DatasetMismatch
 from quatrain.models.active_dynamics import losses, train
 from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
@@ -24,9 +24,7 @@ from quatrain.models.active_dynamics.state import (
     learners_of,
     planned_share,
 )
-from quatrain.models.active_dynamics.system import FieldSystem
 from quatrain.progress import TrainingDiverged
-from quatrain.replay.windows import Transition
 from tests.models.active_dynamics.small_trials import (
     PLANNED,
     Run,
@@ -183,8 +181,8 @@ def test_a_truncated_episode_goes_on_from_a_new_beginning(
     )
     for moment in range(WARMUP, 40):
         advanced(training, 1)
-        observed, final, (x, age) = steps[-1], training.system.final_x, training.system.state
-        ended = observed.truncated
+        observed, (x, age) = steps[-1], training.system.state
+        final, ended = observed.final_x, observed.truncated
         beyond = final.abs().amax(1) > training.config.env.escape_radius
         due = torch.full_like(ended, (moment + 1) % 6 == 0)
         assert torch.equal(ended, beyond if env is NARROW else due)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quatrain.models.active_dynamics import transition_ratio as module
+from quatrain.models.active_dynamics import evaluate as module
 from quatrain.models.active_dynamics.state import checkpoint_steps
 from tests.models.active_dynamics.small_trials import configured
 
@@ -52,7 +52,7 @@ def test_an_arm_that_learns_nothing_or_diverges_has_no_ratio():
 
 def test_a_resample_without_a_ratio_leaves_no_interval(monkeypatch: pytest.MonkeyPatch):
     """Of nine replicates four diverge: the median falls, but not in each resample."""
-    monkeypatch.setattr("quatrain.models.active_dynamics.transition_ratio.RESAMPLES", 200)
+    monkeypatch.setattr("quatrain.models.active_dynamics.evaluate.RESAMPLES", 200)
     config, name = configured(seeds=9), "transition_ratio.random"
     steps = np.array(checkpoint_steps(config))[:, None]
     falls = np.tile(3 / steps, (1, 9))
@@ -64,7 +64,7 @@ def test_a_resample_without_a_ratio_leaves_no_interval(monkeypatch: pytest.Monke
 
 def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.MonkeyPatch):
     """Errors fall as 1/transitions, those of the active arm from half the height."""
-    monkeypatch.setattr("quatrain.models.active_dynamics.transition_ratio.RESAMPLES", 200)
+    monkeypatch.setattr("quatrain.models.active_dynamics.evaluate.RESAMPLES", 200)
     config, name = configured(seeds=9), "transition_ratio.random"
     steps = np.array(checkpoint_steps(config))[:, None]
     luck = np.exp(0.3 * np.random.default_rng(0).normal(size=(2, 9)))

@@ -15,16 +15,14 @@ from quatrain.envs.adapters.settings import configure, default_params
 from quatrain.envs.adapters.simulation import Outcome
 from quatrain.envs.vector_field.config import Env
 from quatrain.envs.vector_field.fields import make_field
-from quatrain.envs.vector_field.observation import draw_emission
 from quatrain.envs.vector_field.world import (
     EnvState,
+    FieldSystem,
     World,
     check_actions,
     check_step,
-    draw,
+    draw_emission,
     make_world,
-    reset,
-    step,
 )
 
 NAME = "quatrain/VectorField-v0"
@@ -52,9 +50,11 @@ class VectorFieldSimulation:
         self._world = world
         self._noise = Generator(torch.get_default_device())
         self._counts = Generator(torch.get_default_device())
-        self._state = EnvState(
+        state = EnvState(
             torch.zeros(num_envs, world.env.d), torch.zeros(num_envs, dtype=torch.int64)
         )
+        unseen = torch.zeros(num_envs, channels)
+        self._system = FieldSystem(world, state, unseen, [self._noise], [self._counts])
         self._trail: deque[np.ndarray] = deque(maxlen=TRAIL)
         self._background: np.ndarray | None = None
 
@@ -64,15 +64,15 @@ class VectorFieldSimulation:
         self._counts.manual_seed(int(counts >> np.uint64(1)))
 
     def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
-        draws = draw(self._world, self.num_envs, [self._noise])
-        result = reset(self._world, draws, [self._counts])
-        here = torch.tensor(mask, device=result.state.age.device)
-        self._state = EnvState(
-            x=torch.where(here[:, None], result.state.x, self._state.x),
-            age=torch.where(here, 0, self._state.age),
+        running = self._system.state
+        self._system.reset()
+        here = torch.tensor(mask, device=running.age.device)
+        self._system.state = EnvState(
+            x=torch.where(here[:, None], self._system.x, running.x),
+            age=torch.where(here, 0, running.age),
         )
         self.observations = np.where(
-            mask[:, None], result.observation.numpy(force=True), self.observations
+            mask[:, None], self._system.observation.numpy(force=True), self.observations
         )
         for positions in self._trail:
             positions[mask] = np.nan
@@ -81,12 +81,12 @@ class VectorFieldSimulation:
     def step(self, actions: np.ndarray) -> Outcome:
         values = torch.tensor(np.asarray(actions, np.float32))
         check_actions(values)
-        draws = draw(self._world, self.num_envs, [self._noise])
-        result = step(self._world, self._state, values, draws, [self._counts])
-        self._state = EnvState(result.final_x, self._state.age + 1)
-        self.observations = result.final_observation.numpy(force=True)
+        age = self._system.state.age
+        transition = self._system.step(values)
+        self._system.state = EnvState(transition.final_x, age + 1)
+        self.observations = transition.observation.numpy(force=True)
         self._trail.append(self._positions())
-        truncated = result.truncated.numpy(force=True)
+        truncated = transition.truncated.numpy(force=True)
         return Outcome(np.zeros(self.num_envs), np.zeros_like(truncated), truncated)
 
     def info(self) -> dict[str, np.ndarray]:
@@ -107,7 +107,7 @@ class VectorFieldSimulation:
         return picture.pixels
 
     def _positions(self) -> np.ndarray:
-        return self._state.x.numpy(force=True).copy()
+        return self._system.x.numpy(force=True).copy()
 
     def _pixel(self, position: np.ndarray) -> tuple[float, float]:
         """Returns the pixel of a state, of whose dimensions a missing second one is 0."""

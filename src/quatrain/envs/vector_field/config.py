@@ -1,13 +1,17 @@
 """Config of the world: a vector field, actions on it, and the channels that observe it."""
 
-from typing import Annotated, Literal
+import math
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from quatrain.envs.vector_field.kinds import KINDS, Table, known_kinds, unknown_kind
-from quatrain.envs.vector_field.table_rules import LARGEST, check_table
+from quatrain.envs.vector_field.kinds import KINDS, FieldError, known_kinds, unknown_kind
 from quatrain.section import ArraysOrNone, InputArrays, Section, among, together
 
+# Largest coordinate, velocity and setting.
+LARGEST = 1e6
+# Largest difference between two steps of an axis, relative to their mean; float32 rounds steps.
+EVENNESS = 1e-3
 MAX_NODES = 1000
 # Bound of the first state of an episode, in each dimension.
 START_RADIUS = 1.0
@@ -18,6 +22,14 @@ Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Positive = Annotated[float, Field(gt=0, le=LARGEST)]
 Row = Annotated[tuple[Number, ...], Field(min_length=1, max_length=16)]
 Matrix = Annotated[tuple[Row, ...], Field(min_length=1, max_length=16)]
+
+
+class Table(NamedTuple):
+    """Holds velocities at the nodes of a regular grid: vectors[i, j] at axes[0][i], axes[1][j]."""
+
+    name: str
+    axes: tuple[Any, Any]
+    vectors: Any
 
 
 class FieldChoice(Section):
@@ -62,15 +74,18 @@ class FieldChoice(Section):
 
     @property
     def table(self) -> Table | None:
-        """Returns the arrays of table_file, whose values the field checks."""
+        """Returns the arrays of table_file, whose values `Env` checks."""
         if self.table_file is None:
             return None
-        arrays = {array.name: array for array in self.table_file.arrays}
-        return Table(
-            name=self.table_file.name.rsplit("/", 1)[-1],
-            axes=tuple(arrays[name].numbers for name in TABLE[:-1]),
-            vectors=arrays[TABLE[-1]].nested,
-        )
+        import numpy as np  # whoever reads a config without a table does not wait for it
+
+        files = self.table_file.arrays
+        arrays = {array.name: np.array(array.numbers).reshape(array.shape) for array in files}
+        name = self.table_file.name.rsplit("/", 1)[-1]
+        return Table(name, (arrays["axis_0"], arrays["axis_1"]), arrays["vectors"])
+
+    def __hash__(self) -> int:
+        return hash((self.kind, *sorted(self.parameters.items())))  # a dictionary has none
 
     def check(self) -> None:
         names = KINDS.get(self.kind, {})
@@ -160,3 +175,68 @@ class Env(Section):
                 f"escape_radius {self.escape_radius:g} must be above {least:g}: "
                 "region_radius, and where episodes start"
             )
+
+
+def check_table(table: Table, region_radius: float) -> None:
+    """Checks that a table is a field on a grid that covers the region.
+
+    Raises:
+        FieldError: an axis is not finite, increasing and even, or does not span the region; vectors
+            have the wrong shape or are not finite.
+    """
+    for number, axis in enumerate(table.axes):
+        _check_axis(f"{table.name} axis_{number}", axis)
+    slack = 1e-6 * region_radius
+    for axis in table.axes:
+        if axis[0] > slack - region_radius or axis[-1] < region_radius - slack:
+            raise FieldError(
+                f"{table.name} covers [{axis[0]:g}, {axis[-1]:g}], the evaluation region needs "
+                f"[{-region_radius:g}, {region_radius:g}]: "
+                "widen the grid or lower active_dynamics.env.region_radius."
+            )
+    expected = (*map(len, table.axes), 2)
+    if table.vectors.shape != expected:
+        raise FieldError(
+            f"{table.name} vectors has shape {table.vectors.shape}, expected {expected}: "
+            "one 2-vector per grid node."
+        )
+    place = _first_outside(table.vectors)
+    if place is not None:
+        number = table.vectors[place]
+        node = f"at node {place[:2]}"
+        if math.isfinite(number):
+            raise FieldError(
+                f"{table.name} vectors is {number:g} {node}: "
+                f"give numbers from {-LARGEST:g} to {LARGEST:g}."
+            )
+        raise FieldError(
+            f"{table.name} vectors is not finite {node}: give a finite vector at each node."
+        )
+
+
+def _check_axis(name: str, axis: Any) -> None:
+    if len(axis) < 2:
+        raise FieldError(
+            f"{name} has shape {axis.shape}, expected (n,) with n at least 2: give a grid."
+        )
+    place = _first_outside(axis)
+    if place is not None:
+        raise FieldError(
+            f"{name} is {axis[place]:g} at node {place[0]}: "
+            f"give coordinates from {-LARGEST:g} to {LARGEST:g}."
+        )
+    steps = axis[1:] - axis[:-1]
+    if (steps <= 0).any():
+        before, after = axis[int((steps <= 0).argmax()) :][:2]
+        raise FieldError(f"{name} is not increasing ({before:g}, then {after:g}): sort the grid.")
+    if steps.max() - steps.min() > EVENNESS * steps.mean():
+        raise FieldError(
+            f"{name} is not evenly spaced (steps {steps.min():.4g} to {steps.max():.4g}): "
+            "resample the field on a regular grid."
+        )
+
+
+def _first_outside(values: Any) -> tuple[int, ...] | None:
+    """Returns the index of the first number that is not finite or too large."""
+    places = zip(*(~(abs(values) <= LARGEST)).nonzero(), strict=True)
+    return next((tuple(map(int, place)) for place in places), None)

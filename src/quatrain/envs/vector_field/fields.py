@@ -6,18 +6,17 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Generator, Tensor
+from torch.nn.functional import grid_sample
 from torch.quasirandom import SobolEngine
 
-from quatrain.envs.vector_field import tables
 from quatrain.envs.vector_field.config import Env, FieldChoice
 from quatrain.envs.vector_field.kinds import (
+    FORMULAS,
     KINDS,
     FieldError,
-    Table,
     registered_function,
-    registered_table,
     unknown_kind,
 )
 
@@ -27,8 +26,14 @@ REGION_STEPS = 15
 BOX_POINTS = 40
 SOBOL_POINTS = 2048
 DRY_RUN = ((0.0, 0.0), (1.0, -0.5), (-0.5, 1.0), (0.25, 0.75))
+# Boxes and random tables cover [-BOX, BOX] in each dimension.
+BOX = 2.0
+JITTER = 1e-6
+SHORTEST = 1e-8
 
-States = Float[Tensor, "*batch 2"]
+Nodes = Float[Tensor, "one component x2 x1"]
+# The first and the last node of each axis.
+Ends = Float[Tensor, "2 axis"]
 
 
 class Field(NamedTuple):
@@ -39,63 +44,10 @@ class Field(NamedTuple):
     kind: str
     raw: Callable[[Tensor], Tensor]
     alpha: Float[Tensor, ""]
-    table: Float[Tensor, "one component x2 x1"]
+    table: Nodes
 
     def __call__(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
         return self.alpha * self.raw(x)
-
-
-def limit_cycle(x: States, *, w: float, d: float) -> States:
-    """Computes x (d - r²) + w rot(x): all paths converge to the circle of radius √d."""
-    return x * (d - _square(x)) + w * _rot(x)
-
-
-def double_limit_cycle(x: States, *, w: float, d: float) -> States:
-    """Computes x (d - r) + w (2d - r) rot(x): the rotation reverses at radius 2d."""
-    r = _square(x).sqrt()
-    return x * (d - r) + w * (2 * d - r) * _rot(x)
-
-
-def van_der_pol(x: States, *, mu: float, w: float) -> States:
-    """Computes (x2, mu (1 - x1²) x2 - w x1)."""
-    x1, x2 = x.unbind(-1)
-    return torch.stack([x2, mu * (1 - x1.square()) * x2 - w * x1], -1)
-
-
-def duffing(x: States, *, a: float, b: float, c: float) -> States:
-    """Computes (x2, a x2 - x1 (b + c x1²))."""
-    x1, x2 = x.unbind(-1)
-    return torch.stack([x2, a * x2 - x1 * (b + c * x1.square())], -1)
-
-
-def snowman(x: States, *, w: float, d: float, beta: float) -> States:
-    """Blends two limit cycles around (±d, 0), which rotate in opposite senses, by a sigmoid
-    of x1.
-    """
-    x1, x2 = x.split(1, -1)
-    share = torch.sigmoid(beta * x1)
-    right = _lobe(torch.cat([x1 - d, x2], -1), w, d)
-    left = _lobe(torch.cat([x1 + d, x2], -1), -w, d)
-    return share * right + (1 - share) * left
-
-
-def saddle_spiral(x: States, *, c: float, damping: float) -> States:
-    """Computes (x2, x1² - c² - damping x2): a spiral draws in to (-c, 0), a saddle is at (c, 0).
-
-    Paths beyond the saddle run away, so that few are seen there unless actions lead there.
-    """
-    x1, x2 = x.unbind(-1)
-    return torch.stack([x2, x1.square() - c**2 - damping * x2], -1)
-
-
-FORMULAS: dict[str, Callable[..., Tensor]] = {
-    "limit_cycle": limit_cycle,
-    "double_limit_cycle": double_limit_cycle,
-    "van_der_pol": van_der_pol,
-    "duffing": duffing,
-    "snowman": snowman,
-    "saddle_spiral": saddle_spiral,
-}
 
 
 def make_field(env: Env, generator: Generator) -> Field:
@@ -106,18 +58,21 @@ def make_field(env: Env, generator: Generator) -> Field:
             be set.
     """
     kind = env.field.kind
-    table = _nodes(env, generator)
+    nodes = torch.empty(0, 0, 0, 0)
+    if kind == "multi_attractor":
+        nodes = multi_attractor(generator, **_parameters(env.field))
+    elif env.field.table is not None:
+        vectors = env.field.table.vectors.transpose(2, 1, 0)
+        nodes = torch.tensor(vectors[None], dtype=torch.float32)
     function = registered_function(kind)
     if function is not None:
         _dry_run(kind, function)
-    raw = _raw(env.field, table)
+    raw = _raw(env.field, nodes)
     _check_finite(env, raw)
-    return Field(kind, raw, _alpha(env, raw), table)
+    return Field(kind, raw, _alpha(env, raw), nodes)
 
 
-def restore_field(
-    choice: FieldChoice, alpha: Float[Tensor, ""], table: Float[Tensor, "one component x2 x1"]
-) -> Field:
+def restore_field(choice: FieldChoice, alpha: Float[Tensor, ""], table: Nodes) -> Field:
     """Rebuilds a field of `make_field` from its stored arrays.
 
     Raises:
@@ -140,42 +95,24 @@ def region_grid(radius: float, d: int) -> Float[Tensor, "point d"]:
 def box_grid(d: int) -> Float[Tensor, "point d"]:
     """Returns points of the box [-2, 2]: a grid with 40 per axis, or 2048 Sobol points if d > 2."""
     if d > 2:
-        return tables.BOX * (2 * _sobol(d) - 1)
-    axis = torch.linspace(-tables.BOX, tables.BOX, BOX_POINTS)
+        return BOX * (2 * _sobol(d) - 1)
+    axis = torch.linspace(-BOX, BOX, BOX_POINTS)
     return torch.cartesian_prod(*[axis] * d).reshape(-1, d)
 
 
-def _nodes(env: Env, generator: Generator) -> Float[Tensor, "one component x2 x1"]:
-    if env.field.kind == "multi_attractor":
-        return tables.multi_attractor(generator, **_parameters(env.field))
-    table = _table(env.field)
-    return (
-        torch.empty(0, 0, 0, 0) if table is None else tables.table_nodes(table, env.region_radius)
-    )
-
-
-def _table(choice: FieldChoice) -> Table | None:
-    """Returns the table of a field: its own, or the registered one of its kind."""
-    return choice.table if choice.kind == "table" else registered_table(choice.kind)
-
-
-def _raw(
-    choice: FieldChoice, nodes: Float[Tensor, "one component x2 x1"]
-) -> Callable[[Tensor], Tensor]:
+def _raw(choice: FieldChoice, nodes: Nodes) -> Callable[[Tensor], Tensor]:
     function = registered_function(choice.kind)
     if function is not None:
         return partial(_with_one_batch_axis, function=function)
-    table = _table(choice)
-    if table is not None:
-        return partial(tables.interpolate, nodes=nodes, ends=tables.axis_ends(table.axes))
-    if choice.kind == "multi_attractor":
-        box = tables.axis_ends([(-tables.BOX, tables.BOX)] * 2)
-        return partial(tables.interpolate, nodes=nodes, ends=box)
+    if choice.kind in ("table", "multi_attractor"):
+        axes = [(-BOX, BOX)] * 2 if choice.table is None else choice.table.axes
+        ends = torch.tensor([(axis[0], axis[-1]) for axis in axes], dtype=torch.float32).T
+        return partial(interpolate, nodes=nodes, ends=ends)
     if choice.kind == "linear":
         return partial(_linear, matrix=torch.tensor(choice.matrix, dtype=torch.float32))
     if choice.kind not in FORMULAS:
         raise FieldError(f"Field {unknown_kind(choice.kind)}.")
-    return partial(FORMULAS[choice.kind], **_parameters(choice))
+    return partial(_componentwise, formula=FORMULAS[choice.kind], parameters=_parameters(choice))
 
 
 def _parameters(choice: FieldChoice) -> dict[str, float]:
@@ -188,22 +125,16 @@ def _linear(
     return x @ matrix.T.to(x.dtype)
 
 
+def _componentwise(
+    x: Float[Tensor, "*batch 2"], formula: Callable[..., Any], parameters: dict[str, float]
+) -> Float[Tensor, "*batch 2"]:
+    return torch.stack(formula(*x.unbind(-1), **parameters), -1)
+
+
 def _with_one_batch_axis(
     x: Float[Tensor, "*batch d"], function: Callable[[Any], Any]
 ) -> Float[Tensor, "*batch d"]:
     return function(x.reshape(-1, x.shape[-1])).to(x.dtype).reshape(x.shape)
-
-
-def _square(x: States) -> Float[Tensor, "*batch 1"]:
-    return x.square().sum(-1, keepdim=True)
-
-
-def _rot(x: States) -> States:
-    return torch.stack([-x[..., 1], x[..., 0]], -1)
-
-
-def _lobe(v: States, w: float, d: float) -> States:
-    return v * (d**2 - _square(v)) + w * _rot(v)
 
 
 def _sobol(d: int) -> Float[Tensor, "point d"]:
@@ -250,7 +181,7 @@ def _check_finite(env: Env, raw: Callable[[Tensor], Tensor]) -> None:
     infinite = ~raw(x).isfinite().all(1)
     if infinite.any():
         position = tuple(round(value, 4) for value in x[int(infinite.int().argmax())].tolist())
-        side = max(tables.BOX, env.region_radius)
+        side = max(BOX, env.region_radius)
         raise FieldError(
             f"Field {env.field.kind!r} is not finite at x = {position}: "
             f"return finite velocities on the whole box [-{side:g}, {side:g}]."
@@ -273,3 +204,59 @@ def _alpha(env: Env, raw: Callable[[Tensor], Tensor]) -> Float[Tensor, ""]:
             "set active_dynamics.env.field.normalise to none."
         )
     return alpha
+
+
+# Tables. Nodes have the layout of grid_sample, [1, component, node of x2, node of x1]: its
+# coordinates are (x1, x2), while the last axis of its input is x1.
+
+
+def gaussian_process(
+    s: Float64[Tensor, " node"], length: float, variance: float, generator: Generator
+) -> Float64[Tensor, "2 node node"]:
+    """Draws two independent functions with covariance variance exp(-|x - x'|² / (2 length²)) at the
+    nodes (s_i, s_j).
+
+    The kernel is a product over the axes, so the Cholesky factor A of one axis serves both: A Z Aᵀ.
+    """
+    factor = torch.linalg.cholesky(
+        torch.exp(-(s[:, None] - s).square() / (2 * length**2))
+        + JITTER * torch.eye(len(s), dtype=s.dtype)
+    )
+    white = torch.randn(2, len(s), len(s), generator=generator, dtype=s.dtype)
+    return variance**0.5 * factor @ white @ factor.T
+
+
+def multi_attractor(
+    generator: Generator,
+    *,
+    nodes: float,
+    length: float,
+    variance: float,
+    speed: float,
+    w_attractor: float,
+) -> Nodes:
+    """Draws velocities of constant norm and smooth random direction, and adds - w |x| x, towards
+    the middle.
+    """
+    s = torch.linspace(-BOX, BOX, int(nodes), dtype=torch.float64)
+    arrows = gaussian_process(s, length, variance, generator)
+    x2, x1 = torch.meshgrid(s, s, indexing="ij")
+    x = torch.stack([x1, x2])
+    unit = arrows / arrows.norm(dim=0).clamp(min=SHORTEST)
+    return (speed * unit - w_attractor * x.norm(dim=0) * x)[None].float()
+
+
+def interpolate(
+    x: Float[Tensor, "*batch 2"], nodes: Nodes, ends: Ends
+) -> Float[Tensor, "*batch 2"]:
+    """Interpolates velocities at x; outside the table, those of its border."""
+    low, high = ends.to(x.dtype)
+    position = (2 * x - (low + high)) / (high - low)
+    velocity = grid_sample(
+        nodes.to(x.dtype),
+        position.reshape(1, 1, -1, 2),
+        mode="bilinear",
+        padding_mode="border",
+        align_corners=True,
+    )
+    return velocity[0, :, 0].T.reshape(x.shape)

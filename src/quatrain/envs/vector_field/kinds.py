@@ -1,19 +1,94 @@
-"""names -> kinds of fields: built-in ones with their parameters, and those a script registers."""
+"""names -> kinds of fields: formulas with their parameters, and functions that a script registers
+
+    dx/dt = formula(x1, x2, parameters)
+
+A built-in field of two dimensions is one function here, decorated with `formula`: its name is the
+kind, its keyword arguments are the parameters with their defaults. Reading a config loads this
+module, so a formula uses operators and methods of tensors, and imports no framework.
+"""
 
 import difflib
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from quatrain.errors import DataError
 
-# Parameters of each built-in kind with their defaults; `fields.py` has the formulas.
+Velocity = TypeVar("Velocity", bound=Callable[..., Any])
+# Of states along each dimension; the results have the shape of the states.
+Components = tuple[Any, Any]
+
+FORMULAS: dict[str, Callable[..., Components]] = {}
+_functions: dict[str, Callable[[Any], Any]] = {}
+
+
+class FieldError(DataError):
+    """Reports a field whose name, parameters or table are invalid."""
+
+
+def formula(velocity: Velocity) -> Velocity:
+    """Decorates a formula, to make it the built-in kind of its name."""
+    FORMULAS[velocity.__name__] = velocity
+    return velocity
+
+
+@formula
+def limit_cycle(x1: Any, x2: Any, *, w: float = 1.0, d: float = 1.0) -> Components:
+    """Computes x (d - r²) + w rot(x): all paths converge to the circle of radius √d."""
+    return _around_circle(x1, x2, d, w)
+
+
+@formula
+def double_limit_cycle(x1: Any, x2: Any, *, w: float = 1.0, d: float = 1.0) -> Components:
+    """Computes x (d - r) + w (2d - r) rot(x): the rotation reverses at radius 2d."""
+    r = (x1.square() + x2.square()).sqrt()
+    turn = w * (2 * d - r)
+    return x1 * (d - r) - turn * x2, x2 * (d - r) + turn * x1
+
+
+@formula
+def van_der_pol(x1: Any, x2: Any, *, mu: float = 1.0, w: float = 1.0) -> Components:
+    """Computes (x2, mu (1 - x1²) x2 - w x1)."""
+    return x2, mu * (1 - x1.square()) * x2 - w * x1
+
+
+@formula
+def duffing(x1: Any, x2: Any, *, a: float = -0.1, b: float = -1.0, c: float = 1.0) -> Components:
+    """Computes (x2, a x2 - x1 (b + c x1²))."""
+    return x2, a * x2 - x1 * (b + c * x1.square())
+
+
+@formula
+def snowman(x1: Any, x2: Any, *, w: float = 1.0, d: float = 1.0, beta: float = 10.0) -> Components:
+    """Blends limit cycles around (±d, 0), which rotate in opposite senses, by a sigmoid of x1."""
+    share = (beta * x1).sigmoid()
+    right = _around_circle(x1 - d, x2, d**2, w)
+    left = _around_circle(x1 + d, x2, d**2, -w)
+    return (share * right[0] + (1 - share) * left[0], share * right[1] + (1 - share) * left[1])
+
+
+@formula
+def saddle_spiral(x1: Any, x2: Any, *, c: float = 1.0, damping: float = 0.5) -> Components:
+    """Computes (x2, x1² - c² - damping x2): a spiral draws in to (-c, 0), a saddle is at (c, 0).
+
+    Paths beyond the saddle run away, so that few are seen there unless actions lead there.
+    """
+    return x2, x1.square() - c**2 - damping * x2
+
+
+def _around_circle(x1: Any, x2: Any, square_radius: float, w: float) -> Components:
+    pull = square_radius - (x1.square() + x2.square())
+    return x1 * pull - w * x2, x2 * pull + w * x1
+
+
+def _parameters(velocity: Callable[..., Components]) -> dict[str, float]:
+    arguments = inspect.signature(velocity).parameters.values()
+    return {each.name: each.default for each in arguments if each.kind is each.KEYWORD_ONLY}
+
+
+# Parameters of each built-in kind with their defaults.
 KINDS: dict[str, dict[str, float]] = {
-    "limit_cycle": {"w": 1.0, "d": 1.0},
-    "double_limit_cycle": {"w": 1.0, "d": 1.0},
-    "van_der_pol": {"mu": 1.0, "w": 1.0},
-    "duffing": {"a": -0.1, "b": -1.0, "c": 1.0},
-    "snowman": {"w": 1.0, "d": 1.0, "beta": 10.0},
-    "saddle_spiral": {"c": 1.0, "damping": 0.5},
+    **{name: _parameters(velocity) for name, velocity in FORMULAS.items()},
     "multi_attractor": {
         "nodes": 40.0,
         "length": 0.5,
@@ -25,26 +100,6 @@ KINDS: dict[str, dict[str, float]] = {
     "table": {},
 }
 
-Rows = tuple[tuple[float, ...], ...]
-Velocity = TypeVar("Velocity", bound=Callable[[Any], Any])
-
-_functions: dict[str, Callable[[Any], Any]] = {}
-_tables: dict[str, "Table"] = {}
-
-
-class FieldError(DataError):
-    """Reports a field whose name, parameters or table are invalid."""
-
-
-class Table(NamedTuple):
-    """Holds velocities at the nodes of a regular grid, vectors[i][j] at (axes[0][i], axes[1][j]),
-    and a display name.
-    """
-
-    name: str
-    axes: Rows
-    vectors: tuple[Any, ...]
-
 
 def register_field(name: str) -> Callable[[Velocity], Velocity]:
     """Decorates a function, states [n, 2] -> velocities [n, 2], to register it as a kind of field.
@@ -54,33 +109,20 @@ def register_field(name: str) -> Callable[[Velocity], Velocity]:
     Raises:
         FieldError: a built-in kind has this name.
     """
-    _refuse_built_in(name)
+    if name in KINDS:
+        raise FieldError(
+            f"Field {name!r} cannot be registered: a built-in kind has this name; choose another."
+        )
 
     def register(velocity: Velocity) -> Velocity:
-        _tables.pop(name, None)
         _functions[name] = velocity
         return velocity
 
     return register
 
 
-def register_table(name: str, axes: Sequence[Any], vectors: Any) -> None:
-    """Registers a table as a kind of field: `axes` are two 1-D arrays, `vectors` [n_0, n_1, 2].
-
-    The arrays are checked when a field is made of them.
-
-    Raises:
-        FieldError: a built-in kind has this name.
-    """
-    _refuse_built_in(name)
-    _functions.pop(name, None)
-    _tables[name] = Table(
-        name, tuple(_nested(axis.tolist()) for axis in axes), _nested(vectors.tolist())
-    )
-
-
 def known_kinds() -> tuple[str, ...]:
-    return (*KINDS, *_functions, *_tables)
+    return (*KINDS, *_functions)
 
 
 def unknown_kind(kind: str) -> str:
@@ -91,20 +133,3 @@ def unknown_kind(kind: str) -> str:
 
 def registered_function(kind: str) -> Callable[[Any], Any] | None:
     return _functions.get(kind)
-
-
-def registered_table(kind: str) -> Table | None:
-    return _tables.get(kind)
-
-
-def _refuse_built_in(name: str) -> None:
-    if name in KINDS:
-        raise FieldError(
-            f"Field {name!r} cannot be registered: a built-in kind has this name; choose another."
-        )
-
-
-def _nested(values: Any) -> Any:
-    if not isinstance(values, list):
-        return float(values)
-    return tuple(_nested(value) for value in values)

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.config import Acquisition
-from quatrain.models.active_dynamics.learner import Surrogate
+from quatrain.models.active_dynamics.family import Surrogate
 
 # Value per unit of distance beyond the region and its margin.
 OUTSIDE = -10.0

@@ -1,21 +1,29 @@
 """config, seed -> dataset: the start that all arms share, held-out rollouts, the true field."""
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float32
+from jaxtyping import Bool, Float, Float32
 from torch import Generator, Tensor
 
 from quatrain.envs.vector_field import policies
 from quatrain.envs.vector_field.config import Env
 from quatrain.envs.vector_field.fields import make_field, region_grid, restore_field
-from quatrain.envs.vector_field.observation import Emission, draw_emission
-from quatrain.envs.vector_field.world import World, check_step, make_world, step_mean
+from quatrain.envs.vector_field.world import (
+    Emission,
+    FieldSystem,
+    Transition,
+    World,
+    check_step,
+    draw_emission,
+    make_world,
+    step_mean,
+)
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.torch import generator_from_seed
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.system import FieldSystem, Rollouts, record
 
 HELD_OUT_STEPS = 100
 # Transitions of a rollout of the true field without noise.
@@ -24,6 +32,85 @@ CLEAN_STEPS = 20
 PRBS_HOLD = (3, 19)
 # Largest relative difference between the noise of a dataset and that of the config.
 RESIDUAL = 0.5
+
+
+@runtime_checkable
+class System(Protocol):
+    """Describes environments that step together; time step and bounds are those of `config.env`.
+
+    `FieldSystem` moves along a vector field, `identify.UserSystem` is a user's environment.
+    observation: what is observed now, y. x: true states now; no columns where they are unknown.
+    """
+
+    @property
+    def observation(self) -> Float[Tensor, "env obs"]: ...
+
+    @property
+    def x(self) -> Float[Tensor, "env d"]: ...
+
+    def step(self, action: Float[Tensor, "env action"]) -> Transition:
+        """Makes one transition; where an episode ended, the next one has begun."""
+
+
+class Rollouts(NamedTuple):
+    """Holds observed transitions; after a truncated one a new episode starts.
+
+    observations, states: before each transition, and after the last. next_observations,
+    next_states: after each transition, before a reset. States that are unknown have no columns.
+    """
+
+    observations: Float32[np.ndarray, "rollout time_1 obs"]
+    next_observations: Float32[np.ndarray, "rollout time obs"]
+    actions: Float32[np.ndarray, "rollout time action"]
+    states: Float32[np.ndarray, "rollout time_1 d"]
+    next_states: Float32[np.ndarray, "rollout time d"]
+    truncated: Bool[np.ndarray, "rollout time"]
+
+    @property
+    def transitions(self) -> int:
+        return self.actions.shape[1]
+
+    def transition(self, time: int, copies: int = 1) -> Transition:
+        """Returns a transition of all rollouts, `copies` times side by side."""
+
+        def at(column: np.ndarray, time: int) -> Tensor:
+            values = torch.tensor(column[:, time])
+            return values.repeat(copies, *[1] * (values.ndim - 1))
+
+        return Transition(
+            observation=at(self.next_observations, time),
+            action=at(self.actions, time),
+            truncated=at(self.truncated, time),
+            start=at(self.observations, time + 1),
+            final_x=at(self.next_states, time),
+        )
+
+    def part(self, first: int, last: int) -> "Rollouts":
+        """Returns the transitions first <= i < last."""
+        return Rollouts(
+            *(column[:, first : last + (column.shape[1] > self.transitions)] for column in self)
+        )
+
+
+def record(system: System, act: Callable[[int], Tensor], count: int) -> Rollouts:
+    """Records transitions from the current observation on; `act` is given the number of each."""
+    observations, states, steps = [system.observation], [system.x], []
+    for time in range(count):
+        steps.append(system.step(act(time)))
+        observations.append(system.observation)
+        states.append(system.x)
+
+    def column(values: Iterable[Tensor]) -> np.ndarray:
+        return torch.stack(list(values), 1).numpy(force=True)
+
+    return Rollouts(
+        observations=column(observations),
+        next_observations=column(step.observation for step in steps),
+        actions=column(step.action for step in steps),
+        states=column(states),
+        next_states=column(step.final_x for step in steps),
+        truncated=column(step.truncated for step in steps),
+    )
 
 
 class EmissionArrays(NamedTuple):

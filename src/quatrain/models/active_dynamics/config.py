@@ -15,24 +15,19 @@ LEARNED_WARMUP = 1000
 # Acquisition value -> what it needs of a learner beside the mean field.
 VALUE_NEEDS = {"variance": "covariance", "fisher_a": "joint covariance", "disagreement": "members"}
 VALUES = tuple(VALUE_NEEDS)
+NonNegative = Annotated[float, Field(ge=0, le=LARGEST)]
 Units = Annotated[int, Field(ge=1, le=4096)]
 Hold = Annotated[int, Field(ge=1, le=10**6)]
+Family = Literal["bayes_filter", "seq_vae"]
+Decoder = Literal["known", "linear", "loglinear", "mlp"]
 Arm = Literal["active", "random", "step", "prbs"]
 ARMS: tuple[str, ...] = get_args(Arm)
-
-
-def _rank(matrix: tuple[tuple[float, ...], ...]) -> int:
-    import numpy  # whoever only reads a config does not wait for it
-
-    return int(numpy.linalg.matrix_rank(matrix))
 
 
 class Collect(Section):
     """Holds the sizes of the common start and of the held-out data."""
 
-    warmup: int = Field(
-        ge=1, le=10**6, description="random transitions, counted as transitions of every arm"
-    )
+    warmup: int = Field(ge=1, le=10**6, description="random transitions, which count for each arm")
     held_out_rollouts: int = Field(ge=8, le=65536, description="observed, of 100 transitions")
     starts: int = Field(ge=8, le=65536, description="of rollouts of the true field without noise")
 
@@ -57,7 +52,7 @@ class RbfGrid(Section):
 class FilterNoise(Section):
     """Holds the noise that bayes_filter assumes; the environment's, in `env`, is not used."""
 
-    process_noise: float = Field(ge=0, le=LARGEST, description="variance per unit of time")
+    process_noise: NonNegative = Field(description="variance per unit of time")
     noise_sd: Positive = Field(description="of known channels with gaussian noise")
 
 
@@ -65,30 +60,22 @@ class SeqVaeNetwork(Section):
     """Holds the sizes of the sequential variational autoencoder."""
 
     hidden: Units = Field(description="units of the recurrent encoder")
-    head: Units = Field(
-        description="units of the layer between it and mean or variance, and of an mlp decoder"
-    )
+    head: Units = Field(description="units of the layers behind it, and of an mlp decoder")
     dynamics: Literal["mlp", "rbf", "ensemble"]
     dynamics_hidden: tuple[Units, ...] = Field(min_length=1, max_length=16)
     members: int = Field(ge=1, le=64, description="of an ensemble")
 
     def check(self) -> None:
         if self.members > 1 and self.dynamics != "ensemble":
-            raise ValueError(
-                f"members {self.members} with dynamics: {self.dynamics};"
-                " set dynamics: ensemble, or 1"
-            )
+            problem = f"members {self.members} with dynamics: {self.dynamics}"
+            raise ValueError(f"{problem}; set dynamics: ensemble, or 1")
 
 
 class Network(Section):
     """Holds the family of the learner and its sizes."""
 
-    family: Literal["bayes_filter", "seq_vae"] = Field(
-        description="learns by Bayes' rule, or by gradients"
-    )
-    decoder: Literal["known", "linear", "loglinear", "mlp"] = Field(
-        description="of channels; all but known: learned"
-    )
+    family: Family = Field(description="learns by Bayes' rule, or by gradients")
+    decoder: Decoder = Field(description="of channels; all but known: learned")
     rbf: RbfGrid
     bayes_filter: FilterNoise
     seq_vae: SeqVaeNetwork
@@ -107,20 +94,17 @@ class Network(Section):
 class Acquisition(Section):
     """Holds the weights of the values that the active arm maximises."""
 
-    weights: dict[str, Annotated[float, Field(ge=0, le=LARGEST)]] = Field(
-        description="value -> weight"
-    )
-    margin: float = Field(
-        ge=0, le=LARGEST, description="how far plans may leave the region for nothing"
-    )
+    weights: dict[str, NonNegative] = Field(description="value -> weight")
+    margin: NonNegative = Field(description="how far plans may leave the region for nothing")
+
+    def __hash__(self) -> int:
+        return hash((self.margin, *sorted(self.weights.items())))  # a dictionary has none
 
     @property
     def needs_joint_covariance(self) -> bool:
         """Returns whether a value of positive weight needs the covariance of all weights."""
-        return any(
-            weight and VALUE_NEEDS[name] == "joint covariance"
-            for name, weight in self.weights.items()
-        )
+        needs = {VALUE_NEEDS[name] for name, weight in self.weights.items() if weight}
+        return "joint covariance" in needs
 
     def check(self) -> None:
         among("weights", self.weights, VALUES)
@@ -138,13 +122,9 @@ class Planner(Section):
     keep: int = Field(ge=0, description="of them, how many are scored again in the next iteration")
     hold: int = Field(ge=1, le=1000, description="transitions that a decision lasts")
     replan_every: int = Field(ge=1, le=10_000, description="transitions; a multiple of hold")
-    alpha: float = Field(
-        ge=0, lt=1, description="how much of mean and spread survives an iteration"
-    )
+    alpha: float = Field(ge=0, lt=1, description="share of mean and spread that an iteration keeps")
     init_std: Positive = Field(description="of actions, in units of action_bound")
-    colour: float = Field(
-        ge=0, le=4, description="power of the noise's spectrum: 0 white, 1 pink, 2 red"
-    )
+    colour: float = Field(ge=0, le=4, description="of the noise: 0 white, 1 pink, 2 red")
 
     def check(self) -> None:
         at_most(self, "keep", "elites")
@@ -163,7 +143,7 @@ class Policies(Section):
 
     step_hold: int = Field(ge=1, le=10**9, description="transitions of one draw of arm `step`")
     prbs_hold: tuple[Hold, Hold] = Field(
-        description="least and most transitions of the signs of `prbs`"
+        description="least and most transitions of signs of `prbs`"
     )
 
     def hold(self, arm: str) -> tuple[int, int]:
@@ -181,39 +161,27 @@ class SeqVaeTraining(Section):
 
     samples: int = Field(ge=1, le=1024, description="of the states of a window")
     horizons: int = Field(ge=1, le=256, description="steps ahead that the dynamics must explain")
-    decay: float = Field(
-        gt=0, le=1, description="weight of each further step ahead, relative to the one before"
-    )
+    decay: float = Field(gt=0, le=1, description="weight of a step ahead, relative to one less")
     window: int = Field(ge=2, le=10_000, description="transitions that are scored")
-    burn_in: int = Field(
-        ge=0, le=10_000, description="transitions before them that only set the encoder's state"
-    )
+    burn_in: int = Field(ge=0, le=10_000, description="before them, to set the encoder's state")
     batch_size: int = Field(ge=1, le=65536, description="windows per gradient step")
     updates: int = Field(ge=1, le=1000, description="gradient steps per transition")
     optimizer: Literal["adam", "sgd"]
     learning_rate: float = Field(gt=0, le=1)
     weight_decay: float = Field(ge=0, le=1)
-    max_grad_norm: float | None = Field(
-        gt=0, le=LARGEST, description="null: gradients are not clipped"
-    )
-    beta: float = Field(ge=0, le=LARGEST, description="weight of the divergence terms")
+    max_grad_norm: Positive | None = Field(description="null: gradients are not clipped")
+    beta: NonNegative = Field(description="weight of the divergence terms")
     anneal_kind: Literal["none", "linear"] = Field(description="how beta is reached")
     anneal: int = Field(ge=1, le=10**9, description="updates from 0 to beta")
-    mask: float = Field(
-        ge=0, lt=1, description="share of states that are predicted in place of encoded"
-    )
+    mask: float = Field(ge=0, lt=1, description="share of states predicted in place of encoded")
     min_windows: int = Field(ge=1, le=10**9, description="windows before the first gradient step")
 
-    max_misalignment: float = Field(
-        ge=0,
-        le=LARGEST,
+    max_misalignment: NonNegative = Field(
         description="with a learned decoder: relative error of the effect of actions on encoded"
-        " states up to which actions are planned; coordinates are set anew beyond half of it",
+        " states up to which actions are planned; coordinates are set anew beyond half of it"
     )
-    alignment_error: float = Field(
-        ge=0,
-        le=LARGEST,
-        description="greatest standard error of that effect by which they are set; 0: never",
+    alignment_error: NonNegative = Field(
+        description="greatest standard error of that effect by which they are set; 0: never"
     )
 
     @property
@@ -228,14 +196,10 @@ class SeqVaeTraining(Section):
 class Train(Section):
     """Holds the arms, which learn from the same start by their own actions, and their settings."""
 
-    arms: tuple[Arm, ...] = Field(
-        min_length=1, description="how actions are chosen: active plans them"
-    )
+    arms: tuple[Arm, ...] = Field(min_length=1, description="ways to act: active plans actions")
     transitions: int = Field(ge=2, le=10**9, description="of each learner, warm-up included")
     record_every: int = Field(ge=1, description="transitions per record")
-    checkpoints: int = Field(
-        ge=2, le=1000, description="moments whose field is kept, even in log(transitions)"
-    )
+    checkpoints: int = Field(ge=2, le=1000, description="kept fields, even in log(transitions)")
     acquisition: Acquisition
     planner: Planner
     policies: Policies
@@ -254,9 +218,7 @@ class Train(Section):
 class Evaluate(Section):
     """Holds the settings of the evaluation."""
 
-    elbo_samples: int = Field(
-        ge=1, le=4096, description="of the states of held-out rollouts, for seq_vae's bound"
-    )
+    elbo_samples: int = Field(ge=1, le=4096, description="of held-out states, for seq_vae's bound")
 
 
 class ActiveDynamicsConfig(ModelSection):
@@ -307,8 +269,10 @@ class ActiveDynamicsConfig(ModelSection):
             )
         if self.network.family != "bayes_filter" or decoder != "linear":
             return
+        import numpy  # whoever reads another config does not wait for it
+
         d = self.env.d
-        control = self.env.control
+        control = numpy.eye(d) if self.env.control is None else self.env.control
         warmup = self.collect.warmup
         for fails, problem in (
             (
@@ -320,7 +284,7 @@ class ActiveDynamicsConfig(ModelSection):
                 f"tells noise by what is left of {d} channels; raise env.observation.channels",
             ),
             (
-                control is not None and _rank(control) < d,
+                numpy.linalg.matrix_rank(control) < d,
                 f"needs actions that push each dimension; give env.control rank {d}, or null",
             ),
             (

@@ -1,18 +1,23 @@
-"""state, held-out data -> scores: error and calibration of fields, gain of active learning."""
+"""state, held-out data -> scores: error and calibration of fields, gain of active learning
 
+Features that cannot represent the field err near the data too, where their variance says that they
+know it (`near_error`); a lack of data is an error far from it, and is expected there.
+"""
+
+import warnings
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float64
+from jaxtyping import Float, Float64
 from scipy.special import ndtri
+from scipy.stats import DegenerateDataWarning
 from torch import Tensor
 
 from quatrain.envs.vector_field.world import World
-from quatrain.models.active_dynamics import misfit
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import FieldLearner
+from quatrain.models.active_dynamics.family import FieldLearner
 from quatrain.models.active_dynamics.references import oracle, reference_errors
 from quatrain.models.active_dynamics.rules import GATED
 from quatrain.models.active_dynamics.state import (
@@ -21,8 +26,7 @@ from quatrain.models.active_dynamics.state import (
     checkpoint_steps,
     planned_share,
 )
-from quatrain.models.active_dynamics.transition_ratio import ratio_interval, ratios
-from quatrain.statistics import Interval, median_interval
+from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
 # Transitions after which a predicted state is compared with the true one.
 HORIZONS = (1, 5, 10, 20)
@@ -30,7 +34,13 @@ HORIZONS = (1, 5, 10, 20)
 LEVELS = np.arange(0.1, 0.95, 0.1)
 # Metrics that are scored with a 95 % interval.
 WITH_INTERVAL = {gated.metric.rsplit(".", 1)[0] for gated in GATED}
+# Lower bound of errors before the logarithm, and of variances.
 SMALLEST = 1e-12
+# Ends of the ranges of distances to the nearest visited state.
+EDGES = (0.05, 0.1, 0.2, 0.4, 0.8, np.inf)
+NEAR = 0.2
+# Bootstrap resamples of the replicates.
+RESAMPLES = 1000
 
 
 class FieldEstimate(NamedTuple):
@@ -67,15 +77,13 @@ def evaluate(
     for name, ratio in ratios(config, field.nrmse).items():
         medians[name] = ratio
         bounds |= _bounds(name, ratio_interval(config, field.nrmse, name, seed))
+    scores = medians | bounds
+    scores["seeds"] = float(config.seeds)  # replicates
     share = planned_share(config, state.planned)
-    return {
-        **medians,
-        **bounds,
-        "seeds": float(config.seeds),  # replicates
-        **({} if share is None else {"planned.active": share}),
-        **reference_errors(config, dataset),
-        **oracle(config, training.world, dataset.held_out),
-    }
+    if share is not None:
+        scores["planned.active"] = share
+    scores |= reference_errors(config, dataset)
+    return scores | oracle(config, training.world, dataset.held_out)
 
 
 def learner_scores(
@@ -87,10 +95,10 @@ def learner_scores(
     return {
         "field_nrmse": field.nrmse[-1],
         **calibration(field, held_out),
-        "near_error": misfit.near_error(
+        "near_error": near_error(
             ((field.mean - held_out.grid_field) ** 2).sum(2),
             field.variance.sum(2),
-            misfit.nearest_distances(_array(training.path), held_out.grid),
+            nearest_distances(_array(training.path), held_out.grid),
         ),
         **predictions(training.config, training.world, training.learner, held_out),
         **{name: _array(value) for name, value in scores.items()},
@@ -190,3 +198,147 @@ def _predicted_paths(
 
 def _array(value: Tensor) -> Float64[np.ndarray, "..."]:
     return value.double().numpy(force=True)
+
+
+# Errors by distance to the data.
+
+
+class ByDistance(NamedTuple):
+    """Holds root mean squares over grid points by range of distance; NaN where there are none."""
+
+    error: Float64[np.ndarray, "learner range"]
+    expected: Float64[np.ndarray, "learner range"]
+
+
+def nearest_distances(
+    path: Float[np.ndarray, "learner transition d"], grid: Float[np.ndarray, "point d"]
+) -> Float64[np.ndarray, "learner point"]:
+    points = torch.tensor(grid).double()
+    rows = [torch.cdist(points, torch.tensor(states).double()).amin(1) for states in path]
+    return torch.stack(rows).numpy(force=True)
+
+
+def by_distance(
+    square: Float64[np.ndarray, "learner point"],
+    variance: Float64[np.ndarray, "learner point"],
+    distance: Float64[np.ndarray, "learner point"],
+) -> ByDistance:
+    """Averages squared errors of the velocity, and its variance, over ranges of distance."""
+    place = np.searchsorted(EDGES, distance)
+    columns = []
+    for index in range(len(EDGES)):
+        inside = place == index
+        count = np.where(inside.any(1), inside.sum(1), np.nan)
+        columns.append([(values * inside).sum(1) / count for values in (square, variance)])
+    error, expected = np.sqrt(np.array(columns)).transpose(1, 2, 0)
+    return ByDistance(error, expected)
+
+
+def near_error(
+    square: Float64[np.ndarray, "learner point"],
+    variance: Float64[np.ndarray, "learner point"],
+    distance: Float64[np.ndarray, "learner point"],
+) -> Float64[np.ndarray, " learner"]:
+    """Computes error over expected error at grid points within NEAR of the data.
+
+    NaN where there are none, or nothing is expected.
+    """
+    near = distance <= NEAR
+    expected = (variance * near).sum(1)
+    return np.sqrt((square * near).sum(1) / np.where(expected > 0, expected, np.nan))
+
+
+# Transitions for the same error.
+
+
+class SameError(NamedTuple):
+    """Holds an error, and the transitions after which an arm and the active one have reached it.
+
+    These are NaN if the error is no smaller than what one of them began with: an arm that learns
+    nothing, or diverges, reaches no error that could be compared.
+    """
+
+    error: float
+    arm: float
+    active: float
+
+    @property
+    def ratio(self) -> float:
+        return self.arm / self.active
+
+
+def same_error(
+    steps: tuple[int, ...],
+    errors: Float64[np.ndarray, " checkpoint"],
+    active: Float64[np.ndarray, " checkpoint"],
+) -> SameError:
+    """Compares an arm with the active one at the larger of both final errors: both reach it.
+
+    An arm has the ratio 1 against itself, and the inverse with the arms exchanged.
+    """
+    target = float(np.maximum(errors[-1], active[-1]))
+    if not target < np.minimum(errors[0], active[0]):
+        return SameError(target, np.nan, np.nan)
+    return SameError(target, reached_at(steps, errors, target), reached_at(steps, active, target))
+
+
+def ratios(
+    config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint learner"]
+) -> dict[str, float]:
+    """Computes `transition_ratio` of each arm but the active one, from medians over replicates."""
+    arms = config.train.arms
+    if "active" not in arms:
+        return {}
+    medians = np.median(nrmse.reshape(len(nrmse), len(arms), -1), axis=2)
+    active = medians[:, arms.index("active")]
+    steps = checkpoint_steps(config)
+    return {
+        f"transition_ratio.{arm}": same_error(steps, medians[:, place], active).ratio
+        for place, arm in enumerate(arms)
+        if arm != "active"
+    }
+
+
+def ratio_interval(
+    config: ActiveDynamicsConfig,
+    nrmse: Float64[np.ndarray, "checkpoint learner"],
+    name: str,
+    seed: int,
+) -> Interval | None:
+    """Computes the interval of one of `ratios`.
+
+    Returns None if there are too few replicates, or a resample has no ratio.
+    """
+    by_arm = nrmse.reshape(len(nrmse), len(config.train.arms), -1)
+    replicates = np.arange(by_arm.shape[2], dtype=float)
+    if median_interval(replicates) is None:
+        return None
+
+    def resampled_ratio(selected: np.ndarray) -> float:
+        resampled = by_arm[..., selected.astype(int)].reshape(len(nrmse), -1)
+        return ratios(config, resampled)[name]
+
+    def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
+        return np.apply_along_axis(resampled_ratio, axis, drawn)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DegenerateDataWarning)  # of resamples without a ratio
+        rng = np.random.default_rng(seed)
+        interval = bootstrap_interval([replicates], statistic, rng, RESAMPLES)
+    return interval if np.isfinite(interval).all() else None
+
+
+def reached_at(
+    steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"], target: float
+) -> float:
+    """Computes the transitions after which an error stays at or below `target`.
+
+    The first error is above `target`, the last is not. Errors are interpolated between checkpoints,
+    log against log.
+    """
+    place = int(np.flatnonzero(errors > target)[-1]) + 1
+    after = np.log(max(errors[place], SMALLEST))
+    before = np.log(errors[place - 1])
+    share = (before - np.log(max(target, SMALLEST))) / (before - after)
+    growth = np.log(steps[place] / steps[place - 1])
+    return float(np.exp(np.log(steps[place - 1]) + share * growth))

@@ -15,7 +15,7 @@ from torch import Tensor
 from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.acquisition import Score, scorer
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig, Planner
-from quatrain.models.active_dynamics.learner import Surrogate
+from quatrain.models.active_dynamics.family import Surrogate
 
 
 class Plan(NamedTuple):

@@ -10,7 +10,7 @@ from torch import Tensor
 from quatrain.frameworks.torch import from_template, to_arrays
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import LARGEST, ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import AffineAlignment, FieldPosterior
+from quatrain.models.active_dynamics.family import AffineAlignment, FieldPosterior
 from quatrain.models.active_dynamics.state import State, TrainingState, family_of, learners_of
 from quatrain.requests import Input, validate_request
 

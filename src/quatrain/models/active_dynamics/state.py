@@ -7,18 +7,18 @@ import torch
 from jaxtyping import Float, Float64, Int64, UInt8
 from numpy.random import SeedSequence
 from torch import Generator, Tensor
+from torch.utils._pytree import tree_map
 
 from quatrain.envs.vector_field.policies import PolicyState, init_policy_state
-from quatrain.envs.vector_field.world import EnvState
+from quatrain.envs.vector_field.world import EnvState, FieldSystem, Transition
 from quatrain.frameworks.torch import generator_from_seed, generator_from_state
 from quatrain.models.active_dynamics import planner
 from quatrain.models.active_dynamics.collect import Dataset, world_of
 from quatrain.models.active_dynamics.config import ARMS, ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import FieldLearner
+from quatrain.models.active_dynamics.family import FieldLearner, family_of
 from quatrain.models.active_dynamics.planner import Plan
-from quatrain.models.active_dynamics.system import FieldSystem, Recording
 from quatrain.replay import windows
-from quatrain.replay.windows import Transition, WindowRing
+from quatrain.replay.windows import WindowRing
 
 
 class State(NamedTuple):
@@ -45,20 +45,6 @@ class State(NamedTuple):
     transitions: Int64[Tensor, ""]
 
 
-def family_of(config: ActiveDynamicsConfig) -> Any:  # beartype cannot check a type of a Protocol
-    """Returns the type of FieldLearner of the config's family; imports no other."""
-    family: type[FieldLearner]
-    if config.network.family == "bayes_filter":
-        from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
-
-        family = BayesFilterLearner
-    else:
-        from quatrain.models.active_dynamics.seq_vae.learner import SeqVaeLearner
-
-        family = SeqVaeLearner
-    return family
-
-
 class TrainingState:
     """Holds all learners with their systems; `train.advance` changes it in place.
 
@@ -81,13 +67,10 @@ class TrainingState:
         self.planned = state.planned.clone()
         self.transitions = int(state.transitions)
         self.world = world_of(config, dataset)
-        noise, counts = (
-            [self.generators[f"{purpose}_{arm}"] for arm in config.train.arms]
-            for purpose in ("process", "counts")
-        )
+        noise = [self.generators[f"process_{arm}"] for arm in config.train.arms]
+        counts = [self.generators[f"counts_{arm}"] for arm in config.train.arms]
         unseen = torch.zeros(config.learners, config.env.observation.channels)
         self.system = FieldSystem(self.world, state.environment, unseen, noise, counts)
-        self.warmup = Recording(dataset.train, len(config.train.arms), self.transitions)
         self.checkpoints = {step: place for place, step in enumerate(checkpoint_steps(config))}
 
     def to_state(self) -> State:
@@ -112,10 +95,12 @@ class TrainingState:
 
     def replay_warmup(self) -> Transition:
         """Returns the next transition of the warm-up, which is the same for all arms."""
-        transition = self.warmup.step()
+        rollouts = self.dataset.train
+        arms = len(self.config.train.arms)
+        transition = rollouts.transition(self.transitions, arms)
         age = torch.where(transition.truncated, 0, self.system.state.age + 1)
-        self.system.state = EnvState(self.warmup.x, age)
-        self.system.final_x = self.warmup.final_x
+        x = torch.tensor(rollouts.states[:, self.transitions + 1]).repeat(arms, 1)
+        self.system.state = EnvState(x, age)
         return transition
 
     def save_checkpoint(self) -> None:
@@ -199,9 +184,4 @@ def learners_of(config: ActiveDynamicsConfig, arm: str) -> slice:
 
 def cloned(tree: Any) -> Any:
     """Returns the same nest of tuples and dictionaries around copies of its tensors."""
-    if isinstance(tree, Tensor):
-        return tree.detach().clone()
-    if isinstance(tree, dict):
-        return {name: cloned(child) for name, child in tree.items()}
-    children = map(cloned, tree)
-    return type(tree)(*children) if hasattr(tree, "_fields") else tuple(children)
+    return tree_map(lambda leaf: leaf.detach().clone(), tree)

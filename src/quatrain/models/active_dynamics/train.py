@@ -29,8 +29,6 @@ from quatrain.replay import windows
 
 # Stride over the region's grid of the points that are monitored while learning.
 MONITOR_STRIDE = 4
-# Metrics that are summed over the transitions of a yield; all others are averaged.
-SUMS = ("truncations",)
 # Share of planned actions of the active arm below which a training warns.
 LEAST_PLANNED = 0.5
 WEIGHTS = ("params/", "decoder/")
@@ -102,43 +100,37 @@ def advance(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
         transition = training.replay_warmup()
     else:
         transition = training.system.step(select_actions(training))
-    windows.write(training.replay, transition, config.train.seq_vae.length)
-    training.path[:, training.transitions] = training.system.final_x
-    metrics = {"innovation_nll": learner.observe(transition)}
+    windows.write(training.replay, *transition[:3], config.train.seq_vae.length)
+    training.path[:, training.transitions] = transition.final_x
+    innovation = learner.observe(transition)
     if not warm:
         learner.improve(training.replay)
     training.transitions += 1
     if training.transitions in training.checkpoints:
         training.save_checkpoint()
-    outside = training.system.final_x.norm(dim=1) > config.env.region_radius
-    return (
-        metrics
-        | learner.last_update_metrics
-        | {
-            "outside_region": outside.float(),
-            "planned": (training.planned - planned_before).float(),
-            "truncations": transition.truncated.float(),
-        }
-    )
+    outside = transition.final_x.norm(dim=1) > config.env.region_radius
+    return {
+        "innovation_nll": innovation,
+        **learner.last_update_metrics,
+        "outside_region": outside.float(),
+        "planned": (training.planned - planned_before).float(),
+        "truncations": transition.truncated.float(),
+    }
 
 
 def select_actions(training: TrainingState) -> Float[Tensor, "learner action"]:
     """Returns planned actions of the active arm, and open-loop ones of the others."""
+    config = training.config
     actions = []
-    for arm in training.config.train.arms:
-        action = exploration_action(training, arm)
+    for arm in config.train.arms:
+        hold = config.train.policies.hold(arm)
+        generator = training.generators[f"policy_{arm}"]
+        state = training.policy_states[arm]
+        state = policies.act(arm, config.env.action_bound, hold, state, generator)
+        training.policy_states[arm] = state
+        action = state.action
         actions.append(active_action(training, action) if arm == "active" else action)
     return torch.cat(actions)
-
-
-def exploration_action(training: TrainingState, arm: str) -> Float[Tensor, "replicate action"]:
-    config = training.config
-    state = training.policy_states[arm]
-    generator = training.generators[f"policy_{arm}"]
-    hold = config.train.policies.hold(arm)
-    state = policies.act(arm, config.env.action_bound, hold, state, generator)
-    training.policy_states[arm] = state
-    return state.action
 
 
 def active_action(
@@ -178,6 +170,8 @@ def metrics_of(
 ) -> dict[str, Float[np.ndarray, "..."]]:
     """Returns one entry for the transitions of a yield: `NAME.ARM` of each arm, and `NAME` of all.
 
+    Truncations are summed over the transitions; all others are averaged.
+
     Raises:
         TrainingDiverged: something is not finite.
     """
@@ -186,9 +180,8 @@ def metrics_of(
         for name in transitions[0]
     }
     check_finite(training, columns)
-    reduced = {
-        name: column.sum(0) if name in SUMS else column.mean(0) for name, column in columns.items()
-    }
+    reduced = {name: column.mean(0) for name, column in columns.items()}
+    reduced["truncations"] = columns["truncations"].sum(0)
     reduced |= {"information_gained": training.information} | _field_metrics(training)
     arms = training.config.train.arms
     named = {}

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
-from quatrain.envs.vector_field.observation import SMALLEST_RATE, Emission
+from quatrain.envs.vector_field.world import SMALLEST_RATE, Emission
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.network import Rbf
 

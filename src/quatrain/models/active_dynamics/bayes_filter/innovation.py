@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.filter import KalmanFilter, LearnedChannels
-from quatrain.models.active_dynamics.system import Rollouts
+from quatrain.models.active_dynamics.collect import Rollouts
 
 # Quantile of the normal distribution that leaves 2.5 % above it.
 QUANTILE = 1.96

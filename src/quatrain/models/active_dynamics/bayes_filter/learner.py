@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.envs.vector_field.observation import Emission
-from quatrain.envs.vector_field.world import control_effect
+from quatrain.envs.vector_field.world import Emission, Transition, control_effect
 from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.bayes_filter import filter as bayes
 from quatrain.models.active_dynamics.bayes_filter.filter import (
@@ -22,10 +21,10 @@ from quatrain.models.active_dynamics.bayes_filter.filter import (
     LearnedChannels,
 )
 from quatrain.models.active_dynamics.bayes_filter.innovation import FrozenFit, frozen_innovation
-from quatrain.models.active_dynamics.collect import Dataset, HeldOut, emission_of
+from quatrain.models.active_dynamics.collect import Dataset, HeldOut, Rollouts, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.decoder_identification import identify_decoder
-from quatrain.models.active_dynamics.learner import (
+from quatrain.models.active_dynamics.family import (
     AffineAlignment,
     FieldPosterior,
     FieldValue,
@@ -39,8 +38,7 @@ from quatrain.models.active_dynamics.network import (
     prior_weight_variance,
     region_products,
 )
-from quatrain.models.active_dynamics.system import Rollouts
-from quatrain.replay.windows import Transition, WindowRing
+from quatrain.replay.windows import WindowRing
 
 
 @dataclass

@@ -7,7 +7,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics import misfit
+from quatrain.models.active_dynamics.evaluate import (
+    EDGES,
+    by_distance,
+    nearest_distances,
+    same_error,
+)
 from quatrain.models.active_dynamics.figures.study import (
     COLORS,
     DOTTED_LINE,
@@ -23,7 +28,6 @@ from quatrain.models.active_dynamics.figures.study import (
     median_with_band,
 )
 from quatrain.models.active_dynamics.rules import REFERENCE_NAMES
-from quatrain.models.active_dynamics.transition_ratio import same_error
 from quatrain.plots import (
     BLACK,
     EndLabel,
@@ -217,18 +221,18 @@ def draw_misfit(study: Study, scores: Mapping[str, float]) -> Figure:
 def _draw_distances(axes: Axes, study: Study) -> None:
     truth = study.dataset.held_out
     square = ((study.estimate.mean - truth.grid_field) ** 2).sum(2)
-    distances = misfit.nearest_distances(study.path, truth.grid)
+    distances = nearest_distances(study.path, truth.grid)
     columns = (square, study.estimate.variance.sum(2), distances)
     ends = []
     for arm in study.arms:
-        ranges = misfit.by_distance(*(study.of_arm(arm, column) for column in columns))
+        ranges = by_distance(*(study.of_arm(arm, column) for column in columns))
         filled = np.flatnonzero(np.isfinite(ranges.error).any(0))
         error, expected = (np.nanmedian(values[:, filled], 0) for values in ranges)
         axes.plot(filled, error, color=COLORS[arm], **DOTTED_LINE)
         axes.plot(filled, expected, color=COLORS[arm], linestyle="--")
         ends.append(end_label(arm, error[-1]))
-    nearest = [f"to {edge:g}" for edge in misfit.EDGES[:-1]]
-    axes.set_xticks(range(len(misfit.EDGES)), [*nearest, "farther"])
+    nearest = [f"to {edge:g}" for edge in EDGES[:-1]]
+    axes.set_xticks(range(len(EDGES)), [*nearest, "farther"])
     axes.set(
         yscale="log",
         xlabel="distance to the nearest visited state",

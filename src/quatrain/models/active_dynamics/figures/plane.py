@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.ticker import MaxNLocator
 
+from quatrain.models.active_dynamics.family import AffineAlignment
 from quatrain.models.active_dynamics.figures.study import (
     COLORS,
     Study,
@@ -21,7 +22,6 @@ from quatrain.models.active_dynamics.figures.study import (
     explain_replicate,
     format_number,
 )
-from quatrain.models.active_dynamics.learner import AffineAlignment
 from quatrain.plots import TICKS, caption, log_ticks
 
 FLOW_COLORS = "viridis"

@@ -5,11 +5,11 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from quatrain.models.active_dynamics import losses
+from quatrain.models.active_dynamics.collect import Rollouts
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae
-from quatrain.models.active_dynamics.system import Rollouts
 from quatrain.replay.windows import Windows
 
 ROLLOUTS_AT_ONCE = 32

@@ -10,12 +10,13 @@ from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
+from quatrain.envs.vector_field.world import Transition
 from quatrain.frameworks.torch import seeded
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut, emission_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.decoder_identification import fit_affine
-from quatrain.models.active_dynamics.learner import (
+from quatrain.models.active_dynamics.family import (
     AffineAlignment,
     FieldPosterior,
     Moments,
@@ -31,7 +32,7 @@ from quatrain.models.active_dynamics.seq_vae.held_out import (
 )
 from quatrain.models.active_dynamics.seq_vae.network import Dynamics, SeqVae, load_dynamics
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeState, SeqVaeTrainer, init_state
-from quatrain.replay.windows import Transition, WindowRing
+from quatrain.replay.windows import WindowRing
 
 METRICS = (*losses.TERMS["seq_vae"], "elbo_exact", "beta", "grad_norm", "loss")
 

@@ -14,12 +14,16 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.envs.vector_field.observation import GREATEST_EXPONENT, SMALLEST_RATE, Emission
-from quatrain.envs.vector_field.world import control_effect
+from quatrain.envs.vector_field.world import (
+    GREATEST_EXPONENT,
+    SMALLEST_RATE,
+    Emission,
+    control_effect,
+)
 from quatrain.frameworks.torch import seeded
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.learner import FieldValue
+from quatrain.models.active_dynamics.family import FieldValue
 from quatrain.models.active_dynamics.network import make_rbf, prior_weight_variance
 from quatrain.models.active_dynamics.seq_vae.encoder import (
     INITIAL_RAW_VARIANCE,

@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
 from quatrain.envs.vector_field.fields import region_grid
-from quatrain.envs.vector_field.observation import Emission
+from quatrain.envs.vector_field.world import Emission
 from quatrain.frameworks.torch import (
     AdamState,
     adam_state,

@@ -1,4 +1,8 @@
-"""observed transitions -> beliefs about the field: the interface of both families."""
+"""observed transitions -> beliefs about the field: what a learner of either family offers
+
+`family_of` names the class of a config; `state.TrainingState` makes one object of it, which learns
+for all arms and replicates.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -8,9 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
+from quatrain.envs.vector_field.world import Transition
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.replay.windows import Transition, WindowRing
+from quatrain.replay.windows import WindowRing
 
 # Name -> weights, with the learners as first axis.
 Weights = dict[str, Tensor]
@@ -186,3 +191,17 @@ class FieldLearner(Protocol):
         z: Float64[Tensor, "1 point d"],
     ) -> Moments:
         """Computes mean and variance of an exported field."""
+
+
+def family_of(config: ActiveDynamicsConfig) -> Any:  # beartype cannot check a type of a Protocol
+    """Returns the type of FieldLearner of the config's family; imports no other."""
+    family: type[FieldLearner]
+    if config.network.family == "bayes_filter":
+        from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
+
+        family = BayesFilterLearner
+    else:
+        from quatrain.models.active_dynamics.seq_vae.learner import SeqVaeLearner
+
+        family = SeqVaeLearner
+    return family
