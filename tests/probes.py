@@ -9,12 +9,12 @@ import numpy as np
 
 from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 from quatrain.envs.treasurehunt.world import State
-from quatrain.models.iqn import network
+from quatrain.models.iqn import learn, network
+from quatrain.models.iqn.collect import Sizes
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.learning import updating
-from quatrain.models.iqn.learning.updating import State as TrainState
+from quatrain.models.iqn.learn import State as TrainState
 from quatrain.models.iqn.train import CompiledLoop, train_in
-from quatrain.models.iqn.worlds.treasurehunt import init_play_states, prefill, sizes_of
+from quatrain.models.iqn.worlds.treasurehunt import begin_play, prefill
 from quatrain.validation import overlaid
 from tests.conftest import params_with
 
@@ -159,14 +159,15 @@ LAPS = build(
 def fresh(config: IqnConfig, world: World) -> TrainState:
     """An untrained learner whose replay holds what a random policy met."""
     experience = prefill(config, world, jax.random.key(0))
-    return begun(config, world, experience, updating.base_keys(config, 0))
+    return begun(config, world, experience, learn.base_keys(config, 0))
 
 
 def begun(config: IqnConfig, world: World, prefill: Any, base_key: jax.Array) -> TrainState:
     """What `init_state` returns, in any world and with a base key per seed."""
-    state = updating.init(config, sizes_of(world), prefill, base_key)
-    keys = updating.purpose_keys(base_key, updating.WORLDS)
-    return state._replace(play_state=init_play_states(config, world, prefill, keys))
+    sizes = Sizes(world.agents, world.frame_size, network.ACTIONS)
+    state = learn.init(config, sizes, prefill, base_key)
+    keys = learn.purpose_keys(base_key, learn.WORLDS)
+    return state._replace(play_state=begin_play(config, world, prefill, keys))
 
 
 def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:
@@ -177,7 +178,7 @@ def learned(config: IqnConfig, world: World, state: TrainState) -> TrainState:
 
 def quantiles(config: IqnConfig, state: TrainState, agent: int, frames: np.ndarray) -> np.ndarray:
     """Z of the stacks of these frames (..., frame), oldest first: (stack, quantile, action)."""
-    params = jax.tree.map(lambda leaf: leaf[0, agent], updating.evaluation_params(config, state))
+    params = jax.tree.map(lambda leaf: leaf[0, agent], learn.evaluation_params(config, state))
     stack = jnp.asarray(np.reshape(frames, (-1, config.inputs)))
     apply = jax.jit(network.apply, static_argnums=0)
     return np.asarray(apply(config.network, params, stack, jnp.asarray(MIDPOINTS)[None]))

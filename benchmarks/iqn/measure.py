@@ -22,8 +22,8 @@ from quatrain.frameworks.torch import threads
 from quatrain.models.iqn import train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.learning.acting import greedy_actions, midpoints
-from quatrain.models.iqn.learning.updating import State, update_agents
+from quatrain.models.iqn.learn import State, update_agents
+from quatrain.models.iqn.network import greedy_actions, midpoints
 
 FEW: dict[str, Any] = {"quantiles": 32, "taus": "midpoints"}
 """Of acting: as many quantiles as it needs."""

@@ -14,11 +14,10 @@ from benchmarks.reference.iqn_training import CAPACITY, NumpyRing
 from benchmarks.rows import ORIGINAL, OURS
 from benchmarks.timing import check_same
 from pipeline.storage.params_file import read_params
-from quatrain.models.iqn import network, train
+from quatrain.models.iqn import learn, network, train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.learning import updating
-from quatrain.models.iqn.learning.updating import Agent, Experience, State
+from quatrain.models.iqn.learn import Agent, Experience, State
 from quatrain.replay.frames.ring import Transitions
 from quatrain.replay.frames.sampling import draw_starts, gather_transitions, valid_starts
 
@@ -54,11 +53,11 @@ def sides_of(config: IqnConfig) -> Sides:
     assert config.train.target.kind == "polyak"
     dataset, generator = collect(config, SEED), torch.Generator().manual_seed(SEED)
     state = jax.tree.map(lambda leaf: leaf[0], train.init_state(config, dataset, SEED))
-    starts = jax.jit(valid_starts, static_argnums=1)(state.ring, updating.window(config))
+    starts = jax.jit(valid_starts, static_argnums=1)(state.ring, learn.window(config))
     agents = [reference.Agent(config, generator) for _ in range(config.env.agents)]
     weights = [dump(agent.online) for agent in agents]
     params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *weights)
-    optimizer = jax.vmap(updating.optimizer(config.train).init)(params)
+    optimizer = jax.vmap(learn.optimizer(config.train).init)(params)
     sides = Sides(
         config,
         state._replace(params=params, target_params=params, optimizer=optimizer),
@@ -105,7 +104,7 @@ def check_gradient(sides: Sides) -> None:
     size, quantiles = config.train.batch_size, config.train.loss.quantiles
     starts = jax.jit(draw_starts, static_argnums=3)(key, *sides.experience, size)
     gather = jax.jit(gather_transitions, static_argnums=3)
-    batch = gather(sides.experience.ring, jnp.int32(0), starts, updating.window(config))
+    batch = gather(sides.experience.ring, jnp.int32(0), starts, learn.window(config))
     stacks = [np.array(stack, np.float32) for stack in (batch.stack, batch.next_stack)]
     action, reward = np.array(batch.action), np.array(batch.returns)
     transitions = reference.Batch(stacks[0], action, reward, stacks[1])
@@ -115,8 +114,8 @@ def check_gradient(sides: Sides) -> None:
     taus = [jax.random.uniform(each, (size, quantiles)) for each in tau_keys]
 
     def objective(params: network.Params, target: network.Params, batch: Any) -> Any:
-        targets = updating.targets(config, Agent(params, target, None), batch, target_key)
-        return updating.objective(params, config, batch, targets, online_key)[0]
+        targets = learn.targets(config, Agent(params, target, None), batch, target_key)
+        return learn.objective(params, config, batch, targets, online_key)[0]
 
     # The target is another agent's network, so that mixing up the two shows.
     online, other = (agent.online.eval() for agent in sides.agents[:2])

@@ -18,11 +18,10 @@ from jax import Array
 from benchmarks.rows import OURS, Row
 from benchmarks.timing import Continued, Work, check_same, race
 from pipeline.storage.params_file import read_params
-from quatrain.models.iqn import losses, network, train
+from quatrain.models.iqn import learn, losses, network, train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.learning import updating
-from quatrain.models.iqn.learning.updating import Agent, Experience
+from quatrain.models.iqn.learn import Agent, Experience
 from quatrain.replay.frames.sampling import Batch, draw_starts, gather_transitions, valid_starts
 
 SEED, STORED = 0, 4096
@@ -39,7 +38,7 @@ def rows(root: Path, rounds: int) -> list[Row]:
     config = read_params(root).iqn
     dataset = collect(config, SEED)
     state = jax.tree.map(lambda leaf: leaf[0], train.init_state(config, dataset, SEED))
-    starts = jax.jit(valid_starts, static_argnums=1)(state.ring, updating.window(config))
+    starts = jax.jit(valid_starts, static_argnums=1)(state.ring, learn.window(config))
     experience = Experience(state.ring, starts)
     check_loss(config.train.loss.kappa)
     agents = state.agents
@@ -55,7 +54,7 @@ def rows(root: Path, rounds: int) -> list[Row]:
 
 def own_steps(config: IqnConfig, agents: Agent, experience: Experience, key: Array) -> Work:
     """Returns the project's updates of all agents, many per call."""
-    update = jax.jit(updating.update_agents, static_argnums=0)
+    update = jax.jit(learn.update_agents, static_argnums=0)
 
     def advance(state: tuple[Agent, Array]) -> tuple[tuple[Agent, Array], Any]:
         changed, metrics = update(config, state[0], experience, key, state[1])
@@ -68,7 +67,7 @@ def zoo_steps(config: IqnConfig, agents: Agent, experience: Experience) -> Work:
     """Returns an update of each agent in turn."""
     draw = jax.jit(draw_starts, static_argnums=3)
     gather = jax.jit(gather_transitions, static_argnums=3)
-    window, count = updating.window(config), config.env.agents
+    window, count = learn.window(config), config.env.agents
     drawn = [draw(jax.random.key(agent), *experience, STORED) for agent in range(count)]
     stored = [
         jax.device_get(gather(experience.ring, jnp.int32(agent), starts, window))
@@ -106,7 +105,7 @@ def zoo_step(config: IqnConfig, agent: Agent, batch: Batch, key: Array) -> tuple
         return losses_of(values, taus[2], *transition, selecting, following).mean()
 
     gradients = jax.grad(loss)(agent.params)
-    updates, adam = updating.optimizer(config.train).update(gradients, agent.optimizer)
+    updates, adam = learn.optimizer(config.train).update(gradients, agent.optimizer)
     return agent._replace(params=optax.apply_updates(agent.params, updates), optimizer=adam), key
 
 

@@ -13,10 +13,9 @@ import optax
 from jax import Array
 
 from benchmarks.reference.iqn import Batch
-from quatrain.models.iqn import network
+from quatrain.models.iqn import learn, network
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.learning import updating
-from quatrain.models.iqn.learning.updating import Agent as Learner
+from quatrain.models.iqn.learn import Agent as Learner
 from quatrain.replay.frames import sampling
 
 
@@ -32,13 +31,13 @@ def step(config: IqnConfig, agent: Learner, batch: Batch, key: Array) -> tuple[L
     target_key, online_key = jax.random.split(key)
     discount = jnp.full(len(batch.action), config.train.loss.discount)
     drawn = sampling.Batch(*batch[:3], discount, batch.next_stack)
-    targets = updating.targets(config, agent, drawn, target_key)
+    targets = learn.targets(config, agent, drawn, target_key)
     arguments = agent.params, config, drawn, targets, online_key
-    gradients, metrics = jax.grad(updating.objective, has_aux=True)(*arguments)
-    updates, adam = updating.optimizer(config.train).update(gradients, agent.optimizer)
+    gradients, metrics = jax.grad(learn.objective, has_aux=True)(*arguments)
+    updates, adam = learn.optimizer(config.train).update(gradients, agent.optimizer)
     params = optax.apply_updates(agent.params, updates)
     count = optax.tree.get(adam, "count")
-    target = updating.update_target(config.train, params, agent.target_params, count)
+    target = learn.update_target(config.train, params, agent.target_params, count)
     return Learner(params, target, adam), metrics["loss"].mean()
 
 
@@ -58,7 +57,7 @@ class Agent:
 
     def __init__(self, config: IqnConfig, params: network.Params, key: Array) -> None:
         self.config, self.key, self.draws = config, key, 0
-        self.state = Learner(params, params, updating.optimizer(config.train).init(params))
+        self.state = Learner(params, params, learn.optimizer(config.train).init(params))
 
     def act(self, stack: np.ndarray) -> int:
         return int(act(self.config, self.state.params, stack, self._next_key())[0])

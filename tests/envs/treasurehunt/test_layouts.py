@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
-from quatrain.envs.treasurehunt.layouts import LayoutError, open_map, parse_map
-from quatrain.envs.treasurehunt.map_arrays import items, spawnable, starts, walls
+from quatrain.envs.treasurehunt.layouts import LayoutError, open_map, parse_map, starts
+from quatrain.envs.treasurehunt.world import items, spawnable, walls
 
 
 def parsed(rows):
@@ -27,9 +27,9 @@ def test_each_symbol_has_its_meaning():
     assert walls(room)[inner].astype(int).tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 0]]
     assert spawnable(room)[inner].astype(int).tolist() == [[1, 0, 1], [1, 0, 1], [1, 1, 1]]
     assert items(room)[inner].tolist() == [[0, 0, 2], [0, 0, 0], [1, 0, 0]]
-    assert starts(room).tolist() == [[2, 1], [2, 3]]
+    assert starts(room) == [(2, 1), (2, 3)]
     # Without start cells agents start on floor that holds no item.
-    assert starts(parsed("#####/#.1-#/#####")).tolist() == [[1, 1], [1, 3]]
+    assert starts(parsed("#####/#.1-#/#####")) == [(1, 1), (1, 3)]
 
 
 def test_line_ends_of_windows_and_blank_last_lines_are_no_cells():

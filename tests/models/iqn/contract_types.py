@@ -4,7 +4,7 @@ from typing import Any
 
 from quatrain.models.iqn import collect, evaluate, losses, memory, plots, rules, serve, train
 from quatrain.models.iqn.config import LearnerConfig
-from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.learn import State
 from tests.contract_types import Modules
 
 _modules: Modules[LearnerConfig, Any, State]

@@ -13,7 +13,7 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn import treasurehunt_scores as scoring
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate
-from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.treasurehunt_scores import Outcome, gini, income
 from quatrain.models.iqn.worlds.treasurehunt import Dataset, HeldOut
 from tests.conftest import small
@@ -185,13 +185,16 @@ def two_cells() -> tuple[IqnConfig, Dataset]:
 
 @cache
 def played(name: str, key: int = 0) -> Outcome:
-    return scoring.play_reference(two_cells()[0], name, two_cells()[1], jax.random.key(key))
+    return scoring.play_policy(two_cells()[0], name, None, two_cells()[1], jax.random.key(key))
 
 
 def learned(state: State, key: int = 0) -> list[Outcome]:
     selected, dataset = two_cells()
     by_seed = [jax.tree.map(itemgetter(seed), state.params) for seed in range(selected.seeds)]
-    return [scoring.play_greedy(selected, each, dataset, jax.random.key(key)) for each in by_seed]
+    return [
+        scoring.play_policy(selected, "learned", each, dataset, jax.random.key(key))
+        for each in by_seed
+    ]
 
 
 def test_every_policy_plays_the_same_worlds_with_the_same_growth():

@@ -11,7 +11,7 @@ from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.train import train
-from quatrain.models.iqn.treasurehunt_scores import order_gap, play_reference
+from quatrain.models.iqn.treasurehunt_scores import order_gap, play_policy
 from tests.conftest import ROOT, params_with, shapes_unchecked
 
 pytestmark = pytest.mark.slow
@@ -56,7 +56,7 @@ def test_moving_first_pays_in_a_fixed_order_only():
     for order in ("fixed", "shuffled"):
         config = iqn(env={"agent_order": order}, collect={"held_out_worlds": 2048})
         dataset, key = collect(config, 1), jax.random.key(2)
-        oracle = play_reference(config, "oracle_view", dataset, key)
+        oracle = play_policy(config, "oracle_view", None, dataset, key)
         of_worlds = oracle.returns[0] - oracle.returns[-1]
         gaps[order] = order_gap(oracle), of_worlds.std(ddof=1) / np.sqrt(len(of_worlds))
     assert gaps["fixed"][0] > 10

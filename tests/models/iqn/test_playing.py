@@ -10,11 +10,10 @@ import pytest
 
 from quatrain.envs.treasurehunt.turns import Turn
 from quatrain.envs.treasurehunt.world import make_world
-from quatrain.models.iqn import train
+from quatrain.models.iqn import learn, train
 from quatrain.models.iqn.collect import collect
-from quatrain.models.iqn.learning import updating
-from quatrain.models.iqn.learning.acting import epsilon_at, explore
-from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.learn import State
+from quatrain.models.iqn.network import epsilon_at, explore
 from quatrain.models.iqn.worlds.treasurehunt import event_rates, play_turns, to_transitions
 from quatrain.replay.frames.ring import Transitions, write
 from quatrain.replay.frames.sampling import Batch, gather_transitions, start_entries, valid_starts
@@ -169,7 +168,7 @@ def test_the_ring_holds_what_was_played_behind_the_prefill():
 def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
     stored, views, _ = spied()
     assert [agent for agent, _ in views] == [0, 1] * 20
-    window = updating.window(CONFIG)
+    window = learn.window(CONFIG)
     total = 40 * 4 - 4 * 4  # three turns of each env are final, and nothing follows the last one
 
     @jax.jit

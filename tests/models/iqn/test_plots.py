@@ -14,7 +14,7 @@ from quatrain.models.iqn.figures import film
 from quatrain.models.iqn.figures.policies import draw_comparison, samples
 from quatrain.models.iqn.figures.training import draw_learning_curve
 from quatrain.models.iqn.figures.treasurehunt import lorenz
-from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.treasurehunt_scores import REFERENCE_POLICIES, Outcome, gini
 from quatrain.models.iqn.worlds.treasurehunt import Dataset
 from quatrain.plots import ORANGE, RED

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.train import CompiledLoop, train_in
 from tests import probes
 from tests.conftest import shapes_unchecked

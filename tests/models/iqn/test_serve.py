@@ -13,8 +13,8 @@ from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import collect
-from quatrain.models.iqn.learning.acting import greedy_policy
-from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.learn import State
+from quatrain.models.iqn.network import greedy_policy
 from quatrain.models.iqn.serve import BLOCK, answer, export, request
 from quatrain.models.iqn.train import init_state
 from quatrain.models.iqn.worlds.treasurehunt import Dataset, held_out_envs

@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quatrain.models.iqn import network, train
+from quatrain.models.iqn import learn, network, train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.learning import updating
-from quatrain.models.iqn.learning.updating import Agent, Experience
+from quatrain.models.iqn.learn import Agent, Experience
 from quatrain.replay.frames.ring import FrameRing
 from quatrain.replay.frames.sampling import Batch, valid_starts
 from tests.conftest import shapes_unchecked, small
@@ -54,12 +53,12 @@ def targets(config: IqnConfig, selected: Agent, drawn: Batch) -> np.ndarray:
     return np.asarray(jitted_targets(config, selected, drawn, jax.random.key(2)))
 
 
-jitted_targets = quick_jit(updating.targets, static_argnums=0)
+jitted_targets = quick_jit(learn.targets, static_argnums=0)
 
 
 def test_every_parameter_gets_a_gradient_with_those_of_the_noise():
     config = hunt(network={"noisy": "factorised"})
-    gradient_of = quick_jit(jax.grad(updating.objective, has_aux=True), static_argnums=1)
+    gradient_of = quick_jit(jax.grad(learn.objective, has_aux=True), static_argnums=1)
     targets_bp, key = jnp.arange(BATCH * TARGETS, dtype=jnp.float32), jax.random.key(6)
     gradients, _ = gradient_of(
         agent(config).params, config, batch(config), targets_bp.reshape(BATCH, TARGETS), key
@@ -97,7 +96,7 @@ def test_polyak_by_hand():
     config = hunt(train={"target": {"kind": "polyak", "rate": 0.005}}).train
     online, target = {"w": jnp.ones(2)}, {"w": jnp.zeros(2)}
     for count in (1, 2):
-        target = updating.update_target(config, online, target, jnp.int32(count))
+        target = learn.update_target(config, online, target, jnp.int32(count))
     np.testing.assert_allclose(target["w"], 0.009975, rtol=1e-5)
 
 
@@ -121,7 +120,7 @@ def begun() -> tuple[Agent, FrameRing]:
 
 
 def experience(config: IqnConfig, ring: FrameRing) -> Experience:
-    return Experience(ring, valid_starts(ring, updating.window(config)))
+    return Experience(ring, valid_starts(ring, learn.window(config)))
 
 
 @quick_jit
@@ -131,7 +130,7 @@ def update(ring: FrameRing, agents: Agent, number: jax.Array) -> tuple[Agent, di
 
     def update_one(agent: Agent, index: jax.Array) -> tuple[Agent, dict[str, jax.Array]]:
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), number), index)
-        return updating.update_agent(config, experience(config, ring), agent, index, key)
+        return learn.update_agent(config, experience(config, ring), agent, index, key)
 
     return jax.vmap(update_one)(agents, jnp.arange(2))
 
@@ -179,7 +178,7 @@ def test_no_backward_pass_runs_through_a_target(double_q: bool, forward: int):
     @jax.jit
     def program(ring: FrameRing, agent: Agent) -> Any:
         index, key = jnp.int32(0), jax.random.key(0)
-        return updating.update_agent(config, experience(config, ring), agent, index, key)
+        return learn.update_agent(config, experience(config, ring), agent, index, key)
 
     agents, ring = begun()
     lowered = program.lower(ring, jax.tree.map(itemgetter(0), agents)).as_text()

@@ -16,7 +16,7 @@ from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.iqn.collect import check, collect, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import evaluate
-from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.serve import answer, export
 from quatrain.models.iqn.train import HostLoop, from_arrays, init_state, to_arrays, train
 from quatrain.models.iqn.worlds.user_env import ReplayEnvs, by_seed, scale_of, stack
@@ -105,7 +105,8 @@ def test_transitions_are_those_of_whole_episodes_with_their_final_observations(
     config = user_env(name="Diary")
     rng = np.random.default_rng(0)
     slots, block = 24, 6
-    with closing(ReplayEnvs(HostEnvs(config.env, 4, 7))) as envs:
+    with closing(HostEnvs(config.env, 4, 7)) as host_envs:
+        envs = ReplayEnvs(host_envs)
         turns = [envs.step(rng.integers(3, size=(4, 1))) for _ in range(60)]
     ring = init(slots, stack(turns[:1]))
     for begin in range(0, 60, block):

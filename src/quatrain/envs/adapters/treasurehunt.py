@@ -13,10 +13,9 @@ from jaxtyping import Bool, Float32, Int8, Key, UInt8
 from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
 from quatrain.envs.adapters.simulation import Outcome, check_discrete
-from quatrain.envs.treasurehunt import map_arrays
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.turns import World, turn_order
-from quatrain.envs.treasurehunt.world import MOVES, State, make_world
+from quatrain.envs.treasurehunt.world import MOVES, State, make_world, spawnable, walls
 from quatrain.errors import DataError
 
 NAME = "quatrain/TreasureHunt-v0"
@@ -83,11 +82,11 @@ class AgentsSimulation:
     def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
         """Draws walls, bare floor, items as diamonds, and agents as discs."""
         assert self._turn is not None
-        walls = map_arrays.walls(self.rules.map)
-        grows = map_arrays.spawnable(self.rules.map)
+        is_wall = walls(self.rules.map)
+        grows = spawnable(self.rules.map)
         colors = np.where(grows[..., None], rendering.FLOOR, rendering.GROUND)
-        colors = np.where(walls[..., None], rendering.WALL, colors).astype(np.uint8)
-        size = rendering.cell_size(*walls.shape)
+        colors = np.where(is_wall[..., None], rendering.WALL, colors).astype(np.uint8)
+        size = rendering.cell_size(*is_wall.shape)
         picture = rendering.Picture(rendering.tiles(colors, size))
         items = np.asarray(self._turn.state.items[env])
         for y, x in np.argwhere(items):

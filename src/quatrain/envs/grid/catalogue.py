@@ -1,25 +1,19 @@
-"""names and numbers -> Layout: the maps of the project."""
+"""names and numbers -> Layout: the maps of the project, random rooms and mazes."""
 
 import difflib
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
-from quatrain.envs.grid.layouts import Cell, Layout, LayoutError, parse_layout
+from quatrain.envs.grid.layouts import MOVES, Cell, Layout, LayoutError, checked, parse_layout
 
+if TYPE_CHECKING:  # whoever only reads a config does not wait for numpy
+    import numpy
 
-def rooms(**numbers: Any) -> Layout:
-    """Generates rooms (`generators.rooms`); numpy is loaded only for that."""
-    from quatrain.envs.grid import generators
-
-    return generators.rooms(**numbers)
-
-
-def maze(**numbers: Any) -> Layout:
-    """Generates a maze (`generators.maze`); numpy is loaded only for that."""
-    from quatrain.envs.grid import generators
-
-    return generators.maze(**numbers)
+# Two neighbouring rooms as (column, row); the second is right of or below the first.
+RoomPair = tuple[Cell, Cell]
+# [y][x]: whether a cell is a wall.
+Walls = list[list[bool]]
 
 
 def named_layout(name: str) -> Layout:
@@ -53,6 +47,134 @@ def _four_rooms(left_wall: int, right_wall: int, openings: tuple[Cell, ...]) -> 
 
 def _drawn(rows: str) -> Layout:
     return parse_layout(rows.replace("/", "\n"), "catalogue")
+
+
+def rooms(*, rows: int, cols: int, height: int, width: int, extra_doors: int, seed: int) -> Layout:
+    """Generates rooms of height x width cells, with walls and openings of one cell.
+
+    Each edge of a random spanning tree of the rooms has one opening at a random place of the shared
+    wall, and so do `extra_doors` further pairs of neighbours.
+
+    Raises:
+        LayoutError: a size below 1, more extra doors than pairs of neighbours are left, or a single
+            free cell.
+    """
+    for key, size in {"rows": rows, "cols": cols, "height": height, "width": width}.items():
+        if size < 1:
+            raise LayoutError(f"rooms: {key} {size} must be at least 1")
+    rng = _generator(seed)
+    tree, spare = _spanning_tree(_shuffled_pairs(rows, cols, rng))
+    if not 0 <= extra_doors <= len(spare):
+        raise LayoutError(
+            f"rooms: extra_doors {extra_doors} must lie in 0..{len(spare)}, the pairs of "
+            f"neighbours that {rows} x {cols} rooms have beyond the spanning tree"
+        )
+    walls = [
+        [y % (height + 1) == 0 or x % (width + 1) == 0 for x in range(cols * (width + 1) + 1)]
+        for y in range(rows * (height + 1) + 1)
+    ]
+    for (col, row), (next_col, _) in tree + spare[:extra_doors]:
+        left = col * (width + 1)
+        top = row * (height + 1)
+        if next_col > col:
+            walls[top + rng.integers(1, height + 1)][left + width + 1] = False
+        else:
+            walls[top + height + 1][left + rng.integers(1, width + 1)] = False
+    return _without_marks("rooms", walls)
+
+
+def maze(*, width: int, height: int, braid: float, seed: int) -> Layout:
+    """Generates a maze of width x height cells: paths between the odd cells, carved depth-first.
+
+    Carving starts at the top left; then each dead end is opened with probability `braid`.
+
+    Raises:
+        LayoutError: an even size, a size below 5, or a braid outside 0..1.
+    """
+    for key, size in (("width", width), ("height", height)):
+        if size < 5 or size % 2 == 0:
+            raise LayoutError(
+                f"maze: {key} {size} must be odd and at least 5; take {max(5, size | 1)}"
+            )
+    if not 0 <= braid <= 1:
+        raise LayoutError(f"maze: braid {braid} must lie in 0..1")
+    rng = _generator(seed)
+    walls = _carve(width, height, rng)
+    _open_dead_ends(walls, braid, rng)
+    return _without_marks("maze", walls)
+
+
+def _generator(seed: int) -> "numpy.random.Generator":
+    import numpy
+
+    return numpy.random.default_rng(seed)
+
+
+def _without_marks(name: str, walls: Walls) -> Layout:
+    return checked(Layout(name, tuple(map(tuple, walls)), start=None, goal=None, doors=()))
+
+
+def _shuffled_pairs(rows: int, cols: int, rng: "numpy.random.Generator") -> list[RoomPair]:
+    right = [((col, row), (col + 1, row)) for row in range(rows) for col in range(cols - 1)]
+    below = [((col, row), (col, row + 1)) for row in range(rows - 1) for col in range(cols)]
+    pairs = right + below
+    return [pairs[i] for i in rng.permutation(len(pairs))]
+
+
+def _spanning_tree(pairs: list[RoomPair]) -> tuple[list[RoomPair], list[RoomPair]]:
+    """Returns the pairs that join two components (Kruskal's algorithm), and the other pairs."""
+    parent: dict[Cell, Cell] = {}
+
+    def root(room: Cell) -> Cell:
+        while room in parent:
+            room = parent[room]
+        return room
+
+    tree = []
+    spare = []
+    for pair in pairs:
+        first_root = root(pair[0])
+        second_root = root(pair[1])
+        if first_root == second_root:
+            spare.append(pair)
+        else:
+            parent[second_root] = first_root
+            tree.append(pair)
+    return tree, spare
+
+
+def _carve(width: int, height: int, rng: "numpy.random.Generator") -> Walls:
+    """Connects the odd cells depth-first: exactly one path leads to each."""
+    walls = [[True] * width for _ in range(height)]
+    walls[1][1] = False
+    path = [(1, 1)]
+    while path:
+        x, y = path[-1]
+        closed = [(dx, dy) for dx, dy in _inner_moves(walls, x, y) if walls[y + 2 * dy][x + 2 * dx]]
+        if not closed:
+            path.pop()
+            continue
+        dx, dy = closed[rng.integers(len(closed))]
+        walls[y + dy][x + dx] = walls[y + 2 * dy][x + 2 * dx] = False
+        path.append((x + 2 * dx, y + 2 * dy))
+    return walls
+
+
+def _open_dead_ends(walls: Walls, braid: float, rng: "numpy.random.Generator") -> None:
+    """Opens a wall of each remaining dead end with probability `braid`, in place."""
+    for y in range(1, len(walls), 2):
+        for x in range(1, len(walls[0]), 2):
+            moves = _inner_moves(walls, x, y)
+            closed = [(dx, dy) for dx, dy in moves if walls[y + dy][x + dx]]
+            if len(moves) - len(closed) == 1 and rng.random() < braid:
+                dx, dy = closed[rng.integers(len(closed))]
+                walls[y + dy][x + dx] = False
+
+
+def _inner_moves(walls: Walls, x: int, y: int) -> list[Cell]:
+    """Returns (dx, dy) of the moves from an odd cell to an odd cell inside the frame."""
+    height, width = len(walls), len(walls[0])
+    return [(dx, dy) for dx, dy in MOVES if 0 < x + 2 * dx < width and 0 < y + 2 * dy < height]
 
 
 CATALOGUE: dict[str, Callable[[], Layout]] = {

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool, Int8, Int32, Key
 
-from quatrain.envs.treasurehunt import map_arrays, world
+from quatrain.envs.treasurehunt import world
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.turns import Policy
 from quatrain.envs.treasurehunt.world import State
@@ -99,7 +99,7 @@ def _ranks(rules: Env, state: State, agent: Array, view: str) -> Int32[Array, "h
 
 def _item_ranks(rules: Env) -> Int32[np.ndarray, "entity distance"]:
     """Ranks items by value per step, then nearness, at each Manhattan distance; exact fractions."""
-    height, width = map_arrays.walls(rules.map).shape
+    height, width = world.walls(rules.map).shape
     merits = {
         (entity, distance): (-Fraction(kind.value) / distance, distance)
         for entity, kind in enumerate(rules.entities, start=1)

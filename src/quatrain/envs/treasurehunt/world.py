@@ -10,8 +10,9 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Int, Int8, Int16, Int32, Key
 
-from quatrain.envs.treasurehunt import map_arrays
+from quatrain.envs.treasurehunt import layouts
 from quatrain.envs.treasurehunt.config import Env
+from quatrain.envs.treasurehunt.layouts import BARE, ITEMS, Map
 from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
 
 # (dy, dx) of the actions up, down, left, right.
@@ -32,6 +33,26 @@ class State(NamedTuple):
     turn: Int32[Array, ""]
     episode: Int32[Array, ""]
     key: Key[Array, ""]
+
+
+def walls(map: Map) -> Bool[np.ndarray, "height width"]:
+    """Returns a mask of the walls."""
+    return _symbols(map) == layouts.WALL
+
+
+def spawnable(map: Map) -> Bool[np.ndarray, "height width"]:
+    """Returns a mask of the cells where items may spawn."""
+    return ~np.isin(_symbols(map), (layouts.WALL, BARE))
+
+
+def items(map: Map) -> Int8[np.ndarray, "height width"]:
+    """Returns the items at reset: 0 none, k an item of entity k (from 1)."""
+    symbols = _symbols(map)
+    return np.where(np.isin(symbols, list(ITEMS)), symbols, "0").astype(np.int8)
+
+
+def _symbols(map: Map) -> np.ndarray:
+    return np.array([list(row) for row in map.rows])
 
 
 @lru_cache(maxsize=64)
@@ -57,14 +78,14 @@ def spawn_items(
     Does not depend on actions. One uniform u per cell decides: an item spawns if u < p, and u/p
     selects its entity by weight.
     """
-    spawnable = map_arrays.spawnable(rules.map)
+    may_spawn = spawnable(rules.map)
     noise_key = jax.random.fold_in(jax.random.fold_in(key, episode), turn)
-    noise = jax.random.uniform(noise_key, spawnable[1:-1, 1:-1].shape)
+    noise = jax.random.uniform(noise_key, may_spawn[1:-1, 1:-1].shape)
     weights = np.cumsum([entity.weight for entity in rules.entities])
     thresholds = rules.spawn_probability * (weights / weights[-1])
     exceeded = [(noise >= threshold).astype(jnp.int8) for threshold in thresholds[:-1]]
     spawned = jnp.where(noise < rules.spawn_probability, 1 + sum(exceeded), 0).astype(jnp.int8)
-    return jnp.where(spawnable, jnp.pad(spawned, 1), 0)
+    return jnp.where(may_spawn, jnp.pad(spawned, 1), 0)
 
 
 def targets(state: State, agent: Int[Array, ""]) -> Int16[Array, "action 2"]:
@@ -77,17 +98,17 @@ def events(rules: Env, state: State, cells: Int16[Array, "*cell 2"]) -> Int8[Arr
     y = cells[..., 0]
     x = cells[..., 1]
     occupied = (cells[..., None, :] == state.positions).all(-1).any(-1)
-    blocked = jnp.asarray(map_arrays.walls(rules.map))[y, x]
+    blocked = jnp.asarray(walls(rules.map))[y, x]
     event = jnp.where(occupied, AGENT, state.items[y, x])
     return jnp.where(blocked, WALL, event).astype(jnp.int8)
 
 
 def _reset(rules: Env, key: Array, episode: Array) -> State:
     start_key = jax.random.fold_in(jax.random.fold_in(key, episode), _STARTS)
-    cells = jnp.asarray(map_arrays.starts(rules.map), jnp.int16)
+    cells = jnp.asarray(layouts.starts(rules.map), jnp.int16)
     _, selected = lax.top_k(jax.random.uniform(start_key, (len(cells),)), rules.agents)
     return State(
-        items=jnp.asarray(map_arrays.items(rules.map)),
+        items=jnp.asarray(items(rules.map)),
         positions=cells[selected],
         turn=jnp.int32(0),
         episode=jnp.asarray(episode, jnp.int32),
@@ -122,11 +143,11 @@ def _static_channels(rules: Env) -> Int8[np.ndarray, "channel row column"]:
     With `sand`, floor lies beneath everything: a wall counts in both layers, a cell outside in one.
     """
     radius = rules.vision_radius
-    walls = map_arrays.walls(rules.map)
+    is_wall = walls(rules.map)
     sand = rules.ground == "sand"
-    wall = np.pad(walls.astype(np.int8) * (2 if sand else 1), radius)
-    outside = np.pad(np.zeros(walls.shape, np.int8), radius, constant_values=1)
-    ground = [np.pad(~walls, radius).astype(np.int8)] if sand else []
+    wall = np.pad(is_wall.astype(np.int8) * (2 if sand else 1), radius)
+    outside = np.pad(np.zeros(is_wall.shape, np.int8), radius, constant_values=1)
+    ground = [np.pad(~is_wall, radius).astype(np.int8)] if sand else []
     return np.stack([np.zeros_like(wall), wall + outside, *ground])
 
 

@@ -53,7 +53,8 @@ def check(config: LearnerConfig, dataset: Any) -> None:
         DataError: a user's environment cannot be made, or iqn cannot act in it.
     """
     world = config.world
-    world.check_env(config, dataset)
+    if config.brings_env:
+        world.check_env(config, dataset)
     sizes = world.sizes(config, dataset)
     expected = train_shapes(config, sizes) | world.held_out_shapes(config, sizes)
     arrays = (*dataset.train, *dataset.held_out)

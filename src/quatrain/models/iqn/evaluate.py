@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quatrain.models.iqn.config import LearnerConfig
-from quatrain.models.iqn.learning.updating import State, evaluation_params
+from quatrain.models.iqn.learn import State, evaluation_params
 from quatrain.statistics import aggregate_seeds
 
 Returns = Float[np.ndarray, "agent env"]

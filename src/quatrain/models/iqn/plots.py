@@ -7,7 +7,7 @@ from quatrain.models.iqn.config import LearnerConfig
 from quatrain.models.iqn.evaluate import play_held_out
 from quatrain.models.iqn.figures.policies import draw_comparison
 from quatrain.models.iqn.figures.training import draw_learning, draw_learning_curve
-from quatrain.models.iqn.learning.updating import State
+from quatrain.models.iqn.learn import State
 from quatrain.plots import Picture, house_style, in_order
 from quatrain.progress import History
 

@@ -13,8 +13,8 @@ from quatrain.frameworks.jax import from_template, to_arrays
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import Scale, scaled
 from quatrain.models.iqn.config import IqnConfig, LearnerConfig
-from quatrain.models.iqn.learning.acting import agent_params, midpoints
-from quatrain.models.iqn.learning.updating import State, evaluation_params
+from quatrain.models.iqn.learn import State, evaluation_params
+from quatrain.models.iqn.network import agent_params, midpoints
 from quatrain.replay.frames.ring import AnyArray
 from quatrain.requests import Input, validate_request
 

@@ -4,22 +4,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Key
+from jaxtyping import Float, Key, Shaped
 
-from quatrain.errors import DeviceFull
+from quatrain.errors import DataError, DeviceFull
 from quatrain.frameworks.jax import from_template, over_devices, over_seeds
 from quatrain.frameworks.jax import to_arrays as to_arrays
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import check
 from quatrain.models.iqn.config import IqnConfig, LearnerConfig, Train
-from quatrain.models.iqn.learning import acting, records
-from quatrain.models.iqn.learning.updating import (
+from quatrain.models.iqn.learn import (
     EVALUATION_PLAY,
     EVALUATION_WORLDS,
     NOT_EVALUATED,
@@ -27,15 +26,35 @@ from quatrain.models.iqn.learning.updating import (
     WORLDS,
     Best,
     State,
+    acting_params,
     base_keys,
     better,
     init,
     learn,
     purpose_keys,
 )
-from quatrain.progress import Progress
+from quatrain.progress import Progress, TrainingDiverged, by_seed
 
 WEIGHTS = ("params/", "target_params/", "best/", "scale/")
+# Metrics that must be finite, in the order in which they are reported.
+WATCHED = ("loss", "grad_norm", "q_mean")
+# Metrics with one value per cycle and seed.
+COUNTS = ("epsilon", "agent_steps", "replay_valid")
+
+
+class Cycle(NamedTuple):
+    """Holds the record of one cycle of one seed; stacked records begin with seeds and cycles.
+
+    update_metrics: name -> (update, agent). play_metrics: name -> (agent,). epsilon: in the last
+    turn. agent_steps: since the beginning, with the prefill, without final turns. replay_valid:
+    number of transitions that can be sampled.
+    """
+
+    update_metrics: dict[str, Any]
+    play_metrics: dict[str, Any]
+    epsilon: Any
+    agent_steps: Any
+    replay_valid: Any
 
 
 def headline(config: LearnerConfig) -> tuple[str, str]:
@@ -45,26 +64,24 @@ def headline(config: LearnerConfig) -> tuple[str, str]:
 # In compiled programs.
 
 
-def run_cycle(config: IqnConfig, world: Any, state: State) -> tuple[State, records.Cycle]:
+def run_cycle(config: IqnConfig, world: Any, state: State) -> tuple[State, Cycle]:
     """Plays, stores the turns and updates the agents, of one seed."""
-    explore = partial(acting.explore, config, state.params)
+    explore = partial(network.explore, config, state.params)
     key = jax.random.fold_in(state.base_key, PLAY)
     play_state, turns, played = config.world.play(config, world, explore, state.play_state, key)
     state, learned = learn(config, state._replace(play_state=play_state), turns)
-    return state, records.Cycle(**played, **learned)
+    return state, Cycle(**played, **learned)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def run_chunk(
-    config: IqnConfig, world: Any, cycles: int, state: State
-) -> tuple[State, records.Cycle]:
+def run_chunk(config: IqnConfig, world: Any, cycles: int, state: State) -> tuple[State, Cycle]:
     """Runs this number of cycles of every seed; records are (seed, cycle, ...).
 
     The state is not donated: it stays valid when the next chunk diverges. Inside, the replay is
     written in place.
     """
 
-    def run(first: State) -> tuple[State, records.Cycle]:
+    def run(first: State) -> tuple[State, Cycle]:
         return jax.lax.scan(lambda state, _: run_cycle(config, world, state), first, length=cycles)
 
     return over_seeds(run, config.train.seed_parallelism)(state)
@@ -81,7 +98,7 @@ def greedy_returns(
         env_key, play_key = (
             jax.random.fold_in(key, purpose) for purpose in (EVALUATION_WORLDS, EVALUATION_PLAY)
         )
-        policy = acting.greedy_policy(config, params)
+        policy = network.greedy_policy(config, params)
         return config.world.greedy_returns(config, world, policy, env_key, play_key)
 
     return over_seeds(evaluate_seed, config.train.seed_parallelism)(params_and_key)
@@ -91,18 +108,19 @@ class CompiledLoop:
     """Runs cycles and evaluations in a world whose turns are part of the compiled programs."""
 
     def __init__(self, config: IqnConfig, world: Any) -> None:
-        self._run = partial(run_chunk, config, world)
-        self._greedy_returns = partial(greedy_returns, config, world)
-        self._seeds = config.seeds
+        self._config = config
+        self._world = world
 
-    def run(self, state: State, cycles: int) -> tuple[State, records.Cycle]:
+    def run(self, state: State, cycles: int) -> tuple[State, Cycle]:
         """Runs this number of cycles of all seeds; records are (seed, cycle, ...)."""
-        state, record = over_devices(partial(self._run, cycles), self._seeds)(state)
+        run = partial(run_chunk, self._config, self._world, cycles)
+        state, record = over_devices(run, self._config.seeds)(state)
         return state, jax.device_get(record)
 
     def evaluate(self, params: network.Params, base_key: Array) -> Float[np.ndarray, "seed agent"]:
         """Computes the mean return of greedy episodes, always the same."""
-        return np.asarray(over_devices(self._greedy_returns, self._seeds)((params, base_key)))
+        evaluate = partial(greedy_returns, self._config, self._world)
+        return np.asarray(over_devices(evaluate, self._config.seeds)((params, base_key)))
 
     def close(self) -> None:
         """Holds nothing that needs closing."""
@@ -126,13 +144,16 @@ class HostLoop:
     """
 
     def __init__(self, config: LearnerConfig, state: State) -> None:
-        seeds = _env_seeds(state.base_key, WORLDS)
         self._config = config
         self._scale = state.scale
         self._base_key = state.base_key
+        act = network.exploring_program(config)
+        keys = purpose_keys(state.base_key, PLAY)
+        self._explore = lambda params, *arguments: act(params, keys, *arguments)
+        seeds = _env_seeds(state.base_key, WORLDS)
         self._player = config.world.Player(config, state.scale, seeds, state.play_state)
 
-    def run(self, state: State, cycles: int) -> tuple[State, records.Cycle]:
+    def run(self, state: State, cycles: int) -> tuple[State, Cycle]:
         """Runs this number of cycles of all seeds; records are (seed, cycle, ...)."""
         # Programs must not take the memory of the state that was given.
         learner = jax.tree.map(jnp.copy, state._replace(play_state=(), scale=(), best=()))
@@ -141,15 +162,10 @@ class HostLoop:
             explore = partial(self._explore, learner.params)
             turns, played = self._player.play(explore)
             learner, learned = learning_program(self._config)(learner, turns)
-            cycle_records.append(records.Cycle(**played, **learned))
+            cycle_records.append(Cycle(**played, **learned))
         record = jax.tree.map(lambda *rows: np.stack(rows, 1), *jax.device_get(cycle_records))
         kept = {name: getattr(state, name) for name in ("scale", "best")}
         return learner._replace(**kept, play_state=self._player.state), record
-
-    @cached_property
-    def _explore(self) -> Any:
-        act, keys = acting.exploring_program(self._config), purpose_keys(self._base_key, PLAY)
-        return lambda params, *arguments: act(params, keys, *arguments)
 
     @cached_property
     def _greedy_envs(self) -> Any:
@@ -158,10 +174,9 @@ class HostLoop:
 
     def evaluate(self, params: network.Params, _base_key: Array) -> Float[np.ndarray, "seed agent"]:
         """Computes the mean return of greedy episodes, always the same."""
-        by_seed = [jax.tree.map(itemgetter(seed), params) for seed in range(self._config.seeds)]
         policies = [
-            host_policy(self._config, self._scale, seed, seed_params)
-            for seed, seed_params in enumerate(by_seed)
+            host_policy(self._config, self._scale, seed, jax.tree.map(itemgetter(seed), params))
+            for seed in range(self._config.seeds)
         ]
         return self._greedy_envs.mean_returns(policies)
 
@@ -174,7 +189,7 @@ class HostLoop:
 def host_policy(config: LearnerConfig, scale: Any, seed: int, params: network.Params) -> Any:
     """Returns the greedy policy of these parameters (axis agent), with the scale of a seed."""
     world = config.world
-    act = partial(acting.greedy_program(config), params)
+    act = partial(network.greedy_program(config), params)
     return world.GreedyPolicy(config.network.frames, world.by_seed(scale)[seed], act)
 
 
@@ -199,13 +214,16 @@ def loop_of(config: LearnerConfig, state: State) -> CompiledLoop | HostLoop:
 
 def init_state(config: LearnerConfig, dataset: Any, seed: int) -> State:
     """Returns untrained agents, envs at their start, and replays with the prefill."""
-    world, base_key = config.world, base_keys(config, seed)
+    world = config.world
+    base_key = base_keys(config, seed)
     prefill = world.replay_inputs(config, dataset)
     state = init(config, world.sizes(config, dataset), prefill, base_key)
-    fields = world.first_fields(config, dataset, purpose_keys(base_key, WORLDS))
-    if config.brings_env:
-        fields["best"] = Best(state.params, jnp.full(config.seeds, NOT_EVALUATED, jnp.float32))
-    return state._replace(**fields)
+    play_state = world.init_play_state(config, dataset, purpose_keys(base_key, WORLDS))
+    state = state._replace(play_state=play_state)
+    if not config.brings_env:
+        return state
+    best = Best(state.params, jnp.full(config.seeds, NOT_EVALUATED, jnp.float32))
+    return state._replace(scale=world.scale_of(config, dataset.train), best=best)
 
 
 def from_arrays(config: LearnerConfig, dataset: Any, arrays: dict[str, np.ndarray]) -> State:
@@ -231,7 +249,7 @@ def update(
     """
     with closing(loop_of(config, state)) as loop:
         state, record = loop.run(state, 1)
-    return state, records.metrics(record, greedy=None)
+    return state, metrics(record, greedy=None)
 
 
 def train(
@@ -268,19 +286,19 @@ def train_in(
     evaluate_every = config.train.evaluate_every
     while updates < config.train.steps:
         state, record = loop.run(state, config.train.cycles_per_record)
-        records.raise_if_diverged(record, updates)
+        raise_if_diverged(record, updates)
         updates += config.train.record_every
         greedy = None
         if evaluate_every and updates % evaluate_every == 0:
             state, greedy = _evaluate(config, loop, state)
-        yield Progress(updates, state, records.metrics(record, greedy))
+        yield Progress(updates, state, metrics(record, greedy))
 
 
 def _evaluate(
     config: LearnerConfig, loop: CompiledLoop | HostLoop, state: State
 ) -> tuple[State, Float[np.ndarray, "1 seed agent"]]:
     """Returns the state, whose best parameters are at least as good, and the greedy returns."""
-    params = acting.evaluation_network(config.train.acting, state.params, state.target_params)
+    params = acting_params(config, state)
     greedy = loop.evaluate(params, state.base_key)
     if isinstance(state.best, Best):
         state = state._replace(best=better(state.best, Best(params, greedy.mean(-1))))
@@ -320,3 +338,65 @@ def explain_out_of_memory(replay_bytes: int) -> Iterator[None]:
             f"{replay_bytes / 2**20:,.0f} MiB, twice that while a record is made. "
             "Lower iqn.train.capacity, iqn.env.worlds or iqn.seeds."
         ) from None
+
+
+# Records.
+
+
+def raise_if_diverged(cycles: Cycle, updates: int) -> None:
+    """Raises for the first update after `updates` in which a watched metric is not finite.
+
+    Raises:
+        TrainingDiverged: names the update, seed, agent and value, and the keys to lower.
+    """
+    watched = np.stack([cycles.update_metrics[name] for name in WATCHED])
+    # (name, seed, cycle, update, agent) -> (cycle, update, agent, name, seed)
+    by_time = np.moveaxis(watched, (0, 1), (-2, -1))
+    not_finite = np.argwhere(~np.isfinite(by_time))
+    if not len(not_finite):
+        return
+    cycle, update, agent, name, seed = not_finite[0]
+    number = updates + cycle * by_time.shape[1] + update + 1
+    raise TrainingDiverged(
+        f"iqn: {WATCHED[name]} of agent {agent}, seed {seed} became "
+        f"{by_time[cycle, update, agent, name, seed]} "
+        f"at update {number} (agent-steps {int(cycles.agent_steps[seed, cycle]):,}). "
+        "Lower iqn.train.learning_rate or iqn.train.max_grad_norm."
+    )
+
+
+def metrics(
+    cycles: Cycle, greedy: Float[np.ndarray, "evaluation seed agent"] | None
+) -> dict[str, np.ndarray]:
+    """Returns name -> one value per cycle, with several seeds also by seed.
+
+    `NAME` is the mean over agents, `NAME/agent` has all agents.
+
+    Raises:
+        DataError: there was nothing to learn from in a cycle.
+    """
+    seed, cycle = np.unravel_index(np.argmin(cycles.replay_valid), cycles.replay_valid.shape)
+    if cycles.replay_valid[seed, cycle] == 0:
+        raise DataError(
+            f"iqn: the replay of seed {seed} holds no transition to learn from (agent-steps "
+            f"{int(cycles.agent_steps[seed, cycle]):,}): each stored turn is a final observation, "
+            "or lacks turns before or after it. Raise iqn.collect.turns and iqn.train.capacity."
+        )
+    agent_metrics = {
+        name: values.mean(2, dtype=np.float64) for name, values in cycles.update_metrics.items()
+    }
+    columns: dict[str, Shaped[np.ndarray, "seed cycle ..."]] = {}
+    for name, values in (agent_metrics | cycles.play_metrics).items():
+        columns[name] = values.mean(-1)
+        columns[f"{name}/agent"] = values
+    columns |= {name: getattr(cycles, name) for name in COUNTS}
+    if greedy is None:
+        seeds, _, agents = cycles.play_metrics["episode_return"].shape
+        greedy = np.zeros((0, seeds, agents))
+    return by_seed(
+        {
+            **{name: np.swapaxes(values, 0, 1) for name, values in columns.items()},
+            "greedy_return": greedy.mean(-1),
+            "greedy_return/agent": greedy,
+        }
+    )

@@ -17,7 +17,7 @@ from quatrain.envs.treasurehunt.turns import Policy
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.learning.acting import greedy_policy
+from quatrain.models.iqn.network import greedy_policy
 from quatrain.models.iqn.rules import GATED
 from quatrain.models.iqn.worlds.treasurehunt import Dataset, HeldOut, held_out_envs, named_events
 from quatrain.statistics import bootstrap_interval
@@ -30,6 +30,8 @@ REFERENCE_POLICIES: Mapping[str, Callable[[Env], Policy]] = {
     "oracle_view": partial(policies.oracle_policy, view="view"),
     "oracle_full": partial(policies.oracle_policy, view="full"),
 }
+# Name of the policy whose parameters are given.
+LEARNED = "learned"
 # Largest number of draws of a shuffled agent order over which an evaluation averages.
 MAX_TURN_ORDERS = 32
 # Scores with their spread over seeds.
@@ -54,43 +56,31 @@ def play_held_out(
 ) -> tuple[list[Outcome], dict[str, Outcome]]:
     """Plays the held-out envs by the greedy policy of each seed, and by the references."""
     key = jax.random.key(seed)
-    learned = [play_greedy(config, each, dataset, key) for each in params]
-    references = {name: play_reference(config, name, dataset, key) for name in REFERENCE_POLICIES}
+    learned = [play_policy(config, LEARNED, each, dataset, key) for each in params]
+    references = {
+        name: play_policy(config, name, None, dataset, key) for name in REFERENCE_POLICIES
+    }
     return learned, references
 
 
-def play_greedy(
-    config: IqnConfig, params: network.Params, dataset: Dataset, key: Key[Array, ""]
+def play_policy(
+    config: IqnConfig, name: str, params: network.Params, dataset: Dataset, key: Key[Array, ""]
 ) -> Outcome:
-    return Outcome(*jax.device_get(_play_greedy(config, params, dataset.held_out, key)))
-
-
-def play_reference(config: IqnConfig, name: str, dataset: Dataset, key: Key[Array, ""]) -> Outcome:
-    return Outcome(*jax.device_get(_play_reference(config, name, dataset.held_out, key)))
-
-
-@partial(jax.jit, static_argnums=0)
-def _play_greedy(
-    config: IqnConfig, params: network.Params, held_out: HeldOut, key: Array
-) -> tuple[Array, ...]:
-    return _episodes(config, greedy_policy(config, params), held_out, key)
+    """Plays the held-out envs by a reference policy, or by the greedy one of these parameters."""
+    return Outcome(*jax.device_get(_episodes(config, name, params, dataset.held_out, key)))
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _play_reference(
-    config: IqnConfig, name: str, held_out: HeldOut, key: Array
-) -> tuple[Array, ...]:
-    return _episodes(config, REFERENCE_POLICIES[name](config.env), held_out, key)
-
-
 def _episodes(
-    config: IqnConfig, policy: Policy, held_out: HeldOut, key: Array
+    config: IqnConfig, name: str, params: network.Params, held_out: HeldOut, key: Array
 ) -> tuple[Array, ...]:
     """Plays one episode per env; returns rewards, events and the items that are left.
 
     Parallel envs share the order of a turn. A shuffled order is drawn for several groups of envs,
     so that its effect on the first and the last agent averages out.
     """
+    is_learned = name == LEARNED
+    policy = greedy_policy(config, params) if is_learned else REFERENCE_POLICIES[name](config.env)
     groups = 1
     if config.env.agent_order == "shuffled":
         groups = math.gcd(len(held_out.keys), MAX_TURN_ORDERS)

@@ -20,7 +20,7 @@ from quatrain.envs.host.references import (
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import check
 from quatrain.models.iqn.config import IqnUserEnvConfig
-from quatrain.models.iqn.learning.updating import NOT_EVALUATED, State, init_params
+from quatrain.models.iqn.learn import NOT_EVALUATED, State, init_params
 from quatrain.models.iqn.rules import USER_ENV_GATED
 from quatrain.models.iqn.train import host_policy
 from quatrain.models.iqn.worlds.user_env import Dataset, sizes

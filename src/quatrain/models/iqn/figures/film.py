@@ -11,13 +11,14 @@ from jax import Array
 from jaxtyping import Int8, Int16, UInt8
 
 from quatrain.animation import Animation, digit, paint_discs, palette_of, with_bar
-from quatrain.envs.treasurehunt import map_arrays, turns
+from quatrain.envs.treasurehunt import turns
+from quatrain.envs.treasurehunt import world as worlds
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
-from quatrain.models.iqn.learning.acting import greedy_policy
-from quatrain.models.iqn.learning.updating import State, evaluation_params
+from quatrain.models.iqn.learn import State, evaluation_params
+from quatrain.models.iqn.network import greedy_policy
 from quatrain.models.iqn.worlds.treasurehunt import Dataset, HeldOut, held_out_envs
 from quatrain.plots import BLUE, ORANGE, RED
 
@@ -72,7 +73,7 @@ def draw_world(
     rules: Env, items: Int8[np.ndarray, "height width"], positions: Int16[np.ndarray, "agent 2"]
 ) -> UInt8[np.ndarray, "row column"]:
     """Paints walls, items as diamonds by what they are worth, and agents as discs with numbers."""
-    walls = map_arrays.walls(rules.map)
+    walls = worlds.walls(rules.map)
     cell = max(WIDTH // walls.shape[1], LEAST_CELL)
     frame = np.where(walls, WALL, FLOOR).astype(np.uint8).repeat(cell, 0).repeat(cell, 1)
     floor = frame == FLOOR

@@ -17,8 +17,8 @@ from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import Outcomes
 from quatrain.models.iqn.figures.policies import COMPARISON_CAPTION
 from quatrain.models.iqn.figures.training import CURVE_CAPTION, LEARNING_CAPTION
-from quatrain.models.iqn.learning.acting import midpoints
-from quatrain.models.iqn.learning.updating import State, evaluation_params
+from quatrain.models.iqn.learn import State, evaluation_params
+from quatrain.models.iqn.network import midpoints
 from quatrain.models.iqn.train import host_policy
 from quatrain.models.iqn.worlds.user_env import Dataset
 from quatrain.plots import SMALL_TITLE, EndLabel, Picture, caption, label_ends

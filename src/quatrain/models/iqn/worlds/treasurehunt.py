@@ -12,10 +12,9 @@ from jaxtyping import Float, Int, Int8, Int16, Key, UInt32
 
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.config import Env
-from quatrain.envs.treasurehunt.map_arrays import walls
 from quatrain.envs.treasurehunt.policies import ACTIONS, random_policy
 from quatrain.envs.treasurehunt.turns import EnvStates, Policy, Turn, World
-from quatrain.envs.treasurehunt.world import AGENT, WALL, make_world
+from quatrain.envs.treasurehunt.world import AGENT, WALL, make_world, walls
 from quatrain.frameworks.jax import over_seeds
 from quatrain.models.iqn.collect import Shapes, Sizes
 from quatrain.models.iqn.config import IqnConfig
@@ -54,18 +53,15 @@ def collect(config: IqnConfig, seed: int) -> Dataset:
     state = jax.jit(lambda keys: turns.start(world, keys, frames=1).state)(keys)
     held_out = (jax.random.key_data(keys), state.positions, state.items)
     return Dataset(
-        train=prefill(config, world, jax.random.fold_in(key, PREFILL)),
+        train=jax.device_get(prefill(config, world, jax.random.fold_in(key, PREFILL))),
         held_out=HeldOut(*map(np.asarray, held_out)),
     )
 
 
+@partial(jax.jit, static_argnums=(0, 1))
 def prefill(config: IqnConfig, world: World, key: Key[Array, ""]) -> Transitions:
     """Returns transitions of a uniform random policy, (seed, turn, ...)."""
-    return jax.tree.map(np.asarray, _prefill(config, world, key))
 
-
-@partial(jax.jit, static_argnums=(0, 1))
-def _prefill(config: IqnConfig, world: World, key: Array) -> Transitions:
     def play_seed(seed: Array) -> Transitions:
         base_key = jax.random.fold_in(key, seed)
         keys = jax.random.split(jax.random.fold_in(base_key, WORLDS), config.env.worlds)
@@ -100,16 +96,8 @@ def held_out_envs(config: IqnConfig, held_out: HeldOut) -> EnvStates:
     )
 
 
-def check_env(config: IqnConfig, dataset: Dataset) -> None:
-    """Raises nothing: the config alone makes this world."""
-
-
-def sizes(config: IqnConfig, dataset: Any = None) -> Sizes:
-    return sizes_of(make_world(config.env))
-
-
-def sizes_of(world: World) -> Sizes:
-    return Sizes(world.agents, world.frame_size, ACTIONS)
+def sizes(config: IqnConfig, _dataset: Any) -> Sizes:
+    return Sizes(config.env.agents, config.env.frame_size, ACTIONS)
 
 
 def held_out_shapes(config: IqnConfig, sizes: Sizes) -> Shapes:
@@ -171,38 +159,31 @@ def replay_inputs(config: IqnConfig, dataset: Dataset) -> Transitions:
     return dataset.train
 
 
-def first_fields(
+def init_play_state(
     config: IqnConfig, dataset: Dataset, env_keys: Key[Array, " seed"]
-) -> dict[str, Any]:
-    """Returns what this world adds to the state of a learner before its first turn."""
-    return {"play_state": init_play_states(config, make_world(config.env), dataset.train, env_keys)}
+) -> PlayState:
+    """Returns the states of all seeds before the first turn, with the prefill's counts."""
+    return begin_play(config, make_world(config.env), dataset.train, env_keys)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def init_play_states(
+def begin_play(
     config: IqnConfig, world: World, prefill: Transitions, env_keys: Key[Array, " seed"]
 ) -> PlayState:
-    """Returns the states of all seeds before the first turn, with the prefill's counts."""
+    def begin_seed(prefill_and_key: tuple[Transitions, Array]) -> PlayState:
+        prefill, key = prefill_and_key
+        keys = jax.random.split(key, config.env.worlds)
+        finished = (prefill.terminated | prefill.final).sum(dtype=jnp.int32)
+        return PlayState(
+            envs=turns.start(world, keys, config.network.frames),
+            turns=jnp.int32(0),
+            transitions=(~prefill.final).sum(dtype=jnp.int32),
+            episodes=finished,
+            reward_sums=jnp.zeros(prefill.rewards.shape[1:], jnp.float32),
+            episode_return=prefill.rewards.sum((0, 2)) / jnp.maximum(finished, 1),
+        )
 
-    def init_seed(prefill_and_key: tuple[Transitions, Array]) -> PlayState:
-        return _init_play_state(config, world, *prefill_and_key)
-
-    return over_seeds(init_seed, config.train.seed_parallelism)((prefill, env_keys))
-
-
-def _init_play_state(
-    config: IqnConfig, world: World, prefill: Transitions, key: Key[Array, ""]
-) -> PlayState:
-    keys = jax.random.split(key, config.env.worlds)
-    finished = (prefill.terminated | prefill.final).sum(dtype=jnp.int32)
-    return PlayState(
-        envs=turns.start(world, keys, config.network.frames),
-        turns=jnp.int32(0),
-        transitions=(~prefill.final).sum(dtype=jnp.int32),
-        episodes=finished,
-        reward_sums=jnp.zeros(prefill.rewards.shape[1:], jnp.float32),
-        episode_return=prefill.rewards.sum((0, 2)) / jnp.maximum(finished, 1),
-    )
+    return over_seeds(begin_seed, config.train.seed_parallelism)((prefill, env_keys))
 
 
 def play(
@@ -210,16 +191,13 @@ def play(
 ) -> tuple[PlayState, Transitions, dict[str, Any]]:
     """Plays the turns of a cycle of a seed; returns them with columns of the cycle's record."""
     play_state, played, epsilon = play_turns(config, world, explore, play_state, key)
-    rates = event_rates(config, played)
-    return (
-        play_state,
-        to_transitions(played),
-        {
-            "play_metrics": rates | {"episode_return": play_state.episode_return},
-            "epsilon": epsilon[-1],
-            "agent_steps": config.env.agents * play_state.transitions,
-        },
-    )
+    returns = {"episode_return": play_state.episode_return}
+    record = {
+        "play_metrics": event_rates(config, played) | returns,
+        "epsilon": epsilon[-1],
+        "agent_steps": config.env.agents * play_state.transitions,
+    }
+    return play_state, to_transitions(played), record
 
 
 def play_turns(

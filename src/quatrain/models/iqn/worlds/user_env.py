@@ -89,9 +89,6 @@ class ReplayEnvs:
             turn=np.minimum(number, MAX_TURN).astype(np.int16),
         )
 
-    def close(self) -> None:
-        self.envs.close()
-
 
 def checked(config: IqnUserEnvConfig, interface: Interface) -> Interface:
     """Returns the sizes of the environment.
@@ -121,10 +118,7 @@ def check_env(config: IqnUserEnvConfig, dataset: Dataset) -> None:
 
 
 def sizes(config: IqnUserEnvConfig, dataset: Dataset) -> Sizes:
-    return sizes_of(dataset.interface.restored)
-
-
-def sizes_of(interface: Interface) -> Sizes:
+    interface = dataset.interface.restored
     return Sizes(len(interface.agents), interface.observation_size, interface.action_count)
 
 
@@ -150,8 +144,9 @@ def prefill(config: IqnUserEnvConfig, seed: int) -> Transitions:
     for learner in range(config.seeds):
         rng = np.random.default_rng((seed, ACTIONS, learner))
         envs_seed = draw_seed(seed, ENVS, learner)
-        with closing(ReplayEnvs(HostEnvs(config.env, config.env.worlds, envs_seed))) as envs:
-            count = checked(config, envs.envs.interface).action_count
+        with closing(HostEnvs(config.env, config.env.worlds, envs_seed)) as host_envs:
+            envs = ReplayEnvs(host_envs)
+            count = checked(config, host_envs.interface).action_count
             turns = [
                 envs.step(rng.integers(count, size=envs.obs.shape[:2]))
                 for _ in range(config.collect.turns)
@@ -213,7 +208,9 @@ class PlayState(NamedTuple):
     episode_return: Float32[np.ndarray, "seed agent"]
 
 
-def init_play_state(config: IqnUserEnvConfig, dataset: Dataset) -> PlayState:
+def init_play_state(
+    config: IqnUserEnvConfig, dataset: Dataset, _env_keys: Array | None = None
+) -> PlayState:
     """Returns the state before the first turn, with the number of the prefill's episodes."""
     interface, prefill = dataset.interface.restored, dataset.train
     empty = empty_states(interface, config.env.worlds)
@@ -239,14 +236,6 @@ def replay_inputs(config: IqnUserEnvConfig, dataset: Dataset) -> Transitions:
     return dataset.train._replace(frames=np.stack(frames))
 
 
-def first_fields(config: IqnUserEnvConfig, dataset: Dataset, _env_keys: Array) -> dict[str, Any]:
-    """Returns what this world adds to the state of a learner before its first turn."""
-    return {
-        "play_state": init_play_state(config, dataset),
-        "scale": scale_of(config, dataset.train),
-    }
-
-
 class Player:
     """Plays the training environments of all seeds; `state` holds everything that it changes."""
 
@@ -261,17 +250,16 @@ class Player:
         self.config = config
         self.scales = by_seed(scale)
         self._state = state
-        worlds = config.env.worlds
-        self._envs: list[ReplayEnvs] = []
-        parts = (env_seeds, by_seed(state.envs), by_seed(state.final))
         with ExitStack() as closing_if_refused:
-            closing_if_refused.callback(self.close)
-            for seed, states, final in zip(*parts, strict=True):
-                envs = ReplayEnvs(HostEnvs(config.env, worlds, seed))
-                self._envs.append(envs)
+            made = (HostEnvs(config.env, config.env.worlds, seed) for seed in env_seeds)
+            self._envs = [
+                ReplayEnvs(closing_if_refused.enter_context(closing(envs))) for envs in made
+            ]
+            parts = (self._envs, by_seed(state.envs), by_seed(state.final))
+            for envs, states, final in zip(*parts, strict=True):
                 envs.envs.restore(states)
                 envs.final = final
-            closing_if_refused.pop_all()
+            self.close = closing_if_refused.pop_all().close
 
     @property
     def state(self) -> PlayState:
@@ -327,9 +315,6 @@ class Player:
         )
         return np.where(ended_agents, sums, np.float32(0)).sum(-1)
 
-    def close(self) -> None:
-        close_all(self._envs)
-
     def _stacks(self) -> Float32[np.ndarray, "seed agent env inputs"]:
         frames = [
             scaled(scale, envs.obs).swapaxes(0, 1)
@@ -363,27 +348,15 @@ class GreedyEnvs:
     """Holds the environments of greedy evaluations while training; episodes are always the same."""
 
     def __init__(self, config: IqnUserEnvConfig, seeds: Sequence[int]) -> None:
-        count = config.train.evaluation_worlds
-        self._envs: list[HostEnvs] = []
+        made = (HostEnvs(config.env, config.train.evaluation_worlds, seed) for seed in seeds)
         with ExitStack() as closing_if_refused:
-            closing_if_refused.callback(self.close)
-            self._envs += (HostEnvs(config.env, count, seed) for seed in seeds)
-            closing_if_refused.pop_all()
+            self._envs = [closing_if_refused.enter_context(closing(envs)) for envs in made]
+            self.close = closing_if_refused.pop_all().close
 
     def mean_returns(self, policies: Sequence[GreedyPolicy]) -> Float32[np.ndarray, "seed agent"]:
         """Plays an episode in each environment by the policy of each seed."""
         episodes = map(play, self._envs, policies)
         return np.stack([each.returns.mean(0) for each in episodes]).astype(np.float32)
-
-    def close(self) -> None:
-        close_all(self._envs)
-
-
-def close_all(envs: Sequence[ReplayEnvs | HostEnvs]) -> None:
-    """Closes environments, also where some raise."""
-    with ExitStack() as stack:
-        for each in envs:
-            stack.callback(each.close)
 
 
 def by_seed(columns: Columns) -> list[Columns]:

@@ -15,7 +15,6 @@ from quatrain.frameworks.jax import over_seeds
 from quatrain.models.iqn import losses, network
 from quatrain.models.iqn.collect import Sizes
 from quatrain.models.iqn.config import HardTarget, LearnerConfig, Train
-from quatrain.models.iqn.learning.acting import evaluation_network
 from quatrain.replay.frames.ring import AnyArray, FrameRing, Transitions, from_transitions, write
 from quatrain.replay.frames.sampling import (
     Batch,
@@ -127,7 +126,17 @@ def evaluation_params(config: LearnerConfig, state: State) -> network.Params:
     """
     if isinstance(state.best, Best) and config.train.evaluate_every:
         return state.best.params
-    return evaluation_network(config.train.acting, state.params, state.target_params)
+    return acting_params(config, state)
+
+
+def acting_params(config: LearnerConfig, state: State) -> network.Params:
+    """Returns the parameters that act in evaluations.
+
+    Online networks may fall into loops for a while (into a wall, say); their average over updates,
+    the Polyak target, does not.
+    """
+    is_target = config.train.acting.evaluation_network == "target"
+    return state.target_params if is_target else state.params
 
 
 def better(best: Best, new: Best) -> Best:
