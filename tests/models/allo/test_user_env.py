@@ -1,7 +1,5 @@
 """allo in a user's environment: states, what is learned of them, and what is refused."""
 
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ from quatrain.models.allo.truth import true_spectrum
 from quatrain.models.allo.worlds.user_env import Dataset, input_constants, inputs
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import load
-from tests.conftest import ROOT, params_with, shapes_unchecked
+from tests.conftest import params_with, shapes_unchecked
 from tests.models.allo.user_envs import section
 
 MODEL = load("allo")
@@ -121,20 +119,3 @@ def test_several_agents_are_refused():
     env = section("Corridor")["env"] | {"kind": "pettingzoo"}
     with pytest.raises(ConfigError, match=r"allo\.env.*allo walks alone"):
         params_with({"allo": section("Corridor") | {"env": env}})
-
-
-def test_of_grids_only_the_sections_of_params_are_loaded():
-    """All models' sections are; what walks and draws maps is not."""
-    script = """
-import sys
-from tests.models.allo.test_user_env import MODEL, config_with
-config = config_with()
-dataset = MODEL.collect.collect(config, 1)
-state = MODEL.train.init_state(config, dataset, 0)
-MODEL.evaluate.evaluate(config, state, dataset, 0)
-MODEL.serve.request(config, dataset), MODEL.plots
-print(*(name for name in sys.modules if name.startswith("quatrain.envs.grid.")))
-"""
-    run = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True)
-    loaded = {name.rpartition(".")[2] for name in run.stdout.decode().split()}
-    assert loaded == {"catalogue", "config", "layouts"}

@@ -35,13 +35,6 @@ def test_columns_are_small_and_an_episode_and_the_prefill_end_with_a_final_turn(
     assert not train.rewards[:, 10].any()
 
 
-def test_every_action_is_as_likely_as_another():
-    actions = collected().train.actions
-    counts, expected = np.bincount(actions.ravel(), minlength=4), actions.size / 4
-    chi_square = ((counts - expected) ** 2 / expected).sum()
-    assert chi_square < 16.3  # 3 degrees of freedom, 1 in 1000
-
-
 def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
     held_out = collected().held_out
     assert len(np.unique(held_out.keys, axis=0)) == HELD_OUT

@@ -1,7 +1,5 @@
 """iqn in environments of users: what it collects, plays, stores, learns, restores and refuses."""
 
-import subprocess
-import sys
 from contextlib import closing
 from typing import Any
 
@@ -42,25 +40,6 @@ def trained(config: IqnUserEnvConfig, seed: int = 3) -> State:
     with shapes_unchecked():
         *_, last = train(config, collect(config, seed), seed)
     return last.state
-
-
-LOADED = """
-import sys
-from quatrain import fit
-fit("iqn", progress=False, **%r)
-print(*sorted(name for name in sys.modules if "treasurehunt" in name))
-"""
-
-
-@pytest.mark.full
-def test_an_environment_of_a_user_loads_no_treasure_hunt():
-    """But for its section of params.yaml."""
-    code = LOADED % section("OneStep")
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    world = "quatrain.envs.treasurehunt"
-    assert result.stdout.split() == [world, f"{world}.config", f"{world}.layouts"]
 
 
 # What is collected and stored.
