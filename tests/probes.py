@@ -14,7 +14,7 @@ from quatrain.models.iqn.collect import Sizes
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.learn import State as TrainState
 from quatrain.models.iqn.train import CompiledLoop, train_in
-from quatrain.models.iqn.worlds.treasurehunt import begin_play, prefill
+from quatrain.models.iqn.treasurehunt import begin_play, prefill
 from quatrain.validation import overlaid
 from tests.conftest import params_with
 

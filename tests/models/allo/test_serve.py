@@ -9,9 +9,9 @@ import pytest
 
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.grid import Dataset
 from quatrain.models.allo.serve import answer, export, request
 from quatrain.models.allo.train import State, init_state, tables
-from quatrain.models.allo.worlds.grid import Dataset
 from tests.conftest import small
 
 allo = partial(small, "allo")

@@ -8,7 +8,7 @@ import pytest
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.allo.config import AlloUserEnvConfig
 from quatrain.models.allo.truth import true_spectrum
-from quatrain.models.allo.worlds.user_env import Dataset, input_constants, inputs
+from quatrain.models.allo.user_env import Dataset, input_constants, inputs
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import load
 from tests.conftest import params_with, shapes_unchecked

@@ -13,7 +13,7 @@ from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.world import make_world, spawn_items
 from quatrain.errors import DatasetMismatch
 from quatrain.models.iqn.collect import check, collect
-from quatrain.models.iqn.worlds.treasurehunt import Dataset, held_out_envs
+from quatrain.models.iqn.treasurehunt import Dataset, held_out_envs
 from tests.conftest import small
 
 AGENTS, FRAME, HELD_OUT = 2, 125, 64

@@ -14,8 +14,8 @@ from quatrain.models.iqn import treasurehunt_scores as scoring
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.learn import State
+from quatrain.models.iqn.treasurehunt import Dataset, HeldOut
 from quatrain.models.iqn.treasurehunt_scores import Outcome, gini, income
-from quatrain.models.iqn.worlds.treasurehunt import Dataset, HeldOut
 from tests.conftest import small
 
 BLANK = State(*[None] * len(State._fields))

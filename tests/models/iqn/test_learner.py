@@ -13,7 +13,7 @@ from quatrain.models.iqn import train as learning
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.learn import State, base_keys
 from quatrain.models.iqn.train import from_arrays, init_state, run_chunk, to_arrays, train
-from quatrain.models.iqn.worlds.treasurehunt import Dataset
+from quatrain.models.iqn.treasurehunt import Dataset
 from quatrain.progress import Progress, TrainingDiverged
 from tests import probes
 from tests.conftest import shapes_unchecked, small

@@ -15,8 +15,8 @@ from quatrain.models.iqn.figures.policies import draw_comparison, samples
 from quatrain.models.iqn.figures.training import draw_learning_curve
 from quatrain.models.iqn.figures.treasurehunt import lorenz
 from quatrain.models.iqn.learn import State
+from quatrain.models.iqn.treasurehunt import Dataset
 from quatrain.models.iqn.treasurehunt_scores import REFERENCE_POLICIES, Outcome, gini
-from quatrain.models.iqn.worlds.treasurehunt import Dataset
 from quatrain.plots import ORANGE, RED
 from quatrain.progress import History, Progress, by_seed, history, rows
 from tests.conftest import params_with

@@ -17,7 +17,7 @@ from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.network import greedy_policy
 from quatrain.models.iqn.serve import BLOCK, answer, export, request
 from quatrain.models.iqn.train import init_state
-from quatrain.models.iqn.worlds.treasurehunt import Dataset, held_out_envs
+from quatrain.models.iqn.treasurehunt import Dataset, held_out_envs
 from tests.conftest import shapes_unchecked, small
 
 AGENTS, WORLDS, TURNS, FRAMES, QUANTILES = 2, 64, 5, 2, 4

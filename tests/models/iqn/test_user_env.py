@@ -17,7 +17,7 @@ from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.serve import answer, export
 from quatrain.models.iqn.train import HostLoop, from_arrays, init_state, to_arrays, train
-from quatrain.models.iqn.worlds.user_env import ReplayEnvs, by_seed, scale_of, stack
+from quatrain.models.iqn.user_env import ReplayEnvs, by_seed, scale_of, stack
 from quatrain.replay.frames.ring import init, write
 from quatrain.replay.frames.sampling import Window, gather_transitions, start_entries, valid_starts
 from quatrain.validation import overlaid

@@ -126,7 +126,7 @@ class Evaluate(Section):
 
 
 class AlloConfig(ModelSection):
-    WORLD = "quatrain.models.allo.worlds.grid"
+    WORLD = "quatrain.models.allo.grid"
 
     seeds: int = Field(ge=1, le=1024, description="learners trained side by side on the same data")
     env: Env
@@ -192,7 +192,7 @@ class UserEnv(HostEnv):
 
 
 class AlloUserEnvConfig(AlloConfig):
-    WORLD = "quatrain.models.allo.worlds.user_env"
+    WORLD = "quatrain.models.allo.user_env"
     brings_env = True
 
     env: UserEnv  # type: ignore[assignment]

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -128,12 +129,12 @@ def _vector_scores(table: Float[np.ndarray, "states d"], truth: Spectrum) -> dic
 
 def _eigenvalue_scores(
     name: str, estimate: Float[np.ndarray, " d"], truth: Spectrum
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Returns an estimate of each eigenvalue, the mean of |λ̂ − λ|, and the largest |λ̂ − λ| / λ
     where λ is not 0.
     """
     prefix = "eigenvalue" if name == "rayleigh" else f"eigenvalue_{name}"
-    scores = {f"{prefix}/{i}": float(value) for i, value in enumerate(estimate)}
+    scores: dict[str, Any] = {f"{prefix}/{i}": value for i, value in enumerate(estimate)}
     count = min(len(estimate), len(truth.eigenvalues))
     true = truth.eigenvalues[:count]
     error = np.abs(estimate[:count] - true)

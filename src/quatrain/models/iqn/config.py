@@ -222,7 +222,7 @@ class UserEnvCollect(Collect):
 
 
 class IqnUserEnvConfig(LearnerConfig):
-    WORLD = "quatrain.models.iqn.worlds.user_env"
+    WORLD = "quatrain.models.iqn.user_env"
     brings_env = True
 
     env: UserEnv
@@ -230,7 +230,7 @@ class IqnUserEnvConfig(LearnerConfig):
 
 
 class IqnConfig(LearnerConfig):
-    WORLD = "quatrain.models.iqn.worlds.treasurehunt"
+    WORLD = "quatrain.models.iqn.treasurehunt"
 
     env: Env
 

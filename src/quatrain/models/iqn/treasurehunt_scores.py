@@ -19,7 +19,7 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.network import greedy_policy
 from quatrain.models.iqn.rules import GATED
-from quatrain.models.iqn.worlds.treasurehunt import Dataset, HeldOut, held_out_envs, named_events
+from quatrain.models.iqn.treasurehunt import Dataset, HeldOut, held_out_envs, named_events
 from quatrain.statistics import bootstrap_interval
 
 # Policies that play the same envs with the same spawn noise as the learned one.

@@ -23,7 +23,7 @@ from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.learn import NOT_EVALUATED, State, init_params
 from quatrain.models.iqn.rules import USER_ENV_GATED
 from quatrain.models.iqn.train import host_policy
-from quatrain.models.iqn.worlds.user_env import Dataset, sizes
+from quatrain.models.iqn.user_env import Dataset, sizes
 
 # Scores with their spread over seeds.
 SPREAD = (*(gated.metric for gated in USER_ENV_GATED), "return_mean")

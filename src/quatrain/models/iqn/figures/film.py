@@ -19,7 +19,7 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.learn import State, evaluation_params
 from quatrain.models.iqn.network import greedy_policy
-from quatrain.models.iqn.worlds.treasurehunt import Dataset, HeldOut, held_out_envs
+from quatrain.models.iqn.treasurehunt import Dataset, HeldOut, held_out_envs
 from quatrain.plots import BLUE, ORANGE, RED
 
 # Width of the picture in pixels, at most, and of a cell, at least.

@@ -18,8 +18,8 @@ from quatrain.models.iqn.figures.policies import (
 )
 from quatrain.models.iqn.figures.training import CURVE_CAPTION, LEARNING_CAPTION
 from quatrain.models.iqn.learn import State
+from quatrain.models.iqn.treasurehunt import Dataset
 from quatrain.models.iqn.treasurehunt_scores import income
-from quatrain.models.iqn.worlds.treasurehunt import Dataset
 from quatrain.plots import (
     BLUE,
     GREY,

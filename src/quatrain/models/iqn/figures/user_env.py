@@ -20,7 +20,7 @@ from quatrain.models.iqn.figures.training import CURVE_CAPTION, LEARNING_CAPTION
 from quatrain.models.iqn.learn import State, evaluation_params
 from quatrain.models.iqn.network import midpoints
 from quatrain.models.iqn.train import host_policy
-from quatrain.models.iqn.worlds.user_env import Dataset
+from quatrain.models.iqn.user_env import Dataset
 from quatrain.plots import SMALL_TITLE, EndLabel, Picture, caption, label_ends
 
 # Largest number of actions of which quantiles are drawn.
