@@ -12,7 +12,7 @@ from quatrain.replay.episodes.trajectories import Episodes
 
 @runtime_checkable
 class Dataset(Protocol):
-    """Describes what learning reads of a world (grid.py, user_env.py): nothing behind it asks for more.
+    """Describes what learning reads of a world (grid.py, user_env.py), and nothing more.
 
     held_out: independent of the training walks; may be empty. coords: where each state is.
     next_state: where each action leads from each state; None where only the walks tell.
