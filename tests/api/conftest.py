@@ -24,6 +24,15 @@ def allo() -> Result:
 
 
 @pytest.fixture(scope="session")
+def actor_critic() -> Result:
+    """A trained torch model; tests do not change it."""
+    with shapes_unchecked():
+        return quatrain.fit(
+            "actor_critic", config=small("actor_critic"), device="cpu", threads=1, progress=False
+        )
+
+
+@pytest.fixture(scope="session")
 def iqn() -> Result:
     """A trained model whose held-out worlds are drawn apart from its training."""
     with shapes_unchecked():

@@ -112,9 +112,7 @@ def test_a_training_that_diverges_has_no_scores_and_ends_nothing(
 
 REFUSALS: dict[str, Callable[[], Any]] = {
     "quatrain: allo.trian: unknown key; did you mean 'train'?": lambda: compare({"trian.steps": 5}),
-    f"quatrain: allo.{RATE} = 11.0: Input should be ": lambda: compare({RATE: 11.0}),
     "the changes change nothing: ": lambda: compare({RATE: 0.01}),
-    "the changes change nothing: `before`": lambda: compare({"seeds": 3}),
     "changes is of type str; give a dictionary of keys ": lambda: compare(RATE),
     "env.layout, evaluate.degeneracy_tol: both sides would be scored in other worlds; give ": (
         lambda: compare({"env.layout": "room1", "evaluate.degeneracy_tol": 0.1})
@@ -124,12 +122,10 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     ),
     "metric = 'cosine': is no gated metric that ": lambda: compare(SLOW, metric="cosine"),
     "margin is -1; give a number from 0": lambda: compare(SLOW, margin=-1),
-    "margin is 'no'; give a number": lambda: compare(SLOW, margin="no"),
     "seeds is of type float; give a whole number from 1": lambda: compare(SLOW, seeds=8.0),
     "a comparison after 3 seeds is none; ": lambda: compare(SLOW, seeds=3),
     "quatrain: seed = 429": lambda: compare(SLOW, seed=2**32 - 3),
     "config is complete, so that preset has no place ": lambda: compare(SLOW, preset="smoke"),
-    "config is complete, so that env has no ": lambda: compare(SLOW, env={"layout": "room1"}),
 }
 
 

@@ -17,9 +17,10 @@ from pipeline.storage.params_file import read_params
 from quatrain.api import progress_display, session
 from quatrain.api.results import Result
 from quatrain.errors import DataError, PackageMissing
+from quatrain.progress import Progress
 from quatrain.registry import load as load_modules
 from quatrain.storage import folders, formats
-from tests.conftest import FORMS, ROOT, SMALL, shapes_unchecked, small
+from tests.conftest import FORMS, ROOT, SMALL, small
 from tests.pipeline.small_project import Project, surround
 
 
@@ -38,6 +39,19 @@ def assert_equal(result: Result, other: Result) -> None:
     for name, (steps, values) in result.history.items():
         np.testing.assert_array_equal(steps, other.history[name][0])
         np.testing.assert_array_equal(values, other.history[name][1])
+
+
+def fitted(model: str, device: str = "cpu", seed: int = 0, **sections: Any) -> Result:
+    config = small(model, **sections)
+    return quatrain.fit(model, config=config, seed=seed, device=device, threads=1, progress=False)
+
+
+def states() -> tuple[Any, ...]:
+    """What the global generators of torch and NumPy hold; libraries draw from Python's when they
+    are loaded.
+    """
+    of_numpy = np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    return torch.get_rng_state().tolist(), of_numpy
 
 
 @pytest.mark.parametrize("model", ["allo", "actor_critic"])
@@ -79,55 +93,35 @@ def test_the_seed_and_the_dataset_are_used(allo: Result):
         quatrain.fit("allo", config=elsewhere, threads=1, progress=False, dataset=allo.dataset)
 
 
-def test_torch_and_the_environment_are_as_before(monkeypatch: pytest.MonkeyPatch):
+def test_torch_and_the_environment_are_as_before(
+    actor_critic: Result, monkeypatch: pytest.MonkeyPatch
+):
+    """A default device of the caller is not that of a fit."""
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
-    before = (dict(os.environ), torch.get_num_threads(), torch.get_default_device())
-    config = small("active_dynamics")
-    quatrain.fit("active_dynamics", config=config, threads=1, progress=False)
-    assert (dict(os.environ), torch.get_num_threads(), torch.get_default_device()) == before
-    assert torch.get_deterministic_debug_mode() == 0
-
-
-def test_the_default_device_of_the_caller_is_not_that_of_a_fit_and_comes_back():
     torch.set_default_device("meta")
     try:
-        config = small("actor_critic")
-        result = quatrain.fit(
-            "actor_critic", config=config, device="cpu", threads=1, progress=False
-        )
-        assert np.isfinite(result.judged_scores["return_mean"])
+        before = (dict(os.environ), torch.get_num_threads(), states())
+        result = fitted("actor_critic", device="cpu")
+        assert (dict(os.environ), torch.get_num_threads(), states()) == before
         assert torch.get_default_device() == torch.device("meta")
     finally:
         torch.set_default_device(None)
+    assert torch.get_deterministic_debug_mode() == 0
+    assert_equal(result, actor_critic)
 
 
-@pytest.mark.parametrize("model", ["allo", "actor_critic"])
-def test_fits_in_two_threads_are_those_one_after_the_other(model: str):
-    config = small(model)
-
-    def fit(seed: int) -> Result:
-        with shapes_unchecked():
-            return quatrain.fit(model, config=config, seed=seed, threads=1, progress=False)
-
+def test_fits_in_two_threads_are_those_one_after_the_other(actor_critic: Result):
     before = [os.environ.get(name) for name in session.VARIABLES]
     with ThreadPoolExecutor(2) as threads:
-        results = list(threads.map(fit, (1, 2)))
+        results = list(threads.map(lambda seed: fitted("actor_critic", seed=seed), (0, 1)))
     assert [os.environ.get(name) for name in session.VARIABLES] == before
     assert torch.get_deterministic_debug_mode() == 0
-    for seed, result in zip((1, 2), results, strict=True):
-        assert_equal(result, fit(seed))
-
-
-def states() -> tuple[Any, ...]:
-    """What the global generators of torch and NumPy hold; libraries draw from Python's when they
-    are loaded.
-    """
-    of_numpy = np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
-    return torch.get_rng_state().tolist(), of_numpy
+    assert_equal(results[0], actor_critic)
+    assert results[1].scores != actor_critic.scores
 
 
 @pytest.mark.parametrize(
-    "form", ["actor_critic", "active_dynamics-seq_vae", "actor_critic-user_env", "allo-user_env"]
+    "form", ["active_dynamics-seq_vae", "actor_critic-user_env", "allo-user_env"]
 )
 def test_the_generators_of_the_caller_stay_as_they_are(form: str, monkeypatch: pytest.MonkeyPatch):
     """Not even for a while: another thread may draw from them."""
@@ -135,8 +129,7 @@ def test_the_generators_of_the_caller_stay_as_they_are(form: str, monkeypatch: p
     monkeypatch.setattr(torch, "set_rng_state", pytest.fail)
     before = states()
     model, sections = FORMS[form]
-    config = small(model, **sections)
-    quatrain.fit(model, config=config, threads=1, progress=False)
+    fitted(model, **sections)
     assert states() == before
 
 
@@ -154,42 +147,38 @@ def test_the_flags_of_the_caller_change_no_number_of_jax(allo: Result):
     assert_equal(other, allo)
 
 
-@pytest.mark.parametrize(
-    "model", ["actor_critic", pytest.param("active_dynamics", marks=pytest.mark.full)]
-)
-def test_the_flags_of_the_caller_change_no_number_of_torch(model: str):
-    config = small(model)
-    expected = quatrain.fit(model, config=config, threads=1, progress=False)
+def test_the_flags_of_the_caller_change_no_number_of_torch(actor_critic: Result):
     torch.set_default_dtype(torch.float64)
     try:
         with torch.autocast("cpu"), torch.inference_mode():
-            result = quatrain.fit(model, config=config, threads=1, progress=False)
+            result = fitted("actor_critic")
             answer = result.predict(result.example_request())
-            assert quatrain.evaluate(result) == pytest.approx(expected.scores, abs=0, nan_ok=True)
+            assert quatrain.evaluate(result) == actor_critic.scores
             assert torch.zeros(1).dtype == torch.float64
             assert torch.is_autocast_enabled("cpu")
     finally:
         torch.set_default_dtype(torch.float32)
-    assert_equal(result, expected)
-    for name, array in result.predict(result.example_request()).items():
-        np.testing.assert_array_equal(answer[name], array, strict=True)
+    assert_equal(result, actor_critic)
+    np.testing.assert_equal(answer, actor_critic.predict(actor_critic.example_request()))
 
 
-def test_progress_is_plain_lines_where_no_terminal_is(
-    allo: Result, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_progress_is_a_bar_on_a_terminal_and_plain_lines_elsewhere(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    quatrain.fit("allo", config=allo.config, threads=1)
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["allo: 20/60", "allo: 40/60", "allo: 60/60"]
-    assert all("cosine_mean" in line for line in lines)
-    quatrain.fit("allo", config=allo.config, threads=1, progress=False)
-    assert capsys.readouterr().err == ""
+    yields = [Progress(step, None, {"cosine": np.array([step / 60])}) for step in range(1, 61)]
+
+    def said(enabled: bool = True) -> list[str]:
+        assert list(progress_display.shown(yields, "allo", 60, ("cosine",), enabled)) == yields
+        return capsys.readouterr().err.splitlines()
+
+    lines = said()
+    assert len(lines) == progress_display.LINES
+    assert lines[-1] == "allo: 60/60  cosine 1"
+    assert said(enabled=False) == []
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    quatrain.fit("allo", config=allo.config, threads=1)
-    assert "100%" in capsys.readouterr().err
+    assert "100%" in said()[-1]
     monkeypatch.setattr(progress_display, "find_spec", lambda _: None)
-    quatrain.fit("allo", config=allo.config, threads=1)
-    assert capsys.readouterr().err.splitlines()[-1].startswith("allo: 60/60")
+    assert said() == lines
 
 
 @pytest.mark.parametrize(
@@ -239,13 +228,13 @@ def test_scoring_where_the_model_does_not_fit_is_refused(iqn: Result):
         quatrain.evaluate(iqn, env=[])
 
 
-@pytest.mark.parametrize("seed", ["x", -1, 1.5, True, 2**32])
+@pytest.mark.parametrize("seed", [-1, 1.5])
 def test_a_seed_of_evaluate_is_one_as_in_params(iqn: Result, seed: Any):
     with pytest.raises(quatrain.ConfigError, match=f"^quatrain: seed = {seed!r}: Input should be"):
         quatrain.evaluate(iqn, seed=seed)
 
 
-@pytest.mark.parametrize("data", [5, [], {}, "x", np.zeros(3)])
+@pytest.mark.parametrize("data", [5, {}])
 def test_data_of_another_type_are_refused(allo: Result, iqn: Result, data: Any):
     line = f"^dataset is of type {type(data).__name__}, not data of this "
     with pytest.raises(DataError, match=f"{line}iqn; give the dataset of a result"):
@@ -257,7 +246,5 @@ def test_data_of_another_type_are_refused(allo: Result, iqn: Result, data: Any):
 
 
 def test_a_system_that_is_drawn_from_the_seed_has_no_other_held_out_data():
-    config = small("active_dynamics")
-    result = quatrain.fit("active_dynamics", config=config, threads=1, progress=False)
     with pytest.raises(DataError, match="active_dynamics draws the system itself, or numbers"):
-        quatrain.evaluate(result, seed=3)
+        quatrain.evaluate(fitted("active_dynamics"), seed=3)

