@@ -16,7 +16,7 @@ from quatrain.frameworks import jax as jax_packing
 from quatrain.frameworks import torch as torch_packing
 from quatrain.frameworks.packing import flatten, to_dataset
 from quatrain.storage import formats
-from quatrain.storage.formats import ArraySpec
+from quatrain.storage.formats import DeclaredArray
 
 
 def assert_equal(arrays: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
@@ -106,7 +106,7 @@ def test_a_torch_learner_restored_from_a_file_draws_the_same_numbers() -> None:
         "rate": "float64",
     }
     data, declared = formats.encode("learner.safetensors", packed)
-    specs = {name: ArraySpec.model_validate(spec) for name, spec in declared.items()}
+    specs = {name: DeclaredArray.model_validate(spec) for name, spec in declared.items()}
     restored = torch_packing.from_template(
         torch_init(0), formats.decode("learner.safetensors", data, specs)
     )

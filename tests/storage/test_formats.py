@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from quatrain.storage.formats import ArraySpec, FormatError, decode, encode
+from quatrain.storage.formats import DeclaredArray, FormatError, decode, encode
 from tests.storage.saved_folder import CONTENTS
 
 
-def declared(specs: Mapping[str, Any]) -> dict[str, ArraySpec]:
-    return {name: ArraySpec.model_validate(spec) for name, spec in specs.items()}
+def declared(specs: Mapping[str, Any]) -> dict[str, DeclaredArray]:
+    return {name: DeclaredArray.model_validate(spec) for name, spec in specs.items()}
 
 
 def spec(dtype: str, *shape: int) -> dict[str, Any]:

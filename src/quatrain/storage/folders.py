@@ -33,7 +33,7 @@ class File(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
     sha256: str
     size: int = Field(ge=0)
-    arrays: dict[formats.ArrayName, formats.ArraySpec]
+    arrays: dict[formats.ArrayName, formats.DeclaredArray]
 
 
 class Manifest(BaseModel):
@@ -251,7 +251,7 @@ def open_file(path: Path) -> BufferedReader:
         raise _refused(path, f"cannot be opened ({error.strerror})") from None
 
 
-def decode_file(path: Path, data: bytes, arrays: Mapping[str, formats.ArraySpec]) -> Any:
+def decode_file(path: Path, data: bytes, arrays: Mapping[str, formats.DeclaredArray]) -> Any:
     try:
         return formats.decode(path.name, data, arrays)
     except formats.FormatError as error:

@@ -40,7 +40,7 @@ class FormatError(Exception):
     """Says why content or bytes are not of the format that a file's name announces."""
 
 
-class ArraySpec(BaseModel):
+class DeclaredArray(BaseModel):
     """Declares dtype and shape of an array before its file is parsed."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
@@ -52,7 +52,7 @@ class ArraySpec(BaseModel):
         return math.prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
-Specs = Mapping[str, ArraySpec]
+Specs = Mapping[str, DeclaredArray]
 
 
 class Format(NamedTuple):
@@ -125,11 +125,11 @@ def _portable(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def _spec_of(array: np.ndarray) -> ArraySpec:
-    return ArraySpec.model_validate({"dtype": array.dtype.name, "shape": list(array.shape)})
+def _spec_of(array: np.ndarray) -> DeclaredArray:
+    return DeclaredArray.model_validate({"dtype": array.dtype.name, "shape": list(array.shape)})
 
 
-def _verify(name: str, array: np.ndarray, spec: ArraySpec) -> None:
+def _verify(name: str, array: np.ndarray, spec: DeclaredArray) -> None:
     if array.dtype.name != spec.dtype or list(array.shape) != spec.shape:
         raise FormatError(
             f"array {name!r} is "
