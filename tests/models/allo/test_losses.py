@@ -68,17 +68,15 @@ def test_three_batches_have_the_mean_error_and_half_the_barrier_of_two():
 
 def test_the_truth_with_its_duals_is_a_fixed_point_and_swapped_components_are_not():
     episodes = from_trajectories([trajectory([0, 1, 2, 1, 0, 0, 1, 2, 2, 1])])
-    counted = operator(episodes, 3, (0.9,))
-    truth = spectrum(counted, 3, tol=0.0)
+    op = operator(episodes, 3, (0.9,))
+    truth = spectrum(op, 3, tol=0.0)
     duals = jnp.asarray(np.diag(-4 * 0.5 * truth.eigenvalues), jnp.float32)
 
     def gradient(table: np.ndarray) -> np.ndarray:
         def value(values: jax.Array) -> jax.Array:
-            laplacian = jnp.asarray(counted.laplacian, jnp.float32)
+            laplacian = jnp.asarray(op.laplacian, jnp.float32)
             graph = 2 * (values * (laplacian @ values)).sum()
-            constraints = losses.visited_constraints(
-                values, jnp.asarray(counted.starts, jnp.float32)
-            )
+            constraints = losses.visited_constraints(values, jnp.asarray(op.starts, jnp.float32))
             return losses.total(losses.lagrangian(graph, constraints, duals, jnp.float32(0.5), 0.5))
 
         return np.asarray(jax.grad(value)(jnp.asarray(table, jnp.float32)))

@@ -355,10 +355,10 @@ def count_pairs(
     config: AlloConfig, dataset: Dataset, episodes: Episodes, policy: Spectrum | None
 ) -> Truth:
     """Counts pairs; eigenvalues that a symmetry of the graph makes equal are told by the policy."""
-    counted = operator(episodes, len(dataset.coords), config.train.discounts)
+    op = operator(episodes, len(dataset.coords), config.train.discounts)
     distinct = None if policy is None else policy.group
-    pairs = spectrum(counted, config.network.d, config.evaluate.degeneracy_tol, distinct)
-    return Truth(counted, pairs, policy)
+    pairs = spectrum(op, config.network.d, config.evaluate.degeneracy_tol, distinct)
+    return Truth(op, pairs, policy)
 
 
 def _check_what_is_to_be_learned(config: AlloConfig, truth: Spectrum) -> None:

@@ -251,9 +251,9 @@ class Player:
         self.scales = by_seed(scale)
         self._state = state
         with ExitStack() as closing_if_refused:
-            made = (HostEnvs(config.env, config.env.worlds, seed) for seed in env_seeds)
+            new_envs = (HostEnvs(config.env, config.env.worlds, seed) for seed in env_seeds)
             self._envs = [
-                ReplayEnvs(closing_if_refused.enter_context(closing(envs))) for envs in made
+                ReplayEnvs(closing_if_refused.enter_context(closing(envs))) for envs in new_envs
             ]
             parts = (self._envs, by_seed(state.envs), by_seed(state.final))
             for envs, states, final in zip(*parts, strict=True):
@@ -348,9 +348,9 @@ class GreedyEnvs:
     """Holds the environments of greedy evaluations while training; episodes are always the same."""
 
     def __init__(self, config: IqnUserEnvConfig, seeds: Sequence[int]) -> None:
-        made = (HostEnvs(config.env, config.train.evaluation_worlds, seed) for seed in seeds)
+        new_envs = (HostEnvs(config.env, config.train.evaluation_worlds, seed) for seed in seeds)
         with ExitStack() as closing_if_refused:
-            self._envs = [closing_if_refused.enter_context(closing(envs)) for envs in made]
+            self._envs = [closing_if_refused.enter_context(closing(envs)) for envs in new_envs]
             self.close = closing_if_refused.pop_all().close
 
     def mean_returns(self, policies: Sequence[GreedyPolicy]) -> Float32[np.ndarray, "seed agent"]:
