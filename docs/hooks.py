@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from ruamel.yaml import YAML
 
-from quatrain.api.configs import config
 from quatrain.params import Params
 from quatrain.registry import load
 
@@ -100,7 +99,5 @@ def scores(model: str) -> str:
 def pictures(model: str) -> str:
     """Returns what each picture of the report shows."""
     plots: Any = load(model).plots
-    # Those of a world of this project, where each world has pictures of its own.
-    world = plots.figures_of(config(model)) if hasattr(plots, "figures_of") else plots
-    captions: dict[str, str] = world.CAPTIONS
+    captions: dict[str, str] = plots.CAPTIONS
     return table(("picture", "what it shows"), [(f"`{n}`", text) for n, text in captions.items()])

@@ -206,14 +206,14 @@ def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Pr
     scores = model.evaluate(state)
     with rc_context({"text.usetex": True}):  # a user's setting, which no text of a figure follows
         pictures = model.model.plots.plots(model.config, state, model.dataset, recorded, scores)
-    assert pictures
+    assert 1 <= len(pictures) <= 5
     for name, picture in pictures.items():
         if isinstance(picture, Animation):
             assert len(np.unique(picture.frames, axis=0)) > 1, name
-            assert picture.caption
+            assert "?" in picture.caption, name
         else:
             assert any(axes.has_data() for axes in picture.axes), name
-            assert picture.get_label(), name
+            assert picture.get_suptitle().endswith("?"), name
             assert axes_without_labels(picture) == [], name
 
 

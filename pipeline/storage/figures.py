@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from quatrain.animation import Animation
 from quatrain.storage.atomic_write import write_exactly
-from quatrain.storage.gif import gif
 
 if TYPE_CHECKING:  # loading a command must not load matplotlib
     from matplotlib.figure import Figure
@@ -18,7 +17,7 @@ def encode(pictures: "Mapping[str, Figure | Animation]") -> dict[str, bytes]:
     files = {}
     for place, (name, picture) in enumerate(pictures.items()):
         if isinstance(picture, Animation):
-            files[f"{name}.gif"] = gif(picture, f"{place} {picture.caption}")
+            files[f"{name}.gif"] = picture.gif(f"{place} {picture.caption}")
         else:
             files[f"{name}.png"] = png(picture, f"{place} {picture.get_label() or ''}")
     return files

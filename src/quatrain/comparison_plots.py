@@ -15,7 +15,6 @@ from quatrain.plots import (
     GREY,
     ORANGE,
     RED,
-    SMALL_TITLE,
     caption,
     describe_seeds,
     draw_seeds,
@@ -50,7 +49,7 @@ def draw_differences(comparison: Comparison) -> Figure:
         best = "best near a value" if rule.direction == "near" else f"{rule.direction} is better"
         weight = "bold" if metric == comparison.metric else "normal"
         title = f"{metric} ({best}): {difference.verdict}"
-        axes.set_title(title, weight=weight, **SMALL_TITLE)
+        axes.set_title(title, weight=weight)
     caption(
         figure,
         "after - before: the mean with its 95 % interval, a dot for each seed. Better is to the",
@@ -84,7 +83,7 @@ def draw_curves(comparison: Comparison, names: list[str]) -> Figure:
         for side, (label, style) in zip(comparison.sides, STYLES.items(), strict=True):
             if recorded := curves(side, name):
                 draw_seeds(axes, *recorded, label=label, **style)
-        axes.set_title(name, **SMALL_TITLE)
+        axes.set_title(name)
         axes.set_xlabel("training steps")
         axes.grid(alpha=0.25)
         format_thousands(axes)

@@ -4,6 +4,7 @@ scores, panels of diagnostics, the distribution of returns; the style of all fig
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import cycle
 from textwrap import fill
 from typing import Any, Literal, NamedTuple
 
@@ -161,11 +162,15 @@ class Panel(NamedTuple):
 
 
 class PolicyReturns(NamedTuple):
-    """What a policy gets in held-out episodes, of each of its seeds."""
+    """What a policy gets in held-out episodes, of each of its seeds.
+
+    mean: as it was judged, where a policy that draws was judged with other draws.
+    """
 
     name: str
     color: Any
     values: Float[np.ndarray, "seeds episodes"]
+    mean: float | None = None
 
     @property
     def level(self) -> Level:
@@ -175,7 +180,8 @@ class PolicyReturns(NamedTuple):
         samples = self.values.T if len(self.values) == 1 else self.values.mean(1, keepdims=True)
         few = 1 < len(self.values) < LEAST_SEEDS
         half = 0.0 if few else float(half_interval(samples)[0])
-        return Level(self.name, float(self.values.mean()), self.color, half)
+        mean = float(self.values.mean()) if self.mean is None else self.mean
+        return Level(self.name, mean, self.color, half)
 
 
 # Parts of figures.
@@ -308,12 +314,12 @@ def learning_curve(
     left.grid(alpha=0.25)
     format_thousands(left)
     right.set_title(titles[1])
-    draw_levels_beside(right, levels, decimals)
+    _draw_levels(right, levels, decimals)
     label_ends(left, ends)
     return figure
 
 
-def draw_levels_beside(axes: Axes, levels: Sequence[Level], decimals: int) -> None:
+def _draw_levels(axes: Axes, levels: Sequence[Level], decimals: int) -> None:
     """Draws levels as dots with intervals, named on the right."""
     ends = []
     for level in levels:
@@ -374,10 +380,12 @@ def returns_ecdf(policies: Sequence[PolicyReturns], x_label: str) -> Figure:
     """
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
+    dashes = {policy.color: cycle(("-", "--", ":")) for policy in policies}
     for policy in sorted(policies, key=lambda policy: policy.level.value, reverse=True):
         level = policy.level
         text = f"{level.name} {level.value:.4g}" + f" ± {level.half:.2g}" * bool(level.half)
-        axes.ecdf(policy.values.ravel(), color=level.color, linewidth=1.8, label=text)
+        style = {"color": level.color, "linestyle": next(dashes[level.color]), "linewidth": 1.8}
+        axes.ecdf(policy.values.ravel(), label=text, **style)
     axes.set(xlabel=x_label, ylabel="share of episodes with at most that", ylim=(0, 1))
     axes.grid(alpha=0.25)
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), title="mean", alignment="left")
@@ -388,53 +396,3 @@ def _last(values: Float[np.ndarray, " points"]) -> float:
     """Returns the last finite value; NaN without any."""
     finite = values[np.isfinite(values)]
     return float(finite[-1]) if len(finite) else np.nan
-
-
-# Until all figures are those above.
-
-SMALL_TITLE: dict[str, Any] = {"loc": "left", "fontsize": 10}
-
-
-def mean_with_interval(
-    axes: Axes, x: np.ndarray, values: Float[np.ndarray, "samples points"], **style: Any
-) -> Float[np.ndarray, " points"]:
-    """Draws the mean over held-out samples as a line and its 95 % t-interval as a band; returns the
-    mean.
-    """
-    mean = values.mean(0)
-    half = half_interval(values)
-    line_with_band(axes, x, mean, mean - half, mean + half, **style)
-    return mean
-
-
-def draw_ladder(
-    axes: Axes,
-    levels: Sequence[Level],
-    decimals: int,
-    limits: tuple[float | None, float | None] = (None, None),
-) -> None:
-    """Draws a bar for each level, the best on top, with its number and interval beside it.
-
-    limits: the least and the greatest value that are possible; no axis shows more.
-    """
-    ordered = sorted(levels, key=lambda level: level.value, reverse=True)
-    for place, level in enumerate(ordered):
-        style: dict[str, Any] = {"xerr": level.half, "ecolor": BLACK, "capsize": 3}
-        axes.barh(place, level.value, color=level.color, **(style if level.half else {}))
-        text = f"{level.value + 0.0:.{decimals}f}" + f" ± {level.half:.{decimals}f}" * bool(
-            level.half
-        )
-        axes.text(1.01, place, text, transform=axes.get_yaxis_transform(), va="center", fontsize=9)
-    axes.set_yticks(range(len(ordered)), [level.name for level in ordered])
-    for label, level in zip(axes.get_yticklabels(), ordered, strict=True):
-        label.set_color(BLACK if level.color == GREY else level.color)
-    axes.invert_yaxis()
-    axes.axvline(0, color="0.4", linewidth=0.8)
-    low, high = axes.get_xlim()
-    least, most = limits
-    axes.set_xlim(
-        low if least is None else max(low, least), high if most is None else min(high, most)
-    )
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x", alpha=0.25)

@@ -32,7 +32,6 @@ from quatrain.storage import folders, history
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import raised_as_disk_error
 from quatrain.storage.formats import null_if_not_finite
-from quatrain.storage.gif import gif
 from quatrain.storage.yaml_text import MAX_DEPTH
 
 DATASET = "dataset.safetensors"
@@ -139,7 +138,7 @@ class Result:
             >>> result.films()["episode"].save("episode.gif")
         """
         return {
-            name: Film(gif(picture, picture.caption), picture.caption)
+            name: Film(picture.gif(picture.caption), picture.caption)
             for name, picture in self._pictures().items()
             if isinstance(picture, Animation)
         }

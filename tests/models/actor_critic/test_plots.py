@@ -13,8 +13,12 @@ from quatrain.models.actor_critic.colony_data import Dataset, HeldOut
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.figures import colony as colonies
-from quatrain.models.actor_critic.figures import film
-from quatrain.models.actor_critic.figures.replays import Replays, median_colony, replay_policies
+from quatrain.models.actor_critic.figures.replays import (
+    Replays,
+    capture_frames,
+    median_colony,
+    replay_policies,
+)
 from quatrain.models.actor_critic.plots import draw_learning_curve, plots
 from quatrain.models.actor_critic.train import State, train
 from quatrain.plots import RED
@@ -194,7 +198,7 @@ def test_the_film_shows_the_episode_that_was_judged():
     (outcome,) = replayed()[1].learned
     colony = median_colony(outcome)
     assert outcome.returns[colony] == np.sort(outcome.returns)[COLONIES // 2]
-    frames = film.capture_frames(config, state, dataset, colony)
+    frames = capture_frames(config, state, dataset, colony)
     length = outcome.lengths[colony]
     assert [len(frame.pos) for frame in frames[1:]] == outcome.n[:length, colony].tolist()
     last = outcome.centroid[length - 1, colony]

@@ -12,7 +12,7 @@ from quatrain.errors import ConfigError
 from quatrain.models.allo import truth
 from quatrain.models.allo.collect import collect
 from quatrain.models.allo.evaluate import evaluate
-from quatrain.models.allo.figures.maps import draw_vectors
+from quatrain.models.allo.plots import draw_vectors
 from quatrain.models.allo.train import init_state
 from quatrain.replay.episodes.lags import lag_weights
 from tests.conftest import small

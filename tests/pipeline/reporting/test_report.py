@@ -128,8 +128,9 @@ def test_scores_are_shown_without_a_baseline_but_not_if_they_are_stale(space: Wo
 
 
 def test_plots_are_linked_relative_to_the_page_in_the_order_of_the_story(space: Workspace):
-    frames = np.arange(2, dtype=np.uint8)[:, None, None] + np.zeros((2, 3, 4), np.uint8)
-    moving = Animation(frames, np.zeros((2, 3), np.uint8), 80, "Detail: *how*")
+    frames = np.zeros((2, 3, 4, 3), np.uint8)
+    frames[1] = 255
+    moving = Animation(frames, 80, "Detail: *how*")
     figure = Figure(figsize=(1, 1))
     figure.set_label("Is it hard? Yes: it is")
     draw_pictures(space, z=figure, film=moving)

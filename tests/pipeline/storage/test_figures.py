@@ -5,21 +5,22 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from pipeline.storage.figures import encode
 from pipeline.storage.stored_pictures import read_picture
-from quatrain.animation import Animation, paint_discs, palette_of, with_bar
+from quatrain.animation import LAST_FRAME, Animation, with_bar
 from quatrain.plots import house_style
-from quatrain.storage.gif import LAST_FRAME
 
 
 def growing() -> Animation:
     """A disc that grows on a plate of 300 x 200 pixels, for 60 frames."""
-    frames = np.zeros((60, 200, 300), np.uint8)
-    for radius, frame in enumerate(frames):
-        paint_discs(frame, np.array([[150.0, 100.0]]), radius, 1)
-    return Animation(with_bar(frames, 0, 2), palette_of(["w", "r", "b"]), 80, "A disc: it grows.")
+    frames = []
+    for radius in range(60):
+        image = Image.new("RGB", (300, 200), "white")
+        ImageDraw.Draw(image).circle((150, 100), radius, "red")
+        frames.append(np.array(image))
+    return Animation(with_bar(np.stack(frames)), 80, "A disc: it grows.")
 
 
 def test_an_animation_loops_is_small_and_has_its_colours_and_the_same_bytes(tmp_path: Path):

@@ -9,11 +9,10 @@ from gymnasium.spaces import Box, Dict, MultiBinary, Space
 from jaxtyping import Bool, UInt8
 from torch import Generator
 
-from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
 from quatrain.envs.adapters.simulation import Outcome
 from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES, RUNNING, TIMEOUT, Env
-from quatrain.envs.colony.dynamics import Colonies, World, advance, make_world
+from quatrain.envs.colony.dynamics import Colonies, advance, make_world
 from quatrain.envs.colony.features import Observation, observe
 from quatrain.envs.colony.plates import (
     TRAINING,
@@ -25,6 +24,7 @@ from quatrain.envs.colony.plates import (
 )
 from quatrain.envs.colony.rewards import components
 from quatrain.envs.colony.world import check_actions, colonies_at, restart, select
+from quatrain.envs.drawing import draw_colony
 from quatrain.errors import DataError
 
 SINGLE_PLATES: dict[str, Callable[[int], Plates]] = {
@@ -97,7 +97,15 @@ class ColonySimulation:
         return {name: value.numpy(force=True) for name, value in values.items()}
 
     def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
-        return draw_colony(self._world, self._colonies, env)
+        """Draws the plate, the goal, and the cells that have a slot."""
+        colonies, rules = self._colonies, self._world.rules
+        stiffness = self._world.intensity[int(colonies.substrate[env])].numpy(force=True)
+        cells = slice(int(colonies.n[env]))
+        pos, parent, new = (
+            column[env, cells].numpy(force=True)
+            for column in (colonies.pos, colonies.parent, colonies.new)
+        )
+        return draw_colony(stiffness, rules.height, rules.goal, pos, parent, new)
 
     def _observe(self, colonies: Colonies) -> dict[str, np.ndarray]:
         cells = self._world.rules.max_nodes
@@ -171,35 +179,3 @@ def _measured(intensity: np.ndarray, width: int) -> Plates:
             "stiffness at each pixel of the width"
         )
     return user_plate(intensity.astype(np.float32))
-
-
-def draw_colony(world: World, colonies: Colonies, env: int) -> UInt8[np.ndarray, "height width 3"]:
-    """Draws a plate, stiffer where it is darker, the goal as a line, cells and their parents."""
-    rules = world.rules
-    scale = rendering.SIDE / max(rules.width, rules.height)
-    picture = _draw_plate(world, int(colonies.substrate[env]), scale)
-    count = min(int(colonies.n[env]), rules.max_nodes)
-    position = colonies.pos[env, :count].numpy(force=True) * scale
-    parents = colonies.parent[env, :count].tolist()
-    for (x, y), parent in zip(position.tolist(), parents, strict=True):
-        if 0 <= parent < count:
-            picture.line((x, y), tuple(position[parent].tolist()), rendering.INK, 1)
-    new = colonies.new[env, :count].tolist()
-    for (x, y), is_new in zip(position.tolist(), new, strict=True):
-        color = rendering.AGENTS[1] if is_new else rendering.AGENTS[0]
-        picture.disc(x, y, 4, color)
-    return picture.pixels
-
-
-def _draw_plate(world: World, plate: int, scale: float) -> rendering.Picture:
-    rules = world.rules
-    width = round(rules.width * scale)
-    columns = (np.arange(width) / scale).astype(int).clip(0, rules.width - 1)
-    stiffness = np.log(world.intensity[plate].numpy(force=True)[columns])
-    share = (stiffness - stiffness.min()) / max(np.ptp(stiffness), 1e-6)
-    height = round(rules.height * scale)
-    shaded = rendering.shade(share, height, rendering.SOFT, rendering.STIFF)
-    picture = rendering.Picture(shaded)
-    x = rules.goal * scale
-    picture.line((x, 0), (x, height), rendering.GOAL, 3)
-    return picture

@@ -6,9 +6,9 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from jaxtyping import Bool, UInt8
 
-from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
 from quatrain.envs.adapters.simulation import Outcome, check_discrete
+from quatrain.envs.drawing import draw_grid
 from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import draw_frequencies, make_grid, observe
 from quatrain.envs.grid.layouts import MOVES
@@ -63,33 +63,20 @@ class GridSimulation:
 
     def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
         """Draws walls, start, goal, one-way doors (bars that the way back is closed by), agent."""
-        walls = np.asarray(self._grid.walls)
-        colors = np.where(walls[..., None], rendering.WALL, rendering.FLOOR).astype(np.uint8)
-        marks = ((self._grid.start, rendering.START), (self._grid.goal, rendering.GOAL))
-        for state, color in marks:
-            if state >= 0:
-                x, y = self._grid.coords[state]
-                colors[y, x] = color
-        size = rendering.cell_size(*walls.shape)
-        picture = rendering.Picture(rendering.tiles(colors, size))
-        self._draw_doors(picture, size)
-        x, y = (np.asarray(self._grid.coords[self._states[env]]) + 0.5) * size
-        picture.disc(x, y, 0.34 * size, rendering.AGENTS[0])
-        return picture.pixels
-
-    def _draw_doors(self, picture: rendering.Picture, size: int) -> None:
-        """Draws a bar in each cell at the side where its move is blocked by a door."""
         coords = np.asarray(self._grid.coords)
-        free = ~np.asarray(self._grid.walls)
-        height, width = free.shape
-        for state, action in np.argwhere(
-            np.asarray(self._grid.next_state) == np.arange(len(coords))[:, None]
-        ):
-            x, y = coords[state] + MOVES[action]
-            if 0 <= x < width and 0 <= y < height and free[y, x]:
-                middle = (coords[state] + 0.5 + 0.42 * np.array(MOVES[action])) * size
-                along = 0.4 * size * np.array(MOVES[action])[::-1]
-                picture.line(tuple(middle - along), tuple(middle + along), rendering.ITEMS[2], 3)
+        start, goal = (
+            coords[state] if state >= 0 else None for state in (self._grid.start, self._grid.goal)
+        )
+        agent = coords[self._states[env]]
+        return draw_grid(np.asarray(self._grid.walls), start, goal, self._doors(), agent)
+
+    def _doors(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Returns each cell and move that leads to a free cell, and is blocked."""
+        coords = np.asarray(self._grid.coords)
+        free = {tuple(cell) for cell in coords.tolist()}
+        blocked = np.asarray(self._grid.next_state) == np.arange(len(coords))[:, None]
+        moves = [(coords[state], np.array(MOVES[action])) for state, action in np.argwhere(blocked)]
+        return [(cell, move) for cell, move in moves if tuple((cell + move).tolist()) in free]
 
 
 def simulate(num_envs: int, **settings: Any) -> GridSimulation:

@@ -10,12 +10,12 @@ from gymnasium.spaces import Box, Discrete
 from jax import Array, lax
 from jaxtyping import Bool, Float32, Int8, Key, UInt8
 
-from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
 from quatrain.envs.adapters.simulation import Outcome, check_discrete
+from quatrain.envs.drawing import draw_treasure_hunt
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.turns import World, turn_order
-from quatrain.envs.treasurehunt.world import MOVES, State, make_world, spawnable, walls
+from quatrain.envs.treasurehunt.world import MOVES, State, make_world
 from quatrain.errors import DataError
 
 NAME = "quatrain/TreasureHunt-v0"
@@ -80,22 +80,10 @@ class AgentsSimulation:
         return np.asarray(self._turn.observations).reshape(self.num_envs, -1, *shape)
 
     def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
-        """Draws walls, bare floor, items as diamonds, and agents as discs."""
         assert self._turn is not None
-        is_wall = walls(self.rules.map)
-        grows = spawnable(self.rules.map)
-        colors = np.where(grows[..., None], rendering.FLOOR, rendering.GROUND)
-        colors = np.where(is_wall[..., None], rendering.WALL, colors).astype(np.uint8)
-        size = rendering.cell_size(*is_wall.shape)
-        picture = rendering.Picture(rendering.tiles(colors, size))
-        items = np.asarray(self._turn.state.items[env])
-        for y, x in np.argwhere(items):
-            color = rendering.ITEMS[(items[y, x] - 1) % len(rendering.ITEMS)]
-            picture.diamond((x + 0.5) * size, (y + 0.5) * size, 0.3 * size, color)
-        for agent, (y, x) in enumerate(np.asarray(self._turn.state.positions[env])):
-            color = rendering.AGENTS[agent % len(rendering.AGENTS)]
-            picture.disc((x + 0.5) * size, (y + 0.5) * size, 0.36 * size, color)
-        return picture.pixels
+        items, positions = (np.asarray(column[env]) for column in self._turn.state[:2])
+        values = [entity.value for entity in self.rules.entities]
+        return draw_treasure_hunt(self.rules.map.rows, values, items, positions)
 
 
 class TreasureHuntSimulation(AgentsSimulation):

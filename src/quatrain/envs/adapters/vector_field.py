@@ -1,18 +1,18 @@
 """World -> a vector field with actions under the Gymnasium API, numpy in and out."""
 
 from collections import deque
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.spaces import Box
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Generator
 
-from quatrain.envs.adapters import rendering
 from quatrain.envs.adapters.settings import configure, default_params
 from quatrain.envs.adapters.simulation import Outcome
+from quatrain.envs.drawing import draw_plane
 from quatrain.envs.vector_field.config import Env
 from quatrain.envs.vector_field.fields import make_field
 from quatrain.envs.vector_field.world import (
@@ -56,7 +56,6 @@ class VectorFieldSimulation:
         unseen = torch.zeros(num_envs, channels)
         self._system = FieldSystem(world, state, unseen, [self._noise], [self._counts])
         self._trail: deque[np.ndarray] = deque(maxlen=TRAIL)
-        self._background: np.ndarray | None = None
 
     def seed(self, seed: int) -> None:
         noise, counts = np.random.SeedSequence(seed).generate_state(2, np.uint64)
@@ -96,37 +95,17 @@ class VectorFieldSimulation:
         """Draws the plane of the first two dimensions, the field if there are no others, and the
         last states.
         """
-        if self._background is None:
-            self._background = self._draw_field()
-        picture = rendering.Picture(self._background)
-        points = [self._pixel(positions[env]) for positions in self._trail]
-        for before, after in pairwise(points):
-            if np.isfinite([*before, *after]).all():
-                picture.line(before, after, rendering.AGENTS[4], 2)
-        picture.disc(*points[-1], 7, rendering.AGENTS[0])
-        return picture.pixels
+        trail = [positions[env] for positions in self._trail]
+        return draw_plane(self._world.env.escape_radius, trail, self._arrows)
 
     def _positions(self) -> np.ndarray:
         return self._system.x.numpy(force=True).copy()
 
-    def _pixel(self, position: np.ndarray) -> tuple[float, float]:
-        """Returns the pixel of a state, of whose dimensions a missing second one is 0."""
-        x, y = (*position.tolist(), 0.0)[:2]
-        scale = rendering.SIDE / (2 * self._world.env.escape_radius)
-        return rendering.SIDE / 2 + scale * x, rendering.SIDE / 2 - scale * y
-
-    def _draw_field(self) -> np.ndarray:
-        size = (rendering.SIDE, rendering.SIDE, 3)
-        picture = rendering.Picture(np.full(size, rendering.PAPER, np.uint8))
-        middle = rendering.SIDE / 2
-        picture.line((0, middle), (rendering.SIDE, middle), rendering.LINES)
-        picture.line((middle, 0), (middle, rendering.SIDE), rendering.LINES)
-        if self._world.env.d == 2:
-            self._draw_arrows(picture)
-        return picture.pixels
-
-    def _draw_arrows(self, picture: rendering.Picture) -> None:
-        """Draws a line along the field from each dot; its length is a root of the speed."""
+    @cached_property
+    def _arrows(self) -> Float[np.ndarray, "arrow 2 2"]:
+        """Returns start and end of arrows along the field; their length is a root of the speed."""
+        if self._world.env.d != 2:
+            return np.zeros((0, 2, 2))
         radius = self._world.env.escape_radius
         gap = 2 * radius / ARROWS
         axis = torch.linspace(-radius + gap / 2, radius - gap / 2, ARROWS)
@@ -135,9 +114,7 @@ class VectorFieldSimulation:
         speed = velocity.norm(dim=1, keepdim=True)
         length = ARROW_LENGTH * gap * (speed / speed.max().clamp(min=1e-9)).sqrt()
         ends = points + velocity / speed.clamp(min=1e-9) * length
-        for start, end in zip(points.numpy(force=True), ends.numpy(force=True), strict=True):
-            picture.line(self._pixel(start), self._pixel(end), rendering.FAINT)
-            picture.disc(*self._pixel(start), 2, rendering.FAINT)
+        return torch.stack([points, ends], 1).numpy(force=True)
 
 
 def simulate(num_envs: int, world_seed: int = 0, **settings: Any) -> VectorFieldSimulation:

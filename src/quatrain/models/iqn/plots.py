@@ -3,14 +3,58 @@
 from collections.abc import Mapping
 from typing import Any
 
-from quatrain.models.iqn.config import LearnerConfig
-from quatrain.models.iqn.evaluate import play_held_out
-from quatrain.models.iqn.figures.policies import draw_comparison
-from quatrain.models.iqn.figures.training import draw_learning, draw_learning_curve
-from quatrain.models.iqn.learn import State
-from quatrain.plots import Picture, house_style, in_order
-from quatrain.progress import History
+import numpy as np
+from matplotlib.figure import Figure
 
+from quatrain.envs.host.rules import REFERENCES
+from quatrain.models.iqn.config import IqnConfig, IqnUserEnvConfig, LearnerConfig
+from quatrain.models.iqn.evaluate import Outcomes, play_held_out
+from quatrain.models.iqn.learn import State
+from quatrain.models.iqn.rules import REFERENCE_NAMES
+from quatrain.plots import (
+    BLUE,
+    GREY,
+    ORANGE,
+    RED,
+    Line,
+    Panel,
+    Picture,
+    PolicyReturns,
+    caption,
+    curve,
+    describe_seeds,
+    house_style,
+    in_order,
+    learning_curve,
+    returns_ecdf,
+    update_panels,
+)
+from quatrain.progress import History
+from quatrain.statistics import LEAST_SEEDS
+
+# Picture -> what it shows, in the order of the story.
+CAPTIONS = {
+    "episode": "What is to be done, and how do the trained agents do it? An episode in a world "
+    "that they have never seen. Diamonds are treasures, violet and green ones cost; each numbered "
+    "agent sees only the cells around it, and they act in turn. The bar below: turns passed.",
+    "learning_curve": "Does it learn? Reward per episode while training, and afterwards in "
+    "held-out worlds, beside policies that did not learn.",
+    "returns": "How much does luck decide? All policies in the same held-out worlds, by return.",
+    "fairness": "Do all agents get the same? What each collects; who acts first has the choice.",
+    "expectations": "Does it know what it will get? The return that the trained agent expects "
+    "along an episode, and what it then gets.",
+    "learning": "Are the updates sound? Errors of the predicted returns, gradients, exploration.",
+}
+# Policies beside the curve.
+BESIDE = ("learned", "oracle_view", "random")
+USER_ENV_BESIDE = ("learned", "constant", "untrained", "random")
+# Recorded metric -> title and unit of its panel.
+UPDATES = {
+    "loss": ("Quantile loss", "loss, summed over quantiles"),
+    "td_error_abs": ("Error of predicted returns", "mean |TD error|, reward"),
+    "grad_norm": ("Gradients before they are cut", "norm, of an agent"),
+    "epsilon": ("Exploration", "share of random actions"),
+}
 # Seed of the policies that draw.
 SEED = 0
 
@@ -19,26 +63,118 @@ SEED = 0
 def plots(
     config: LearnerConfig, state: State, dataset: Any, history: History, scores: Mapping[str, float]
 ) -> dict[str, Picture]:
-    """Draws the figures of a trained iqn; with several seeds means and 95 % intervals."""
-    world = figures_of(config)
+    """Draws the figures of a trained iqn."""
     outcomes = play_held_out(config, state, dataset, SEED)
-    agents = len(outcomes.learned[0].returns)
-    title = world.comparison_title(config, scores)
+    policies = policy_returns(config, outcomes, scores)
     pictures: dict[str, Picture] = {
-        "learning_curve": draw_learning_curve(config, history, outcomes, scores),
-        "baseline_comparison": draw_comparison(config, outcomes, scores, title, world.NOTE),
-        "learning": draw_learning(config, agents, history),
+        "learning_curve": draw_learning_curve(config, history, policies),
+        "returns": draw_returns(config, policies),
+        "learning": draw_learning(config, history),
     }
-    pictures |= world.pictures(config, state, dataset, outcomes, scores)
-    return in_order(pictures, world.CAPTIONS)
+    # Here, because a user's environment needs no treasure hunt, and that no environment of users.
+    if isinstance(config, IqnConfig):
+        from quatrain.models.iqn.treasurehunt_plots import animate, draw_fairness
+
+        pictures["episode"] = animate(config, state, dataset)
+        if config.env.agents > 1:
+            pictures["fairness"] = draw_fairness(config, outcomes, scores)
+    elif isinstance(config, IqnUserEnvConfig):
+        from quatrain.models.iqn.user_env_plots import draw_expectations
+
+        pictures["expectations"] = draw_expectations(config, state, dataset)
+    return in_order(pictures, CAPTIONS)
 
 
-def figures_of(config: LearnerConfig) -> Any:
-    """Returns the module of the figures that the config's world alone has."""
-    if config.brings_env:
-        from quatrain.models.iqn.figures import user_env
+def policy_returns(
+    config: LearnerConfig, outcomes: Outcomes, scores: Mapping[str, float]
+) -> dict[str, PolicyReturns]:
+    """Returns what each policy gets in the held-out worlds, a mean over a world's agents."""
+    words = REFERENCES if config.brings_env else REFERENCE_NAMES
+    names = {"learned": "learned"} | {
+        name.removesuffix("_return"): text for name, text in words.items()
+    }
+    policies = {}
+    for name, text in names.items():
+        color = RED if name == "learned" else BLUE if "oracle" in name else GREY
+        values = np.stack([outcome.returns.mean(0) for outcome in outcomes.of(name)])
+        mean = scores["return_mean" if name == "learned" else f"{name}_return"]
+        policies[name] = PolicyReturns(text, color, values, mean)
+    return policies
 
-        return user_env
-    from quatrain.models.iqn.figures import treasurehunt
 
-    return treasurehunt
+def draw_learning_curve(
+    config: LearnerConfig, history: History, policies: Mapping[str, PolicyReturns]
+) -> Figure:
+    """Draws the return over agent-steps in the training worlds, and beside it, since the worlds
+    are others, the final return in the held-out ones among reference policies.
+    """
+    named = {"episode_return": ("while exploring", ORANGE), "greedy_return": ("greedy", RED)}
+    lines = [
+        Line(curve(history, name, config.seeds, "agent_steps"), color, text)
+        for name, (text, color) in named.items()
+        if name in history
+    ]
+    beside = USER_ENV_BESIDE if config.brings_env else BESIDE
+    figure = learning_curve(
+        lines,
+        [policies[name].level for name in beside],
+        1,
+        "agent-steps of all agents and envs, prefill included",
+        "return of an agent per episode, reward",
+        ("While learning, in the training worlds", "Then, held-out worlds"),
+    )
+    caption(
+        figure,
+        describe_seeds(config.seeds),
+        "Compare policies on the right alone: there all play the same worlds.",
+        describe_intervals(policies["learned"]),
+    )
+    return figure
+
+
+def draw_returns(config: LearnerConfig, policies: Mapping[str, PolicyReturns]) -> Figure:
+    """Draws the returns of the learned policy among those of the reference policies."""
+    figure = returns_ecdf(list(policies.values()), "return of an agent per episode, reward")
+    oracles = "Blue: oracles, which know the rules, but have no memory: a policy may surpass them."
+    caption(
+        figure,
+        "Red: learned. Grey: without learning.",
+        "" if config.brings_env else oracles,
+        describe_intervals(policies["learned"]),
+    )
+    return figure
+
+
+def describe_intervals(learned: PolicyReturns) -> str:
+    """Returns what the intervals of a figure are over."""
+    seeds, worlds = learned.values.shape
+    over = f", of learned over {seeds} seeds" if seeds >= LEAST_SEEDS else ""
+    if 1 < seeds < LEAST_SEEDS:
+        over = f", of learned none from {seeds} seeds"
+    return f"Intervals: 95 % of the mean over {worlds} held-out worlds{over}."
+
+
+def draw_learning(config: LearnerConfig, history: History) -> Figure:
+    """Draws loss, TD error, gradient norm and epsilon over updates, means over agents."""
+    levels = {"grad_norm": config.train.max_grad_norm}
+    limits = {"epsilon": (0.0, 1.0)}
+    panels = [
+        Panel(
+            title,
+            unit,
+            [Line(curve(history, name, config.seeds))],
+            level=levels.get(name),
+            limits=limits.get(name, (0.0, None)),
+        )
+        for name, (title, unit) in UPDATES.items()
+    ]
+    figure = update_panels(panels, "updates of each agent", columns=2)
+    clipped = curve(history, "clipped", config.seeds).values.mean()
+    caption(
+        figure,
+        f"Means over agents. Dashed: to what gradients are cut; {clipped:.0%} were. The loss is a "
+        f"sum over {config.train.loss.quantiles} quantiles, and its targets grow with the policy: "
+        "a growing loss alone is no failure.",
+        describe_seeds(config.seeds),
+    )
+    return figure

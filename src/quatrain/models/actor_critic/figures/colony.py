@@ -13,8 +13,13 @@ from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR
 from quatrain.models.actor_critic.colony_data import Dataset
 from quatrain.models.actor_critic.colony_scores import Outcome
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.figures import film
-from quatrain.models.actor_critic.figures.replays import Replays, median_colony, replay_policies
+from quatrain.models.actor_critic.figures.replays import (
+    Replays,
+    animate,
+    capture_frames,
+    median_colony,
+    replay_policies,
+)
 from quatrain.models.actor_critic.train import State
 from quatrain.plots import BLACK, BLUE, RED, Picture, caption, describe_seeds, draw_seeds, log_ticks
 
@@ -36,10 +41,10 @@ def pictures(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[
     references, plates = held_out.references, held_out.plates
     replays = replay_policies(config, state, references, plates, held_out.colonies)
     colony = median_colony(replays.learned[0])
-    frames = film.capture_frames(config, state, dataset, colony)
+    frames = capture_frames(config, state, dataset, colony)
     intensity = plates.intensity[held_out.colonies.substrate[colony]]
     pictures: dict[str, Picture] = {
-        "growth": film.animate(config, frames, intensity),
+        "growth": animate(config, frames, intensity),
         "laws": draw_laws(config, replays),
     }
     if len(np.unique(np.concatenate([plates.m, held_out.outside.m]))) > 1:
