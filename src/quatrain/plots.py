@@ -174,8 +174,8 @@ class PolicyReturns(NamedTuple):
 
     @property
     def level(self) -> Level:
-        """The mean with the 95 % interval: over episodes of one seed, over seeds of several; few
-        seeds give none.
+        """Returns the mean with its 95 % interval: over episodes of one seed, over seeds of
+        several; few seeds give none.
         """
         samples = self.values.T if len(self.values) == 1 else self.values.mean(1, keepdims=True)
         few = 1 < len(self.values) < LEAST_SEEDS

@@ -29,15 +29,17 @@ def drawn(*shape: int, seed: int = 0) -> Tensor:
 def make_trainers(**form: Any) -> list[SeqVaeTrainer]:
     """Returns trainers with different networks and beliefs."""
     config = configured(**form)
-    made = [make_trainer(config, seed) for seed in range(LEARNERS)]
-    for seed, trainer in enumerate(made):
+    trainers = [make_trainer(config, seed) for seed in range(LEARNERS)]
+    for seed, trainer in enumerate(trainers):
         channels, actions = config.env.observation.channels, trainer.network.control.shape[1]
         trainer.observe(drawn(channels, seed=seed), drawn(actions, seed=seed))
-    return made
+    return trainers
 
 
-def surrogate_of(made: list[SeqVaeTrainer]) -> Surrogate:
-    return SeqVaeLearner(made[0].config, made, {}, region_grid(1.5, 2)).surrogate(slice(None))
+def surrogate_of(trainers: list[SeqVaeTrainer]) -> Surrogate:
+    return SeqVaeLearner(trainers[0].config, trainers, {}, region_grid(1.5, 2)).surrogate(
+        slice(None)
+    )
 
 
 def features(trainer: SeqVaeTrainer, x: Tensor) -> Tensor:
@@ -57,13 +59,13 @@ def features(trainer: SeqVaeTrainer, x: Tensor) -> Tensor:
 @torch.no_grad()
 def test_each_learner_has_its_own_field_posterior_and_region(dynamics: str):
     """An ensemble has members, but no posterior."""
-    made, x = make_trainers(dynamics=dynamics), drawn(LEARNERS, POINTS, 2)
-    surrogate = surrogate_of(made)
+    trainers, x = make_trainers(dynamics=dynamics), drawn(LEARNERS, POINTS, 2)
+    surrogate = surrogate_of(trainers)
     assert torch.equal(surrogate.control, torch.eye(2))
     slopes = torch.autograd.functional.jacobian(lambda at: surrogate.field(at).value.sum((0, 1)), x)
     torch.testing.assert_close(surrogate.jacobian(x), slopes.permute(1, 2, 0, 3), **NEAR)
     value, phi = surrogate.field(x)
-    for row, trainer in enumerate(made):
+    for row, trainer in enumerate(trainers):
         members = range(trainer.network.members)
         fields = [
             torch.stack([field(trainer.network, member, at) for at in x[row]]) for member in members
@@ -84,9 +86,9 @@ def test_each_learner_has_its_own_field_posterior_and_region(dynamics: str):
 
 
 def test_a_joint_covariance_is_that_of_independent_outputs_and_made_where_it_is_asked_for():
-    made = make_trainers(dynamics="mlp", weights={"fisher_a": 1.0})
-    joint = surrogate_of(made).full_covariance
-    for row, trainer in enumerate(made):
+    trainers = make_trainers(dynamics="mlp", weights={"fisher_a": 1.0})
+    joint = surrogate_of(trainers).full_covariance
+    for row, trainer in enumerate(trainers):
         covariance = trainer.posterior.covariance
         assert torch.equal(joint[row], torch.block_diag(covariance, covariance))
     assert surrogate_of(make_trainers(dynamics="mlp")).full_covariance is None
@@ -102,9 +104,9 @@ DECODERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("form", DECODERS)
 def test_precision_is_what_an_observation_tells_where_the_state_is(form: dict[str, Any]):
-    made = make_trainers(dynamics="mlp", **form)
-    surrogate = surrogate_of(made)
-    for row, trainer in enumerate(made):
+    trainers = make_trainers(dynamics="mlp", **form)
+    surrogate = surrogate_of(trainers)
+    for row, trainer in enumerate(trainers):
         decoder, x = trainer.network.decoder, trainer.belief.mean
         channels = decoder.channels()
 

@@ -56,7 +56,7 @@ class Study(NamedTuple):
 
     @property
     def pair(self) -> tuple[str, ...]:
-        """The arms that maps show: the active (or first) one and, if any, a plain one."""
+        """Returns the arms that maps show: the active (or first) one and, if any, a plain one."""
         shown = "active" if "active" in self.arms else self.arms[0]
         others = [arm for arm in self.arms if arm != shown]
         return (shown, *(["random"] if "random" in others else others[:1]))

@@ -181,8 +181,9 @@ class SeqVaeLearner:
 
     def _dynamics(self, weights: Weights) -> Dynamics:
         prefix = "dynamics."
-        own = {key.removeprefix(prefix): weights[key] for key in weights if key.startswith(prefix)}
-        return load_dynamics(self.config, own)
+        names = [name for name in weights if name.startswith(prefix)]
+        arrays = {name.removeprefix(prefix): weights[name] for name in names}
+        return load_dynamics(self.config, arrays)
 
     def networks_with(self, weights: Weights) -> list[SeqVae]:
         """Returns copies of the networks with a checkpoint's weights."""

@@ -172,8 +172,8 @@ def _draw_law(axes: Axes, law: Law, learned: Sequence[Steps], controller: Steps)
     draw_seeds(axes, centres[shown], median, color=RED, linewidth=1.8)
     if len(seeds) == 1:
         axes.fill_between(centres[shown], low[0], high[0], color=RED, alpha=0.15, linewidth=0)
-    met = np.isfinite(controlled[1])
-    axes.plot(centres[met], controlled[1, met], color=BLUE, linestyle="--", linewidth=1.5)
+    finite = np.isfinite(controlled[1])
+    axes.plot(centres[finite], controlled[1, finite], color=BLUE, linestyle="--", linewidth=1.5)
     axes.set(title=law.title, xlabel=law.x_label, ylabel=law.y_label, xscale=law.scale)
     axes.grid(alpha=0.25)
 
