@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save
 
+from quatrain import serving
 from quatrain.animation import Animation
 from quatrain.baselines import SCHEMA, Rule, entry_of
 from quatrain.devices import on_device
@@ -325,9 +326,10 @@ class Served:
         self.example: Named = self.serve.request(model.config, model.dataset)
         self.config = revived(model.config)
         self.arrays = load_tensors(save(self.exported))
+        self.loaded = self.serve.load(self.config, self.arrays)
 
     def answer(self, request: Named) -> Named:
-        return self.serve.answer(self.config, self.arrays, request)
+        return serving.answer(self.name, self.loaded, request)
 
 
 @pytest.fixture(scope="module")
@@ -374,7 +376,7 @@ def test_arrays_are_plain_survive_a_file_and_are_refused_if_one_is_missing(serve
     name, _ = without.popitem()
     message = f"not a learner of this config: arrays missing .*{name}"
     with pytest.raises(ValueError, match=message):
-        served.serve.answer(served.config, without, served.example)
+        served.serve.load(served.config, without)
 
 
 def test_an_answer_depends_on_its_own_question_alone(served: Served):

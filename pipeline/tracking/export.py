@@ -21,8 +21,7 @@ from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import Run, in_trial
 from pipeline.tracking.store import quieten
 from quatrain.registry import PACKAGES, Framework
-from quatrain.request_body import MOST_BYTES
-from quatrain.requests import MOST_QUESTIONS
+from quatrain.serving import MOST_BYTES, MOST_QUESTIONS, answer
 from quatrain.storage import formats
 
 SCRIPT = CHECKOUT / "pipeline" / "tracking" / "pyfunc_model.py"
@@ -66,7 +65,7 @@ def export(stage: Stage, state: Any, dataset: Any) -> Exported:
     serve = stage.modules.serve
     arrays = serve.export(stage.config, state, dataset)
     request = serve.request(stage.config, dataset)
-    return Exported(arrays, request, serve.answer(stage.config, arrays, request))
+    return Exported(arrays, request, answer(stage.model, serve.load(stage.config, arrays), request))
 
 
 # The model.
@@ -140,7 +139,7 @@ def model_card(stage: Stage, scores: str = "Not evaluated yet.") -> str:
     path = resources.files(stage.modules.package) / CARD
     purpose = f"## What it is\n\n{stage.model}: {serve.__doc__}"
     what, _, limits = (path.read_text() if path.is_file() else purpose).partition(LIMITS)
-    how_to_ask = (inspect.getdoc(serve.answer) or "").partition("\nRaises:")[0].strip()
+    how_to_ask = (inspect.getdoc(serve.load) or "").partition("\nRaises:")[0].strip()
     parts = [
         what.strip(),
         f"## How to ask\n\n{how_to_ask}\n\n{LARGEST_REQUEST}",

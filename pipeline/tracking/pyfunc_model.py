@@ -34,9 +34,9 @@ class ServedModel(PythonModel):
 
         stored = json.loads(Path(context.artifacts["config"]).read_text())
         self.name = stored["model"]
-        self.config = read_section(self.name, json.dumps(stored["config"]))
-        self.arrays = load_file(context.artifacts["weights"])
-        self.serve = load(self.name).serve
+        config = read_section(self.name, json.dumps(stored["config"]))
+        arrays = load_file(context.artifacts["weights"])
+        self.served = load(self.name).serve.load(config, arrays)
 
     def predict(
         self,
@@ -51,18 +51,15 @@ class ServedModel(PythonModel):
         Raises:
             RequestRefused: it does not fit; the message names the array and what is right.
         """
-        from quatrain.requests import check_answer
+        from quatrain.serving import answer
 
         if params:
             raise RequestRefused(f"{self.name}: the model has no params; leave them out")
         try:
             request = dict(model_input) if hasattr(model_input, "keys") else model_input
-            with np.errstate(all="ignore"):  # what is not finite is said
-                answer = self.serve.answer(self.config, self.arrays, request)
-                check_answer(self.name, answer)
+            return answer(self.name, self.served, request)
         except ValueError as error:
             raise RequestRefused(error) from None
-        return answer
 
     def answer_body(self, model: Any, content_type: str | None, body: bytes) -> Any:
         """Answers the body of a POST to /invocations.
@@ -73,7 +70,7 @@ class ServedModel(PythonModel):
             RequestRefused: it does not fit.
             MlflowException: the model failed; the reason is in the server's log.
         """
-        from quatrain.request_body import read_body
+        from quatrain.serving import read_body
 
         try:
             answer = model.predict(read_body(content_type, body))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # loading a contract must load neither numpy nor matplotlib
     from quatrain.baselines import Rule
     from quatrain.memory import Needs
     from quatrain.progress import History, Progress
+    from quatrain.serving import Served
 
 # Name -> array, which any file format can hold; `params/...` is what gradients change.
 Arrays = dict[str, "numpy.ndarray"]
@@ -161,9 +162,11 @@ class ServeModule(Protocol[ConfigIn, DatasetIn, StateIn]):
     def request(self, config: ConfigIn, dataset: DatasetIn) -> Arrays:
         """Returns an example request; the first axis counts questions."""
 
-    def answer(self, config: ConfigIn, arrays: Arrays, request: Any) -> Arrays:
-        """Answers a request of any form: `requests.validate_request` checks and converts it.
+    def load(self, config: ConfigIn, arrays: Arrays) -> "Served":
+        """Returns the inputs of a request, and what computes answers by exported arrays.
+
+        Its docstring tells what inputs and outputs mean: MLflow's card of the model shows it.
 
         Raises:
-            ValueError: the request does not fit.
+            ValueError: the arrays are of another config.
         """

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import quatrain
+from quatrain import serving
 from quatrain.api.results import Result
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.registry import load as load_modules
@@ -204,7 +205,8 @@ def test_an_environment_that_is_defined_again_is_learned_as_it_is(
         assert (dataset.interface.observation_size, dataset.interface.action_count) == (size, size)
         state = modules.train.init_state(config, dataset, 0)
         request = modules.serve.request(config, dataset)
-        answer = modules.serve.answer(config, modules.serve.export(config, state, dataset), request)
+        served = modules.serve.load(config, modules.serve.export(config, state, dataset))
+        answer = serving.answer(model, served, request)
         assert request["observations"].shape[-1] == size
         for values in answer.keys() & {"probabilities", "values"}:
             assert answer[values].shape[-1] == size

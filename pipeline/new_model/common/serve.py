@@ -1,7 +1,5 @@
 """state -> arrays for serving; points -> values of the learned function."""
 
-from typing import Any
-
 import numpy as np
 
 from quatrain.frameworks.packing import ArraySpec, verify
@@ -9,9 +7,7 @@ from quatrain.models.sketch import network
 from quatrain.models.sketch.collect import INPUTS, Dataset
 from quatrain.models.sketch.config import SketchConfig
 from quatrain.models.sketch.train import State, to_arrays
-from quatrain.requests import Input, validate_request
-
-REQUEST = {"inputs": Input(np.float32, (INPUTS,), -1, 1)}
+from quatrain.serving import Input, Served
 
 
 def export(config: SketchConfig, state: State, dataset: Dataset) -> dict[str, np.ndarray]:
@@ -25,17 +21,18 @@ def request(config: SketchConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     return {"inputs": dataset.held_out.inputs[:2]}
 
 
-def answer(
-    config: SketchConfig, arrays: dict[str, np.ndarray], request: Any
-) -> dict[str, np.ndarray]:
-    """Computes `values` (n,) at `inputs` (n, 2), each in -1..1.
+def load(config: SketchConfig, arrays: dict[str, np.ndarray]) -> Served:
+    """Returns what computes `values` (n,) at `inputs` (n, 2), each in -1..1.
 
     Raises:
-        ValueError: the request or the arrays do not fit.
+        ValueError: the arrays are of another config.
     """
-    inputs = validate_request("sketch", request, REQUEST)["inputs"]
     dtype = np.dtype(np.float32)
     specs = {name: ArraySpec(dtype, shape[1:]) for name, shape in network.shapes(config).items()}
     verify(arrays, specs)
     params = {name: array[None] for name, array in arrays.items()}
-    return {"values": network.predict(params, inputs)[0]}
+
+    def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {"values": network.predict(params, question["inputs"])[0]}
+
+    return Served({"inputs": Input(np.float32, (INPUTS,), -1, 1)}, compute)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.figure import Figure
 
+from quatrain import serving
 from quatrain.animation import Animation
 from quatrain.api.configs import (
     as_path,
@@ -28,6 +29,7 @@ from quatrain.progress import History
 from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
 from quatrain.seeds import derive_seed
+from quatrain.serving import Served
 from quatrain.storage import folders, history
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import raised_as_disk_error
@@ -160,13 +162,14 @@ class Result:
             inputs and outputs mean.
 
         Raises:
-            ValueError: the request does not fit; one line says what would.
+            ValueError: the request does not fit, or has so large numbers that an answer is not
+                finite; one line says what would.
 
         Example:
             >>> result.predict(result.example_request())
         """
         with computing(self.params, self.model):
-            return self._modules.serve.answer(self.config, self._exported, request)
+            return serving.answer(self.model, self._served, request)
 
     def example_request(self) -> dict[str, np.ndarray]:
         """Returns a request with a few questions, which `predict` answers."""
@@ -217,8 +220,9 @@ class Result:
         return load_modules(self.model)
 
     @cached_property
-    def _exported(self) -> dict[str, np.ndarray]:
-        return self._modules.serve.export(self.config, self.state, self.dataset)
+    def _served(self) -> Served:
+        serve = self._modules.serve
+        return serve.load(self.config, serve.export(self.config, self.state, self.dataset))
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name}={value:.4g}" for name, value in self._shown_scores.items())

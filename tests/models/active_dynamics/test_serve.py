@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from quatrain.models.active_dynamics.evaluate import estimate_field
-from quatrain.models.active_dynamics.serve import answer, export
-from quatrain.requests import MOST_QUESTIONS
+from quatrain.models.active_dynamics.serve import export, load
+from quatrain.serving import MOST_QUESTIONS, answer
 from tests.models.active_dynamics.small_trials import RUNS, VAE, at, configured
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -30,7 +30,7 @@ def test_the_served_field_is_the_scored_one_of_the_first_active_learner(form: st
     estimate = estimate_field(config, training.learner, state, dataset)
     arrays = export(config, state, dataset)
     grid = {"states": dataset.held_out.grid[:MOST_QUESTIONS]}
-    result = answer(config, arrays, grid)
+    result = answer("active_dynamics", load(config, arrays), grid)
     learner = 2 if form == "active arm second" else 0
     deviation = np.sqrt(estimate.variance[learner])
     for name, scored in (("velocity", estimate.mean[learner]), ("deviation", deviation)):
@@ -39,7 +39,11 @@ def test_the_served_field_is_the_scored_one_of_the_first_active_learner(form: st
         same = [np.allclose(result["velocity"], mean) for mean in estimate.mean]
         assert same == [False, False, True, False]
     if "learned channels" in form:  # the field has latent coordinates
-        latent = answer(config, arrays | {"matrix": np.eye(2), "offset": np.zeros(2)}, grid)
+        latent = answer(
+            "active_dynamics",
+            load(config, arrays | {"matrix": np.eye(2), "offset": np.zeros(2)}),
+            grid,
+        )
         assert not np.allclose(latent["velocity"], estimate.mean[0], atol=1e-3)
 
 
@@ -48,4 +52,4 @@ def test_states_far_beyond_any_are_refused():
     arrays = export(config, training.to_state(), training.dataset)
     message = "active_dynamics: states[0, 0] is -2000000.0; give numbers in -1000000.0..1000000.0"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        answer(config, arrays, {"states": np.array([[-2e6, 0]])})
+        answer("active_dynamics", load(config, arrays), {"states": np.array([[-2e6, 0]])})

@@ -15,7 +15,8 @@ from quatrain.models.actor_critic.colony import View, spec_of, view_of
 from quatrain.models.actor_critic.colony_data import Dataset, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Actor, load_actor
-from quatrain.models.actor_critic.serve import answer, export, request
+from quatrain.models.actor_critic.serve import export, load, request
+from quatrain.serving import answer
 from tests.conftest import shapes_unchecked, small
 from tests.models.actor_critic import learners
 from tests.models.actor_critic.learners import dataset_of
@@ -51,7 +52,11 @@ class Trained(NamedTuple):
 
     def answers(self, asked: dict[str, np.ndarray], **train: Any) -> dict[str, np.ndarray]:
         section = self.config.train.model_copy(update=train)
-        return answer(self.config.model_copy(update={"train": section}), self.arrays, asked)
+        return answer(
+            "actor_critic",
+            load(self.config.model_copy(update={"train": section}), self.arrays),
+            asked,
+        )
 
 
 @functools.cache

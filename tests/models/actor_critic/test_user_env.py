@@ -19,11 +19,12 @@ from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.network import Output, ScaledNetwork, Shape
 from quatrain.models.actor_critic.policy import DISTRIBUTIONS
 from quatrain.models.actor_critic.rules import USER_ENV_GATED
-from quatrain.models.actor_critic.serve import answer, export, request
+from quatrain.models.actor_critic.serve import export, load, request
 from quatrain.models.actor_critic.train import train
 from quatrain.models.actor_critic.user_env import spec_of, to_graphs
 from quatrain.params import read_section
 from quatrain.replay.rollouts.buffer import Graphs
+from quatrain.serving import answer
 from quatrain.validation import overlaid
 from tests.conftest import ROOT, params_with, shapes_unchecked
 from tests.models.actor_critic.learners import dataset_of, make_learner, scores_of, trained
@@ -257,7 +258,7 @@ def test_answers_have_the_actions_of_the_environment():
         config = config_of(name, {"train": {"transitions": 112, "record_every": 1}})
         dataset, state = dataset_of(config), trained(config).state
         arrays = export(config, state, dataset)
-        answered = answer(config, arrays, request(config, dataset))
+        answered = answer("actor_critic", load(config, arrays), request(config, dataset))
         assert answered.keys() == {"action", "value"} | further
         assert answered["action"].shape == shape
         assert answered["action"].dtype == dtype

@@ -10,8 +10,9 @@ import pytest
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.grid import Dataset
-from quatrain.models.allo.serve import answer, export, request
+from quatrain.models.allo.serve import export, load, request
 from quatrain.models.allo.train import State, init_state, tables
+from quatrain.serving import answer
 from tests.conftest import small
 
 allo = partial(small, "allo")
@@ -35,7 +36,7 @@ def test_of_several_learners_the_first_answers_with_what_evaluation_scores():
     dataset, state = untrained(config)
     first, second = tables(config, state, dataset)
     every_cell = {"cells": np.asarray(dataset.grid.coords)[:, ::-1]}
-    answered = answer(config, export(config, state, dataset), every_cell)
+    answered = answer("allo", load(config, export(config, state, dataset)), every_cell)
     close(answered["eigenvectors"], first)
     assert np.abs(answered["eigenvectors"] - second).max() > 0.01
     np.testing.assert_array_equal(answered["state"], np.arange(len(dataset.grid.coords)))
@@ -45,7 +46,7 @@ def test_a_cell_is_named_by_row_and_column_of_the_drawn_map():
     config = allo(env={"layout": DRAWN}, network={"d": 2})
     dataset, state = untrained(config)
     asked = {"cells": np.array([[2, 3], [1, 1], [2, 1], [1, 3]])}
-    answered = answer(config, export(config, state, dataset), asked)
+    answered = answer("allo", load(config, export(config, state, dataset)), asked)
     assert answered["state"].tolist() == [4, 0, 3, 2]
     close(answered["eigenvectors"], tables(config, state, dataset)[0][[4, 0, 3, 2]])
 
@@ -73,4 +74,4 @@ def test_a_wrong_request_is_refused_with_the_right_form(asked: dict[str, Any], m
     dataset, state = untrained(config)
     cells = {name: np.asarray(values) for name, values in asked.items()}
     with pytest.raises(ValueError, match=f"^{re.escape(f'allo: {message}')}$"):
-        answer(config, export(config, state, dataset), cells)
+        answer("allo", load(config, export(config, state, dataset)), cells)

@@ -11,6 +11,7 @@ from quatrain.models.allo.truth import true_spectrum
 from quatrain.models.allo.user_env import Dataset, input_constants, inputs
 from quatrain.progress import Progress, history, rows
 from quatrain.registry import load
+from quatrain.serving import answer
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.allo.user_envs import section
 
@@ -69,14 +70,16 @@ def test_a_served_model_answers_for_observations(trained):
     serve = MODEL.serve
     exported = serve.export(config, progress[-1].state, dataset)
     request = serve.request(config, dataset)
-    answered = serve.answer(config, exported, request)["eigenvectors"]
+    answered = answer("allo", serve.load(config, exported), request)["eigenvectors"]
     assert answered.shape == (3, 3)
     alone = {"observations": request["observations"][1:2]}
     np.testing.assert_allclose(
-        serve.answer(config, exported, alone)["eigenvectors"], answered[1:2], rtol=1e-5
+        answer("allo", serve.load(config, exported), alone)["eigenvectors"],
+        answered[1:2],
+        rtol=1e-5,
     )
     with pytest.raises(ValueError, match=r"give numbers \[questions, 2\]"):
-        serve.answer(config, exported, {"observations": np.zeros((1, 3), np.float32)})
+        answer("allo", serve.load(config, exported), {"observations": np.zeros((1, 3), np.float32)})
 
 
 def test_figures_show_the_axes_that_change(trained):

@@ -15,9 +15,10 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.network import greedy_policy
-from quatrain.models.iqn.serve import BLOCK, answer, export, request
+from quatrain.models.iqn.serve import BLOCK, export, load, request
 from quatrain.models.iqn.train import init_state
 from quatrain.models.iqn.treasurehunt import Dataset, held_out_envs
+from quatrain.serving import answer
 from tests.conftest import shapes_unchecked, small
 
 AGENTS, WORLDS, TURNS, FRAMES, QUANTILES = 2, 64, 5, 2, 4
@@ -46,7 +47,7 @@ def exported() -> dict[str, np.ndarray]:
 
 def ask(views: Any, agents: Any) -> dict[str, np.ndarray]:
     asked = {"views": np.asarray(views, np.uint8), "agents": np.asarray(agents)}
-    return answer(CONFIG, exported(), asked)
+    return answer("iqn", load(CONFIG, exported()), asked)
 
 
 def target_params(agent: int | None = None) -> Any:

@@ -15,11 +15,12 @@ from quatrain.models.iqn.collect import check, collect, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.learn import State
-from quatrain.models.iqn.serve import answer, export
+from quatrain.models.iqn.serve import export, load
 from quatrain.models.iqn.train import HostLoop, from_arrays, init_state, to_arrays, train
 from quatrain.models.iqn.user_env import ReplayEnvs, by_seed, scale_of, stack
 from quatrain.replay.frames.ring import init, write
 from quatrain.replay.frames.sampling import Window, gather_transitions, start_entries, valid_starts
+from quatrain.serving import answer
 from quatrain.validation import overlaid
 from tests.config_keys import overlay_of
 from tests.conftest import ROOT, params_with, shapes_unchecked
@@ -160,7 +161,7 @@ def test_the_values_of_one_step_are_its_payoffs():
     observations[:, 0] = last.state.scale.mean[0]
     observations[:, 1, :2] = np.eye(2)
     request = {"observations": observations, "agents": np.zeros(2, np.int32)}
-    values = answer(config, export(config, last.state, dataset), request)["values"]
+    values = answer("iqn", load(config, export(config, last.state, dataset)), request)["values"]
     np.testing.assert_allclose(values, PAYOFFS, atol=0.25)
 
 
@@ -186,7 +187,7 @@ def test_the_reward_of_a_last_step_is_learned_however_it_ends(
         *_, last = train(config, dataset, 0)
     places = np.eye(length, dtype=np.float32)[:, None]
     request = {"observations": places, "agents": np.zeros(length, np.int32)}
-    values = answer(config, export(config, last.state, dataset), request)["values"]
+    values = answer("iqn", load(config, export(config, last.state, dataset)), request)["values"]
     np.testing.assert_allclose(values.mean(-1), expected, atol=0.1)
 
 

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from pipeline.tracking.export import record_model, requirements
 from pipeline.tracking.run import Run
 from quatrain.registry import MODELS
-from quatrain.requests import MOST_QUESTIONS
+from quatrain.serving import MOST_QUESTIONS
 from tests.conftest import FORMS, ROOT
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.fixture_types import Patch
@@ -140,9 +140,7 @@ def test_what_does_not_fit_is_refused_in_python_too():
 @each_form
 def test_arrays_and_lists_are_the_same_question_and_the_answer_is_that_of_serve(form: str):
     model = served(form)
-    expected = model.stage.modules.serve.answer(
-        model.stage.config, model.exported.arrays, model.exported.request
-    )
+    expected = model.exported.answer
     for inputs in (model.example, model.exported.request):
         answer = model.loaded.predict(dict(inputs))
         for name, array in expected.items():

@@ -1,6 +1,6 @@
 """state -> arrays for inference; states -> the learned field there, and its uncertainty."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import LARGEST, ActiveDynamicsConfig
 from quatrain.models.active_dynamics.family import AffineAlignment, FieldPosterior
 from quatrain.models.active_dynamics.state import State, TrainingState, family_of, learners_of
-from quatrain.requests import Input, validate_request
+from quatrain.serving import Input, Served
 
 INPUT = "states"
 EXAMPLES = 3
@@ -48,11 +48,8 @@ def request(config: ActiveDynamicsConfig, dataset: Dataset) -> dict[str, np.ndar
     return {INPUT: dataset.held_out.starts[:EXAMPLES].copy()}
 
 
-@torch.no_grad()
-def answer(
-    config: ActiveDynamicsConfig, arrays: dict[str, np.ndarray], request: Any
-) -> dict[str, np.ndarray]:
-    """Computes the learned field at some states, without actions, and its uncertainty.
+def load(config: ActiveDynamicsConfig, arrays: dict[str, np.ndarray]) -> Served:
+    """Returns what computes the learned field at some states, without actions, and its uncertainty.
 
     Input: `states` (n, d), in the coordinates of the true system. The field is learned within
     `env.region_radius` of 0; its uncertainty grows with the distance from there.
@@ -60,21 +57,22 @@ def answer(
     standard deviation by the posterior of the weights (by the members of an ensemble).
 
     Raises:
-        ValueError: other inputs, shapes or numbers than these; arrays of another config.
+        ValueError: the arrays are of another config.
     """
-    inputs = {INPUT: Input(np.float64, (config.env.d,), -LARGEST, LARGEST)}
-    states = torch.tensor(validate_request("active_dynamics", request, inputs)[INPUT])[None]
-    family = family_of(config)
     d = config.env.d
-    posterior: FieldPosterior = family.posterior_template(config)
+    posterior: FieldPosterior = family_of(config).posterior_template(config)
     template = ServedField(*posterior, torch.zeros(d, d).double(), torch.zeros(d).double())
     served = from_template(template, arrays)
+    learned = FieldPosterior(served.field, served.covariance)
     alignment = AffineAlignment(served.matrix[None], served.offset[None])
-    moments = family.posterior_moments(
-        config, FieldPosterior(served.field, served.covariance), alignment.to_latent(states)
-    )
-    field = alignment.to_field(moments)
-    return {
-        "velocity": field.mean[0].numpy(force=True),
-        "deviation": field.variance.clamp(min=0).sqrt()[0].numpy(force=True),
-    }
+
+    @torch.no_grad()
+    def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        latent = alignment.to_latent(torch.tensor(question[INPUT])[None])
+        field = alignment.to_field(family_of(config).posterior_moments(config, learned, latent))
+        return {
+            "velocity": field.mean[0].numpy(force=True),
+            "deviation": field.variance.clamp(min=0).sqrt()[0].numpy(force=True),
+        }
+
+    return Served({INPUT: Input(np.float64, (d,), -LARGEST, LARGEST)}, compute)

@@ -8,25 +8,25 @@ from quatrain.frameworks.torch import from_template, seeded, to_arrays
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.network import load_actor, make_network
 from quatrain.models.actor_critic.train import State
-from quatrain.requests import validate_request
+from quatrain.serving import Served
 
 
 def serving(config: Config) -> Any:
     """Returns the module that answers in the config's environment; only that one is loaded."""
     if config.brings_env:
-        from quatrain.models.actor_critic.serving import user_env
+        from quatrain.models.actor_critic import serve_user_env
 
-        return user_env
-    from quatrain.models.actor_critic.serving import colony
+        return serve_user_env
+    from quatrain.models.actor_critic import serve_colony
 
-    return colony
+    return serve_colony
 
 
 def export(config: Config, state: State, dataset: Any) -> dict[str, np.ndarray]:
     """Returns the best network of the first seed, and the scale of what it sees or the bounds of
     its actions.
     """
-    constants = serving(config).constants(config, state, dataset)
+    constants = serving(config).constants(state, dataset)
     return to_arrays({"params": state.best[0].params, **constants})
 
 
@@ -36,8 +36,8 @@ def request(config: Config, dataset: Any) -> dict[str, np.ndarray]:
     return question
 
 
-def answer(config: Config, arrays: dict[str, np.ndarray], request: Any) -> dict[str, np.ndarray]:
-    """Returns the actions of the deterministic policy, as it is evaluated, and values.
+def load(config: Config, arrays: dict[str, np.ndarray]) -> Served:
+    """Returns what computes actions of the deterministic policy, as it is evaluated, and values.
 
     Of colonies, inputs: `positions` (n, max_nodes, 2), x and y of each cell in pixels; `cells`
     (n,), the number of cells: entries beyond it are ignored; `parents` (n, max_nodes), the slot of
@@ -56,17 +56,19 @@ def answer(config: Config, arrays: dict[str, np.ndarray], request: Any) -> dict[
     actions), of the policy that explores.
 
     Raises:
-        ValueError: inputs, shapes or numbers differ from these; the arrays belong to another
-            config.
+        ValueError: the arrays are of another config.
     """
     world = serving(config)
     spec, constants = world.template(config, arrays)
     params = dict(seeded(lambda: make_network(config, spec), 0).state_dict())
     weights = from_template({"params": params, **constants}, arrays)
-    question = validate_request("actor_critic", request, world.inputs(config, spec))
-    if config.train.compile:  # which pays only for repeated shapes
-        train = config.train.model_copy(update={"compile": False})
-        config = config.model_copy(update={"train": train})
+    # Compilation pays only for repeated shapes.
+    train = config.train.model_copy(update={"compile": False})
+    config = config.model_copy(update={"train": train})
     actor = load_actor(config, spec, weights["params"])
-    answers = world.answer(config, actor, weights, question)
-    return {name: column.numpy(force=True) for name, column in answers.items()}
+
+    def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        answers = world.answer(config, actor, weights, question)
+        return {name: column.numpy(force=True) for name, column in answers.items()}
+
+    return Served(world.inputs(config, spec), compute)

@@ -1,7 +1,7 @@
 """state -> arrays for inference; places -> the learned eigenvectors there"""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.train import State
-from quatrain.requests import Input, validate_request
+from quatrain.serving import Input, Served
 
 
 class Weights(NamedTuple):
@@ -36,10 +36,8 @@ def request(config: AlloConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     return {config.world.INPUT: config.world.ask(dataset, [0, states // 2, states - 1])}
 
 
-def answer(
-    config: AlloConfig, arrays: dict[str, np.ndarray], request: Any
-) -> dict[str, np.ndarray]:
-    """Returns the learned representation of places.
+def load(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Served:
+    """Returns what tells the learned representation of places.
 
     Places are near in it if few steps of a walk lie between them (walls separate). It serves to
     measure distances, shape rewards, and find bottlenecks and options.
@@ -51,18 +49,19 @@ def answer(
     free cells, row by row.
 
     Raises:
-        ValueError: wrong input names or shapes, a cell outside the map or in a wall, numbers that
-            are not finite, or arrays of another config.
+        ValueError: the arrays are of another config; or, when asked, a cell is in a wall.
     """
     world = config.world
     sizes = world.input_sizes(config, arrays)
     weights = from_template(jax.eval_shape(partial(_init_weights, config, *sizes)), arrays)
     constants = np.asarray(weights.input_constants)
-    specs = {world.INPUT: Input(*world.input_limits(config, constants))}
-    asked = validate_request("allo", request, specs)[world.INPUT]
-    questions = world.read(config, asked, constants)
-    table = np.asarray(_apply(config, weights.params, jnp.asarray(questions.inputs)))
-    return {"eigenvectors": table[questions.rows]} | questions.answers
+
+    def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        places = world.read(config, question[world.INPUT], constants)
+        table = np.asarray(_apply(config, weights.params, jnp.asarray(places.inputs)))
+        return {"eigenvectors": table[places.rows]} | places.answers
+
+    return Served({world.INPUT: Input(*world.input_limits(config, constants))}, compute)
 
 
 def _init_weights(config: AlloConfig, constants: tuple[int, int], inputs: int) -> Weights:

@@ -16,12 +16,12 @@ from quatrain.models.iqn.config import IqnConfig, LearnerConfig
 from quatrain.models.iqn.learn import State, evaluation_params
 from quatrain.models.iqn.network import agent_params, midpoints
 from quatrain.replay.frames.ring import AnyArray
-from quatrain.requests import Input, validate_request
+from quatrain.serving import Input, Served
 
 # Questions per call of the compiled program: one program serves requests of any length.
 BLOCK = 64
-# Arrays that tell the numbers of agents, inputs and actions.
-SIZED = ("params/hidden/kernel", "params/advantage/bias")
+# Arrays that tell the numbers of agents, inputs and actions, and how many axes they have.
+SIZED = {"params/hidden/kernel": 3, "params/advantage/bias": 2}
 # Largest number in a view: a wall on sand counts twice.
 LARGEST_IN_VIEW = 2
 LARGEST = float(np.finfo(np.float32).max)
@@ -49,10 +49,8 @@ def request(config: LearnerConfig, dataset: Any) -> dict[str, np.ndarray]:
     return example
 
 
-def answer(
-    config: LearnerConfig, arrays: dict[str, np.ndarray], request: Any
-) -> dict[str, np.ndarray]:
-    """Computes what each agent's own network expects of its actions.
+def load(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> Served:
+    """Returns what computes what each agent's own network expects of its actions.
 
     Inputs: `agents` (n,), the number of the agent, from 0. In iqn's own world `views` (n, frames,
     channels, rows, columns), what the agent in the middle sees, oldest frame first and zeros before
@@ -65,49 +63,52 @@ def answer(
     actions), its distribution at the levels (g + 1/2) / G.
 
     Raises:
-        ValueError: other inputs or another shape, a number that is not finite or that no view
-            holds, an agent in a wall or outside the map, no such agent; arrays of another config.
+        ValueError: the arrays are of another config; or, when asked, an agent stands in a wall.
     """
-    weights = _restore(config, arrays)
-    agents, inputs, _ = weights["params"]["hidden"]["kernel"].shape
-    question = validate_request("iqn", request, inputs_of(config, agents, inputs))
-    if isinstance(config, IqnConfig):
-        _check_places(config, question["views"])
-        stacks = question["views"]
-    else:
-        scale = Scale(*map(np.asarray, weights["scale"]))
-        stacks = np.asarray(scaled(scale, question["observations"]))
-    stacks = stacks.reshape(-1, inputs)
-    return action_values(config, weights["params"], stacks, question["agents"])._asdict()
+    agents, inputs, actions = _sizes(config, arrays)
+    weights = from_template(_template(config, agents, inputs, actions), arrays)
+    name = "views" if isinstance(config, IqnConfig) else "observations"
+
+    def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        stacks = question[name]
+        if isinstance(config, IqnConfig):
+            _check_places(config, stacks)
+        else:
+            stacks = np.asarray(scaled(Scale(*map(np.asarray, weights["scale"])), stacks))
+        stacks = stacks.reshape(-1, inputs)
+        return action_values(config, weights["params"], stacks, question["agents"])._asdict()
+
+    limits = {name: _observed(config, inputs), "agents": Input(np.int32, (), 0, agents - 1)}
+    return Served(limits, compute)
 
 
-def inputs_of(config: LearnerConfig, agents: int, inputs: int) -> dict[str, Input]:
-    """Returns the inputs of a request: views or observations, and agent numbers."""
+def _observed(config: LearnerConfig, inputs: int) -> Input:
     frames = config.network.frames
     if isinstance(config, IqnConfig):
         side = 2 * config.env.vision_radius + 1
         view = (frames, len(config.env.channels), side, side)
-        observed = {"views": Input(np.uint8, view, 0, LARGEST_IN_VIEW)}
-    else:
-        stack = Input(np.float32, (frames, inputs // frames), -LARGEST, LARGEST)
-        observed = {"observations": stack}
-    return observed | {"agents": Input(np.int32, (), 0, agents - 1)}
+        return Input(np.uint8, view, 0, LARGEST_IN_VIEW)
+    return Input(np.float32, (frames, inputs // frames), -LARGEST, LARGEST)
 
 
-def _restore(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Returns the networks and the scale. The sizes of a user's environment are those of the
-    arrays.
+def _sizes(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> tuple[int, int, int]:
+    """Returns the numbers of agents, inputs and actions: of a user's environment only the arrays
+    tell them.
 
     Raises:
         ValueError: they are not the arrays of this config.
     """
-    wrong = [name for name in SIZED if name not in arrays or arrays[name].ndim < 2]
-    if wrong or arrays[SIZED[0]].ndim != 3:
-        raise ValueError(f"not a learner of this config: differing arrays {wrong or [*SIZED]}")
-    agents, inputs, _ = arrays[SIZED[0]].shape
-    actions = arrays[SIZED[1]].shape[-1]
     if isinstance(config, IqnConfig):
-        agents, inputs, actions = config.env.agents, config.inputs, network.ACTIONS
+        return config.env.agents, config.inputs, network.ACTIONS
+    wrong = [name for name, axes in SIZED.items() if np.ndim(arrays.get(name, 0)) != axes]
+    if wrong:
+        raise ValueError(f"not a learner of this config: differing arrays {wrong}")
+    kernel, bias = (arrays[name] for name in SIZED)
+    return kernel.shape[0], kernel.shape[1], bias.shape[1]
+
+
+def _template(config: LearnerConfig, agents: int, inputs: int, actions: int) -> dict[str, Any]:
+    """Returns shapes of the networks and the scale."""
 
     def init() -> dict[str, Any]:
         keys = jax.random.split(jax.random.key(0), agents)
@@ -117,7 +118,8 @@ def _restore(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> dict[str, 
             "scale": Scale(size, size) if config.brings_env else (),
         }
 
-    return from_template(jax.eval_shape(init), arrays)
+    template: dict[str, Any] = jax.eval_shape(init)
+    return template
 
 
 def _check_places(config: IqnConfig, views: np.ndarray) -> None:

@@ -16,12 +16,12 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Actor
 from quatrain.models.actor_critic.train import State
 from quatrain.replay.rollouts.envs import Spec
-from quatrain.requests import Input
+from quatrain.serving import Input
 
 EXAMPLES = 3
 
 
-def constants(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, Any]:
+def constants(state: State, dataset: Dataset) -> dict[str, Any]:
     """Returns the scale of what the first seed's network sees."""
     return {"scale": state.scale[0]}
 

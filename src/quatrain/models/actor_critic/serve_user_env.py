@@ -13,12 +13,10 @@ from quatrain.models.actor_critic.network import Actor
 from quatrain.models.actor_critic.train import State
 from quatrain.models.actor_critic.user_env import Dataset, spec_in, to_graphs
 from quatrain.replay.rollouts.envs import Spec
-from quatrain.requests import Input
+from quatrain.serving import Input
 
 
-def constants(
-    config: ActorCriticUserEnvConfig, state: State, dataset: Dataset
-) -> dict[str, Tensor]:
+def constants(state: State, dataset: Dataset) -> dict[str, Tensor]:
     """Returns the bounds of actions that are vectors, so that answers need no environment."""
     return _bounds(dataset.interface.restored)
 

@@ -1,1 +1,0 @@
-"""Answers to requests in each kind of environment."""
