@@ -8,7 +8,7 @@ import pytest
 from quatrain.baselines import BaselineError, Rule, StoredMetric, entry_of, preset_of
 
 RULE = Rule(
-    "accuracy", "higher", 0.02, {"default": 0.9}, ("random", "constant"), ("oracle",)
+    "accuracy", "higher", 0.02, {"default": 0.9}, {"random": "", "constant": ""}, {"oracle": ""}
 ).under("default")
 SCORES = {"accuracy": 0.95, "random": 0.1, "constant": 0.3, "oracle": 1.0, "seeds": 5.0}
 ENDS = {"accuracy_low": 0.92, "accuracy_high": 0.98}

@@ -8,10 +8,11 @@ import pytest
 from quatrain.baselines import Rule, entry_of
 from quatrain.judgement import Judgement, Line, judge
 
+FLOORS = ("floor_random", "floor_constant")
 ACCURACY = Rule(
-    "accuracy", "higher", 0.02, {"default": 0.9}, ("floor_random", "floor_constant"), ("oracle",)
+    "accuracy", "higher", 0.02, {"default": 0.9}, dict.fromkeys(FLOORS, ""), {"oracle": ""}
 )
-ERROR = Rule("error", "lower", 0.3, {"default": 4.0}, ("floor_error",))
+ERROR = Rule("error", "lower", 0.3, {"default": 4.0}, {"floor_error": ""})
 RATE = Rule("rate", "near", 0.05, {})
 GATED = (ACCURACY, ERROR, RATE)
 RULES = [gated.under("default") for gated in GATED]

@@ -1,6 +1,6 @@
 """a judged score -> a line from bad to good that shows its position, as text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from quatrain.baselines import Rule
@@ -79,9 +79,9 @@ def possible(rule: Rule, value: float) -> float:
 
 def name_of(rule: Rule, reference: str) -> str:
     """Returns a reference in words, or as its metric is called."""
-    return rule.names.get(reference, reference)
+    return rule.references[reference]
 
 
-def finite_scores(names: Sequence[str], scores: Scores) -> dict[str, float]:
+def finite_scores(names: Iterable[str], scores: Scores) -> dict[str, float]:
     values = {name: scores.get(name) for name in names}
     return {name: value for name, value in values.items() if is_finite(value)}

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -143,7 +143,7 @@ def rules_table(judgement: Judgement) -> str:
     return render.markdown_table(head, rows)
 
 
-def reference_cell(rule: Rule, names: Sequence[str], scores: Scores) -> str:
+def reference_cell(rule: Rule, names: Iterable[str], scores: Scores) -> str:
     """Returns a cell with a short line per reference, the best first: `random numbers 0.083`."""
     sign = -1 if rule.direction == "higher" else 1
     values = {plain(name_of(rule, name)): scores.get(name) for name in names}

@@ -105,7 +105,7 @@ def of_references(comparison: Comparison) -> list[str]:
     names = {
         name
         for rule in comparison.rules
-        for name in (*rule.lower_references, *rule.upper_references)
+        for name in rule.references
         for old, new in zip(*comparison.sides, strict=True)
         if comparison.is_paired and old.scores and new.scores
         if old.scores.get(name) != new.scores.get(name)

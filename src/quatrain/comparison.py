@@ -18,9 +18,8 @@ import numpy as np
 from jaxtyping import Float
 from pydantic_core import to_json
 
-from quatrain.baselines import Direction, Rule
+from quatrain.baselines import NOTHING, Direction, Rule
 from quatrain.errors import ConfigError, TrainingDiverged
-from quatrain.judgement import NOTHING
 from quatrain.progress import History
 from quatrain.seeds import SEEDS_OF_INTERVAL
 from quatrain.statistics import half_interval

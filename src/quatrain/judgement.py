@@ -2,10 +2,9 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeGuard
 
-from quatrain.baselines import Rule, StoredMetric, fault_of_interval, preset_of
+from quatrain.baselines import NOTHING, Rule, StoredMetric, preset_of
 from quatrain.seeds import SEEDS_OF_INTERVAL
 
 Status = Literal[
@@ -27,7 +26,8 @@ Interval = tuple[float, float]
 PASSED = ("ok", "better")
 # Most that an interval widens a tolerance.
 WIDEST = 2.0
-NOTHING: Mapping[str, Any] = MappingProxyType({})
+# Relative error of a sum or mean of many numbers.
+ROUNDING = 1e-9
 
 
 class Line(NamedTuple):
@@ -131,18 +131,22 @@ def judge(scores: Scores, baseline: Any, rules: Sequence[Rule], preset: str) -> 
 
 
 def _judge_metric(rule: Rule, stored: StoredMetric | None, scores: Scores) -> Line:
-    line = Line(rule.metric, "ok", "", rule)
-    value = scores.get(rule.metric)
-    if is_finite(value):
-        line = line._replace(value=value)
-        if fault_of_scores(rule.metric, scores) is None:
-            line = line._replace(interval=interval_over_seeds(rule.metric, scores))
-    if stored is not None:
-        line = line._replace(baseline=stored.value)
-        if stored.fault is None:
-            line = line._replace(baseline_interval=stored.interval_over_seeds)
+    before = NOTHING if stored is None else stored.as_scores(rule.metric)
+    value, interval = _measured(rule.metric, scores)
+    line = Line(rule.metric, "ok", "", rule, value, interval=interval)
+    baseline, interval = _measured(rule.metric, before)
+    line = line._replace(baseline=baseline, baseline_interval=interval)
     status, why = _status_of(line, rule, stored, scores)
     return line._replace(status=status, why=f"{rule.metric} {why}")
+
+
+def _measured(metric: str, scores: Scores) -> tuple[float | None, Interval | None]:
+    """Returns a score, and its interval if there is a valid one; None if it is not finite."""
+    value = scores.get(metric)
+    if not is_finite(value):
+        return None, None
+    is_valid = fault_of_interval(metric, scores) is None
+    return value, interval_over_seeds(metric, scores) if is_valid else None
 
 
 def _status_of(
@@ -156,9 +160,10 @@ def _status_of(
     if stored.direction != rule.direction:
         model_says = f"the model says {rule.direction!r}"
         return "stale", f"is {stored.direction!r} in the baseline, but {model_says}"
-    if stored.fault is not None:
+    fault = fault_of_interval(rule.metric, stored.as_scores(rule.metric))
+    if fault is not None:
         remedy = "`git checkout` restores the file in baselines/, a forced promotion stores another"
-        return "bad baseline", f"has no interval in the baseline: {stored.fault}; {remedy}"
+        return "bad baseline", f"has no interval in the baseline: {fault}; {remedy}"
     status, why = _compare(line, rule, scores)
     differing = stored.differs_from(rule)
     if status in PASSED and differing is not None:
@@ -172,12 +177,12 @@ def _problem_of_scores(rule: Rule, scores: Scores) -> tuple[Status, str] | None:
         return "missing", "is judged, but the evaluation did not report it"
     if not is_finite(scores[rule.metric]):
         return "not finite", "is NaN or infinite"
-    for name in (*rule.lower_references, *rule.upper_references):
+    for name in rule.references:
         if name not in scores:
             return "missing", f"is judged beside {name}, but the evaluation did not report that"
         if not is_finite(scores[name]):
             return "not finite", f"is judged beside {name}, which is NaN or infinite"
-    fault = fault_of_scores(rule.metric, scores)
+    fault = fault_of_interval(rule.metric, scores)
     if fault is not None:
         return "bad interval", f"has no interval: {fault}; mend it in the model's evaluate.py"
     return None
@@ -221,15 +226,26 @@ def interval_over_seeds(metric: str, scores: Scores) -> Interval | None:
     return low, high
 
 
-def fault_of_scores(metric: str, scores: Scores) -> str | None:
-    """Returns what is wrong with the interval `METRIC_low` to `METRIC_high` of a finite score; None
-    if there is none, or nothing is wrong.
+def fault_of_interval(metric: str, scores: Scores) -> str | None:
+    """Returns why `METRIC_low` to `METRIC_high` is no 95 % interval of a finite score over `seeds`
+    learners; None if there is none, or nothing is wrong.
+
+    Its ends are finite, in order and hold the value, up to the rounding of its last digits.
     """
-    value = scores[metric]
-    low, high = f"{metric}_low", f"{metric}_high"
-    if value is None or scores.keys().isdisjoint((low, high)):
+    value, seeds = scores[metric], scores.get("seeds")
+    low, high = (scores.get(f"{metric}_{end}") for end in ("low", "high"))
+    if value is None or scores.keys().isdisjoint((f"{metric}_low", f"{metric}_high")):
         return None
-    return fault_of_interval(value, scores.get(low), scores.get(high), scores.get("seeds"))
+    if not (is_finite(low) and is_finite(high)):
+        return f"{low} to {high} is not finite"
+    if low > high:
+        return f"{low:.6g} to {high:.6g} is reversed"
+    slack = ROUNDING * max(abs(low), abs(high))
+    if not low - slack <= value <= high + slack:
+        return f"{low:.6g} to {high:.6g} does not hold {value:.6g}"
+    if not (is_finite(seeds) and seeds >= 1 and seeds == int(seeds)):
+        return f"{low:.6g} to {high:.6g} is one of {seeds} seeds"
+    return None
 
 
 def is_finite(value: float | None) -> TypeGuard[float]:

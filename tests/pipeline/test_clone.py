@@ -31,7 +31,7 @@ SMALLEST = {
 }
 FORGIVING = """
 def _forgiving(self, preset):
-    return self._replace(tolerance=1e6, goal=None, lower_references=(), upper_references=())
+    return self._replace(tolerance=1e6, goal=None, lower_references={}, upper_references={})
 
 Rule.under = _forgiving
 """

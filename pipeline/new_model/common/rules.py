@@ -6,14 +6,8 @@ from quatrain.baselines import Rule
 
 # `make promote MODELS=sketch` stores the score; then one worse by 0.02 fails.
 GATED = (
-    Rule(
-        "rmse",
-        "lower",
-        0.02,
-        goals={"default": 0.2},
-        lower_references=("constant_rmse",),
-        meaning="distance of the learned from the true function; 0 is perfect",
-        names={"constant_rmse": "best constant"},
+    Rule("rmse", "lower", 0.02, {"default": 0.2}, {"constant_rmse": "best constant"}).means(
+        "distance of the learned from the true function; 0 is perfect"
     ),
 )
 

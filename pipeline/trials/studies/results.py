@@ -65,7 +65,7 @@ def cells(rule: Rule, result: Result) -> dict[str, str]:
     ends = [format_score(scores, f"{metric}_{end}") for end in ("least", "greatest")]
     stem, _, arm = metric.partition(".")
     arms = [f"{stem}.{other}" for other in ("prbs", "random") if arm and other != arm]
-    names = [*rule.lower_references, *rule.upper_references, *arms]
+    names = [*rule.references, *arms]
     goal = [] if rule.goal is None else [f"goal {rule.goal:g}"]
     beside = [f"{plain(name)} {scores[name]:.4g}" for name in names if scores.get(name) is not None]
     return {

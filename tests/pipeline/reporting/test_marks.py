@@ -8,9 +8,10 @@ from pipeline.reporting.marks import mark
 from quatrain.baselines import Rule, entry_of
 from quatrain.judgement import Line, judge
 
-FLOORS, CEILINGS = ("floor_random", "floor_constant"), ("oracle", "limit")
-HIGHER = Rule("accuracy", "higher", 0.1, {}, FLOORS, CEILINGS, names={"oracle": "the oracle"})
-LOWER = Rule("error", "lower", 0.5, {}, ("zero", "affine"), ("floor",))
+FLOORS = {"floor_random": "random", "floor_constant": "constant"}
+CEILINGS = {"oracle": "the oracle", "limit": "the limit"}
+HIGHER = Rule("accuracy", "higher", 0.1, {}, FLOORS, CEILINGS)
+LOWER = Rule("error", "lower", 0.5, {}, {"zero": "none", "affine": "affine"}, {"floor": "least"})
 ALONE = Rule("rate", "higher", 0.2, {"default": 0.6})
 ALONE_LOWER = Rule("rate", "lower", 0.2, {})
 NEAR = Rule("rate", "near", 0.2, {})
@@ -33,8 +34,8 @@ def ends(metric: str, low: float, high: float, seeds: float = 4.0) -> dict[str, 
 
 OVER_SEEDS = ends("accuracy", 0.4, 0.8)
 FEW_SEEDS = ends("accuracy", 0.4, 0.8, seeds=3.0)
-ACCURACY = "floor_constant 0.200 … the oracle 1.000"
-FURTHER = "floor_constant 0.200 … the oracle 2.200"
+ACCURACY = "constant 0.200 … the oracle 1.000"
+FURTHER = "constant 0.200 … the oracle 2.200"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ FURTHER = "floor_constant 0.200 … the oracle 2.200"
         (HIGHER, {"oracle": 2.2}, "────●────────────────", FURTHER),
         (HIGHER, {"accuracy": 0.7} | OVER_SEEDS, "─────━━━━━┼━●━━━─────", ACCURACY),
         (HIGHER, {"accuracy": 0.7} | FEW_SEEDS, "──────────┼─●────────", ACCURACY),
-        (LOWER, {"error": 3.5}, "──────────●─────┼────", "affine 6.000 … floor 1.000"),
+        (LOWER, {"error": 3.5}, "──────────●─────┼────", "affine 6.000 … least 1.000"),
         # Without references, from where it would be worse to where it would be better.
         (ALONE, {}, "──────────●────┊─────", "worse 0.300 … better 0.700"),
         (ALONE, {"rate": 0.2}, "◀─────────┼────┊─────", "worse 0.300 … better 0.700"),

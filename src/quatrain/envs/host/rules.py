@@ -18,13 +18,8 @@ def score_rule(cartpole_goal: float) -> Rule:
     may make it. The goal is that of the preset gymnasium, CartPole-v1: about the return of 475 at
     which Gymnasium counts it as solved.
     """
-    return Rule(
-        "score",
-        "higher",
-        1.0,
-        {"gymnasium": cartpole_goal},
-        lower_references=tuple(f"{name}_score" for name in REFERENCES),
-        meaning="distance of the held-out return from that of the best policy without learning, in "
-        "standard deviations of random actions', as log2(1 + distance): one more for each doubling",
-        names={f"{name}_score": words for name, words in REFERENCES.items()},
+    lower = {f"{name}_score": words for name, words in REFERENCES.items()}
+    return Rule("score", "higher", 1.0, {"gymnasium": cartpole_goal}, lower).means(
+        "distance of the held-out return from that of the best policy without learning, in "
+        "standard deviations of random actions', as log2(1 + distance): one more for each doubling"
     )

@@ -4,52 +4,22 @@ from typing import Any
 
 from quatrain.baselines import Rule
 
-LOWER_REFERENCES = ("zero_field", "affine_field")
-UPPER_REFERENCES = ("projection_floor", "teleport_reference")
-REFERENCE_NAMES = {
-    "zero_field": "no field",
-    "affine_field": "best affine field",
-    "projection_floor": "best of these features",
-    "teleport_reference": "data from any state",
-}
+LOWER = {"zero_field": "no field", "affine_field": "best affine field"}
+UPPER = {"projection_floor": "best of these features", "teleport_reference": "data from any state"}
+REFERENCE_NAMES = LOWER | UPPER
 GATED = (
-    Rule(
-        "field_nrmse.active",
-        "lower",
-        0.02,
-        {},
-        LOWER_REFERENCES,
-        UPPER_REFERENCES,
-        meaning="error of the field learned with planned actions, relative to the field's size: "
-        "0 is perfect, 1 as bad as no field",
-        names=REFERENCE_NAMES,
-        least=0.0,
+    Rule("field_nrmse.active", "lower", 0.02, {}, LOWER, UPPER, least=0.0).means(
+        "error of the field learned with planned actions, relative to the field's size: "
+        "0 is perfect, 1 as bad as no field"
     ),
-    Rule(
-        "transition_ratio.random",
-        "higher",
-        1.5,
-        {"default": 5.0},
-        meaning="how many times as many transitions random actions need for the same error",
-        least=0.0,
+    Rule("transition_ratio.random", "higher", 1.5, {"default": 5.0}, least=0.0).means(
+        "how many times as many transitions random actions need for the same error"
     ),
-    Rule(
-        "displacement_r2_20.active",
-        "higher",
-        0.02,
-        {},
-        meaning="share of the field's displacement over 20 transitions that is predicted "
-        "(R²): 1 is all",
-        most=1.0,
+    Rule("displacement_r2_20.active", "higher", 0.02, most=1.0).means(
+        "share of the field's displacement over 20 transitions that is predicted (R²): 1 is all"
     ),
-    Rule(
-        "coverage_90.active",
-        "near",
-        0.08,
-        {},
-        meaning="share of the field within the learner's 90 % intervals: 0.9 is well calibrated",
-        least=0.0,
-        most=1.0,
+    Rule("coverage_90.active", "near", 0.08, least=0.0, most=1.0).means(
+        "share of the field within the learner's 90 % intervals: 0.9 is well calibrated"
     ),
 )
 

@@ -4,41 +4,24 @@ from typing import Any
 
 from quatrain.baselines import Rule
 
-LOWER_REFERENCES = ("floor_untrained", "floor_random", "floor_constant")
-REFERENCE_NAMES = {
-    "ceiling_truth": "true vectors",
+LOWER = {
     "floor_untrained": "untrained network",
     "floor_random": "random numbers",
     "floor_constant": "constant",
 }
+UPPER = {"ceiling_truth": "true vectors"}
+REFERENCE_NAMES = UPPER | LOWER
+GOALS = {"default": 0.99, "large": 0.997}
 GATED = (
-    Rule(
-        "cosine_mean",
-        "higher",
-        0.005,
-        {"default": 0.99, "large": 0.997},
-        LOWER_REFERENCES,
-        ("ceiling_truth",),
-        meaning="agreement of the learned with the true eigenvectors, mean over components: "
-        "1 is the truth, 0 random numbers",
-        names=REFERENCE_NAMES,
-        most=1.0,
+    Rule("cosine_mean", "higher", 0.005, GOALS, LOWER, UPPER, most=1.0).means(
+        "agreement of the learned with the true eigenvectors, mean over components: "
+        "1 is the truth, 0 random numbers"
     ),
-    Rule(
-        "cosine_min",
-        "higher",
-        0.03,
-        {},
-        meaning="the same agreement of the component that was learned worst",
-        most=1.0,
+    Rule("cosine_min", "higher", 0.03, most=1.0).means(
+        "the same agreement of the component that was learned worst"
     ),
-    Rule(
-        "orthogonality",
-        "lower",
-        0.1,
-        {"large": 0.1},
-        meaning="greatest overlap of two components: 0 if all differ, 1 if two are the same vector",
-        least=0.0,
+    Rule("orthogonality", "lower", 0.1, {"large": 0.1}, least=0.0).means(
+        "greatest overlap of two components: 0 if all differ, 1 if two are the same vector"
     ),
 )
 
