@@ -1,5 +1,6 @@
 """What must be true of every model, whatever it learns and answers."""
 
+import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from safetensors.numpy import save
 from quatrain import serving
 from quatrain.animation import Animation
 from quatrain.baselines import SCHEMA, Rule, entry_of
+from quatrain.contract import CONTRACT
 from quatrain.devices import on_device
 from quatrain.frameworks.packing import flatten
 from quatrain.judgement import judge
@@ -422,6 +424,18 @@ def test_a_request_that_does_not_fit_is_refused_in_a_line_that_names_the_input(s
         with pytest.raises(ValueError, match=f"^{served.name}: .*{name}") as caught:
             served.answer(request)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_has_the_functions_of_the_contract_with_their_arguments(name: str):
+    for module, functions in CONTRACT.items():
+        for function, arguments in functions.items():
+            signature = inspect.signature(getattr(getattr(load(name), module), function))
+            plain = [
+                each.name + ("" if each.default is each.empty else f"={each.default}")
+                for each in signature.parameters.values()
+            ]
+            assert ", ".join(plain) == arguments, f"{module}.{function}"
 
 
 @pytest.mark.parametrize("name", MODELS)

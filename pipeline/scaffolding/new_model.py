@@ -20,7 +20,7 @@ TEMPLATES = Path(__file__).parent.parent / "new_model"
 # The model of the templates.
 PLACEHOLDER = "sketch"
 # Templates for tests/models/NAME; the others go to src/quatrain/models/NAME.
-OF_TESTS = ("contract_types.py", "sizes.py")
+OF_TESTS = ("sizes.py",)
 # Files that a section is appended to.
 APPENDED = ("params.yaml", "tests/config_limits.txt", "tests/config_refusals.txt")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")

@@ -93,7 +93,8 @@ class StoredMetric(Record):
 
     def as_scores(self, metric: str) -> dict[str, float | None]:
         """Returns the value and its interval as an evaluation reports them."""
-        scores: dict[str, float | None] = {metric: self.value, "seeds": self.seeds or 1.0}
+        seeds = 1.0 if self.seeds is None else self.seeds
+        scores: dict[str, float | None] = {metric: self.value, "seeds": seeds}
         if self.interval is not None:
             scores[f"{metric}_low"], scores[f"{metric}_high"] = self.interval
         return scores

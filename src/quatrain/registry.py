@@ -9,7 +9,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
-from quatrain import contract, models
+from quatrain import models
+from quatrain.contract import CONTRACT
 
 Framework = Literal["jax", "torch"]
 FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
@@ -30,7 +31,7 @@ PACKAGES: dict[Framework, tuple[str, ...]] = {"jax": ("jax", "flax", "optax"), "
 
 @dataclass(frozen=True)
 class Model:
-    """Holds a model's modules (contract.py); each is imported when first read."""
+    """Holds a model's modules by their names in contract.py; each is imported when first read."""
 
     name: str
     framework: Framework
@@ -39,42 +40,11 @@ class Model:
     def package(self) -> str:
         return f"{models.__name__}.{self.name}"
 
-    @property
-    def memory(self) -> contract.MemoryModule[Any]:
-        """Returns the model's own, with any environment; it loads no framework."""
-        return import_module(f"quatrain.models.{self.name}.memory")
-
-    @property
-    def collect(self) -> contract.CollectModule[Any, Any]:
-        return self._module("collect")
-
-    @property
-    def losses(self) -> contract.LossesModule[Any]:
-        return self._module("losses")
-
-    @property
-    def train(self) -> contract.TrainModule[Any, Any, Any]:
-        return self._module("train")
-
-    @property
-    def rules(self) -> contract.RulesModule:
-        return self._module("rules")
-
-    @property
-    def evaluate(self) -> contract.EvaluateModule[Any, Any, Any]:
-        return self._module("evaluate")
-
-    @property
-    def plots(self) -> contract.PlotsModule[Any, Any, Any]:
-        return self._module("plots")
-
-    @property
-    def serve(self) -> contract.ServeModule[Any, Any, Any]:
-        return self._module("serve")
-
-    def _module(self, name: str) -> Any:
+    def __getattr__(self, module: str) -> Any:
+        if module not in CONTRACT:
+            raise AttributeError(f"a model has no module {module}")
         try:
-            return import_module(f"{self.package}.{name}")
+            return import_module(f"{self.package}.{module}")
         except ModuleNotFoundError as error:
             if error.name not in PACKAGES[self.framework]:
                 raise
