@@ -122,12 +122,12 @@ def test_nested_lists_are_read_like_arrays():
 
 def test_an_answer_that_is_not_finite_names_the_question():
     table = np.array([0.0, 1.0, np.nan])
-    one = Served(
+    tabulated = Served(
         {"place": Input(np.int32, (), 0, 2)}, lambda asked: {"value": table[asked["place"]]}
     )
-    assert answer("things", one, {"place": [1, 0]})["value"].tolist() == [1, 0]
+    assert answer("things", tabulated, {"place": [1, 0]})["value"].tolist() == [1, 0]
     with pytest.raises(ValueError, match="question 1 are so large that its value is not finite"):
-        answer("things", one, {"place": [0, 2, 1]})
+        answer("things", tabulated, {"place": [0, 2, 1]})
 
 
 def test_a_body_is_read():

@@ -5,20 +5,12 @@ those of `quatrain.errors`.
 import signal
 
 from quatrain.errors import DataError, DeviceFull, DiskError, FolderError, QuatrainError
+from quatrain.memory import is_out_of_memory
 from quatrain.storage import disk_errors
 
 # How a file or folder of this checkout is restored, where its reader does not say it.
 RESTORE = "restore it with `dvc checkout --force`, or remove its folder and run `dvc repro`"
 LOWER = "lower the seeds, networks, batches or replay of the config, or use a machine with more"
-# What the frameworks' errors, which are RuntimeErrors, say of an allocation that failed.
-NO_MEMORY = (
-    "RESOURCE_EXHAUSTED",
-    "Out of memory",
-    "out of memory",
-    "can't allocate memory",
-    "not enough memory",
-    "std::bad_alloc",
-)
 
 
 class BaselineBroken(QuatrainError):
@@ -57,10 +49,7 @@ def as_quatrain_error(error: BaseException) -> QuatrainError | None:
         return FolderError(error.reason, remedy=RESTORE)
     if isinstance(error, QuatrainError):
         return error
-    lacks_memory = isinstance(error, RuntimeError) and any(
-        words in str(error) for words in NO_MEMORY
-    )
-    if lacks_memory or isinstance(error, MemoryError):
+    if is_out_of_memory(error):
         reason = next(iter(str(error).splitlines()), "an allocation failed")
         return DeviceFull(f"out of memory: {reason}", remedy=LOWER)
     failure = disk_errors.describe(error) if isinstance(error, OSError) else None

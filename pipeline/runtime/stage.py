@@ -6,6 +6,7 @@ import gc
 import os
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from pipeline.storage.params_file import checkout_of, dvc_root, read_params
 from quatrain.devices import framework_environment, has_nvidia_gpu, on_device
 from quatrain.errors import DataError
 from quatrain.frameworks.settings import JAX_FLAGS
-from quatrain.memory import check_memory
+from quatrain.memory import check_memory, lack_explained
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
 from quatrain.seeds import named_seed
@@ -91,6 +92,7 @@ class Stage(NamedTuple):
         loaded = folders.load(self.data, [DATASET])
         collecting = self.modules.collect
         dataset = to_dataset(collecting.dataset_type(self.config), loaded.contents[DATASET])
+        check_fits(self, getattr(dataset, "interface", None))
         collecting.check(self.config, dataset)
         return dataset, loaded.digest
 
@@ -174,17 +176,18 @@ def dependencies(stage: Stage) -> tuple[str, dict[str, Any]]:
     return code, params_of(params, stage.model)
 
 
-def check_fits(stage: Stage) -> None:
+def check_fits(stage: Stage, interface: Any = None) -> None:
     """Checks that the stage's largest arrays fit into memory, before a framework is loaded.
 
-    What a GPU holds is found out when it is allocated.
+    interface: sizes of a user's environment, once the dataset tells them. What a GPU holds is found
+    out when it is allocated.
 
     Raises:
         DeviceFull: they do not; the line has the numbers and the keys to lower.
     """
     device = stage.params.device
     if device == "cpu" or (device == "auto" and not has_nvidia_gpu()):
-        needs = stage.modules.memory.needs(stage.config)
+        needs = stage.modules.memory.needs(stage.config, interface and interface.restored)
         check_memory(stage.model, stage.verb, needs, free_memory())
 
 
@@ -205,10 +208,12 @@ def run_on_device(stage: Stage, body: Body, signals: Signals) -> None:
 
     Raises:
         DeviceMissing: there is no such device.
+        DeviceFull: it has no memory left.
         Interrupted: a signal came before data or an environment failed, for it may be why they did:
             a terminal sends Ctrl-C to the processes of an environment, too.
     """
-    with on_device(stage.params, stage.framework):
+    needs = partial(stage.modules.memory.needs, stage.config)
+    with on_device(stage.params, stage.framework), lack_explained(stage.model, needs):
         try:
             body(stage, signals)
         except DataError:

@@ -13,7 +13,8 @@ the caller has set.
 
 | function | what it returns |
 |---|---|
-| `memory.needs` | `memory.Needs`: the bytes of the largest arrays; loads no framework |
+| `memory.needs` | `memory.Needs`: the bytes of the largest arrays, of the sizes in \
+`interface` where a user's environment tells them; loads no framework |
 | `collect.dataset_type` | the NamedTuple type of datasets |
 | `collect.collect` | what training and evaluation read; the same seed gives the same bits |
 | `collect.check` | nothing; raises DataError if the dataset is of another config |
@@ -21,7 +22,7 @@ the caller has set.
 | `train.headline` | the names of the two metrics that a progress bar shows |
 | `train.init_state` | the state before the first update, which has all randomness of `seed` |
 | `train.update` | the state after one iteration, and its metrics: for tests and notebooks |
-| `train.train` | an iterator that yields `Progress` once per `train.record_every` steps to the end, \
+| `train.train` | yields `Progress` once per `train.record_every` steps, to the end, \
 from `state` if given; raises DataError for a dataset of another config, TrainingDiverged before \
 it would yield what is not finite |
 | `train.to_arrays` | the arrays of a state, all of them |
@@ -46,7 +47,7 @@ arrays that inference needs.
 
 # Module -> function -> arguments.
 CONTRACT: dict[str, dict[str, str]] = {
-    "memory": {"needs": "config"},
+    "memory": {"needs": "config, interface=None"},
     "collect": {"dataset_type": "config", "collect": "config, seed", "check": "config, dataset"},
     "losses": {"terms": "config"},
     "train": {

@@ -4,13 +4,15 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.util import find_spec
 
 from quatrain.devices import framework_environment, on_device
 from quatrain.errors import DeviceMissing, PackageMissing
 from quatrain.frameworks.settings import Shared
+from quatrain.memory import lack_explained
 from quatrain.params import Params
-from quatrain.registry import MODELS, PACKAGES
+from quatrain.registry import MODELS, PACKAGES, load
 
 # What `framework_environment` sets.
 VARIABLES = (
@@ -42,6 +44,7 @@ def computing(params: Params, model: str) -> Iterator[None]:
     Raises:
         PackageMissing: the framework is not installed.
         DeviceMissing: there is no such device.
+        DeviceFull: the device has no memory left.
         ConfigError: another thread computes with another device or other `threads`.
     """
     framework = MODELS[model]
@@ -64,6 +67,8 @@ def computing(params: Params, model: str) -> Iterator[None]:
             raise DeviceMissing(str(error).removeprefix("params.yaml: ")) from None
         if framework == "jax" and params.device == "cpu":
             _check_jax_is_on_cpu()
+        needs = partial(load(model).memory.needs, getattr(params, model))
+        afterwards.enter_context(lack_explained(model, needs))
         yield
 
 

@@ -4,7 +4,6 @@ where it cannot work.
 The device `meta` holds no values, so whatever would wait for a GPU raises there, on any machine.
 """
 
-import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from quatrain.envs.colony.dynamics import advance, make_world
 from quatrain.envs.colony.rewards import components
-from quatrain.errors import DeviceFull, DeviceMissing
+from quatrain.errors import DeviceMissing
 from quatrain.frameworks import torch as shared
 from quatrain.models.actor_critic import colony, ppo, train
 from quatrain.models.actor_critic import network as networks
@@ -219,38 +218,3 @@ def test_what_this_machine_cannot_do_is_refused(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(DeviceMissing, match=rf"^params\.yaml: actor_critic\.train\.{message}$"):
         next(train.train(config_with(config, **changes), dataset, 0))
-
-
-@pytest.mark.parametrize(
-    ("where", "error"),
-    [
-        ((train, "from_state"), RuntimeError("DefaultCPUAllocator: can't allocate memory")),
-        ((train, "run_iteration"), torch.OutOfMemoryError("CUDA out of memory.")),
-    ],
-)
-def test_a_device_without_memory_is_told_with_the_keys_to_lower(
-    where: tuple[Any, str], error: Exception, monkeypatch: pytest.MonkeyPatch
-):
-    def full(*_: Any) -> None:
-        raise error
-
-    config, dataset = collected(KINDS[1])
-    allocated = train.allocate_rollout(config, dataset)
-    size = sum(column.numel() * column.element_size() for column in allocated)
-    monkeypatch.setattr(*where, full)
-    expected = (
-        "actor_critic: the device has no memory left; a rollout takes "
-        f"{size / 2**20:.0f} MiB. Lower actor_critic.train.num_envs, .horizon or .minibatch_size, "
-        "or actor_critic.env.max_nodes."
-    )
-    with pytest.raises(DeviceFull, match=f"^{re.escape(expected)}$"):
-        next(train.train(config.model_copy(update={"seeds": 2}), dataset, 0))
-
-
-def test_another_error_of_the_device_is_not_taken_for_a_lack_of_memory():
-    error = RuntimeError("CUDA error: an illegal memory access was encountered")
-    with (
-        pytest.raises(RuntimeError, match="illegal memory access"),
-        train.explain_out_of_memory(*collected(KINDS[0])),
-    ):
-        raise error

@@ -1,15 +1,12 @@
 """Nothing about running the learner changes what it learns; what it cannot learn from is named."""
 
 from functools import lru_cache
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 from quatrain.envs.treasurehunt.world import make_world
-from quatrain.errors import DeviceFull
-from quatrain.models.iqn import train as learning
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.learn import State, base_keys
 from quatrain.models.iqn.train import from_arrays, init_state, run_chunk, to_arrays, train
@@ -143,16 +140,6 @@ def test_what_is_not_finite_ends_the_training_with_update_agent_seed_and_term():
     )
     with pytest.raises(TrainingDiverged, match=expected):
         next(train(CONFIG, dataset(), 0, from_arrays(CONFIG, dataset(), state)))
-
-
-def test_a_device_without_memory_is_told_with_the_keys_to_lower(monkeypatch: pytest.MonkeyPatch):
-    def full(*_: Any) -> None:
-        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.")
-
-    monkeypatch.setattr(learning, "run_chunk", full)
-    expected = r"^iqn: the device has no memory left; the replay alone takes .* MiB, twice .*"
-    with pytest.raises(DeviceFull, match=expected):
-        next(train(CONFIG, dataset(), 0, fresh()))
 
 
 def test_a_learner_of_other_cycles_is_refused():

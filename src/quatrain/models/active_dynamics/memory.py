@@ -1,6 +1,8 @@
-"""config -> the least bytes that each verb needs."""
+"""config -> about how many bytes each verb needs."""
 
-from quatrain.memory import ADAM, DOUBLE, FLOAT, Needs, dense
+from typing import Any
+
+from quatrain.memory import ADAM, DOUBLE, FLOAT, TORCH_COPIES, Needs, dense
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 
 KEYS = (
@@ -18,39 +20,38 @@ ROLLOUT = 100
 GATES = 3
 
 
-def needs(config: ActiveDynamicsConfig) -> Needs:
+def needs(config: ActiveDynamicsConfig, interface: Any = None) -> Needs:
     train, collect = config.train, config.collect
     d, channels = config.env.d, config.env.observation.channels
-    # Observations before and after each transition.
+    # Observations before and after each transition, as tensors and as arrays of a file.
     transitions = config.seeds * collect.warmup + collect.held_out_rollouts * ROLLOUT
-    # As tensors, or as bytes of a file, and as arrays.
     data = {"transitions": 2 * 2 * transitions * (channels + d) * FLOAT}
+    plans = config.seeds * train.planner.candidates * train.planner.horizon
     features = d * config.network.rbf.side**d if config.network.uses_rbf else 0
-    bayes = config.network.family == "bayes_filter"
-    weights = features if bayes else features + _network(config)
-    # A record has copies of all that changes.
-    learners = 2 * config.learners * _family(config, features)
-    learning = {
-        "learners": learners,
-        "transitions of all learners": 4 * config.learners * train.transitions * channels * FLOAT,
-        "checkpoints": 2 * config.learners * train.checkpoints * weights * FLOAT,
-        "planned actions": (
-            config.seeds * train.planner.candidates * train.planner.horizon * d * FLOAT
-            if "active" in train.arms
-            else 0
-        ),
-        "windows of a batch": _batch(config),
-    }
-    passing = {"planned actions": 0, "windows of a batch": 0}
-    evaluation = {name: size // 2 for name, size in learning.items()} | passing
-    return Needs(collect=data, train=data | learning, evaluate=data | evaluation, keys=KEYS)
-
-
-def _family(config: ActiveDynamicsConfig, features: int) -> int:
-    """Returns the bytes of what one learner learns: a covariance, or networks with moments."""
     if config.network.family == "bayes_filter":
-        return (config.env.d + features) ** 2 * DOUBLE
-    return _network(config) * (ADAM + FLOAT // 2)  # gradients are not in the copy
+        learner, weights, rows = (d + features) ** 2 * DOUBLE, features, 0
+    else:
+        weights = features + _network(config)
+        learner, rows = weights * ADAM, train.seq_vae.batch_size * train.seq_vae.length
+    learners = config.learners * learner
+    recorded = config.learners * train.transitions * channels * FLOAT
+    return Needs(
+        collect=data,
+        train=data
+        | {
+            "learners": TORCH_COPIES * learners,
+            "transitions of all learners": TORCH_COPIES * recorded,
+            "checkpoints": TORCH_COPIES * config.learners * train.checkpoints * weights * FLOAT,
+            "planned actions": plans * d * FLOAT if "active" in train.arms else 0,
+            "windows of a batch": config.learners
+            * rows
+            * GATES
+            * config.network.seq_vae.hidden
+            * FLOAT,
+        },
+        evaluate=data | {"learners": learners, "transitions of all learners": recorded},
+        keys=KEYS,
+    )
 
 
 def _network(config: ActiveDynamicsConfig) -> int:
@@ -61,12 +62,3 @@ def _network(config: ActiveDynamicsConfig) -> int:
     if network.dynamics != "rbf":
         weights += network.members * dense([config.env.d, *network.dynamics_hidden])
     return weights
-
-
-def _batch(config: ActiveDynamicsConfig) -> int:
-    """Returns the bytes of what gradients of one batch go back through."""
-    if config.network.family == "bayes_filter":
-        return 0
-    windows = config.train.seq_vae
-    rows = config.learners * windows.batch_size * windows.length
-    return rows * GATES * config.network.seq_vae.hidden * FLOAT

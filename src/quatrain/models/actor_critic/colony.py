@@ -29,7 +29,6 @@ from quatrain.replay.rollouts.envs import Spec, Stepped
 HEADLINE = ("return", "success")
 VALIDATED = ("validation_return", "validation_success")
 # Keys to lower where memory is short, beside those of PPO.
-MEMORY_KEYS = ", or actor_critic.env.max_nodes"
 CLIP = 10.0  # standard deviations at which observations are clipped
 # Places in the statistics of an episode; the shares of reasons follow, then the sums of components.
 RETURN, LENGTH = range(2)

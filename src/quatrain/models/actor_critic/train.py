@@ -12,7 +12,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.optim import Adam
 
-from quatrain.errors import DeviceFull, DeviceMissing
+from quatrain.errors import DeviceMissing
 from quatrain.frameworks.torch import (
     AdamState,
     adam_state,
@@ -37,8 +37,6 @@ from quatrain.replay.rollouts.buffer import Rollout
 WEIGHTS = ("best/", "scale/")
 # Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
 SMALL = 64
-# What torch says where a CPU has no memory left.
-CPU_MESSAGE = "can't allocate memory"
 
 
 class SeedState(NamedTuple):
@@ -96,7 +94,6 @@ def update(config: Config, dataset: Any, state: State) -> tuple[State, Mapping[s
 
     Raises:
         TrainingDiverged: something is not finite.
-        DeviceFull: the device has no memory left.
         DataError: a user's environment raised.
     """
     (progress,) = _iterate(config, dataset, state, [1])
@@ -114,7 +111,6 @@ def train(
             a compiler.
         TrainingDiverged: something is not finite; raised before the iterations since the last yield
             are yielded.
-        DeviceFull: the device has no memory left.
         DataError: a user's environment cannot be made, raised, or does not repeat an episode.
     """
     check(config, dataset)
@@ -131,7 +127,7 @@ def _iterate(
     """Runs these numbers of iterations, and yields after each number."""
     with _learners(config, dataset, state) as learners:
         for count in counts:
-            with explain_out_of_memory(config, dataset), single_threaded(config.network.d <= SMALL):
+            with single_threaded(config.network.d <= SMALL):
                 entries = [[run_iteration(each) for each in learners] for _ in range(count)]
                 validated = validate_if_due(learners, dataset)
             metrics = {
@@ -151,33 +147,11 @@ def _learners(config: Config, dataset: Any, state: State) -> Iterator[list[Learn
     """Makes the learners of all seeds, which share the memory of a rollout, and closes them."""
     with ExitStack() as stack:
         learners = []
-        with explain_out_of_memory(config, dataset):
-            shared = allocate_rollout(config, dataset)
-            for seed in state.seeds:
-                learners.append(from_state(config, dataset, seed, shared))
-                stack.callback(learners[-1].envs.close)
+        shared = allocate_rollout(config, dataset)
+        for seed in state.seeds:
+            learners.append(from_state(config, dataset, seed, shared))
+            stack.callback(learners[-1].envs.close)
         yield learners
-
-
-@contextmanager
-def explain_out_of_memory(config: Config, dataset: Any) -> Iterator[None]:
-    """Replaces the device's message by the rollout's size and the keys that decide it.
-
-    Raises:
-        DeviceFull: the work inside ran out of memory.
-    """
-    try:
-        yield
-    except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and CPU_MESSAGE not in str(error):
-            raise
-        with torch.device("meta"):
-            size = sum(column.nbytes for column in allocate_rollout(config, dataset))
-        raise DeviceFull(
-            f"actor_critic: the device has no memory left; a rollout takes {size / 2**20:,.0f} "
-            "MiB. Lower actor_critic.train.num_envs, .horizon or .minibatch_size"
-            f"{config.world.MEMORY_KEYS}."
-        ) from None
 
 
 def check_device(config: Config) -> None:

@@ -36,7 +36,6 @@ from quatrain.replay.rollouts.envs import Spec, Stepped
 
 HEADLINE = ("return", "length")
 VALIDATED = ("validation_return",)
-MEMORY_KEYS = ""
 # Environments that step together to collect.
 NUM_ENVS = 8
 # Questions of an example request.

@@ -1,44 +1,44 @@
-"""config -> the least bytes that each verb needs."""
+"""config -> about how many bytes each verb needs."""
+
+from typing import Any
 
 from quatrain.envs.grid.layouts import count_states
-from quatrain.memory import ADAM, DOUBLE, FLOAT, Needs, dense
+from quatrain.memory import ADAM, COPIES, DOUBLE, FLOAT, Needs, dense
 from quatrain.models.allo.config import COUNTED_STATES, AlloConfig
 
 KEYS = ("seeds", "network.hidden", "network.layers", "train.batch_size", "collect.num_envs")
-# Of a transition: two states of a byte or more, an action, and two ends; by step, and by walk.
-TRANSITION = 2 * 5
+# Of a transition: two states of a byte or more, an action, and two ends; by step, and by walk, of a
+# file and of the device.
+TRANSITION = 4 * 5
 # Of a sample: numbers that are drawn, and states.
 SAMPLE = 5 * FLOAT
 
 
-def needs(config: AlloConfig) -> Needs:
+def needs(config: AlloConfig, interface: Any = None) -> Needs:
     network, train, collect = config.network, config.train, config.collect
     walks = round(collect.num_envs * (1 + collect.held_out_fraction)) * collect.steps_per_env
-    states, inputs = _sizes(config)
-    weights = dense([inputs, *[network.hidden] * network.layers, network.d])
-    # What goes into a call of the compiled program stays while the same comes out of it.
-    learners = 2 * config.seeds * weights * ADAM + weights * FLOAT
-    rows = min(states, train.batch_size) if states else train.batch_size
+    states, inputs = _sizes(config, interface)
+    weights = config.seeds * dense([inputs, *[network.hidden] * network.layers, network.d])
+    rows = min(states or train.batch_size, train.batch_size)
+    data = {"transitions": walks * TRANSITION}
+    if states <= COUNTED_STATES:
+        data["all pairs of states"] = 2 * states**2 * DOUBLE
     learning = {
-        "weights and their moments": learners,
+        "weights and their moments": COPIES * weights * ADAM,
         "hidden units of a batch": rows * network.hidden * network.layers * FLOAT,
         "samples of a record": train.record_every * train.batch_size * config.seeds * SAMPLE,
     }
-    data = {"transitions": walks * TRANSITION}
-    has_matrix = states <= COUNTED_STATES
-    truth = {"all pairs of states": 2 * states**2 * DOUBLE if has_matrix else 0}
     return Needs(
-        collect=data,
-        train=data | truth | learning,
-        evaluate=data | truth | {"weights and their moments": learners // 2},
+        collect={"transitions": data["transitions"]},
+        train=data | learning,
+        evaluate=data | {"weights and their moments": weights * ADAM},
         keys=KEYS,
     )
 
 
-def _sizes(config: AlloConfig) -> tuple[int, int]:
-    """Returns the number of states and of inputs; an environment of a user tells them later."""
+def _sizes(config: AlloConfig, interface: Any) -> tuple[int, int]:
+    """Returns the number of states and of inputs; of a user's environment states are unknown."""
     if not hasattr(config.env, "map"):
-        return 0, 1
-    states = count_states(config.env.map)
+        return 0, interface.observation_size if interface else 1
     fourier = config.env.fourier
-    return states, 2 + 2 * fourier.count if fourier else 2
+    return count_states(config.env.map), 2 + 2 * fourier.count if fourier else 2

@@ -1,6 +1,8 @@
-"""config -> the least bytes that each verb needs."""
+"""config -> about how many bytes each verb needs."""
 
-from quatrain.memory import ADAM, FLOAT, Needs, dense
+from typing import Any
+
+from quatrain.memory import ADAM, COPIES, FLOAT, Needs, dense
 from quatrain.models.iqn.config import TRANSITION, IqnConfig, LearnerConfig
 
 KEYS = (
@@ -12,46 +14,38 @@ KEYS = (
     "network.hidden",
     "collect.turns",
 )
+# The state of the last yield is kept while a record is made.
+HELD = COPIES + 1
 
 
-def needs(config: LearnerConfig) -> Needs:
-    network = config.network
-    built_in = isinstance(config, IqnConfig)
+def needs(config: LearnerConfig, interface: Any = None) -> Needs:
+    network, train = config.network, config.train
     # A user's environment tells the size of its observations, and its agents, only when it is made.
-    frame = config.env.frame_size if built_in else FLOAT
-    agents = config.seeds * (config.env.agents if built_in else 1)
-    inputs = network.frames * (frame if built_in else 1)
+    agents, frame = (len(interface.agents), interface.observation_size) if interface else (1, 1)
+    frame_bytes = frame * FLOAT
+    if isinstance(config, IqnConfig):
+        agents, frame, frame_bytes = config.env.agents, config.env.frame_size, config.env.frame_size
+    agents *= config.seeds
     weights = (
-        dense([inputs, network.hidden])
+        dense([network.frames * frame, network.hidden])
         + dense([network.cosines, network.hidden])
         + dense([network.hidden, network.hidden, 1])
     )
-    # What goes into a call of the compiled program stays while the same comes out of it.
-    learners = 2 * agents * weights * (ADAM + FLOAT)
-    transition = agents * config.env.worlds * (frame + TRANSITION)
+    # With targets and the best networks.
+    learners = agents * weights * (ADAM + 2 * FLOAT)
+    transition = agents * config.env.worlds * (frame_bytes + TRANSITION)
+    worlds = max(config.env.worlds, train.evaluation_worlds if train.evaluate_every else 0)
+    # An agent learns or acts in all worlds, in turns.
+    rows = max(train.batch_size * train.loss.quantiles, 2 * worlds * train.acting.quantiles)
     data = {"transitions": transition * config.collect.turns}
     learning = {
-        "networks and their moments": learners,
-        "replay": 2 * transition * config.slots,
-        **_hidden_units(config),
+        "networks and their moments": HELD * learners,
+        "replay": HELD * transition * config.slots,
+        "hidden units": rows * network.hidden * FLOAT,
     }
     return Needs(
         collect=data,
         train=data | learning,
-        evaluate=data | {"networks and their moments": learners // 2},
+        evaluate=data | {"networks and their moments": learners},
         keys=KEYS,
     )
-
-
-def _hidden_units(config: LearnerConfig) -> dict[str, int]:
-    """Returns the larger of what a batch needs, and what goes into and out of the hidden layer when
-    one agent acts in all worlds: they take turns.
-    """
-    train = config.train
-    worlds = max(config.env.worlds, train.evaluation_worlds if train.evaluate_every else 0)
-    rows = {
-        "hidden units of a batch": train.batch_size * train.loss.quantiles,
-        "hidden units of acting": 2 * worlds * train.acting.quantiles,
-    }
-    name = max(rows, key=lambda name: rows[name])
-    return {name: rows[name] * config.network.hidden * FLOAT}

@@ -1,7 +1,7 @@
 """replay -> weights: cycles of playing turns in all envs and updating every agent"""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Key, Shaped
 
-from quatrain.errors import DataError, DeviceFull
+from quatrain.errors import DataError
 from quatrain.frameworks.jax import from_template, over_devices, over_seeds
 from quatrain.frameworks.jax import to_arrays as to_arrays
 from quatrain.models.iqn import network
@@ -266,16 +266,14 @@ def train(
         DatasetMismatch: the dataset was collected for another world.
         DataError: a user's environment raised, or does not repeat a saved episode.
         TrainingDiverged: something is not finite; raised before that state is yielded.
-        DeviceFull: the device has no memory left.
         ValueError: the state was trained with other cycles.
     """
     check(config, dataset)
-    with explain_out_of_memory(replay_bytes(config, dataset)):
-        if state is None:
-            state = init_state(config, dataset, seed)
-        check_cycles(config.train, int(state.play_state.turns[0]), int(state.updates[0]))
-        with closing(loop_of(config, state)) as loop:
-            yield from train_in(config, loop, state)
+    if state is None:
+        state = init_state(config, dataset, seed)
+    check_cycles(config.train, int(state.play_state.turns[0]), int(state.updates[0]))
+    with closing(loop_of(config, state)) as loop:
+        yield from train_in(config, loop, state)
 
 
 def train_in(
@@ -314,30 +312,6 @@ def check_cycles(config: Train, turns: int, updates: int) -> None:
             "the learner was trained with other turns_per_cycle or updates_per_cycle; "
             "keep both to go on"
         )
-
-
-def replay_bytes(config: LearnerConfig, dataset: Any) -> int:
-    """Returns the size of the columns of all replays."""
-    return sum(column.nbytes for column in dataset.train) // config.collect.turns * config.slots
-
-
-@contextmanager
-def explain_out_of_memory(replay_bytes: int) -> Iterator[None]:
-    """Replaces the device's message by one with the replay's size and the keys that determine it.
-
-    Raises:
-        DeviceFull: the work inside ran out of memory.
-    """
-    try:
-        yield
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise DeviceFull(
-            "iqn: the device has no memory left; the replay alone takes "
-            f"{replay_bytes / 2**20:,.0f} MiB, twice that while a record is made. "
-            "Lower iqn.train.capacity, iqn.env.worlds or iqn.seeds."
-        ) from None
 
 
 # Records.
