@@ -1,6 +1,6 @@
 """device, threads and determinism of params.yaml -> a framework that is set up with them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from ctypes import CDLL, byref, c_int
 from functools import cache
@@ -13,6 +13,7 @@ from quatrain.params import Params
 from quatrain.registry import Framework
 
 DETERMINISTIC_XLA = "--xla_gpu_deterministic_ops=true"
+NO_NVIDIA = "finds no NVIDIA device here (or is built without CUDA)"
 
 
 def framework_environment(params: Params, environment: Mapping[str, str]) -> dict[str, str]:
@@ -45,7 +46,7 @@ def device_of(params: Params, framework: Framework) -> str:
     """
     if params.device != "auto":
         return params.device
-    return "cuda" if REACHES_CUDA[framework]() else "cpu"
+    return "cuda" if _reaches_cuda(framework) else "cpu"
 
 
 @cache
@@ -69,14 +70,18 @@ def has_nvidia_gpu() -> bool:
     return gpu_count() > 0
 
 
-def _jax_reaches_cuda() -> bool:
+def _reaches_cuda(framework: Framework) -> bool:
+    if framework == "torch":
+        import torch
+
+        return torch.cuda.is_available()
     return any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13)) and has_nvidia_gpu()
 
 
-def _torch_reaches_cuda() -> bool:
-    import torch
-
-    return torch.cuda.is_available()
+def _missing(
+    reason: str, value: object, key: str = "device", remedy: str = "set device: auto or cpu"
+) -> DeviceMissing:
+    return DeviceMissing(f"params.yaml: {key} = {value!r}, but {reason}; {remedy}")
 
 
 @contextmanager
@@ -92,7 +97,8 @@ def on_device(params: Params, framework: Framework) -> Iterator[None]:
     import numpy as np
 
     errors = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
-    with ON_DEVICE[framework](params), _blas_threads(params.threads), errors:
+    framework_on_device = _jax_on_device if framework == "jax" else _torch_on_device
+    with framework_on_device(params), _blas_threads(params.threads), errors:
         yield
 
 
@@ -120,10 +126,8 @@ def _jax_on_device(params: Params) -> Iterator[None]:
     jax reads all else from variables when it is loaded (`framework_environment`).
     """
     if params.device == "mps":
-        raise DeviceMissing(
-            "params.yaml: device = 'mps', but jax computes on Apple's processors only; "
-            "set device: auto or cpu for jax models"
-        )
+        remedy = "set device: auto or cpu for jax models"
+        raise _missing("jax computes on Apple's processors only", "mps", remedy=remedy)
     if device_of(params, "jax") == "cuda":
         import jax
 
@@ -133,7 +137,11 @@ def _jax_on_device(params: Params) -> Iterator[None]:
             if params.device == "cuda" or params.devices > 1:
                 jax.devices("cuda")
         except (RuntimeError, AssertionError):  # AssertionError: jax 0.10 without any CUDA plug-in
-            raise _missing("jax") if params.devices == 1 else _too_few(params.devices) from None
+            if params.devices == 1:
+                raise _missing(f"jax {NO_NVIDIA}", "cuda") from None
+            remedy = "lower devices, or set device: cpu"
+            reason = "jax finds fewer NVIDIA devices here (or is built without CUDA)"
+            raise _missing(reason, params.devices, "devices", remedy) from None
     from quatrain.frameworks.jax import default_flags
 
     with default_flags():
@@ -153,12 +161,9 @@ def _torch_on_device(params: Params) -> Iterator[None]:
 
     device = device_of(params, "torch")
     if device == "cuda" and not torch.cuda.is_available():
-        raise _missing("torch")
+        raise _missing(f"torch {NO_NVIDIA}", "cuda")
     if device == "mps" and not torch.backends.mps.is_available():
-        raise DeviceMissing(
-            "params.yaml: device = 'mps', but torch finds no GPU of Apple here; "
-            "set device: auto or cpu"
-        )
+        raise _missing("torch finds no GPU of Apple here", "mps")
     if torch.get_num_interop_threads() != 1:
         # A process may set this only once, and only before torch has worked.
         with suppress(RuntimeError):
@@ -211,32 +216,5 @@ def _double_precision_on(device: str) -> Iterator[None]:
     except TypeError as error:
         if device != "mps" or "float64" not in str(error):
             raise
-        raise DeviceMissing(
-            "params.yaml: device = 'mps', but the model adds up in 64-bit floats, which Apple's "
-            "GPUs lack; set device: auto or cpu"
-        ) from error
-
-
-def _missing(framework: Framework) -> DeviceMissing:
-    return DeviceMissing(
-        "params.yaml: device = 'cuda', but "
-        f"{framework} finds no NVIDIA device here (or is built without CUDA)"
-        "; set device: auto or cpu"
-    )
-
-
-def _too_few(devices: int) -> DeviceMissing:
-    return DeviceMissing(
-        f"params.yaml: devices = {devices}, but jax finds fewer NVIDIA devices here "
-        "(or is built without CUDA); lower devices, or set device: cpu"
-    )
-
-
-REACHES_CUDA: dict[Framework, Callable[[], bool]] = {
-    "jax": _jax_reaches_cuda,
-    "torch": _torch_reaches_cuda,
-}
-ON_DEVICE: dict[Framework, Callable[[Params], AbstractContextManager[None]]] = {
-    "jax": _jax_on_device,
-    "torch": _torch_on_device,
-}
+        reason = "the model adds up in 64-bit floats, which Apple's GPUs lack"
+        raise _missing(reason, "mps") from error

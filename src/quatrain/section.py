@@ -203,52 +203,40 @@ def names_file(value: object) -> bool:
     return isinstance(value, str) and ("/" in value or value.endswith((".txt", ".csv", ".json")))
 
 
-def _read_text(value: object, info: Any) -> object:
-    if not isinstance(value, str):
-        return value
-    if value.endswith((NUMBERS, ARRAYS)):
-        raise ValueError(f"{value} holds numbers; name a text file")
-    return {"name": value, "text": _content(value, "text", info)}
+def _read_file(key: str, ending: str = "", writer: str = "") -> BeforeValidator:
+    """Returns a validator that replaces a path by a section with its name and, as `key`, what the
+    file holds.
+    """
+
+    def read(value: object, info: Any) -> object:
+        if not isinstance(value, str):
+            return value
+        if not ending and value.endswith((NUMBERS, ARRAYS)):
+            raise ValueError(f"{value} holds numbers; name a text file")
+        if not value.endswith(ending):
+            raise ValueError(f"{value} is no {ending} file; write one with {writer}")
+        content: Callable[[object], Content] | None = (info.context or {}).get("read_input")
+        if content is None:
+            given = f"{{'name': ..., {key!r}: ...}}"
+            raise ValueError(
+                f"{value!r} is a path; give {given} in its place, or a reader as context"
+            )
+        return {"name": value, key: content(value)}
+
+    return BeforeValidator(read, json_schema_input_type=str | None)
+
+
+_TEXT = _read_file("text")
 
 
 def _read_named(value: object, info: Any) -> object:
-    return _read_text(value, info) if names_file(value) else value
-
-
-def _read_numbers(value: object, info: Any) -> object:
-    return _read_array_file(value, info, "numbers", NUMBERS, "numpy.save")
-
-
-def _read_arrays(value: object, info: Any) -> object:
-    return _read_array_file(value, info, "arrays", ARRAYS, "numpy.savez")
-
-
-def _read_array_file(value: object, info: Any, key: str, ending: str, writer: str) -> object:
-    if not isinstance(value, str):
-        return value
-    if not value.endswith(ending):
-        raise ValueError(f"{value} is no {ending} file; write one with {writer}")
-    return {"name": value, key: _content(value, key, info)}
-
-
-def _content(path: str, key: str, info: Any) -> Any:
-    read: Callable[[object], Content] | None = (info.context or {}).get("read_input")
-    if read is None:
-        content = f"{{'name': ..., {key!r}: ...}}"
-        raise ValueError(f"{path!r} is a path; give {content} in its place, or a reader as context")
-    return read(path)
+    return _TEXT.func(value, info) if names_file(value) else value  # type: ignore[call-arg]
 
 
 # A built-in name, or a path, which the reader of params.yaml replaces by the content of the file.
 NameOrFile = Annotated[str | InputFile, BeforeValidator(_read_named)]
 
 # Paths, which the reader of params.yaml replaces by the content of the file, or null.
-FileOrNone = Annotated[
-    InputFile | None, BeforeValidator(_read_text, json_schema_input_type=str | None)
-]
-NumbersOrNone = Annotated[
-    InputNumbers | None, BeforeValidator(_read_numbers, json_schema_input_type=str | None)
-]
-ArraysOrNone = Annotated[
-    InputArrays | None, BeforeValidator(_read_arrays, json_schema_input_type=str | None)
-]
+FileOrNone = Annotated[InputFile | None, _TEXT]
+NumbersOrNone = Annotated[InputNumbers | None, _read_file("numbers", NUMBERS, "numpy.save")]
+ArraysOrNone = Annotated[InputArrays | None, _read_file("arrays", ARRAYS, "numpy.savez")]

@@ -101,6 +101,8 @@ def validate_section(
         return section.model_validate(raw, context={"read_input": read_input})
     except ValidationError as error:
         raise ConfigError(describe(error, raw, section, name)) from None
+    except RecursionError:
+        raise ConfigError(f"{name}: is nested too deep, or holds itself") from None
     except UnicodeEncodeError as error:
         raise ConfigError(
             f"{name}: {error.object[:80]!a}: has characters that are not UTF-8; remove them"
@@ -116,10 +118,7 @@ class Location(NamedTuple):
 
 
 def describe(
-    error: ValidationError,
-    raw: Mapping[str, Any],
-    schema: type[BaseModel] = Params,
-    file: str = "params.yaml",
+    error: ValidationError, raw: Mapping[str, Any], schema: type[BaseModel], file: str
 ) -> str:
     """Returns one line about the first error of a file: which key, its value, the reason."""
     # An unknown key comes first: if it is misspelt, the right one is missing too.
@@ -144,8 +143,8 @@ def _reason(
 ) -> str:
     keys, value = location
     is_section = isinstance(value, Mapping)
-    is_name = problem["type"] == "literal_error"
-    shown = "" if is_section else f" = {ascii(value) if is_name else repr(value)}"[:120]
+    text = ascii(value) if problem["type"] == "literal_error" else repr(value)
+    shown = "" if is_section else f" = {text}"[:120]
     section = _section_of(keys, schema, raw)
     fields = section.model_fields if section else {}
     field = fields.get(str(keys[-1])) if keys else None

@@ -30,10 +30,3 @@ def actor_critic() -> Result:
         return quatrain.fit(
             "actor_critic", config=small("actor_critic"), device="cpu", threads=1, progress=False
         )
-
-
-@pytest.fixture(scope="session")
-def iqn() -> Result:
-    """A trained model whose held-out worlds are drawn apart from its training."""
-    with shapes_unchecked():
-        return quatrain.fit("iqn", config=small("iqn"), threads=1, progress=False)

@@ -67,30 +67,18 @@ def test_a_file_is_named_by_a_path_from_the_current_folder(
 LOOP: dict[str, Any] = {}
 LOOP["train"] = [LOOP]
 REFUSALS: dict[str, Callable[[], Any]] = {
-    "unknown model 'alo'; did you mean 'allo'?; known: allo, iqn, actor_critic, active_dynamics": (
-        lambda: quatrain.config("alo")
-    ),
-    "unknown preset 'smok'; did you mean 'smoke'?; known: default, ": (
-        lambda: quatrain.config("allo", "smok")
-    ),
+    "unknown model 'alo'; did you mean 'allo'?; known: allo, iqn": lambda: quatrain.config("alo"),
+    "unknown preset 'smok'; did you mean 'smoke'?; ": lambda: quatrain.config("allo", "smok"),
     "quatrain: allo.trian: unknown key; did you mean 'train'?; remove or correct it": (
         lambda: quatrain.fit("allo", trian={"steps": 10})
-    ),
-    "quatrain: allo.train.stepz: unknown key; did you mean 'steps'?; remove or correct it": (
-        lambda: quatrain.config("allo", train={"stepz": 10})
-    ),
-    "quatrain: allo.train.steps = -10: Input should be greater than or equal to 1 (gradient": (
-        lambda: quatrain.config("allo", train={"steps": -10})
     ),
     "quatrain: iqn.train.target.copy_every: is missing; give it a value": (
         lambda: quatrain.config("iqn", train={"target": {"kind": "hard"}})
     ),
-    "quatrain: allo.env.layout = 'no.txt': no.txt is not there (a relative path starts in ": (
+    "quatrain: allo.env.layout = 'no.txt': no.txt: is not there; a relative path starts in ": (
         lambda: quatrain.config("allo", env={"layout": "no.txt"})
     ),
-    "quatrain: seed = -1: Input should be greater than or equal to 0": (
-        lambda: quatrain.fit("allo", seed=-1)
-    ),
+    "quatrain: seed = -1: Input should be gr": lambda: quatrain.fit("allo", seed=-1),
     "quatrain: device = 'tpu': Input should be ": lambda: quatrain.fit("allo", device="tpu"),
     "config is of type AlloConfig, not that of iqn; make one with quatrain.config('iqn')": (
         lambda: quatrain.fit("iqn", config=quatrain.config("allo"))
@@ -99,26 +87,17 @@ REFUSALS: dict[str, Callable[[], Any]] = {
         lambda: quatrain.fit("allo", config=quatrain.config("allo"), seeds=2)
     ),
     "unknown model []; known: allo, iqn": lambda: quatrain.config([]),
-    "preset is of type list; give the name of a preset, or None": (
-        lambda: quatrain.config("allo", [])
-    ),
-    "the changes are nested deeper than 20 levels, or hold themselves; give keys of params.yaml": (
-        lambda: quatrain.config("allo", train=LOOP)
-    ),
+    "preset is of type list; give the name of a": lambda: quatrain.config("allo", []),
+    "quatrain: is nested too deep, or holds": lambda: quatrain.config("allo", train=LOOP),
     "env is of type TimeLimit; give a dictionary that says how to make it, such as {": (
         lambda: quatrain.fit("actor_critic", env=gymnasium.make("CartPole-v1"))
     ),
     "id is of type int; give the id of an environment, such as ": lambda: quatrain.make(5),
     "num_envs is True; give a whole number from 1": lambda: quatrain.make("Grid-v0", True),
-    "num_envs is of type float; give a whole number from 1": (
-        lambda: quatrain.make("Grid-v0", num_envs=1.5)
-    ),
-    "path is of type int; give the path of a folder or file, as text": lambda: quatrain.load(5),
+    "num_envs is of type float; give a whole ": lambda: quatrain.make("Grid-v0", num_envs=1.5),
     "path is ''; give the path of a folder or file, as text": lambda: quatrain.load(""),
     "path is of type NoneType; give the path of ": lambda: Film(b"", "").save(None),
-    "result is of type int; give what quatrain.fit or quatrain.load returned": (
-        lambda: quatrain.evaluate(5)
-    ),
+    "result is of type int; give what quatrain.fit or ": lambda: quatrain.evaluate(5),
 }
 
 
@@ -131,18 +110,10 @@ def test_what_cannot_be_used_is_one_line_that_says_why(line: str):
     assert isinstance(error.value, ValueError)
 
 
-@pytest.mark.parametrize(
-    ("env", "expected"),
-    [
-        ({"kind": "gymnasium", "id": "CartPole-v1"}, "gymnasium"),
-        ({"kind": "pettingzoo", "id": "pursuit"}, "gymnasium"),
-        ({"layout": "room4"}, None),
-    ],
-)
-def test_a_users_environment_starts_from_its_preset_if_none_is_named(
-    env: dict[str, Any], expected: str | None
-):
-    assert configs.preset_of({"env": env}) == expected
-    assert quatrain.config(
-        "iqn", env={"kind": "gymnasium", "id": "CartPole-v1"}
-    ) == quatrain.config("iqn", "gymnasium", env={"id": "CartPole-v1"})
+def test_a_users_environment_starts_from_its_preset_if_none_is_named():
+    for kind, id in {"gymnasium": "CartPole-v1", "pettingzoo": "pursuit"}.items():
+        assert configs.preset_of({"env": {"kind": kind, "id": id}}) == "gymnasium"
+    assert configs.preset_of({"env": {"layout": "room4"}}) is None
+    env = {"id": "CartPole-v1"}
+    started = quatrain.config("iqn", env={"kind": "gymnasium"} | env)
+    assert started == quatrain.config("iqn", "gymnasium", env=env)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any
 
-from quatrain.api.configs import changed_section, check_count, check_seed, check_type, params_with
+from quatrain.api.configs import check_count, check_seed, check_type, with_changes
 from quatrain.api.progress_display import write
 from quatrain.api.results import Result
 from quatrain.api.session import computing
@@ -93,13 +93,13 @@ def compare(
     shared = {"seed": seed, "device": device, "threads": threads}
     start = params_from(model, preset, config, {} if env is None else {"env": env}, shared)
     check_seed(start.seed + seeds - 1)
-    before = with_changes(start, model, {})
+    before = with_changes(start, model, {"seeds": 1})
     changed = nested(changes)
     if names_user_env(changed) and not getattr(before, model).brings_env:
         raise ConfigError(
             "env.kind: the changes make another environment; give env, for both sides"
         )
-    after = with_changes(before, model, changed)
+    after = with_changes(before, model, {**changed, "seeds": 1})
     old, new = (getattr(side, model).model_dump() for side in (before, after))
     check_sides(old, new, different_worlds)
     rules = load(model).rules.gated(type(getattr(before, model)))
@@ -118,12 +118,6 @@ def compare(
             is_paired=not world_keys(old, new),
         )
         return train_until_decided(nothing, (before, after), progress)
-
-
-def with_changes(params: Params, model: str, changes: Mapping[str, Any]) -> Params:
-    """Returns params with changes of the model, and one learner in each training."""
-    section = changed_section(model, getattr(params, model), {**changes, "seeds": 1})
-    return params_with(model, section, **params.model_dump(include={"seed", "device", "threads"}))
 
 
 def check_sides(old: Mapping[str, Any], new: Mapping[str, Any], different_worlds: bool) -> None:

@@ -19,10 +19,8 @@ from quatrain.envs.host.config import names_user_env
 from quatrain.errors import ConfigError, DataError
 from quatrain.params import Params
 from quatrain.registry import MODELS
-from quatrain.section import Content, Section
-from quatrain.storage.disk_errors import escaped
+from quatrain.section import Content
 from quatrain.storage.input_files import read_content
-from quatrain.storage.yaml_text import MAX_DEPTH
 from quatrain.validation import nearest, overlaid, sections_of, validate_section
 
 DEFAULTS = Path(__file__).parents[1] / "defaults"
@@ -109,7 +107,7 @@ def make_params(
         ConfigError: as `config`; or a shared key cannot be used.
     """
     check_model(model)
-    check_changes(changes)
+    check_env(changes)
     raw = read_defaults(preset_of(changes) if preset is None else preset)
     env = changes.get("env")
     if isinstance(env, Mapping) and ":" in str(env.get("import")):
@@ -132,23 +130,13 @@ def params_with(model: str, section: Any, **shared: Any) -> Params:
     return validated(read_defaults(None) | {model: section, **shared})
 
 
-def changed_section(model: str, section: Section, changes: Mapping[str, Any]) -> Any:
-    """Returns the config of a model with some values changed.
+def with_changes(params: Params, model: str, changes: Mapping[str, Any]) -> Params:
+    """Returns params with some values of a model changed.
 
     Raises:
         ConfigError: a key or a value cannot be used.
     """
-    check_changes(changes)
-    return restore_section(model, overlaid(section.model_dump(), changes))
-
-
-def restore_section(model: str, values: Mapping[str, Any]) -> Any:
-    """Returns the config of a model with these values, all of them.
-
-    Raises:
-        ConfigError: they are not those of a config of this version of the model.
-    """
-    return getattr(validated(read_defaults(None) | {model: dict(values)}), model)
+    return validated(overlaid(params.model_dump(), {model: changes}))
 
 
 def check_model(model: object) -> None:
@@ -185,23 +173,16 @@ def _read(folder: Path, preset: str | None) -> dict[str, Any]:
 
 
 def validated(raw: Mapping[str, Any]) -> Params:
-    return validate_section(Params, raw, read_named, "quatrain")
+    return validate_section(Params, raw, _read_named, "quatrain")
 
 
-def read_named(name: object) -> Content:
+def _read_named(name: object) -> Content:
     """Returns the content of a file that a config names.
 
     Raises:
         ValueError: it is missing or damaged.
     """
-    path = Path(str(name))
-    try:
-        is_there = path.is_file()
-    except (OSError, ValueError) as error:  # too long, or a null character
-        raise ConfigError(f"{escaped(str(name))[:80]}: is no usable path ({error})") from None
-    if not is_there:
-        raise ConfigError(f"{name} is not there (a relative path starts in {Path.cwd()})")
-    return read_content(path)
+    return read_content(Path(str(name)), f"a relative path starts in {Path.cwd()}")
 
 
 # Arguments.
@@ -213,23 +194,10 @@ def check_type(name: str, value: object, kinds: type | tuple[type, ...], remedy:
         raise ConfigError(f"{name} is of type {type(value).__name__}; give {remedy}")
 
 
-def check_changes(changes: Mapping[str, Any]) -> None:
-    """Raises ConfigError unless changes of a config are nested dictionaries with an end."""
+def check_env(changes: Mapping[str, Any]) -> None:
+    """Raises ConfigError if changes give an environment itself, not how to make it."""
     if "env" in changes:
         check_type("env", changes["env"], Mapping, ENV)
-    if is_deeper(changes, MAX_DEPTH):
-        raise ConfigError(
-            f"the changes are nested deeper than {MAX_DEPTH} levels, or hold themselves; "
-            "give keys of params.yaml, section by section"
-        )
-
-
-def is_deeper(value: object, levels: int) -> bool:
-    """Returns whether dictionaries and lists hold one another more often than so."""
-    if not isinstance(value, Mapping | list | tuple):
-        return False
-    parts = value.values() if isinstance(value, Mapping) else value
-    return levels == 0 or any(is_deeper(part, levels - 1) for part in parts)
 
 
 def check_dataset(model: str, dataset: object, kind: type) -> None:

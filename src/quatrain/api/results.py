@@ -13,20 +13,12 @@ from matplotlib.figure import Figure
 
 from quatrain import serving
 from quatrain.animation import Animation
-from quatrain.api.configs import (
-    as_path,
-    is_deeper,
-    params_with,
-    read_defaults,
-    restore_section,
-    validated,
-)
+from quatrain.api.configs import as_path, check_model, read_defaults, validated
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten, to_dataset
 from quatrain.params import Params
 from quatrain.progress import History
-from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
 from quatrain.seeds import derive_seed
 from quatrain.serving import Served
@@ -34,7 +26,6 @@ from quatrain.storage import folders, history
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import raised_as_disk_error
 from quatrain.storage.formats import null_if_not_finite
-from quatrain.storage.yaml_text import MAX_DEPTH
 
 DATASET = "dataset.safetensors"
 # What the folder of every trained model holds.
@@ -51,7 +42,7 @@ class Film(NamedTuple):
     def save(self, path: str | Path) -> Path:
         """Writes the GIF file; returns its path. Raises DiskError where it cannot be written."""
         file = as_path(path)
-        with raised_as_disk_error(file):
+        with raised_as_disk_error():
             write_durably(file, self.gif)
         return file
 
@@ -211,7 +202,7 @@ class Result:
             "scores.json": null_if_not_finite(self.scores),
         }
         shared = self.params.model_dump(include={"seed", "threads"})
-        with raised_as_disk_error(path):
+        with raised_as_disk_error():
             folders.save(path, contents, {"model": self.model, **shared})
         return path
 
@@ -264,8 +255,9 @@ def load(path: str | Path, device: str = "auto") -> Result:
     """
     folder = as_path(path)
     stored = read_folder(folder, FILES)
-    model, section = identify(folder, stored.contents, stored.info)
-    params = params_with(model, section, device=device, **shared_settings(folder, stored.info))
+    model, trained = read_params(folder, stored)
+    params = validated(trained.model_dump() | {"device": device})
+    section = getattr(params, model)
     modules = load_modules(model)
     arrays = stored.contents["weights.safetensors"] | stored.contents["state.safetensors"]
     with computing(params, model):
@@ -276,24 +268,15 @@ def load(path: str | Path, device: str = "auto") -> Result:
             dataset = to_dataset(modules.collect.dataset_type(section), dataset_arrays)
             state = modules.train.from_arrays(section, dataset, arrays)
             curves = history.from_csv(stored.contents["history.csv"])
-        except ValueError as error:
+            scores = stored.contents.get("scores.json")
+            if scores is not None:
+                scores = {
+                    name: math.nan if score is None else float(score)
+                    for name, score in scores.items()
+                }
+        except (ValueError, TypeError, AttributeError) as error:
             raise DataError(f"{folder}: {error}; {REMEDY}") from None
-    scores = stored_scores(folder, stored.contents.get("scores.json"))
     return Result(model, params, dataset, state, curves, scores)
-
-
-def stored_scores(folder: Path, content: Any) -> dict[str, float] | None:
-    """Returns the scores of scores.json, NaN where it has null; None without the file.
-
-    Raises:
-        DataError: it does not map names to numbers.
-    """
-    if content is None:
-        return None
-    numbers = content.values() if isinstance(content, Mapping) else [content]
-    if not all(value is None or type(value) in (int, float) for value in numbers):
-        raise DataError(f"{folder}/scores.json: does not map names to numbers; {REMEDY}")
-    return {name: math.nan if value is None else value for name, value in content.items()}
 
 
 def read_folder(folder: Path, needed: Collection[str]) -> folders.Loaded:
@@ -303,7 +286,7 @@ def read_folder(folder: Path, needed: Collection[str]) -> folders.Loaded:
         DataError: it is missing or damaged.
     """
     try:
-        with raised_as_disk_error(folder):
+        with raised_as_disk_error():
             if not folder.is_dir():
                 raise DataError(f"{folder}: no such folder; give one that result.save() wrote")
             return folders.load(folder, needed)
@@ -311,37 +294,25 @@ def read_folder(folder: Path, needed: Collection[str]) -> folders.Loaded:
         raise DataError(f"{error}; {REMEDY}") from None
 
 
-def identify(folder: Path, contents: Mapping[str, Any], info: Mapping[str, Any]) -> tuple[str, Any]:
-    """Returns the model whose config the folder holds, and that config.
+def read_params(folder: Path, stored: folders.Loaded) -> tuple[str, Params]:
+    """Returns the model whose config a folder holds, and the Params of its training.
 
     Raises:
-        DataError: it holds the config of no model.
+        DataError: it holds no config of a model, or does not tell seed and threads.
     """
-    model = info.get("model", folder.resolve().name)
-    values = contents["config.json"]
-    is_config = isinstance(values, Mapping) and not is_deeper(values, MAX_DEPTH)
-    if not isinstance(model, str) or model not in MODELS or not is_config:
-        raise DataError(f"{folder}: holds no trained model; {REMEDY}")
+    model = stored.info.get("model", folder.resolve().name)
+    trained: Any = stored.info if "model" in stored.info else stored.info.get("params")
     try:
-        return model, restore_section(model, values)
-    except ConfigError as error:
-        raise DataError(f"{folder}: was saved by another version: {error}") from None
-
-
-def shared_settings(folder: Path, info: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns seed and threads of the training of a stored result, or of a learner of the pipeline.
-
-    Raises:
-        DataError: the folder does not tell.
-    """
-    trained: Any = info if "model" in info else info.get("params")
-    try:
-        shared = {name: trained[name] for name in ("seed", "threads")}
-        validated(read_defaults(None) | shared)
-        return shared
-    except (KeyError, TypeError, ConfigError):
+        values = {name: trained[name] for name in ("seed", "threads")}
+    except (KeyError, TypeError):
         reason = "the manifest does not tell seed and threads of the training"
         raise DataError(f"{folder}: {reason}; {REMEDY}") from None
+    try:
+        check_model(model)
+        values[model] = stored.contents["config.json"]
+        return model, validated(read_defaults(None) | values)
+    except ConfigError as error:
+        raise DataError(f"{folder}: was saved by another version: {error}; {REMEDY}") from None
 
 
 def pipeline_dataset(folder: Path, model: str, stored: folders.Loaded) -> dict[str, np.ndarray]:

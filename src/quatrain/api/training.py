@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from quatrain.api.configs import (
-    changed_section,
     check_dataset,
+    check_env,
     check_seed,
     check_type,
     make_params,
     params_with,
     read_defaults,
+    with_changes,
 )
 from quatrain.api.progress_display import shown
 from quatrain.api.results import Result
@@ -170,7 +171,10 @@ def evaluate(
         raise ConfigError("dataset and env exclude each other: data are collected in an env")
     model = result.model
     modules = load(model)
-    config = result.config if env is None else changed_section(model, result.config, {"env": env})
+    config = result.config
+    if env is not None:
+        check_env({"env": env})
+        config = getattr(with_changes(result.params, model, {"env": env}), model)
     drawn = result.seed if seed is None else seed
     with computing(result.params, model):
         try:

@@ -76,17 +76,10 @@ def describe(error: OSError) -> DiskFailure | None:
 
 
 @contextmanager
-def raised_as_disk_error(path: str | Path) -> Iterator[None]:
-    """Raises a failure of the disk as an error of the package, with one line about it; at once for
-    a path that no disk can have.
-    """
+def raised_as_disk_error() -> Iterator[None]:
+    """Raises a failure of the disk as an error of the package, with one line about it."""
     try:
-        if b"\0" in os.fsencode(path):
-            raise DiskError(f"{printable(path)}: has a null character; choose another name")
         yield
-    except UnicodeEncodeError:
-        reason = "has characters that no file name can have; choose another name"
-        raise DiskError(f"{printable(path)}: {reason}") from None
     except OSError as error:
         failure = describe(error)
         if failure is None:

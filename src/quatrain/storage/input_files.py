@@ -12,38 +12,40 @@ from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
 from quatrain.storage.disk_errors import MACHINE, escaped
 
 MAX_BYTES = 200_000
+RESTORE = "run from the repository root, or restore it with `git checkout`"
 # Those that zipfile unfolds piece by piece.
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def read_content(path: Path) -> Content:
+def read_content(path: Path, remedy: str = RESTORE) -> Content:
     """Returns the numbers, arrays or text of a file that a config names, by the ending of its name.
+    `remedy` tells what to do without it.
 
     Raises:
         ConfigError: it is missing, a folder, too large or damaged.
     """
     if path.suffix == NUMBERS:
-        return _numbers(path.name, read_bytes(path))
+        return _numbers(path.name, read_bytes(path, remedy))
     if path.suffix == ARRAYS:
-        return _arrays(path.name, read_bytes(path))
-    return read_text(path)
+        return _arrays(path.name, read_bytes(path, remedy))
+    return read_text(path, remedy)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, remedy: str = RESTORE) -> str:
     """Returns the file's text.
 
     Raises:
         ConfigError: it is missing, a folder, too large or not UTF-8.
     """
     try:
-        return read_bytes(path).decode("utf-8-sig")
+        return read_bytes(path, remedy).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path.name}: byte {error.start} is not UTF-8; save the file as UTF-8"
         ) from None
 
 
-def read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path, remedy: str) -> bytes:
     """Returns what a file holds.
 
     Raises:
@@ -53,9 +55,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         if not path.is_file():
             reason = "is not a file" if path.exists() else "is not there"
-            raise ConfigError(
-                f"{name}: {reason}; run from the repository root, or `git checkout {name}`"
-            )
+            raise ConfigError(f"{name}: {reason}; {remedy}")
         size = path.stat().st_size
         if size > MAX_BYTES:
             raise ConfigError(f"{name}: {size:,} bytes; at most {MAX_BYTES:,} are read")
@@ -67,18 +67,8 @@ def read_bytes(path: Path) -> bytes:
 
 
 def _numbers(file: str, data: bytes) -> tuple[float, ...]:
-    """Returns the numbers of an .npy file with one axis of floats; executes nothing in it."""
-    import numpy as np  # for which a text does not wait
-
-    stream = io.BytesIO(data)
-    try:
-        array = np.load(stream, allow_pickle=False)
-        if array.nbytes + array.itemsize > len(data) or stream.read(1):
-            raise ValueError
-    except Exception:  # whatever NumPy raises for odd bytes
-        raise ConfigError(
-            f"{file}: is no {NUMBERS} file, or damaged; write one with numpy.save"
-        ) from None
+    """Returns the numbers of an .npy file with one axis of floats."""
+    array = _load(file, data, NUMBERS, "numpy.save")
     if array.ndim != 1 or array.dtype.kind != "f":
         remedy = "numpy.save an array with one axis and dtype float"
         raise ConfigError(f"{file}: holds {array.dtype} of shape {array.shape}; {remedy}")
@@ -86,26 +76,36 @@ def _numbers(file: str, data: bytes) -> tuple[float, ...]:
 
 
 def _arrays(file: str, data: bytes) -> tuple[NamedArray, ...]:
-    """Returns the float arrays of an .npz file, which may be compressed; executes nothing in it."""
-    import numpy as np
-
-    try:
-        _check_archive(file, data)
-        arrays: dict[str, Any] = dict(np.load(io.BytesIO(data), allow_pickle=False))
-    except ConfigError:
-        raise
-    except Exception:  # whatever zipfile and NumPy raise for odd bytes
-        raise ConfigError(
-            f"{file}: is no {ARRAYS} file, or damaged; write one with numpy.savez"
-        ) from None
+    """Returns the float arrays of an .npz file, which may be compressed."""
     content = []
-    for name, array in arrays.items():
-        if not isinstance(array, np.ndarray) or array.dtype.kind != "f" or not array.size:
+    for name, array in _load(file, data, ARRAYS, "numpy.savez").items():
+        if getattr(array, "dtype", None) is None or array.dtype.kind != "f" or not array.size:
             remedy = "numpy.savez arrays of dtype float, with something in each"
             raise ConfigError(f"{file}: {name}: holds no array of floats; {remedy}")
         numbers = tuple(array.astype(float).ravel().tolist())
         content.append(NamedArray(name=name, shape=array.shape, numbers=numbers))
     return tuple(content)
+
+
+def _load(file: str, data: bytes, ending: str, writer: str) -> Any:
+    """Returns the array or arrays of a file; executes nothing in it."""
+    import numpy as np  # for which a text does not wait
+
+    stream = io.BytesIO(data)
+    try:
+        if ending == ARRAYS:
+            _check_archive(file, data)
+            return dict(np.load(stream, allow_pickle=False))
+        array = np.load(stream, allow_pickle=False)
+        if array.nbytes + array.itemsize > len(data) or stream.read(1):
+            raise ValueError
+        return array
+    except ConfigError:
+        raise
+    except Exception:  # whatever zipfile and NumPy raise for odd bytes
+        raise ConfigError(
+            f"{file}: is no {ending} file, or damaged; write one with {writer}"
+        ) from None
 
 
 def _check_archive(file: str, data: bytes) -> None:
