@@ -215,13 +215,13 @@ def _read_file(key: str, ending: str = "", writer: str = "") -> BeforeValidator:
             raise ValueError(f"{value} holds numbers; name a text file")
         if not value.endswith(ending):
             raise ValueError(f"{value} is no {ending} file; write one with {writer}")
-        content: Callable[[object], Content] | None = (info.context or {}).get("read_input")
-        if content is None:
-            given = f"{{'name': ..., {key!r}: ...}}"
+        reader: Callable[[object], Content] | None = (info.context or {}).get("read_input")
+        if reader is None:
+            content = f"{{'name': ..., {key!r}: ...}}"
             raise ValueError(
-                f"{value!r} is a path; give {given} in its place, or a reader as context"
+                f"{value!r} is a path; give {content} in its place, or a reader as context"
             )
-        return {"name": value, key: content(value)}
+        return {"name": value, key: reader(value)}
 
     return BeforeValidator(read, json_schema_input_type=str | None)
 
