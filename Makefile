@@ -145,7 +145,7 @@ grids: $(STAMP)  ## allo on every map of a folder with one preset (GRIDS=FOLDER 
 states: $(STAMP)  ## allo on maps of 1,000 to 60,000 states: cost of each stage, and cosine (ARGS="'hall, 1,000' --steps 1000")
 	@$(BIN)/python -m pipeline states $(ARGS)
 
-fields: $(STAMP)  ## active_dynamics on seven fields with 2000 transitions: errors of three exploration policies (ARGS='--fields duffing')
+fields: $(STAMP)  ## active_dynamics on the built-in fields with 2000 transitions: errors of three exploration policies (ARGS='--fields duffing')
 	@$(BIN)/python -m pipeline fields $(ARGS)
 
 decoders: $(STAMP)  ## active_dynamics' seq_vae with each decoder: errors of planned and random actions (ARGS='--decoders mlp')

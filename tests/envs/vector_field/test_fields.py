@@ -36,6 +36,7 @@ def plain(kind: str, x: float, y: float) -> tuple[float, float]:
         return y, -0.2 * y - x * (-0.9 + 1.1 * x * x)
     if kind == "saddle_spiral":
         return y, x * x - 0.36 - 0.4 * y
+    assert kind == "snowman", f"write the formula of {kind} here, number by number"
     s = 1 / (1 + math.exp(-5 * x))
     lobes = []
     for v, w in ((x - 0.8, 1.5), (x + 0.8, -1.5)):
@@ -56,6 +57,7 @@ OTHERS: dict[str, dict[str, float]] = {
 
 @pytest.mark.parametrize("kind", FORMULAS)
 def test_batches_equal_the_formula_point_by_point(kind: str):
+    assert kind in OTHERS, f"give parameters of {kind}, other than its defaults, in OTHERS"
     field, x = raw_field(kind, parameters=OTHERS[kind]), points(11, 2, seed=4)
     for result, place in zip(field(x).tolist(), x.tolist(), strict=True):
         assert result == pytest.approx(plain(kind, *place), rel=1e-4, abs=1e-5)

@@ -78,7 +78,7 @@ def test_every_preset_fits_into_four_gibibytes(preset: str, monkeypatch: Patch):
 
 PIXELS = 84 * 84
 LONG_REPLAY = {"seeds": 3, "env": {"worlds": 64}, "train": {"capacity": 320_000}}
-SEEN = {
+OF_IMAGES = {
     "env": {"kind": "gymnasium", "id": None, "import": "images:Images", "max_episode_steps": 40},
     "network": {"hidden": 512, "frames": 4},
     "train": {"capacity": 30_720},
@@ -93,7 +93,7 @@ TOOK: list[tuple[str, str | None, dict[str, Any], Any, float]] = [
     ("active_dynamics", None, {"seeds": 12, "network": {"rbf": {"side": 23}}}, None, 2.12),
     ("active_dynamics", "seq_vae", {"seeds": 2, **WIDE_GRU}, None, 2.20),
     ("iqn", None, LONG_REPLAY, None, 3.39),
-    ("iqn", None, SEEN, IMAGES, 5.62),
+    ("iqn", None, OF_IMAGES, IMAGES, 5.62),
     ("actor_critic", None, {"seeds": 4, "network": {"d": 2048, "layers": 3}}, None, 6.21),
 ]
 

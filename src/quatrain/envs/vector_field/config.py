@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
-from quatrain.envs.vector_field.kinds import KINDS, FieldError, known_kinds, unknown_kind
+from quatrain.envs.vector_field.kinds import KINDS, POSITIVE, FieldError, known_kinds, unknown_kind
 from quatrain.section import ArraysOrNone, InputArrays, Section, among, together
 
 # Largest coordinate, velocity and setting.
@@ -91,7 +91,7 @@ class FieldChoice(Section):
         names = KINDS.get(self.kind, {})
         among("parameters", self.parameters, names, of=f" to kind {self.kind}")
         for name, value in self.parameters.items():
-            if name in ("length", "variance") and value <= 0:
+            if name in POSITIVE and value <= 0:
                 raise ValueError(f"parameters: {name} {value:g} must be above 0")
             if name == "nodes" and value not in range(2, MAX_NODES + 1):
                 raise ValueError(

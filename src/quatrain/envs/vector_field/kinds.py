@@ -3,8 +3,9 @@
     dx/dt = formula(x1, x2, parameters)
 
 A built-in field of two dimensions is one function here, decorated with `formula`: its name is the
-kind, its keyword arguments are the parameters with their defaults. Reading a config loads this
-module, so a formula uses operators and methods of tensors, and imports no framework.
+kind, its keyword arguments are the parameters with their defaults; POSITIVE has those that must be
+above 0. Reading a config loads this module, so a formula uses operators and methods of tensors,
+and imports no framework.
 """
 
 import difflib
@@ -19,6 +20,8 @@ Velocity = TypeVar("Velocity", bound=Callable[..., Any])
 Components = tuple[Any, Any]
 
 FORMULAS: dict[str, Callable[..., Components]] = {}
+# Parameters that must be above 0, of any kind.
+POSITIVE = ("length", "variance")
 _functions: dict[str, Callable[[Any], Any]] = {}
 
 

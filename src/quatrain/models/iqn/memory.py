@@ -15,7 +15,7 @@ KEYS = (
     "collect.turns",
 )
 # The state of the last yield is kept while a record is made.
-HELD = COPIES + 1
+KEPT_COPIES = COPIES + 1
 
 
 def needs(config: LearnerConfig, interface: Any = None) -> Needs:
@@ -39,8 +39,8 @@ def needs(config: LearnerConfig, interface: Any = None) -> Needs:
     rows = max(train.batch_size * train.loss.quantiles, 2 * worlds * train.acting.quantiles)
     data = {"transitions": transition * config.collect.turns}
     learning = {
-        "networks and their moments": HELD * learners,
-        "replay": HELD * transition * config.slots,
+        "networks and their moments": KEPT_COPIES * learners,
+        "replay": KEPT_COPIES * transition * config.slots,
         "hidden units": rows * network.hidden * FLOAT,
     }
     return Needs(
