@@ -55,6 +55,7 @@ def zipped(*members: tuple[str, bytes], compression: int = zipfile.ZIP_STORED) -
     return file.getvalue()
 
 
+SIX = {"name": "a", "shape": [2, 3], "numbers": [1.0] * 5}
 AXIS, VECTORS = np.linspace(-2, 2, 5), np.arange(30.0).reshape(5, 3, 2)
 
 
@@ -89,16 +90,8 @@ def test_the_content_of_files_replaces_their_paths(project: Path, dtype: str, sa
     ("key", "content", "line"),
     [
         ("numbers", {"numbers": ["1.0"]}, "valid number"),
-        (
-            "arrays",
-            {"arrays": [{"name": "a", "shape": [2, 3], "numbers": [1.0] * 5}]},
-            "a: shape (2, 3) does not hold 5 numbers; mend one",
-        ),
-        (
-            "arrays",
-            {"arrays": [{"name": "a", "shape": [0, 3], "numbers": []}]},
-            "greater than or equal to 1",
-        ),
+        ("arrays", {"arrays": [SIX]}, "a: shape (2, 3) does not hold 5 numbers; mend one"),
+        ("arrays", {"arrays": [SIX | {"shape": [0, 3]}]}, "greater than or equal to 1"),
     ],
 )
 def test_content_in_place_of_a_path_is_validated(key: str, content: dict[str, Any], line: str):
@@ -191,16 +184,7 @@ def test_a_flipped_bit_never_changes_a_number(project: Path):
 @pytest.mark.parametrize(
     ("key", "path", "message"),
     [
-        (
-            "numbers",
-            "inputs/mine.txt",
-            "inputs/mine.txt is no .npy file; write one with numpy.save",
-        ),
-        (
-            "numbers",
-            "inputs/mine.npz",
-            "inputs/mine.npz is no .npy file; write one with numpy.save",
-        ),
+        ("numbers", "inputs/mine.txt", "inputs/mine.txt is no .npy file; write one with numpy.sav"),
         ("arrays", "inputs/mine.npy", "inputs/mine.npy is no .npz file; write one with numpy.sav"),
         ("numbers", "inputs/nein.npy", "inputs/nein.npy is not there; did you mean 'inputs/mine.n"),
         ("numbers", "../mine.npy", "../mine.npy is outside inputs/; copy the file to inputs/"),

@@ -186,11 +186,7 @@ def test_a_dataset_comes_back_by_the_annotations_of_its_class() -> None:
         ("dataset", {"goal": None, "aim": np.ones(1)}, "arrays missing ['goal'], unknown ['aim']"),
         ("dataset", {"state": np.array(0, np.int32)}, "state is int32(), not Int32[*env step]"),
         ("dataset", {"state": np.zeros(5)}, "state is float64(5,), not Int32[*env step]"),
-        (
-            "dataset",
-            {"weight": np.zeros(4, np.float32)},
-            "weight is float32(4,), not Float32[step]",
-        ),
+        ("dataset", {"weight": np.float32([0, 0])}, "weight is float32(2,), not Float32[step]"),
         ("dataset", {"goal": np.zeros(1, np.int32)}, "goal is int32(1,), not Int32[]"),
     ],
 )

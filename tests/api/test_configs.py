@@ -111,9 +111,6 @@ def test_what_cannot_be_used_is_one_line_that_says_why(line: str):
 
 
 def test_a_users_environment_starts_from_its_preset_if_none_is_named():
-    for kind, id in {"gymnasium": "CartPole-v1", "pettingzoo": "pursuit"}.items():
-        assert configs.preset_of({"env": {"kind": kind, "id": id}}) == "gymnasium"
-    assert configs.preset_of({"env": {"layout": "room4"}}) is None
-    env = {"id": "CartPole-v1"}
-    started = quatrain.config("iqn", env={"kind": "gymnasium"} | env)
-    assert started == quatrain.config("iqn", "gymnasium", env=env)
+    for kind, name in {"gymnasium": "a", "pettingzoo": "pursuit:parallel_env"}.items():
+        env = {"kind": kind, "import": name}
+        assert quatrain.config("iqn", env=env) == quatrain.config("iqn", "gymnasium", env=env)

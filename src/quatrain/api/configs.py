@@ -107,8 +107,11 @@ def make_params(
         ConfigError: as `config`; or a shared key cannot be used.
     """
     check_model(model)
+    check_type("preset", preset, (str, NoneType), "the name of a preset, or None")
     check_env(changes)
-    raw = read_defaults(preset_of(changes) if preset is None else preset)
+    if preset is None and names_user_env(changes):
+        preset = USERS_PRESET
+    raw = read_defaults(preset)
     env = changes.get("env")
     if isinstance(env, Mapping) and ":" in str(env.get("import")):
         changes = {**changes, "env": {"id": None, **env}}  # a callable, not the preset's id
@@ -152,24 +155,14 @@ def check_seed(seed: object) -> None:
     validated(read_defaults(None) | {"seed": plain})
 
 
-def preset_of(changes: Mapping[str, Any]) -> str | None:
-    """Returns the preset that users' environments start from; None for any other."""
-    return USERS_PRESET if names_user_env(changes) else None
-
-
+@cache
 def read_defaults(preset: str | None) -> dict[str, Any]:
     """Returns the raw values of params.yaml in the package with those of a preset.
 
     Raises:
         ConfigError: there is no such preset.
     """
-    check_type("preset", preset, (str, NoneType), "the name of a preset, or None")
-    return _read(DEFAULTS, preset)
-
-
-@cache
-def _read(folder: Path, preset: str | None) -> dict[str, Any]:
-    return presets.read_raw(folder, preset)
+    return presets.read_raw(DEFAULTS, preset)
 
 
 def validated(raw: Mapping[str, Any]) -> Params:
