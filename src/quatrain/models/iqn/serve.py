@@ -100,11 +100,13 @@ def _sizes(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> tuple[int, i
     """
     if isinstance(config, IqnConfig):
         return config.env.agents, config.inputs, network.ACTIONS
-    wrong = [name for name, axes in SIZED.items() if np.ndim(arrays.get(name, 0)) != axes]
-    if wrong:
-        raise ValueError(f"not a learner of this config: differing arrays {wrong}")
-    kernel, bias = (arrays[name] for name in SIZED)
-    return kernel.shape[0], kernel.shape[1], bias.shape[1]
+    # One that is missing will not fit.
+    kernel, bias = (
+        np.shape(arrays.get(name, np.empty((1,) * axes))) for name, axes in SIZED.items()
+    )
+    if (len(kernel), len(bias)) != tuple(SIZED.values()):
+        raise ValueError(f"not a learner of this config: differing arrays among {[*SIZED]}")
+    return kernel[0], kernel[1], bias[1]
 
 
 def _template(config: LearnerConfig, agents: int, inputs: int, actions: int) -> dict[str, Any]:
@@ -145,21 +147,17 @@ def action_values(
     agents: Int[np.ndarray, " batch"],
 ) -> ActionValues:
     """Computes the values of stacks by the networks of these agents, in blocks of one size."""
-    size = len(agents)
-    actions = network.count_actions(params)
-    answers = ActionValues(
-        action=np.zeros(size, np.int32),
-        values=np.zeros((size, actions), np.float32),
-        quantiles=np.zeros((size, config.train.acting.quantiles, actions), np.float32),
-    )
+    numbers, answers = [], []
     for agent in np.unique(agents):
-        numbers = np.flatnonzero(agents == agent)
-        for block in np.split(numbers, range(BLOCK, len(numbers), BLOCK)):
+        of_agent = np.flatnonzero(agents == agent)
+        for block in np.split(of_agent, range(BLOCK, len(of_agent), BLOCK)):
             rows = jnp.asarray(stacks[np.resize(block, BLOCK)])
             values = _action_values(config, params, jnp.int32(agent), rows)
-            for answer_column, block_column in zip(answers, values, strict=True):
-                answer_column[block] = block_column[: len(block)]
-    return answers
+            numbers.append(block)
+            answers.append([np.asarray(column)[: len(block)] for column in values])
+    order = np.argsort(np.concatenate(numbers))
+    columns = (np.concatenate(parts)[order] for parts in zip(*answers, strict=True))
+    return ActionValues(*columns)
 
 
 @partial(jax.jit, static_argnums=0)
