@@ -135,13 +135,9 @@ def sample(
         0, (first + (uniform * (ring.starts.end[env] - first)).long()) % ring.size
     )
     index = (numbers % ring.size + torch.arange(length, device=device)[:, None]).flatten()
-    return Windows(
-        observations=ring.observations[env]
-        .index_select(0, index)
-        .unflatten(0, (length, batch_size)),
-        actions=ring.actions[env].index_select(0, index).unflatten(0, (length, batch_size)),
-        starts=numbers,
-    )
+    observations, actions = (column[env].index_select(0, index) for column in ring[:2])
+    shape = (length, batch_size)
+    return Windows(observations.unflatten(0, shape), actions.unflatten(0, shape), numbers)
 
 
 def window(ring: WindowRing, env: int, start: int, length: int) -> View:

@@ -86,16 +86,6 @@ def test_a_linear_field_has_any_number_of_dimensions():
     assert field(region_grid(1.5, 3)).square().sum(1).mean() == pytest.approx(1)
 
 
-def test_one_of_two_still_points_draws_in_with_a_turn_and_the_other_is_a_saddle():
-    field = raw_field("saddle_spiral")
-    for place, stable, turning in ((-1.0, True, True), (1.0, False, False)):
-        x = torch.tensor([place, 0.0])
-        assert field(x).abs().max() < 1e-6
-        values = torch.linalg.eigvals(torch.autograd.functional.jacobian(field, x))
-        assert bool((values.real < 0).all()) == stable
-        assert bool((values.imag != 0).any()) == turning
-
-
 @pytest.mark.parametrize("kind", ["duffing", "multi_attractor"])
 def test_normalise_sets_the_speed(kind: str):
     field = raw_field(kind, normalise="region_rms", speed=1.3, region_radius=0.7)

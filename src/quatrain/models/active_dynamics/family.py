@@ -76,14 +76,9 @@ class AffineAlignment(NamedTuple):
 
     def to_field(self, moments: Moments) -> Moments:
         """Returns mean and variance of dx/dt from those of dz/dt."""
-        variance = self.to_velocity_variance(moments.variance)
+        # The diagonal of A diag(variance) Aᵀ.
+        variance = moments.variance @ self.matrix.square().mT
         return Moments(self.to_velocity(moments.mean), variance)
-
-    def to_velocity_variance(
-        self, variance: Float64[Tensor, "learner point d"]
-    ) -> Float64[Tensor, "learner point d"]:
-        """Computes the diagonal of A diag(variance) Aᵀ, the variance of dx/dt."""
-        return variance @ self.matrix.square().mT
 
 
 class Surrogate(NamedTuple):

@@ -25,7 +25,7 @@ the predicted state,
 """
 
 import math
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -39,28 +39,6 @@ TERMS = {
     "bayes_filter": ("innovation_nll",),
 }
 LOG_2PI = math.log(2 * math.pi)
-
-
-@runtime_checkable
-class ObservationModel(Protocol):
-    """Observes states with gaussian noise, or with noise that is approximated by it.
-
-    h(x): mean. R: diagonal matrix of `variance`. H: derivative of h at x.
-    """
-
-    def mean(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch obs"]:
-        """Computes h(x)."""
-
-    def variance(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*#batch obs"]:
-        """Returns the diagonal of R."""
-
-    def precision(self, x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*#batch d d"]:
-        """Computes Λ = Hᵀ R⁻¹ H."""
-
-    def information_vector(
-        self, y: Float[Tensor, "*batch obs"], x: Float[Tensor, "*batch d"]
-    ) -> Float[Tensor, "*batch d"]:
-        """Computes η = Hᵀ R⁻¹ (y - h(x))."""
 
 
 def terms(config: ActiveDynamicsConfig) -> tuple[str, ...]:
@@ -131,14 +109,14 @@ def weight_prior(weight: Float[Tensor, "*any"], variance: float) -> Float[Tensor
 
 
 def innovation_nll(
-    channels: ObservationModel,
+    channels: Any,
     x: Float[Tensor, "*batch d"],
     covariance: Float[Tensor, "*batch d d"],
     y: Float[Tensor, "*batch obs"],
 ) -> Float[Tensor, "*batch"]:
     """Computes nats per channel of observations of a state N(x, P), by d x d matrices.
 
-    covariance: P.
+    channels: `Emission`, or others with its methods. covariance: P.
     """
     residual = y - channels.mean(x)
     noise_variance = channels.variance(x)

@@ -70,24 +70,20 @@ def teleport_reference(config: ActiveDynamicsConfig, held_out: HeldOut) -> float
     return float(((bias + variance) / truth.square().sum()).sqrt())
 
 
-def true_filter(config: ActiveDynamicsConfig, world: World) -> KalmanFilter:
-    """Returns a filter of states with the channels and the noise of the world."""
-    rbf = make_rbf(config.network.rbf, config.env.d)
-    return KalmanFilter(rbf, world.emission.double(), config.env.dt, config.env.process_noise)
-
-
 def oracle(config: ActiveDynamicsConfig, world: World, held_out: HeldOut) -> dict[str, float]:
     """Computes the innovation on held-out rollouts of a filter with true field and channels.
 
     `..._expected_low`, `..._expected_high`: see `expected_intervals`.
     """
-    filter = true_filter(config, world)
+    rbf = make_rbf(config.network.rbf, config.env.d)
+    env = config.env
+    kalman = KalmanFilter(rbf, world.emission.double(), env.dt, env.process_noise)
     u = torch.tensor(held_out.rollouts.actions).double() @ world.control.T.double()
 
     def field(x: Tensor) -> Tensor:
         return world.field(x.float()).double()  # a user's function may need single precision
 
-    fit = frozen_innovation(filter, field, held_out.rollouts, u, 1)
+    fit = frozen_innovation(kalman, field, held_out.rollouts, u, 1)
     scores = {f"{name}_oracle": float(value) for name, value in fit._asdict().items()}
     return scores | expected_intervals(held_out.rollouts, config.env.d)
 

@@ -89,10 +89,6 @@ class TrainingState:
             transitions=torch.tensor(self.transitions, device="cpu"),
         )
 
-    @property
-    def is_warming_up(self) -> bool:
-        return self.transitions < self.config.collect.warmup
-
     def replay_warmup(self) -> Transition:
         """Returns the next transition of the warm-up, which is the same for all arms."""
         rollouts = self.dataset.train

@@ -95,7 +95,7 @@ def advance(training: TrainingState) -> dict[str, Float[Tensor, " learner"]]:
     config = training.config
     learner = training.learner
     planned_before = training.planned.clone()
-    warm = training.is_warming_up
+    warm = training.transitions < config.collect.warmup
     if warm:
         transition = training.replay_warmup()
     else:

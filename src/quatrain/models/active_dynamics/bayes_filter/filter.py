@@ -35,7 +35,7 @@ LEAST_COUNT = 0.5
 
 
 class LearnedChannels(NamedTuple):
-    """C, b and R of y = C x + b + noise for each learner; an `ObservationModel`."""
+    """C, b and R of y = C x + b + noise for each learner; an observation model, as `Emission`."""
 
     weight: Float[Tensor, "learner obs d"]
     bias: Float[Tensor, "learner obs"]
@@ -230,7 +230,9 @@ def _update_linear(
     columns = covariance[..., :d]
     identity = torch.eye(d, dtype=mean.dtype, device=mean.device)
     damped = identity + precision @ covariance[:, :d, :d]
-    root = columns @ sqrt_psd(torch.linalg.solve(damped, precision))
+    # M = (I + ΛP)⁻¹ Λ = N Nᵀ; it is singular with fewer channels than dimensions.
+    values, vectors = eigh_psd(torch.linalg.solve(damped, precision))
+    root = columns @ (vectors * values.sqrt()[:, None])
     mean += matvec(columns, torch.linalg.solve(damped, information_vector))
     covariance.baddbmm_(root, root.mT, alpha=-1)
 
@@ -323,12 +325,6 @@ def _misfit(
 
 def matvec(matrix: Tensor, vector: Tensor) -> Tensor:
     return torch.matmul(matrix, vector[..., None])[..., 0]
-
-
-def sqrt_psd(square: Float64[Tensor, "learner d d"]) -> Float64[Tensor, "learner d d"]:
-    """Computes N of M = N Nᵀ, also for a singular M (fewer channels than dimensions)."""
-    values, vectors = eigh_psd(square)
-    return vectors * values.sqrt()[:, None]
 
 
 def eigh_psd(

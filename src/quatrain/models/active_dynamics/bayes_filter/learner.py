@@ -99,7 +99,10 @@ class BayesFilterLearner:
         cls, config: ActiveDynamicsConfig, emission: Emission, decoder: LearnedChannels | None
     ) -> "BayesFilterLearner":
         """Returns learners before any observation. emission: the true channels, to align with."""
-        channels: Channels = assumed_channels(config, emission) if decoder is None else decoder
+        channels: Channels = emission if decoder is None else decoder
+        if decoder is None and emission.noise == "gaussian":
+            assumed = torch.full_like(emission.bias, config.network.bayes_filter.noise_sd**2)
+            channels = emission._replace(noise_variance=assumed)
         rbf = make_rbf(config.network.rbf, config.env.d).to(torch.float64)
         noise = config.network.bayes_filter.process_noise
         grid = region_grid(config.env.region_radius, config.env.d)
@@ -248,14 +251,6 @@ class BayesFilterLearner:
         features = make_rbf(config.network.rbf, config.env.d).to(torch.float64).features(z)
         variance = torch.einsum("rpc,idc,rpd->rpi", features, posterior.covariance, features)
         return Moments(features @ posterior.weights["weight"].mT, variance)
-
-
-def assumed_channels(config: ActiveDynamicsConfig, emission: Emission) -> Emission:
-    """Returns the known channels with the noise that the filter assumes; counts have their own."""
-    if emission.noise == "poisson":
-        return emission
-    variance = config.network.bayes_filter.noise_sd**2
-    return emission._replace(noise_variance=torch.full_like(emission.noise_variance, variance))
 
 
 def _mean_field(

@@ -119,8 +119,9 @@ def compute_terms(
     z = _posterior_samples(encoded, draws)
     weights = kl_weights[:, None, :, None]
     if draws.keep_mask is not None and draws.replacement is not None:
-        predictions = sample_predictions(model, z, encoded.control_dt, draws.replacement)
-        z = torch.where(draws.keep_mask, z, predictions)
+        (mean,) = rollout_means(model, z, encoded.control_dt, draws.replacement[None][:0])
+        noise = model.noise(draws.replacement.flatten(2)).view(mean.shape)
+        z = torch.where(draws.keep_mask, z, pad(mean + noise, (0, 0, 1, 0)))
         weights = weights * shift_by_horizon(draws.keep_mask[None].to(z.dtype), len(kl_weights))
     means = rollout_means(model, z, encoded.control_dt, draws.steps)
     divergences = step_divergences(encoded, means, model.variance)
@@ -183,17 +184,6 @@ def rollout_means(
     for step_noise, step_control in zip(noise, control[1:], strict=True):
         means.append(model.mean(means[-1] + step_noise, step_control))
     return torch.stack(means).view(-1, *starts.shape)
-
-
-def sample_predictions(
-    model: TransitionModel,
-    z: Float[Tensor, "member d sample time batch"],
-    control_dt: Float[Tensor, "d time batch"],
-    normal: Float[Tensor, "member d sample time_m1 batch"],
-) -> Float[Tensor, "member d sample time batch"]:
-    """Draws a step from the sample of each previous time; returns zeros at the first time."""
-    (mean,) = rollout_means(model, z, control_dt, normal[None][:0])
-    return pad(mean + model.noise(normal.flatten(2)).view(mean.shape), (0, 0, 1, 0))
 
 
 def step_divergences(

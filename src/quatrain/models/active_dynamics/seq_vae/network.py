@@ -125,7 +125,7 @@ class TransitionModel(NamedTuple):
 
 
 class MlpChannels(NamedTuple):
-    """Channels whose mean is an MLP, with constant noise; an `ObservationModel`."""
+    """Channels whose mean is an MLP, with constant noise; an observation model, as `Emission`."""
 
     mlp: Mlp
     noise_variance: Float[Tensor, " obs"]

@@ -32,14 +32,8 @@ from quatrain.frameworks.torch import (
 from quatrain.models.active_dynamics import losses
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.seq_vae import elbo
-from quatrain.models.active_dynamics.seq_vae.elbo import ElboTerms
 from quatrain.models.active_dynamics.seq_vae.encoder import Belief
-from quatrain.models.active_dynamics.seq_vae.gauge import (
-    Effect,
-    Transform,
-    change_coordinates,
-    measure_effect,
-)
+from quatrain.models.active_dynamics.seq_vae.gauge import Effect, change_coordinates, measure_effect
 from quatrain.models.active_dynamics.seq_vae.network import SeqVae, init_network
 from quatrain.replay import windows
 from quatrain.replay.windows import View, WindowRing, Windows
@@ -287,16 +281,13 @@ class SeqVaeTrainer:
             and 2 * self.effect.misalignment(self.network.control) > limits.max_misalignment
             and transform.error < limits.alignment_error
         ):
-            self._change_coordinates(transform)
+            # The moments of Adam are those of gradients in the coordinates before.
+            grid = region_grid(self.config.network.rbf.range, self.config.env.d)
+            change_coordinates(self.network, transform, grid)
+            self.belief = transform.moved(self.belief)
+            self.optimizer.state.clear()
             encoded = self._measure_effect(transitions)
         self.posterior = recompute(self.network, encoded)
-
-    def _change_coordinates(self, transform: Transform) -> None:
-        """Changes network and belief; the moments of Adam, of gradients before, start anew."""
-        grid = region_grid(self.config.network.rbf.range, self.config.env.d)
-        change_coordinates(self.network, transform, grid)
-        self.belief = transform.moved(self.belief)
-        self.optimizer.state.clear()
 
     def _measure_effect(self, transitions: View) -> Belief:
         """Updates `effect`; returns the beliefs about the states that it was measured on."""
@@ -350,22 +341,17 @@ class SeqVaeTrainer:
         if train.mask > 0 and beta > 0:
             draws = elbo.add_mask(draws, train.mask, self.elbo_rng)
         elbo_terms = elbo.compute_terms(network, encoded, draws, network.horizon_mask_weights)
-        terms = self._mean_terms(elbo_terms, batch)
+        uses = self.bootstrap.index_select(0, batch.starts % len(self.bootstrap)).T
+        names = losses.TERMS["seq_vae"]
+        terms = {name: (uses * getattr(elbo_terms, name)).mean() for name in names[:-1]}
+        terms["weight_prior"] = network.weight_prior()
         weights = losses.weights(train.window, transitions, beta)
-        assert terms.keys() == weights.keys() == set(losses.TERMS["seq_vae"])
-        loss = torch.stack([weights[name] * terms[name] for name in losses.TERMS["seq_vae"]]).sum()
+        assert terms.keys() == weights.keys() == set(names)
+        loss = torch.stack([weights[name] * terms[name] for name in names]).sum()
         is_masked = draws.keep_mask is not None
         exact = elbo.evidence_bound(network, encoded, draws) if is_masked else elbo_terms.bound
         metrics = normalize_terms(self.config, terms | {"elbo_exact": exact.mean()}, transitions)
         return Objective(loss, metrics | {"beta": torch.tensor(beta), "loss": loss.detach()})
-
-    def _mean_terms(self, elbo_terms: ElboTerms, batch: Windows) -> dict[str, Tensor]:
-        """Returns the terms of the loss by name, in the order of `losses.TERMS`."""
-        uses = self.bootstrap.index_select(0, batch.starts % len(self.bootstrap)).T
-        terms = {
-            name: (uses * getattr(elbo_terms, name)).mean() for name in losses.TERMS["seq_vae"][:-1]
-        }
-        return terms | {"weight_prior": self.network.weight_prior()}
 
 
 def normalize_terms(
