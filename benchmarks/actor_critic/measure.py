@@ -26,7 +26,7 @@ from quatrain.models.actor_critic import network as networks
 from quatrain.models.actor_critic import ppo, train
 from quatrain.models.actor_critic.policy import beta_entropy
 from quatrain.models.actor_critic.ppo import Learner
-from quatrain.replay.rollouts.buffer import Minibatch
+from quatrain.replay.rollouts import Minibatch
 
 SEED, PLATES, CELLS = 0, 16, 40
 COLONIES, HORIZON = 64, 16

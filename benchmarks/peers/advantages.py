@@ -4,18 +4,27 @@ Episodes terminate and are never truncated: stable-baselines3 has no truncation.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmarks.rows import OURS, Row
 from benchmarks.timing import check_same, race
-from quatrain.replay.rollouts.gae import Trace, advantages
+from quatrain.replay.rollouts import advantages
 
 DISCOUNT, GAE_LAMBDA = 0.97, 0.95
 SHAPES = ((16, 128), (1000, 64))
 """Steps and lanes."""
+
+
+class Trace(NamedTuple):
+    rewards: Tensor
+    values: Tensor
+    next_values: Tensor
+    terminated: Tensor
+    truncated: Tensor
 
 
 def rows(rounds: int) -> list[Row]:
@@ -26,7 +35,7 @@ def shape_row(rounds: int, steps: int, lanes: int) -> Row:
     """Compares one shape; each side has its arrays in its own layout and returns [steps, lanes]."""
     work, trace = f"advantages, {steps} steps x {lanes}", trace_of(steps, lanes)
     sides: dict[str, Callable[[], Any]] = {
-        OURS: lambda: advantages(trace, DISCOUNT, GAE_LAMBDA).advantage,
+        OURS: lambda: advantages(*trace, DISCOUNT, GAE_LAMBDA)[0],
         "torchrl, vectorised": torchrl(trace),
         "stable-baselines3": stable_baselines3(trace),
     }

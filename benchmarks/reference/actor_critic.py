@@ -19,7 +19,7 @@ from quatrain.models.actor_critic import network as networks
 from quatrain.models.actor_critic.colony import CLIP, Scale, View
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.policy import Policy
-from quatrain.replay.rollouts.buffer import Graphs
+from quatrain.replay.rollouts import Graphs
 
 Estimates = tuple[Tensor, Tensor]
 """Advantage and return of each step."""

@@ -11,7 +11,7 @@ from benchmarks.reference import actor_critic as reference
 from benchmarks.reference.actor_critic import AS_IT_WAS, PROPOSED
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL
 from benchmarks.timing import NotComparable
-from quatrain.replay.rollouts.gae import Trace, advantages
+from quatrain.replay.rollouts import advantages
 from tests.conftest import ROOT, shapes_unchecked
 
 LOSS = reference.loss
@@ -70,8 +70,8 @@ def test_both_ways_select_the_leftmost():
 def test_both_ways_estimate_the_advantages_of_the_project():
     rewards, values = torch.randn(9), torch.randn(10)
     never = torch.zeros(9, 1, dtype=torch.bool)
-    trace = Trace(rewards[:, None], values[:-1, None], values[1:, None], never, never)
-    ours = [part[:, 0] for part in advantages(trace, 0.9, 0.8)]
+    columns = (rewards[:, None], values[:-1, None], values[1:, None], never, never)
+    ours = [part[:, 0] for part in advantages(*columns, 0.9, 0.8)]
     for way in (AS_IT_WAS, PROPOSED):
         torch.testing.assert_close(list(way.advantages(rewards, values, 0.9, 0.8)), ours)
 

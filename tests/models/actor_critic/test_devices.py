@@ -26,7 +26,7 @@ from quatrain.models.actor_critic.colony_data import Dataset
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Network
 from quatrain.models.actor_critic.ppo import Learner
-from quatrain.replay.rollouts import buffer
+from quatrain.replay import rollouts
 from tests import colonies as by_hand
 from tests.conftest import ROOT, small
 from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
@@ -93,12 +93,12 @@ def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(
     parts = learner.rollout, envs.save(Tensor(), Tensor())[:3], [*learner.network.parameters()]
     assert {leaf.device.type for leaf in tree_leaves(parts)} == {"meta"}
     monkeypatch.setattr(envs, "observe_final", lambda *_: envs.observe())
-    monkeypatch.setattr(buffer, "fill_next_values", lambda *_: None)
+    monkeypatch.setattr(rollouts, "fill_next_values", lambda *_: None)
     with MadeOnTheCpu() as observed:
         ppo.fill_rollout(learner)
         transitions = ppo.compute_advantages(learner)
-        for index in buffer.minibatch_indices(len(transitions.n), 64, learner.order):
-            loss, row = ppo.objective(learner, buffer.minibatch(transitions, index, 32), 0.01)
+        for index in rollouts.minibatch_indices(len(transitions.n), 64, learner.order):
+            loss, row = ppo.objective(learner, rollouts.minibatch(transitions, index, 32), 0.01)
             ppo.gradient_step(learner, loss, row)
     assert observed.operations == []
 

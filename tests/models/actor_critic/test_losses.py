@@ -6,7 +6,7 @@ import torch
 from quatrain.models.actor_critic import losses, ppo
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.ppo import MINIBATCH_METRICS
-from quatrain.replay.rollouts.buffer import Graphs, Minibatch
+from quatrain.replay.rollouts import Graphs, Minibatch
 from tests.conftest import small
 from tests.models.actor_critic.learners import make_learner
 from tests.torch_numbers import wave

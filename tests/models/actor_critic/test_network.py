@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from quatrain.frameworks.torch import seeded
 from quatrain.models.actor_critic.network import Attention, Network, Output, make_network
-from quatrain.replay.rollouts.buffer import Graphs
+from quatrain.replay.rollouts import Graphs
 from tests.conftest import small
 
 CONFIG = small("actor_critic", network={"layers": 2, "value_heads": "components"})

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from quatrain.envs.colony.dynamics import hill_length
+from quatrain.models.actor_critic import colony_plots as colonies
 from quatrain.models.actor_critic.collect import collect
 from quatrain.models.actor_critic.colony_data import Dataset, HeldOut
-from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.models.actor_critic.evaluate import evaluate
-from quatrain.models.actor_critic.figures import colony as colonies
-from quatrain.models.actor_critic.figures.replays import (
+from quatrain.models.actor_critic.colony_plots import (
     Replays,
     capture_frames,
     median_colony,
     replay_policies,
 )
+from quatrain.models.actor_critic.config import ActorCriticConfig
+from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.plots import draw_learning_curve, plots
 from quatrain.models.actor_critic.train import State, train
 from quatrain.plots import RED

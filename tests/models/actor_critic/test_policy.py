@@ -16,7 +16,7 @@ from torch.distributions import Categorical, kl_divergence
 from quatrain.models.actor_critic import policy as policies
 from quatrain.models.actor_critic.config import Distribution
 from quatrain.models.actor_critic.policy import DISTRIBUTIONS, Params, Policy, make_policy
-from quatrain.replay.rollouts.envs import Spec
+from quatrain.replay.rollouts import Spec
 from tests.torch_numbers import seeded, wave
 
 

@@ -23,7 +23,7 @@ from quatrain.models.actor_critic.serve import export, load, request
 from quatrain.models.actor_critic.train import train
 from quatrain.models.actor_critic.user_env import spec_of, to_graphs
 from quatrain.params import read_section
-from quatrain.replay.rollouts.buffer import Graphs
+from quatrain.replay.rollouts import Graphs
 from quatrain.serving import answer
 from quatrain.validation import overlaid
 from tests.conftest import ROOT, params_with, shapes_unchecked

@@ -23,8 +23,7 @@ from quatrain.models.actor_critic.colony_data import check as check
 from quatrain.models.actor_critic.colony_data import collect as collect
 from quatrain.models.actor_critic.colony_data import make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
-from quatrain.replay.rollouts.buffer import Graphs, Rollout, round_up_width
-from quatrain.replay.rollouts.envs import Spec, Stepped
+from quatrain.replay.rollouts import Graphs, Rollout, Spec, Stepped, round_up_width
 
 HEADLINE = ("return", "success")
 VALIDATED = ("validation_return", "validation_success")
@@ -175,7 +174,7 @@ def make_envs(
 
 
 class ColonyEnvs:
-    """Steps colonies, and sums over their episodes (`replay.rollouts.envs.Envs`).
+    """Steps colonies, and sums over their episodes (`replay.rollouts.Envs`).
 
     Colonies are never changed in place, so they are not copied.
     """

@@ -19,8 +19,7 @@ from torch.nn import functional
 from quatrain.frameworks.torch import seeded
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.policy import Params, Policy, make_policy
-from quatrain.replay.rollouts.buffer import Graphs
-from quatrain.replay.rollouts.envs import Spec
+from quatrain.replay.rollouts import Graphs, Spec
 
 TRUNK = 64
 # Gain of the policy's last layer: the initial policy is nearly the same in all states.

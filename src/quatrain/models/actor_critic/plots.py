@@ -82,9 +82,9 @@ def plots(
     if isinstance(config, ActorCriticUserEnvConfig):
         pictures["returns"] = draw_returns(config, state, dataset)
     else:
-        from quatrain.models.actor_critic.figures import colony
+        from quatrain.models.actor_critic import colony_plots
 
-        pictures |= colony.pictures(config, state, dataset)
+        pictures |= colony_plots.pictures(config, state, dataset)
     return in_order(pictures, CAPTIONS)
 
 

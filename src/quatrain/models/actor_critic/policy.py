@@ -21,7 +21,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 from torch.nn import functional
 
-from quatrain.replay.rollouts.envs import Spec
+from quatrain.replay.rollouts import Spec
 
 EDGE = 1e-5  # smallest distance of a drawn unit from 0 and 1
 MAX_LOGIT = math.log((1 - EDGE) / EDGE)

@@ -3,7 +3,7 @@ steps, and what is recorded of them
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,8 +17,8 @@ from quatrain.models.actor_critic import losses
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.network import Actor, Network
 from quatrain.models.actor_critic.policy import Params
-from quatrain.replay.rollouts import buffer, gae
-from quatrain.replay.rollouts.envs import Envs
+from quatrain.replay import rollouts
+from quatrain.replay.rollouts import Envs, Minibatch, Rollout, Transitions
 
 # The return of weights before their first evaluation: below any other, and finite as files need it.
 NOT_EVALUATED = torch.finfo(torch.float32).min
@@ -57,20 +57,10 @@ class Learner:
     scale: Any
     draws: Generator
     order: Generator
-    rollout: buffer.Rollout
+    rollout: Rollout
     best: Best
     iterations: int
     updates: int
-
-
-class UpdateResult(NamedTuple):
-    """Holds the metrics of the minibatches, the last measured KL divergence, and whether it ended
-    the iteration.
-    """
-
-    metrics: Float[Tensor, "minibatch metric"]
-    approx_kl: float
-    stopped: bool
 
 
 def run_iteration(learner: Learner) -> dict[str, float]:
@@ -86,11 +76,11 @@ def run_iteration(learner: Learner) -> dict[str, float]:
     if learner.config.train.value_norm == "running":
         normalise_values(learner, transitions.returns)
     explained = losses.explained_variance(transitions.value, transitions.returns)
-    updated = learn(learner, transitions, rates)
+    rows, approx_kl = learn(learner, transitions, rates)
     learner.network.end_iteration(transitions.graph)
     learner.iterations += 1
     rates["explained_variance"] = float(explained)
-    return iteration_metrics(learner, collected, updated, rates)
+    return collected | iteration_metrics(learner, rows, approx_kl) | rates
 
 
 # Rollout.
@@ -124,7 +114,7 @@ def fill_rollout(learner: Learner) -> None:
     last_value = actor.forward(envs.observe()).value
     final = envs.observe_final(finals, rollout.truncated)
     final_value = last_value[:0] if final is None else actor.eager(final).value
-    buffer.fill_next_values(rollout, last_value, final_value)
+    rollouts.fill_next_values(rollout, last_value, final_value)
 
 
 def _step(learner: Learner, time: int) -> object:
@@ -135,19 +125,17 @@ def _step(learner: Learner, time: int) -> object:
     params = policy.distribution(output.raw)
     raw_action = policy.sample(params, learner.draws)
     stepped = learner.envs.step(policy.action(raw_action))
-    buffer.write(
+    rollouts.write(
         learner.rollout,
         time,
-        buffer.Step(
-            graphs=graphs,
-            raw_action=raw_action,
-            log_prob=policy.log_prob(params, raw_action),
-            dist_params=torch.stack(params, 1),
-            value=output.value,
-            components=stepped.components,
-            terminated=stepped.terminated,
-            truncated=stepped.truncated,
-        ),
+        graphs,
+        raw_action=raw_action,
+        log_prob=policy.log_prob(params, raw_action),
+        dist_params=torch.stack(params, 1),
+        value=output.value,
+        components=stepped.components,
+        terminated=stepped.terminated,
+        truncated=stepped.truncated,
     )
     return stepped.final
 
@@ -169,23 +157,22 @@ def scheduled_rates(learner: Learner) -> dict[str, float]:
     }
 
 
-def compute_advantages(learner: Learner) -> buffer.Transitions:
+def compute_advantages(learner: Learner) -> Transitions:
     """Returns the transitions of the rollout with returns and normalised advantages."""
-    train = learner.config.train
-    collected = learner.rollout
-    weights = learner.envs.weights
+    rollout, weights = learner.rollout, learner.envs.weights
     total = learner.network.total
-    trace = gae.Trace(
-        rewards=collected.components @ weights if total else collected.components,
-        values=collected.value,
-        next_values=collected.next_value,
-        terminated=collected.terminated,
-        truncated=collected.truncated,
+    advantage, returns = rollouts.advantages(
+        rollout.components @ weights if total else rollout.components,
+        rollout.value,
+        rollout.next_value,
+        rollout.terminated,
+        rollout.truncated,
+        scheduled_rates(learner)["discount"],
+        learner.config.train.gae_lambda,
     )
-    discount = scheduled_rates(learner)["discount"]
-    estimate = gae.advantages(trace, discount, train.gae_lambda)
-    advantage = estimate.advantage if total else estimate.advantage @ weights
-    return buffer.to_transitions(collected, gae.normalise(advantage), estimate.returns)
+    if not total:
+        advantage = advantage @ weights
+    return rollouts.to_transitions(rollout, rollouts.normalise(advantage), returns)
 
 
 def normalise_values(learner: Learner, returns: Float[Tensor, "transitions *component"]) -> None:
@@ -205,10 +192,10 @@ def normalise_values(learner: Learner, returns: Float[Tensor, "transitions *comp
 
 
 def learn(
-    learner: Learner, transitions: buffer.Transitions, rates: dict[str, float]
-) -> UpdateResult:
+    learner: Learner, transitions: Transitions, rates: dict[str, float]
+) -> tuple[Float[Tensor, "minibatch metric"], float]:
     """Takes gradient steps on minibatches for `epochs` passes, or until the KL divergence exceeds
-    `target_kl`.
+    `target_kl`; returns the metrics of the minibatches, and the last KL divergence.
     """
     config = learner.config.train
     for param_group in learner.optimizer.param_groups:
@@ -218,7 +205,7 @@ def learn(
     approx_kl = 0.0
     measured: list[Tensor] = []
     for place, index in _shuffled_indices(learner, len(transitions.n)):
-        batch = buffer.minibatch(transitions, index, width)
+        batch = rollouts.minibatch(transitions, index, width)
         loss, row = objective(learner, batch, rates["entropy_coef"])
         # On a GPU, reading the KL divergence waits for the device: it is read once per epoch.
         if on_cpu or place == 0:
@@ -228,10 +215,10 @@ def learn(
         measured.append(gradient_step(learner, loss * len(index) / config.minibatch_size, row))
     rows = torch.stack(measured or [row]).cpu()
     check_finite(learner, rows, learner.updates - len(rows))
-    return UpdateResult(rows, approx_kl, approx_kl > config.target_kl)
+    return rows, approx_kl
 
 
-def _width(learner: Learner, transitions: buffer.Transitions) -> int | None:
+def _width(learner: Learner, transitions: Transitions) -> int | None:
     """Returns the width of all minibatches; None where each has widths of its own."""
     most = transitions.node.shape[1]
     if not most:
@@ -239,18 +226,18 @@ def _width(learner: Learner, transitions: buffer.Transitions) -> int | None:
     compiled = learner.config.train.compile
     if transitions.n.is_cpu and not compiled:
         return None
-    return buffer.round_up_width(int(transitions.n.max()), most, compiled)
+    return rollouts.round_up_width(int(transitions.n.max()), most, compiled)
 
 
 def _shuffled_indices(learner: Learner, count: int) -> Iterator[tuple[int, Tensor]]:
     """Yields indices of minibatches for all epochs, with the place of each in its epoch."""
     size = learner.config.train.minibatch_size
     for _ in range(learner.config.train.epochs):
-        yield from enumerate(buffer.minibatch_indices(count, size, learner.order))
+        yield from enumerate(rollouts.minibatch_indices(count, size, learner.order))
 
 
 def objective(
-    learner: Learner, batch: buffer.Minibatch, entropy_coef: float
+    learner: Learner, batch: Minibatch, entropy_coef: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, " metric"]]:
     """Computes the loss of a minibatch, and its metrics in the order of MINIBATCH_METRICS."""
     config = learner.config.train
@@ -287,7 +274,7 @@ def value_weights(learner: Learner) -> Float[Tensor, "*component"]:
 @torch.no_grad()
 def _minibatch_metrics(
     learner: Learner,
-    batch: buffer.Minibatch,
+    batch: Minibatch,
     params: Params,
     ratio: Float[Tensor, " minibatch"],
     terms: dict[str, Float[Tensor, ""]],
@@ -329,22 +316,17 @@ def gradient_step(
 
 
 def iteration_metrics(
-    learner: Learner,
-    collected: Mapping[str, float],
-    updated: UpdateResult,
-    rates: Mapping[str, float],
+    learner: Learner, rows: Float[Tensor, "minibatch metric"], approx_kl: float
 ) -> dict[str, float]:
-    means = dict(zip(MINIBATCH_METRICS, updated.metrics.mean(0).tolist(), strict=True))
+    means = dict(zip(MINIBATCH_METRICS, rows.mean(0).tolist(), strict=True))
     means.pop("ratio_max_dev")
-    return {
-        "transitions": float(learner.iterations * learner.config.train.batch),
-        **collected,
-        **means,
-        "approx_kl": updated.approx_kl,
-        "ratio_first_max_dev": float(updated.metrics[0, MINIBATCH_METRICS.index("ratio_max_dev")]),
-        "kl_stop": float(updated.stopped),
+    train = learner.config.train
+    return means | {
+        "transitions": float(learner.iterations * train.batch),
+        "approx_kl": approx_kl,
+        "ratio_first_max_dev": float(rows[0, MINIBATCH_METRICS.index("ratio_max_dev")]),
+        "kl_stop": float(approx_kl > train.target_kl),
         "updates": float(learner.updates),
-        **rates,
     }
 
 

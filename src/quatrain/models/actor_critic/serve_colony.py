@@ -15,7 +15,7 @@ from quatrain.models.actor_critic.colony_data import Dataset, InitialColonies, m
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import Actor
 from quatrain.models.actor_critic.train import State
-from quatrain.replay.rollouts.envs import Spec
+from quatrain.replay.rollouts import Spec
 from quatrain.serving import Input
 
 EXAMPLES = 3

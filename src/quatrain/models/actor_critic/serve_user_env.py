@@ -12,7 +12,7 @@ from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.network import Actor
 from quatrain.models.actor_critic.train import State
 from quatrain.models.actor_critic.user_env import Dataset, spec_in, to_graphs
-from quatrain.replay.rollouts.envs import Spec
+from quatrain.replay.rollouts import Spec
 from quatrain.serving import Input
 
 

@@ -31,8 +31,8 @@ from quatrain.models.actor_critic.network import load_network, make_actor, make_
 from quatrain.models.actor_critic.policy import make_policy
 from quatrain.models.actor_critic.ppo import NOT_EVALUATED, Best, Learner, run_iteration
 from quatrain.progress import Progress, by_seed
-from quatrain.replay.rollouts import buffer
-from quatrain.replay.rollouts.buffer import Rollout
+from quatrain.replay import rollouts
+from quatrain.replay.rollouts import Rollout
 
 WEIGHTS = ("best/", "scale/")
 # Units up to which one thread is fastest: with two threads such a network took 2.5 times as long.
@@ -260,20 +260,10 @@ def copy_params(learner: Learner) -> dict[str, Tensor]:
 
 def allocate_rollout(config: Config, dataset: Any) -> Rollout:
     spec = config.world.spec_of(config, dataset)
-    policy = make_policy(config.network.policy, spec)
-    return buffer.allocate(
-        buffer.Sizes(
-            horizon=config.train.horizon,
-            envs=config.train.num_envs,
-            cells=spec.cells,
-            node_features=spec.node_features,
-            graph_features=spec.graph_features,
-            actions=policy.actions,
-            dist_params=policy.dist_params,
-            components=spec.components,
-            values=() if config.network.value_heads == "total" else (spec.components,),
-        )
-    )
+    steps = (config.train.horizon, config.train.num_envs)
+    dist_params = make_policy(config.network.policy, spec).dist_params
+    values = () if config.network.value_heads == "total" else (spec.components,)
+    return rollouts.allocate(steps, spec, dist_params, values)
 
 
 # Which weights are best.

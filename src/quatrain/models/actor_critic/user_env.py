@@ -31,8 +31,7 @@ from quatrain.envs.host.references import (
 from quatrain.envs.host.spaces import Interface, SavedInterface
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
-from quatrain.replay.rollouts.buffer import Graphs, Rollout
-from quatrain.replay.rollouts.envs import Spec, Stepped
+from quatrain.replay.rollouts import Graphs, Rollout, Spec, Stepped
 
 HEADLINE = ("return", "length")
 VALIDATED = ("validation_return",)
@@ -243,7 +242,7 @@ def make_envs(
 
 
 class UserEnvs:
-    """Steps environments on the host, and sums over episodes (`replay.rollouts.envs.Envs`)."""
+    """Steps environments on the host, and sums over episodes (`replay.rollouts.Envs`)."""
 
     def __init__(self, config: ActorCriticUserEnvConfig, state: UserEnvState) -> None:
         """Makes the environments, and plays their running episodes again.

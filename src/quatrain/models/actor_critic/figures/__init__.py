@@ -1,1 +1,0 @@
-"""Figures of training, and of replayed episodes."""

@@ -1,1 +1,0 @@
-"""On-policy rollouts: their preallocated memory, and generalised advantage estimation."""
