@@ -9,8 +9,8 @@ import torch
 from benchmarks.reference import colony as plain
 from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES
 from quatrain.envs.colony.dynamics import Colonies, World, advance
-from quatrain.envs.colony.features import GRAPH_INTENSITIES, NODE_INTENSITIES, observe
-from tests.colonies import all_kinds, colonies_of, wandering, world
+from quatrain.envs.colony.features import observe
+from tests.colonies import colonies_of, wandering, world
 from tests.conftest import shapes_unchecked
 from tests.envs.colony.test_hull import decided
 
@@ -105,15 +105,3 @@ def test_an_overflow_shows_only_the_first_cells_and_an_extinct_colony_is_finite(
     assert result.graph.isfinite().all()
     assert (result.node[0] == 0).all()
     assert result.graph[0, 0] == fewest
-
-
-def test_columns_of_intensities_are_named():
-    some_world = world(features="full")
-    colonies = wandering(some_world, 4, 2)
-    softer = world(all_kinds()._replace(intensity=all_kinds().intensity * 3), features="full")
-    single, two = (observe(each, colonies, 100) for each in (some_world, softer))
-    tripled = (single.node != two.node).any(0).any(0).nonzero()[:, 0]
-    of_graph = (single.graph != two.graph).any(0).nonzero()[:, 0]
-    assert tuple(tripled.tolist()) == NODE_INTENSITIES["full"]
-    assert tuple(of_graph.tolist()) == GRAPH_INTENSITIES["full"]
-    assert NODE_INTENSITIES["light"] == GRAPH_INTENSITIES["light"] == ()

@@ -15,7 +15,6 @@ from quatrain.envs.colony.plates import (
     PlateDistribution,
     Plates,
 )
-from tests.colonies import all_kinds
 
 WIDTH, COUNT = 61, 2000
 
@@ -40,12 +39,6 @@ def test_drawn_plates_fill_the_ranges_of_the_distribution(distribution: PlateDis
         assert inside == len(slopes)
     assert 0.5 <= result.b.min() < 0.51
     assert 1.99 < result.b.max() <= 2
-
-
-def test_no_plate_outside_has_a_slope_of_a_training_plate():
-    for training, outside in zip(TRAINING[:2], OUTSIDE[:2], strict=True):
-        ((low, high),), (flatter, steeper) = training, outside
-        assert flatter[1] <= low < high <= steeper[0]
 
 
 @pytest.mark.parametrize(
@@ -96,12 +89,3 @@ def test_a_measured_plate_is_unchanged():
     assert user.kind.tolist() == [USER]
     assert user.m[0] == pytest.approx((measured[-1] - measured[0]) / (WIDTH - 1))
     assert user.b.tolist() == [measured[0]]
-
-
-def test_plates_depend_on_the_seed_alone_and_all_have_the_same_types():
-    single, same, other = (drawn(TRAINING, seed, count=5) for seed in (1, 1, 2))
-    assert all(np.array_equal(*pair) for pair in zip(single, same, strict=True))
-    assert not np.isin(single.m, other.m).any()
-    dtypes = ["int8", "float32", "float32", "float32"]
-    for some in (single, drawn(OUTSIDE, count=0), plates.fixed_plate(WIDTH), all_kinds()):
-        assert [str(column.dtype) for column in some] == dtypes

@@ -60,7 +60,7 @@ def test_each_colony_plays_one_episode_as_if_alone():
 
 def searched(fixed: Mapping[str, float] = {}, seed: int = 0) -> policies.Search:
     with shapes_unchecked():
-        return best_constant(SMALL, 60, fixed, seeded(seed))
+        return policies.Search(*map(torch.tensor, best_constant(SMALL, 60, fixed, seeded(seed))))
 
 
 @pytest.fixture(scope="module")

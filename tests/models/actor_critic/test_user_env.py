@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from pipeline.storage.params_file import read_params
-from quatrain.envs.host.envs import play_episodes
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.actor_critic import network as networks
 from quatrain.models.actor_critic import ppo
@@ -193,18 +192,6 @@ def test_observations_without_a_scale_are_what_the_network_reads():
         np.testing.assert_array_equal(network.encode(to_graphs(obs)), expected)
 
 
-# Episodes.
-
-
-def test_as_many_episodes_are_played_as_wanted_and_each_is_whole():
-    config = config_of("Steps", {"env": {"max_episode_steps": 9}})
-    result = play_episodes(config.env, 70, 3, lambda obs: np.zeros(obs.shape[:2], np.int64))
-    assert result.returns.shape == (70, 1)
-    assert (result.returns == 3).all()
-    assert (result.lengths == 3).all()
-    assert result.terminated.all()
-
-
 # Refusals.
 
 
@@ -230,11 +217,6 @@ def test_what_cannot_be_trained_is_refused_in_one_line(changes: dict[str, Any], 
 def test_an_action_that_leaves_nothing_to_choose_is_refused():
     with pytest.raises(DataError, match="number 1 of the action is between 2 and 2"):
         dataset_of(config_of("Unbounded", {}))
-
-
-def test_an_environment_that_does_not_repeat_is_refused():
-    with pytest.raises(DataError, match="played again, it shows other observations"):
-        trained(config_of("Unseeded", {}))
 
 
 def test_a_dataset_of_another_config_is_refused():

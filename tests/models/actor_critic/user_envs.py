@@ -89,13 +89,6 @@ class Stopwatch(Signs):
         return np.float32([self.shown]), 0.0, False, self.left == 0, {}
 
 
-class Unseeded(Signs):
-    """Draws signs that no seed decides."""
-
-    def reset(self, **kwargs: Any) -> Any:  # noqa: ARG002
-        return super().reset(seed=None)
-
-
 class Unbounded(Signs):
     """Has an action of which a number cannot be chosen."""
 

@@ -111,15 +111,18 @@ def noisy_policy(rules: Env, act: ColonyPolicy, share: float, generator: Generat
 
 
 class Search(NamedTuple):
-    """Holds the constant actions that were tried, their mean returns, the final comparison, and the
-    best action.
+    """Holds constant actions with their mean returns, and the finalists with their returns on
+    further colonies.
     """
 
-    actions: Float[Tensor, "point 5"]
-    returns: Float[Tensor, " point"]
-    finalists: Float[Tensor, "finalist 5"]
-    final_returns: Float[Tensor, " finalist"]
-    best: Float[Tensor, "5"]
+    actions: Float32[np.ndarray, "point 5"]
+    returns: Float32[np.ndarray, " point"]
+    finalists: Float32[np.ndarray, "finalist 5"]
+    final_returns: Float32[np.ndarray, " finalist"]
+
+    @property
+    def best(self) -> Float32[np.ndarray, "5"]:
+        return self.finalists[self.final_returns.argmax()]
 
 
 def best_constant(
@@ -143,13 +146,8 @@ def best_constant(
     all_scores = torch.cat(scores)
     finalists = _best(all_actions, all_scores, FINALISTS)
     final_returns = _mean_returns(world, finalists, FINAL_COLONIES, generator)
-    return Search(
-        actions=all_actions,
-        returns=all_scores,
-        finalists=finalists,
-        final_returns=final_returns,
-        best=finalists[final_returns.argmax()],
-    )
+    columns = (all_actions, all_scores, finalists, final_returns)
+    return Search(*(column.numpy(force=True) for column in columns))
 
 
 def best_gamma(world: World, fixed: Mapping[str, float], generator: Generator) -> Float[Tensor, ""]:

@@ -1,6 +1,6 @@
 """plates, random numbers -> colonies; actions -> the next colonies; a policy -> whole episodes"""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -127,19 +127,13 @@ def restart(
     )
 
 
-def check_actions(rules: Env, action: Float[Tensor, "..."], count: int | None = None) -> None:
-    """Raises ValueError unless all actions are within their bounds, which are inclusive.
-
-    Raises:
-        ValueError: action is not of shape (count, 5), or holds nan or a value outside its bounds.
-            Without a count any number of actions is allowed.
-    """
-    if count is None and action.dim():
-        count = len(action)
-    if list(action.shape) != [count, len(PARAMETERS)]:
-        actual = _brackets(*action.shape)
-        expected = _brackets("count" if count is None else count, len(PARAMETERS))
-        raise ValueError(f"action has shape {actual}, expected {expected}")
+def check_actions(rules: Env, action: Float[Tensor, "..."]) -> None:
+    """Raises ValueError unless actions are rows of PARAMETERS within their bounds, inclusive."""
+    expected = [*action.shape[:1], len(PARAMETERS)]
+    if list(action.shape) != expected:
+        raise ValueError(
+            f"action has shape {_brackets(action.shape)}, expected {_brackets(expected)}"
+        )
     low, high = action.new_tensor(rules.bounds).unbind(1)
     valid = (action >= low) & (action <= high)
     if not valid.all():
@@ -155,7 +149,7 @@ def _fault(rules: Env, action: Tensor, valid: Tensor) -> str:
     return f"action[{row}].{PARAMETERS[parameter]} = {value!s} outside [{low!s}, {high!s}]"
 
 
-def _brackets(*sizes: int | str) -> str:
+def _brackets(sizes: Sequence[int]) -> str:
     return f"[{','.join(map(str, sizes))}]"
 
 

@@ -29,6 +29,7 @@ from quatrain.envs.colony.policies import (
     ROUNDS,
     ColonyPolicy,
     Norm,
+    Search,
     best_constant,
     best_gamma,
     constant_policy,
@@ -48,17 +49,6 @@ BEHAVIOUR_COLONIES = 64
 # Noise of the controller, as a share of each range; purely random episodes last five steps.
 BEHAVIOUR_NOISE = 0.2
 FIXED_PLATES = {"fixed": fixed_plate, "two_ridges": two_ridges_plate}
-
-
-class Search(NamedTuple):
-    """Holds constant actions with their mean returns, and the finalists with their returns on
-    further colonies.
-    """
-
-    actions: Float32[np.ndarray, "point 5"]
-    returns: Float32[np.ndarray, " point"]
-    finalists: Float32[np.ndarray, "finalist 5"]
-    final_returns: Float32[np.ndarray, " finalist"]
 
 
 class InitialColonies(NamedTuple):
@@ -191,14 +181,12 @@ def _references(
     gamma = best_gamma(train, fixed, draws)
     policies = (
         random_policy(held_out.rules, draws),
-        constant_policy(search.best.expand(count, 5)),
+        constant_policy(torch.tensor(search.best).expand(count, 5)),
         feedback_policy(held_out.rules, gamma.expand(count)),
     )
     scores = [returns(held_out, colonies, _with_fixed(config, policy)) for policy in policies]
-    return (
-        Search(*(values.numpy(force=True) for values in search[:-1])),
-        References(*(values.numpy(force=True) for values in (*scores, search.best, gamma))),
-    )
+    random, constant, feedback = (scored.numpy(force=True) for scored in scores)
+    return search, References(random, constant, feedback, search.best, gamma.numpy(force=True))
 
 
 # Checks.

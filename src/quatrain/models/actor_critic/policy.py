@@ -62,7 +62,8 @@ class Beta(BoxPolicy):
     @torch.no_grad()
     def sample(self, params: Params, generator: torch.Generator) -> Float[Tensor, "*batch action"]:
         """Draws u / (u + v) with u from Gamma(α, 1) and v from Gamma(β, 1)."""
-        u, v = standard_gamma(torch.stack(params), generator)
+        # A private function, because torch.distributions accepts no generator.
+        u, v = torch._standard_gamma(torch.stack(params), generator=generator)
         return (u / (u + v)).clamp(EDGE, 1 - EDGE)
 
     def mean(self, params: Params) -> Float[Tensor, "*batch action"]:
@@ -105,15 +106,6 @@ class Beta(BoxPolicy):
             "raw_entropy": beta_entropy(params).mean(),
             "concentration": (params[0] + params[1]).mean(),
         }
-
-
-def standard_gamma(
-    shape: Float[Tensor, "*any"], generator: torch.Generator
-) -> Float[Tensor, "*any"]:
-    """Draws from Gamma(shape, 1), by a private function: torch.distributions does not accept a
-    generator.
-    """
-    return torch._standard_gamma(shape, generator=generator)
 
 
 def beta_entropy(params: Params) -> Float[Tensor, "*batch"]:
