@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from quatrain.replay.episodes.trajectories import Episodes, ReplayError, Walks, from_walks, sample
+from quatrain.replay.episodes.trajectories import Episodes, Walks, from_walks, sample
 from tests.quick_jit import quick_jit
 from tests.replay.trajectories import from_trajectories, trajectory
 
@@ -77,30 +77,11 @@ def test_flattening_equals_a_plain_loop_over_environments_and_steps(end_probabil
     assert dtypes == [np.int32, np.int8, np.bool_, np.bool_, np.uint8, np.int32]
 
 
-def test_walks_that_jump_without_a_flag_or_have_no_steps_are_refused():
-    state, next_state = np.array([[1, 2, 3], [4, 5, 6]]), np.array([[2, 3, 3], [5, 9, 6]])
-    off = np.zeros((2, 3), bool)
-    with pytest.raises(
-        ReplayError, match="Walk 1 enters state 9 at step 1 but goes on from state 6; set term"
-    ):
-        from_walks(Walks(state, state, next_state, off, off))
-    empty, off = np.zeros((3, 0), np.int32), np.zeros((3, 0), bool)
-    with pytest.raises(
-        ReplayError, match="No transition in 3 walks of 0 steps; collect at least one step"
-    ):
-        from_walks(Walks(empty, empty, empty, off, off))
-
-
 def test_batches_have_the_sizes_and_types_that_the_signature_promises():
     for constraints in (0, 2):
         batch = draw_pairs(numbered([3, 8]), 5, (0.2,), constraints)
         assert [column.shape for column in batch] == [(5,), (5,), (constraints, 5)]
         assert {column.dtype for column in batch} == {np.dtype(np.int32)}
-    with pytest.raises(
-        ReplayError,
-        match=r"Cannot sample 5 pairs: the replay holds no transition\. Collect or append",
-    ):
-        draw_pairs(from_trajectories([]), 5, (0.2,))
 
 
 def test_pairs_and_constraint_states_are_independent_draws():

@@ -11,9 +11,10 @@ from benchmarks.reference.replay_loop import (
     sample_with_snippet,
     sample_with_terminal_table,
 )
+from quatrain.errors import DataError
 from quatrain.replay.episodes import pairs
 from quatrain.replay.episodes.pairs import pair_matrix
-from quatrain.replay.episodes.trajectories import Episodes, ReplayError, sample
+from quatrain.replay.episodes.trajectories import Episodes, sample
 from tests.quick_jit import quick_jit
 from tests.replay.trajectories import from_trajectories, trajectory
 
@@ -72,10 +73,10 @@ def test_many_states_make_longer_blocks_and_the_same_matrix():
 
 
 def test_an_empty_replay_and_a_foreign_state_are_refused():
-    with pytest.raises(ReplayError, match="No pair to count: the replay holds no transition"):
+    with pytest.raises(DataError, match="No pair to count: the replay holds no transition"):
         pair_matrix(from_trajectories([]), 4, (0.9,))
     with pytest.raises(
-        ReplayError, match=r"holds state 7, but the matrix is for 7 states: .*another layout"
+        DataError, match=r"holds state 7, but the matrix is for 7 states: .*another layout"
     ):
         pair_matrix(from_trajectories([trajectory([6, 7])]), 7, (0.9,))
 

@@ -14,8 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int
 
+from quatrain.errors import DataError
 from quatrain.replay.episodes.lags import horizon_scale, longest_lag
-from quatrain.replay.episodes.trajectories import Episodes, ReplayError
+from quatrain.replay.episodes.trajectories import Episodes
 
 SLOTS_AT_ONCE = 1 << 16  # the pairs of one lag then stay in the processor's cache
 TABLE_CELLS_AT_ONCE = 1 << 22  # 32 MiB of float64
@@ -38,16 +39,14 @@ def pair_matrix(
     """Computes W for the sampler's discounts; the entries add up to 1.
 
     Raises:
-        ReplayError: the replay is empty, or holds a state that does not exist.
+        DataError: the replay is empty, or holds a state that does not exist.
     """
     episodes = Episodes(*map(np.asarray, episodes))
     transitions = len(episodes.starts)
     if transitions == 0:
-        raise ReplayError(
-            "No pair to count: the replay holds no transition. Collect or append a trajectory."
-        )
+        raise DataError("No pair to count: the replay holds no transition; collect again.")
     if episodes.state.max() >= states:
-        raise ReplayError(
+        raise DataError(
             f"The replay holds state {episodes.state.max()}, but the matrix is for {states} "
             "states: the data were collected on another layout. Collect again on this one."
         )
@@ -57,9 +56,8 @@ def pair_matrix(
     times = Counter(discounts)  # a discount that is listed twice is drawn twice as often
     pairs = _within_blocks(episodes, blocks, states, times, SLOTS_AT_ONCE // size)
     for discount, count in times.items():
-        pairs += count * _across_blocks(
-            episodes, blocks, states, discount, discount ** np.arange(size + 1.0)
-        )
+        powers = discount ** np.arange(size + 1.0)
+        pairs += count * _across_blocks(episodes, blocks, states, discount, powers)
     return pairs / (transitions * len(discounts))
 
 
@@ -150,14 +148,10 @@ def _count_visits(
     position = np.arange(len(block)) - (np.cumsum(blocks.length) - blocks.length)[block]
     slots = blocks.first[block] + position
     cell = block * states + episodes.state[slots]
-    to_end = np.bincount(
-        cell,
-        horizon_scale(episodes.horizon[slots], discount) * powers[len(powers) - 2 - position],
-        count * states,
-    )
-    return to_end.reshape(-1, states), np.bincount(cell, powers[position], count * states).reshape(
-        -1, states
-    )
+    scale = horizon_scale(episodes.horizon[slots], discount)
+    to_end = np.bincount(cell, scale * powers[len(powers) - 2 - position], count * states)
+    from_start = np.bincount(cell, powers[position], count * states)
+    return to_end.reshape(-1, states), from_start.reshape(-1, states)
 
 
 def _chunks(indices: Int[np.ndarray, "indices"], size: int) -> list[np.ndarray]:

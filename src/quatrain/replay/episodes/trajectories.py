@@ -14,14 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int, Int8, Int32, Integer, PRNGKeyArray
 
-from quatrain.errors import DataError
 from quatrain.replay.episodes.lags import AnyArray, lags
 
 NO_ACTION = -1  # at a trajectory's last slot
-
-
-class ReplayError(DataError):
-    """Reports data that cannot be stored or sampled."""
 
 
 class Episodes(NamedTuple):
@@ -62,18 +57,14 @@ def smallest_type(largest: int) -> np.dtype[Any]:
 
 
 def from_walks(walks: Walks) -> Episodes:
-    """Flattens walks; the unfinished end of a walk becomes a truncated trajectory.
+    """Flattens walks of at least a step; the unfinished end of one is a truncated trajectory.
 
     Both flags at once count as terminated. States keep their type, horizons get the smallest.
-
-    Raises:
-        ReplayError: there is no transition, or a walk jumps without a flag.
     """
     state, action, next_state, terminated, truncated = map(np.asarray, walks)
     truncated = truncated & ~terminated
     truncated[:, -1:] |= ~terminated[:, -1:]
     ended = terminated | truncated
-    _check_walks(state, next_state, ended)
     ends = np.flatnonzero(ended)
     last_slots = ends + np.arange(1, len(ends) + 1)  # each earlier trajectory has one more slot
     lengths = np.diff(last_slots, prepend=-1)
@@ -106,21 +97,6 @@ def _horizons(lengths: Int[np.ndarray, " trajectories"]) -> Integer[np.ndarray, 
     return (np.repeat(ends, lengths) - np.arange(1, ends[-1] + 1)).astype(down.dtype)
 
 
-def _check_walks(state: np.ndarray, next_state: np.ndarray, ended: np.ndarray) -> None:
-    if state.size == 0:
-        num_envs, steps = state.shape
-        raise ReplayError(
-            f"No transition in {num_envs} walks of {steps} steps; collect at least one step."
-        )
-    jumps = (next_state[:, :-1] != state[:, 1:]) & ~ended[:, :-1]
-    if jumps.any():
-        env, step = np.argwhere(jumps)[0]
-        raise ReplayError(
-            f"Walk {env} enters state {next_state[env, step]} at step {step} but goes on from "
-            f"state {state[env, step + 1]}; set terminated or truncated where a walk is cut."
-        )
-
-
 def empty_episodes() -> Episodes:
     dtypes = (np.uint8, np.int8, np.bool_, np.bool_, np.uint8, np.int32)
     return Episodes(*(np.zeros(0, dtype) for dtype in dtypes))
@@ -138,22 +114,14 @@ def sample(
     For use under jit: everything but `key` and `episodes` is static. One `randint` draws all
     starts, one `uniform` the lags. `vmap` over threefry keys draws the batches of many steps at
     once, several times faster on a CPU and with the same bits.
-
-    Raises:
-        ReplayError: the replay is empty.
     """
     start_key, lag_key = jax.random.split(key)
-    indices = jax.random.randint(
-        start_key,
-        ((1 + constraint_batches) * batch_size,),
-        0,
-        _count_transitions(episodes, batch_size),
-    )
+    count = (1 + constraint_batches) * batch_size
+    indices = jax.random.randint(start_key, (count,), 0, len(episodes.starts))
     slots = _gather(episodes.starts, indices)
     pair_slots = slots[:batch_size]
-    later_slots = pair_slots + lags(
-        jax.random.uniform(lag_key, (batch_size,)), _gather(episodes.horizon, pair_slots), discounts
-    )
+    horizons = _gather(episodes.horizon, pair_slots)
+    later_slots = pair_slots + lags(jax.random.uniform(lag_key, (batch_size,)), horizons, discounts)
     states = _gather(episodes.state, jnp.concatenate([slots, later_slots])).astype(jnp.int32)
     return Batch(
         state=states[:batch_size],
@@ -164,13 +132,3 @@ def sample(
 
 def _gather(column: jax.Array, indices: jax.Array) -> jax.Array:
     return column.at[indices].get(mode="promise_in_bounds")
-
-
-def _count_transitions(episodes: Episodes, batch_size: int) -> int:
-    transitions = len(episodes.starts)
-    if transitions == 0:
-        raise ReplayError(
-            f"Cannot sample {batch_size} pairs: the replay holds no transition. "
-            "Collect or append a trajectory."
-        )
-    return transitions

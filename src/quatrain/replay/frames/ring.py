@@ -80,38 +80,15 @@ def init(capacity: int, template: Transitions) -> FrameRing:
 
 
 def from_transitions(capacity: int, transitions: Transitions) -> FrameRing:
-    """Returns a ring of `capacity` turns that holds these transitions, from its first slot on.
-
-    Raises:
-        ValueError: there are more turns than the capacity.
-    """
-    turns = len(transitions.turn)
-    if turns > capacity:
-        raise ValueError(
-            f"{turns} turns do not fit into a ring of {capacity}; "
-            "raise its capacity or drop the oldest."
-        )
-    return _append(init(capacity, transitions), transitions)
+    """Returns a ring of `capacity` turns that begins with these, at most as many."""
+    return write(init(capacity, transitions), transitions)
 
 
 def write(ring: FrameRing, block: Transitions) -> FrameRing:
     """Returns the ring with the block in place of its oldest turns.
 
-    A block never wraps around: its length divides the capacity, and must divide all earlier writes.
-
-    Raises:
-        ValueError: the length does not divide the capacity.
+    A block never wraps around: its length must divide the capacity and all earlier writes.
     """
-    capacity = len(ring.data.turn)
-    if capacity % len(block.turn):
-        raise ValueError(
-            f"A block of {len(block.turn)} turns would go round the end of a ring of {capacity}; "
-            "make the capacity a multiple of the block."
-        )
-    return _append(ring, block)
-
-
-def _append(ring: FrameRing, block: Transitions) -> FrameRing:
     turns = len(block.turn)
     return FrameRing(
         data=Transitions(*map(partial(_write_slots, head=ring.head), ring.data, block)),

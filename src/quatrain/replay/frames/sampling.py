@@ -47,28 +47,13 @@ class Batch(NamedTuple):
     next_stack: Shaped[Array, "batch inputs"]
 
 
-class _Path(NamedTuple):
-    rewarded: Bool[Array, "batch n_step"]  # whether the reward of this turn counts
-    terminal: Bool[Array, "batch"]  # whether the episode terminates on the way
-    steps: Int32[Array, "batch"]  # number of rewards that count
-
-
 def valid_starts(ring: FrameRing, window: Window) -> ValidStarts:
     """Returns the transitions with a whole stack before them and `n_step` stored turns after them.
 
-    The cost depends on the window and the number of envs, not on the capacity. `total` is 0 until
-    enough turns are written; then nothing can be sampled.
-
-    Raises:
-        ValueError: the window does not fit into the ring.
+    The cost depends on the window, which must fit into the ring, and the number of envs, not on the
+    capacity. `total` is 0 until enough turns are written; then nothing can be sampled.
     """
     capacity = len(ring.data.turn)
-    required = window.frames + window.n_step
-    if capacity < required:
-        raise ValueError(
-            f"A ring of {capacity} turns never holds a stack of {window.frames} frames "
-            f"and the {window.n_step} turns after it; its capacity must be at least {required}."
-        )
     candidates = ring.candidates
     back = window.frames - 1
     stored = jnp.minimum(ring.written, capacity)
@@ -140,34 +125,32 @@ def gather_transitions(
     data = ring.data
     steps = jnp.arange(window.n_step, dtype=jnp.int32) * data.turn.shape[1]
     path_entries = (entries[:, None] + steps) % data.turn.size
-    path = _follow_path(data, path_entries)
+    rewarded, terminal = _follow_path(data, path_entries)
+    count = jnp.sum(rewarded, axis=1, dtype=jnp.int32)
     powers = jnp.asarray([window.discount**k for k in range(window.n_step + 1)], jnp.float32)
     rewards = _take(data.rewards, _agent_entries(data, agent, path_entries), 3)
     # A terminal turn has no successor: its own stack stands in, without effect as bootstrap is 0.
-    next_offset = jnp.where(path.terminal, 0, path.steps)
-    offsets = jnp.stack([jnp.zeros_like(path.steps), next_offset], axis=1)
+    offsets = jnp.stack([jnp.zeros_like(count), jnp.where(terminal, 0, count)], axis=1)
     stacks = _stacks(ring, agent, entries[:, None], offsets, window.frames)
     return Batch(
         stack=stacks[:, 0],
         action=_take(data.actions, _agent_entries(data, agent, entries), 3),
-        returns=jnp.sum(jnp.where(path.rewarded, powers[:-1] * rewards, 0.0), axis=1),
-        bootstrap=jnp.where(path.terminal, 0.0, powers[path.steps]),
+        returns=jnp.sum(jnp.where(rewarded, powers[:-1] * rewards, 0.0), axis=1),
+        bootstrap=jnp.where(terminal, 0.0, powers[count]),
         next_stack=stacks[:, 1],
     )
 
 
-def _follow_path(data: Transitions, path: Int32[Array, "batch n_step"]) -> _Path:
+def _follow_path(
+    data: Transitions, path: Int32[Array, "batch n_step"]
+) -> tuple[Bool[Array, "batch n_step"], Bool[Array, " batch"]]:
+    """Returns which rewards count, and whether the episode terminates on the way."""
     terminated = _take(data.terminated, path, 2)
     # A valid start is not final, so its own flag is not needed.
     final = jnp.pad(_take(data.final, path[:, 1:], 2), ((0, 0), (1, 0)))
     ended = (terminated | final).astype(jnp.int32)
     reached = jnp.cumsum(ended, axis=1) == ended  # no earlier turn of the path ended the episode
-    rewarded = reached & ~final
-    return _Path(
-        rewarded=rewarded,
-        terminal=jnp.any(reached & terminated, axis=1),
-        steps=jnp.sum(rewarded, axis=1, dtype=jnp.int32),
-    )
+    return reached & ~final, jnp.any(reached & terminated, axis=1)
 
 
 def _stacks(
