@@ -131,13 +131,6 @@ def test_an_oracle_of_the_small_world_earns_twice_as_much_as_chance_and_the_firs
 
 
 @pytest.mark.full
-def test_shuffling_takes_the_first_choice_away():
-    rules = changed(SMALL, agent_order="shuffled")
-    shuffled = mean_returns(rules, oracle_policy(rules, "view"), 1024)
-    assert abs(shuffled[0] - shuffled[4]) < 4
-
-
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("rules", "policy", "expected", "tolerance"),
     [

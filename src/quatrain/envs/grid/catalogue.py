@@ -56,12 +56,8 @@ def rooms(*, rows: int, cols: int, height: int, width: int, extra_doors: int, se
     wall, and so do `extra_doors` further pairs of neighbours.
 
     Raises:
-        LayoutError: a size below 1, more extra doors than pairs of neighbours are left, or a single
-            free cell.
+        LayoutError: more extra doors than pairs of neighbours are left, or a single free cell.
     """
-    for key, size in {"rows": rows, "cols": cols, "height": height, "width": width}.items():
-        if size < 1:
-            raise LayoutError(f"rooms: {key} {size} must be at least 1")
     rng = _generator(seed)
     tree, spare = _spanning_tree(_shuffled_pairs(rows, cols, rng))
     if not 0 <= extra_doors <= len(spare):
@@ -89,15 +85,11 @@ def maze(*, width: int, height: int, braid: float, seed: int) -> Layout:
     Carving starts at the top left; then each dead end is opened with probability `braid`.
 
     Raises:
-        LayoutError: an even size, a size below 5, or a braid outside 0..1.
+        LayoutError: an even size.
     """
     for key, size in (("width", width), ("height", height)):
-        if size < 5 or size % 2 == 0:
-            raise LayoutError(
-                f"maze: {key} {size} must be odd and at least 5; take {max(5, size | 1)}"
-            )
-    if not 0 <= braid <= 1:
-        raise LayoutError(f"maze: braid {braid} must lie in 0..1")
+        if size % 2 == 0:
+            raise LayoutError(f"maze: {key} {size} must be odd and at least 5; take {size + 1}")
     rng = _generator(seed)
     walls = _carve(width, height, rng)
     _open_dead_ends(walls, braid, rng)

@@ -110,7 +110,7 @@ def play(
     envs: EnvStates,
     policy: Policy,
     key: Key[Array, ""],
-    first_turn: Int[Array, ""],
+    first_turn: Int[Array, ""] | int,
     turns: int,
 ) -> Rollout:
     """Plays `turns` turns; envs whose episode ended start the next one.
@@ -129,7 +129,7 @@ def play(
 
 
 def turn_keys(
-    world: World, key: Key[Array, ""], first_turn: Int[Array, ""], turns: int
+    world: World, key: Key[Array, ""], first_turn: Int[Array, ""] | int, turns: int
 ) -> Key[Array, "turn key"]:
     """Returns the keys of each turn: one per agent, then one for the order of the agents.
 
