@@ -7,7 +7,6 @@ import pytest
 
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import make_grid
-from quatrain.envs.grid.layouts import parse_layout
 from quatrain.errors import ConfigError
 from quatrain.models.allo import truth
 from quatrain.models.allo.collect import collect
@@ -33,20 +32,6 @@ def test_sparse_eigenpairs_of_the_policy_equal_dense_ones(name: str):
     np.testing.assert_allclose(sparse.eigenvalues[:11], dense.eigenvalues[:11], atol=1e-11)
     assert sparse.group[:11].tolist() == dense.group[:11].tolist()
     np.testing.assert_allclose(truth.cosine(sparse.eigenvectors[:, :11], dense), 1, atol=1e-8)
-
-
-@pytest.mark.parametrize("d", [2, 5])
-def test_sparse_pairs_reach_to_the_end_of_the_group_of_equal_ones_that_holds_the_last(
-    d: int, monkeypatch: pytest.MonkeyPatch
-):
-    """Seven rooms without doors between them: the eigenvalue 0 seven times."""
-    monkeypatch.setattr(truth, "SPARE_PAIRS", 1)
-    next_state = make_grid(parse_layout("x".join(["..."] * 7), "rooms")).next_state
-    law = truth.law_of(truth.walk_matrix(next_state), HORIZONS, DISCOUNTS)
-    for sparse in truth.law_spectra(law, d, 0.0):
-        assert sparse.group[:8].tolist() == [0] * 7 + [1]
-        parts = np.kron(np.eye(7), np.ones((3, 1)))[:, :d]
-        np.testing.assert_allclose(truth.cosine(parts, sparse), 1)
 
 
 def dense_law(walk: np.ndarray, horizons: np.ndarray) -> np.ndarray:

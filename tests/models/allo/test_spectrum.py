@@ -53,13 +53,9 @@ def test_two_state_buffer_has_the_operator_and_eigenvalues_computed_by_hand(disc
 
 
 def test_the_uniform_policy_has_the_known_eigenvalues_of_a_corridor_and_of_four_rooms():
-    corridor = spectrum.uniform_policy(
-        spectrum.walk_matrix(make_grid(parse_layout("...", "corridor")).next_state)
-    )
+    corridor = policy_on(parse_layout("...", "corridor"))
     np.testing.assert_allclose(corridor.eigenvalues, [0, 0.25, 0.75], atol=1e-12)
-    rooms = spectrum.uniform_policy(
-        spectrum.walk_matrix(make_grid(named_layout("room4")).next_state)
-    )
+    rooms = policy_on(named_layout("room4"))
     mu, discount = 1 - rooms.eigenvalues[:10], 0.2
     expected = [0, 0.0071, 0.0085, 0.0175, 0.0874, 0.1076, 0.1125, 0.1149, 0.1244, 0.1308]
     values = 1 - (1 - discount) * mu / (1 - discount * mu)
@@ -68,10 +64,7 @@ def test_the_uniform_policy_has_the_known_eigenvalues_of_a_corridor_and_of_four_
     sums = np.cumsum((1 - discount) * discount ** (lags - 1) * mu**lags, axis=0)
     expected = [0, 0.0397, 0.0468, 0.0928, 0.3538, 0.4075, 0.4194, 0.4251, 0.4469, 0.4612]
     np.testing.assert_allclose(1 - (sums / (1 - discount**lags)).mean(0), expected, atol=5e-5)
-    symmetric = spectrum.uniform_policy(
-        spectrum.walk_matrix(make_grid(named_layout("room4_symmetric")).next_state)
-    )
-    first, second = symmetric.eigenvalues[1:3]
+    first, second = policy_on(named_layout("room4_symmetric")).eigenvalues[1:3]
     assert second - first < 1e-12 < 1e-4 < mu[1] - mu[2]
 
 
@@ -106,16 +99,6 @@ def test_a_group_that_straddles_d_counts_with_its_whole_eigenspace(walsh: np.nda
     assert subspace(walsh[:, [0, 1, 2]], truth) == subspace(learned, truth) == 1
 
 
-def test_spectrum_is_computed_to_the_end_of_the_group_that_holds_component_d():
-    states = 60
-    ring = np.roll(np.eye(states), 1, 0)
-    laplacian = (np.eye(states) - (ring + ring.T) / 2) / states
-    operator = spectrum.Operator(laplacian, np.full(states, 1 / states), np.ones(states, bool))
-    truth = spectrum.spectrum(operator, 2, tol=1e-6)
-    assert truth.group[:5].tolist() == [0, 1, 1, 2, 2]
-    assert truth.group[1] != truth.group[-1]
-
-
 def test_a_wrong_column_scores_zero_and_a_zero_column_does_not_divide_by_zero(walsh: np.ndarray):
     truth = simple(walsh[:, :3], [0, 0.1, 0.5])
     np.testing.assert_allclose(fit.cosine(walsh[:, [3, 0]], truth), 0, atol=1e-12)
@@ -145,7 +128,8 @@ def test_a_free_state_takes_the_value_between_its_neighbours():
 def test_only_without_doors_is_the_truth_that_of_the_uniform_policy(
     layout: str, least: float, most: float
 ):
-    grid = make_grid(parse_layout(layout, "doors"))
+    parsed = parse_layout(layout, "doors")
+    grid = make_grid(parsed)
     rng = np.random.default_rng(0)
     walks = []
     for _ in range(40):
@@ -155,8 +139,7 @@ def test_only_without_doors_is_the_truth_that_of_the_uniform_policy(
         walks.append(trajectory(states))
     operator = spectrum.operator(from_trajectories(walks), len(grid.coords), (0.9,))
     truth = spectrum.spectrum(operator, 4, 0.02)
-    policy = spectrum.uniform_policy(spectrum.walk_matrix(grid.next_state))
-    assert least <= fit.cosine(true_table(truth, 4), policy).mean() <= most
+    assert least <= fit.cosine(true_table(truth, 4), policy_on(parsed)).mean() <= most
 
 
 CROWDED = np.concatenate([[0, 0.5], 0.9 + 0.001 * np.array([0, 1, 2, 6, 7, 8, 20, 21])])
@@ -209,11 +192,7 @@ def test_where_starts_are_uneven_random_directions_score_zero_and_random_numbers
 
 def test_a_random_table_does_not_profit_from_discounts_that_bring_all_eigenvalues_together():
     """Under a long discount all eigenvalues of four rooms but the first are within 2 %."""
-    grid = make_grid(named_layout("room4"))
-    mu, discount = (
-        1 - spectrum.uniform_policy(spectrum.walk_matrix(grid.next_state)).eigenvalues,
-        0.9999,
-    )
+    mu, discount = 1 - policy_on(named_layout("room4")).eigenvalues, 0.9999
     values = 1 - (1 - discount) * mu / (1 - discount * mu)
     truth = simple(np.linalg.qr(np.random.default_rng(1).standard_normal((104, 104)))[0], values)
     lenient = np.concatenate([[0], np.cumsum(np.diff(values) > 0.02 * values[1:])])

@@ -136,7 +136,16 @@ class AlloConfig(ModelSection):
     evaluate: Evaluate
 
     def check(self) -> None:
-        self._check_drawn()
+        drawn = self.train.record_every * self.train.batch_size * self.seeds
+        if drawn > MAX_DRAWN:
+            raise ValueError(
+                f"record_every * batch_size * seeds = {drawn:,} samples are drawn at once; "
+                f"at most {MAX_DRAWN:,}"
+            )
+        if not self.brings_env:
+            self._check_map()
+
+    def _check_map(self) -> None:
         states = count_states(self.env.map)
         # All but the goal can start a pair.
         starts = states - (self.env.map.goal is not None)
@@ -150,14 +159,6 @@ class AlloConfig(ModelSection):
             raise LayoutError(f"the map has {states:,} states; at most {MAX_STATES:,}")
         if states > COUNTED_STATES:
             self._check_large(states)
-
-    def _check_drawn(self) -> None:
-        drawn = self.train.record_every * self.train.batch_size * self.seeds
-        if drawn > MAX_DRAWN:
-            raise ValueError(
-                f"record_every * batch_size * seeds = {drawn:,} samples are drawn at once; "
-                f"at most {MAX_DRAWN:,}"
-            )
 
     def _check_large(self, states: int) -> None:
         """Refuses what needs a matrix of all pairs of states, or a walk that is not symmetric."""
@@ -196,6 +197,3 @@ class AlloUserEnvConfig(AlloConfig):
     brings_env = True
 
     env: UserEnv  # type: ignore[assignment]
-
-    def check(self) -> None:
-        self._check_drawn()

@@ -12,7 +12,6 @@ fixed point A v = λ R v with λ ascending, and β_ii = −4κ λ_i.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.lax import stop_gradient
@@ -44,13 +43,6 @@ class Constraints(NamedTuple):
     quadratic: Float[Array, ""]
 
 
-class Loss(NamedTuple):
-    """Holds the weighted terms, and the constraints for the dual update."""
-
-    terms: dict[str, Float[Array, ""]]
-    constraints: Constraints
-
-
 def error_matrix(phi: Float[Array, "batch d"]) -> Float[Array, "d d"]:
     """Computes tril(φᵀ sg(φ) / B − I): gradients flow to row i only, never to column j <= i."""
     batch, d = phi.shape
@@ -71,9 +63,7 @@ def two_batches(features: Features) -> Constraints:
     """
     first = error_matrix(features.state)
     second = stop_gradient(error_matrix(features.constraint[0]))
-    return Constraints(
-        error=first, first=first, second=second, quadratic=2 * (first * second).sum()
-    )
+    return Constraints(first, first, second, quadratic=2 * (first * second).sum())
 
 
 def three_batches(features: Features) -> Constraints:
@@ -83,9 +73,7 @@ def three_batches(features: Features) -> Constraints:
     """
     first = error_matrix(features.constraint[0])
     second = error_matrix(features.constraint[1])
-    return Constraints(
-        error=(first + second) / 2, first=first, second=second, quadratic=(first * second).sum()
-    )
+    return Constraints((first + second) / 2, first, second, quadratic=(first * second).sum())
 
 
 def visited_constraints(
@@ -98,9 +86,8 @@ def visited_constraints(
     barrier, exceeds a hundredfold (gap 0.001, b = 2, batches of 4096).
     """
     error = jnp.tril(table.T @ (starts[:, None] * stop_gradient(table)) - jnp.eye(table.shape[1]))
-    return Constraints(
-        error=error, first=error, second=error, quadratic=2 * (error * stop_gradient(error)).sum()
-    )
+    quadratic = 2 * (error * stop_gradient(error)).sum()
+    return Constraints(error, error, error, quadratic)
 
 
 def lagrangian(
@@ -109,17 +96,10 @@ def lagrangian(
     duals: Float[Array, "d d"],
     barrier: Float[Array, ""],
     graph_coef: float,
-) -> Loss:
-    """Computes the weighted terms of L; duals and barrier get no gradient."""
-    weighted = {
+) -> dict[str, Float[Array, ""]]:
+    """Computes the weighted terms of L, whose sum it is; duals and barrier get no gradient."""
+    return {
         "graph": graph_coef * graph,
         "dual": (stop_gradient(duals) * constraints.error).sum(),
         "barrier_term": stop_gradient(barrier) * constraints.quadratic,
     }
-    assert tuple(weighted) == TERMS
-    return Loss(weighted, constraints)
-
-
-def total(loss: Loss) -> Float[Array, ""]:
-    """Computes L, the sum of the weighted terms."""
-    return jax.tree.reduce(jnp.add, loss.terms)

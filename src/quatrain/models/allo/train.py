@@ -151,8 +151,8 @@ def encoder_is_table(config: Train, states: int) -> bool:
 
 def objective(
     params: network.Params, config: AlloConfig, state: State, data: Data, batch: Batch
-) -> tuple[Float[Array, ""], losses.Loss]:
-    """Computes L and its parts for these encoder parameters."""
+) -> tuple[Float[Array, ""], tuple[dict[str, Array], losses.Constraints]]:
+    """Computes L, its terms and the constraints for these encoder parameters."""
     encode = partial(network.apply, config.network, params)
     if encoder_is_table(config.train, len(data.inputs)):
         table = encode(data.inputs)
@@ -164,10 +164,9 @@ def objective(
     else:
         constraints = CONSTRAINTS[config.train.constraint](features)
     graph = losses.graph_term(features.state, features.later_state)
-    loss = losses.lagrangian(
-        graph, constraints, state.duals, state.barrier, config.train.graph_coef
-    )
-    return losses.total(loss), loss
+    kappa = config.train.graph_coef
+    terms = losses.lagrangian(graph, constraints, state.duals, state.barrier, kappa)
+    return jax.tree.reduce(jnp.add, terms), (terms, constraints)
 
 
 def update_duals(config: Train, state: State, constraints: losses.Constraints) -> State:
@@ -199,19 +198,18 @@ def gradient_step(
     Also returns the recorded values of the step.
     """
     gradient_of = jax.value_and_grad(objective, has_aux=True)
-    (value, loss), gradients = gradient_of(state.params, config, state, data, batch)
+    (value, (terms, constraints)), gradients = gradient_of(state.params, config, state, data, batch)
     optimizer = optax.adam(schedule(config.train))
     updates, optimizer_state = optimizer.update(gradients, state.optimizer)
-    error = loss.constraints.error
     recorded = {
         "loss": value,
-        **loss.terms,
+        **terms,
         "grad_norm": optax.tree.norm(gradients),
-        "total_error": jnp.abs(error).sum(),
-        "norm_error": jnp.abs(jnp.diag(error)).sum(),
-        "manifold_distance": jnp.square(error).sum(),
+        "total_error": jnp.abs(constraints.error).sum(),
+        "norm_error": jnp.abs(jnp.diag(constraints.error)).sum(),
+        "manifold_distance": jnp.square(constraints.error).sum(),
     }
-    next_state = update_duals(config.train, state, loss.constraints)._replace(
+    next_state = update_duals(config.train, state, constraints)._replace(
         params=optax.apply_updates(state.params, updates),
         optimizer=optimizer_state,
         step=state.step + 1,

@@ -285,8 +285,7 @@ def law_spectra(law: Law, d: int, tol: float) -> tuple[Spectrum, Spectrum]:
         )
         return of_law, policy
 
-    of_law, policy = _to_whole_group(first_pairs, d, most=states - 1)
-    return of_law, policy
+    return _to_whole_group(first_pairs, d, most=states - 1)  # type: ignore[return-value]
 
 
 # The truth of a dataset.
@@ -311,8 +310,7 @@ def true_spectrum(config: AlloConfig, dataset: Dataset) -> Truth:
     """Returns the truth of the training data, or of more than COUNTED_STATES that of endless data.
 
     Raises:
-        ReplayError: the buffer is empty.
-        DataError: the truth leaves open what is to be learned.
+        DataError: the buffer is empty, or the truth leaves open what is to be learned.
     """
     key = (config, id(dataset.train.state))
     if key not in _last:
