@@ -61,15 +61,6 @@ def alike(item: Arrays, other: Arrays) -> None:
 
 
 @pytest.mark.full
-def test_a_resumed_run_ends_as_the_whole_one_without_another_program():
-    first = next(train(CONFIG, dataset(), 0))  # compiles, if caches were emptied
-    programs = run_chunk._cache_size()
-    *_, last = train(CONFIG, dataset(), 0, from_arrays(CONFIG, dataset(), packed(first)))
-    assert run_chunk._cache_size() == programs
-    np.testing.assert_equal(packed(last), packed(run()[-1]))
-
-
-@pytest.mark.full
 def test_a_chunk_moves_nothing_between_host_and_device():
     state = fresh()
     with jax.transfer_guard("disallow"):

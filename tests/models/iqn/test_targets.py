@@ -57,7 +57,7 @@ jitted_targets = quick_jit(learn.targets, static_argnums=0)
 
 
 def test_every_parameter_gets_a_gradient_with_those_of_the_noise():
-    config = hunt(network={"noisy": "factorised"})
+    config = hunt(network={"noisy": "independent"})
     gradient_of = quick_jit(jax.grad(learn.objective, has_aux=True), static_argnums=1)
     targets_bp, key = jnp.arange(BATCH * TARGETS, dtype=jnp.float32), jax.random.key(6)
     gradients, _ = gradient_of(

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.storage.params_file import read_params
 from quatrain.envs.host.envs import HostEnvs
-from quatrain.errors import ConfigError, DataError, DatasetMismatch
+from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.iqn.collect import check, collect, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import evaluate
@@ -292,30 +292,6 @@ def test_continuous_actions_are_refused_in_a_line():
     pendulum = "env: {id: Pendulum-v1, import: null}"
     with pytest.raises(DataError, match="Pendulum-v1 has continuous actions; iqn needs Discrete"):
         collect(user_env(pendulum), 0)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("env.worlds: 0", "iqn.env.worlds = 0: Input should be greater than or equal to 1"),
-        ("collect.observation_norm: running", "Input should be 'none' or 'prefill'"),
-        ("train.batch_size: 65", "train.batch_size 65 exceeds collect.turns * env.worlds = 64"),
-    ],
-)
-def test_a_section_that_cannot_be_used_is_refused_in_a_line(change: str, message: str):
-    with pytest.raises(ConfigError) as caught:
-        user_env(change)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_learner_of_other_arrays_is_refused():
-    config = user_env()
-    dataset = collect(config, 0)
-    arrays = to_arrays(init_state(config, dataset, 0))
-    other = arrays | {"play_state/envs/elapsed": np.zeros((1, 3), np.int64)}
-    with pytest.raises(ValueError, match="not a learner of this config: play_state/envs/elapsed"):
-        from_arrays(config, dataset, other)
 
 
 # The preset.

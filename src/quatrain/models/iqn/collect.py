@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Float32
 
 from quatrain.errors import DatasetMismatch
-from quatrain.models.iqn.config import LearnerConfig
+from quatrain.models.iqn.config import LearnerConfig, UserEnv
 from quatrain.replay.frames.ring import AnyArray
 
 Shapes = dict[str, tuple[int, ...]]
@@ -65,7 +65,7 @@ def check(config: LearnerConfig, dataset: Any) -> None:
     ]
     problem = problems[0] if problems else world.impossible_value(config, dataset)
     if problem:
-        name = config.env.name if config.brings_env else "the world of iqn.env"
+        name = config.env.name if isinstance(config.env, UserEnv) else "the world of iqn.env"
         raise DatasetMismatch(
             f"the dataset was not collected in {name}: {problem}; run `dvc repro`"
         )

@@ -1,6 +1,6 @@
 """Config of iqn: world, prefill, network, cycles of playing and learning, evaluation."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -32,8 +32,8 @@ class Network(Section):
     hidden: int = Field(ge=8, le=4096, description="units of each layer")
     cosines: int = Field(ge=1, le=512, description="cosines that embed a quantile")
     dueling: bool = Field(description="separate value and advantage heads")
-    noisy: Literal["none", "factorised", "independent"] = Field(
-        description="noise on the weights of the layers after the product"
+    noisy: Literal["none", "independent"] = Field(
+        description="noise on each weight of the layers after the product"
     )
 
 
@@ -139,14 +139,9 @@ class Train(Section):
     acting: Acting
 
     @property
-    def cycles(self) -> int:
-        """Returns the number of cycles in the whole training."""
-        return self.turns // self.turns_per_cycle
-
-    @property
     def steps(self) -> int:
         """Returns the number of gradient steps of each agent in the whole training."""
-        return self.cycles * self.updates_per_cycle
+        return self.turns // self.turns_per_cycle * self.updates_per_cycle
 
     @property
     def cycles_per_record(self) -> int:
@@ -168,11 +163,17 @@ class Evaluate(Section):
     )
 
 
+class UserEnv(HostEnv):
+    worlds: int = Field(
+        ge=1, le=4096, description="environments that are stepped in turn, for each seed"
+    )
+
+
 class LearnerConfig(ModelSection):
     """Holds what iqn has in any world."""
 
     seeds: int = Field(ge=1, le=256, description="independent learners, each with its own worlds")
-    env: Any
+    env: Env | UserEnv
     collect: Collect
     network: Network
     train: Train
@@ -208,12 +209,6 @@ class LearnerConfig(ModelSection):
             )
 
 
-class UserEnv(HostEnv):
-    worlds: int = Field(
-        ge=1, le=4096, description="environments that are stepped in turn, for each seed"
-    )
-
-
 class UserEnvCollect(Collect):
     observation_norm: Literal["none", "prefill"] = Field(
         description="prefill: observations minus the mean of the random policy's, divided by their "
@@ -239,12 +234,6 @@ class IqnConfig(LearnerConfig):
         """Returns the size of a stack: all channels of all cells of all frames."""
         return self.network.frames * self.env.frame_size
 
-    @property
-    def replay_bytes(self) -> int:
-        """Returns the size of all replays: a frame, an action and a reward per transition."""
-        transitions = self.seeds * self.env.agents * self.env.worlds * self.slots
-        return transitions * (self.env.frame_size + TRANSITION)
-
     def check(self) -> None:
         super().check()
         multiple(self, "collect.turns", "env.max_turns")
@@ -258,6 +247,9 @@ class IqnConfig(LearnerConfig):
                 f"env.agents * env.worlds * all turns = {steps:,} agent-steps; "
                 f"at most {2**31 - 1:,}"
             )
-        prefill_bytes = self.replay_bytes * self.collect.turns // self.slots
+        envs = self.seeds * self.env.agents * self.env.worlds
+        turn_bytes = envs * (self.env.frame_size + TRANSITION)
+        prefill_bytes = turn_bytes * self.collect.turns
         fits("seeds * env.worlds * env.agents * collect.turns", prefill_bytes, MAX_DATASET_BYTES)
-        fits("seeds * env.agents * train.capacity", self.replay_bytes, MAX_RING_BYTES)
+        ring_bytes = turn_bytes * self.slots
+        fits("seeds * env.agents * train.capacity", ring_bytes, MAX_RING_BYTES)

@@ -212,11 +212,9 @@ def objective(
     values = network.apply(config.network, params, batch.stack, taus, noise_key)
     action_values = losses.index_by_action(values, batch.action)
     errors = losses.td_errors(action_values, targets_bp)
-    terms = {"quantile_huber": losses.quantile_huber(errors, taus, loss_config.kappa)}
-    coefs = {"quantile_huber": 1.0}
-    assert terms.keys() == coefs.keys() == set(losses.TERMS)
-    sample_losses = jnp.stack([coefs[name] * terms[name] for name in losses.TERMS]).sum(0)
-    return sample_losses.mean(), terms | {
+    sample_losses = losses.quantile_huber(errors, taus, loss_config.kappa)
+    return sample_losses.mean(), {
+        "quantile_huber": sample_losses,
         "loss": sample_losses,
         "td_error_abs": jnp.abs(errors).mean((1, 2)),
         "q_mean": action_values.mean(1),

@@ -29,10 +29,8 @@ ACTIONS = 4
 Params = Any
 LAYERS = ("hidden", "cosine", "feature", "advantage", "value")
 NOISY = LAYERS[2:]
-# Initial scale of independent noise.
+# Initial scale of the noise.
 SIGMA = 0.017
-# Initial scale of factorised noise, times the root of the number of inputs.
-SIGMA_FACTORISED = 0.5
 # Layer -> key.
 LayerKeys = Mapping[str, Key[Array, ""]]
 # (key, agent, stack (env, inputs), states of all envs) -> actions of this agent in all envs.
@@ -42,29 +40,27 @@ Policy = Callable[[Array, Array, Array, Any], Array]
 class NoisyDense(nn.Module):
     """Computes x W + b; with a noise key W and b are μ + σ ⊙ ε ('Noisy Networks', ICLR 2018).
 
-    W and b start uniform in ±1/√inputs, or in ±√(3/inputs) with independent noise.
+    W and b start uniform in ±1/√inputs, or in ±√(3/inputs) with noise, which is standard normal.
     """
 
     features: int
-    noise: str = "none"
+    noisy: bool
 
     @nn.compact
     def __call__(self, inputs: Array, init_keys: LayerKeys, noise_keys: LayerKeys) -> Array:
         shape = (inputs.shape[-1], self.features)
-        independent = self.noise == "independent"
-        bound = (3 / shape[0]) ** 0.5 if independent else shape[0] ** -0.5
+        bound = (3 / shape[0]) ** 0.5 if self.noisy else shape[0] ** -0.5
         draw = partial(_uniform, init_key=init_keys.get(str(self.name)), bound=bound)
         kernel = self.param("kernel", partial(draw, part=0), shape)
         bias = self.param("bias", partial(draw, part=1), shape[1:])
-        if self.noise != "none":
-            sigma = SIGMA if independent else SIGMA_FACTORISED * shape[0] ** -0.5
-            initial = nn.initializers.constant(sigma, jnp.float32)
+        if self.noisy:
+            initial = nn.initializers.constant(SIGMA, jnp.float32)
             kernel_sigma = self.param("kernel_sigma", initial, shape)
             bias_sigma = self.param("bias_sigma", initial, shape[1:])
             if self.name in noise_keys:
-                noise = draw_noise(noise_keys[str(self.name)], shape, not independent)
-                kernel = kernel + kernel_sigma * noise[0]
-                bias = bias + bias_sigma * noise[1]
+                kernel_key, bias_key = jax.random.split(noise_keys[str(self.name)])
+                kernel = kernel + kernel_sigma * jax.random.normal(kernel_key, shape)
+                bias = bias + bias_sigma * jax.random.normal(bias_key, shape[1:])
         return inputs @ kernel + bias
 
 
@@ -77,8 +73,8 @@ class QuantileNetwork(nn.Module):
         self, stack: Array, taus: Array, init_keys: LayerKeys, noise_keys: LayerKeys
     ) -> Array:
         def dense(name: str, inputs: Array, features: int) -> Array:
-            noise = self.network.noisy if name in NOISY else "none"
-            return NoisyDense(features, noise, name=name)(inputs, init_keys, noise_keys)
+            noisy = self.network.noisy != "none" and name in NOISY
+            return NoisyDense(features, noisy, name=name)(inputs, init_keys, noise_keys)
 
         units = self.network.hidden
         hidden = nn.relu(dense("hidden", stack.astype(jnp.float32), units))
@@ -147,27 +143,6 @@ def combine_heads(
 ) -> Float[Array, "*batch action"]:
     """Computes v + a − mean_actions a."""
     return value + advantage - advantage.mean(-1, keepdims=True)
-
-
-def draw_noise(
-    key: Key[Array, ""], shape: tuple[int, int], factorised: bool
-) -> tuple[Array, Array]:
-    """Draws ε of a kernel of this shape and of its bias.
-
-    Independent noise is standard normal. Factorised noise of the kernel is the outer product of the
-    inputs' and the outputs' noise, and the bias has the outputs' noise, each sign(n) √|n|.
-    """
-    kernel_key, output_key = jax.random.split(key)
-    output_noise = jax.random.normal(output_key, shape[1:])
-    if not factorised:
-        return jax.random.normal(kernel_key, shape), output_noise
-    input_noise = _signed_root(jax.random.normal(kernel_key, shape[:1]))
-    output_noise = _signed_root(output_noise)
-    return jnp.outer(input_noise, output_noise), output_noise
-
-
-def _signed_root(normal: Float[Array, " unit"]) -> Float[Array, " unit"]:
-    return jnp.sign(normal) * jnp.sqrt(jnp.abs(normal))
 
 
 def _uniform(

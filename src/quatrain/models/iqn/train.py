@@ -1,7 +1,7 @@
 """replay -> weights: cycles of playing turns in all envs and updating every agent"""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import cached_property, lru_cache, partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from quatrain.frameworks.jax import from_template, over_devices, over_seeds
 from quatrain.frameworks.jax import to_arrays as to_arrays
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import check
-from quatrain.models.iqn.config import IqnConfig, LearnerConfig, Train
+from quatrain.models.iqn.config import IqnConfig, LearnerConfig
 from quatrain.models.iqn.learn import (
     EVALUATION_PLAY,
     EVALUATION_WORLDS,
@@ -151,7 +151,9 @@ class HostLoop:
         keys = purpose_keys(state.base_key, PLAY)
         self._explore = lambda params, *arguments: act(params, keys, *arguments)
         seeds = _env_seeds(state.base_key, WORLDS)
-        self._player = config.world.Player(config, state.scale, seeds, state.play_state)
+        player = config.world.Player(config, state.scale, seeds, state.play_state)
+        self._opened = ExitStack()
+        self._player = self._opened.enter_context(closing(player))
 
     def run(self, state: State, cycles: int) -> tuple[State, Cycle]:
         """Runs this number of cycles of all seeds; records are (seed, cycle, ...)."""
@@ -170,7 +172,9 @@ class HostLoop:
     @cached_property
     def _greedy_envs(self) -> Any:
         seeds = _env_seeds(self._base_key, EVALUATION_WORLDS)
-        return self._config.world.GreedyEnvs(self._config, seeds)
+        return self._opened.enter_context(
+            closing(self._config.world.GreedyEnvs(self._config, seeds))
+        )
 
     def evaluate(self, params: network.Params, _base_key: Array) -> Float[np.ndarray, "seed agent"]:
         """Computes the mean return of greedy episodes, always the same."""
@@ -181,9 +185,7 @@ class HostLoop:
         return self._greedy_envs.mean_returns(policies)
 
     def close(self) -> None:
-        with closing(self._player):
-            if "_greedy_envs" in self.__dict__:
-                self._greedy_envs.close()
+        self._opened.close()
 
 
 def host_policy(config: LearnerConfig, scale: Any, seed: int, params: network.Params) -> Any:
@@ -271,7 +273,12 @@ def train(
     check(config, dataset)
     if state is None:
         state = init_state(config, dataset, seed)
-    check_cycles(config.train, int(state.play_state.turns[0]), int(state.updates[0]))
+    cycles = int(state.play_state.turns[0]) / config.train.turns_per_cycle
+    if int(state.updates[0]) != cycles * config.train.updates_per_cycle:
+        raise ValueError(
+            "the learner was trained with other turns_per_cycle or updates_per_cycle; "
+            "keep both to go on"
+        )
     with closing(loop_of(config, state)) as loop:
         yield from train_in(config, loop, state)
 
@@ -301,17 +308,6 @@ def _evaluate(
     if isinstance(state.best, Best):
         state = state._replace(best=better(state.best, Best(params, greedy.mean(-1))))
     return state, greedy[None]
-
-
-def check_cycles(config: Train, turns: int, updates: int) -> None:
-    """Raises ValueError unless a learner of these turns and updates had the cycles of the
-    config.
-    """
-    if updates != turns / config.turns_per_cycle * config.updates_per_cycle:
-        raise ValueError(
-            "the learner was trained with other turns_per_cycle or updates_per_cycle; "
-            "keep both to go on"
-        )
 
 
 # Records.

@@ -65,17 +65,11 @@ def prefill(config: IqnConfig, world: World, key: Key[Array, ""]) -> Transitions
     def play_seed(seed: Array) -> Transitions:
         base_key = jax.random.fold_in(key, seed)
         keys = jax.random.split(jax.random.fold_in(base_key, WORLDS), config.env.worlds)
-        rollout = turns.play(
-            world,
-            turns.start(world, keys, frames=1),
-            random_policy(config.env),
-            jax.random.fold_in(base_key, PLAY),
-            first_turn=jnp.int32(0),
-            turns=config.collect.turns,
-        )
-        transitions = to_transitions(rollout.turns)
-        final = rollout.turns.final.at[-1].set(~rollout.turns.terminated[-1])
-        return transitions._replace(final=final)
+        envs, policy = turns.start(world, keys, frames=1), random_policy(config.env)
+        play_key = jax.random.fold_in(base_key, PLAY)
+        played = turns.play(world, envs, policy, play_key, 0, config.collect.turns).turns
+        final = played.final.at[-1].set(~played.terminated[-1])
+        return to_transitions(played)._replace(final=final)
 
     return jax.lax.map(play_seed, jnp.arange(config.seeds))
 
@@ -89,11 +83,8 @@ def held_out_envs(config: IqnConfig, held_out: HeldOut) -> EnvStates:
     """Returns the held-out envs, ready for their first turn."""
     keys = jax.random.wrap_key_data(jnp.asarray(held_out.keys))
     envs = turns.start(make_world(config.env), keys, config.network.frames)
-    return envs._replace(
-        state=envs.state._replace(
-            positions=jnp.asarray(held_out.positions), items=jnp.asarray(held_out.items)
-        )
-    )
+    positions, items = jnp.asarray(held_out.positions), jnp.asarray(held_out.items)
+    return envs._replace(state=envs.state._replace(positions=positions, items=items))
 
 
 def sizes(config: IqnConfig, _dataset: Any) -> Sizes:
@@ -258,15 +249,9 @@ def greedy_returns(
 ) -> Float[Array, " agent"]:
     """Computes the mean return of an episode in `evaluation_worlds` envs."""
     keys = jax.random.split(env_key, config.train.evaluation_worlds)
-    rollout = turns.play(
-        world,
-        turns.start(world, keys, config.network.frames),
-        policy,
-        play_key,
-        first_turn=jnp.int32(0),
-        turns=config.env.max_turns,
-    )
-    return rollout.turns.rewards.sum(0).mean(-1)
+    envs = turns.start(world, keys, config.network.frames)
+    played = turns.play(world, envs, policy, play_key, 0, config.env.max_turns).turns
+    return played.rewards.sum(0).mean(-1)
 
 
 # Serving.
@@ -276,16 +261,11 @@ def example(config: IqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns views of the first and the last agent in two held-out envs after random turns."""
     held_out = jax.tree.map(lambda leaf: leaf[:EXAMPLES], dataset.held_out)
     env_key = jax.random.wrap_key_data(jnp.asarray(held_out.keys[0]))
-    rollout = turns.play(
-        make_world(config.env),
-        held_out_envs(config, held_out),
-        random_policy(config.env),
-        jax.random.fold_in(env_key, WALK),
-        first_turn=jnp.int32(0),
-        turns=config.network.frames,
-    )
+    world, policy = make_world(config.env), random_policy(config.env)
+    envs, key = held_out_envs(config, held_out), jax.random.fold_in(env_key, WALK)
+    played = turns.play(world, envs, policy, key, 0, config.network.frames).turns
     agents = np.array([0, config.env.agents - 1], np.int32)
-    views = np.asarray(rollout.turns.frames)[:, agents, np.arange(EXAMPLES)].swapaxes(0, 1)
+    views = np.asarray(played.frames)[:, agents, np.arange(EXAMPLES)].swapaxes(0, 1)
     side = 2 * config.env.vision_radius + 1
     return {
         "views": views.reshape(*views.shape[:2], -1, side, side).astype(np.uint8),

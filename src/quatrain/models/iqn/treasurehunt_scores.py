@@ -87,14 +87,8 @@ def _episodes(
 
     def play_group(group_and_key: tuple[HeldOut, Array]) -> tuple[Array, ...]:
         group, group_key = group_and_key
-        rollout = turns.play(
-            make_world(config.env),
-            held_out_envs(config, group),
-            policy,
-            group_key,
-            first_turn=jnp.int32(0),
-            turns=config.env.max_turns,
-        )
+        world, envs = make_world(config.env), held_out_envs(config, group)
+        rollout = turns.play(world, envs, policy, group_key, 0, config.env.max_turns)
         items_left = (rollout.envs.state.items > 0).sum((1, 2))
         return rollout.turns.rewards, rollout.turns.events, items_left
 
