@@ -126,8 +126,8 @@ def test_dual_and_barrier_hold_the_eigenvalue_together_where_the_gradient_is_0()
     def total(learned: jax.Array) -> jax.Array:
         graph = 2 * (learned * (jnp.asarray(operator.laplacian) @ learned)).sum()
         constraints = losses.visited_constraints(learned, jnp.asarray(operator.starts))
-        held = jnp.asarray(duals), jnp.asarray(barrier)
-        return sum(losses.lagrangian(graph, constraints, *held, coefficient).values())
+        multipliers = jnp.asarray(duals), jnp.asarray(barrier)
+        return sum(losses.lagrangian(graph, constraints, *multipliers, coefficient).values())
 
     np.testing.assert_allclose(jax.grad(total)(jnp.asarray(table)), 0, atol=1e-6)
     state = init_state(CONFIG, dataset(), 0)
