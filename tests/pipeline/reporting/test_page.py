@@ -12,7 +12,7 @@ from pipeline.reporting.page import STYLE, as_html
 from quatrain.errors import DataError
 from tests.conftest import ROOT
 
-PICTURE = ROOT / "docs" / "iqn_standing.png"
+PICTURE = ROOT / "docs" / "iqn_returns.png"
 
 
 class Read(HTMLParser):
