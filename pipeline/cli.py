@@ -50,7 +50,7 @@ def jobs(text: str) -> int:
     if text != "auto":
         return whole_number(text)
     from pipeline.runtime.processes import core_count
-    from quatrain.devices import has_nvidia_gpu
+    from quatrain.nvidia import has_nvidia_gpu
 
     return 1 if has_nvidia_gpu() else core_count()
 

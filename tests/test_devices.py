@@ -10,7 +10,7 @@ from unittest.mock import MagicMock, Mock, call
 import pytest
 import torch
 
-from quatrain import devices
+from quatrain import devices, nvidia
 from quatrain.devices import device_of, on_device
 from quatrain.errors import DeviceMissing
 from quatrain.frameworks import torch as shared
@@ -181,5 +181,5 @@ def no_driver(name: str) -> Driver:
     ],
 )
 def test_the_driver_tells(load: Callable[[str], Driver], count: int, monkeypatch: Patch):
-    monkeypatch.setattr(devices, "CDLL", load)
-    assert devices.gpu_count.__wrapped__() == count
+    monkeypatch.setattr(nvidia, "CDLL", load)
+    assert nvidia.gpu_count.__wrapped__() == count

@@ -16,10 +16,11 @@ from pipeline.runtime.command import Parser, run_guarded
 from pipeline.runtime.devices import enable_jax_cache, free_memory, settings
 from pipeline.runtime.processes import Signals, die_with_parent, folder_lock
 from pipeline.storage.params_file import checkout_of, dvc_root, read_params
-from quatrain.devices import framework_environment, has_nvidia_gpu, on_device
+from quatrain.devices import framework_environment, on_device
 from quatrain.errors import DataError
 from quatrain.frameworks.settings import JAX_FLAGS
 from quatrain.memory import check_memory, lack_explained
+from quatrain.nvidia import has_nvidia_gpu
 from quatrain.params import Params
 from quatrain.registry import MODELS, Framework, Model, load
 from quatrain.seeds import named_seed

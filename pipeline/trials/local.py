@@ -21,7 +21,7 @@ from pipeline.trials.stages import (
     stage_environment,
 )
 from pipeline.trials.trial import Outcome, Trial, check_current, dataset_folder, folder_of
-from quatrain.devices import gpu_count
+from quatrain.nvidia import gpu_count
 
 
 @dataclass

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from ctypes import CDLL, byref, c_int
-from functools import cache
 from importlib.util import find_spec
 from typing import Any, cast
 
 from quatrain.errors import DeviceMissing
 from quatrain.frameworks.settings import Shared
+from quatrain.nvidia import has_nvidia_gpu
 from quatrain.params import Params
 from quatrain.registry import Framework
 
@@ -47,27 +46,6 @@ def device_of(params: Params, framework: Framework) -> str:
     if params.device != "auto":
         return params.device
     return "cuda" if _reaches_cuda(framework) else "cpu"
-
-
-@cache
-def gpu_count() -> int:
-    """Returns how many GPUs NVIDIA's driver has for this process.
-
-    The driver is asked, because files do not tell: a container may hold /dev/nvidia3 alone, WSL2
-    has none, and CUDA_VISIBLE_DEVICES hides some.
-    """
-    try:
-        driver = CDLL("libcuda.so.1")
-    except OSError:
-        return 0
-    count = c_int()
-    if driver.cuInit(0) or driver.cuDeviceGetCount(byref(count)):
-        return 0
-    return count.value
-
-
-def has_nvidia_gpu() -> bool:
-    return gpu_count() > 0
 
 
 def _reaches_cuda(framework: Framework) -> bool:

@@ -96,8 +96,9 @@ def test_what_a_loaded_folder_names_is_not_imported(result: Result, tmp_path: Pa
 def test_a_served_model_needs_no_environment(result: Result, tmp_path: Path, mark: Path):
     config = hostile(result.config.model_dump(mode="json"))
     stored = {"model": result.model, "config": config}
+    exported = load_modules(result.model).serve.export(result.config, result.state, result.dataset)
     (tmp_path / "config.json").write_text(json.dumps(stored))
-    weights = formats.encode("weights.safetensors", result._exported)[0]
+    weights = formats.encode("weights.safetensors", exported)[0]
     (tmp_path / "weights.safetensors").write_bytes(weights)
     artifacts = {name: tmp_path / name for name in ("config.json", "weights.safetensors")}
     with warnings.catch_warnings():

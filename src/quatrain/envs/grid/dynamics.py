@@ -30,6 +30,14 @@ class Grid(NamedTuple):
     goal: Int32[AnyArray, ""]
 
 
+class Transition(NamedTuple):
+    """The result of one step; at most one of the two flags is set."""
+
+    next_state: Int32[Array, ""]
+    terminated: Bool[Array, ""]
+    truncated: Bool[Array, ""]
+
+
 def make_grid(layout: Layout) -> Grid:
     """Returns the tables of a map, as NumPy arrays."""
     free = ~layout.walls
@@ -74,16 +82,15 @@ def step(
     elapsed: Int[Array, ""],
     action: Int[Array, ""],
     max_episode_steps: int,
-) -> tuple[Int32[Array, ""], Bool[Array, ""], Bool[Array, ""]]:
+) -> Transition:
     """Moves one environment; `elapsed` counts the steps of its trajectory before this one.
 
-    Returns:
-        The next state, whether the step entered the goal (terminated), and whether it was the last
-        of the limit and did not (truncated).
+    terminated: the step entered the goal. truncated: it was the last of the limit and did not.
     """
     next_state = jnp.asarray(grid.next_state)[state, action]
     terminated = next_state == grid.goal
-    return next_state, terminated, ~terminated & (elapsed + 1 >= max_episode_steps)
+    truncated = ~terminated & (elapsed + 1 >= max_episode_steps)
+    return Transition(next_state, terminated, truncated)
 
 
 def draw_frequencies(env: Env, seed: int) -> Float32[np.ndarray, "count 2"]:
