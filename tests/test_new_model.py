@@ -83,7 +83,7 @@ def test_a_name_that_cannot_be_used_is_refused_and_nothing_is_written(
     assert contents(project) == before
 
 
-@pytest.mark.parametrize("count", [0, 19])
+@pytest.mark.parametrize("count", [0, 17])
 def test_a_full_disk_leaves_the_checkout_as_it_was(
     project: Path, count: int, monkeypatch: pytest.MonkeyPatch
 ):
