@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[1]
 # Folder -> most code lines of the Python files in it; a file counts for the longest name that it is
 # below. Models that `make new` writes have none.
 BUDGETS: dict[str, float] = {
-    "src/quatrain": 1_984,
+    "src/quatrain": 1_985,
     "src/quatrain/api": 669,
     "src/quatrain/storage": 653,
     "src/quatrain/frameworks": 369,
-    "src/quatrain/envs": 2_939,
+    "src/quatrain/envs": 2_944,
     "src/quatrain/envs/host": 688,
     "src/quatrain/envs/adapters": 699,
     "src/quatrain/replay": 728,
@@ -34,7 +34,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/judging": 310,
     "pipeline/reporting": 310,
     "pipeline/retraining": 307,
-    "pipeline/runtime": 620,
+    "pipeline/runtime": 621,
     "pipeline/new_model": 321,
     "pipeline/scaffolding": 85,
     "pipeline/stages": 188,
@@ -42,7 +42,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/tracking": 1_502,
     "pipeline/commands": 284,
     "pipeline/trials": 2_414,
-    "tests": 9_477,
+    "tests": 9_478,
     "tests/pipeline": 5_896,
     "tests/pipeline/trials": 2_518,
     "tests/campaign": 684,
