@@ -215,6 +215,15 @@ def test_slurm_sh_is_clean_and_refuses_what_is_not_a_sweep(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_slurm_sh_tells_its_driver_in_time_and_ends_only_what_it_began():
+    text = SLURM.read_text()
+    directives = re.findall(r"^#SBATCH --(\S+)", text, re.MULTILINE)
+    assert "signal=B:TERM@120" in directives
+    assert "requeue" in directives
+    commands = re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE)
+    assert not re.search(r"ray stop|pkill|killall", commands)
+
+
 def test_the_page_describes_every_key_of_a_sweep_and_no_other():
     text = (ROOT / "docs" / "cluster.md").read_text()
     section = text.partition("## The file")[2].partition("\n## ")[0]

@@ -13,7 +13,7 @@ import torch
 from quatrain import devices, nvidia
 from quatrain.devices import device_of, on_device
 from quatrain.errors import DeviceMissing
-from quatrain.frameworks import torch as shared
+from quatrain.frameworks import torch as torch_settings
 from quatrain.registry import Framework
 from tests.conftest import params_with
 from tests.pipeline.fixture_types import Patch
@@ -23,7 +23,7 @@ from tests.pipeline.fixture_types import Patch
 def fake(monkeypatch: Patch) -> Mock:
     """In place of torch, in a machine with a device."""
     fake = Mock()
-    assert shared.torch is torch  # its modes are those of the real one
+    assert torch_settings.torch is torch  # its modes are those of the real one
     fake.cuda.is_available.return_value = True
     fake.get_num_threads.return_value = 7
     fake.get_num_interop_threads.return_value = 2

@@ -1,5 +1,6 @@
 """The image and the servers beside it: pinned, without secrets, not as root, of the last commit."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -38,6 +39,18 @@ def test_every_image_is_pinned_by_its_digest(
     used = {service["image"] for service in services.values()} - {"quatrain"}
     assert [image for image in named | used if not PINNED.fullmatch(image)] == []
     assert (len(named), len(used)) == (1, 2)
+
+
+def test_the_image_runs_the_pipeline_below_tini_and_not_as_root(
+    steps: list[tuple[str, str]],
+) -> None:
+    last = steps[[name for name, _ in steps].index("USER") :]
+    assert last[0] == ("USER", "${USER_ID}")
+    assert ("ARG", "USER_ID=1000") in steps
+    assert json.loads(dict(last)["ENTRYPOINT"]) == ["/usr/bin/tini", "--"]
+    assert json.loads(dict(last)["CMD"]) == ["python", "-m", "pipeline", "repro"]
+    assert dict(last)["HEALTHCHECK"].endswith('CMD ["python", "-m", "pipeline", "params", "check"]')
+    assert not [argument for name, argument in last if name in ("COPY", "RUN")]
 
 
 def test_packages_come_from_the_lock_files_with_their_hashes(steps: list[tuple[str, str]]) -> None:
@@ -92,3 +105,15 @@ def test_no_password_is_written_down_and_none_has_a_default(services: dict[str, 
 def test_only_mlflow_can_be_reached_and_only_from_this_machine(services: dict[str, Any]) -> None:
     ports = {name: service["ports"] for name, service in services.items() if "ports" in service}
     assert ports == {"tracking": ["127.0.0.1:5000:5000"]}
+    hosts = services["tracking"]["environment"]["MLFLOW_SERVER_ALLOWED_HOSTS"].split(",")
+    assert hosts == ["tracking:5000", "127.0.0.1:5000", "localhost:5000"]
+    assert services["pipeline"]["networks"] == ["clients"]
+    assert services["pipeline"]["environment"]["MLFLOW_TRACKING_URI"] == f"http://{hosts[0]}"
+
+
+def test_what_others_wait_for_says_when_it_is_ready(services: dict[str, Any]) -> None:
+    needs = [service.get("depends_on", {}) for service in services.values()]
+    conditions = [item for need in needs if isinstance(need, dict) for item in need.items()]
+    waits = {name for name, how in conditions if how["condition"] == "service_healthy"}
+    assert waits == {"database", "tracking"}
+    assert all("healthcheck" in services[name] for name in waits)

@@ -56,6 +56,22 @@ def pods(manifests: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {"submitter": spec["submitterPodTemplate"], "head": head} | groups
 
 
+def test_the_cluster_asks_for_a_token_and_can_be_reached_by_its_own_pods_and_the_operator(
+    manifests: dict[str, Any],
+):
+    assert set(manifests) == {"PersistentVolumeClaim", "NetworkPolicy", "RayJob"}
+    authentication = manifests["RayJob"]["spec"]["rayClusterSpec"]["authOptions"]
+    assert authentication == {"mode": "token", "secretName": "quatrain-ray-token"}
+    policy = manifests["NetworkPolicy"]["spec"]
+    cluster = {"podSelector": policy["podSelector"]}
+    operator, dashboard = policy["ingress"][1]["from"], policy["ingress"][1]["ports"]
+    assert policy["ingress"][0] == {"from": [cluster]}
+    assert [set(peer) for peer in operator] == [{"namespaceSelector"}]
+    assert dashboard == [{"protocol": "TCP", "port": 8265}]
+    for template in pods(manifests).values():
+        assert template["metadata"]["labels"] == cluster["podSelector"]["matchLabels"]
+
+
 def test_no_pod_has_rights_or_a_password_written_down(manifests: dict[str, Any]):
     for name, template in pods(manifests).items():
         spec = template["spec"]

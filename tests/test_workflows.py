@@ -28,6 +28,18 @@ def workflow(path: Path) -> dict[str, Any]:
     return YAML(typ="safe").load(path)
 
 
+@each
+def test_nothing_is_permitted_but_what_a_job_names(path: Path):
+    content = workflow(path)
+    assert content["permissions"] == {}
+    places = [content, *content["jobs"].values()]
+    limits = [place["concurrency"] for place in places if "concurrency" in place]
+    assert [limit["cancel-in-progress"] for limit in limits] == [False]
+    for name, job in content["jobs"].items():
+        assert job["permissions"], name
+        assert job["timeout-minutes"] <= 360, name
+
+
 def test_only_the_job_that_pushes_may_write_and_only_the_one_that_tells_may_open():
     writing = {
         (path.stem, name, right)
@@ -52,6 +64,16 @@ def test_code_of_a_pull_request_meets_no_secret_and_no_right_to_write():
     assert [step.get("uses") for step in content["jobs"]["tell"]["steps"]] == [None]
 
 
+@each
+def test_no_command_pushes_and_every_action_is_githubs(path: Path):
+    steps = [step for job in workflow(path)["jobs"].values() for step in job["steps"]]
+    commands = [step["run"] for step in steps if "run" in step]
+    actions = [step["uses"] for step in steps if "uses" in step]
+    assert commands
+    assert [command for command in commands if "git push" in command] == []
+    assert [action for action in actions if not action.startswith("actions/")] == []
+
+
 def test_every_locked_package_that_users_get_is_audited_by_a_pinned_tool():
     audit = workflow(WORKFLOWS / "ci.yml")["jobs"]["audit"]
     assert audit["permissions"] == {"contents": "read"}
@@ -61,6 +83,26 @@ def test_every_locked_package_that_users_get_is_audited_by_a_pinned_tool():
     setup = re.search(r"^SETUP := (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
     assert audited >= {*setup, "docs", "cluster"}
     assert all((ROOT / "requirements" / f"{name}.txt").is_file() for name in audited)
+
+
+def test_retraining_and_a_job_of_its_own_for_speed_run_on_a_schedule_and_by_hand():
+    content = workflow(WORKFLOWS / "retrain.yml")
+    assert set(content["on"]) == {"schedule", "workflow_dispatch"}
+    assert set(content["on"]["workflow_dispatch"]["inputs"]) == {"seed", "preset", "jobs"}
+    speed = content["jobs"]["speed"]
+    assert "make bench ARGS=--compare" in [step.get("run") for step in speed["steps"]]
+    assert "needs" not in speed
+
+
+def test_the_whole_campaign_runs_each_night_and_by_hand_alone():
+    content = workflow(WORKFLOWS / "ci.yml")
+    assert content["on"]["schedule"]
+    campaign = content["jobs"]["campaign"]
+    assert campaign["if"] == (
+        "github.event_name == 'schedule' || github.event_name == 'workflow_dispatch'"
+    )
+    commands = [step.get("run") for step in campaign["steps"]]
+    assert commands[-2:] == ["make campaign", "make crash"]
 
 
 def test_the_timer_and_the_crontab_retrain_at_the_same_hour_with_what_was_pulled():

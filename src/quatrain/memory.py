@@ -35,7 +35,8 @@ class Needs(NamedTuple):
     """Holds about how many bytes each verb needs at once, by what they are for, and the keys of the
     model's section that make them smaller.
 
-    They are sums of the largest arrays: tests/test_memory.py has what trainings took.
+    They are sums of the largest arrays; tests/pipeline/runtime/test_memory.py has what trainings
+    took.
     """
 
     collect: Mapping[str, int]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.frameworks import torch as shared
+from quatrain.frameworks import torch as torch_settings
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.bayes_filter import learner as bayes_filter
 from quatrain.models.active_dynamics.collect import Dataset, collect
@@ -55,7 +55,7 @@ def training(
     asking for values, are computed elsewhere.
     """
     config, dataset = case
-    monkeypatch.setattr(shared, "Generator", Elsewhere)
+    monkeypatch.setattr(torch_settings, "Generator", Elsewhere)
     monkeypatch.setattr(learners.nn.utils, "clip_grad_norm_", clipped)
     for module in (bayes_filter, networks):
         monkeypatch.setattr(module, "prior_weight_variance", lambda *_: 0.2)

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from quatrain.envs.colony.dynamics import advance, make_world
 from quatrain.envs.colony.rewards import components
 from quatrain.errors import DeviceMissing
-from quatrain.frameworks import torch as shared
+from quatrain.frameworks import torch as torch_settings
 from quatrain.models.actor_critic import colony, ppo, train
 from quatrain.models.actor_critic import network as networks
 from quatrain.models.actor_critic.colony_data import Dataset
@@ -63,7 +63,7 @@ def collected(kind: Kind) -> tuple[ActorCriticConfig, Dataset]:
 def learner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Learner]:
     """At work on the device without values; where an iteration begins is known there as well."""
     config, dataset = collected(request.param)
-    monkeypatch.setattr(shared, "Generator", Elsewhere)
+    monkeypatch.setattr(torch_settings, "Generator", Elsewhere)
     with torch.device("meta"):
         seed = train.init_state(config, dataset, 0).seeds[0]
         counts = {name: torch.tensor(0, device="cpu") for name in ("iterations", "updates")}
@@ -75,7 +75,7 @@ def test_the_state_of_a_learner_lies_on_the_default_device(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ):
     config, dataset = collected(kind)
-    monkeypatch.setattr(shared, "Generator", Elsewhere)
+    monkeypatch.setattr(torch_settings, "Generator", Elsewhere)
     with torch.device("meta"):
         state = train.init_state(config, dataset, 0)
     envs = state.envs[0]
@@ -112,7 +112,7 @@ def test_a_gpu_sees_pays_and_answers_what_a_cpu_does(kind: Kind):
 
 
 def network_of(config: ActorCriticConfig) -> Network:
-    return shared.seeded(lambda: networks.make_network(config, colony.spec_of(config)), 3)
+    return torch_settings.seeded(lambda: networks.make_network(config, colony.spec_of(config)), 3)
 
 
 @torch.no_grad()

@@ -8,7 +8,6 @@ import pytest
 from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.envs.grid.layouts import Layout, parse_layout
-from quatrain.models.allo import truth as fit
 from quatrain.models.allo import truth as spectrum
 from quatrain.models.allo.evaluate import orthogonality, single_cosine, subspace
 from quatrain.models.allo.truth import true_table
@@ -70,7 +69,7 @@ def test_the_uniform_policy_has_the_known_eigenvalues_of_a_corridor_and_of_four_
 
 def test_truth_scores_one_and_signs_change_nothing(walsh: np.ndarray):
     truth = simple(walsh, [0, 0.1, 0.3, 0.9])
-    np.testing.assert_allclose(fit.cosine(walsh * [1, -1, -1, 1], truth), 1)
+    np.testing.assert_allclose(spectrum.cosine(walsh * [1, -1, -1, 1], truth), 1)
     assert subspace(walsh, truth) == pytest.approx(1)
 
 
@@ -78,7 +77,7 @@ def test_rotation_inside_a_group_shows_against_single_vectors_only(walsh: np.nda
     truth = simple(walsh, [0, 0.3, 0.3, 0.9], tol=0.02)
     turned = walsh.copy()
     turned[:, 1], turned[:, 2] = walsh[:, 1] + walsh[:, 2], walsh[:, 1] - walsh[:, 2]
-    np.testing.assert_allclose(fit.cosine(turned, truth), 1)
+    np.testing.assert_allclose(spectrum.cosine(turned, truth), 1)
     alone = single_cosine(turned, truth)
     np.testing.assert_allclose(alone, [1, np.sqrt(0.5), np.sqrt(0.5), 1])
 
@@ -86,7 +85,7 @@ def test_rotation_inside_a_group_shows_against_single_vectors_only(walsh: np.nda
 def test_two_columns_collapsed_inside_a_group_show_in_orthogonality_only(walsh: np.ndarray):
     truth = simple(walsh, [0, 0.3, 0.3, 0.9], tol=0.02)
     collapsed = walsh[:, [0, 1, 1, 3]]
-    np.testing.assert_allclose(fit.cosine(collapsed, truth), 1)
+    np.testing.assert_allclose(spectrum.cosine(collapsed, truth), 1)
     assert orthogonality(walsh, truth).max() == pytest.approx(0)
     assert orthogonality(collapsed, truth)[1, 2] == pytest.approx(1)
 
@@ -95,21 +94,21 @@ def test_a_group_that_straddles_d_counts_with_its_whole_eigenspace(walsh: np.nda
     truth = simple(walsh, [0, 0.1, 0.5, 0.505], tol=0.02)
     assert truth.group.tolist() == [0, 1, 2, 2]
     learned = walsh[:, [0, 1, 3]]
-    np.testing.assert_allclose(fit.cosine(learned, truth), 1)
+    np.testing.assert_allclose(spectrum.cosine(learned, truth), 1)
     assert subspace(walsh[:, [0, 1, 2]], truth) == subspace(learned, truth) == 1
 
 
 def test_a_wrong_column_scores_zero_and_a_zero_column_does_not_divide_by_zero(walsh: np.ndarray):
     truth = simple(walsh[:, :3], [0, 0.1, 0.5])
-    np.testing.assert_allclose(fit.cosine(walsh[:, [3, 0]], truth), 0, atol=1e-12)
-    np.testing.assert_allclose(fit.cosine(np.zeros((4, 2)), truth), 0)
+    np.testing.assert_allclose(spectrum.cosine(walsh[:, [3, 0]], truth), 0, atol=1e-12)
+    np.testing.assert_allclose(spectrum.cosine(np.zeros((4, 2)), truth), 0)
 
 
 def test_a_state_that_never_starts_a_pair_is_left_out_of_the_truth():
     operator = spectrum.operator(from_trajectories([trajectory([0, 1, 0, 1, 3])]), 5, (0.5,))
     assert operator.visited.tolist() == [True, True, False, False, False]
     truth = spectrum.spectrum(operator, 2, 0.02)
-    np.testing.assert_allclose(fit.cosine(true_table(truth, 2), truth), 1)
+    np.testing.assert_allclose(spectrum.cosine(true_table(truth, 2), truth), 1)
 
 
 def test_a_free_state_takes_the_value_between_its_neighbours():
@@ -139,7 +138,7 @@ def test_only_without_doors_is_the_truth_that_of_the_uniform_policy(
         walks.append(trajectory(states))
     operator = spectrum.operator(from_trajectories(walks), len(grid.coords), (0.9,))
     truth = spectrum.spectrum(operator, 4, 0.02)
-    assert least <= fit.cosine(true_table(truth, 4), policy_on(parsed)).mean() <= most
+    assert least <= spectrum.cosine(true_table(truth, 4), policy_on(parsed)).mean() <= most
 
 
 CROWDED = np.concatenate([[0, 0.5], 0.9 + 0.001 * np.array([0, 1, 2, 6, 7, 8, 20, 21])])
@@ -167,8 +166,8 @@ def test_strict_cosine_is_zero_for_random_tables_and_one_for_the_truth(states: i
     vectors = np.linalg.qr(rng.standard_normal((states, states)))[0]
     truth = simple(vectors, [0, *np.linspace(0.9, 0.95, states - 1)], tol)
     d = min(states, 11)
-    np.testing.assert_allclose(fit.strict_cosine(vectors[:, :d], truth), 1)
-    scores = [fit.strict_cosine(rng.standard_normal((states, d)), truth) for _ in range(2000)]
+    np.testing.assert_allclose(spectrum.strict_cosine(vectors[:, :d], truth), 1)
+    scores = [spectrum.strict_cosine(rng.standard_normal((states, d)), truth) for _ in range(2000)]
     assert abs(np.mean(scores)) < 4 * np.std(scores) / np.sqrt(2000)
     np.testing.assert_allclose(np.mean(scores, 0), 0, atol=0.06)
 
@@ -182,11 +181,11 @@ def test_where_starts_are_uneven_random_directions_score_zero_and_random_numbers
     truth = simple(np.eye(40), np.arange(40.0))._replace(
         eigenvectors=basis / scale, starts=scale[:, 0] ** 2
     )
-    np.testing.assert_allclose(fit.strict_cosine(truth.eigenvectors[:, :5], truth), 1)
+    np.testing.assert_allclose(spectrum.strict_cosine(truth.eigenvectors[:, :5], truth), 1)
     numbers = rng.standard_normal((4000, 40, 5))
-    directions = [fit.strict_cosine(table / scale, truth) for table in numbers]
+    directions = [spectrum.strict_cosine(table / scale, truth) for table in numbers]
     np.testing.assert_allclose(np.mean(directions, 0), 0, atol=0.01)
-    leaning = np.mean([fit.strict_cosine(table, truth) for table in numbers], 0)
+    leaning = np.mean([spectrum.strict_cosine(table, truth) for table in numbers], 0)
     assert leaning[0] > 0.05
 
 
@@ -199,15 +198,15 @@ def test_a_random_table_does_not_profit_from_discounts_that_bring_all_eigenvalue
     strict = truth._replace(group=spectrum.group_of(values, 0.02))
     table = np.random.default_rng(2).standard_normal((104, 11))
     assert np.bincount(lenient).max() == 103
-    assert fit.cosine(table, truth._replace(group=lenient)).mean() > 0.9
-    assert fit.cosine(table, strict).mean() < 0.2
-    assert abs(fit.strict_cosine(table, strict).mean()) < 0.05
+    assert spectrum.cosine(table, truth._replace(group=lenient)).mean() > 0.9
+    assert spectrum.cosine(table, strict).mean() < 0.2
+    assert abs(spectrum.strict_cosine(table, strict).mean()) < 0.05
 
 
 def test_a_map_of_isolated_cells_scores_zero_because_its_truth_says_nothing():
     truth = simple(np.eye(4), [0.0] * 4)
-    np.testing.assert_allclose(fit.random_cosine(truth, 3), 1)
-    np.testing.assert_array_equal(fit.strict_cosine(np.eye(4)[:, :3], truth), 0)
+    np.testing.assert_allclose(spectrum.random_cosine(truth, 3), 1)
+    np.testing.assert_array_equal(spectrum.strict_cosine(np.eye(4)[:, :3], truth), 0)
 
 
 def test_the_rayleigh_quotient_is_exact_for_the_truth_and_second_order_for_a_small_error():
@@ -215,7 +214,7 @@ def test_the_rayleigh_quotient_is_exact_for_the_truth_and_second_order_for_a_sma
         from_trajectories([trajectory([0, 1, 2, 3, 3, 2, 1, 0, 0])]), 4, (0.5,)
     )
     truth = spectrum.spectrum(operator, 4, 0.02)
-    exact = fit.rayleigh(truth.eigenvectors, operator)
+    exact = spectrum.rayleigh(truth.eigenvectors, operator)
     np.testing.assert_allclose(exact, truth.eigenvalues, atol=1e-12)
     tilted = truth.eigenvectors + 0.01 * truth.eigenvectors[:, [1, 2, 3, 0]]
-    assert np.abs(fit.rayleigh(tilted, operator) - truth.eigenvalues).max() < 3e-4
+    assert np.abs(spectrum.rayleigh(tilted, operator) - truth.eigenvalues).max() < 3e-4
