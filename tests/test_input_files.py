@@ -2,15 +2,18 @@
 
 import io
 import re
-import resource
+import signal
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from pydantic import Field, ValidationError
 
+from pipeline.runtime.errors import Interrupted
 from pipeline.storage.params_file import read_input
 from quatrain.section import ArraysOrNone, FileOrNone, NumbersOrNone, Section
 
@@ -143,13 +146,15 @@ DAMAGED: list[tuple[str, bytes, str]] = [
     ("mine.npz", ARRAYS[: len(ARRAYS) // 2], NO_NPZ),
     ("mine.npz", zipped(("axis_0.npy", NUMBERS), compression=zipfile.ZIP_LZMA), NO_NPZ),
     ("mine.npz", smaller(BOMB, 150_000), NO_NPZ),
+    ("mine.npz", zipped(("a.npy", NUMBERS), ("a", NUMBERS)), NO_NPZ),
+    ("mine.npz", zipped(("a.npy", NUMBERS + b"x")), NO_NPZ),
     ("mine.npz", BOMB, "unfolds to 60,000,000 bytes; at most 200,000 are read"),
     ("mine.npz", zipped(("a.npy", CODE)), NO_NPZ),
     ("mine.npz", zipped(("a.npy", npy_header(9 * 10**12))), NO_NPZ),
     ("mine.npz", npz(a=np.array([None])), NO_NPZ),
     ("mine.npz", npz(a=np.zeros((3, 0))), NO_FLOATS),
     ("mine.npz", npz(a=np.arange(3)), NO_FLOATS),
-    ("mine.npz", zipped(("a.npy", b"text")), NO_FLOATS),
+    ("mine.npz", zipped(("a.npy", b"text")), NO_NPZ),
 ]
 
 
@@ -158,10 +163,21 @@ def test_a_file_that_holds_no_numbers_is_refused_in_one_line_and_never_unfolded(
     name: str, content: bytes, message: str, project: Path
 ):
     (project / "inputs" / name).write_bytes(content)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
+    tracemalloc.start()
     with pytest.raises(ValueError, match=f"^{re.escape(f'{name}: {message}')}$"):
         read_input(project, f"inputs/{name}")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["mine.npy", "mine.npz"])
+def test_an_interruption_while_a_file_is_read_stays_one(
+    name: str, project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(np, "load", Mock(side_effect=Interrupted(signal.SIGTERM)))
+    (project / "inputs" / name).write_bytes(NUMBERS if name == "mine.npy" else ARRAYS)
+    with pytest.raises(Interrupted):
+        read_input(project, f"inputs/{name}")
 
 
 def test_a_flipped_bit_never_changes_a_number(project: Path):

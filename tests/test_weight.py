@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # below. Models that `make new` writes have none.
 BUDGETS: dict[str, float] = {
     "src/quatrain": 1_985,
-    "src/quatrain/api": 669,
-    "src/quatrain/storage": 653,
+    "src/quatrain/api": 679,
+    "src/quatrain/storage": 659,
     "src/quatrain/frameworks": 369,
-    "src/quatrain/envs": 2_944,
+    "src/quatrain/envs": 2_946,
     "src/quatrain/envs/host": 688,
     "src/quatrain/envs/adapters": 699,
     "src/quatrain/replay": 728,
@@ -42,7 +42,7 @@ BUDGETS: dict[str, float] = {
     "pipeline/tracking": 1_502,
     "pipeline/commands": 284,
     "pipeline/trials": 2_414,
-    "tests": 9_554,
+    "tests": 9_589,
     "tests/pipeline": 5_896,
     "tests/pipeline/trials": 2_518,
     "tests/campaign": 684,

@@ -1,10 +1,14 @@
 """A YAML file is read as DVC reads it, or refused in a line that says where."""
 
 import re
+import signal
+from unittest.mock import Mock
 
 import pytest
 from dvc.utils.serialize import parse_yaml
+from ruamel.yaml import YAML
 
+from pipeline.runtime.errors import Interrupted
 from quatrain.errors import ConfigError
 from quatrain.storage.yaml_text import parse_mapping
 
@@ -55,3 +59,9 @@ def test_what_readers_take_for_different_things_is_refused(text: str, line: str)
 def test_the_rest_is_read_as_dvc_reads_it(text: str, values: dict[str, object]):
     assert repr(parse_mapping("my.yaml", text)) == repr(values)
     assert repr(parse_yaml(text, "my.yaml")) == repr(values)
+
+
+def test_an_interruption_while_a_text_is_read_stays_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(YAML, "load", Mock(side_effect=Interrupted(signal.SIGTERM)))
+    with pytest.raises(Interrupted):
+        parse_mapping("my.yaml", "a: 1\n")

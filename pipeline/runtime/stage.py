@@ -178,7 +178,7 @@ def dependencies(stage: Stage) -> tuple[str, dict[str, Any]]:
 
 
 def check_fits(stage: Stage, interface: Any = None) -> None:
-    """Checks that the stage's largest arrays fit into memory, before a framework is loaded.
+    """Checks that the stage's largest arrays fit into memory.
 
     interface: sizes of a user's environment, once the dataset tells them. What a GPU holds is found
     out when it is allocated.

@@ -341,7 +341,7 @@ def update_panels(
 ) -> Figure:
     """Draws a panel for each diagnostic of learning.
 
-    draw: in place of `draw_seeds`, which it is like.
+    draw: draws a line; it has the signature of `draw_seeds`.
     """
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4 * columns, 2.8 * rows + 0.6), layout="constrained")

@@ -95,6 +95,8 @@ REFUSALS: dict[str, Callable[[], Any]] = {
     "id is of type int; give the id of an environment, such as ": lambda: quatrain.make(5),
     "num_envs is True; give a whole number from 1": lambda: quatrain.make("Grid-v0", True),
     "num_envs is of type float; give a whole ": lambda: quatrain.make("Grid-v0", num_envs=1.5),
+    "path is 'a\\x00b', which no disk can have; choose": lambda: quatrain.load("a\0b"),
+    "path is '\\ud800', which no disk can have; choose": lambda: Film(b"", "").save("\ud800"),
     "path is ''; give the path of a folder or file, as text": lambda: quatrain.load(""),
     "path is of type NoneType; give the path of ": lambda: Film(b"", "").save(None),
     "result is of type int; give what quatrain.fit or ": lambda: quatrain.evaluate(5),

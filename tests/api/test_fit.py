@@ -111,14 +111,18 @@ def test_torch_and_the_environment_are_as_before(
     assert_equal(result, actor_critic)
 
 
-def test_fits_in_two_threads_are_those_one_after_the_other(actor_critic: Result):
+@pytest.mark.parametrize("model", ["allo", "actor_critic"])
+def test_fits_in_two_threads_are_those_one_after_the_other(
+    model: str, request: pytest.FixtureRequest
+):
+    alone = request.getfixturevalue(model)
     before = [os.environ.get(name) for name in session.VARIABLES]
     with ThreadPoolExecutor(2) as threads:
-        results = list(threads.map(lambda seed: fitted("actor_critic", seed=seed), (0, 1)))
+        results = list(threads.map(lambda seed: fitted(model, seed=seed), (0, 1)))
     assert [os.environ.get(name) for name in session.VARIABLES] == before
     assert torch.get_deterministic_debug_mode() == 0
-    assert_equal(results[0], actor_critic)
-    assert results[1].scores != actor_critic.scores
+    assert_equal(results[0], alone)
+    assert results[1].scores != alone.scores
 
 
 @pytest.mark.parametrize(

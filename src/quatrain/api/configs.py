@@ -215,4 +215,10 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     name = os.fspath(path)
     if not isinstance(name, str) or not name:
         raise ConfigError(f"path is {name!r}; give the path of a folder or file, as text")
+    try:
+        is_impossible = b"\0" in os.fsencode(name)
+    except UnicodeEncodeError:
+        is_impossible = True
+    if is_impossible:
+        raise ConfigError(f"path is {name!r}, which no disk can have; choose another name")
     return Path(name)

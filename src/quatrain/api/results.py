@@ -13,12 +13,13 @@ from matplotlib.figure import Figure
 
 from quatrain import serving
 from quatrain.animation import Animation
-from quatrain.api.configs import as_path, check_model, read_defaults, validated
+from quatrain.api.configs import as_path, read_defaults, validated
 from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten, to_dataset
 from quatrain.params import Params
 from quatrain.progress import History
+from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
 from quatrain.seeds import derive_seed
 from quatrain.serving import Served
@@ -268,15 +269,24 @@ def load(path: str | Path, device: str = "auto") -> Result:
             dataset = to_dataset(modules.collect.dataset_type(section), dataset_arrays)
             state = modules.train.from_arrays(section, dataset, arrays)
             curves = history.from_csv(stored.contents["history.csv"])
-            scores = stored.contents.get("scores.json")
-            if scores is not None:
-                scores = {
-                    name: math.nan if score is None else float(score)
-                    for name, score in scores.items()
-                }
-        except (ValueError, TypeError, AttributeError) as error:
+        except ValueError as error:
             raise DataError(f"{folder}: {error}; {REMEDY}") from None
+    scores = stored_scores(folder, stored.contents.get("scores.json"))
     return Result(model, params, dataset, state, curves, scores)
+
+
+def stored_scores(folder: Path, content: Any) -> dict[str, float] | None:
+    """Returns the scores of scores.json, NaN where it has null; None without the file.
+
+    Raises:
+        DataError: it does not map names to numbers.
+    """
+    if content is None:
+        return None
+    numbers = content.values() if isinstance(content, Mapping) else [content]
+    if not all(number is None or type(number) in (int, float) for number in numbers):
+        raise DataError(f"{folder}/scores.json: does not map names to numbers; {REMEDY}")
+    return {name: math.nan if number is None else number for name, number in content.items()}
 
 
 def read_folder(folder: Path, needed: Collection[str]) -> folders.Loaded:
@@ -307,8 +317,9 @@ def read_params(folder: Path, stored: folders.Loaded) -> tuple[str, Params]:
     except (KeyError, TypeError):
         reason = "the manifest does not tell seed and threads of the training"
         raise DataError(f"{folder}: {reason}; {REMEDY}") from None
+    if not isinstance(model, str) or model not in MODELS:
+        raise DataError(f"{folder}: holds no trained model; {REMEDY}")
     try:
-        check_model(model)
         values[model] = stored.contents["config.json"]
         return model, validated(read_defaults(None) | values)
     except ConfigError as error:

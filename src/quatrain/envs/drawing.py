@@ -92,7 +92,9 @@ def draw_treasure_hunt(
     image, draw = _tiles(colors.astype(np.uint8), size)
     for y, x in np.argwhere(items):
         kind = items[y, x] - 1
-        color = (GOOD if values[kind] > 0 else BAD)[kind % 2]
+        palette = GOOD if values[kind] > 0 else BAD
+        before = sum((value > 0) == (values[kind] > 0) for value in values[:kind])
+        color = palette[before % len(palette)]
         centre = ((x + 0.5) * size, (y + 0.5) * size)
         draw.regular_polygon((*centre, 0.3 * size), 4, rotation=45, fill=color)
     font = ImageFont.load_default(0.45 * size)
@@ -132,7 +134,7 @@ def draw_colony(
     """Draws a plate, stiffer where it is darker, the goal as a line, lines from parents to
     children, cells, and on top those that are new.
 
-    window: left, right, low and high of the part that is shown, larger; without it all.
+    window: left, right, low and high of the part that is magnified; None: the whole plate.
     """
     left, right, low, high = window or (0, len(stiffness), 0, height)
     scale = SIDE / max(right - left, high - low)

@@ -3,11 +3,12 @@ with it.
 """
 
 import io
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
 
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, QuatrainError
 from quatrain.section import ARRAYS, NUMBERS, Content, NamedArray
 from quatrain.storage.disk_errors import MACHINE, escaped
 
@@ -89,18 +90,9 @@ def _arrays(file: str, data: bytes) -> tuple[NamedArray, ...]:
 
 def _load(file: str, data: bytes, ending: str, writer: str) -> Any:
     """Returns the array or arrays of a file; executes nothing in it."""
-    import numpy as np  # for which a text does not wait
-
-    stream = io.BytesIO(data)
     try:
-        if ending == ARRAYS:
-            _check_archive(file, data)
-            return dict(np.load(stream, allow_pickle=False))
-        array = np.load(stream, allow_pickle=False)
-        if array.nbytes + array.itemsize > len(data) or stream.read(1):
-            raise ValueError
-        return array
-    except ConfigError:
+        return _members(file, data) if ending == ARRAYS else _array(data)
+    except QuatrainError:  # an interruption, too, which is raised anywhere
         raise
     except Exception:  # whatever zipfile and NumPy raise for odd bytes
         raise ConfigError(
@@ -108,13 +100,33 @@ def _load(file: str, data: bytes, ending: str, writer: str) -> Any:
         ) from None
 
 
-def _check_archive(file: str, data: bytes) -> None:
-    """Refuses an archive that is damaged, or unfolds to more than may be read."""
+def _array(data: bytes) -> Any:
+    """Returns the array of an .npy file, which holds as many bytes as its header says."""
+    import numpy as np  # for which a text does not wait
+
+    stream = io.BytesIO(data)
+    is_short = np.lib.format.read_magic(stream) == (1, 0)
+    read = np.lib.format.read_array_header_1_0 if is_short else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(stream)
+    if math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError
+    return np.load(io.BytesIO(data), allow_pickle=False)
+
+
+def _members(file: str, data: bytes) -> dict[str, Any]:
+    """Returns the arrays of an archive by name; refuses one that is damaged, has a name twice, or
+    unfolds to more than may be read.
+    """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
         size = sum(member.file_size for member in members)
         if size > MAX_BYTES:
             raise ConfigError(f"{file}: unfolds to {size:,} bytes; at most {MAX_BYTES:,} are read")
         kinds = {member.compress_type for member in members}
+        # Each member is unfolded in parts first: it may be larger than it claims.
         if not kinds <= {*COMPRESSIONS} or archive.testzip():
             raise zipfile.BadZipFile
+        contents = {each.filename.removesuffix(NUMBERS): archive.read(each) for each in members}
+        if len(contents) < len(members):
+            raise zipfile.BadZipFile
+        return {name: _array(content) for name, content in contents.items()}

@@ -14,7 +14,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.nodes import ScalarNode
 
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, QuatrainError
 
 MAX_DEPTH = 20
 # Numbers that all versions and readers of YAML take for the same, but for 1e3, text in YAML 1.1.
@@ -34,7 +34,7 @@ def parse_mapping(name: str, text: str) -> dict[str, Any]:
     try:
         _check_events(name, text)
         raw = YAML(typ="safe", pure=True).load(text)
-    except ConfigError:
+    except QuatrainError:  # an interruption, too, which is raised anywhere
         raise
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

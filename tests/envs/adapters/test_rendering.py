@@ -82,3 +82,12 @@ def test_fields_of_other_dimensions_are_drawn_too():
     for matrix in ([[-1.0]], np.diag([-1.0, -1.0, -2.0]).tolist()):
         env = begun("VectorField", field={"kind": "linear", "matrix": matrix})
         assert len(where(env.render(), drawing.AGENTS[0]))
+
+
+def test_items_of_different_kinds_look_different():
+    values = (10.0, -10.0, 5.0, -1.0)
+    items = np.array([[1, 2, 3, 4]])
+    picture = drawing.draw_treasure_hunt(["...."], values, items, np.zeros((0, 2), int))
+    size = drawing.cell_size(1, 4)
+    middles = picture[size // 2, size // 2 :: size]
+    assert len(np.unique(middles, axis=0)) == len(values)
