@@ -84,12 +84,14 @@ def test_advantages_are_those_of_the_definition_without_gradients_or_what_follow
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (31, 5), (32, 40)])
-def test_the_scan_of_a_gpu_is_the_loop_of_a_cpu(shape: tuple[int, int]):
+def test_the_scan_and_what_a_cpu_takes_are_the_recurrence(shape: tuple[int, int]):
     delta, coef = torch.rand(2, *shape, generator=seeded(), dtype=torch.float64)
     for some in (coef, coef.round(), torch.full_like(coef, 0.93)):
-        torch.testing.assert_close(
-            rollouts.gae_scan(delta, some), rollouts.gae(delta, some), rtol=1e-12, atol=1e-12
-        )
+        expected = delta.clone()
+        for time in reversed(range(shape[0] - 1)):
+            expected[time] += some[time] * expected[time + 1]
+        for way in (rollouts.gae_scan, rollouts.gae):
+            torch.testing.assert_close(way(delta, some), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_normalised_advantages_have_mean_0_and_the_deviation_1_of_a_population():

@@ -48,6 +48,18 @@ def test_half_precision_is_allowed_on_a_gpu():
     params_with({"device": "cuda", "actor_critic": {"train": {"amp": "bf16"}}})
 
 
+def test_records_end_at_the_same_iterations_wherever_a_training_goes_on():
+    train = config_with("train: {transitions: 5632, record_every: 4, evaluate_every: 4}").train
+    assert train.steps == 11
+    assert {done: train.counts(done) for done in (0, 3, 4, 10, 11)} == {
+        0: [4, 4, 3],
+        3: [1, 4, 3],
+        4: [4, 3],
+        10: [1],
+        11: [],
+    }
+
+
 # What is allowed.
 
 

@@ -37,7 +37,7 @@ class Corridor(gymnasium.Env):
         return self._observed(), 0.0, False, False, {}
 
     def _observed(self) -> np.ndarray:
-        return np.array([self.place, 5], np.float32)
+        return np.array([self.place, 0.1], np.float32)
 
 
 class Rooms(Corridor):

@@ -3,6 +3,7 @@ environment, dataset, network, PPO, evaluation.
 """
 
 import math
+from itertools import pairwise
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -137,9 +138,12 @@ class Ppo(Section):
         return -(-self.transitions // self.batch)
 
     def counts(self, done: int) -> list[int]:
-        """Returns the iterations of each record that follows after `done` iterations."""
+        """Returns the iterations of each record that follows after `done` iterations; records end at
+        multiples of `record_every`, wherever a training goes on.
+        """
         every = self.record_every
-        return [min(every, self.steps - first) for first in range(done, self.steps, every)]
+        ends = [*range(done + every - done % every, self.steps, every), self.steps]
+        return [end - begin for begin, end in pairwise([done, *ends]) if begin < end]
 
     def check(self) -> None:
         multiple(self, "evaluate_every", "record_every")

@@ -16,8 +16,10 @@ KEYS = (
 )
 # x and y of a cell.
 PLACE = 2 * FLOAT
-# Of a transition beside its observation: log-probability, value, next value, and two ends.
-TRANSITION = 3 * FLOAT + 2
+# Of a transition beside observation, action, reward and values: log-probability and two ends.
+TRANSITION = FLOAT + 2
+# Of each number of an action: the draw and two parameters of its distribution.
+DRAWN = 3 * FLOAT
 
 
 def needs(config: Any, interface: Any = None) -> Needs:
@@ -25,15 +27,21 @@ def needs(config: Any, interface: Any = None) -> Needs:
     train, network = config.train, config.network
     d, layers = network.d, network.layers
     attends = built_in and network.encoder == "attention"
-    # A user's environment tells the size of its observations only when it is made.
+    # A user's environment tells its sizes only when it is made.
     inputs = interface.observation_size if interface else 1
+    actions = max(interface.action_count, len(interface.action_low)) if interface else 1
+    components = 1
     if built_in:
         inputs = GRAPH_FEATURES[config.env.features]
+        actions = len(config.env.action.active_params)
+        components = len(config.env.reward.weighted)
     # Queries, keys, values and outputs, and two layers of 2 d units; or two networks.
     weights = 8 * layers * d**2 if attends else 2 * dense([inputs, *[d] * layers])
     cells = config.env.max_nodes if attends else 0
     node = NODE_FEATURES[config.env.features] * FLOAT + 2 if attends else 0
-    rollout = train.num_envs * train.horizon * (inputs * FLOAT + cells * node + TRANSITION)
+    values = 1 if network.value_heads == "total" else components
+    transition = TRANSITION + actions * DRAWN + (components + 2 * values) * FLOAT
+    rollout = train.num_envs * train.horizon * (inputs * FLOAT + cells * node + transition)
     # A batch is as wide as its largest colony, and a colony begins with some cells.
     tokens = 1 + (config.env.n0_min if attends else 0)
     batch = min(train.minibatch_size, train.num_envs * train.horizon) * tokens
