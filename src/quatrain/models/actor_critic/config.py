@@ -138,8 +138,8 @@ class Ppo(Section):
         return -(-self.transitions // self.batch)
 
     def counts(self, done: int) -> list[int]:
-        """Returns the iterations of each record that follows after `done` iterations; records end at
-        multiples of `record_every`, wherever a training goes on.
+        """Returns the iterations of each record that follows after `done` iterations; records
+        end at multiples of `record_every`, wherever a training goes on.
         """
         every = self.record_every
         ends = [*range(done + every - done % every, self.steps, every), self.steps]
