@@ -27,7 +27,6 @@ from quatrain.replay.rollouts import Graphs, Rollout, Spec, Stepped, round_up_wi
 
 HEADLINE = ("return", "success")
 VALIDATED = ("validation_return", "validation_success")
-# Keys to lower where memory is short, beside those of PPO.
 CLIP = 10.0  # standard deviations at which observations are clipped
 # Places in the statistics of an episode; the shares of reasons follow, then the sums of components.
 RETURN, LENGTH = range(2)
