@@ -113,7 +113,7 @@ MAZE = {"width": 9, "height": 7, "braid": 0.0, "seed": 0}
     [
         (rooms, ROOMS | {"extra_doors": 3}, TOO_MANY),
         (rooms, ROOMS | ONE_CELL, NO_WALK),
-        (maze, MAZE | {"width": 8}, "width 8 must be odd and at least 5; take 9"),
+        (maze, MAZE | {"width": 8}, "width 8 must be odd; take 7 or 9"),
     ],
 )
 def test_impossible_numbers_are_refused(generate, numbers, message):

@@ -10,13 +10,13 @@ from scipy.stats import chisquare
 
 from quatrain.replay.episodes.trajectories import Episodes, Walks, from_walks, sample
 from tests.quick_jit import quick_jit
-from tests.replay.trajectories import from_trajectories, trajectory
+from tests.replay.trajectories import from_trajectories
 
 
 def numbered(lengths) -> Episodes:
     """Trajectories of the given numbers of transitions; every state is the number of its slot."""
     first = np.cumsum([0, *(length + 1 for length in lengths)])
-    return from_trajectories([trajectory(np.arange(begin, end)) for begin, end in pairwise(first)])
+    return from_trajectories([np.arange(begin, end) for begin, end in pairwise(first)])
 
 
 def random_walks(end_probability) -> Walks:
@@ -32,20 +32,18 @@ def random_walks(end_probability) -> Walks:
         reset = terminated[:, step - 1] | truncated[:, step - 1]
         fresh = rng.integers(states, size=num_envs)
         state[:, step] = np.where(reset, fresh, next_state[:, step - 1])
-    action = rng.integers(4, size=(num_envs, steps), dtype=np.int8)
-    return Walks(state, action, next_state, terminated, truncated)
+    return Walks(state, next_state, terminated, truncated)
 
 
-def flattened_by_a_plain_loop(state, action, next_state, terminated, truncated) -> list[list]:
-    """Returns (state, action, terminated, truncated, horizon) of each slot."""
+def flattened_by_a_plain_loop(state, next_state, terminated, truncated) -> list[list]:
+    """Returns (state, terminated, horizon) of each slot."""
     slots, open_slots = [], []
     for env in range(state.shape[0]):
         for step in range(state.shape[1]):
             is_last, over = step == state.shape[1] - 1, bool(terminated[env, step])
-            cut = not over and bool(truncated[env, step] or is_last)
-            open_slots.append([state[env, step], action[env, step], over, cut])
-            if cut or over:
-                open_slots.append([next_state[env, step], -1, False, False])
+            open_slots.append([state[env, step], over])
+            if over or truncated[env, step] or is_last:
+                open_slots.append([next_state[env, step], False])
                 last = len(open_slots) - 1
                 slots += [[*slot, last - i] for i, slot in enumerate(open_slots)]
                 open_slots = []
@@ -65,16 +63,13 @@ def draw_pairs(episodes, batch_size, discounts, constraint_batches=2):
 @pytest.mark.parametrize("end_probability", [0.0, 0.1, 0.5])
 def test_flattening_equals_a_plain_loop_over_environments_and_steps(end_probability):
     walks = random_walks(end_probability)
-    before = walks.truncated.copy()
     episodes = from_walks(jax.tree.map(jnp.asarray, walks))
     slots = flattened_by_a_plain_loop(*walks)
-    for column, values in zip(episodes[:5], zip(*slots, strict=True), strict=True):
+    for column, values in zip(episodes[:3], zip(*slots, strict=True), strict=True):
         assert column.tolist() == list(values)
-    assert episodes.starts.tolist() == [i for i, slot in enumerate(slots) if slot[4] > 0]
-    from_walks(walks)
-    np.testing.assert_array_equal(walks.truncated, before)
+    assert episodes.starts.tolist() == [i for i, slot in enumerate(slots) if slot[2] > 0]
     dtypes = [column.dtype for column in episodes]
-    assert dtypes == [np.int32, np.int8, np.bool_, np.bool_, np.uint8, np.int32]
+    assert dtypes == [np.int32, np.bool_, np.uint8, np.int32]
 
 
 def test_batches_have_the_sizes_and_types_that_the_signature_promises():
@@ -98,7 +93,7 @@ def test_the_smallest_types_hold_the_longest_walk_and_draw_the_pairs_of_wide_typ
     """Walks of 300 transitions over 300 states do not fit into 8 bits."""
     episodes = numbered([300, 2])
     off, states = np.zeros((1, 300), bool), np.arange(301, dtype=np.uint16)[None]
-    small = from_walks(Walks(states[:, :-1], off.astype(np.int8), states[:, 1:], off, off))
+    small = from_walks(Walks(states[:, :-1], states[:, 1:], off, off))
     assert (small.state.dtype, small.horizon.dtype) == (np.uint16, np.uint16)
     assert small.horizon.tolist() == list(range(300, -1, -1))
     assert from_walks(random_walks(0.1)).horizon.dtype == np.uint8

@@ -16,14 +16,12 @@ from quatrain.replay.episodes import pairs
 from quatrain.replay.episodes.pairs import pair_matrix
 from quatrain.replay.episodes.trajectories import Episodes, sample
 from tests.quick_jit import quick_jit
-from tests.replay.trajectories import from_trajectories, trajectory
+from tests.replay.trajectories import from_trajectories
 
 
 def random_episodes(lengths, states) -> Episodes:
     rng = np.random.default_rng(0)
-    return from_trajectories(
-        [trajectory(rng.integers(states, size=length + 1)) for length in lengths]
-    )
+    return from_trajectories([rng.integers(states, size=length + 1) for length in lengths])
 
 
 def pair_matrix_by_a_plain_loop(episodes, states, discounts) -> np.ndarray:
@@ -78,14 +76,14 @@ def test_an_empty_replay_and_a_foreign_state_are_refused():
     with pytest.raises(
         DataError, match=r"holds state 7, but the matrix is for 7 states: .*another layout"
     ):
-        pair_matrix(from_trajectories([trajectory([6, 7])]), 7, (0.9,))
+        pair_matrix(from_trajectories([[6, 7]]), 7, (0.9,))
 
 
 @pytest.mark.parametrize("discounts", [(0.0,), (0.999,), (0.5, 1.0)])
 def test_the_sampler_draws_the_pairs_of_slots_as_often_as_the_matrix_says(discounts):
     lengths, slots = [1, 2, 7, 40, 3, 1], 60
     walks = np.split(np.arange(slots), np.cumsum(lengths) + np.arange(1, 7))[:-1]
-    episodes = from_trajectories([trajectory(walk) for walk in walks])
+    episodes = from_trajectories(walks)
     matrix = pair_matrix(episodes, slots, discounts)
     drawn = quick_jit(sample, static_argnums=(2, 3))(
         jax.random.key(2), jax.device_put(episodes), 200_000, discounts
@@ -102,7 +100,7 @@ def test_the_slow_references_draw_from_the_same_law():
         ends = np.cumsum(np.add(lengths, 1))
         buffer.add_episode(states, np.isin(np.arange(1, 221), ends))
         walks += np.split(states, ends[:-1])
-    episodes = from_trajectories([trajectory(walk) for walk in walks])
+    episodes = from_trajectories(walks)
     matrix = pair_matrix(episodes, 4, (0.8,))
     for reference in (sample_searching, sample_with_snippet, sample_with_terminal_table):
         assert chi_square_p_value(*reference(rng, buffer, 20_000, 0.8), matrix) > 1e-3

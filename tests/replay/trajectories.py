@@ -1,33 +1,19 @@
-"""single trajectories -> episodes: data for tests, written down transition by transition."""
+"""walks of single states -> episodes: data for tests, written down state by state."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int
 
 from quatrain.replay.episodes.trajectories import Episodes, Walks, empty_episodes, from_walks
 
 
-class Trajectory(NamedTuple):
-    """Holds one walk of T transitions."""
-
-    state: Int[np.ndarray, "states"]  # T + 1
-    action: Int[np.ndarray, "transitions"]
-    terminated: Bool[np.ndarray, "transitions"]
-    truncated: Bool[np.ndarray, "transitions"]
-
-
-def trajectory(state: Sequence[int]) -> Trajectory:
-    no_flag = np.zeros(len(state) - 1, bool)
-    return Trajectory(np.array(state), no_flag.astype(np.int8), no_flag, no_flag)
-
-
-def from_trajectories(trajectories: Sequence[Trajectory]) -> Episodes:
-    """Stores trajectories back to back, in order; one without a flag at its end is truncated."""
+def from_trajectories(trajectories: Sequence[Any]) -> Episodes:
+    """Stores trajectories, each the T + 1 states of T transitions, back to back, in order."""
     parts = [empty_episodes()]
-    for state, *columns in trajectories:
-        walk = (state[:-1], columns[0], state[1:], *columns[1:])
-        parts.append(from_walks(Walks(*(column[None] for column in walk))))
+    for states in trajectories:
+        walk = np.asarray(states)[None]
+        no_end = np.zeros(walk[:, 1:].shape, bool)
+        parts.append(from_walks(Walks(walk[:, :-1], walk[:, 1:], no_end, no_end)))
     merged = Episodes(*map(np.concatenate, zip(*parts, strict=True)))
     return merged._replace(starts=np.flatnonzero(merged.horizon).astype(np.int32))

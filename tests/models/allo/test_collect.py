@@ -37,7 +37,7 @@ def collect_plainly(config: AlloConfig, seed: int) -> Episodes:
         next_state = grid.next_state[state, action]
         terminated = next_state == grid.goal
         truncated = ~terminated & (elapsed + 1 >= config.env.max_episode_steps)
-        columns.append((state, action, next_state, terminated, truncated))
+        columns.append((state, next_state, terminated, truncated))
         ended = terminated | truncated
         state = np.where(ended, first_states(index + 1), next_state)
         elapsed = np.where(ended, 0, elapsed + 1)

@@ -7,7 +7,7 @@ import pytest
 
 from quatrain.models.allo import losses
 from quatrain.models.allo.truth import operator, spectrum
-from tests.replay.trajectories import from_trajectories, trajectory
+from tests.replay.trajectories import from_trajectories
 
 PHI = jnp.array([[1.0, 0.0], [1.0, 1.0]])
 LATER = jnp.array([[0.0, 0.0], [1.0, 3.0]])
@@ -65,7 +65,7 @@ def test_three_batches_have_the_mean_error_and_half_the_barrier_of_two():
 
 
 def test_the_truth_with_its_duals_is_a_fixed_point_and_swapped_components_are_not():
-    episodes = from_trajectories([trajectory([0, 1, 2, 1, 0, 0, 1, 2, 2, 1])])
+    episodes = from_trajectories([[0, 1, 2, 1, 0, 0, 1, 2, 2, 1]])
     op = operator(episodes, 3, (0.9,))
     truth = spectrum(op, 3, tol=0.0)
     duals = jnp.asarray(np.diag(-4 * 0.5 * truth.eigenvalues), jnp.float32)

@@ -11,7 +11,7 @@ from quatrain.envs.grid.layouts import Layout, parse_layout
 from quatrain.models.allo import truth as spectrum
 from quatrain.models.allo.evaluate import orthogonality, single_cosine, subspace
 from quatrain.models.allo.truth import true_table
-from tests.replay.trajectories import from_trajectories, trajectory
+from tests.replay.trajectories import from_trajectories
 
 
 def simple(table: np.ndarray, eigenvalues: Sequence[float], tol: float = 0.0) -> spectrum.Spectrum:
@@ -40,9 +40,7 @@ def walsh() -> np.ndarray:
 
 @pytest.mark.parametrize("discount", [0.0, 0.9, 1.0])
 def test_two_state_buffer_has_the_operator_and_eigenvalues_computed_by_hand(discount: float):
-    operator = spectrum.operator(
-        from_trajectories([trajectory([0, 1, 1]), trajectory([1, 0])]), 2, (discount,)
-    )
+    operator = spectrum.operator(from_trajectories([[0, 1, 1], [1, 0]]), 2, (discount,))
     np.testing.assert_allclose(operator.starts, [1 / 3, 2 / 3])
     np.testing.assert_allclose(operator.laplacian, np.array([[1, -1], [-1, 1]]) / 3, atol=1e-12)
     truth = spectrum.spectrum(operator, 2, tol=0.02)
@@ -105,7 +103,7 @@ def test_a_wrong_column_scores_zero_and_a_zero_column_does_not_divide_by_zero(wa
 
 
 def test_a_state_that_never_starts_a_pair_is_left_out_of_the_truth():
-    operator = spectrum.operator(from_trajectories([trajectory([0, 1, 0, 1, 3])]), 5, (0.5,))
+    operator = spectrum.operator(from_trajectories([[0, 1, 0, 1, 3]]), 5, (0.5,))
     assert operator.visited.tolist() == [True, True, False, False, False]
     truth = spectrum.spectrum(operator, 2, 0.02)
     np.testing.assert_allclose(spectrum.cosine(true_table(truth, 2), truth), 1)
@@ -113,7 +111,7 @@ def test_a_state_that_never_starts_a_pair_is_left_out_of_the_truth():
 
 def test_a_free_state_takes_the_value_between_its_neighbours():
     """State 2 is only an end: it is free between 0 and 1, which halves their distance."""
-    walks = [trajectory([0, 2]), trajectory([1, 2])]
+    walks = [[0, 2], [1, 2]]
     operator = spectrum.operator(from_trajectories(walks), 3, (0.0,))
     np.testing.assert_allclose(operator.laplacian, np.array([[1, -1], [-1, 1]]) / 8)
     np.testing.assert_allclose(operator.starts, [0.5, 0.5])
@@ -135,7 +133,7 @@ def test_only_without_doors_is_the_truth_that_of_the_uniform_policy(
         states = [int(rng.integers(len(grid.coords)))]
         for action in rng.integers(0, 4, 250):
             states.append(int(grid.next_state[states[-1], action]))
-        walks.append(trajectory(states))
+        walks.append(states)
     operator = spectrum.operator(from_trajectories(walks), len(grid.coords), (0.9,))
     truth = spectrum.spectrum(operator, 4, 0.02)
     assert least <= spectrum.cosine(true_table(truth, 4), policy_on(parsed)).mean() <= most
@@ -210,9 +208,7 @@ def test_a_map_of_isolated_cells_scores_zero_because_its_truth_says_nothing():
 
 
 def test_the_rayleigh_quotient_is_exact_for_the_truth_and_second_order_for_a_small_error():
-    operator = spectrum.operator(
-        from_trajectories([trajectory([0, 1, 2, 3, 3, 2, 1, 0, 0])]), 4, (0.5,)
-    )
+    operator = spectrum.operator(from_trajectories([[0, 1, 2, 3, 3, 2, 1, 0, 0]]), 4, (0.5,))
     truth = spectrum.spectrum(operator, 4, 0.02)
     exact = spectrum.rayleigh(truth.eigenvectors, operator)
     np.testing.assert_allclose(exact, truth.eigenvalues, atol=1e-12)

@@ -10,15 +10,14 @@ import pytest
 
 from quatrain.errors import DataError
 from quatrain.models.allo import losses
-from quatrain.models.allo import train as training
 from quatrain.models.allo.collect import Dataset, collect
-from quatrain.models.allo.config import AlloConfig
+from quatrain.models.allo.config import AlloConfig, Train
 from quatrain.models.allo.evaluate import corrected_eigenvalues, evaluate
+from quatrain.models.allo.memory import needs
 from quatrain.models.allo.train import (
     State,
     draw,
     dual_eigenvalues,
-    encoder_is_table,
     from_arrays,
     init_state,
     inputs_for,
@@ -69,18 +68,27 @@ def test_encoding_of_a_table_or_of_samples_depends_on_their_sizes_and_learns_the
     monkeypatch: pytest.MonkeyPatch,
 ):
     train = CONFIG.train
-    assert encoder_is_table(train, 96)
-    assert not encoder_is_table(train, 97)
-    assert encoder_is_table(allo(train={"constraint": "three"}).train, 128)
-    assert encoder_is_table(allo(train={"constraint": "visits"}).train, 10_000)
+    assert train.encodes_table(96)
+    assert not train.encodes_table(97)
+    assert allo(train={"constraint": "three"}).train.encodes_table(128)
+    assert allo(train={"constraint": "visits"}).train.encodes_table(10_000)
     brief = allo(train={"steps": 5, "record_every": 5, "evaluate_every": 5})
     ends = []
     for is_table in (True, False):
-        monkeypatch.setattr(training, "encoder_is_table", lambda *_, value=is_table: value)
+        monkeypatch.setattr(Train, "encodes_table", lambda *_, value=is_table: value)
         run_chunk.clear_cache()
         ends.append(last(brief).state)
     alike(*ends, atol=1e-5)
     run_chunk.clear_cache()
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows"), [({}, 96), ({"batch_size": 64}, 104), ({"constraint": "visits"}, 104)]
+)
+def test_the_estimated_memory_is_of_the_table_or_of_all_samples(changes: dict, rows: int):
+    """room4 has 104 states; a step draws three batches of 32."""
+    layers = 2 * 16 * 4
+    assert needs(allo(train=changes)).train["hidden units of a step"] == rows * layers
 
 
 APART = "....X....\n....X....\n....X....\n"

@@ -89,7 +89,7 @@ def maze(*, width: int, height: int, braid: float, seed: int) -> Layout:
     """
     for key, size in (("width", width), ("height", height)):
         if size % 2 == 0:
-            raise LayoutError(f"maze: {key} {size} must be odd and at least 5; take {size + 1}")
+            raise LayoutError(f"maze: {key} {size} must be odd; take {size - 1} or {size + 1}")
     rng = _generator(seed)
     walls = _carve(width, height, rng)
     _open_dead_ends(walls, braid, rng)

@@ -104,6 +104,17 @@ class Train(Section):
         """Returns how many independent batches of starts are drawn beside the pairs."""
         return {"two": 1, "three": 2, "visits": 0}[self.constraint]
 
+    def encodes_table(self, states: int) -> bool:
+        """Returns whether every state is encoded once: where samples are not fewer, or all are
+        needed. Gradients are equal.
+        """
+        return self.constraint == "visits" or states <= self.samples
+
+    @property
+    def samples(self) -> int:
+        """Returns how many states a step draws."""
+        return (2 + self.constraint_batches) * self.batch_size
+
     def check(self) -> None:
         if not self.discounts or not all(0 <= g <= 1 for g in self.discounts):
             raise ValueError(

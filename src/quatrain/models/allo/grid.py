@@ -87,7 +87,6 @@ def _walk(env: Env, steps: int, num_envs: int, grid: Grid, key: Array) -> Walks:
         )
         return (begun, jnp.where(ended, 0, elapsed + 1)), Walks(
             state=state.astype(small),
-            action=action.astype(jnp.int8),
             next_state=next_state.astype(small),
             terminated=terminated,
             truncated=truncated,

@@ -7,9 +7,8 @@ from quatrain.memory import ADAM, COPIES, DOUBLE, FLOAT, Needs, dense
 from quatrain.models.allo.config import COUNTED_STATES, AlloConfig
 
 KEYS = ("seeds", "network.hidden", "network.layers", "train.batch_size", "collect.num_envs")
-# Of a transition: two states of a byte or more, an action, and two ends; by step, and by walk, of a
-# file and of the device.
-TRANSITION = 4 * 5
+# Of a transition: its state, its end, how many follow and its slot; of a file and of the device.
+TRANSITION = 2 * 8
 # Of a sample: numbers that are drawn, and states.
 SAMPLE = 5 * FLOAT
 
@@ -19,13 +18,13 @@ def needs(config: AlloConfig, interface: Any = None) -> Needs:
     walks = round(collect.num_envs * (1 + collect.held_out_fraction)) * collect.steps_per_env
     states, inputs = _sizes(config, interface)
     weights = config.seeds * dense([inputs, *[network.hidden] * network.layers, network.d])
-    rows = min(states or train.batch_size, train.batch_size)
+    rows = states if states and train.encodes_table(states) else train.samples
     data = {"transitions": walks * TRANSITION}
     if states <= COUNTED_STATES:
         data["all pairs of states"] = 2 * states**2 * DOUBLE
     learning = {
         "weights and their moments": COPIES * weights * ADAM,
-        "hidden units of a batch": rows * network.hidden * network.layers * FLOAT,
+        "hidden units of a step": rows * network.hidden * network.layers * FLOAT,
         "samples of a record": train.record_every * train.batch_size * config.seeds * SAMPLE,
     }
     return Needs(

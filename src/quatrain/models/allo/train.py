@@ -140,21 +140,12 @@ def draw(config: Train, data: Data, base_key: Array, step: Array) -> Batch:
     )
 
 
-def encoder_is_table(config: Train, states: int) -> bool:
-    """Returns whether every state is encoded once: where samples are not fewer, or all are needed.
-
-    Gradients are equal.
-    """
-    samples = (2 + config.constraint_batches) * config.batch_size
-    return config.constraint == "visits" or states <= samples
-
-
 def objective(
     params: network.Params, config: AlloConfig, state: State, data: Data, batch: Batch
 ) -> tuple[Float[Array, ""], tuple[dict[str, Array], losses.Constraints]]:
     """Computes L, its terms and the constraints for these encoder parameters."""
     encode = partial(network.apply, config.network, params)
-    if encoder_is_table(config.train, len(data.inputs)):
+    if config.train.encodes_table(len(data.inputs)):
         table = encode(data.inputs)
         features = losses.Features(*(table[states] for states in batch))
     else:

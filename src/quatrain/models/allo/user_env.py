@@ -157,8 +157,7 @@ def _episodes(
     if not walk.terminated.size:
         return empty_episodes()
     shape = walk.terminated.shape
-    action = np.zeros(shape, np.int8)  # learning reads no action
-    states = (state.reshape(shape), action, next_state.reshape(shape))
+    states = (state.reshape(shape), next_state.reshape(shape))
     return from_walks(Walks(*states, walk.terminated, walk.truncated))
 
 

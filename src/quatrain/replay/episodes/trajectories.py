@@ -3,8 +3,8 @@
 A trajectory of T transitions occupies T + 1 consecutive slots s_0..s_T: a next state is the state
 of the next slot. The number of transitions left in each slot, and the slots that start one, are
 computed when data are added: sampling only gathers. States and horizons have the smallest integer
-type that holds them: 20 million transitions in 1000-step walks of 1000 states take 220 MB, half of
-it actions, flags and starts.
+type that holds them: 20 million transitions in 1000-step walks of 1000 states take 180 MB, half of
+it starts.
 """
 
 from typing import Any, NamedTuple
@@ -12,20 +12,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int, Int8, Int32, Integer, PRNGKeyArray
+from jaxtyping import Bool, Int, Int32, Integer, PRNGKeyArray
 
 from quatrain.replay.episodes.lags import AnyArray, lags
-
-NO_ACTION = -1  # at a trajectory's last slot
 
 
 class Episodes(NamedTuple):
     """Holds whole trajectories in consecutive slots: NumPy arrays, or a pytree under jit."""
 
     state: Integer[AnyArray, "slots"]
-    action: Int8[AnyArray, "slots"]  # -1 at a last slot
-    terminated: Bool[AnyArray, "slots"]  # both flags describe the step that leaves the slot
-    truncated: Bool[AnyArray, "slots"]
+    terminated: Bool[AnyArray, "slots"]  # by the step that leaves the slot
     horizon: Integer[AnyArray, "slots"]  # transitions left in this trajectory, 0 at its last slot
     starts: Int32[AnyArray, "transitions"]  # the slots with horizon >= 1
 
@@ -37,7 +33,6 @@ class Walks(NamedTuple):
     """
 
     state: Integer[AnyArray, "env steps"]
-    action: Int[AnyArray, "env steps"]
     next_state: Integer[AnyArray, "env steps"]
     terminated: Bool[AnyArray, "env steps"]
     truncated: Bool[AnyArray, "env steps"]
@@ -57,14 +52,13 @@ def smallest_type(largest: int) -> np.dtype[Any]:
 
 
 def from_walks(walks: Walks) -> Episodes:
-    """Flattens walks of at least a step; the unfinished end of one is a truncated trajectory.
+    """Flattens walks of at least a step; the unfinished end of one is a trajectory, too.
 
-    Both flags at once count as terminated. States keep their type, horizons get the smallest.
+    States keep their type, horizons get the smallest.
     """
-    state, action, next_state, terminated, truncated = map(np.asarray, walks)
-    truncated = truncated & ~terminated
-    truncated[:, -1:] |= ~terminated[:, -1:]
+    state, next_state, terminated, truncated = map(np.asarray, walks)
     ended = terminated | truncated
+    ended[:, -1:] = True
     ends = np.flatnonzero(ended)
     last_slots = ends + np.arange(1, len(ends) + 1)  # each earlier trajectory has one more slot
     lengths = np.diff(last_slots, prepend=-1)
@@ -79,9 +73,7 @@ def from_walks(walks: Walks) -> Episodes:
 
     return Episodes(
         state=to_slots(state, next_state.ravel()[ends], state.dtype),
-        action=to_slots(action, NO_ACTION, np.int8),
         terminated=to_slots(terminated, False, np.bool_),
-        truncated=to_slots(truncated, False, np.bool_),
         horizon=_horizons(lengths),
         starts=np.flatnonzero(is_start).astype(np.int32),
     )
@@ -98,7 +90,7 @@ def _horizons(lengths: Int[np.ndarray, " trajectories"]) -> Integer[np.ndarray, 
 
 
 def empty_episodes() -> Episodes:
-    dtypes = (np.uint8, np.int8, np.bool_, np.bool_, np.uint8, np.int32)
+    dtypes = (np.uint8, np.bool_, np.uint8, np.int32)
     return Episodes(*(np.zeros(0, dtype) for dtype in dtypes))
 
 
