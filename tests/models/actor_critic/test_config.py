@@ -23,13 +23,7 @@ OWN_PLATE = (
 
 config_with = partial(config_of, "actor_critic")
 
-POSITIVE, IN_RANGE = "finite and > 0.", "> 1e-06 and <= 1e+12."
-STIFFNESS = [
-    (17, np.nan, POSITIVE),
-    (599, -2.5, POSITIVE),
-    (0, 1e-6, IN_RANGE),
-    (0, 1e39, IN_RANGE),
-]
+STIFFNESS = [(17, np.nan, "finite and > 0."), (0, 1e-6, "> 1e-06 and <= 1e+12.")]
 
 
 def test_a_plate_of_another_width_or_of_impossible_stiffness_is_refused():
@@ -42,10 +36,6 @@ def test_a_plate_of_another_width_or_of_impossible_stiffness_is_refused():
         numbers = (*STIFF[:column], value, *STIFF[column + 1 :])
         line = f"{place}value at column {column} is {value:g}; intensities must be {limits}"
         assert line in refused(numbers)
-
-
-def test_half_precision_is_allowed_on_a_gpu():
-    params_with({"device": "cuda", "actor_critic": {"train": {"amp": "bf16"}}})
 
 
 def test_records_end_at_the_same_iterations_wherever_a_training_goes_on():
@@ -67,8 +57,6 @@ def test_growth_without_bound_is_accepted_from_who_asks_for_it():
     bounds = "env.action.bounds: {delete_ratio: [0.0, 0.5]}"
     config = config_with("env: {allow_unbounded_growth: true}", bounds)
     assert config.env.bounds[0].high == 0.5
-    active = "active_params: [gamma, alpha, noise, theta]"
-    config_with(f"env.action: {{{active}, fixed_params: {{delete_ratio: 0.5}}}}")
 
 
 def test_a_goal_out_of_reach_is_a_warning_where_it_is_not_the_task():
@@ -84,13 +72,6 @@ def test_weights_stand_in_place_of_a_presets_or_beside_them():
     expected = {"progress": 10, "growth": 0.5, "metabolic": 0.05, "lane": 0.4}
     assert result == expected | {"terminal": 2, "milestone": 2}
     assert list(result) == [name for name in COMPONENTS if name in result]
-
-
-def test_equal_configs_have_the_same_hash_whatever_the_order_of_their_dictionaries():
-    weights = ("{time: 0.1, lane: 0.2}", "{lane: 0.2, time: 0.1}")
-    item, other = (config_with(f"env.reward.weights: {each}") for each in weights)
-    assert item == other
-    assert hash(item) == hash(other)
 
 
 def test_whole_iterations_are_counted():

@@ -32,8 +32,6 @@ from tests.conftest import ROOT, small
 from tests.elsewhere import Elsewhere, MadeOnTheCpu, without_a_gpu
 from tests.models.actor_critic.learners import dataset_of
 
-GENERATORS = ("environment", "policy", "order")
-"""Their states are on the CPU wherever they are."""
 KINDS = [("light", "beta", "total"), ("full", "squashed_gaussian", "components")]
 IDS = [" ".join(kind) for kind in KINDS]
 without_a_compiler = pytest.mark.skipif(
@@ -68,21 +66,6 @@ def learner(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         seed = train.init_state(config, dataset, 0).seeds[0]
         counts = {name: torch.tensor(0, device="cpu") for name in ("iterations", "updates")}
         yield train.from_state(config, dataset, seed._replace(**counts))
-
-
-@both_kinds
-def test_the_state_of_a_learner_lies_on_the_default_device(
-    kind: Kind, monkeypatch: pytest.MonkeyPatch
-):
-    config, dataset = collected(kind)
-    monkeypatch.setattr(torch_settings, "Generator", Elsewhere)
-    with torch.device("meta"):
-        state = train.init_state(config, dataset, 0)
-    envs = state.envs[0]
-    assert all(getattr(envs, name).is_cpu for name in GENERATORS)
-    others = state._replace(envs=envs._replace(**dict.fromkeys(GENERATORS)))
-    tensors = [leaf for leaf in tree_leaves(others) if isinstance(leaf, Tensor)]
-    assert {leaf.device.type for leaf in tensors} == {"meta"}
 
 
 def test_steps_and_updates_make_nothing_on_the_cpu_and_wait_for_no_value(

@@ -150,7 +150,7 @@ def test_draws_repeat_with_their_generator_and_carry_no_gradient(kind: str):
 
 
 @of_bounds
-def test_density_of_an_action_integrates_to_1_and_gives_its_entropy(kind: str):
+def test_density_of_an_action_integrates_to_1(kind: str):
     """Middle sums over the range of the action, from which z is worked out."""
     (_, width), cells = BOUNDS[0], 500_000
     policy = of_ratio(kind)
@@ -159,10 +159,7 @@ def test_density_of_an_action_integrates_to_1_and_gives_its_entropy(kind: str):
     for case in range(3):
         parameters = tuple(part[case].double().expand_as(z) for part in random_parameters(kind, 8))
         log_prob = policy.log_prob(parameters, z)
-        density, cell = log_prob.exp(), width / cells
-        assert float(density.sum() * cell) == pytest.approx(1, abs=2e-5)
-        entropy = policy.entropy(tuple(part[:1].float() for part in parameters))
-        assert float(-(density * log_prob).sum() * cell) == pytest.approx(float(entropy), abs=1e-4)
+        assert float(log_prob.exp().sum() * width / cells) == pytest.approx(1, abs=2e-5)
 
 
 @of_bounds
@@ -242,10 +239,3 @@ def test_over_indices_numbers_are_those_of_torch():
     torch.testing.assert_close(policy.kl(params, other_params), kl_divergence(expected, other))
     assert policy.kl(params, params).abs().max() == 0
     assert torch.equal(policy.action(policy.mean(params)), old.argmax(-1))
-
-
-def test_indices_come_as_often_as_they_are_likely():
-    policy = over_indices()
-    params = policy.distribution(raw_of_indices()[0, 0].expand(20_000, INDICES))
-    counts = torch.bincount(policy.action(policy.sample(params, seeded(0))))
-    torch.testing.assert_close(counts / counts.sum(), params[0][0].exp(), atol=0.01, rtol=0)

@@ -1,7 +1,6 @@
 """The served policy against the one that is judged; and what it refuses to be asked."""
 
 import functools
-import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,12 +114,6 @@ def test_served_actions_and_values_are_those_of_the_evaluated_policy_in_every_st
         np.testing.assert_allclose(result["value"], value @ weights, **CLOSE)
 
 
-def test_the_example_is_the_first_held_out_colonies():
-    run = trained()
-    first = make_colonies(run.config.env, run.dataset.held_out.colonies)
-    np.testing.assert_equal(example(), asked(run, Colonies(*(column[:3] for column in first))))
-
-
 def test_what_stands_beyond_the_cells_is_not_looked_at():
     plain = example()
     beyond = np.arange(trained().config.env.max_nodes) >= plain["cells"][:, None]
@@ -137,23 +130,3 @@ def test_answering_draws_and_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(torch, "compile")
     np.testing.assert_equal(trained().answers(example(), compile=True), expected)
     assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize(
-    ("name", "place", "value", "message"),
-    [
-        ("cells", (2,), 33, "cells[2] is 33; give whole numbers in 1..32"),
-        ("positions", (0, 0, 1), np.nan, "positions[0, 0, 1] is nan; give numbers in 0.0..60.0"),
-        ("parents", (0, 1), 1, "parents[0, 1] is 1; give whole numbers in -1..0"),
-        ("ages", (2, 0), 13, "ages[2, 0] is 13; give whole numbers in 0..12"),
-        ("left_moves", (0,), 5, "left_moves[0] is 5; give whole numbers in 0..4"),
-        ("stiffness", (2, 9), 0.0, "stiffness[2, 9] is 0.0; give numbers in 1e-06..3.4028235e+38"),
-    ],
-)
-def test_a_number_that_no_colony_of_this_config_has_is_refused(
-    name: str, place: tuple[int, ...], value: float, message: str
-):
-    array = example()[name].astype(type(value))
-    array[place] = value
-    with pytest.raises(ValueError, match=f"^{re.escape(f'actor_critic: {message}')}$"):
-        trained().answers(example() | {name: array})

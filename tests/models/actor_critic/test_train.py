@@ -10,14 +10,12 @@ import pytest
 import torch
 
 from quatrain.envs.colony.config import SUCCESS
-from quatrain.errors import DatasetMismatch
 from quatrain.models.actor_critic import colony, ppo, train
 from quatrain.models.actor_critic import network as networks
 from quatrain.models.actor_critic.colony_data import Dataset
 from quatrain.models.actor_critic.colony_scores import run_policy
 from quatrain.models.actor_critic.policy import DISTRIBUTIONS
 from quatrain.models.actor_critic.ppo import Learner
-from quatrain.models.actor_critic.train import NOT_EVALUATED
 from quatrain.progress import TrainingDiverged
 from quatrain.replay import rollouts
 from tests.conftest import shapes_unchecked, small
@@ -41,10 +39,6 @@ def rollout_of(learner: Learner) -> rollouts.Transitions:
     with shapes_unchecked():
         ppo.collect(learner)
     return ppo.compute_advantages(learner)
-
-
-def assert_equal(item: train.State, other: train.State) -> None:
-    np.testing.assert_equal(train.to_arrays(item), train.to_arrays(other))
 
 
 @pytest.mark.parametrize("policy", DISTRIBUTIONS)
@@ -143,34 +137,9 @@ def test_rates_change_linearly(learner: Learner):
 def test_several_seeds_learn_each_as_if_alone():
     together = trained(small("actor_critic", train=BRIEF, seeds=2))
     alone = trained(CONFIG)
-    assert_equal(train.State.from_seeds([together.state.seeds[0]]), alone.state)
-    first, second = together.state.params
-    assert not torch.equal(first["cells.weight"], second["cells.weight"])
-    assert together.metrics["return/seed"].shape == (3, 2)
+    first = train.State.from_seeds([together.state.seeds[0]])
+    np.testing.assert_equal(train.to_arrays(first), train.to_arrays(alone.state))
     np.testing.assert_array_equal(together.metrics["return/seed"][:, 0], alone.metrics["return"])
-
-
-@pytest.mark.filterwarnings("ignore:actor_critic. after .* no validation colony:UserWarning")
-def test_cut_off_after_two_iterations_a_run_ends_as_the_whole_one():
-    """With all that can be another, best weights kept, and steps that KL stops."""
-    length = {"record_every": 2, "transitions": 24 * 8 * 4, "evaluate_every": 2}
-    heads = {"layers": 2, "policy": "squashed_gaussian", "value_heads": "components"}
-    config = small(
-        "actor_critic",
-        seeds=2,
-        env={"features": "full"},
-        network={"encoder": "graph", **heads},
-        train={"target_kl": 1e-3, "value_clip": 0.1, **length},
-    )
-    collected = dataset_of(config)
-    with shapes_unchecked():
-        first, last = train.train(config, collected, 0)
-        saved = train.from_arrays(config, collected, train.to_arrays(first.state))
-        (rest,) = train.train(config, collected, 0, saved)
-        assert list(train.train(config, collected, 0, last.state)) == []
-    assert (first.step, last.step, rest.step) == (2, 4, 4)
-    assert_equal(rest.state, last.state)
-    np.testing.assert_equal(dict(rest.metrics), dict(last.metrics))
 
 
 def test_the_scale_of_values_follows_the_returns_of_all_iterations():
@@ -234,14 +203,6 @@ def test_a_reward_that_is_not_finite_ends_the_training_with_its_component(learne
         colony.check_rewards(CONFIG, learner.rollout.components, 1)
 
 
-def test_a_dataset_and_arrays_of_another_config_are_refused(dataset: Dataset):
-    with pytest.raises(DatasetMismatch, match="training plates have the shape"):
-        next(train.train(small("actor_critic", collect={"n_train": 5}), dataset, 0))
-    arrays = train.to_arrays(train.init_state(CONFIG, dataset, 0))
-    with pytest.raises(ValueError, match="not a learner of this config: params/0/"):
-        train.from_arrays(small("actor_critic", network={"d": 24}), dataset, arrays)
-
-
 def test_a_small_network_learns_on_one_thread(dataset: Dataset, monkeypatch: pytest.MonkeyPatch):
     used, before = [], torch.get_num_threads()
 
@@ -282,14 +243,6 @@ def test_the_weights_that_were_best_on_validation_colonies_are_kept(
     torch.testing.assert_close(dict(actor.eager.state_dict()), best.params)  # type: ignore[attr-defined]
 
 
-def test_without_evaluations_the_last_weights_are_the_best():
-    last = trained(CONFIG)
-    (best,) = last.state.best
-    assert (int(best.iteration), float(best.validation_return)) == (3, NOT_EVALUATED)
-    torch.testing.assert_close(best.params, last.state.params[0], rtol=0, atol=0)
-    assert len(last.metrics["validation_return"]) == 0
-
-
 def test_a_validation_is_the_deterministic_policy_on_each_colony(dataset: Dataset):
     learner = make_learner(CONFIG)
     starts = dataset.train.validation
@@ -312,37 +265,18 @@ def test_one_warning_says_that_no_colony_reaches_the_goal(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         trained(small("actor_critic", train=length))
-    lines = [str(item.message) for item in caught if "actor_critic" in str(item.message)]
-    assert len(lines) == warned
-    assert not lines or lines[0].startswith(
-        "actor_critic: after 768 transitions no validation colony reaches the goal (learner 0)"
-    )
-
-
-SLOWER = "lower actor_critic.train.discount"
+    assert len([item for item in caught if "no validation colony" in str(item.message)]) == warned
 
 
 @pytest.mark.parametrize(
-    ("reward", "advice"),
-    [
-        (
-            {"preset": "goal_control"},
-            f"ending early may pay more than moving slowly; {SLOWER}, raise .transitions, or set "
-            "actor_critic.env.reward.preset: goal_control_safe",
-        ),
-        ({"preset": "goal_control_safe"}, f"{SLOWER} or raise .transitions"),
-        ({"weights": {"forfeit": 0.5}}, f"{SLOWER} or raise .transitions"),
-    ],
-    ids=["ending early is free", "safe preset", "a forfeit of one's own"],
+    ("reward", "safe"),
+    [({"preset": "goal_control_safe"}, True), ({"preset": "goal_control"}, False)],
 )
 def test_a_warning_advises_the_safe_preset_only_without_a_forfeit(
-    reward: dict[str, Any], advice: str
+    reward: dict[str, Any], safe: bool
 ):
     config = small("actor_critic", env={"reward": reward})
-    with pytest.warns(UserWarning, match="actor_critic") as caught:
+    failed = r"after 576 transitions no held-out colony reaches the goal \(learner 0, 2\)"
+    with pytest.warns(UserWarning, match=failed) as caught:
         colony.warn_without_success(config, "held-out", 576, [0.0, 0.5, 0.0])
-    (line,) = [str(item.message) for item in caught]
-    assert line == (
-        "actor_critic: after 576 transitions no held-out colony reaches the goal "
-        f"(learner 0, 2): {advice}"
-    )
+    assert ("reward.preset: goal_control_safe" in str(caught[0].message)) == (not safe)
