@@ -46,13 +46,3 @@ class Choices(Cycle):
 
 class Dials(Cycle):
     action_space = Box(-1, 1, (2,), np.int8)  # type: ignore[assignment]
-
-
-class Endless(Cycle):
-    def step(self, action: np.ndarray) -> Any:
-        return *super().step(action)[:2], "False", False, {}
-
-
-class Broken(Cycle):
-    def observe(self) -> np.ndarray:
-        return np.full(10, np.nan, np.float32)

@@ -51,25 +51,6 @@ def equal(item: Any, other: Any) -> bool:
 # Random numbers.
 
 
-def test_another_seed_changes_all_that_is_drawn_and_no_global_state():
-    torch.manual_seed(1)
-    np.random.seed(1)  # noqa: NPY002
-    before = torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
-    other = flatten(collect(configured(), SEED + 1))
-    assert torch.equal(torch.get_rng_state(), before[0])
-    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
-    reference = flatten(collected())
-    assert {name for name in other if np.array_equal(other[name], reference[name])} == {
-        "train/truncated",
-        "emission/noise_variance",
-        "field/alpha",
-        "field/table",
-        "held_out/rollouts/truncated",
-        "held_out/grid",
-        "held_out/grid_field",
-    }
-
-
 def test_parts_share_no_random_numbers_and_do_not_depend_on_the_sizes_of_others():
     dataset = collected()
     train, held_out, emission = dataset.train, dataset.held_out, dataset.emission

@@ -81,7 +81,7 @@ def test_truncated_transitions_are_left_out():
     assert not torch.equal(with_wrong(np.roll(train.truncated, 1, 1)).weight, expected.weight)
 
 
-def test_channels_of_a_cubic_flow_without_noise_are_exact_and_the_same_each_time():
+def test_channels_of_a_cubic_flow_without_noise_are_exact():
     """With twice the dt, the same observations are those of states twice as far."""
     weight, bias = drawn(7, 3, seed=1), drawn(7, seed=2)
     u = 2 * torch.rand(300, 3, generator=Generator().manual_seed(3), dtype=torch.float64) - 1
@@ -97,10 +97,6 @@ def test_channels_of_a_cubic_flow_without_noise_are_exact_and_the_same_each_time
     assert ((first.noise_variance > 0) & (first.noise_variance < 1e-5)).all()
     slow = identify_decoder(*warmup, 0.2)
     torch.testing.assert_close(slow.weight, weight / 2, rtol=1e-6, atol=1e-6)
-    for number in range(20):
-        _ = torch.full((12 + number,), number)  # whatever memory holds that was used before
-        again = identify_decoder(*warmup, 0.1)
-        assert all(torch.equal(*parts) for parts in zip(first, again, strict=True))
 
 
 # Alignments.

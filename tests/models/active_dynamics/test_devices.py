@@ -31,9 +31,10 @@ from tests.models.active_dynamics.small_trials import (
 
 WARMUP, END = 3, 7
 CASES: dict[str, dict[str, Any]] = {
-    "filter": {"train": {"arms": ("active", "random", "step", "prbs")}},
-    "filter of counts": {"env": {"observation": {"kind": "loglinear", "noise": "poisson"}}},
-    "network": {"family": "seq_vae"},
+    "filter of counts": {
+        "env": {"observation": {"kind": "loglinear", "noise": "poisson"}},
+        "train": {"arms": ("active", "random", "step", "prbs")},
+    },
     "ensemble": {"family": "seq_vae", "network": ENSEMBLE, "train": {"acquisition": DISAGREEMENT}},
 }
 

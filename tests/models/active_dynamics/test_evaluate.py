@@ -16,13 +16,10 @@ from quatrain.models.active_dynamics.evaluate import HORIZONS, FieldEstimate, ca
 from quatrain.models.active_dynamics.family import AffineAlignment, Moments
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.references import reference_errors, teleport_reference
-from quatrain.models.active_dynamics.rules import GATED
 from quatrain.models.active_dynamics.state import State
-from quatrain.statistics import Interval
 from tests.conftest import params_with, shapes_unchecked
-from tests.models.active_dynamics.small_trials import configured, named, run
+from tests.models.active_dynamics.small_trials import configured, named
 
-BRIEF = {"transitions": 12, "record_every": 12, "checkpoints": 3}
 FINE = {"rbf": {"side": 9, "length": 0.6}}
 
 
@@ -200,20 +197,3 @@ def test_the_reference_is_the_mean_error_of_regression_on_exact_velocities():
 
 
 # All together.
-
-
-def test_scores_are_medians_with_order_statistics(monkeypatch: pytest.MonkeyPatch):
-    """The interval of a ratio is given: a run so small need not have one."""
-    name = "quatrain.models.active_dynamics.evaluate.ratio_interval"
-    monkeypatch.setattr(name, lambda *_: Interval(1.0, 2.0))
-    result = run(configured(seeds=10, train=BRIEF))
-    scores = result.scores
-    errors = np.sort(result.estimate.nrmse[-1].reshape(2, 10)[0])
-    assert scores["field_nrmse.active"] == pytest.approx(np.median(errors))
-    bounds = scores["field_nrmse.active_low"], scores["field_nrmse.active_high"]
-    assert bounds == (errors[1], errors[8])
-    metrics = {gated.metric for gated in GATED}
-    assert {f"{metric}{end}" for metric in metrics for end in ("_low", "_high")} <= scores.keys()
-    ratio = "transition_ratio.random"
-    assert ratio in scores
-    assert (scores[f"{ratio}_low"], scores[f"{ratio}_high"]) == (1.0, 2.0)

@@ -14,8 +14,6 @@ from tests.models.active_dynamics.small_trials import RUNS, VAE, at, configured
 FORMS: dict[str, dict[str, Any]] = {
     **{name: RUNS[name] for name in ("space", "learned channels", "ensemble")},
     "active arm second": {"train": {"arms": ["random", "active"]}},
-    "no active arm": {"train": {"arms": ["step"]}},
-    "seq_vae": {"network": VAE},
     "mlp and learned channels": {
         "network": VAE | {"decoder": "mlp", "seq_vae": {"dynamics": "mlp"}}
     },
