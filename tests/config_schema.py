@@ -1,4 +1,4 @@
-"""The JSON schema of params.yaml -> its keys, their rules, and values just outside and inside."""
+"""The JSON schema of params.yaml -> its keys, and their rules in a form that a person reads."""
 
 import math
 import re
@@ -11,25 +11,6 @@ Schema = dict[str, Any]
 Path = tuple[str | int, ...]
 HIDDEN = re.compile("InputFile$|.*UserEnvConfig$")
 ROOT_SCHEMA: Schema = Params.model_json_schema()
-TYPES = {
-    bool: {"boolean"},
-    int: {"integer", "number"},
-    float: {"number"},
-    str: {"string"},
-    list: {"array"},
-    dict: {"object"},
-    type(None): {"null"},
-}
-WRONG = {
-    "integer": ["1", True, 1.5],
-    "number": ["1", True, math.nan, math.inf],
-    "string": [1],
-    "boolean": ["no", 1],
-    "array": [1, "a"],
-    "object": [1],
-    "null": [],
-}
-"""Values that another language, or YAML 1.1, would convert to the type."""
 
 
 class Key(NamedTuple):
@@ -54,10 +35,10 @@ def keys(raw: Any, section: Schema = ROOT_SCHEMA, above: Path = ()) -> Iterator[
         for option in alternatives:
             items = resolved(option.get("items", {}))
             if is_section(option):
-                base = raw if is_only else with_value(raw, path, inside(option)[0])
+                base = raw if is_only else with_value(raw, path, allowed(option))
                 yield from keys(base, option, path)
             elif is_section(items):
-                yield from keys(with_value(raw, path, inside(option)[0]), items, (*path, 0))
+                yield from keys(with_value(raw, path, allowed(option)), items, (*path, 0))
 
 
 def with_value(raw: Any, path: Path, value: Any) -> Any:
@@ -113,75 +94,18 @@ def rule(schema: Schema) -> str:
     return schema["title"] if kind == "object" else kind
 
 
-def inside(schema: Schema) -> list[Any]:
-    """Returns values at the bounds; each has the right type."""
-    return [value for option in options(schema) for value in _inside(option)]
-
-
-def _inside(schema: Schema) -> list[Any]:
+def allowed(schema: Schema) -> Any:
+    """Returns a value of the right type, which other keys may refuse."""
+    (schema, *_) = options(schema)
     kind = schema["type"]
     if "const" in schema or "enum" in schema:
-        return schema.get("enum", [schema.get("const")])
+        return schema.get("enum", [schema.get("const")])[0]
     if kind in ("integer", "number"):
-        ends = [schema[key] for key in ("minimum", "maximum") if key in schema]
-        for key, towards in (("exclusiveMinimum", math.inf), ("exclusiveMaximum", -math.inf)):
-            ends += [_next(schema[key], towards, schema)] if key in schema else []
-        return ends or [0.5]
+        above = schema.get("exclusiveMinimum", schema.get("minimum", 0))
+        return above + int("exclusiveMinimum" in schema)
     if kind == "array":
-        items = _item_schemas(schema)
-        least = [inside(item)[0] for item in items]
-        lengths = {len(least), schema.get("maxItems", len(least))}
-        by_item = [[value, *least[1:]] for value in inside(items[0])]
-        return by_item + [(least * length)[:length] for length in sorted(lengths)]
-    if kind == "string":
-        return ["a" * schema.get("maxLength", 1)]
-    if is_section(schema):
-        return [{name: inside(inner)[0] for name, inner in schema["properties"].items()}]
-    return {"object": [{}], "boolean": [False, True], "null": [None]}[kind]
-
-
-def _next(bound: float, towards: float, schema: Schema) -> float:
-    """Returns the next number above or below a bound."""
-    if schema["type"] == "integer":
-        return int(bound + math.copysign(1, towards))
-    return math.nextafter(bound, towards)
-
-
-def _item_schemas(schema: Schema) -> list[Schema]:
-    return schema.get("prefixItems") or [schema["items"]] * schema.get("minItems", 1)
-
-
-def outside(schema: Schema) -> list[Any]:
-    """Returns values just beyond each bound, and values of other types."""
-    kinds = options(schema)
-    others = [{kind["type"] for kind in kinds if kind is not option} for option in kinds]
-    values = [
-        value
-        for option, types in zip(kinds, others, strict=True)
-        for value in _outside(option)
-        if not TYPES[type(value)] & types
-    ]
-    return values if any(kind["type"] == "null" for kind in kinds) else [*values, None]
-
-
-def _outside(schema: Schema) -> list[Any]:
-    kind = schema["type"]
-    wrong = list(WRONG[kind])
-    if "const" in schema or "enum" in schema:
-        return [*wrong, "no such choice"]
-    if kind in ("integer", "number"):
-        for key, towards in (("minimum", -math.inf), ("maximum", math.inf)):
-            wrong += [_next(schema[key], towards, schema)] if key in schema else []
-        return wrong + [schema[key] for key in schema if key.startswith("exclusive")]
-    if kind == "array":
-        first, *rest = _item_schemas(schema)
-        lengths = [schema.get("minItems", 0) - 1, schema.get("maxItems", -2) + 1]
-        wrong += [[inside(first)[0]] * length for length in lengths if length >= 0]
-        return wrong + [[value, *(inside(item)[0] for item in rest)] for value in outside(first)]
-    if kind == "string":
-        wrong += [
-            text for text in ("", "A", "a b") if not re.search(schema.get("pattern", ""), text)
-        ]
-        return wrong + ["a" * (schema[key] + 1) for key in schema if key == "maxLength"]
-    inner = schema.get("additionalProperties")
-    return wrong + [{"a": value} for value in (outside(inner) if inner else [])]
+        items = schema.get("prefixItems") or [schema["items"]] * schema.get("minItems", 1)
+        return [allowed(item) for item in items]
+    inner = schema.get("properties", {})
+    sample = {"object": {name: allowed(each) for name, each in inner.items()}, "string": "a"}
+    return (sample | {"boolean": False, "null": None})[kind]

@@ -113,11 +113,6 @@ def test_so_many_seeds_as_are_needed_decide_and_fewer_do_not(
     assert decide(needed // 4 + 2).verdict != "undecided"
 
 
-def test_a_difference_that_no_number_of_seeds_shows_has_none() -> None:
-    old = np.array([1.0, -1.0, 1.0, -1.0])
-    assert measure(old, old[[0, 1, 3, 2]] + 0.01, "higher", 0.0).needed is None
-
-
 def test_looks_end_at_the_most_seeds_and_have_an_interval_each() -> None:
     assert [looks_to(seeds) for seeds in (4, 10, 32)] == [(4,), (4, 8, 10), (4, 8, 16, 32)]
     for seeds, batches in ((3, BATCHES), (16, (2, 8)), (16, (8, 4)), (16, (4, 4))):
@@ -142,17 +137,12 @@ def share_different(sides: np.ndarray, shift: float, level: float) -> float:
     return different / len(sides)
 
 
-@pytest.mark.parametrize(("noise", "deviation"), [("normal", 1.0), ("t", math.sqrt(3))])
-def test_equal_sides_are_rarely_called_different_however_often_one_looks(
-    noise: str, deviation: float
-) -> None:
-    rng, shape = np.random.default_rng(0), (COMPARISONS, 2, BATCHES[-1])
-    sides = rng.standard_normal(shape) if noise == "normal" else rng.standard_t(3, shape)
+def test_equal_sides_are_rarely_called_different_however_often_one_looks() -> None:
+    sides = np.random.default_rng(0).standard_normal((COMPARISONS, 2, BATCHES[-1]))
     level = nominal_level(BATCHES)
     assert share_different(sides, 0.0, level) <= 0.05
-    assert share_different(sides, math.sqrt(2) * deviation, level) >= 0.9
-    if noise == "normal":
-        assert share_different(sides[:500], 0.0, 0.05) > 0.08  # looks that are not corrected
+    assert share_different(sides[:500], math.sqrt(2), level) >= 0.9
+    assert share_different(sides[:500], 0.0, 0.05) > 0.08  # looks that are not corrected
 
 
 NO_MARGIN = {"margin": 0.0}

@@ -109,11 +109,3 @@ def test_only_mlflow_can_be_reached_and_only_from_this_machine(services: dict[st
     assert hosts == ["tracking:5000", "127.0.0.1:5000", "localhost:5000"]
     assert services["pipeline"]["networks"] == ["clients"]
     assert services["pipeline"]["environment"]["MLFLOW_TRACKING_URI"] == f"http://{hosts[0]}"
-
-
-def test_what_others_wait_for_says_when_it_is_ready(services: dict[str, Any]) -> None:
-    needs = [service.get("depends_on", {}) for service in services.values()]
-    conditions = [item for need in needs if isinstance(need, dict) for item in need.items()]
-    waits = {name for name, how in conditions if how["condition"] == "service_healthy"}
-    assert waits == {"database", "tracking"}
-    assert all("healthcheck" in services[name] for name in waits)

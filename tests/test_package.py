@@ -19,7 +19,6 @@ from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Patch
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-CORE = {"jaxtyping", "matplotlib", "numpy", "pydantic", "ruamel.yaml", "safetensors", "scipy"}
 NEW_PROCESS = """
 import json, sys
 import quatrain, quatrain.params
@@ -97,19 +96,6 @@ def test_the_wheel_s_defaults_are_read_from_it(wheel: zipfile.ZipFile, tmp_path:
     environment = {"PYTHONPATH": str(tmp_path)}
     said = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
     assert said == f"{tmp_path / 'quatrain'} {quatrain.__version__}\n"
-
-
-@pytest.mark.full
-def test_the_wheel_says_where_it_runs_and_what_it_needs(wheel: zipfile.ZipFile) -> None:
-    (metadata,) = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
-    lines = wheel.read(metadata).decode().partition("\n\n")[0].splitlines()
-    fields = [line.partition(": ")[::2] for line in lines]
-    needs = [value for name, value in fields if name == "Requires-Dist"]
-    assert {re.split(r"[<>=;]", each)[0] for each in needs if "extra ==" not in each} == CORE
-    extras = {value for name, value in fields if name == "Provides-Extra"}
-    assert extras == {"jax", "torch", "gym", "pipeline", "scale"}
-    assert ("Version", quatrain.__version__) in fields
-    assert ("Typing :: Typed") in [value for name, value in fields if name == "Classifier"]
 
 
 @pytest.mark.parametrize(

@@ -77,11 +77,6 @@ def test_every_entry_has_hashes_and_torch_has_none(name: str) -> None:
     assert len(PINNED) == 1
 
 
-def test_wheels_for_several_pythons_and_platforms_have_their_hashes() -> None:
-    hashes = {entry.name: number for entry, number in entries("lock")}
-    assert min(hashes[name] for name in ("numpy", "scipy", "jaxlib", "pyarrow")) > 10
-
-
 @pytest.mark.parametrize("machine", MACHINES)
 def test_files_that_are_installed_into_one_environment_agree(machine: dict[str, str]) -> None:
     agreed: dict[str, str] = {}

@@ -85,37 +85,6 @@ def test_every_locked_package_that_users_get_is_audited_by_a_pinned_tool():
     assert all((ROOT / "requirements" / f"{name}.txt").is_file() for name in audited)
 
 
-def test_retraining_and_a_job_of_its_own_for_speed_run_on_a_schedule_and_by_hand():
-    content = workflow(WORKFLOWS / "retrain.yml")
-    assert set(content["on"]) == {"schedule", "workflow_dispatch"}
-    assert set(content["on"]["workflow_dispatch"]["inputs"]) == {"seed", "preset", "jobs"}
-    speed = content["jobs"]["speed"]
-    assert "make bench ARGS=--compare" in [step.get("run") for step in speed["steps"]]
-    assert "needs" not in speed
-
-
-def test_the_whole_campaign_runs_each_night_and_by_hand_alone():
-    content = workflow(WORKFLOWS / "ci.yml")
-    assert content["on"]["schedule"]
-    campaign = content["jobs"]["campaign"]
-    assert campaign["if"] == (
-        "github.event_name == 'schedule' || github.event_name == 'workflow_dispatch'"
-    )
-    commands = [step.get("run") for step in campaign["steps"]]
-    assert commands[-2:] == ["make campaign", "make crash"]
-
-
-def test_the_timer_and_the_crontab_retrain_at_the_same_hour_with_what_was_pulled():
-    names = ("quatrain-retrain.timer", "quatrain-retrain.service", "crontab")
-    timer, service, crontab = ((SCHEDULE / name).read_text() for name in names)
-    assert "OnCalendar=Mon *-*-* 02:23:00" in timer
-    assert "\n23 2 * * 1  cd " in crontab
-    for text in (service, crontab):
-        assert "git pull --quiet --ff-only" in text
-        assert "make retrain ARGS=" in text
-    assert "%" not in crontab  # which cron takes for the end of a line
-
-
 def test_systemd_understands_the_units(tmp_path: Path):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
