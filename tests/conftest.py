@@ -25,10 +25,6 @@ from tests.models.allo import user_envs as allo_user_envs
 from tests.models.iqn import user_envs as iqn_user_envs
 
 ROOT = Path(__file__).parent.parent
-PAPER_GRIDS = ROOT.parent / "shared" / "data" / "grids"
-"""The maps of the ALLO paper, which are no part of the project; tests that want them are skipped
-without.
-"""
 
 SIZES = {model: importlib.import_module(f"tests.models.{model}.sizes") for model in MODELS}
 """Per model: its sizes in tests, which stand beside them."""

@@ -21,7 +21,7 @@ from quatrain.errors import DataError, PackageMissing
 from quatrain.progress import Progress
 from quatrain.registry import load as load_modules
 from quatrain.storage import folders, formats
-from tests.conftest import FORMS, ROOT, SMALL, small
+from tests.conftest import FORMS, small
 from tests.pipeline.small_project import Project, surround
 
 
@@ -70,17 +70,6 @@ def test_scores_are_those_of_the_stages(
     assert formats.null_if_not_finite(result.scores) == stored
     monkeypatch.chdir("/")
     assert_equal(quatrain.load(project.weights), result)
-
-
-def test_without_changes_it_is_the_committed_run():
-    params = read_params(ROOT)
-    default = quatrain.api.configs.make_params("allo", None, {}, seed=0, device="auto", threads=2)
-    assert default == params
-
-
-def test_changes_and_a_config_are_the_same(allo: Result):
-    changed = quatrain.fit("allo", threads=1, progress=False, **SMALL["allo"])
-    assert_equal(changed, allo)
 
 
 def test_the_seed_and_the_dataset_are_used(allo: Result):

@@ -135,17 +135,6 @@ def test_other_data_do_not_change_the_scale_of_observations(result: Result):
     }
 
 
-def test_a_seed_draws_other_held_out_data(result: Result):
-    if result.model == "allo":
-        with pytest.raises(DataError, match="numbers its states, by the seed"):
-            quatrain.evaluate(result, seed=7)
-        return
-    again = quatrain.evaluate(result, seed=7)
-    assert again.keys() == result.scores.keys()
-    assert again["random_return"] != result.scores["random_return"]
-    assert quatrain.evaluate(result, seed=result.seed) == result.scores
-
-
 def test_another_limit_of_steps_is_taken_and_other_spaces_are_refused(result: Result):
     shorter = quatrain.evaluate(result, env={"max_episode_steps": 3})
     assert shorter.keys() == result.scores.keys()

@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quatrain.envs.grid.catalogue import CATALOGUE, maze, named_layout, rooms
-from quatrain.envs.grid.layouts import LayoutError, count_states, keep_components, parse_layout
-from tests.conftest import PAPER_GRIDS
+from quatrain.envs.grid.layouts import LayoutError, count_states, keep_components
 from tests.envs.grid_maps import fails, layout_hash
 
 # Name -> S and the hash of the rows: a changed generator would change all maps of that name.
@@ -50,16 +49,6 @@ def test_an_unknown_name_is_answered_with_the_nearest():
     for name in ("", "zzz"):
         with pytest.raises(LayoutError, match=r"did you mean '.+'"):
             named_layout(name)
-
-
-def test_no_named_layout_but_the_empty_room_is_a_grid_of_the_paper():
-    if not PAPER_GRIDS.exists():
-        pytest.skip("the paper's grids are data that is not part of the project")
-    paper = {
-        layout_hash(parse_layout(path.read_text(), path.name))
-        for path in PAPER_GRIDS.glob("Grid*.txt")
-    }
-    assert {name for name, (_, rows_hash) in EXPECTED.items() if rows_hash in paper} <= {"room1"}
 
 
 @given(*map(st.integers, (1, 1, 1, 2, 0), (4, 5, 3, 6, 99)), st.data())

@@ -2,8 +2,7 @@
 
 import pytest
 
-from quatrain.envs.grid.layouts import Door, count_states, keep_components, parse_layout
-from tests.conftest import PAPER_GRIDS
+from quatrain.envs.grid.layouts import Door, keep_components, parse_layout
 from tests.envs.grid_maps import fails, layout_rows
 
 UP, RIGHT, DOWN, LEFT = range(4)
@@ -99,14 +98,3 @@ def test_marks_and_doors_outside_of_the_component_are_dropped():
     assert layout.doors == (Door(0, 0, RIGHT),)
     layout = keep_components(parse_layout("...X.\nG..XS", "map.txt"), "auto")
     assert (layout.start, layout.goal) == ((4, 1), None)
-
-
-def test_the_grids_of_the_paper_have_their_published_sizes():
-    if not PAPER_GRIDS.exists():
-        pytest.skip("the paper's grids are data that is not part of the project")
-    published = {"Room-1": 225, "Room-4": 104, "RoomSym-4": 104, "Room-16": 271}
-    published |= {"Room-64": 1088, "Maze-7": 11, "Maze-19": 161}
-    for name, states in published.items():
-        path = PAPER_GRIDS / f"Grid{name}.txt"
-        layout = keep_components(parse_layout(path.read_text(), path.name), "auto")
-        assert count_states(layout) == states

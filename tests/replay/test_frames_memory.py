@@ -82,10 +82,3 @@ def test_the_length_of_blocks_leaves_no_trace():
     )
     for other in (written(init(12, turns), 0, 12), written(first, 8, 2)):
         jax.tree.map(np.testing.assert_array_equal, by_fours, other)
-
-
-def test_a_new_ring_has_the_types_of_a_written_one_so_that_a_program_compiles_once():
-    new = jax.eval_shape(partial(init, 4), turns_of(1, envs=1))
-    written = jax.eval_shape(write, new, turns_of(2, envs=1))
-    assert new == written
-    assert not any(column.weak_type for column in jax.tree.leaves(new))

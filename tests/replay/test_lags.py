@@ -38,10 +38,6 @@ def test_weights_are_the_mean_of_truncated_geometric_laws(discounts, expected):
     np.testing.assert_allclose(law(3, discounts), expected, atol=1e-15)
 
 
-def test_weights_of_one_lag_cover_all_horizons_and_vanish_where_it_does_not_fit():
-    np.testing.assert_allclose(lag_weights(2, 3, (0.5,)), [0, 0, 1 / 3, 2 / 7], atol=1e-15)
-
-
 @pytest.mark.parametrize("discount", [0.2, 0.999, 1 - 1e-9, 1.0])
 def test_weights_add_up_to_one_without_losing_digits_near_one(discount):
     assert law(777, (discount,)).sum() == pytest.approx(1.0, abs=1e-12)

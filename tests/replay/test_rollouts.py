@@ -179,14 +179,6 @@ def test_a_group_of_a_minibatch_is_as_wide_as_its_largest_graph_or_as_asked():
     assert torch.equal(wide.mask.sum(1), transitions.n[index])
 
 
-def test_a_rollout_keeps_its_memory():
-    rollout, _ = written(WIDTHS)
-    places = [column.data_ptr() for column in rollout]
-    rollouts.write(rollout, 0, **next(steps([4])))
-    assert [column.data_ptr() for column in rollout] == places
-    assert transitions_of(rollout).node.data_ptr() == rollout.node.data_ptr()
-
-
 def test_next_values_are_those_of_the_next_step_but_of_the_final_state_where_time_was_up():
     rollout, _ = written(WIDTHS)
     rollout.truncated.copy_(torch.tensor([[0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 0, 1]]))
@@ -196,15 +188,6 @@ def test_next_values_are_those_of_the_next_step_but_of_the_final_state_where_tim
     value = rollout.value.tolist()
     expected = [[value[1][0], 20, value[1][2]], value[2], [21, *value[3][1:]], [10, 11, 22]]
     assert rollout.next_value.tolist() == expected
-
-
-def test_values_of_components_have_their_axis_everywhere():
-    rollout = allocated(values=(7,))
-    rollouts.fill_next_values(rollout, torch.ones(3, 7), torch.zeros(0, 7))
-    transitions = rollouts.to_transitions(rollout, torch.zeros(4, 3), rollout.next_value)
-    result = rollouts.minibatch(transitions, torch.tensor([0, 9]), width=2)
-    assert result.value.shape == (2, 7)
-    assert result.returns.tolist() == [[0] * 7, [1] * 7]
 
 
 def test_an_epoch_has_every_transition_once_in_an_order_that_only_the_generator_decides():

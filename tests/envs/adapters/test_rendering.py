@@ -78,12 +78,6 @@ def test_a_state_is_where_the_plane_has_it():
     np.testing.assert_allclose(middle(env, drawing.AGENTS[0]), expected, atol=1)
 
 
-def test_fields_of_other_dimensions_are_drawn_too():
-    for matrix in ([[-1.0]], np.diag([-1.0, -1.0, -2.0]).tolist()):
-        env = begun("VectorField", field={"kind": "linear", "matrix": matrix})
-        assert len(where(env.render(), drawing.AGENTS[0]))
-
-
 def test_items_of_different_kinds_look_different():
     values = (10.0, -10.0, 5.0, -1.0)
     items = np.array([[1, 2, 3, 4]])

@@ -56,4 +56,5 @@ def test_check_actions_enables_the_check_of_actions():
     step(world(check_actions=False), colonies, action, generator)
     with REFUSED:
         step(world(check_actions=True), colonies, action, generator)
-    check_actions(rules(), torch.tensor(STEADY).repeat(16, 1))  # any number of rows
+    ends = np.array(rules().bounds, np.float32).T
+    check_actions(rules(), torch.tensor(ends).repeat(16, 1))  # any number of rows

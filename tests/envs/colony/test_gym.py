@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 import torch
 
 from quatrain.envs.adapters.colony import ColonySimulation
@@ -31,37 +30,16 @@ def drawn(count: int, steps: int) -> list[np.ndarray]:
     return list(uniform.astype(np.float32).clip(low, high))
 
 
-@pytest.mark.parametrize("features", ["light", "full"])
-def test_actions_reach_their_bounds_and_the_colony_alone_is_the_same_without_its_cells(
-    features: str,
-):
-    whole, envs = vector(3, features=features), vector(3, graph_only=True, features=features)
-    low, high = envs.single_action_space.low, envs.single_action_space.high
-    np.testing.assert_array_equal(np.stack([low, high], 1), np.array(rules().bounds, np.float32))
-    observed = [whole.reset(seed=1)[0], envs.reset(seed=1)[0]]
-    ended = 0
-    for action in (*drawn(3, 20), np.tile(low, (3, 1)), np.tile(high, (3, 1))):
-        assert observed[0] in whole.observation_space
-        assert observed[1] in envs.observation_space
-        np.testing.assert_allclose(observed[1]["graph"], observed[0]["graph"], rtol=1e-6)
-        (*_, info), (*_, of_graphs) = steps = [env.step(action) for env in (whole, envs)]
-        observed = [result[0] for result in steps]
-        for row in info.get("_final_obs", np.zeros(3, bool)).nonzero()[0]:
-            assert info["final_obs"][row] in whole.single_observation_space
-            final = of_graphs["final_obs"][row]["graph"]
-            np.testing.assert_allclose(final, info["final_obs"][row]["graph"], rtol=1e-6)
-            ended += 1
-    assert ended
-
-
 def test_an_ended_colony_is_reset_in_the_same_step():
     """Everything that is returned, from the world's own functions with the same random numbers."""
     simulation = ColonySimulation(rules(max_steps=6), all_kinds(), 5)
     envs, generator = SimulationVectorEnv(simulation), torch.Generator()
     world = make_world(rules(max_steps=6), all_kinds())
+    alone = ColonySimulation(rules(max_steps=6), all_kinds(), 5, graph_only=True)
     observed, _ = envs.reset(seed=7)
-    simulation.seed(7)
-    simulation.begin(np.ones(5, bool))
+    for each in (simulation, alone):
+        each.seed(7)
+        each.begin(np.ones(5, bool))
     colonies = start(world, 5, generator.manual_seed(7))
     codes, sums, returns = set(), torch.zeros(5, 6), torch.zeros(5)
     for action in drawn(5, 25):
@@ -91,6 +69,10 @@ def test_an_ended_colony_is_reset_in_the_same_step():
                 assert (final is None) == (not over[row])
                 if final is not None:
                     assert same([{name: last[name][row] for name in final}], [final])
+        alone.step(action)
+        alone.begin(over.numpy())
+        graph = alone.observations["graph"]
+        np.testing.assert_allclose(graph, observed["graph"], rtol=1e-6)
         codes |= set(stepped.reason.tolist())
         sums, returns = sums * ~over[:, None], returns * ~over
     assert {0, OVERFLOW, TIMEOUT} <= codes

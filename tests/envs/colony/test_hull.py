@@ -52,20 +52,6 @@ def test_corners_are_those_of_scipy(n: int):
     assert (sharp | inside).mean() > 0.97
 
 
-@pytest.mark.parametrize(
-    ("points", "corners"),
-    [
-        ([(3, 200)], [True]),
-        ([(3, 200), (77, 200)], [True] * 2),
-        ([(123, 56)] * 7, [True] * 7),
-        ([(0, 0), (0, 0), (10, 0), (3, 9)], [True] * 4),
-        ([(0, 0), (2, 0), (2, 2), (0, 2), (1, 1)], [True] * 4 + [False]),
-    ],
-)
-def test_corners_of_few_cells_and_of_cells_in_one_place(points: list, corners: list[bool]):
-    assert corners_of(torch.tensor([points]).float())[0].tolist() == corners
-
-
 def test_the_ends_of_a_line_are_corners():
     along = torch.tensor([-7.0, -2.0, 1.0, 4.0, 11.0])[:, None]
     angle = torch.arange(8)[:, None, None] * torch.pi / 4

@@ -10,7 +10,7 @@ import torch
 
 from quatrain.envs.colony import policies
 from quatrain.envs.colony.config import PARAMETERS, RUNNING
-from quatrain.envs.colony.dynamics import Colonies, World, advance
+from quatrain.envs.colony.dynamics import Colonies, advance
 from quatrain.envs.colony.policies import (
     ColonyPolicy,
     action_bounds,
@@ -86,27 +86,6 @@ def test_finalists_are_the_best_of_all_points_and_rounds(search: policies.Search
     assert not torch.equal(search.final_returns, search.returns[best])  # on colonies of their own
     rounds = [search.returns[:60], *search.returns[60:].split(48)]
     assert rounds[-1].mean() > rounds[1].mean() > rounds[0].mean()
-
-
-def test_a_score_is_the_mean_return_of_colonies_that_all_points_share(
-    monkeypatch: pytest.MonkeyPatch, search: policies.Search
-):
-    batches = []
-
-    def recorded(some_world: World, colonies: Colonies, act: ColonyPolicy) -> torch.Tensor:
-        batches.append((colonies, returns(some_world, colonies, act)))
-        return batches[-1][1]
-
-    monkeypatch.setattr(policies, "returns", recorded)
-    again = searched()
-    assert all(torch.equal(*pair) for pair in zip(again, search, strict=True))
-    assert [len(scores) for _, scores in batches] == [60 * 16, *[48 * 32] * 4, 8 * 512]
-    first, scores = batches[0]
-    assert torch.equal(first.pos[:16], first.pos[16:32])
-    torch.testing.assert_close(search.returns[:60], scores.view(60, 16).mean(1))
-    last, scores = batches[-1]
-    assert torch.equal(last.pos[:512], last.pos[-512:])
-    torch.testing.assert_close(search.final_returns, scores.view(8, 512).mean(1))
 
 
 def test_every_point_has_the_fixed_parameters_and_the_final_comparison_decides(

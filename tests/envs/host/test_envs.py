@@ -450,14 +450,6 @@ def test_an_error_of_close_does_not_hide_the_one_that_came_before():
     assert len(closed) == 4
 
 
-def test_environments_that_are_refused_at_once_are_closed(monkeypatch: pytest.MonkeyPatch):
-    closed = []
-    monkeypatch.setattr(Faulty, "close", lambda _: closed.append(1))
-    with pytest.raises(DataError, match="SystemExit"):
-        HostEnvs(host_env("Faulty", method="reset", error="exit"), num_envs=3, seed=0)
-    assert len(closed) == 3
-
-
 def test_user_code_leaves_the_modes_of_torch_as_they_were():
     try:
         live(host_env("Graceless"))
@@ -496,9 +488,3 @@ def test_a_module_that_parses_arguments_finds_none_of_ours(
 def test_a_config_that_names_no_environment_is_refused(changes: dict[str, Any], message: str):
     with pytest.raises(ValidationError, match=message):
         HostEnv.model_validate(host_env("Counter").model_dump() | changes)
-
-
-def test_a_config_is_hashable_and_survives_json():
-    config = host_env("Counter", limit=3)
-    assert hash(config) == hash(HostEnv.model_validate_json(config.model_dump_json()))
-    assert config.model_dump()["kwargs"] == {"limit": 3}
