@@ -66,9 +66,9 @@ def test_any_number_of_devices_gives_the_bits_of_one_and_each_seed_its_own_resul
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("model", "counts"), [("allo", [1, 2, 4]), ("iqn", [1, 2])])
-def test_a_model_trained_on_any_number_of_devices_has_the_same_bytes(model: str, counts: list[int]):
-    lines = spread(model)
-    assert [line["devices"] for line in lines] == counts
-    assert len({line[name] for line in lines for name in ("digest", "resumed")}) == 1
+def test_a_model_trained_on_any_number_of_devices_has_the_same_bytes():
+    lines = spread("allo", "iqn")
+    assert [line["devices"] for line in lines] == [1, 2, 1, 2]
+    for of_model in (lines[:2], lines[2:]):
+        assert len({line[name] for line in of_model for name in ("digest", "resumed")}) == 1
     assert all(line["learners"] == line["seeds"] for line in lines)
