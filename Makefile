@@ -176,7 +176,7 @@ profile: $(STAMP)  ## where a model's training spends its time: a trace, and a t
 crash: $(STAMP)  ## end each stage at each of its disk's operations, and fill its disk: a table (ARGS='--stride 1')
 	@$(BIN)/python -m tests.campaign.crash $(ARGS)
 
-campaign: $(STAMP)  ## all crashes, kills and races, of which make test-full tries a sample (ARGS='-k kills')
+campaign: $(STAMP)  ## all crashes and full disks, of which make test-full tries a sample (ARGS='-k promote')
 	@$(BIN)/python -m pytest tests/campaign $(PARALLEL) $(ARGS)
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)

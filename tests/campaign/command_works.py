@@ -1,4 +1,6 @@
-"""What the campaign interrupts: the commands that write files, beside results of all models."""
+"""What the campaign interrupts: the commands that write several files, beside results of all
+models. Those that write one file (`write_durably`) are held by tests/storage/test_atomic_write.py.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -11,7 +13,6 @@ from matplotlib.figure import Figure
 
 from pipeline.cli import main
 from pipeline.dvc.workspace import alone, prepare_workspace
-from pipeline.retraining import outcome
 from pipeline.runtime.command import run_guarded
 from pipeline.stages import report
 from pipeline.storage.figures import png
@@ -20,41 +21,31 @@ from pipeline.tracking.outbox import Outbox
 from quatrain.registry import MODELS
 from tests.campaign.promises import broken
 from tests.campaign.works import Work, files_in, recorded_in, surroundings, watched_commit
-from tests.conftest import ROOT
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
 from tests.pipeline.scored_workspace import make_workspace
 from tests.pipeline.small_checkout import git
 
-LINES = {
-    "promote allo": "baselines",
-    f"promote {' '.join(MODELS)}": "baselines",
-    "gate --page": "README.md",
-    "params schema": "params.schema.json",
-}
-"""Command lines, and what each writes."""
-PROMOTION = [*LINES][1]
-COMMANDS = [*LINES, "report", "preset", "outcome", "sync"]
+COMMANDS = ["promote", "report", "preset", "sync"]
 PRESET = "smoke"
 
 
 def commands(root: Path) -> Iterator[Work]:
     """Yields the commands; each begins with older results of its own."""
     scored = make_scored(root / "scored")
-    for line, written in LINES.items():
-        yield work(line, scored, partial(main, line.split()), written)
-    yield work("report", scored, run_report, "reports")
+    promote = partial(main, ["promote", *MODELS])
+    for name, run, written in (
+        ("promote", promote, "baselines"),
+        ("report", run_report, "reports"),
+    ):
+        yield Work(name, scored, run, partial(results, written), (written,))
     checkout = make_checkout(scored, root / "checkout")
     yield Work("preset", checkout, run_preset, preset_of, ())
-    yield work("outcome", scored, run_outcome, "outcome")
     outboxes = make_outboxes(root / "outboxes")
     yield Work("sync", outboxes, run_sync, delivered, (), full=6)
 
 
-def work(name: str, start: Path, run: Any, *writes: str) -> Work:
-    def results(root: Path) -> dict[str, Any]:
-        return files_in(root, *writes) | recorded_in(root)
-
-    return Work(name, start, run, results, writes)
+def results(written: str, root: Path) -> dict[str, Any]:
+    return files_in(root, written) | recorded_in(root)
 
 
 def make_scored(root: Path) -> Path:
@@ -66,9 +57,8 @@ def make_scored(root: Path) -> Path:
         plots = root / "reports" / model / "plots"
         plots.mkdir()
         (plots / "empty.png").write_bytes(png(Figure(figsize=(1, 1)), "0 empty"))
-    shutil.copy(ROOT / "README.md", root)
-    for page in ("reports/report.md", "reports/report.html", "params.schema.json"):
-        (root / page).write_text("older")
+    for page in ("report.md", "report.html"):
+        (root / "reports" / page).write_text("older")
     return root
 
 
@@ -111,11 +101,6 @@ def run_preset() -> int:
             prepare_workspace(Path.cwd(), PRESET)
 
     return run_guarded("repro", prepare)
-
-
-def run_outcome() -> int:
-    result = outcome.stopped("the disk is full", 5)
-    return run_guarded("retrain", lambda: outcome.write(Path.cwd() / "outcome", result))
 
 
 def preset_of(root: Path) -> dict[str, Any]:

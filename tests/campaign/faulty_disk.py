@@ -1,15 +1,14 @@
 """The operations that change files below a folder, counted; before each of them something happens:
-the process ends, the disk is full, a signal arrives.
+the process ends, the disk is full.
 
 An end is an exception that nothing catches, after which nothing reaches the folder any more: its
-files are then those that SIGKILL leaves (`test_kills` sends the real one).
+files are then those that SIGKILL leaves.
 """
 
 import builtins
 import errno
 import io
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -47,18 +46,6 @@ def is_full(at: int, points: Points, takes_space: bool) -> None:
     """Refuses the n-th operation that takes space, and all later ones."""
     if takes_space and points["full"] >= at:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def signals(at: int, numbers: tuple[int, ...], points: Points, takes_space: bool) -> None:
-    """Sends signals to this process before an operation."""
-    if points["killed"] == at:
-        for number in numbers:
-            os.kill(os.getpid(), number)
-
-
-def waits(seconds: float, points: Points, takes_space: bool) -> None:
-    """Takes its time, so that another process is at work beside this one."""
-    time.sleep(seconds)
 
 
 class FaultyDisk:

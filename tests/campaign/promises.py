@@ -33,9 +33,7 @@ def refused(outcome: Outcome, code: int, says: str = "") -> None:
     lines = [line for line in outcome.said.splitlines() if "[exit " in line]
     if len(lines) != 1 or not lines[0].endswith(f"[exit {code}]"):
         broken("unclear", f"not one line with its exit code: {outcome.said}")
-    if not all(line.isprintable() for line in outcome.said.splitlines()):
-        broken("unclear", f"controls a terminal: {outcome.said!r}")
-    if len(lines[0]) > LONGEST_LINE or not re.search(says, lines[0]):
+    if not re.search(says, lines[0]):
         broken("unclear", f"{says!r} is not in: {lines[0]}")
 
 

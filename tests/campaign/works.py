@@ -26,8 +26,6 @@ from tests.pipeline.small_project import BODIES, NOBODY, Pretended, Project
 VERBS = tuple(BODIES)
 TRIED = [form for form in FORMS if form != "active_dynamics-seq_vae"]
 """Forms whose stages are interrupted; seq_vae is saved as active_dynamics itself is."""
-PROCESSES = ("allo", "actor_critic")
-"""One model of each framework, for what processes of their own try."""
 
 
 class Work(NamedTuple):
