@@ -3,20 +3,14 @@
 import signal
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.runtime.errors import Interrupted
-from pipeline.runtime.stage import Stage
 from pipeline.storage.checkpoints import Checkpoints
-from pipeline.storage.params_file import read_params
-from pipeline.tracking.run import Run
 from quatrain.progress import Progress, TrainingDiverged
 from quatrain.registry import load
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.recorded_runs import client_of, deliver, runs_of
 from tests.pipeline.small_project import Pretended, Project, flip_bit, last_line
 
 
@@ -55,21 +49,6 @@ def test_interruptions_change_no_byte(collected: Project, uninterrupted: Project
     assert collected.statuses("train") == ["FINISHED"]
 
 
-@pytest.mark.full
-def test_more_devices_are_another_run_with_the_same_bytes(tmp_path: Path):
-    single = Project.create(tmp_path / "single", code=True)
-    single.choose({"device": "cpu", "allo": {"seeds": 2}})
-    assert single.run("collect").code == 0
-    spread = single.copied(tmp_path / "spread")
-    spread.choose({"devices": 2})
-    assert [each.run("train").code for each in (single, spread)] == [0, 0]
-    expected, hashes = single.hashes("models"), spread.hashes("models")
-    assert hashes.keys() == expected.keys()
-    differ = {name for name, digest in hashes.items() if digest != expected[name]}
-    assert differ == {"models/allo/manifest.json"}, "it holds the run key"
-    assert checkpoint(spread) == checkpoint(single) == single.steps()
-
-
 def test_an_interruption_saves_before_a_checkpoint_is_due(
     collected: Project, uninterrupted: Project
 ):
@@ -101,35 +80,6 @@ def test_a_checkpoint_without_metrics_is_not_used(
     assert collected.hashes("models") == uninterrupted.hashes("models")
 
 
-def test_changed_params_start_a_new_run_and_end_the_killed_one(collected: Project, capsys: Capture):
-    assert collected.call("train", Pretended(signal.SIGTERM, after=4)) == 143
-    (killed,) = collected.outboxes("train")
-    assert killed.header is not None
-    killed.begin(killed.header)  # as kill -9 would have left it
-    capsys.readouterr()
-    collected.choose(overlay={"seed": 1})
-    assert collected.call("train") == 0
-    assert "continues at" not in capsys.readouterr().err
-    assert checkpoint(collected) == collected.steps()
-    assert sorted(collected.statuses("train")) == ["FINISHED", "KILLED"]
-
-
-def test_no_run_is_left_running_in_the_store(collected: Project, uri: str, monkeypatch: Patch):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-    stage = Stage("train", "allo", collected.root, read_params(collected.root))
-    with Run.of_stage(stage, "k" * 64, "k" * 64, "d" * 64) as killed:
-        pass
-    assert killed.header is not None
-    killed.begin(killed.header)  # as kill -9 would have left it
-    deliver(killed, uri)
-    client = client_of(uri)
-    assert [run.info.status for run in runs_of(client, "k" * 64)] == ["RUNNING"]
-    with pytest.raises(Interrupted), Run.of_stage(stage, "n" * 64, "n" * 64, "d" * 64):
-        raise Interrupted(signal.SIGTERM)
-    for key in "kn":
-        assert [run.info.status for run in runs_of(client, key * 64)] == ["KILLED"]
-
-
 def diverge(patch: Patch, model: str, yields: int) -> None:
     """Its training diverges after so many yields."""
     learning = load(model).train
@@ -158,12 +108,3 @@ def test_a_divergence_leaves_the_last_good_state(
     assert not (collected.root / "models").exists()
     assert collected.call("train") == 0
     assert collected.hashes("models") == uninterrupted.hashes("models")
-
-
-def test_a_divergence_at_once_names_no_checkpoint(
-    collected: Project, monkeypatch: Patch, capsys: Capture
-):
-    diverge(monkeypatch, "allo", yields=0)
-    assert collected.call("train") == 7
-    assert last_line(capsys).endswith("; no step before was good [exit 7]")
-    assert not list((collected.root / ".state" / "train@allo").glob("*/*"))

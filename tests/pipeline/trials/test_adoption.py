@@ -16,7 +16,6 @@ from tests.pipeline.trials.small_sweep import HIDDEN, IQN, RATE, space_of
 
 HARD = {"kind": "hard", "copy_every": 50}
 LINEAR = {"kind": "linear", "end": 0.1}
-GEOMETRIC = {"kind": "geometric", "start": 1.0, "end": 0.05, "decay": 0.99}
 
 
 def searched(tmp_path: Path, root: Path, key: str, values: list[Any], **changes: Any) -> Space:
@@ -37,12 +36,8 @@ def assert_is_the_trial(space: Space, trial: Trial) -> None:
 
 CASES: list[tuple[str, list[Any], Any, dict[str, Any]]] = [
     (RATE, [1e-3, 1.2345678901234567e-05], 1.2345678901234567e-05, {}),
-    ("train.discount", [0.9, [0.2, 0.7, 0.7]], [0.2, 0.7, 0.7], {}),
     ("train.dual_clip", [100.0, None], None, {}),
     ("train.target", [{"kind": "polyak", "rate": 0.01}, HARD], HARD, IQN),
-    ("train.acting.epsilon", [GEOMETRIC, GEOMETRIC | {"end": 0.1}], GEOMETRIC, IQN),
-    ("train.target.rate", [0.01, 0.5], 0.5, IQN),
-    ("train.acting.epsilon.over_transitions", [2000, 300], 300, IQN),
     # The preset of the start has `over_transitions` of this section.
     ("train.acting.epsilon", [LINEAR, LINEAR | {"end": 0.2}], LINEAR, IQN),
 ]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import psutil
 import pytest
 
 from pipeline.runtime.errors import CommandFailed
@@ -63,15 +62,32 @@ def log(root: Path, key: str = "a") -> str:
 
 
 @pytest.mark.full
-def test_trials_end_as_on_this_machine(nodes: LoopbackCluster, tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    local = Session(nodes.code, DRIVER, [str(here), trials(here, "abc", steps=12), {"cores": 1}])
-    remote = nodes.drive(there, trials(there, "abc", steps=12))
-    assert (local.wait(), remote.wait()) == (0, 0), local.text + remote.text
+def test_trials_end_as_on_this_machine_though_a_node_and_the_driver_are_killed(
+    nodes: LoopbackCluster, tmp_path: Path
+) -> None:
+    """No row is missed, and nothing is left at work."""
+    here, there, go = tmp_path / "here", tmp_path / "there", tmp_path / "go"
+    local = Session(nodes.code, DRIVER, [str(here), trials(here, "ab"), {"cores": 1}])
+    both = trials(there, "ab", go=str(go))
+    driver = nodes.drive(there, both)
+    until(lambda: len(rows(driver, "a")) == len(rows(driver, "b")) == 20)
+    until(lambda: all((there / TRIALS / "archives" / f"{key}.tar").exists() for key in "ab"))
+    nodes.nodes.pop().kill()
+    nodes.add()
+    driver.says("lost its process or node, and has started again")
+    until(lambda: len(nodes.stages()) == 2)
+    assert "raylet" not in driver.text
+    driver.kill()
+    until(lambda: not nodes.stages())
+
+    go.touch()
+    again = nodes.drive(there, both)
+    assert (local.wait(), again.wait()) == (0, 0), local.text + again.text
     assert results(there) == results(here)
-    assert len(results(there)) == 3 * 6
-    for key in "abc":
-        assert rows(remote, key) == [*range(1, 13)]
+    assert len(results(there)) == 2 * 6
+    for key in "ab":
+        assert rows(again, key) == [*range(1, 41)]
+        assert re.match(r"train begins at step 1\ntrain begins at step (?!1\n)", log(there, key))
         outcome = (trial_folder(there, key) / "outcome.json").read_text()
         assert all(verb in outcome for verb in ("finished", "collect", "train", "evaluate"))
     assert (there / "collections").read_text().count("\n") == 1
@@ -79,82 +95,38 @@ def test_trials_end_as_on_this_machine(nodes: LoopbackCluster, tmp_path: Path) -
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("lost", ["process", "node"])
-def test_a_lost_trial_continues_elsewhere_and_no_row_is_missed(
-    lost: str, nodes: LoopbackCluster, tmp_path: Path
+def test_a_signal_lets_trials_save_and_leaves_nothing(
+    nodes: LoopbackCluster, tmp_path: Path
 ) -> None:
-    go = tmp_path / "go"
-    driver = nodes.drive(tmp_path, trials(tmp_path, "ab", go=str(go)))
-    until(lambda: bool(rows(driver, "a") and rows(driver, "b")))
-    until(lambda: all((tmp_path / TRIALS / "archives" / f"{key}.tar").exists() for key in "ab"))
-    second = nodes.nodes[1]
-    (stage,) = second.stages()
-    if lost == "node":
-        second.kill()
-        nodes.nodes.remove(second)
-    else:
-        psutil.Process(stage.ppid()).kill()
-    go.touch()
-    assert driver.wait() == 0, driver.text
-    if lost == "node":
-        nodes.add()
-    continued = {
-        key: "train begins at step 1\ntrain begins at step" in log(tmp_path, key) for key in "ab"
-    }
-    assert sorted(continued.values()) == [False, True], continued
-    (key,) = (key for key in "ab" if continued[key])
-    assert f"allo {key}: lost its process or node, and has started again" in driver.text
-    assert "raylet" not in driver.text
-    assert rows(driver, "a") == rows(driver, "b") == [*range(1, 41)]
+    both = trials(tmp_path, "ab", go=str(tmp_path / "go"))
+    both |= trials(tmp_path, "a", hopeless=5, go=str(tmp_path / "go"))
+    driver = nodes.drive(tmp_path, both)
+    driver.says("[1/2] a: stopped")
+    until(lambda: len(rows(driver, "b")) == 20)
+    driver.process.send_signal(signal.SIGTERM)
+    assert driver.wait() == 143, driver.text
     assert not nodes.stages()
+    folder = trial_folder(tmp_path, "b")
+    assert list(folder.glob(".state/train@allo/key/slot-?/manifest.json"))
 
 
 @pytest.mark.full
 def test_a_stage_that_is_lost_too_often_fails_and_is_tried_again_by_the_next_command(
     nodes: LoopbackCluster, tmp_path: Path
 ) -> None:
-    verbs = {"a": "collect", "b": "train", "c": "evaluate"}
+    verbs = {"a": "collect", "b": "train"}
     lost = {
         key: trials(tmp_path, key, steps=1, lost=verb, data=key)[key] for key, verb in verbs.items()
     }
     driver = nodes.drive(tmp_path, lost, retries=1)
     assert driver.wait() == 0, driver.text
     for key, verb in verbs.items():
-        assert f"/3] {key}: failed: {verb}@allo ended with 137: {verb} is lost" in driver.text
+        assert f"/2] {key}: failed: {verb}@allo ended with 137: {verb} is lost" in driver.text
         assert not (trial_folder(tmp_path, key) / "outcome.json").exists()
     assert log(tmp_path, "b").count("train is lost") == 2
-    assert log(tmp_path, "c").count("evaluate is lost") == 2
-    again = nodes.drive(tmp_path, trials(tmp_path, "abc", steps=1))
+    again = nodes.drive(tmp_path, trials(tmp_path, "ab", steps=1))
     assert again.wait() == 0
-    assert again.text.count(": finished") == 3
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "signal"])
-def test_a_driver_that_ends_leaves_nothing_and_the_same_command_continues(
-    is_killed: bool, nodes: LoopbackCluster, tmp_path: Path
-) -> None:
-    go = tmp_path / "go"
-    both = trials(tmp_path, "ab", go=str(go))
-    driver = nodes.drive(tmp_path, both | trials(tmp_path, "a", hopeless=5, go=str(go)))
-    driver.says("[1/2] a: stopped")
-    until(lambda: len(rows(driver, "b")) == 20)
-    until(lambda: (tmp_path / TRIALS / "archives" / "b.tar").exists())
-    if is_killed:
-        driver.kill()
-        until(lambda: not nodes.stages())
-    else:
-        driver.process.send_signal(signal.SIGTERM)
-        assert driver.wait() == 143, driver.text
-        assert not nodes.stages()
-        folder = trial_folder(tmp_path, "b")
-        assert list(folder.glob(".state/train@allo/key/slot-?/manifest.json"))
-    go.touch()
-    again = nodes.drive(tmp_path, both)
-    assert again.wait() == 0, again.text
-    for key in "ab":
-        assert rows(again, key) == [*range(1, 41)]
-        assert re.match(r"train begins at step 1\ntrain begins at step (?!1\n)", log(tmp_path, key))
+    assert again.text.count(": finished") == 2
 
 
 @pytest.mark.full
@@ -237,19 +209,6 @@ def test_a_trial_has_the_outcome_that_another_attempt_or_command_stored(
 # What ends a command in one line before anything is begun.
 
 
-@pytest.mark.full
-def test_another_token_is_refused(nodes: LoopbackCluster, tmp_path: Path) -> None:
-    nodes.variables |= {"RAY_AUTH_TOKEN": "0" * 64}
-    try:
-        driver = nodes.drive(tmp_path, trials(tmp_path))
-    finally:
-        del nodes.variables["RAY_AUTH_TOKEN"]
-    assert driver.wait() == 5
-    line = driver.text.splitlines()[-1]
-    assert f"no Ray cluster answers at 127.0.0.1:{nodes.port} (" in line
-    assert "Authentication token is missing or incorrect" in line
-
-
 @pytest.fixture
 def token(tmp_path: Path, monkeypatch: Patch) -> Path:
     monkeypatch.setattr(cluster, "find_spec", lambda _: True)  # The quick tests run without Ray.
@@ -276,7 +235,7 @@ def test_a_token_is_needed_that_others_cannot_read(token: Path, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("token")
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:1", "ray://name:1", "auto"])
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "auto"])
 def test_no_cluster_answers(address: str, tmp_path: Path) -> None:
     line = refusal(tmp_path, address)
     assert line.startswith(f"no Ray cluster answers at {address} (")

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from pipeline.runtime.processes import folder_lock
 from pipeline.tracking.outbox import Outbox
 from pipeline.trials import compare
 from pipeline.trials.compare_page import of_references, what_differs
-from pipeline.trials.engine import Event, run_all
+from pipeline.trials.engine import Event
 from pipeline.trials.group import Group
-from pipeline.trials.local import Machine
 from pipeline.trials.sides import Request, Side, read_side
-from pipeline.trials.stages import LOG
 from pipeline.trials.trial import Outcome, Trial, folder_of
 from quatrain.comparison import Comparison, Run
 from quatrain.errors import ConfigError
@@ -195,16 +192,3 @@ def test_references_that_differ_in_a_pair_are_named():
     (said,) = of_references(replace(comparison, after=new))
     assert said.startswith("References of equal seeds differ (floor_random): ")
     assert of_references(replace(comparison, after=new, is_paired=False)) == []
-
-
-@pytest.mark.full
-def test_code_of_a_commit_that_only_prints_more_makes_the_same_bytes(repository: Path):
-    before = read_side(repository, "allo", "code", "default")
-    trials = asked(repository, before=before, after=Side("new", before.raw)).pair(repository, 0)
-    with Machine(repository) as machine:
-        outcomes = run_all(repository, trials, ["before", "after"], machine)
-    old, new = map(partial(compare.run_of, repository, METRIC), trials, "ab", outcomes)
-    assert (old.weights, old.scores) == (new.weights, new.scores)
-    assert METRIC in old.history
-    logs = [(folder_of(repository, trial) / LOG).read_text() for trial in trials]
-    assert ["of the commit" in log for log in logs] == [True, False]

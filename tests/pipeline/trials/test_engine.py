@@ -11,6 +11,7 @@ from pipeline.runtime.errors import Interrupted
 from pipeline.tracking.outbox import Outbox
 from pipeline.trials import engine
 from pipeline.trials.engine import Event, ListPlan, run, run_all
+from pipeline.trials.progress import Progress
 from pipeline.trials.trial import Outcome, Point, Trial, folder_of, write_outcome
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.recorded_runs import header
@@ -83,19 +84,6 @@ def test_equal_trials_run_once(tmp_path: Path):
     assert of_a == [1.0, "finished"]
 
 
-def test_a_plan_without_a_trial_now_is_asked_again(tmp_path: Path):
-    class Batches(Recording):
-        """The second begins when the first has ended."""
-
-        def next(self) -> Trial | None:
-            return super().next() if len(self.outcomes) == len(place.begun) else None
-
-    place = InventedPlace(tmp_path, a=[Point(1, 1.0)])
-    plan = Batches("ab")
-    run(tmp_path, plan, place)
-    assert plan.events == [("a", 1.0), ("a", "finished"), ("b", "finished")]
-
-
 def test_a_fault_of_the_place_stops_all_and_what_still_ended_is_told(tmp_path: Path):
     class Failing(InventedPlace):
         def stop(self, trial: Trial) -> None:
@@ -143,3 +131,15 @@ def test_trials_that_do_not_leave_are_not_waited_for_long(tmp_path: Path, monkey
     monkeypatch.setattr(engine, "SAVE_SECONDS", 0.05)
     with pytest.raises(OSError, match="full"):
         run(tmp_path, Recording("ab"), Deaf(tmp_path, a=[OSError("full")]))
+
+
+def test_the_time_left_is_told_by_those_that_ended_in_this_run(capsys: Capture, monkeypatch: Patch):
+    moments = iter([0.0, 10.0, 20.0])
+    monkeypatch.setattr("time.monotonic", lambda: next(moments))
+    progress = Progress(5, done=2)
+    progress.ended("trial 2", "finished, 0.5", best="best 0.5 (trial 2)")
+    progress.ended("trial 3", "diverged", "loss is nan")
+    assert capsys.readouterr().err.splitlines() == [
+        "[3/5] trial 2: finished, 0.5; best 0.5 (trial 2); about 0:00:20 left",
+        "[4/5] trial 3: diverged: loss is nan; about 0:00:10 left",
+    ]

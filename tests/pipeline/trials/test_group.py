@@ -114,12 +114,6 @@ def test_a_killed_driver_that_starts_again_sends_each_row_once(
     assert rows(uri, children(uri)[0]) == whole
 
 
-def test_a_run_that_another_type_of_machine_began_is_not_mixed_in(root: Path, uri: str):
-    stages = [stage(root, FIRST, "train", time, key=key) for time, key in ((9, "k1"), (99, "k2"))]
-    tell(root, FIRST)
-    assert rows(uri, children(uri)[0]) == expected(stages[1])
-
-
 def test_another_trial_with_the_same_label_has_a_run_of_its_own(root: Path, uri: str):
     for trial, time in ((FIRST, 1000), (SECOND, 2000)):
         outbox = stage(root, trial, "train", time)

@@ -113,20 +113,6 @@ def test_a_grid_is_tried_in_order_and_choices_that_are_equal_in_python_are_two(t
     assert points == [(b, rate) for b in ("1", "1.0", "0.5") for rate in (1e-4, 1e-2)]
 
 
-def test_another_seed_gives_other_values(tmp_path: Path):
-    first = [go_on(search_of(tmp_path / str(seed), seed=seed), 2)[1] for seed in (0, 1)]
-    assert first[0].values != first[1].values
-
-
-def test_tpe_looks_where_scores_are_better_also_where_lower_is(tmp_path: Path):
-    def best(judge: str) -> float:
-        changes = {"search": "tpe", "space": {RATE: RATES}, "trials": 24, "judge": judge}
-        rows = go_on(search_of(tmp_path / judge, **changes), score=lambda row: row.values[RATE])
-        return sorted(row.values[RATE] for row in rows[15:])[5]
-
-    assert best("orthogonality") < best("cosine_mean")
-
-
 def test_the_best_come_first_and_of_equal_ones_the_older():
     rows = [
         Row(number, {}, "finished", score, None, "")

@@ -13,7 +13,6 @@ from pipeline.trials.sides import (
     COMMITS,
     Side,
     champion_commit,
-    present_params,
     read_changes,
     read_request,
     read_side,
@@ -153,11 +152,6 @@ def test_params_that_the_present_code_does_not_know_are_those_of_the_trial(
     changed = trial.raw | {"of_old": 3}
     of_changed = Side("", changed, trial.checkout).trial(repository, "allo", 0)
     assert len({trial.key, present.key, of_changed.key}) == 3
-
-
-def test_params_of_a_commit_with_another_kind_are_kept(repository: Path):
-    raw = read_raw(repository, "gymnasium")
-    assert present_params(repository, "allo", raw).allo.env.kind == "gymnasium"
 
 
 def test_a_commit_whose_model_has_the_same_code_has_the_present_keys(

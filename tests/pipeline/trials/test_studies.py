@@ -245,14 +245,3 @@ def test_all_built_in_fields_are_learned(project: Path, monkeypatch: Patch):
     stored = study.read_results(ROOT, active_dynamics.FIELDS_FILE)
     assert {each.env.field.kind for each in configs} == set(stored)
     assert {(each.seeds, each.train.transitions) for each in configs} == {(10, 2000)}
-
-
-@pytest.mark.full
-def test_a_field_is_learned_by_all_arms(project: Path, capsys: Capture):
-    options = ["fields", "--fields", "van_der_pol", "--replicates", "2", "--transitions", "40"]
-    assert main(options) == 0
-    table = capsys.readouterr().out
-    (outcome,) = study.read_results(project, active_dynamics.FIELDS_FILE)["van_der_pol"].outcomes
-    assert {f"field_nrmse.{arm}" for arm in ("active", "random", "prbs")} <= set(outcome.scores)
-    assert set(outcome.cpu_seconds) == {"collect", "train", "evaluate"}
-    assert "goal transition_ratio.random at least 5: missed by van_der_pol" in table

@@ -124,7 +124,7 @@ def test_the_best_is_adopted_if_its_repetitions_are_better(
     assert "presets/tried.yaml: `make repro PRESET=tried MODELS=allo`" in out
 
 
-@pytest.mark.parametrize("dies_at", [0, 1, 4, 9])
+@pytest.mark.parametrize("dies_at", [1, 9])
 def test_a_killed_sweep_continues_and_nothing_that_ended_runs_again(
     dies_at: int, root: Path, monkeypatch: Patch, capsys: Capture
 ):
@@ -202,20 +202,6 @@ def test_a_diverged_repetition_gains_nothing_and_its_seed_is_not_adopted(tmp_pat
     result = decide(space_of(tmp_path), rows, sides)
     assert (result.best, result.seed) == (rows[1], 2)
     assert result.differences[1].each[0] < 0
-
-
-def test_without_confirm_the_best_of_the_search_is_adopted(root: Path, monkeypatch: Patch):
-    driver = Driver(root, monkeypatch, confirm=None)
-    assert len(driver.run(higher)) == 4
-    adopted = read_params(root, "tried")
-    assert (adopted.seed, adopted.allo.train.learning_rate) == (0, 4e-3)
-
-
-def test_trials_that_params_refuse_do_not_hinder_a_continued_sweep(root: Path, monkeypatch: Patch):
-    samples = {"train.record_every": {"of": [100, 500]}, "train.batch_size": {"of": [256, 300_000]}}
-    driver = Driver(root, monkeypatch, space=samples)
-    driver.run(higher)
-    assert driver.run(higher) == []
 
 
 def test_what_may_change_while_a_sweep_goes_on(tmp_path: Path):
