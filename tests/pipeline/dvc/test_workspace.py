@@ -1,22 +1,18 @@
 """A preset runs in a copy of the checkout that is updated and leaves the checkout alone."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from dvc.fs import localfs
-from dvc.lock import LockError
 from dvc.repo import Repo
-from dvc.rwlock import rwlock
 from dvc.scm import NoSCM
 from ruamel.yaml import YAML
 
 from pipeline.cli import main
 from pipeline.dvc import workspace
-from quatrain.errors import ConfigError, DataError
+from quatrain.errors import ConfigError
 from tests.pipeline.fixture_types import Failure
 from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_checkout import contents, git
@@ -65,14 +61,6 @@ def test_a_preset_has_the_checkouts_cache_remotes_and_credentials(checkout: Path
         assert repo.config["core"]["remote"] == "store"
         assert repo.config["remote"]["disk"]["url"] == f"{checkout.parent}/store"
         assert repo.config["remote"]["store"]["password"] == 'a, "b"#c'
-
-
-@pytest.mark.parametrize("text", ["[core\npassword = hunter2", "[core]\nnothing = hunter2\n"])
-def test_settings_that_dvc_cannot_read_are_refused(text: str, checkout: Path):
-    (checkout / ".dvc" / "config.local").write_text(text)
-    why = r"^\.dvc/config or \.dvc/config\.local: dvc cannot read it; `dvc config --list` says why$"
-    with pytest.raises(DataError, match=why):
-        workspace.prepare_workspace(checkout, "smoke")
 
 
 def test_dvc_runs_with_this_python_the_copys_code_and_the_checkouts_store(
@@ -139,12 +127,6 @@ def test_inputs_that_git_ignores_travel_to_a_preset(checkout: Path):
     assert (work / "inputs" / "allo" / "large.npz").read_bytes() == b"kept by DVC"
 
 
-def test_a_path_may_have_letters_of_any_alphabet(checkout: Path):
-    moved = checkout.rename(checkout.with_name("ä ö"))
-    work = workspace.prepare_workspace(moved, "smoke")
-    assert "ä ö" in (work / ".dvc" / "config.local").read_text()
-
-
 def test_a_preset_outside_a_git_checkout_is_refused(checkout: Path):
     (checkout / ".git").rename(checkout / "not-git")
     why = r"a preset runs in a copy of what git lists; run from a git checkout, with git \(fatal"
@@ -165,16 +147,3 @@ def test_what_a_killed_dvc_left_goes_unless_a_dvc_works_in_the_folder(tmp_path: 
             process.communicate(b"\n")
         assert lock.exists() == kept
     workspace.drop_rwlock(tmp_path)  # there is none
-
-
-def test_dvc_takes_the_lock_of_a_killed_one_whose_number_is_used_again(tmp_path: Path):
-    lock = tmp_path / workspace.RWLOCK
-    lock.parent.mkdir(parents=True)
-    holder = {"pid": os.getpid(), "cmd": "/somewhere/dvc/__main__.py repro"}
-    lock.write_text(json.dumps({"write": {"/models/allo": holder}, "read": {}}))
-    request = (str(lock.parent), localfs, "dvc repro", [], ["/models/allo"], False)
-    with pytest.raises(LockError), rwlock(*request):
-        pass
-    workspace.drop_rwlock(tmp_path)
-    with rwlock(*request):
-        assert json.loads(lock.read_text())["write"]["/models/allo"]["cmd"] == "dvc repro"

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import grimp
 import pytest
 
 from pipeline.judging.gate import gate, promote_hint, rules_of
@@ -39,7 +38,7 @@ def test_a_held_baseline_passes_and_the_table_says_so(space: Workspace, capsys: 
 
 def test_a_worse_score_is_told_with_its_baseline_and_the_way_out(space: Workspace, capsys: Capture):
     space.score(cosine_min=0.5)
-    code, _, err = ended(space, capsys)
+    code, _, err = ended(space, capsys, *MODELS)
     assert code == 4
     assert err == (
         "gate: allo: worse: cosine_min 0.5 is 0.48 worse than baseline 0.98 (higher is better, "
@@ -61,35 +60,10 @@ def test_a_first_baseline_is_offered_beside_the_scores(space: Workspace, capsys:
     assert promote_hint("smoke", "iqn") == "`make promote PRESET=smoke MODELS=iqn`"
 
 
-def test_each_model_is_judged_by_its_own_rules(space: Workspace, capsys: Capture):
+def test_all_models_are_judged(space: Workspace, capsys: Capture):
     code, out, _ = ended(space, capsys, *MODELS)
     assert code == 0
     assert f"passed; {sum(len(rules_of(model, 'default')) for model in MODELS)} metrics" in out
-    for model in MODELS:
-        first, *_ = rules_of(model, "default")
-        Workspace(space.root, model).score(
-            **{first.metric: -1e9 if first.direction == "higher" else 1e9}
-        )
-        code, _, err = ended(space, capsys, *MODELS)
-        assert code == 4
-        assert f"gate: {model}: worse: {first.metric} " in err
-
-
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
-        ({"cosine_min": None}, "not finite: cosine_min is NaN or infinite"),
-        ({"floor_random": None}, "not finite: cosine_mean is judged beside floor_random, which is"),
-        ({"floor_random": 0.994}, "below floor: cosine_mean 0.995 does not beat floor_random"),
-        ({"cosine_min_low": 1.0, "cosine_min_high": 0.5}, "bad interval: cosine_min has no interv"),
-    ],
-)
-def test_scores_that_no_promotion_stores_have_no_such_remedy(
-    space: Workspace, capsys: Capture, changed: dict[str, Any], why: str
-):
-    space.score(**changed)
-    code, _, err = ended(space, capsys)
-    assert (code, err.startswith(f"gate: allo: {why}"), err.count("\n")) == (4, True, 1)
 
 
 ALLO = '{"schema": 1, "model": "allo", "presets": %s}'
@@ -121,16 +95,3 @@ def test_what_is_not_fresh_or_cannot_be_read_is_no_pass(
     assert re.search(r"iqn +return_mean +105\.0000 +105\.0000 +0\.0000 +\S+ +ok", out)
     if "baselines" in why:
         assert "; `git checkout baselines/allo.json` restores it [exit 3]" in err
-
-
-def test_the_gate_is_six_modules_of_the_pipeline():
-    """What a reader opens to know why it fails."""
-    graph = grimp.build_graph("quatrain", "pipeline", cache_dir=None)
-    closure = graph.find_upstream_modules(gate.__module__)
-    assert {name for name in closure if name.startswith("pipeline.") and name.count(".") == 2} == {
-        "pipeline.judging.render",
-        "pipeline.judging.scores",
-        "pipeline.runtime.console",
-        "pipeline.runtime.errors",
-        "pipeline.storage.run_key",
-    }

@@ -116,44 +116,23 @@ def test_a_user_s_environment_is_part_of_the_code(space: Workspace, monkeypatch:
         fresh(space)
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        (json.dumps({"cosine_mean": 0.9}), "model: Field required"),
-        ("[]", "the whole: Input should be a valid dictionary"),
-        (WHOLE % '{"a": true}', "scores.a: Input should be a valid number"),
-        (WHOLE % '{}, "extra": 1', "extra: Extra inputs are not permitted"),
-    ],
-)
-def test_another_form_is_refused_with_the_remedy(space: Workspace, text: str, why: str):
-    space.scores.write_text(text)
-    with pytest.raises(DataError) as caught:
+def test_another_form_is_refused_with_the_remedy(space: Workspace):
+    space.scores.write_text("[]")
+    why = "reports/allo/scores.json: the whole: Input should be a valid dictionary"
+    with pytest.raises(DataError, match=f"^{why}.*; `make repro` writes it anew$"):
         read_scores(space.root, "allo")
-    assert str(caught.value).startswith(f"reports/allo/scores.json: {why}")
-    assert str(caught.value).endswith("; `make repro` writes it anew")
 
 
-def test_a_score_that_was_edited_is_refused(space: Workspace):
+def test_a_score_that_was_edited_or_is_not_finite_is_refused(space: Workspace):
     edit(space, scores=SCORES["allo"] | {"cosine_mean": 0.9999})
     with pytest.raises(DataError, match="its scores are not those that were written; `make repro`"):
         fresh(space)
-
-
-def test_a_score_that_is_not_finite_is_refused(space: Workspace):
     space.scores.write_text(WHOLE % '{"a": NaN}')
     with pytest.raises(DataError, match=r"allo/scores\.json"):
         fresh(space)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda s: flip_bit(s.weights / "history.csv"),
-        lambda s: flip_bit((collect(s, a=1), s.data / folders.MANIFEST)[1]),
-    ],
-    ids=["learner", "dataset"],
-)
-def test_a_damaged_learner_or_dataset_is_refused(space: Workspace, damage: Edit):
-    damage(space)
-    with pytest.raises(DataError, match=f"^({space.model}|models/allo|data/allo)"):
+def test_a_damaged_learner_is_refused(space: Workspace):
+    flip_bit(space.weights / "history.csv")
+    with pytest.raises(DataError, match=r"^models/allo"):
         fresh(space)

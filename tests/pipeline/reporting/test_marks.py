@@ -35,7 +35,6 @@ def ends(metric: str, low: float, high: float, seeds: float = 4.0) -> dict[str, 
 OVER_SEEDS = ends("accuracy", 0.4, 0.8)
 FEW_SEEDS = ends("accuracy", 0.4, 0.8, seeds=3.0)
 ACCURACY = "constant 0.200 … the oracle 1.000"
-FURTHER = "constant 0.200 … the oracle 2.200"
 
 
 @pytest.mark.parametrize(
@@ -43,15 +42,12 @@ FURTHER = "constant 0.200 … the oracle 2.200"
     [
         # From the best lower to the best upper reference of this evaluation.
         (HIGHER, {}, "──────────●──────────", ACCURACY),
-        (HIGHER, {"accuracy": 0.8}, "──────────┼────●─────", ACCURACY),
         (HIGHER, {"accuracy": 1.2}, "──────────┼─────────▶", ACCURACY),
-        (HIGHER, {"oracle": 2.2}, "────●────────────────", FURTHER),
         (HIGHER, {"accuracy": 0.7} | OVER_SEEDS, "─────━━━━━┼━●━━━─────", ACCURACY),
         (HIGHER, {"accuracy": 0.7} | FEW_SEEDS, "──────────┼─●────────", ACCURACY),
         (LOWER, {"error": 3.5}, "──────────●─────┼────", "affine 6.000 … least 1.000"),
         # Without references, from where it would be worse to where it would be better.
         (ALONE, {}, "──────────●────┊─────", "worse 0.300 … better 0.700"),
-        (ALONE, {"rate": 0.2}, "◀─────────┼────┊─────", "worse 0.300 … better 0.700"),
         (ALONE_LOWER, {"rate": 0.6}, "─────●────┼──────────", "worse 0.700 … better 0.300"),
         (NEAR, {"rate": 0.4}, "─────●────┼──────────", "too low 0.300 … too high 0.700"),
         (ALONE._replace(most=0.6), {}, "─────────────●──────┊", "worse 0.300 … better 0.600"),

@@ -8,13 +8,16 @@ import pytest
 from matplotlib.figure import Figure
 
 from pipeline.judging.gate import rules_of
-from pipeline.reporting import sections
+from pipeline.judging.scores import NotFresh
+from pipeline.reporting import scores_page, sections
+from pipeline.reporting.scores_page import BEGIN, END
 from pipeline.stages import report
 from pipeline.storage.figures import encode, png
 from pipeline.storage.params_file import read_params
 from quatrain.animation import Animation
 from quatrain.errors import DataError
 from quatrain.registry import MODELS
+from tests.conftest import ROOT
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.scored_workspace import SCORES, Workspace
 
@@ -174,3 +177,31 @@ def test_a_damaged_file_gives_no_page(space: Workspace, damaged: str):
     with pytest.raises(DataError):
         report.report()
     assert not list((space.root / "reports").glob("report.*"))
+
+
+# The table of README.md.
+
+
+def test_the_readme_gets_the_table_of_the_stored_scores_and_their_machine(space: Workspace):
+    readme = space.root / "README.md"
+    readme.write_text(f"# Title\n\n{BEGIN}\nold\n{END}\n\n## More\n")
+    space.score(cosine_mean=0.994)
+    scores_page.write_page(space.root)
+    text = readme.read_text()
+    assert text.startswith(f"# Title\n\n{BEGIN}\n\n| model | metric |")
+    assert "| allo | cosine_mean | 0.9940 | 0.9950 | -0.0010 | 0.005 | ok |\n" in text
+    assert text.endswith(
+        f"\n\nMachine of the baselines: AMD (family 25, model 1), 2 threads.\n\n{END}\n\n## More\n"
+    )
+    space.score(preset="my")
+    with pytest.raises(NotFresh, match=r"^the scores are those of allo, preset 'my'; run `make"):
+        scores_page.write_page(space.root)
+    space.score()
+    readme.write_text("# Title\n")
+    with pytest.raises(DataError, match=f"README.md: needs the lines {BEGIN} and {END}"):
+        scores_page.write_page(space.root)
+
+
+def test_the_readme_of_the_project_has_the_scores_and_baselines_beside_it():
+    readme = (ROOT / scores_page.PAGE).read_text()
+    assert scores_page.with_table(readme, scores_page.judge_stored(ROOT)) == readme

@@ -224,15 +224,6 @@ def test_a_proposal_says_what_each_model_is_beside_its_champion(night: Night):
     assert not kept.exists()
 
 
-def test_a_seed_that_cannot_be_written_is_refused(night: Night, failure: Failure):
-    params = night.root / "params.yaml"
-    params.write_text(params.read_text().replace("seed: 0", "'seed': 0", 1))
-    git(night.root, "commit", "-q", "-a", "-m", "another form")
-    why = "retrain: params.yaml: write `seed: NUMBER` on a line of its own, at its start"
-    assert failure(main, "retrain", "--seed", "7", code=2) == why
-    assert night.calls == []
-
-
 def test_a_broken_gate_keeps_the_report_and_no_more(night: Night, remote: Path, failure: Failure):
     before = night.state()
     night.scores = {"allo": {"cosine_mean": 0.5}}
@@ -297,15 +288,6 @@ def test_settings_of_dvc_and_outboxes_are_the_checkouts_and_stay(night: Night):
     del night.codes["pipeline repro"]
     assert main(["retrain"]) == 0
     assert outbox.exists()
-
-
-def test_a_checkout_that_was_moved_keeps_its_own_outboxes(night: Night):
-    link = night.root / FOLDER / "state" / "outbox"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(night.root.with_name("where it was"))
-    night.codes["pipeline repro"] = 255
-    assert main(["retrain"]) == 255
-    assert link.resolve() == night.root / ".state" / "outbox"
 
 
 def test_outs_are_pushed_before_the_branch_without_hooks_or_a_key(

@@ -20,7 +20,6 @@ from quatrain.devices import DETERMINISTIC_XLA
 from quatrain.frameworks.settings import JAX_FLAGS
 from tests.conftest import params_with
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.small_project import Project
 
 
 @pytest.mark.parametrize(
@@ -62,24 +61,6 @@ def own_environment(monkeypatch: Patch) -> Patch:
     others = {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
     monkeypatch.setattr(os, "environ", others)
     return monkeypatch
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("own_environment")
-def test_a_training_with_kept_programs_gives_the_same_bytes_and_compiles_nothing(tmp_path: Path):
-    def programs(folder: Path) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in folder.glob(f"{JAX_CACHE}/*/*-cache")}
-
-    cold, warm = (Project.create(tmp_path / name, "allo", code=True) for name in ("cold", "warm"))
-    for verb in ("collect", "train"):
-        assert cold.run(verb).code == 0
-    kept = programs(cold.root)
-    assert any("run_chunk" in name for name in kept)
-    for verb in ("collect", "train"):
-        assert warm.run(verb, JAX_COMPILATION_CACHE_DIR=str(cold.root / JAX_CACHE)).code == 0
-    assert warm.hashes("data", "models") == cold.hashes("data", "models")
-    assert programs(cold.root) == kept
-    assert not (warm.root / JAX_CACHE).exists()
 
 
 @pytest.mark.usefixtures("own_environment")

@@ -14,7 +14,7 @@ from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage, check_fits, run_on_device
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DeviceFull
-from quatrain.memory import GIB, PROCESS, lack_explained
+from quatrain.memory import GIB, PROCESS
 from quatrain.registry import MODELS, load
 from quatrain.validation import overlaid
 from tests.conftest import FORMS, ROOT, SMALL, params_with
@@ -129,12 +129,6 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
     monkeypatch.setattr(load("iqn").collect, "collect", full)
     with pytest.raises(DeviceFull, match=f"^{re.escape(expected)}"):
         quatrain.fit("iqn", config=working.config, progress=False)
-
-
-def test_another_error_is_not_taken_for_a_lack_of_memory():
-    error = RuntimeError("CUDA error: an illegal memory access was encountered")
-    with pytest.raises(RuntimeError, match="illegal memory access"), lack_explained("iqn", dict):
-        raise error
 
 
 def test_a_process_refuses_before_it_loads_a_framework(tmp_path: Path):

@@ -72,11 +72,13 @@ def test_a_run_is_delivered_completely(outbox: Outbox, uri: str, tmp_path: Path)
     (read,) = run.inputs.dataset_inputs
     assert (read.dataset.name, read.dataset.digest) == ("allo", "0" * 36)
     assert [(tag.key, tag.value) for tag in read.tags] == [("mlflow.data.context", "training")]
+    assert deliver(outbox, uri).metrics == 0
+    assert deliver(outbox, uri, from_start=True).metrics == 1480
+    assert arrived(client, "k1") == expected(outbox)
 
 
-@pytest.mark.parametrize("is_lost", [pytest.param(False, marks=pytest.mark.full), True])
-def test_whichever_call_fails_the_next_attempt_completes_the_run_without_duplicates(
-    small: Outbox, uri: str, monkeypatch: Patch, is_lost: bool
+def test_whichever_reply_is_lost_the_next_attempt_completes_the_run_without_duplicates(
+    small: Outbox, uri: str, monkeypatch: Patch
 ):
     plain = store.BoundedClient.call
     calls: list[str] = []
@@ -84,8 +86,6 @@ def test_whichever_call_fails_the_next_attempt_completes_the_run_without_duplica
 
     def call(self: Any, method: str, *arguments: Any, **named: Any) -> Any:
         calls.append(method)
-        if len(calls) == failing and not is_lost:
-            raise ConnectionResetError
         answer = plain(self, method, *arguments, **named)
         if len(calls) == failing:
             raise ConnectionResetError
@@ -105,13 +105,6 @@ def test_whichever_call_fails_the_next_attempt_completes_the_run_without_duplica
         assert has_all(uri, small), calls[failing - 1]
     assert {"create_run", "log_batch", "log_artifact", "set_terminated"} <= {*calls}
     assert failing > 20
-
-
-def test_a_second_delivery_asks_once_and_sends_nothing(small: Outbox, uri: str):
-    deliver(small, uri)
-    assert deliver(small, uri).metrics == 0
-    assert deliver(small, uri, from_start=True).metrics == 40
-    assert has_all(uri, small)
 
 
 def test_a_resumed_training_adds_only_new_metrics(uri: str, tmp_path: Path):
@@ -168,17 +161,14 @@ def test_a_card_that_comes_before_its_version_is_that_of_the_version(uri: str, t
     assert version.description == "newer"
 
 
-@pytest.mark.parametrize("steps", [3, 9], ids=["during", "after"])
-def test_a_run_deleted_during_or_after_its_delivery_is_created_again(
-    small: Outbox, uri: str, steps: int
-):
+def test_a_run_deleted_during_its_delivery_is_created_again(small: Outbox, uri: str):
     client = client_of(uri)
     delivery = Delivery(small, uri)
-    for _ in range(steps):
+    for _ in range(3):
         delivery.step()
     (deleted,) = runs_of(client, "k1")
     client.delete_run(deleted.info.run_id)
-    assert (delivery.send() is None) == (steps == 9)
+    assert delivery.send() is not None
     deliver(small, uri)
     assert runs_of(client, "k1")[0].info.run_id != deleted.info.run_id
     assert has_all(uri, small)
@@ -239,7 +229,7 @@ def database_copied(uri: str, source: Path, target: Path) -> None:
         old.backup(new)
 
 
-@pytest.mark.parametrize("steps", range(1, 5))
+@pytest.mark.parametrize("steps", [1, 4])
 def test_a_store_of_an_older_backup_gets_again_what_it_lost(
     small: Outbox, uri: str, tmp_path: Path, steps: int
 ):

@@ -26,13 +26,13 @@ from pipeline.tracking.export import record_model, requirements
 from pipeline.tracking.run import Run
 from quatrain.registry import MODELS
 from quatrain.serving import MOST_QUESTIONS
-from tests.conftest import FORMS, ROOT
+from tests.conftest import ROOT
 from tests.pipeline.faulty_server import free_port
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.tracking.served import Reply, Served, first_number_replaced, served
 
-each_form = pytest.mark.parametrize("form", FORMS)
+each_form = pytest.mark.parametrize("form", ["allo", "iqn-user_env", "active_dynamics"])
 
 ANSWER = """
 import json, sys, mlflow
@@ -81,10 +81,9 @@ def test_one_question_and_as_many_as_are_allowed_are_answered(form: str):
     check_refusal(model.ask(body_of(more)), f"questions; give at most {MOST_QUESTIONS:,}")
 
 
-@each_form
-def test_a_value_that_does_not_fit_is_refused_by_name_and_place(form: str):
+def test_what_does_not_fit_is_refused_by_name_and_place():
     """MLflow itself would take `true` for 1 and drop an input that it does not know."""
-    model = served(form)
+    model = served("iqn-user_env")
     for name, array in model.exported.request.items():
         changed = {name: first_number_replaced(model.example[name], True)}
         place = ", ".join("0" * array.ndim)
@@ -93,12 +92,7 @@ def test_a_value_that_does_not_fit_is_refused_by_name_and_place(form: str):
     check_refusal(
         model.ask(body_of(model.example | {"x": [1]})), "has the inputs .*x; give exactly"
     )
-
-
-def test_a_body_that_is_no_request_is_refused():
-    model = served("allo")
     check_refusal(model.ask(b""), "not JSON")
-    check_refusal(model.ask(b'{"dataframe_split": {}}'), "has dataframe_split")
     check_refusal(model.ask(b"", "text/csv"), 'Content-Type is "text/csv"; send application/json')
 
 
@@ -113,7 +107,7 @@ VALUES = st.recursive(
 def test_any_request_is_answered_with_finite_numbers_or_refused_with_a_reason(form: str):
     model = served(form)
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(sorted(model.example)), VALUES, st.booleans())
     def ask(name: str, value: Any, is_whole: bool) -> None:
         changed = value if is_whole else first_number_replaced(model.example[name], value)
@@ -125,16 +119,6 @@ def test_any_request_is_answered_with_finite_numbers_or_refused_with_a_reason(fo
             check_refusal(reply, "; give ")
 
     ask()
-
-
-def test_what_does_not_fit_is_refused_in_python_too():
-    model = served("iqn")
-    for name, array in model.exported.request.items():
-        with pytest.raises(ValueError, match="is true; give") as error:
-            model.loaded.predict({**model.exported.request, name: np.ones(array.shape, bool)})
-        assert error.value.get_http_status_code() == 400
-    with pytest.raises(ValueError, match="the model has no params; leave them out"):
-        model.loaded.unwrap_python_model().predict(None, model.example, {"temperature": 1})
 
 
 @each_form
@@ -185,7 +169,7 @@ def test_a_training_records_one_model_with_its_card(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("form", ["allo", "iqn-user_env", "active_dynamics"])
+@pytest.mark.parametrize("form", ["iqn-user_env", "active_dynamics"])
 def test_a_process_without_the_checkout_answers_the_same(form: str, tmp_path: Path):
     model, file = served(form), tmp_path / "answer.json"
     variables = {

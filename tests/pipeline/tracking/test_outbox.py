@@ -124,12 +124,6 @@ def test_a_name_that_mlflow_refuses_is_refused_at_once(tmp_path: Path, name: str
     assert outbox.points() == []
 
 
-def test_an_outbox_holds_one_run(tmp_path: Path):
-    outbox = begun(tmp_path)
-    with pytest.raises(ValueError, match="train@allo-1 holds run k1, not k2"):
-        outbox.begin(header("k2"))
-
-
 WRITER = """
 import sys
 from pathlib import Path
@@ -147,7 +141,7 @@ for step in range(outbox.last_step("train/"), 10**6):
 def test_what_was_acknowledged_outlives_kill_9_at_any_moment(tmp_path: Path):
     path = tmp_path / ".state" / "outbox" / "train@allo-1.sqlite"
     dice = random.Random(0)
-    for _ in range(4):
+    for _ in range(2):
         command = [sys.executable, "-c", WRITER, str(path)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None

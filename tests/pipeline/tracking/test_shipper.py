@@ -158,13 +158,3 @@ sys.exit(7 if shipper.finish(5) else 0)
         said = call(ROOT, "python", "-c", code, *arguments, MLFLOW_HTTP_REQUEST_TIMEOUT="100000")
     assert said.startswith("warning: tracking: 1,480 metrics and 1 files")
     assert said.count("\n") == 1
-
-
-def test_many_writers_share_an_sqlite_store(uri: str, tmp_path: Path, monkeypatch: Patch):
-    monkeypatch.setattr(run, "RETRY_SECONDS", 0.05)
-    outboxes = [recorded(tmp_path / str(i) / "train@allo.sqlite", f"k{i}") for i in range(4)]
-    ships = [Shipper([each], uri) for each in outboxes]
-    until(lambda: all(each.pending() == (0, 0) for each in outboxes))
-    assert [ship.finish() for ship in ships] == [True] * 4
-    for i, outbox in enumerate(outboxes):
-        assert arrived(client_of(uri), f"k{i}") == expected(outbox)
