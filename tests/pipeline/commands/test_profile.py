@@ -60,16 +60,3 @@ def test_operations_are_kept_and_time_within_another_is_counted_once(tmp_path: P
     (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": events}))
     spent = self_times(operations(tmp_path / "trace.json"))
     assert spent == [Spent("other", 1, 7.0), Spent("outer", 1, 6.0), Spent("inner", 2, 4.0)]
-
-
-@pytest.mark.usefixtures("project")
-def test_an_unknown_model_or_a_wrong_params_yaml_is_one_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["profile", "alo"]) == 2
-    message = "profile: unknown model 'alo'; known: allo, "
-    assert capsys.readouterr().err.startswith(message)
-    Path("params.yaml").write_text("seed: -1\n")
-    assert main(["profile", "allo"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("profile: params.yaml: ")

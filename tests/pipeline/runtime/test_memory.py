@@ -147,14 +147,8 @@ GROUPS: dict[str, tuple[str, dict[str, str], float]] = {
     "no group": ("", {}, np.inf),
     "of its own": ("0::/a/b\n", {f"a/b/{name}": text for name, text in LIMIT.items()}, 32768),
     "of the group around it": ("0::/a/b\n", {f"a/{n}": text for n, text in LIMIT.items()}, 32768),
-    "used by file caches": (
-        "0::/a\n",
-        {**{f"a/{name}": text for name, text in LIMIT.items()}, "a/memory.stat": "file 8192\n"},
-        40960,
-    ),
     "seen from inside a container": ("0::/docker/1234\n", LIMIT, 32768),
     "no limit": ("0::/a\n", {"a/memory.max": "max\n", "a/memory.current": "1\n"}, np.inf),
-    "over its limit": ("0::/a\n", {"a/memory.max": "1\n", "a/memory.current": "9\n"}, 0),
 }
 
 

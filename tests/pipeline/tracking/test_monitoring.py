@@ -1,48 +1,13 @@
 """Progress is a bar on a terminal and some plain lines elsewhere; the machine has metrics."""
 
 import itertools
-import os
-import pty
-import re
-import sys
-import termios
-from contextlib import suppress
 
 import numpy as np
-import pytest
 
 from pipeline.tracking import monitoring
 from pipeline.tracking.monitoring import ProgressBar, SystemMetrics
 from quatrain.progress import Progress
 from tests.pipeline.fixture_types import Capture, Patch
-
-
-@pytest.mark.parametrize(("columns", "is_bar"), [(100, True), (0, False)])
-def test_a_terminal_shows_a_bar_unless_its_width_is_unknown(
-    columns: int, is_bar: bool, monkeypatch: Patch
-):
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, columns))
-    with os.fdopen(theirs, "w") as terminal:
-        monkeypatch.setattr(sys, "stderr", terminal)
-        show(ProgressBar("train@allo", 240, 0, ("loss",)))
-        monkeypatch.undo()
-    shown = read_to_the_end(ours)
-    bar = r"\rtrain@allo: 100%\|█+\| 240/240 \[.* steps/s, loss=0.25\]"
-    line = r"\ntrain@allo: 240/240  .* steps/s  00:00 left, loss=0.25\r\n"
-    assert shown.startswith("train@allo: preparing, then 240 steps\r\n")
-    assert (re.search(bar, shown) is not None) == is_bar
-    assert (re.search(line, shown) is None) == is_bar
-
-
-def read_to_the_end(descriptor: int) -> str:
-    """Reads the output of a terminal; Linux delivers it in pieces and ends it with EIO."""
-    pieces = []
-    with suppress(OSError):
-        while piece := os.read(descriptor, 2**16):
-            pieces.append(piece)
-    os.close(descriptor)
-    return b"".join(pieces).decode()
 
 
 def test_a_file_gets_twenty_plain_lines_and_the_first_step(capsys: Capture):

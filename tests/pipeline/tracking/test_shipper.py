@@ -1,7 +1,6 @@
 """Tests that everything is delivered once and nothing waits, whatever a server does."""
 
 import socket
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -52,23 +51,6 @@ def test_a_real_server_has_everything_once_whatever_broke(
         client = client_of(server.uri)
         assert arrived(client, "broken") == expected(outbox)
         assert [run.info.status for run in runs_of(client, "broken")] == ["FINISHED"]
-
-
-def test_an_attempt_that_fails_while_the_stage_ends_is_repeated(outbox: Outbox, monkeypatch: Patch):
-    begun, ending = threading.Event(), threading.Event()
-    answers = [ConnectionResetError(), None]
-
-    def send(_: Delivery) -> Exception | None:
-        begun.set()
-        assert ending.wait(60)
-        return answers.pop(0)
-
-    monkeypatch.setattr(Delivery, "send", send)
-    ship = Shipper([outbox], NOBODY)
-    assert begun.wait(60)
-    ship._finishing.set()
-    ending.set()
-    assert ship.finish()
 
 
 @pytest.mark.parametrize(

@@ -111,12 +111,3 @@ def test_a_database_that_does_not_answer_is_one_line(
         "ui: the store postgresql://***@127.0.0.1:1/db cannot be opened: no server "
     )
     assert not (folder / ".state").exists()
-
-
-def test_a_store_where_no_file_can_be_made_is_one_line(
-    folder: Path, failure: Failure, monkeypatch: Patch
-):
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////proc/mlflow.db")
-    said = failure(main, "ui", "--port", str(free_port()), code=6)
-    assert "/proc/mlflow.db cannot be used ([Errno 2] No such file or directory: " in said
-    assert not (folder / ".state").exists()

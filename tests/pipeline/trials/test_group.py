@@ -114,14 +114,6 @@ def test_a_killed_driver_that_starts_again_sends_each_row_once(
     assert rows(uri, children(uri)[0]) == whole
 
 
-def test_another_trial_with_the_same_label_has_a_run_of_its_own(root: Path, uri: str):
-    for trial, time in ((FIRST, 1000), (SECOND, 2000)):
-        outbox = stage(root, trial, "train", time)
-        tell(root, trial)
-        assert rows(uri, children(uri)[-1]) == expected(outbox)
-    assert [each.info.run_name for each in children(uri)] == ["sweep-lr-0001"] * 2
-
-
 def test_a_trial_of_a_commit_has_that_one_as_its_own(root: Path, uri: str):
     stage(root, FIRST, "train", 1000)
     tell(root, FIRST._replace(checkout=Path("commits", "c0ffee")))

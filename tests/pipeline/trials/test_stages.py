@@ -16,7 +16,7 @@ from pipeline.trials.stages import StageLost, Step, WatchedRows, Work
 from pipeline.trials.trial import OUTCOME, Outcome, Point, read_outcome, usage_of
 from quatrain.errors import ConfigError, DataError
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.recorded_runs import header, until
+from tests.pipeline.recorded_runs import header
 from tests.pipeline.trials import stand_ins
 
 ROWS = [Point(1, 1.0), Point(2, 0.5), Point(3, 1 / 3)]
@@ -102,14 +102,6 @@ def test_no_stage_begins_with_other_code(tmp_path: Path):
     assert printed(tmp_path) == ""
 
 
-def test_a_reason_is_of_this_attempt(tmp_path: Path, monkeypatch: Patch):
-    (tmp_path / stages.LOG).write_text("out of memory\n")
-    monkeypatch.setattr("sys.executable", "/bin/false")
-    stage = stages.Stage("train", "allo", tmp_path, {})
-    until(lambda: not stage.is_running())
-    assert stage.failure() == Outcome("failed", reason="nothing was printed")
-
-
 @pytest.mark.parametrize("order", ["wait", "deaf"])
 @pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "closed"])
 def test_a_trial_that_is_stopped_lets_its_stage_save_and_kills_a_deaf_one(
@@ -157,12 +149,6 @@ def test_a_stage_knows_nothing_of_ray_dvc_or_the_store(monkeypatch: Patch):
     assert ours == {"QUATRAIN_TRIAL": "1", "QUATRAIN_PARENT": str(os.getpid())}
     assert (environment["HOME"], environment["NPROC"]) == ("/home/someone", "3")
     assert environment["PYTHONPATH"].split(os.pathsep) == [str(CHECKOUT / "src"), str(CHECKOUT)]
-
-
-@pytest.mark.parametrize(("gpus", "share"), [(0, None), (0.5, "0.450"), (1, None), (2, None)])
-def test_a_part_of_a_gpu_is_a_part_of_its_memory(gpus: float, share: str | None):
-    environment = stages.stage_environment(1, gpus)
-    assert environment.get("XLA_PYTHON_CLIENT_MEM_FRACTION") == share
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"colour": 1}'])

@@ -68,23 +68,18 @@ def test_a_trial_comes_back_with_checkpoints_and_outboxes(
     assert contents(Path(storage.path)) == {}
     restore(storage, "k", target)
     assert contents(target) == {}
+    (source / OUTCOME).write_text("the outcome")
     save(storage, "k", source)
+    with tarfile.open(Path(storage.path) / "k.tar") as archive:
+        assert archive.getnames()[-1] == OUTCOME
     restore(storage, "k", target)
     assert contents(target).items() <= contents(source).items()
     assert {name for name in contents(target) if not name.startswith(str(RUN))} == {
         *KEPT,
+        OUTCOME,
         ".state/outbox/train@allo-1.sqlite",
     }
     assert step_of(target) == 200
-
-
-def test_the_outcome_is_the_last_of_an_archive(storage: Storage, source: Path, target: Path):
-    (source / OUTCOME).write_text("the outcome")
-    save(storage, "k", source)
-    restore(storage, "k", target)
-    assert (target / OUTCOME).read_text() == "the outcome"
-    with tarfile.open(Path(storage.path) / "k.tar") as archive:
-        assert archive.getnames()[-1] == OUTCOME
 
 
 def test_each_new_checkpoint_is_stored_and_what_there_is_at_the_end(
