@@ -27,15 +27,6 @@ DISAGREEMENT = {"weights": {"disagreement": 1.0, "variance": 0.0}}
 RUNS: dict[str, dict[str, Any]] = {
     "default": {},
     "six replicates": {"seeds": 6, "train": {"arms": ["random", "active", "prbs"]}},
-    "one replicate, one record, counts": {
-        "seeds": 1,
-        "env": {"observation": {"kind": "loglinear", "noise": "poisson"}},
-        "train": {"record_every": 1000},
-    },
-    "all arms, and episodes that end": {
-        "env": {"episode_transitions": 7},
-        "train": {"arms": ["active", "random", "step", "prbs"]},
-    },
     "one arm on a line": {
         "env": {"field": {"kind": "linear", "matrix": [[-0.5]]}},
         "train": {"arms": ["step"]},
@@ -108,11 +99,6 @@ def run(config: ActiveDynamicsConfig, seed: int = 0, yields: int | None = None) 
 def named(name: str) -> Run:
     """Returns one of RUNS, trained once."""
     return run(configured(**RUNS[name]))
-
-
-@cache
-def studied(name: str) -> Study:
-    return named(name).study
 
 
 def at(

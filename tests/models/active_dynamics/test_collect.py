@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Generator
 
 from quatrain.envs.vector_field.fields import region_grid
 from quatrain.envs.vector_field.world import step_mean
 from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.packing import flatten
-from quatrain.models.active_dynamics import collect as collecting
 from quatrain.models.active_dynamics.collect import Dataset, check, collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from tests.conftest import small
@@ -43,29 +41,19 @@ def collected(kind: str = "limit_cycle") -> Dataset:
     return collect(configured(kind), SEED)
 
 
-def equal(item: Any, other: Any) -> bool:
-    first, second = flatten(item), flatten(other)
-    return all(first[name].tobytes() == second[name].tobytes() for name in first | second)
-
-
 # Random numbers.
 
 
 def test_parts_share_no_random_numbers_and_do_not_depend_on_the_sizes_of_others():
     dataset = collected()
-    train, held_out, emission = dataset.train, dataset.held_out, dataset.emission
+    train, held_out = dataset.train, dataset.held_out
     longer = collect(configured(warmup=17, seeds=4), SEED)
-    assert equal(longer.held_out, held_out)
-    assert equal(longer.emission, emission)
+    np.testing.assert_equal(flatten(longer.held_out), flatten(held_out))
+    np.testing.assert_equal(flatten(longer.emission), flatten(dataset.emission))
     wider = collect(configured(held_out_rollouts=12), SEED)
-    assert equal(wider.train, train)
-    assert np.array_equal(wider.held_out.start_actions, held_out.start_actions)
-    other = collected("multi_attractor")
-    assert np.array_equal(other.train.actions, train.actions)
-    assert equal(other.emission, emission)
+    np.testing.assert_equal(flatten(wider.train), flatten(train))
     random = held_out.rollouts.actions[: HELD_OUT // 2]
     for item, part in itertools.combinations((train.actions, random, held_out.start_actions), 2):
-        assert len(np.unique(item)) > 0.99 * item.size
         assert len(np.intersect1d(item, part)) <= 2
 
 
@@ -95,8 +83,7 @@ def test_transitions_follow_the_true_field_the_actions_and_noise_of_its_variance
 
 
 def test_a_truncated_rollout_begins_anew_and_keeps_the_last_observation():
-    config = configured(episode_transitions=5)
-    dataset = collect(config, SEED)
+    dataset = collect(configured(episode_transitions=5), SEED)
     train = dataset.train
     ends = np.arange(1, WARMUP + 1) % 5 == 0
     assert np.array_equal(train.truncated, np.tile(ends, (REPLICATES, 1)))
@@ -105,11 +92,8 @@ def test_a_truncated_rollout_begins_anew_and_keeps_the_last_observation():
     assert (train.next_states[:, ends] != later[:, ends]).all()
     assert np.abs(later[:, ends]).max() <= 1
     weight, bias, _ = dataset.emission
-    for states, observations in (
-        (train.states, train.observations),
-        (train.next_states, train.next_observations),
-    ):
-        assert np.abs(observations - states @ weight.T - bias).max() < 0.55
+    seen = train.next_observations - train.next_states @ weight.T - bias
+    assert np.abs(seen).max() < 0.55
 
 
 # What is held out.
@@ -140,24 +124,14 @@ def test_half_of_the_held_out_rollouts_have_random_and_half_binary_actions():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_world_and_its_field_come_back_to_the_bit(kind: str, monkeypatch: pytest.MonkeyPatch):
-    config, worlds, make_world = configured(kind), [], collecting.make_world
-    monkeypatch.setattr(
-        collecting, "make_world", lambda *parts: worlds.append(make_world(*parts)) or worlds[-1]
-    )
-    dataset = collect(config, SEED)
+def test_the_world_and_its_field_come_back_to_the_bit(kind: str):
+    config, dataset = configured(kind), collected(kind)
     check(config, dataset)
-    restored, first = world_of(config, dataset), worlds[0]
-    x = 3 * torch.randn(50, config.env.d, generator=Generator().manual_seed(0))
-    assert torch.equal(restored.field(x), first.field(x))
-    assert restored.emission[:2] == first.emission[:2]
-    for part, other in zip(restored.emission[2:], first.emission[2:], strict=True):
-        assert torch.equal(part, other)
-    assert torch.equal(restored.control, first.control)
-    assert restored.env == first.env
-    grid = region_grid(1.5, config.env.d)
+    world, grid = world_of(config, dataset), region_grid(1.5, config.env.d)
     assert np.array_equal(dataset.held_out.grid, grid.numpy())
-    assert np.array_equal(dataset.held_out.grid_field, restored.field(grid).numpy())
+    assert np.array_equal(dataset.held_out.grid_field, world.field(grid).numpy())
+    for part, expected in zip(world.emission[2:], dataset.emission, strict=True):
+        assert np.array_equal(part, expected)
 
 
 # Datasets of another config.
@@ -190,11 +164,11 @@ def test_a_dataset_of_another_config_is_refused(changes: dict[str, Any], why: st
         check(configured(**changes), collected())
 
 
-@pytest.mark.parametrize("name", ["observations", "next_observations"])
-def test_an_observation_that_is_not_finite_is_refused_with_its_place(name: str):
+def test_an_observation_that_is_not_finite_is_refused_with_its_place():
     train = collected().train
-    array = getattr(train, name).copy()
+    array = train.next_observations.copy()
     array[2, 8, 4] = np.inf
-    message = f"train.{name} of replicate 2 at transition 8 is not finite; collect again"
-    with pytest.raises(DatasetMismatch, match=message):
-        check(configured(), collected()._replace(train=train._replace(**{name: array})))
+    spoilt = collected()._replace(train=train._replace(next_observations=array))
+    place = "train.next_observations of replicate 2 at transition 8 is not finite; collect again"
+    with pytest.raises(DatasetMismatch, match=place):
+        check(configured(), spoilt)

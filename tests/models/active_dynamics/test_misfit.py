@@ -90,11 +90,3 @@ def test_errors_are_averaged_by_range_and_none_where_there_is_no_point():
     np.testing.assert_allclose(error, [[5**0.5, missing, missing, missing, 2, missing]])
     np.testing.assert_allclose(expected, [[2, missing, missing, missing, 4, missing]])
     assert evaluate.near_error(square, variance, distance) == pytest.approx((10 / 8) ** 0.5)
-
-
-def test_without_data_near_or_an_expected_error_there_is_no_ratio():
-    square, distance = np.array([[1.0, 9.0], [1.0, 9.0], [1.0, 0.0]]), np.full((3, 2), 0.1)
-    variance = np.array([[4.0, 4.0], [0.0, 0.0], [4.0, 4.0]])
-    expected = [(10 / 8) ** 0.5, np.nan, (1 / 8) ** 0.5]
-    np.testing.assert_allclose(evaluate.near_error(square, variance, distance), expected)
-    assert np.isnan(evaluate.near_error(square, variance, distance + 1)).all()
