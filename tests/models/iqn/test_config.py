@@ -25,11 +25,6 @@ def test_a_map_of_a_file_is_named_by_its_file_and_read_whatever_its_line_ends():
     assert hash(again) == hash(good)
 
 
-def test_items_of_the_map_alone_are_something_to_find():
-    layout = r'env: {layout: "#####\n#A.1#\n#####", agents: 1, spawn_probability: 0.0}'
-    assert config_of("iqn", NO_SIZE, layout).env.spawn_probability == 0
-
-
 @pytest.mark.full
 def test_every_key_is_read_by_what_runs():
     """`kind` chooses the class of a section, which is read in its place."""

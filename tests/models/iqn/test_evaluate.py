@@ -123,20 +123,6 @@ def test_the_interval_of_the_score_pairs_worlds(scored: Any):
     assert 0.38 < low < 0.47 < 0.53 < high < 0.62
 
 
-def test_several_seeds_give_means_and_t_intervals_over_seeds(scored: Any):
-    references = {"random": outcome([[0.0, 0.0]]), "oracle_view": outcome([[100.0, 100.0]])}
-    seeds = [outcome([[value - 1, value + 1]]) for value in (60.0, 70.0, 70.0, 80.0)]
-    scores = scored(*seeds, **references)
-    deviation = (200 / 3) ** 0.5
-    half = 3.182446 * deviation / 2
-    assert (scores["return_mean"], scores["seeds"]) == (70, 4)
-    assert scores["return_mean_sd"] == pytest.approx(deviation)
-    assert scores["return_mean_low"] == pytest.approx(70 - half)
-    assert scores["return_mean_high"] == pytest.approx(70 + half)
-    assert scores["score_high"] - scores["score"] == pytest.approx(half / 100)
-    assert scores["share_low"] == pytest.approx(scores["score_low"])
-
-
 def test_events_are_counted_and_luck_of_single_episodes_is_no_systematic_inequality(scored: Any):
     events = np.zeros((3, 2, 4), np.int8)
     events[0, [0, 1], [0, 1]], events[1, 0], events[2, :, 0] = 1, -1, -2

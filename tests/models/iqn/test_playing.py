@@ -14,10 +14,9 @@ from quatrain.models.iqn import learn, train
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.network import epsilon_at, explore
-from quatrain.models.iqn.treasurehunt import event_rates, play_turns, to_transitions
+from quatrain.models.iqn.treasurehunt import PlayState, event_rates, play_turns, to_transitions
 from quatrain.replay.frames.ring import Transitions, write
 from quatrain.replay.frames.sampling import Batch, gather_transitions, start_entries, valid_starts
-from tests import probes
 from tests.conftest import shapes_unchecked, small
 
 CONFIG = small("iqn")
@@ -77,60 +76,12 @@ def test_epsilon_falls_with_transitions_or_episodes(
     assert result == pytest.approx(expected, abs=5e-5)
 
 
-# Episodes that end in different turns.
-
-
-def _last_of_two_or_three(state: Any) -> tuple[Any, Any]:
-    return state.turn == 1 + probes.coin(state, 0), jnp.bool_(False)
-
-
-UNEVEN = probes.build(
-    2,
-    lambda state, _: probes.shown(state.turn),
-    lambda state, agent, _: (state.turn + 1) * (agent + 1),
-    _last_of_two_or_three,
-)
-
-
-@pytest.mark.full
-def test_returns_are_of_whole_episodes_whenever_their_envs_end():
-    config = probes.config(UNEVEN, train={"turns_per_cycle": 4})
-    state = jax.tree.map(lambda leaf: leaf[0], probes.fresh(config, UNEVEN))
-
-    @jax.jit
-    def play(params: Any, play_state: Any, key: Any) -> Any:
-        return play_turns(config, UNEVEN, partial(explore, config, params), play_state, key)
-
-    play_state, sums, episodes = state.play_state, np.zeros((2, 16)), int(state.play_state.episodes)
-    for _ in range(3):
-        mean = np.asarray(play_state.episode_return)
-        play_state, played, _ = play(state.params, play_state, jax.random.key(4))
-        over = np.asarray(played.terminated)
-        for turn in range(4):
-            sums += np.asarray(played.rewards[turn])
-            if over[turn].any():
-                mean = sums[:, over[turn]].mean(1)
-            sums[:, over[turn]] = 0
-        episodes += over.sum()
-        assert len(set(over.argmax(0).tolist())) > 1
-        np.testing.assert_allclose(play_state.episode_return, mean)
-        np.testing.assert_allclose(play_state.reward_sums, sums)
-        assert int(play_state.episodes) == episodes
-
-
-def test_the_first_return_and_the_episodes_are_those_of_the_prefill():
-    collected, state = fresh()
-    assert int(state.play_state.episodes[0]) == 2 * 4
-    returns = collected.rewards[0].sum((0, 2)) / 8
-    np.testing.assert_allclose(state.play_state.episode_return[0], returns, rtol=1e-6)
-
-
 # The replay.
 
 
 @lru_cache
-def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
-    """A ring after two cycles of acting, the stacks that agents saw, and the turns."""
+def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn], PlayState]:
+    """A ring after two cycles of acting, the stacks that agents saw, the turns, and their sums."""
     views: list[tuple[int, np.ndarray]] = []
     world = make_world(CONFIG.env)
     state = jax.tree.map(lambda leaf: leaf[0], fresh()[1])
@@ -154,19 +105,25 @@ def spied() -> tuple[Any, list[tuple[int, np.ndarray]], list[Turn]]:
         turns.append(played)
         stored = write(stored, to_transitions(played))
     jax.effects_barrier()
-    return stored, views, turns
+    return stored, views, turns, play_state
 
 
-def test_the_ring_holds_what_was_played_behind_the_prefill():
-    stored, _, turns = spied()
+def test_the_ring_holds_what_was_played_behind_the_prefill_and_returns_are_of_whole_episodes():
+    stored, _, turns, play_state = spied()
     assert (int(stored.head), int(stored.written)) == (40, 40)
     for name, column in stored.data._asdict().items():
         played = np.concatenate([getattr(turn, name) for turn in turns])
         np.testing.assert_array_equal(column[20:40], played, err_msg=name)
+    # Of each env an episode of eleven turns has ended, after two in the prefill, and one goes on.
+    assert int(play_state.episodes) == 3 * 4
+    rewards = np.concatenate([turn.rewards for turn in turns])
+    returns = rewards[:11].sum(0).mean(1)
+    np.testing.assert_allclose(play_state.episode_return, returns, rtol=1e-6)
+    np.testing.assert_allclose(play_state.reward_sums, rewards[11:].sum(0), rtol=1e-6)
 
 
 def test_a_drawn_stack_is_bit_for_bit_what_the_agent_saw_when_it_acted():
-    stored, views, _ = spied()
+    stored, views, *_ = spied()
     assert [agent for agent, _ in views] == [0, 1] * 20
     window = learn.window(CONFIG)
     total = 40 * 4 - 4 * 4  # three turns of each env are final, and nothing follows the last one

@@ -15,7 +15,7 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.network import greedy_policy
-from quatrain.models.iqn.serve import BLOCK, export, load, request
+from quatrain.models.iqn.serve import export, load, request
 from quatrain.models.iqn.train import init_state
 from quatrain.models.iqn.treasurehunt import Dataset, held_out_envs
 from quatrain.serving import answer
@@ -93,27 +93,6 @@ def test_the_network_of_evaluations_is_exported():
     for config, params in ((CONFIG, untrained().target_params), (online, untrained().params)):
         kernel = export(config, untrained(), collected())["params/hidden/kernel"]
         np.testing.assert_array_equal(kernel, params["hidden"]["kernel"][0])
-
-
-def test_agents_in_any_order_and_number_get_their_own_answers():
-    rng, count = np.random.default_rng(0), 2 * BLOCK + 3
-    views = rng.integers(0, 3, (count, FRAMES, *FRAME), np.uint8)
-    views[:, :, 1, 2, 2] = 0  # no agent stands in a wall
-    agents = np.where(np.arange(count) < BLOCK + 1, 1, rng.integers(0, AGENTS, count))
-    together = ask(views, agents)
-    for number in (0, BLOCK, BLOCK + 1, count - 1):
-        alone = ask(views[[number]], agents[[number]])["quantiles"][0]
-        np.testing.assert_allclose(alone, together["quantiles"][number], rtol=1e-5, atol=1e-6)
-    other = ask(views, (agents + 1) % AGENTS)
-    assert (np.abs(other["values"] - together["values"]).max(1) > 1e-4).all()
-
-
-def test_the_example_is_what_the_first_and_the_last_agent_see():
-    asked = request(CONFIG, collected())
-    assert asked["agents"].tolist() == [0, AGENTS - 1]
-    assert asked["views"].shape == (2, FRAMES, *FRAME)
-    own_cell = asked["views"][:, :, -1, 2, 2]
-    assert (own_cell == 1).all(), "each frame has the agent in its middle"
 
 
 def test_a_view_from_within_a_wall_and_an_agent_too_many_are_refused():

@@ -20,8 +20,6 @@ from tests.quick_jit import quick_jit
 
 hunt = partial(small, "iqn")
 BATCH, TARGETS = 6, 4
-DENSE, BACKWARD = 5, 8
-"""Matrix products of a forward and of a backward pass, which adds the inputs of the last three."""
 
 
 def batch(config: IqnConfig, bootstrap: float = 0.5) -> Batch:
@@ -169,17 +167,3 @@ def test_an_exploding_agent_leaves_the_updates_of_others_as_they_are():
     moved = jax.tree.map(lambda new, old: new[1] - old[1], wild.params, exploding.params)
     squares = sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(moved))
     assert np.sqrt(squares) <= 0.1 * 0.5 + 1e-3
-
-
-@pytest.mark.parametrize(("double_q", "forward"), [(True, 3), (False, 2)])
-def test_no_backward_pass_runs_through_a_target(double_q: bool, forward: int):
-    config = hunt(train={"loss": {"double_q": double_q}})
-
-    @jax.jit
-    def program(ring: FrameRing, agent: Agent) -> Any:
-        index, key = jnp.int32(0), jax.random.key(0)
-        return learn.update_agent(config, experience(config, ring), agent, index, key)
-
-    agents, ring = begun()
-    lowered = program.lower(ring, jax.tree.map(itemgetter(0), agents)).as_text()
-    assert lowered.count("stablehlo.dot_general") == forward * DENSE + BACKWARD

@@ -10,13 +10,13 @@ import pytest
 
 from pipeline.storage.params_file import read_params
 from quatrain.envs.host.envs import HostEnvs
-from quatrain.errors import DataError, DatasetMismatch
-from quatrain.models.iqn.collect import check, collect, scaled
+from quatrain.errors import DataError
+from quatrain.models.iqn.collect import collect, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.serve import export, load
-from quatrain.models.iqn.train import HostLoop, from_arrays, init_state, to_arrays, train
+from quatrain.models.iqn.train import HostLoop, init_state, train
 from quatrain.models.iqn.user_env import ReplayEnvs, by_seed, scale_of, stack
 from quatrain.replay.frames.ring import init, write
 from quatrain.replay.frames.sampling import Window, gather_transitions, start_entries, valid_starts
@@ -24,7 +24,7 @@ from quatrain.serving import answer
 from quatrain.validation import overlaid
 from tests.config_keys import overlay_of
 from tests.conftest import ROOT, params_with, shapes_unchecked
-from tests.models.iqn.user_envs import PAYOFFS, Diary, Episode, section
+from tests.models.iqn.user_envs import Diary, Episode, section
 
 
 def user_env(*changes: str, name: str = "OneStep", kind: str = "gymnasium", **kwargs: Any) -> Any:
@@ -152,19 +152,6 @@ def test_the_ring_holds_the_stacks_that_the_agents_saw_and_episodes_are_counted(
 # What is learned.
 
 
-def test_the_values_of_one_step_are_its_payoffs():
-    config = user_env("train: {turns: 160, evaluate_every: 0}", "train.loss.n_step: 1")
-    with shapes_unchecked():
-        dataset = collect(config, 0)
-        *_, last = train(config, dataset, 0)
-    observations = np.zeros((2, 2, 3), np.float32)
-    observations[:, 0] = last.state.scale.mean[0]
-    observations[:, 1, :2] = np.eye(2)
-    request = {"observations": observations, "agents": np.zeros(2, np.int32)}
-    values = answer("iqn", load(config, export(config, last.state, dataset)), request)["values"]
-    np.testing.assert_allclose(values, PAYOFFS, atol=0.25)
-
-
 HALF = "train: {turns: 160, loss: {discount: 0.5, n_step: 3}, target: {rate: 0.3}}"
 
 
@@ -248,44 +235,7 @@ def test_the_best_evaluation_is_kept_and_judged():
         np.testing.assert_array_equal(leaf, expected)
 
 
-# What is restored.
-
-
-def test_a_resumed_run_of_two_seeds_ends_as_the_whole_one():
-    with shapes_unchecked():
-        dataset = collect(CORRIDOR, 0)
-        whole = [to_arrays(progress.state) for progress in train(CORRIDOR, dataset, 0)]
-        saved = {name: array.copy() for name, array in whole[1].items()}
-        assert saved["play_state/final/turn"].any(), "a final observation comes next"
-        *_, resumed = train(CORRIDOR, dataset, 0, from_arrays(CORRIDOR, dataset, saved))
-    np.testing.assert_equal(to_arrays(resumed.state), whole[-1])
-
-
-def test_counters_of_envs_keep_their_64_bits():
-    state = init_state(CORRIDOR, collect(CORRIDOR, 0), 0)
-    assert to_arrays(state)["play_state/envs/episode"].dtype == np.int64
-
-
 # What is refused.
-
-
-def test_a_dataset_of_another_environment_is_refused():
-    with pytest.raises(
-        DatasetMismatch,
-        match="was not collected in OneStep as it is now: its observation_size is 3, and was 1",
-    ):
-        check(user_env(), collect(user_env(name="Corridor"), 0))
-
-
-def test_an_environment_that_does_not_repeat_is_not_continued():
-    config = user_env(name="Global")
-    dataset = collect(config, 0)
-    state = init_state(config, dataset, 0)
-    loop = HostLoop(config, state)
-    loop._player._envs[0].step(np.zeros((4, 1), int))
-    saved = to_arrays(state._replace(play_state=loop._player.state))
-    with pytest.raises(DataError, match="played again, it shows other observations"):
-        HostLoop(config, from_arrays(config, dataset, saved))
 
 
 def test_continuous_actions_are_refused_in_a_line():

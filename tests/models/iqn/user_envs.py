@@ -1,6 +1,5 @@
 """Environments of a user whose values are known, and the section of a small iqn in them."""
 
-import random
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
@@ -51,14 +50,6 @@ class Corridor(gymnasium.Env):
 
     def _observed(self) -> np.ndarray:
         return np.array([self.place], np.float32)
-
-
-class Global(Corridor):
-    """Steps by numbers of Python's global generator."""
-
-    def step(self, action: Any) -> Any:
-        self.place += random.random()
-        return super().step(action)
 
 
 class Laps(gymnasium.Env):
