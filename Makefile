@@ -33,7 +33,7 @@ $(call read_by,MODELS,repro gate promote results)
 $(call read_by,JOBS,repro retrain)
 $(call read_by,MODEL,profile compare)
 
-.PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids states fields decoders results bench bench-peers profile crash campaign clean
+.PHONY: help setup moto cluster docs new compare sweep repro test test-full check lock schema ui experiments sync gate promote retrain verify identify grids states fields decoders results bench bench-peers profile campaign clean
 
 help:  ## this menu
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -173,10 +173,7 @@ identify: $(STAMP)  ## the vector field of own recordings (ARGS="--recording FIL
 profile: $(STAMP)  ## where a model's training spends its time: a trace, and a table (MODEL=)
 	@$(BIN)/python -m pipeline profile $(MODEL) $(ARGS)
 
-crash: $(STAMP)  ## end each stage at each of its disk's operations, and fill its disk: a table (ARGS='--stride 1')
-	@$(BIN)/python -m tests.campaign.crash $(ARGS)
-
-campaign: $(STAMP)  ## all crashes and full disks, of which make test-full tries a sample (ARGS='-k promote')
+campaign: $(STAMP)  ## end each stage and command at some of its disk's operations, and fill its disk (POINTS=50, ARGS='-k promote')
 	@$(BIN)/python -m pytest tests/campaign $(PARALLEL) $(ARGS)
 
 clean:  ## remove what can be made again (not .venv, runs and undelivered metrics)

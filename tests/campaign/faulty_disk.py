@@ -17,9 +17,8 @@ import pytest
 
 Fault = Literal["killed", "full"]
 Points = dict[Fault, int]
-FAULTS: dict[Fault, str] = {"killed": "killed", "full": "disk full"}
-"""By name: the head of a table's column. A process is killed before any operation; the disk is full
-for those that take space."""
+FAULTS: tuple[Fault, ...] = ("killed", "full")
+"""A process is killed before any operation; the disk is full for those that take space."""
 CHANGING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 BY_DESCRIPTOR = ("write", "fsync", "ftruncate", "sendfile")
 BY_PATH = ("mkdir", "unlink", "remove", "rmdir", "replace", "rename", "symlink", "link")
