@@ -110,10 +110,10 @@ class Postgresql:
         """At once, as a machine that is switched off."""
         self._control("stop", "-m", "immediate")
 
-    def create(self, database: str, template: str = "template0") -> str:
+    def create(self, database: str) -> str:
         """The URI of a new database."""
         server = f"-h 127.0.0.1 -p {self.port} -U quatrain".split()
-        self._call("createdb", *server, "-T", template, database)
+        self._call("createdb", *server, database)
         return f"postgresql://quatrain@127.0.0.1:{self.port}/{database}"
 
     def _control(self, *arguments: str) -> None:

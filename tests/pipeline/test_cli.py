@@ -91,17 +91,14 @@ def test_a_wrong_option_is_one_line_that_names_the_help(
 REFUSED = [
     ("promote --force", "promote: --force and --why '...' go together"),
     ("gate allo --page", "gate: --page shows all models of preset default; name none of them"),
-    ("promote --why x", "promote: --force and --why '...' go together"),
     ("retrain --preset smoke --seed 1", "retrain: --seed goes with the default preset; "),
     ("retrain --preset smok", "retrain: unknown preset 'smok'; did you mean 'smoke'?"),
     *((f"{verb} alo", f"{verb}: unknown model 'alo'; known: allo, ") for verb in ("repro", "gate")),
     ("results allo alo", "results: unknown model 'alo'; known: "),
-    *((f"{verb} alo", f"{verb}: unknown model 'alo'; known: ") for verb in ("profile", "compare")),
     ("fields --fields nofield", "fields: params.yaml: active_dynamics.env.field.kind = 'nofield'"),
     ("states castle", "states: no map 'castle'; known: hall, 1,000; "),
     ("grids docs", "grids: docs holds no map (*.txt); name a folder of maps: make grids GRIDS="),
     ("identify", "identify: give one of --recording FILE and --system NAME"),
-    ("repro --preset smok", "repro: unknown preset 'smok'; did you mean 'smoke'?; known: default,"),
     ("grids catalogue --preset=../x", "grids: unknown preset '../x'; known: default, "),
 ]
 

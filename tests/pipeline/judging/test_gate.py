@@ -76,13 +76,12 @@ ALLO = '{"schema": 1, "model": "allo", "presets": %s}'
     [
         (lambda s: s.scores.unlink(), 4, "missing: allo was not evaluated yet; run `make repro`"),
         (lambda s: s.train("b" * 64), 4, "stale: models/allo changed after allo was evaluated; ru"),
-        (lambda s: s.scores.write_text("{}"), 3, "reports/allo/scores.json: model: Field required"),
         (lambda s: (s.weights / "x").touch(), 3, "models/allo: files that are missing: [], "),
         (lambda s: s.edit_baseline(""), 3, "baselines/allo.json: cannot be read (JSONDecodeError"),
         (lambda s: s.edit_baseline({"model": "iqn"}), 3, "baselines/allo.json: is not the baselin"),
         (lambda s: s.edit_baseline(ALLO % "[]"), 3, "baselines/allo.json: presets is []: Input"),
     ],
-    ids=["unscored", "retrained", "scores", "learner", "empty", "of another", "no presets"],
+    ids=["unscored", "retrained", "learner", "empty", "of another", "no presets"],
 )
 def test_what_is_not_fresh_or_cannot_be_read_is_no_pass(
     space: Workspace, capsys: Capture, edit: Callable[[Workspace], Any], code: int, why: str

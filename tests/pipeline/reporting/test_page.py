@@ -72,10 +72,3 @@ def test_text_of_a_file_is_escaped(folder: Path):
     read = page(markdown_table(["metric"], [[plain(hostile)]]), folder, f"Passed: {hostile}")
     assert read.named("script") == read.named("img") == []
     assert len(read.named("td")) == 1
-
-
-def test_headings_have_ids_and_the_verdict_gives_the_colour(folder: Path):
-    read = page("## actor_critic", folder, "Broken: preset default")
-    assert read.named("h2") == [{"id": "actor_critic"}]
-    assert read.named("body") == [{"class": "broken"}]
-    assert ".broken h1" in STYLE.read_text()

@@ -98,21 +98,6 @@ def test_a_section_shows_scores_rules_references_run_and_baseline(space: Workspa
     assert sections.baseline_origin(lowered) == said
 
 
-@pytest.mark.parametrize("seeds", [3.0, 5.0])
-def test_intervals_over_at_least_four_seeds_are_shown(space: Workspace, seeds: float):
-    ends = {"orthogonality_low": 0.01, "orthogonality_high": 0.09, "seeds": seeds}
-    space.set_baseline(**ends)
-    space.score(orthogonality=0.06, **ends | {"orthogonality_low": 0.03})
-    text = page(space)
-    shown = seeds > 3
-    score = "0.0600 (0.0300 to 0.0900)" if shown else "0.0600"
-    baseline = "0.0500 (0.0100 to 0.0900)" if shown else "0.0500"
-    difference = "+0.0100 ± 0.0500" if shown else "+0.0100"
-    assert row(text, "orthogonality")[:3] == [score, baseline, difference]
-    assert f"| orthogonality | {score} |\n" in section(text)
-    assert "orthogonality_low" not in text
-
-
 def test_scores_are_shown_without_a_baseline_but_not_if_they_are_stale(space: Workspace):
     space.stored.unlink()
     text = page(space)

@@ -130,12 +130,11 @@ def test_a_file_with_a_flipped_bit_is_never_used(
 
 
 @pytest.mark.parametrize(
-    ("uninterrupted", "changed", "key"),
+    ("changed", "key"),
     [
-        ("allo", {"allo": {"network": {"hidden": 17}}}, "allo.network.hidden = "),
-        ("active_dynamics", {"threads": 1}, "threads = "),
+        ({"allo": {"network": {"hidden": 17}}}, "allo.network.hidden = "),
+        ({"threads": 1}, "threads = "),
     ],
-    indirect=["uninterrupted"],
 )
 def test_a_learner_of_another_config_or_other_data_is_not_evaluated(
     evaluated: Project, changed: dict[str, Any], key: str, capsys: Capture

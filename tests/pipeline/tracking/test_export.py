@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 from pipeline.tracking.export import record_model, requirements
 from pipeline.tracking.run import Run
-from quatrain.registry import MODELS
 from quatrain.serving import MOST_QUESTIONS
 from tests.conftest import ROOT
 from tests.pipeline.faulty_server import free_port
@@ -132,14 +131,14 @@ def test_arrays_and_lists_are_the_same_question_and_the_answer_is_that_of_serve(
             assert answer[name].dtype == array.dtype
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_a_model_contains_no_pickle_and_no_code_of_other_models(model: str):
-    folder = served(model).folder
+@each_form
+def test_a_model_contains_no_pickle_and_no_code_of_other_models(form: str):
+    folder = served(form).folder
     files = (path for path in folder.rglob("*") if path.is_file())
     endings = {path.suffix or path.name for path in files if "__pycache__" not in path.parts}
     assert endings <= {"MLmodel", ".txt", ".yaml", ".json", ".safetensors", ".py"}
     models = {path.parent.name for path in (folder / "code/quatrain/models").glob("*/config.py")}
-    assert models == {model}
+    assert models == {served(form).stage.model}
 
 
 def test_requirements_are_exact_and_of_one_framework():

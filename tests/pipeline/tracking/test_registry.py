@@ -1,5 +1,6 @@
 """Tests that a training becomes one registered version, and a baseline the champion."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from pipeline.tracking.champions import CHAMPION, champion_key, set_champions
 from pipeline.tracking.records import Record
 from pipeline.tracking.registry import CANDIDATE, RUN_KEY_TAG
 from tests.pipeline.fixture_types import Patch
-from tests.pipeline.scored_workspace import make_workspace
+from tests.pipeline.scored_workspace import Workspace
 
 NAME = "quatrain-allo"
 EXPERIMENT = "1"
@@ -162,11 +163,15 @@ def test_a_run_without_a_version_is_said_and_the_learner_here_is_the_first_champ
 
 
 def test_the_key_of_the_champion_is_the_store_s_or_else_the_baseline_s(
-    ask: Callable[..., list[str]], root: Path, train: Callable[..., str], monkeypatch: Patch
+    ask: Callable[..., list[str]],
+    root: Path,
+    scored: Path,
+    train: Callable[..., str],
+    monkeypatch: Patch,
 ):
     key = lambda: champion_key(root, "allo", "default")  # noqa: E731
     assert key() == ""
-    make_workspace(root)
+    shutil.copytree(scored, root, dirs_exist_ok=True)
     assert key() == "0" * 64
     train("k1")
     ask("k1")
@@ -175,21 +180,20 @@ def test_the_key_of_the_champion_is_the_store_s_or_else_the_baseline_s(
     assert key() == "0" * 64
 
 
-def test_a_baseline_names_the_run_of_its_champion(tmp_path: Path):
-    assert champions.champions(tmp_path, tmp_path, "default") == {}
-    workspace = make_workspace(tmp_path)["allo"]
+def test_a_baseline_names_the_run_of_its_champion(space: Workspace, tmp_path: Path):
+    assert champions.champions(tmp_path / "none", tmp_path / "none", "default") == {}
     of_baseline, here = "0" * 64, "a" * 64
     keys = lambda preset="default": champions.champions(tmp_path, tmp_path, preset)  # noqa: E731
     assert keys()[NAME] == [of_baseline, here]
     # A run that broke its baseline is none, nor a model trained after its evaluation.
-    for change in (lambda: workspace.score(cosine_mean=0.5), lambda: workspace.train("b" * 64)):
+    for change in (lambda: space.score(cosine_mean=0.5), lambda: space.train("b" * 64)):
         change()
         assert keys()[NAME] == [of_baseline]
-        workspace.score()
-    content = workspace.baseline()
+        space.score()
+    content = space.baseline()
     content["presets"]["paper"] = content["presets"]["default"]
-    workspace.edit_baseline(content)  # the scores are not those of paper
+    space.edit_baseline(content)  # the scores are not those of paper
     assert keys("paper") == {"quatrain-allo-paper": [of_baseline]}
-    workspace.edit_baseline("{")
+    space.edit_baseline("{")
     assert NAME not in keys()
     assert "quatrain-iqn" in keys()

@@ -122,14 +122,6 @@ def test_the_best_come_first_and_of_equal_ones_the_older():
     assert [row.number for row in rank(rows, is_higher_better=False)] == [0, 1, 3]
 
 
-def test_the_start_is_the_preset_also_where_that_lacks_a_key(tmp_path: Path):
-    space = {"env.kwargs.goal_velocity": {"of": [0.01, 0.02]}}
-    search = search_of(tmp_path, preset="gymnasium", space=space)
-    start, other = begun(search)
-    assert start.raw["allo"]["env"]["kwargs"] == {}
-    assert other.raw["allo"]["env"]["kwargs"].keys() == {"goal_velocity"}
-
-
 def test_choices_that_are_mappings_come_back_equal(tmp_path: Path):
     space = {"train.target": {"of": TARGETS}}
     rows = go_on(search_of(tmp_path, **IQN, space=space, trials=8), score=lambda _: 0.5)

@@ -23,9 +23,8 @@ from pipeline.trials.space import Space, read_space
 from pipeline.trials.trial import Outcome, Trial, make_trial
 from pipeline.trials.verdict import compare, decide
 from quatrain.errors import ConfigError
-from quatrain.presets import parse
 from tests.pipeline.fixture_types import Capture, Patch
-from tests.pipeline.trials.small_sweep import HIDDEN, IQN, RATE, space_of, sweep_file
+from tests.pipeline.trials.small_sweep import IQN, RATE, space_of, sweep_file
 from tests.pipeline.trials.stand_ins import InventedPlace, SilentGroup, key_of
 
 RATES = [1e-3, 2e-3, 3e-3, 4e-3]
@@ -287,26 +286,6 @@ def test_the_preset_is_the_trial(
     assert head == "# Written by `make sweep SWEEP=sweeps/tried.yaml`: trial 4."
     assert_is_the_trial(space, best)
     assert read_params(root, "tried").seed == 7
-
-
-def test_a_preset_is_that_of_the_start_for_its_model_with_what_the_trial_changed(
-    tmp_path: Path, root: Path
-):
-    space = space_of(tmp_path, root, cpus=2)
-    write_preset(space, trial_of(space, **{RATE: 2e-3, HIDDEN: 64}), 3)
-    assert parse(root / "presets" / "tried.yaml") == {
-        "preset": "tried",
-        "seed": 0,
-        "device": "cpu",
-        "devices": 1,
-        "threads": 2,
-        "allo": {
-            "seeds": 3,
-            "collect": {"num_envs": 200, "steps_per_env": 500},
-            "network": {"hidden": 64, "layers": 2},
-            "train": {"steps": 2000, "evaluate_every": 500, "learning_rate": 2e-3},
-        },
-    }
 
 
 def test_a_preset_of_someone_else_is_refused_and_kept(tmp_path: Path, root: Path):
