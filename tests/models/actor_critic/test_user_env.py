@@ -1,5 +1,6 @@
 """PPO in environments of users: known values, actions of every kind, refusals, CartPole."""
 
+import re
 from contextlib import closing
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from pipeline.storage.params_file import read_params
-from quatrain.errors import DataError, DatasetMismatch
+from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.actor_critic import network as networks
 from quatrain.models.actor_critic import ppo
 from quatrain.models.actor_critic.collect import check
@@ -175,3 +176,18 @@ def test_answers_have_the_actions_of_the_environment():
         assert answered.keys() == {"action", "value"} | further
         assert answered["action"].shape == shape
         assert answered["action"].dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"env": {"kind": "pettingzoo"}}, "env.kind pettingzoo has several agents"),
+        (
+            {"env": {"max_episode_steps": None}, "train": {"num_envs": 10**5}},
+            "actions: train.num_envs * env.max_episode_steps takes about 75 GiB; at most 64",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(changes: dict[str, Any], message: str):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        config_of("Signs", changes)

@@ -9,7 +9,7 @@ import pytest
 from quatrain.envs.grid.dynamics import make_grid
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.grid import Dataset
-from quatrain.models.allo.serve import export, load, request
+from quatrain.models.allo.serve import export, load
 from quatrain.models.allo.train import State, init_state, tables
 from quatrain.serving import answer
 from tests.conftest import small
@@ -48,11 +48,6 @@ def test_a_cell_is_named_by_row_and_column_of_the_drawn_map():
     answered = answer("allo", load(config, export(config, state, dataset)), asked)
     assert answered["state"].tolist() == [4, 0, 3, 2]
     close(answered["eigenvectors"], tables(config, state, dataset)[0][[4, 0, 3, 2]])
-
-
-def test_the_example_asks_for_the_ends_and_the_middle_of_the_map():
-    config = allo(env={"layout": DRAWN}, network={"d": 2})
-    assert request(config, untrained(config)[0])["cells"].tolist() == [[1, 1], [1, 3], [2, 3]]
 
 
 @pytest.mark.parametrize(

@@ -244,12 +244,9 @@ def test_the_first_term_that_is_not_finite_is_named(poisoned: str, term: str, ke
         next(train(CONFIG, dataset(), 0, state._replace(**{poisoned: broken})))
 
 
-def test_a_dataset_of_another_map_and_a_learner_of_another_shape_are_refused():
+def test_a_dataset_of_another_map_is_refused():
     with pytest.raises(DataError, match="collected on another map than maze9"):
         next(train(allo(env={"layout": "maze9"}), dataset(), 0))
-    arrays = to_arrays(init_state(CONFIG, dataset(), 0))
-    with pytest.raises(ValueError, match="not a learner of this config: "):
-        from_arrays(allo(network={"d": 2}), dataset(), arrays)
 
 
 @pytest.mark.parametrize(
@@ -257,20 +254,18 @@ def test_a_dataset_of_another_map_and_a_learner_of_another_shape_are_refused():
     [
         ([1.0] * 18 + [1.6] * 2, True),
         ([1.0] * 18 + [1.4] * 2, False),
-        ([1.0] * 16 + [5.0] * 4, False),
-        ([1.0] * 8 + [5.0], False),
+        ([1.0] * 16 + [5.0] * 4, False),  # before the last tenth
+        ([1.0] * 8 + [5.0], False),  # too few to tell
     ],
-    ids=["by more than half", "by less than half", "before the last tenth", "too few to tell"],
 )
-def test_errors_that_grow_over_the_last_tenth_of_a_training_are_warned_about(
+def test_errors_that_grow_by_half_over_the_last_tenth_of_a_training_are_warned_about(
     errors: list[float], warned: bool
 ):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warn_if_errors_grew(errors)
-    assert [str(item.message).startswith("allo: total_error grew") for item in caught] == [
-        True
-    ] * warned
+    said = [item for item in caught if str(item.message).startswith("allo: total_error grew")]
+    assert len(said) == warned
 
 
 def test_fourier_inputs_depend_on_the_seed_and_are_saved_with_the_learner():

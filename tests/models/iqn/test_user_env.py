@@ -1,6 +1,7 @@
 """iqn in environments of users: what it collects, plays, stores, learns, restores and refuses."""
 
 from contextlib import closing
+from functools import cache
 from typing import Any
 
 import jax
@@ -17,7 +18,8 @@ from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.serve import export, load
 from quatrain.models.iqn.train import HostLoop, init_state, train
-from quatrain.models.iqn.user_env import ReplayEnvs, by_seed, scale_of, stack
+from quatrain.models.iqn.user_env import Dataset, ReplayEnvs, by_seed, scale_of, stack
+from quatrain.progress import Progress
 from quatrain.replay.frames.ring import init, write
 from quatrain.replay.frames.sampling import Window, gather_transitions, start_entries, valid_starts
 from quatrain.serving import answer
@@ -76,12 +78,9 @@ def plain_transition(start: int, episode: Episode, window: Window) -> list[float
     return [*stack, episode.actions[start], returns, power, *next_stack]
 
 
-@pytest.mark.parametrize(("n_step", "frames"), [(1, 1), (3, 2)])
-def test_transitions_are_those_of_whole_episodes_with_their_final_observations(
-    n_step: int, frames: int
-):
+def test_transitions_are_those_of_whole_episodes_with_their_final_observations():
     Diary.episodes.clear()
-    window = Window(frames, n_step, 0.9)
+    window = Window(2, 3, 0.9)
     config = user_env(name="Diary")
     rng = np.random.default_rng(0)
     slots, block = 24, 6
@@ -100,7 +99,7 @@ def test_transitions_are_those_of_whole_episodes_with_their_final_observations(
         for episode in Diary.episodes
         for start in range(len(episode.rewards))
     }
-    newest = drawn[:, frames - 1]
+    newest = drawn[:, window.frames - 1]
     np.testing.assert_allclose(drawn, [expected[number] for number in newest], rtol=1e-6)
     last = [episode.obs[-2] for episode in Diary.episodes if episode.rewards and not episode.ends]
     assert len(set(newest)) == len(newest)
@@ -159,7 +158,6 @@ HALF = "train: {turns: 160, loss: {discount: 0.5, n_step: 3}, target: {rate: 0.3
     ("ends", "length", "limit", "expected"),
     [
         ("terminated", 3, 6, [1 / 4, 1 / 2, 1]),
-        ("truncated", 3, 6, [2 / 7, 4 / 7, 8 / 7]),
         ("never", 3, 3, [2 / 7, 4 / 7, 8 / 7]),
         ("never", 1, 1, [2]),
     ],
@@ -208,31 +206,35 @@ def test_two_agents_learn_opposite_actions_from_the_same_observation():
     assert scores["constant_return"] < 3
 
 
+OFTEN = user_env("train: {turns: 80, record_every: 20, evaluate_every: 20}")
+
+
+@cache
+def evaluated() -> tuple[Dataset, list[Progress]]:
+    with shapes_unchecked():
+        dataset = collect(OFTEN, 0)
+        return dataset, list(train(OFTEN, dataset, 0))
+
+
 def test_a_learner_is_scored_with_the_scale_that_it_was_trained_with():
     """The prefill of other data changes no score; another scale does."""
-    config = user_env("train.turns: 96")
-    dataset, state = collect(config, 0), trained(config)
+    dataset, yields = evaluated()
+    state = yields[-1].state
     train_set = dataset.train._replace(frames=9 * dataset.train.frames + 3)
     with shapes_unchecked():
-        scores = evaluate(config, state, dataset, 0)
-        assert evaluate(config, state, dataset._replace(train=train_set), 0) == scores
-        other = state._replace(scale=scale_of(config, train_set))
-        assert evaluate(config, other, dataset, 0)["return_mean"] < scores["return_mean"] - 0.5
+        scores = evaluate(OFTEN, state, dataset, 0)
+        assert evaluate(OFTEN, state, dataset._replace(train=train_set), 0) == scores
+        other = state._replace(scale=scale_of(OFTEN, train_set))
+        assert evaluate(OFTEN, other, dataset, 0)["return_mean"] < scores["return_mean"] - 0.5
 
 
 def test_the_best_evaluation_is_kept_and_judged():
-    config = user_env("train: {turns: 80, record_every: 20, evaluate_every: 20}")
-    with shapes_unchecked():
-        dataset = collect(config, 0)
-        yields = list(train(config, dataset, 0))
+    _, yields = evaluated()
     greedy = [progress.metrics["greedy_return"].item() for progress in yields]
     best = max(place for place, value in enumerate(greedy) if value == max(greedy))
     assert yields[-1].state.best.greedy_return.item() == pytest.approx(max(greedy))
     kept, at_best = (yields[place].state for place in (-1, best))
-    for leaf, expected in zip(
-        jax.tree.leaves(kept.best.params), jax.tree.leaves(at_best.target_params), strict=True
-    ):
-        np.testing.assert_array_equal(leaf, expected)
+    jax.tree.map(np.testing.assert_array_equal, kept.best.params, at_best.target_params)
 
 
 # What is refused.
