@@ -8,7 +8,6 @@ import pytest
 from quatrain.models.active_dynamics import train
 from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.state import State, TrainingState
 from tests.conftest import shapes_unchecked
 from tests.models.active_dynamics.small_trials import DISAGREEMENT, ENSEMBLE, configured
 
@@ -55,20 +54,8 @@ def test_nothing_differs_after_a_cut(name: str):
         dataset = collect(config, 0)
         cut, last = train.train(config, dataset, 0)
         early = next(train.train(brief, dataset, 0))
-    assert (cut.step, last.step) == (37, END)
-    truncated = last.state.replay.truncated[:, :END]
-    for part in (truncated[:, :37], truncated[:, 37:]):
-        assert part.any() == ("out of" in name)
-    assert_same(TrainingState(config, dataset, cut.state).to_state(), cut.state)
-    for before in (cut, early):
-        state = train.from_arrays(at_once, dataset, train.to_arrays(before.state))
-        with shapes_unchecked():
+        assert last.state.replay.truncated[:, :37].any()
+        for before in (cut, early):
+            state = train.from_arrays(at_once, dataset, train.to_arrays(before.state))
             (rest,) = train.train(at_once, dataset, 1, state)
-        assert_same(rest.state, last.state)
-        if before is cut:
-            np.testing.assert_equal(dict(rest.metrics), dict(last.metrics))
-    assert list(train.train(at_once, dataset, 0, last.state)) == []
-
-
-def assert_same(item: State, other: State) -> None:
-    np.testing.assert_equal(train.to_arrays(item), train.to_arrays(other))
+            np.testing.assert_equal(train.to_arrays(rest.state), train.to_arrays(last.state))

@@ -13,7 +13,7 @@ from quatrain.models.actor_critic.colony import View, spec_of, view_of
 from quatrain.models.actor_critic.network import Actor, load_actor
 from quatrain.progress import Progress
 from quatrain.validation import overlaid
-from tests.conftest import params_with
+from tests.conftest import small
 from tests.models.actor_critic.learners import dataset_of, trained
 
 pytestmark = [
@@ -36,26 +36,16 @@ ONE_STEP = {"n0_min": 8, "n0_max": 8}
 UNPAID = {"preset": "centroid_distance_only", "weights": {"distance": 0, "terminal_scaled": 0}}
 PROBE: dict[str, Any] = {
     "env": {
-        "width": 60,
-        "height": 60,
         "max_nodes": 8,
         "target_nodes": 2,
         "n0_min": 1,
-        "n0_max": 8,
         "max_steps": 100,
         "obs_norm": "none",
         "allow_unbounded_growth": True,
         "action": {"bounds": STILL},
         "reward": UNPAID,
     },
-    "collect": {
-        "n_train": 16,
-        "n_held_out": 1,
-        "n_outside": 0,
-        "held_out_colonies": 32,
-        "constant_search": 200,
-    },
-    "network": {"encoder": "attention", "d": 16, "layers": 1, "heads": 2},
+    "collect": {"n_train": 16, "n_held_out": 1, "n_outside": 0, "held_out_colonies": 32},
     "train": {
         "num_envs": 256,
         "horizon": 2,
@@ -63,17 +53,15 @@ PROBE: dict[str, Any] = {
         "minibatch_size": 512,
         "discount": DISCOUNT,
         "discount_end": DISCOUNT,
-        "gae_lambda": 0.95,
         "value_clip": 0.0,
         "target_kl": 10.0,
-        "learning_rate": 0.01,
         "lr_final_fraction": 0.02,
         "entropy_start": 0.0,
         "entropy_end": 0.0,
         "record_every": 5,
-        "evaluate_every": 0,
     },
 }
+"""Changes of the small config."""
 BETA = {"policy": "beta", "value_heads": "total"}
 SQUASHED = {"policy": "squashed_gaussian", "value_heads": "components"}
 
@@ -93,7 +81,7 @@ def solved(
     """After the whole training, in a world with its env changed."""
     brief = {"transitions": iterations * 512} | (train_changes or {})
     changes = overlaid(PROBE, {"network": network, "env": env, "train": brief})
-    config = params_with({"actor_critic": changes}).actor_critic
+    config = small("actor_critic", **changes)
     dataset, end = dataset_of(config), trained(config)
     (seed,) = end.state.seeds
     view = view_of(config, dataset.train.plates, seed.scale)

@@ -23,15 +23,12 @@ from tests.models.actor_critic.learners import dataset_of
 FIXED = {"gamma": 12.0, "alpha": 1.0, "noise": 0.4}
 FORMS: dict[str, dict[str, Any]] = {
     "as it is, of two seeds": {"seeds": 2},
-    "all that the original saw, a squashed Gaussian, values by component": {
-        "env": {"features": "full"},
-        "network": {"policy": "squashed_gaussian", "value_heads": "components"},
-    },
-    "features as they are, two free numbers": {
+    "all features, two free numbers, a squashed Gaussian, values by component": {
         "env": {
-            "obs_norm": "none",
+            "features": "full",
             "action": {"active_params": ["delete_ratio", "theta"], "fixed_params": FIXED},
-        }
+        },
+        "network": {"policy": "squashed_gaussian", "value_heads": "components"},
     },
 }
 """Changes to the small config."""
