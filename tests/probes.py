@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
-from quatrain.envs.treasurehunt.world import State
+from quatrain.envs.treasurehunt.world import MOVES, State
 from quatrain.models.iqn import learn, network
 from quatrain.models.iqn.collect import Sizes
 from quatrain.models.iqn.config import IqnConfig
@@ -164,7 +164,7 @@ def fresh(config: IqnConfig, world: World) -> TrainState:
 
 def begun(config: IqnConfig, world: World, prefill: Any, base_key: jax.Array) -> TrainState:
     """What `init_state` returns, in any world and with a base key per seed."""
-    sizes = Sizes(world.agents, world.frame_size, network.ACTIONS)
+    sizes = Sizes(world.agents, world.frame_size, len(MOVES))
     state = learn.init(config, sizes, prefill, base_key)
     keys = learn.purpose_keys(base_key, learn.WORLDS)
     return state._replace(play_state=begin_play(config, world, prefill, keys))

@@ -141,7 +141,7 @@ UP, RIGHT = 0, 3
 def always(actions: Sequence[int], selected: IqnConfig) -> State:
     """The parameters of a learner whose agent always does the same, in each seed another thing."""
     init = jax.eval_shape(
-        lambda: network.init(selected.network, jax.random.key(0), selected.inputs)
+        lambda: network.init(selected.network, jax.random.key(0), selected.inputs, 4)
     )
     shape = (len(actions), selected.env.agents)
     params = jax.tree.map(lambda leaf: np.zeros((*shape, *leaf.shape), np.float32), init)

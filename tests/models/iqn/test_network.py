@@ -18,7 +18,7 @@ apply = jax.jit(network.apply, static_argnums=0)
 def build(**sizes: Any) -> tuple[Network, network.Params]:
     """Any weights."""
     selected, rng = Network(**(SIZES | sizes)), np.random.default_rng(3)
-    shapes = jax.eval_shape(lambda: network.init(selected, jax.random.key(3), INPUTS))
+    shapes = jax.eval_shape(lambda: network.init(selected, jax.random.key(3), INPUTS, 4))
     return selected, jax.tree.map(lambda leaf: np.float32(rng.normal(size=leaf.shape) / 3), shapes)
 
 
@@ -31,7 +31,7 @@ def stack_and_taus() -> tuple[jax.Array, jax.Array]:
 @pytest.mark.parametrize(("noisy", "expected"), [("none", 236_755), ("independent", 300_760)])
 def test_parameters_are_as_many_as_the_original_has(noisy: str, expected: int):
     selected = Network(**(SIZES | {"hidden": 250, "cosines": 64, "noisy": noisy}))
-    shapes = jax.eval_shape(lambda: network.init(selected, jax.random.key(0), 625))
+    shapes = jax.eval_shape(lambda: network.init(selected, jax.random.key(0), 625, 4))
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == expected
 
 
@@ -64,7 +64,7 @@ def test_values_are_those_of_the_formula_written_out(dueling: bool):
 
 def test_noisy_weights_begin_uniform_within_their_bound():
     selected = Network(**(SIZES | {"noisy": "independent"}))
-    init = jax.jit(lambda: network.init(selected, jax.random.key(3), INPUTS))
+    init = jax.jit(lambda: network.init(selected, jax.random.key(3), INPUTS, 4))
     params, bound = jax.device_get(init()), 3**0.5
     kernel = params["hidden"]["kernel"] * INPUTS**0.5
     assert 0.95 < np.abs(kernel).max() <= 1  # noise is on later layers alone

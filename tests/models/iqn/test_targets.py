@@ -38,7 +38,7 @@ def batch(config: IqnConfig, bootstrap: float = 0.5) -> Batch:
 def agent(config: IqnConfig, target: int = 1) -> Agent:
     """Any weights; those of the target network are drawn from that seed."""
     key = jax.random.key(0)
-    shapes = jax.eval_shape(lambda: network.init(config.network, key, config.inputs))
+    shapes = jax.eval_shape(lambda: network.init(config.network, key, config.inputs, 4))
 
     def drawn(seed: int) -> network.Params:
         rng = np.random.default_rng(seed)

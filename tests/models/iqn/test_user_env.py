@@ -12,12 +12,12 @@ import pytest
 from pipeline.storage.params_file import read_params
 from quatrain.envs.host.envs import HostEnvs
 from quatrain.errors import DataError
-from quatrain.models.iqn.collect import collect, scaled
+from quatrain.models.iqn.collect import NO_RETURN, collect, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.serve import export, load
-from quatrain.models.iqn.train import HostLoop, init_state, train
+from quatrain.models.iqn.train import Cycle, HostLoop, init_state, metrics, train
 from quatrain.models.iqn.user_env import Dataset, ReplayEnvs, by_seed, scale_of, stack
 from quatrain.progress import Progress
 from quatrain.replay.frames.ring import init, write
@@ -108,11 +108,11 @@ def test_transitions_are_those_of_whole_episodes_with_their_final_observations()
 
 def test_observations_are_scaled_by_the_prefill_or_not_at_all():
     dataset = collect(CORRIDOR, 0)
-    scales = by_seed(scale_of(CORRIDOR, dataset.train))
+    scales = by_seed(scale_of(CORRIDOR, dataset))
     for scale, frames in zip(scales, dataset.train.frames, strict=True):
         inputs = scaled(scale, frames)
         np.testing.assert_allclose([inputs.mean(), inputs.std()], [0, 1], atol=1e-5)
-    neutral = scale_of(user_env("collect.observation_norm: none"), dataset.train)
+    neutral = scale_of(user_env("collect.observation_norm: none"), dataset)
     np.testing.assert_array_equal(
         scaled(by_seed(neutral)[0], dataset.train.frames), dataset.train.frames
     )
@@ -129,6 +129,7 @@ def test_the_ring_holds_the_stacks_that_the_agents_saw_and_episodes_are_counted(
             return loop._explore(state.params, *arguments)
 
         player, before = loop._player, loop._player.state
+        assert (before.episode_return == NO_RETURN).all()
         played, record = player.play(watched)
     visible = np.stack(stacks, 1)
     np.testing.assert_array_equal(played.frames, visible[..., 1:])
@@ -146,6 +147,17 @@ def test_the_ring_holds_the_stacks_that_the_agents_saw_and_episodes_are_counted(
             assert player.state.reward_sums[seed, 0, env] == parts[-1].sum()
         np.testing.assert_allclose(player.state.episode_return[seed, 0], np.mean(returns))
     np.testing.assert_array_equal(record["agent_steps"], player.state.transitions)
+
+
+def test_returns_are_recorded_once_an_episode_of_each_seed_has_ended():
+    def recorded(*of_seeds: list[float]) -> list[float]:
+        returns = np.array(of_seeds, np.float32)
+        counts = [np.ones_like(returns)] * 3
+        cycles = Cycle({}, {"episode_return": returns[..., None]}, *counts)
+        return metrics(cycles, None)["episode_return"].tolist()
+
+    assert recorded([1.0, 2.0], [NO_RETURN, 4.0]) == []
+    assert recorded([1.0, 2.0], [3.0, 4.0]) == [2.0, 3.0]
 
 
 # What is learned.
@@ -210,10 +222,11 @@ def test_a_learner_is_scored_with_the_scale_that_it_was_trained_with():
     dataset, yields = evaluated()
     state = yields[-1].state
     train_set = dataset.train._replace(frames=9 * dataset.train.frames + 3)
+    changed = dataset._replace(train=train_set)
     with shapes_unchecked():
         scores = evaluate(OFTEN, state, dataset, 0)
-        assert evaluate(OFTEN, state, dataset._replace(train=train_set), 0) == scores
-        other = state._replace(scale=scale_of(OFTEN, train_set))
+        assert evaluate(OFTEN, state, changed, 0) == scores
+        other = state._replace(scale=scale_of(OFTEN, changed))
         assert evaluate(OFTEN, other, dataset, 0)["return_mean"] < scores["return_mean"] - 0.5
 
 

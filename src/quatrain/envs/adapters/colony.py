@@ -10,10 +10,10 @@ from jaxtyping import Bool, UInt8
 from torch import Generator
 
 from quatrain.envs.adapters.settings import configure, default_params
-from quatrain.envs.adapters.simulation import Outcome
+from quatrain.envs.adapters.simulation import Outcome, Simulation
 from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES, RUNNING, TIMEOUT, Env
 from quatrain.envs.colony.dynamics import Colonies, advance, make_world
-from quatrain.envs.colony.features import Observation, observe
+from quatrain.envs.colony.features import observe
 from quatrain.envs.colony.plates import (
     TRAINING,
     Plates,
@@ -34,7 +34,7 @@ SINGLE_PLATES: dict[str, Callable[[int], Plates]] = {
 NAME = "quatrain/Colony-v0"
 
 
-class ColonySimulation:
+class ColonySimulation(Simulation):
     """Grows colonies; an observation has node, graph, parent and mask of `features.Observation`.
 
     With `graph_only` it is that of the whole colony, which takes a fraction of the time. `info` has
@@ -42,15 +42,14 @@ class ColonySimulation:
     episode_return, episode_length, components_sum (unweighted).
     """
 
-    frames_per_second = 8
-
     def __init__(self, rules: Env, plates: Plates, num_envs: int, graph_only: bool = False) -> None:
-        self.num_envs = num_envs
-        self.observation_space = _observation_space(rules, graph_only)
-        low, high = np.array(rules.bounds, np.float32).T
-        self.action_space = Box(low, high, dtype=np.float32)
         self._graph_only = graph_only
-        self._shown = ("graph",) if graph_only else Observation._fields
+        spaces = _observation_spaces(rules)
+        if graph_only:
+            spaces = {"graph": spaces["graph"]}
+        self._dtypes = {name: space.dtype for name, space in spaces.items()}
+        low, high = np.array(rules.bounds, np.float32).T
+        super().__init__(num_envs, Dict(spaces), Box(low, high, dtype=np.float32))
         self._world = make_world(rules, plates)
         self._generator = Generator(torch.get_default_device())
         zero = torch.zeros(num_envs, dtype=torch.int64)
@@ -110,12 +109,10 @@ class ColonySimulation:
     def _observe(self, colonies: Colonies) -> dict[str, np.ndarray]:
         cells = self._world.rules.max_nodes
         observation = observe(self._world, colonies, cells, self._graph_only)
-        arrays = {
-            name: np.array(getattr(observation, name).numpy(force=True)) for name in self._shown
+        return {
+            name: np.array(getattr(observation, name).numpy(force=True), dtype)
+            for name, dtype in self._dtypes.items()
         }
-        if "mask" in arrays:
-            arrays["mask"] = arrays["mask"].astype(np.int8)
-        return arrays
 
 
 def simulate(
@@ -136,10 +133,10 @@ def simulate(
         ConfigError: a setting is not allowed.
         DataError: there are no such plates.
     """
-    defaults = default_params()["actor_critic"]
-    env = configure(NAME, Env, defaults["env"], settings)
-    count = defaults["collect"]["n_train"] if plate_count is None else plate_count
-    choice = defaults["collect"]["plates"] if plates is None else plates
+    env = configure(NAME, Env, "actor_critic", settings)
+    defaults = default_params()["actor_critic"]["collect"]
+    count = defaults["n_train"] if plate_count is None else plate_count
+    choice = defaults["plates"] if plates is None else plates
     drawn = _plates(choice, count, env.width, plate_seed)
     return ColonySimulation(env, drawn, num_envs, graph_only)
 
@@ -157,19 +154,14 @@ def _plates(choice: str | np.ndarray, count: int, width: int, seed: int) -> Plat
     return SINGLE_PLATES[choice](width)
 
 
-def _observation_space(rules: Env, graph_only: bool) -> Space[Any]:
+def _observation_spaces(rules: Env) -> dict[str, Space[Any]]:
     cells = rules.max_nodes
-    graph = Box(-np.inf, np.inf, (GRAPH_FEATURES[rules.features],), np.float32)
-    if graph_only:
-        return Dict({"graph": graph})
-    return Dict(
-        {
-            "node": Box(-np.inf, np.inf, (cells, NODE_FEATURES[rules.features]), np.float32),
-            "graph": graph,
-            "parent": Box(-1, cells - 1, (cells,), np.int64),
-            "mask": MultiBinary(cells),
-        }
-    )
+    return {
+        "node": Box(-np.inf, np.inf, (cells, NODE_FEATURES[rules.features]), np.float32),
+        "graph": Box(-np.inf, np.inf, (GRAPH_FEATURES[rules.features],), np.float32),
+        "parent": Box(-1, cells - 1, (cells,), np.int64),
+        "mask": MultiBinary(cells),
+    }
 
 
 def _measured(intensity: np.ndarray, width: int) -> Plates:

@@ -6,8 +6,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from jaxtyping import Bool, UInt8
 
-from quatrain.envs.adapters.settings import configure, default_params
-from quatrain.envs.adapters.simulation import Outcome, check_discrete
+from quatrain.envs.adapters.settings import configure
+from quatrain.envs.adapters.simulation import Outcome, Simulation, check_discrete
 from quatrain.envs.drawing import draw_grid
 from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import draw_frequencies, make_grid, observe
@@ -17,27 +17,21 @@ from quatrain.section import InputFile
 NAME = "quatrain/Grid-v0"
 
 
-class GridSimulation:
+class GridSimulation(Simulation):
     """Moves through the free cells of a map: up, right, down, left; a blocked move stays.
 
     Entering the goal G gives reward 1 and terminates; a map without G gives no reward.
     `info["state"]` is the index of the cell, in row-major order of the free cells.
     """
 
-    frames_per_second = 8
-
-    def __init__(self, env: Env, num_envs: int, observation_seed: int = 0) -> None:
-        self.num_envs = num_envs
+    def __init__(self, env: Env, num_envs: int) -> None:
         self._grid = make_grid(env.map)
         self._uniform = env.start == "uniform"
-        self._inputs = observe(env, self._grid, draw_frequencies(env, observation_seed))
-        self.observation_space = Box(
-            float(self._inputs.min()), float(self._inputs.max()), self._inputs.shape[1:], np.float32
-        )
-        self.action_space = Discrete(len(MOVES))
-        self._rng = np.random.default_rng(0)
+        self._inputs = observe(env, self._grid, draw_frequencies(env, seed=0))
+        low, high = float(self._inputs.min()), float(self._inputs.max())
+        space = Box(low, high, self._inputs.shape[1:], np.float32)
+        super().__init__(num_envs, space, Discrete(len(MOVES)))
         self._states = np.zeros(num_envs, np.int64)
-        self.observations = self._inputs[self._states]
 
     def seed(self, seed: int) -> None:
         self._rng = np.random.default_rng(seed)
@@ -90,4 +84,4 @@ def simulate(num_envs: int, **settings: Any) -> GridSimulation:
     layout = settings.get("layout")
     if isinstance(layout, str) and "\n" in layout:
         settings["layout"] = InputFile(name="layout", text=layout)
-    return GridSimulation(configure(NAME, Env, default_params()["allo"]["env"], settings), num_envs)
+    return GridSimulation(configure(NAME, Env, "allo", settings), num_envs)

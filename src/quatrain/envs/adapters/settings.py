@@ -19,11 +19,11 @@ def default_params() -> Mapping[str, Any]:
 
 
 def configure(
-    name: str, schema: type[SectionType], defaults: Mapping[str, Any], changes: Mapping[str, Any]
+    name: str, schema: type[SectionType], model: str, changes: Mapping[str, Any]
 ) -> SectionType:
-    """Returns a section of the defaults with changes; a mapping changes the keys that it names.
+    """Returns `env` of a model's defaults with changes; a mapping changes the keys that it names.
 
     Raises:
         ConfigError: a change is not allowed; says which environment, key, value and why.
     """
-    return validate_section(schema, overlaid(defaults, changes), None, name)
+    return validate_section(schema, overlaid(default_params()[model]["env"], changes), None, name)

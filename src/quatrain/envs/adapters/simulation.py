@@ -1,6 +1,7 @@
 """a batch of worlds -> Gymnasium environments: one world alone, or all of them as a vector."""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -14,9 +15,6 @@ from quatrain.errors import DataError
 Info = dict[str, Any]
 # An array, or arrays by name in a Dict space.
 Observation = np.ndarray | dict[str, np.ndarray]
-RENDER_MODES = ("rgb_array",)
-UNKNOWN_OPTIONS = "reset() takes no options, got {}; remove them."
-RESET_NEEDED = "No episode is running: call reset() before step()."
 
 
 class Outcome(NamedTuple):
@@ -27,31 +25,30 @@ class Outcome(NamedTuple):
     truncated: Bool[np.ndarray, " env"]
 
 
-@runtime_checkable
-class Simulation(Protocol):
+class Simulation(ABC):
     """Describes worlds that step together; the caller says when an episode begins."""
 
-    num_envs: int
-    frames_per_second: int
+    frames_per_second = 8
+    observations: Any
+    """The observations after the last `step` or `begin`; the caller copies them."""
 
-    @property
-    def observation_space(self) -> Space[Any]:
-        """Returns the space of one world."""
+    def __init__(
+        self, num_envs: int, observation_space: Space[Any], action_space: Space[Any]
+    ) -> None:
+        """Takes the spaces of one world."""
+        self.num_envs = num_envs
+        self.observation_space = observation_space
+        self.action_space = action_space
 
-    @property
-    def action_space(self) -> Space[Any]:
-        """Returns the space of one world."""
-
-    @property
-    def observations(self) -> Observation:
-        """Returns the observations after the last `step` or `begin`; the caller copies them."""
-
+    @abstractmethod
     def seed(self, seed: int) -> None:
         """Sets the random numbers of everything that follows."""
 
+    @abstractmethod
     def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
         """Starts new episodes in the marked worlds."""
 
+    @abstractmethod
     def step(self, actions: Shaped[np.ndarray, "env ..."]) -> Outcome:
         """Steps all worlds.
 
@@ -61,22 +58,62 @@ class Simulation(Protocol):
 
     def info(self) -> dict[str, np.ndarray]:
         """Returns what `info` tells of each world."""
+        return {}
 
+    @abstractmethod
     def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
         """Draws a world."""
 
 
-class SimulationEnv(gymnasium.Env[Observation, Any]):
-    """Steps one world. Actions are never clipped; those that the world refuses raise ValueError."""
+class Worlds:
+    """Holds what all APIs do with a simulation: its seed is drawn once, or whenever one is given;
+    no step goes before a reset; actions have the shape of their space.
+    """
+
+    SEEDS = 2**63
+    np_random: np.random.Generator
 
     def __init__(self, simulation: Simulation, render_mode: str | None = None) -> None:
-        self.metadata = _metadata(simulation)
-        self.observation_space = simulation.observation_space
-        self.action_space = simulation.action_space
-        self.render_mode = check_render_mode(render_mode)
+        """Raises DataError if the render mode is unknown."""
+        modes = ["rgb_array"]
+        if render_mode not in (None, *modes):
+            raise DataError(f"render_mode {render_mode!r} is unknown; give 'rgb_array' or None")
+        self.metadata = {"render_modes": modes, "render_fps": simulation.frames_per_second}
+        self.render_mode = render_mode
         self._simulation = simulation
         self._seeded = False
         self._running = False
+
+    def _begin(self, seed: int | None, options: Info | None = None) -> None:
+        if options:
+            raise ValueError(f"reset() takes no options, got {sorted(options)}; remove them.")
+        if seed is not None or not self._seeded:
+            self._simulation.seed(int(self.np_random.integers(self.SEEDS)))
+        self._seeded = self._running = True
+        self._simulation.begin(np.ones(self._simulation.num_envs, bool))
+
+    def _check_running(self) -> None:
+        if not self._running:
+            raise gymnasium.error.ResetNeeded("No episode is running: call reset() before step().")
+
+    def _seen(self, worlds: Any = ...) -> Observation:
+        """Returns a copy of the observations of one world, or of all."""
+        observations = self._simulation.observations
+        if isinstance(observations, dict):
+            return {name: np.array(values[worlds]) for name, values in observations.items()}
+        return np.array(observations[worlds])
+
+    def _picture(self, env: int) -> Any:
+        return self._simulation.picture(env) if self.render_mode else None
+
+
+class SimulationEnv(Worlds, gymnasium.Env[Observation, Any]):
+    """Steps one world. Actions are never clipped; those that the world refuses raise ValueError."""
+
+    def __init__(self, simulation: Simulation, render_mode: str | None = None) -> None:
+        super().__init__(simulation, render_mode)
+        self.observation_space = simulation.observation_space
+        self.action_space = simulation.action_space
 
     def reset(
         self, *, seed: int | None = None, options: Info | None = None
@@ -86,14 +123,9 @@ class SimulationEnv(gymnasium.Env[Observation, Any]):
         Raises:
             ValueError: there are options.
         """
-        check_options(options)
         super().reset(seed=seed)
-        if seed is not None or not self._seeded:
-            self._simulation.seed(int(self.np_random.integers(2**63)))
-            self._seeded = True
-        self._simulation.begin(np.ones(1, bool))
-        self._running = True
-        return _part(self._simulation.observations, 0), self._info()
+        self._begin(seed, options)
+        return self._seen(0), self._info()
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         """Computes one step.
@@ -102,27 +134,24 @@ class SimulationEnv(gymnasium.Env[Observation, Any]):
             ValueError: the action is not allowed.
             gymnasium.error.ResetNeeded: the episode has ended, or was never started.
         """
-        if not self._running:
-            raise gymnasium.error.ResetNeeded(RESET_NEEDED)
+        self._check_running()
         values = np.asarray(action)
         if values.shape != self.action_space.shape:
             raise ValueError(f"An action has shape {self.action_space.shape}, got {values.shape}.")
         outcome = self._simulation.step(values[None])
-        terminated = bool(outcome.terminated[0])
-        truncated = bool(outcome.truncated[0])
+        reward, terminated, truncated = (column[0].item() for column in outcome)
         self._running = not (terminated or truncated)
-        observation = _part(self._simulation.observations, 0)
-        return observation, float(outcome.rewards[0]), terminated, truncated, self._info()
+        return self._seen(0), reward, terminated, truncated, self._info()
 
     def render(self) -> Any:
         """Returns the picture of the world, or None without a render_mode."""
-        return self._simulation.picture(0) if self.render_mode else None
+        return self._picture(0)
 
     def _info(self) -> Info:
         return {name: np.array(values[0]) for name, values in self._simulation.info().items()}
 
 
-class SimulationVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
+class SimulationVectorEnv(Worlds, VectorEnv[Observation, np.ndarray, np.ndarray]):
     """Steps worlds together and resets a world in the step that ends its episode.
 
     In such a step `info` holds, as in Gymnasium, final_obs and final_info of the marked worlds.
@@ -134,18 +163,15 @@ class SimulationVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
     ) -> None:
-        self.metadata = _metadata(simulation) | {"autoreset_mode": AutoresetMode.SAME_STEP}
+        super().__init__(simulation, render_mode)
+        self.metadata["autoreset_mode"] = AutoresetMode.SAME_STEP
         self.num_envs = simulation.num_envs
         self.single_observation_space = simulation.observation_space
         self.single_action_space = simulation.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.render_mode = check_render_mode(render_mode)
-        self._simulation = simulation
-        self._max_episode_steps = max_episode_steps
+        self._max_episode_steps = np.inf if max_episode_steps is None else max_episode_steps
         self._elapsed = np.zeros(self.num_envs, np.int64)
-        self._seeded = False
-        self._started = False
 
     def reset(
         self, *, seed: int | list[int | None] | None = None, options: Info | None = None
@@ -155,17 +181,12 @@ class SimulationVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
         Raises:
             ValueError: there are options, or a list of seeds.
         """
-        check_options(options)
         if isinstance(seed, list):
             raise ValueError("reset() takes one seed for all worlds, not a list; give one number.")
         super().reset(seed=seed)
-        if seed is not None or not self._seeded:
-            self._simulation.seed(int(self.np_random.integers(2**63)))
-            self._seeded = True
-        self._simulation.begin(np.ones(self.num_envs, bool))
-        self._elapsed = np.zeros_like(self._elapsed)
-        self._started = True
-        return _part(self._simulation.observations), self._info()
+        self._begin(seed, options)
+        self._elapsed[:] = 0
+        return self._seen(), self._info(np.ones(self.num_envs, bool))
 
     def step(
         self, actions: np.ndarray
@@ -176,64 +197,38 @@ class SimulationVectorEnv(VectorEnv[Observation, np.ndarray, np.ndarray]):
             ValueError: actions have the wrong shape, or one is not allowed.
             gymnasium.error.ResetNeeded: reset was never called.
         """
-        if not self._started:
-            raise gymnasium.error.ResetNeeded(RESET_NEEDED)
+        self._check_running()
         values = np.asarray(actions)
         if values.shape != self.action_space.shape:
             raise ValueError(f"Actions have shape {self.action_space.shape}, got {values.shape}.")
-        outcome = self._simulation.step(values)
+        rewards, terminated, truncated = self._simulation.step(values)
         self._elapsed += 1
-        truncated = outcome.truncated
-        if self._max_episode_steps is not None:
-            late = self._elapsed >= self._max_episode_steps
-            truncated = truncated | (late & ~outcome.terminated)
-        final = self._restart(outcome.terminated | truncated)
-        observations = _part(self._simulation.observations)
-        return observations, outcome.rewards, outcome.terminated, truncated, self._info() | final
+        truncated = truncated | (~terminated & (self._elapsed >= self._max_episode_steps))
+        final = self._restart(terminated | truncated)
+        info = self._info(np.ones(self.num_envs, bool))
+        return self._seen(), rewards, terminated, truncated, info | final
 
     def render(self) -> tuple[Any, ...] | None:
         """Returns a picture of each world, or None without a render_mode."""
-        if not self.render_mode:
-            return None
-        return tuple(self._simulation.picture(env) for env in range(self.num_envs))
+        return tuple(map(self._picture, range(self.num_envs))) if self.render_mode else None
 
-    def _info(self) -> Info:
-        return _masked(self._simulation.info(), np.ones(self.num_envs, bool))
+    def _info(self, mask: Bool[np.ndarray, " env"]) -> Info:
+        """Returns arrays over all worlds, each with a mask, as Gymnasium's vector environments."""
+        info = self._simulation.info()
+        copies = {name: np.array(values) for name, values in info.items()}
+        return copies | {f"_{name}": mask for name in info}
 
     def _restart(self, ended: Bool[np.ndarray, " env"]) -> Info:
         """Starts the next episode of worlds that ended; returns what they ended with."""
         if not ended.any():
             return {}
-        before = self._simulation.observations
-        observations = np.full(self.num_envs, None, dtype=object)
+        last = np.full(self.num_envs, None, dtype=object)
         for env in ended.nonzero()[0]:
-            observations[env] = _part(before, env)
-        final_info = _masked(self._simulation.info(), ended)
+            last[env] = self._seen(env)
+        info = {"final_obs": last, "final_info": self._info(ended)}
         self._simulation.begin(ended)
         self._elapsed[ended] = 0
-        return {
-            "final_obs": observations,
-            "_final_obs": ended,
-            "final_info": final_info,
-            "_final_info": ended,
-        }
-
-
-def check_options(options: Info | None) -> None:
-    """Raises ValueError if there are options of a reset."""
-    if options:
-        raise ValueError(UNKNOWN_OPTIONS.format(sorted(options)))
-
-
-def check_render_mode(render_mode: str | None) -> str | None:
-    """Returns the render mode.
-
-    Raises:
-        DataError: it is unknown.
-    """
-    if render_mode is not None and render_mode not in RENDER_MODES:
-        raise DataError(f"render_mode {render_mode!r} is unknown; give 'rgb_array' or None")
-    return render_mode
+        return info | {f"_{name}": ended for name in info}
 
 
 def check_discrete(actions: Shaped[np.ndarray, "..."], count: int) -> None:
@@ -242,20 +237,3 @@ def check_discrete(actions: Shaped[np.ndarray, "..."], count: int) -> None:
     if not whole or (actions < 0).any() or (actions >= count).any():
         values = actions.ravel().tolist()
         raise ValueError(f"An action is a whole number in 0..{count - 1}, got {values}.")
-
-
-def _metadata(simulation: Simulation) -> dict[str, Any]:
-    return {"render_modes": list(RENDER_MODES), "render_fps": simulation.frames_per_second}
-
-
-def _part(observations: Observation, worlds: Any = ...) -> Observation:
-    """Returns a copy of the observations of one world, or of all."""
-    if isinstance(observations, dict):
-        return {name: np.array(values[worlds]) for name, values in observations.items()}
-    return np.array(observations[worlds])
-
-
-def _masked(info: dict[str, np.ndarray], mask: Bool[np.ndarray, " env"]) -> Info:
-    """Returns arrays over all worlds, each with a mask, as Gymnasium's vector environments do."""
-    copies = {name: np.array(values) for name, values in info.items()}
-    return copies | {f"_{name}": mask for name in info}

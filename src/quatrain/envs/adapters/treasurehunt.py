@@ -10,8 +10,8 @@ from gymnasium.spaces import Box, Discrete
 from jax import Array, lax
 from jaxtyping import Bool, Float32, Int8, Key, UInt8
 
-from quatrain.envs.adapters.settings import configure, default_params
-from quatrain.envs.adapters.simulation import Outcome, check_discrete
+from quatrain.envs.adapters.settings import configure
+from quatrain.envs.adapters.simulation import Outcome, Simulation, check_discrete
 from quatrain.envs.drawing import draw_treasure_hunt
 from quatrain.envs.treasurehunt.config import Env
 from quatrain.envs.treasurehunt.turns import World, turn_order
@@ -38,49 +38,39 @@ class Turn(NamedTuple):
     truncated: Bool[Array, " env"]
 
 
-class AgentsSimulation:
+class AgentsSimulation(Simulation):
     """Steps worlds of several agents; arrays have an axis of agents behind that of worlds."""
 
-    frames_per_second = 8
+    _turn: Turn
 
     def __init__(self, rules: Env, num_envs: int) -> None:
         side = 2 * rules.vision_radius + 1
-        shape = (len(rules.channels), side, side)
-        self.num_envs = num_envs
-        self.observation_space = Box(0, GREATEST, shape, np.int8)
-        self.action_space = Discrete(len(MOVES))
+        space = Box(0, GREATEST, (len(rules.channels), side, side), np.int8)
+        super().__init__(num_envs, space, Discrete(len(MOVES)))
         self.rules = rules
         self._world = make_world(rules)
-        self._turn: Turn | None = None
 
     def seed(self, seed: int) -> None:
         keys = jax.random.split(jax.random.key(seed % 2**32), self.num_envs)
         self._turn = _begin(self._world, keys)
 
     def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
-        assert self._turn is not None
         self._turn = _restart(self._world, self._turn, jnp.asarray(mask))
 
     def step(self, actions: np.ndarray) -> Outcome:
         check_discrete(actions, len(MOVES))
-        assert self._turn is not None
-        self._turn = _play(self._world, self._turn.state, jnp.asarray(actions, jnp.int32))
+        moves = jnp.asarray(actions, jnp.int32).reshape(self.num_envs, -1)
+        self._turn = _play(self._world, self._turn.state, moves)
         truncated = np.array(self._turn.truncated)
-        rewards = np.asarray(self._turn.rewards, np.float64)
+        rewards = np.asarray(self._turn.rewards, np.float64).reshape(actions.shape)
         return Outcome(rewards, np.zeros_like(truncated), truncated)
-
-    def info(self) -> dict[str, np.ndarray]:
-        return {}
 
     @property
     def observations(self) -> Int8[np.ndarray, "env *agent channel row column"]:
-        shape = self.observation_space.shape
-        if self._turn is None:
-            return np.zeros((self.num_envs, self.rules.agents, *shape), np.int8)
+        shape = self.observation_space.shape or ()
         return np.asarray(self._turn.observations).reshape(self.num_envs, -1, *shape)
 
     def picture(self, env: int) -> UInt8[np.ndarray, "height width 3"]:
-        assert self._turn is not None
         items, positions = (np.asarray(column[env]) for column in self._turn.state[:2])
         values = [entity.value for entity in self.rules.entities]
         return draw_treasure_hunt(self.rules.map.rows, values, items, positions)
@@ -92,10 +82,6 @@ class TreasureHuntSimulation(AgentsSimulation):
     @property
     def observations(self) -> np.ndarray:
         return super().observations[:, 0]
-
-    def step(self, actions: np.ndarray) -> Outcome:
-        outcome = super().step(actions[:, None])
-        return outcome._replace(rewards=outcome.rewards[:, 0])
 
 
 def simulate(num_envs: int, **settings: Any) -> TreasureHuntSimulation:
@@ -122,10 +108,9 @@ def configure_rules(settings: dict[str, Any]) -> Env:
     Raises:
         DataError: a setting is not allowed.
     """
-    defaults = default_params()["iqn"]["env"]
     if settings.keys() & {"layout", "layout_file"}:
-        defaults = defaults | dict.fromkeys(_MAPS)
-    return configure(NAME, Env, defaults, settings)
+        settings = dict.fromkeys(_MAPS) | settings
+    return configure(NAME, Env, "iqn", settings)
 
 
 @partial(jax.jit, static_argnames="world")

@@ -1,12 +1,13 @@
 """rules -> the treasure hunt of several agents under PettingZoo's parallel API."""
 
+from copy import deepcopy
 from typing import Any
 
 import gymnasium
 import numpy as np
 from pettingzoo import ParallelEnv
 
-from quatrain.envs.adapters.simulation import RENDER_MODES, RESET_NEEDED, check_render_mode
+from quatrain.envs.adapters.simulation import Worlds
 from quatrain.envs.adapters.treasurehunt import AgentsSimulation, configure_rules
 from quatrain.envs.treasurehunt.config import Env
 
@@ -14,30 +15,21 @@ from quatrain.envs.treasurehunt.config import Env
 ByAgent = dict[str, Any]
 
 
-class TreasureHuntParallelEnv(ParallelEnv[str, np.ndarray, int]):
+class TreasureHuntParallelEnv(Worlds, ParallelEnv[str, np.ndarray, int]):
     """Steps one world. Agents see the world at the start of a turn, then move one after another."""
 
+    SEEDS = 2**32
+
     def __init__(self, rules: Env, render_mode: str | None = None) -> None:
-        self.metadata = {
-            "name": "quatrain_treasure_hunt_v0",
-            "render_modes": list(RENDER_MODES),
-            "render_fps": 8,
-            "is_parallelizable": True,
-        }
+        simulation = AgentsSimulation(rules, 1)
+        super().__init__(simulation, render_mode)
+        self.metadata |= {"name": "quatrain_treasure_hunt_v0", "is_parallelizable": True}
         self.possible_agents = [f"agent_{index}" for index in range(rules.agents)]
         self.agents: list[str] = []
-        self.render_mode = check_render_mode(render_mode)
-        self._simulation = AgentsSimulation(rules, 1)
-        space = self._simulation.observation_space
-        count = int(self._simulation.action_space.n)
-        self.observation_spaces = {
-            agent: gymnasium.spaces.Box(0, int(space.high.max()), space.shape, np.int8)
-            for agent in self.possible_agents
-        }
-        self.action_spaces = {
-            agent: gymnasium.spaces.Discrete(count) for agent in self.possible_agents
-        }
-        self._seeded = False
+        self.observation_spaces, self.action_spaces = (
+            {agent: deepcopy(space) for agent in self.possible_agents}
+            for space in (simulation.observation_space, simulation.action_space)
+        )
 
     def observation_space(self, agent: str) -> gymnasium.Space[Any]:
         """Returns the space of an agent: channels, rows and columns of what it sees."""
@@ -53,10 +45,8 @@ class TreasureHuntParallelEnv(ParallelEnv[str, np.ndarray, int]):
         options: dict[str, Any] | None = None,  # noqa: ARG002  PettingZoo passes some to all
     ) -> tuple[ByAgent, ByAgent]:
         """Starts an episode; without a seed the next one, or one at random; ignores options."""
-        if seed is not None or not self._seeded:
-            self._simulation.seed(int(np.random.default_rng(seed).integers(2**32)))
-            self._seeded = True
-        self._simulation.begin(np.ones(1, bool))
+        self.np_random = np.random.default_rng(seed)
+        self._begin(seed)
         self.agents = self.possible_agents[:]
         return self._observations(), {agent: {} for agent in self.agents}
 
@@ -67,37 +57,32 @@ class TreasureHuntParallelEnv(ParallelEnv[str, np.ndarray, int]):
             ValueError: an agent has no action, or one that is not allowed.
             gymnasium.error.ResetNeeded: the episode has ended, or was never started.
         """
-        if not self.agents:
-            raise gymnasium.error.ResetNeeded(RESET_NEEDED)
+        self._check_running()
         absent = [agent for agent in self.agents if agent not in actions]
         if absent:
             raise ValueError(f"step() needs an action of every agent; {absent[0]} has none.")
         row = np.array([[actions[agent] for agent in self.agents]])
-        outcome = self._simulation.step(row)
+        rewards, _, (truncated,) = self._simulation.step(row)
         names = self.agents
-        truncated = bool(outcome.truncated[0])
-        rewards = [float(reward) for reward in outcome.rewards[0]]
-        self.agents = [] if truncated else names
+        self._running = not truncated
+        self.agents = names if self._running else []
         return (
             self._observations(),
-            dict(zip(names, rewards, strict=True)),
+            dict(zip(names, rewards[0].tolist(), strict=True)),
             dict.fromkeys(names, False),
-            dict.fromkeys(names, truncated),
+            dict.fromkeys(names, not self._running),
             {agent: {} for agent in names},
         )
 
     def render(self) -> np.ndarray | None:
         """Returns the picture of the world, or None without a render_mode."""
-        return self._simulation.picture(0) if self.render_mode else None
+        return self._picture(0)
 
     def close(self) -> None:
         """Holds nothing that needs closing."""
 
     def _observations(self) -> ByAgent:
-        frames = self._simulation.observations[0]
-        return {
-            agent: frame.copy() for agent, frame in zip(self.possible_agents, frames, strict=True)
-        }
+        return dict(zip(self.possible_agents, self._seen(0), strict=True))
 
 
 def parallel_env(render_mode: str | None = None, **settings: Any) -> TreasureHuntParallelEnv:

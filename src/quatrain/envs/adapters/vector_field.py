@@ -10,8 +10,8 @@ from gymnasium.spaces import Box
 from jaxtyping import Bool, Float, UInt8
 from torch import Generator
 
-from quatrain.envs.adapters.settings import configure, default_params
-from quatrain.envs.adapters.simulation import Outcome
+from quatrain.envs.adapters.settings import configure
+from quatrain.envs.adapters.simulation import Outcome, Simulation
 from quatrain.envs.drawing import draw_plane
 from quatrain.envs.vector_field.config import Env
 from quatrain.envs.vector_field.fields import make_field
@@ -32,7 +32,7 @@ ARROW_LENGTH = 0.8
 TRAIL = 100
 
 
-class VectorFieldSimulation:
+class VectorFieldSimulation(Simulation):
     """Moves states along a field; episodes are truncated but never terminate; the reward is 0.
 
     `info["state"]` is the state of the observation. Actions are clamped to the box.
@@ -41,26 +41,22 @@ class VectorFieldSimulation:
     frames_per_second = 20
 
     def __init__(self, world: World, num_envs: int) -> None:
-        bound = world.env.action_bound
-        channels = len(world.emission.weight)
-        self.num_envs = num_envs
-        self.observation_space = Box(-np.inf, np.inf, (channels,), np.float32)
-        self.action_space = Box(-bound, bound, (world.env.action_size,), np.float32)
-        self.observations = np.zeros((num_envs, channels), np.float32)
+        env, channels = world.env, len(world.emission.weight)
+        actions = Box(-env.action_bound, env.action_bound, (env.action_size,), np.float32)
+        super().__init__(num_envs, Box(-np.inf, np.inf, (channels,), np.float32), actions)
         self._world = world
-        self._noise = Generator(torch.get_default_device())
-        self._counts = Generator(torch.get_default_device())
-        state = EnvState(
-            torch.zeros(num_envs, world.env.d), torch.zeros(num_envs, dtype=torch.int64)
-        )
+        self._generators = [Generator(torch.get_default_device()) for _ in range(2)]
+        noise, counts = ([each] for each in self._generators)
         unseen = torch.zeros(num_envs, channels)
-        self._system = FieldSystem(world, state, unseen, [self._noise], [self._counts])
+        state = EnvState(torch.zeros(num_envs, env.d), torch.zeros(num_envs, dtype=torch.int64))
+        self._system = FieldSystem(world, state, unseen, noise, counts)
+        self.observations = unseen.numpy(force=True)
         self._trail: deque[np.ndarray] = deque(maxlen=TRAIL)
 
     def seed(self, seed: int) -> None:
-        noise, counts = np.random.SeedSequence(seed).generate_state(2, np.uint64)
-        self._noise.manual_seed(int(noise >> np.uint64(1)))
-        self._counts.manual_seed(int(counts >> np.uint64(1)))
+        seeds = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+        for generator, word in zip(self._generators, seeds, strict=True):
+            generator.manual_seed(int(word >> np.uint64(1)))
 
     def begin(self, mask: Bool[np.ndarray, " env"]) -> None:
         running = self._system.state
@@ -125,7 +121,7 @@ def simulate(num_envs: int, world_seed: int = 0, **settings: Any) -> VectorField
     Raises:
         ConfigError: a setting is not allowed.
     """
-    env = configure(NAME, Env, default_params()["active_dynamics"]["env"], settings)
+    env = configure(NAME, Env, "active_dynamics", settings)
     generator = Generator(torch.get_default_device()).manual_seed(world_seed)
     field = make_field(env, generator)
     world = make_world(env, field, draw_emission(env.observation, env.d, generator))

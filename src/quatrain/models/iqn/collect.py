@@ -1,14 +1,20 @@
 """config, seed -> transitions of a random policy in the training envs, and held-out envs"""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from jaxtyping import Float32
 
 from quatrain.errors import DatasetMismatch
-from quatrain.models.iqn.config import LearnerConfig, UserEnv
+from quatrain.models.iqn.config import LearnerConfig
 from quatrain.replay.frames.ring import AnyArray
 
 Shapes = dict[str, tuple[int, ...]]
+# Questions of an example request.
+EXAMPLES = 2
+# Stands for a return where there is none yet; arrays that are saved are finite.
+NO_RETURN = float(np.finfo(np.float32).min)
 
 
 class Sizes(NamedTuple):
@@ -52,22 +58,30 @@ def check(config: LearnerConfig, dataset: Any) -> None:
         DatasetMismatch: a size, or a value that is impossible in this world.
         DataError: a user's environment cannot be made, or iqn cannot act in it.
     """
-    world = config.world
-    if config.brings_env:
-        world.check_env(config, dataset)
-    sizes = world.sizes(config, dataset)
-    expected = train_shapes(config, sizes) | world.held_out_shapes(config, sizes)
+    config.world.check(config, dataset)
+
+
+def check_arrays(
+    config: LearnerConfig,
+    dataset: Any,
+    place: str,
+    held_out: Shapes,
+    impossible_value: Callable[[Any, Any], str | None],
+) -> None:
+    """Raises DatasetMismatch unless the arrays have the shapes of a world's sizes, the held-out
+    ones these, and values that it shows; `place` is what messages call the world.
+    """
+    expected = train_shapes(config, config.world.sizes(config, dataset)) | held_out
     arrays = (*dataset.train, *dataset.held_out)
     problems = [
         f"{name} have the shape {array.shape}, not {shape}"
         for (name, shape), array in zip(expected.items(), arrays, strict=True)
         if array.shape != shape
     ]
-    problem = problems[0] if problems else world.impossible_value(config, dataset)
+    problem = problems[0] if problems else impossible_value(config, dataset)
     if problem:
-        name = config.env.name if isinstance(config.env, UserEnv) else "the world of iqn.env"
         raise DatasetMismatch(
-            f"the dataset was not collected in {name}: {problem}; run `dvc repro`"
+            f"the dataset was not collected in {place}: {problem}; run `dvc repro`"
         )
 
 

@@ -1,6 +1,7 @@
 """Config of iqn: world, prefill, network, cycles of playing and learning, evaluation."""
 
-from typing import Annotated, Literal
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -170,7 +171,9 @@ class UserEnv(HostEnv):
 
 
 class LearnerConfig(ModelSection):
-    """Holds what iqn has in any world."""
+    """Holds what iqn has in any world. NUMBER: bytes of a number that an agent observes."""
+
+    NUMBER: ClassVar[int]
 
     seeds: int = Field(ge=1, le=256, description="independent learners, each with its own worlds")
     env: Env | UserEnv
@@ -183,6 +186,12 @@ class LearnerConfig(ModelSection):
     def slots(self) -> int:
         """Returns the number of turns of each world that the replay holds."""
         return self.train.capacity // self.env.worlds
+
+    @abstractmethod
+    def observed(self, interface: Any) -> tuple[int, int]:
+        """Returns how many agents observe how many numbers in a turn; a user's environment tells
+        it only when it is made.
+        """
 
     def check(self) -> None:
         turns = "train.turns_per_cycle + network.frames + train.loss.n_step"
@@ -218,14 +227,19 @@ class UserEnvCollect(Collect):
 
 class IqnUserEnvConfig(LearnerConfig):
     WORLD = "quatrain.models.iqn.user_env"
+    NUMBER = 4
     brings_env = True
 
     env: UserEnv
     collect: UserEnvCollect
 
+    def observed(self, interface: Any) -> tuple[int, int]:
+        return (len(interface.agents), interface.observation_size) if interface else (1, 1)
+
 
 class IqnConfig(LearnerConfig):
     WORLD = "quatrain.models.iqn.treasurehunt"
+    NUMBER = 1
 
     env: Env
 
@@ -233,6 +247,9 @@ class IqnConfig(LearnerConfig):
     def inputs(self) -> int:
         """Returns the size of a stack: all channels of all cells of all frames."""
         return self.network.frames * self.env.frame_size
+
+    def observed(self, interface: Any) -> tuple[int, int]:  # noqa: ARG002  a user's tells it
+        return self.env.agents, self.env.frame_size
 
     def check(self) -> None:
         super().check()

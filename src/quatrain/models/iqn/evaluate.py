@@ -1,14 +1,13 @@
 """state, held-out envs -> scores: returns of the greedy policy, and of reference policies"""
 
-from operator import itemgetter
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from quatrain.models.iqn.config import LearnerConfig
 from quatrain.models.iqn.learn import State, evaluation_params
+from quatrain.models.iqn.network import pick
 from quatrain.statistics import aggregate_seeds
 
 Returns = Float[np.ndarray, "agent env"]
@@ -51,7 +50,7 @@ def evaluate(config: LearnerConfig, state: State, dataset: Any, seed: int) -> di
 
 
 def scores_of(config: LearnerConfig) -> Any:
-    """Returns the module with what the scores of the config's world have of their own."""
+    """Returns the module with what scores and figures of the config's world have of their own."""
     # Here, because a user's environment needs no treasure hunt, and that no environment of users.
     if config.brings_env:
         from quatrain.models.iqn import user_env_scores
@@ -65,7 +64,7 @@ def scores_of(config: LearnerConfig) -> Any:
 def play_held_out(config: LearnerConfig, state: State, dataset: Any, seed: int) -> Outcomes:
     """Plays the held-out envs by the greedy policy of each seed, and by the references."""
     params = evaluation_params(config, state)
-    by_seed = [jax.tree.map(itemgetter(learner), params) for learner in range(config.seeds)]
+    by_seed = [pick(params, learner) for learner in range(config.seeds)]
     return Outcomes(*scores_of(config).play_held_out(config, by_seed, state, dataset, seed))
 
 

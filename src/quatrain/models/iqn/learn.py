@@ -31,8 +31,6 @@ INIT, WORLDS, PLAY, LEARN, EVALUATION_WORLDS, EVALUATION_PLAY = range(6)
 LEARNERS = 2
 # Largest number of hidden units at which vectorised agents learn faster on CPU than a loop.
 NARROW = 64
-# Stands for the greedy return where nothing was evaluated.
-NOT_EVALUATED = float(np.finfo(np.float32).min)
 
 
 class Agent(NamedTuple):
@@ -45,7 +43,7 @@ class Agent(NamedTuple):
 
 class Best(NamedTuple):
     """Holds the parameters of the best greedy evaluation of each seed, and its mean return over
-    agents; the first parameters, and NOT_EVALUATED, before any.
+    agents; the first parameters, and NO_RETURN, before any.
     """
 
     params: network.Params

@@ -3,7 +3,7 @@
 from typing import Any
 
 from quatrain.memory import ADAM, COPIES, FLOAT, Needs, dense
-from quatrain.models.iqn.config import TRANSITION, IqnConfig, LearnerConfig
+from quatrain.models.iqn.config import TRANSITION, LearnerConfig
 
 KEYS = (
     "seeds",
@@ -20,11 +20,7 @@ KEPT_COPIES = COPIES + 1
 
 def needs(config: LearnerConfig, interface: Any = None) -> Needs:
     network, train = config.network, config.train
-    # A user's environment tells the size of its observations, and its agents, only when it is made.
-    agents, frame = (len(interface.agents), interface.observation_size) if interface else (1, 1)
-    frame_bytes = frame * FLOAT
-    if isinstance(config, IqnConfig):
-        agents, frame, frame_bytes = config.env.agents, config.env.frame_size, config.env.frame_size
+    agents, frame = config.observed(interface)
     agents *= config.seeds
     weights = (
         dense([network.frames * frame, network.hidden])
@@ -33,7 +29,7 @@ def needs(config: LearnerConfig, interface: Any = None) -> Needs:
     )
     # With targets and the best networks.
     learners = agents * weights * (ADAM + 2 * FLOAT)
-    transition = agents * config.env.worlds * (frame_bytes + TRANSITION)
+    transition = agents * config.env.worlds * (frame * config.NUMBER + TRANSITION)
     worlds = max(config.env.worlds, train.evaluation_worlds if train.evaluate_every else 0)
     # An agent learns or acts in all worlds, in turns.
     rows = max(train.batch_size * train.loss.quantiles, 2 * worlds * train.acting.quantiles)

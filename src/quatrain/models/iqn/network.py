@@ -11,20 +11,20 @@ renamed layer would then start from other weights.
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float, Float32, Int, Int8, Key, Shaped
 
 from quatrain.frameworks.jax import over_seeds
 from quatrain.models.iqn.config import Acting, LearnerConfig, LinearEpsilon, Network
 from quatrain.models.iqn.losses import greedy_action
+from quatrain.replay.frames.ring import AnyArray
 
-# Actions in iqn's own world.
-ACTIONS = 4
 # {layer: {kernel, bias}} of one agent; a noisy layer also has kernel_sigma and bias_sigma.
 Params = Any
 LAYERS = ("hidden", "cosine", "feature", "advantage", "value")
@@ -33,6 +33,8 @@ NOISY = LAYERS[2:]
 SIGMA = 0.017
 # Layer -> key.
 LayerKeys = Mapping[str, Key[Array, ""]]
+# Questions per call of the compiled program: one program serves requests of any length.
+BLOCK = 64
 # (key, agent, stack (env, inputs), states of all envs) -> actions of this agent in all envs.
 Policy = Callable[[Array, Array, Array, Any], Array]
 
@@ -86,7 +88,7 @@ class QuantileNetwork(nn.Module):
         return combine_heads(dense("value", feature, 1), advantage)
 
 
-def init(network: Network, key: Key[Array, ""], inputs: int, actions: int = ACTIONS) -> Params:
+def init(network: Network, key: Key[Array, ""], inputs: int, actions: int) -> Params:
     """Draws fresh parameters of one agent, {layer: {kernel, bias}}, for stacks of this width."""
     layers = LAYERS if network.dueling else LAYERS[:-1]
     keys = dict(zip(layers, jax.random.split(key, len(layers)), strict=True))
@@ -100,9 +102,7 @@ def init(network: Network, key: Key[Array, ""], inputs: int, actions: int = ACTI
     return variables["params"]
 
 
-def init_agents(
-    network: Network, keys: Key[Array, " agent"], inputs: int, actions: int = ACTIONS
-) -> Params:
+def init_agents(network: Network, keys: Key[Array, " agent"], inputs: int, actions: int) -> Params:
     """Draws fresh parameters of agents with these keys; leaves begin with axis agent."""
     return jax.vmap(lambda key: init(network, key, inputs, actions))(keys)
 
@@ -188,14 +188,15 @@ def greedy_actions(
     return greedy_action(values).astype(jnp.int8)
 
 
-def agent_params(params: Params, agent: Int[Array, ""]) -> Params:
-    return jax.tree.map(lambda leaf: leaf[agent], params)
+def pick(params: Params, index: Int[Array, ""] | int) -> Params:
+    """Returns the parameters at an index of their first axis: of a seed, or of an agent."""
+    return jax.tree.map(lambda leaf: leaf[index], params)
 
 
 def greedy_policy(config: LearnerConfig, params: Params) -> Policy:
     """Returns the policy of all agents, greedy at the midpoints; `params` begin with axis agent."""
     return lambda _key, agent, stack, _states: greedy_actions(
-        config, agent_params(params, agent), stack, midpoints(config.train.acting.quantiles)
+        config, pick(params, agent), stack, midpoints(config.train.acting.quantiles)
     )
 
 
@@ -231,7 +232,7 @@ def explore(
     epsilon = epsilon_at(config.train.acting, transitions, episodes)
 
     def act(key: Array, agent: Array, stack: Array, _states: Any) -> Array:
-        return epsilon_greedy_actions(config, agent_params(params, agent), key, stack, epsilon)
+        return epsilon_greedy_actions(config, pick(params, agent), key, stack, epsilon)
 
     return act, epsilon
 
@@ -263,3 +264,42 @@ def greedy_program(config: LearnerConfig) -> Callable[[Params, Any], Array]:
     """
     taus = midpoints(config.train.acting.quantiles)
     return jax.jit(jax.vmap(lambda params, stack: greedy_actions(config, params, stack, taus)))
+
+
+# Values.
+
+
+class ActionValues(NamedTuple):
+    action: Int[AnyArray, " batch"]
+    values: Float[AnyArray, "batch action"]
+    quantiles: Float[AnyArray, "batch quantile action"]
+
+
+def action_values(
+    config: LearnerConfig,
+    params: Params,
+    stacks: Shaped[np.ndarray, "batch inputs"],
+    agents: Int[np.ndarray, " batch"],
+) -> ActionValues:
+    """Computes the values of stacks by the networks of these agents, in blocks of one size."""
+    numbers, answers = [], []
+    for agent in np.unique(agents):
+        of_agent = np.flatnonzero(agents == agent)
+        for block in np.split(of_agent, range(BLOCK, len(of_agent), BLOCK)):
+            rows = jnp.asarray(stacks[np.resize(block, BLOCK)])
+            values = _action_values(config, params, jnp.int32(agent), rows)
+            numbers.append(block)
+            answers.append([np.asarray(column)[: len(block)] for column in values])
+    order = np.argsort(np.concatenate(numbers))
+    columns = (np.concatenate(parts)[order] for parts in zip(*answers, strict=True))
+    return ActionValues(*columns)
+
+
+@partial(jax.jit, static_argnums=0)
+def _action_values(
+    config: LearnerConfig, params: Params, agent: Array, stacks: Array
+) -> ActionValues:
+    taus = midpoints(config.train.acting.quantiles)
+    quantiles = apply(config.network, pick(params, agent), stacks, taus)
+    values = quantiles.mean(1)
+    return ActionValues(values.argmax(-1).astype(jnp.int32), values, quantiles)

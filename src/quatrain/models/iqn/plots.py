@@ -6,11 +6,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from quatrain.envs.host.rules import REFERENCES
-from quatrain.models.iqn.config import IqnConfig, IqnUserEnvConfig, LearnerConfig
-from quatrain.models.iqn.evaluate import Outcomes, play_held_out
+from quatrain.models.iqn.config import LearnerConfig
+from quatrain.models.iqn.evaluate import Outcomes, play_held_out, scores_of
 from quatrain.models.iqn.learn import State
-from quatrain.models.iqn.rules import REFERENCE_NAMES
 from quatrain.plots import (
     BLUE,
     GREY,
@@ -45,9 +43,6 @@ CAPTIONS = {
     "along an episode, and what it then gets.",
     "learning": "Are the updates sound? Errors of the predicted returns, gradients, exploration.",
 }
-# Policies beside the curve.
-BESIDE = ("learned", "oracle_view", "random")
-USER_ENV_BESIDE = ("learned", "constant", "untrained", "random")
 # Recorded metric -> title and unit of its panel.
 UPDATES = {
     "loss": ("Quantile loss", "loss, summed over quantiles"),
@@ -71,17 +66,7 @@ def plots(
         "returns": draw_returns(config, policies),
         "learning": draw_learning(config, history),
     }
-    # Here, because a user's environment needs no treasure hunt, and that no environment of users.
-    if isinstance(config, IqnConfig):
-        from quatrain.models.iqn.treasurehunt_plots import animate, draw_fairness
-
-        pictures["episode"] = animate(config, state, dataset)
-        if config.env.agents > 1:
-            pictures["fairness"] = draw_fairness(config, outcomes, scores)
-    elif isinstance(config, IqnUserEnvConfig):
-        from quatrain.models.iqn.user_env_plots import draw_expectations
-
-        pictures["expectations"] = draw_expectations(config, state, dataset)
+    pictures |= scores_of(config).pictures(config, state, dataset, outcomes, scores)
     return in_order(pictures, CAPTIONS)
 
 
@@ -89,12 +74,8 @@ def policy_returns(
     config: LearnerConfig, outcomes: Outcomes, scores: Mapping[str, float]
 ) -> dict[str, PolicyReturns]:
     """Returns what each policy gets in the held-out worlds, a mean over a world's agents."""
-    words = REFERENCES if config.brings_env else REFERENCE_NAMES
-    names = {"learned": "learned"} | {
-        name.removesuffix("_return"): text for name, text in words.items()
-    }
     policies = {}
-    for name, text in names.items():
+    for name, text in {"learned": "learned", **scores_of(config).REFERENCES}.items():
         color = RED if name == "learned" else BLUE if "oracle" in name else GREY
         values = np.stack([outcome.returns.mean(0) for outcome in outcomes.of(name)])
         mean = scores["return_mean" if name == "learned" else f"{name}_return"]
@@ -114,10 +95,9 @@ def draw_learning_curve(
         for name, (text, color) in named.items()
         if name in history
     ]
-    beside = USER_ENV_BESIDE if config.brings_env else BESIDE
     figure = learning_curve(
         lines,
-        [policies[name].level for name in beside],
+        [policies[name].level for name in scores_of(config).BESIDE],
         1,
         "agent-steps of all agents and envs, prefill included",
         "return of an agent per episode, reward",
@@ -135,11 +115,10 @@ def draw_learning_curve(
 def draw_returns(config: LearnerConfig, policies: Mapping[str, PolicyReturns]) -> Figure:
     """Draws the returns of the learned policy among those of the reference policies."""
     figure = returns_ecdf(list(policies.values()), "return of an agent per episode, reward")
-    oracles = "Blue: oracles, which know the rules, but have no memory: a policy may surpass them."
     caption(
         figure,
         "Red: learned. Grey: without learning.",
-        "" if config.brings_env else oracles,
+        scores_of(config).REMARK,
         describe_intervals(policies["learned"]),
     )
     return figure

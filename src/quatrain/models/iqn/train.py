@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from functools import cached_property, lru_cache, partial
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +15,11 @@ from quatrain.errors import DataError
 from quatrain.frameworks.jax import from_template, over_devices, over_seeds
 from quatrain.frameworks.jax import to_arrays as to_arrays
 from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import check
-from quatrain.models.iqn.config import IqnConfig, LearnerConfig
+from quatrain.models.iqn.collect import NO_RETURN, check
+from quatrain.models.iqn.config import LearnerConfig
 from quatrain.models.iqn.learn import (
     EVALUATION_PLAY,
     EVALUATION_WORLDS,
-    NOT_EVALUATED,
     PLAY,
     WORLDS,
     Best,
@@ -64,7 +62,7 @@ def headline(config: LearnerConfig) -> tuple[str, str]:
 # In compiled programs.
 
 
-def run_cycle(config: IqnConfig, world: Any, state: State) -> tuple[State, Cycle]:
+def run_cycle(config: LearnerConfig, world: Any, state: State) -> tuple[State, Cycle]:
     """Plays, stores the turns and updates the agents, of one seed."""
     explore = partial(network.explore, config, state.params)
     key = jax.random.fold_in(state.base_key, PLAY)
@@ -74,7 +72,7 @@ def run_cycle(config: IqnConfig, world: Any, state: State) -> tuple[State, Cycle
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
-def run_chunk(config: IqnConfig, world: Any, cycles: int, state: State) -> tuple[State, Cycle]:
+def run_chunk(config: LearnerConfig, world: Any, cycles: int, state: State) -> tuple[State, Cycle]:
     """Runs this number of cycles of every seed; records are (seed, cycle, ...).
 
     The state is not donated: it stays valid when the next chunk diverges. Inside, the replay is
@@ -89,7 +87,7 @@ def run_chunk(config: IqnConfig, world: Any, cycles: int, state: State) -> tuple
 
 @partial(jax.jit, static_argnums=(0, 1))
 def greedy_returns(
-    config: IqnConfig, world: Any, params_and_key: tuple[network.Params, Key[Array, " seed"]]
+    config: LearnerConfig, world: Any, params_and_key: tuple[network.Params, Key[Array, " seed"]]
 ) -> Float[Array, "seed agent"]:
     """Computes the mean return of a greedy episode in `evaluation_worlds` envs, always the same."""
 
@@ -107,7 +105,7 @@ def greedy_returns(
 class CompiledLoop:
     """Runs cycles and evaluations in a world whose turns are part of the compiled programs."""
 
-    def __init__(self, config: IqnConfig, world: Any) -> None:
+    def __init__(self, config: LearnerConfig, world: Any) -> None:
         self._config = config
         self._world = world
 
@@ -150,10 +148,15 @@ class HostLoop:
         act = network.exploring_program(config)
         keys = purpose_keys(state.base_key, PLAY)
         self._explore = lambda params, *arguments: act(params, keys, *arguments)
-        seeds = _env_seeds(state.base_key, WORLDS)
-        player = config.world.Player(config, state.scale, seeds, state.play_state)
-        self._opened = ExitStack()
-        self._player = self._opened.enter_context(closing(player))
+        with ExitStack() as opened:
+            envs = self._open(config.env.worlds, WORLDS, opened)
+            self._player = config.world.Player(config, state.scale, envs, state.play_state)
+            self._opened = opened.pop_all()
+
+    def _open(self, count: int, purpose: int, opened: ExitStack) -> Any:
+        """Returns so many environments of each seed, which `opened` closes."""
+        bits = np.asarray(jax.vmap(jax.random.bits)(purpose_keys(self._base_key, purpose)))
+        return self._config.world.open_envs(self._config, count, bits.tolist(), opened)
 
     def run(self, state: State, cycles: int) -> tuple[State, Cycle]:
         """Runs this number of cycles of all seeds; records are (seed, cycle, ...)."""
@@ -171,18 +174,15 @@ class HostLoop:
 
     @cached_property
     def _greedy_envs(self) -> Any:
-        seeds = _env_seeds(self._base_key, EVALUATION_WORLDS)
-        return self._opened.enter_context(
-            closing(self._config.world.GreedyEnvs(self._config, seeds))
-        )
+        return self._open(self._config.train.evaluation_worlds, EVALUATION_WORLDS, self._opened)
 
     def evaluate(self, params: network.Params, _base_key: Array) -> Float[np.ndarray, "seed agent"]:
         """Computes the mean return of greedy episodes, always the same."""
         policies = [
-            host_policy(self._config, self._scale, seed, jax.tree.map(itemgetter(seed), params))
+            host_policy(self._config, self._scale, seed, network.pick(params, seed))
             for seed in range(self._config.seeds)
         ]
-        return self._greedy_envs.mean_returns(policies)
+        return self._config.world.greedy_returns(self._greedy_envs, policies)
 
     def close(self) -> None:
         self._opened.close()
@@ -195,11 +195,6 @@ def host_policy(config: LearnerConfig, scale: Any, seed: int, params: network.Pa
     return world.GreedyPolicy(config.network.frames, world.by_seed(scale)[seed], act)
 
 
-def _env_seeds(base_key: Key[Array, " seed"], purpose: int) -> list[int]:
-    bits = jax.vmap(jax.random.bits)(purpose_keys(base_key, purpose))
-    return [int(seed) for seed in np.asarray(bits)]
-
-
 # In any world.
 
 
@@ -209,9 +204,9 @@ def loop_of(config: LearnerConfig, state: State) -> CompiledLoop | HostLoop:
     Raises:
         DataError: a user's environments cannot be made, or do not repeat their running episodes.
     """
-    if isinstance(config, IqnConfig):
-        return CompiledLoop(config, config.world.make_world(config.env))
-    return HostLoop(config, state)
+    if config.brings_env:
+        return HostLoop(config, state)
+    return CompiledLoop(config, config.world.make_world(config.env))
 
 
 def init_state(config: LearnerConfig, dataset: Any, seed: int) -> State:
@@ -221,11 +216,11 @@ def init_state(config: LearnerConfig, dataset: Any, seed: int) -> State:
     prefill = world.replay_inputs(config, dataset)
     state = init(config, world.sizes(config, dataset), prefill, base_key)
     play_state = world.init_play_state(config, dataset, purpose_keys(base_key, WORLDS))
-    state = state._replace(play_state=play_state)
-    if not config.brings_env:
-        return state
-    best = Best(state.params, jnp.full(config.seeds, NOT_EVALUATED, jnp.float32))
-    return state._replace(scale=world.scale_of(config, dataset.train), best=best)
+    best: Any = ()
+    if world.KEEPS_BEST:
+        best = Best(state.params, jnp.full(config.seeds, NO_RETURN, jnp.float32))
+    scale = world.scale_of(config, dataset)
+    return state._replace(play_state=play_state, scale=scale, best=best)
 
 
 def from_arrays(config: LearnerConfig, dataset: Any, arrays: dict[str, np.ndarray]) -> State:
@@ -235,10 +230,8 @@ def from_arrays(config: LearnerConfig, dataset: Any, arrays: dict[str, np.ndarra
         ValueError: names, shapes or dtypes are not those of a state of this config.
     """
     template = jax.eval_shape(partial(init_state, config, dataset, seed=0))
-    if config.brings_env:
-        # Counters of environments keep their 64 bits, as numpy arrays.
-        template = template._replace(play_state=config.world.init_play_state(config, dataset))
-    return from_template(template, arrays)
+    play_state = config.world.play_template(config, dataset, template.play_state)
+    return from_template(template._replace(play_state=play_state), arrays)
 
 
 def update(
@@ -340,7 +333,8 @@ def metrics(
 ) -> dict[str, np.ndarray]:
     """Returns name -> one value per cycle, with several seeds also by seed.
 
-    `NAME` is the mean over agents, `NAME/agent` has all agents.
+    `NAME` is the mean over agents, `NAME/agent` has all agents. `episode_return` has no value until
+    an episode of each seed has ended.
 
     Raises:
         DataError: there was nothing to learn from in a cycle.
@@ -355,14 +349,17 @@ def metrics(
     agent_metrics = {
         name: values.mean(2, dtype=np.float64) for name, values in cycles.update_metrics.items()
     }
+    returns = cycles.play_metrics["episode_return"]
+    if (returns == NO_RETURN).any():
+        returns = returns[:, :0]
+    play_metrics = cycles.play_metrics | {"episode_return": returns}
     columns: dict[str, Shaped[np.ndarray, "seed cycle ..."]] = {}
-    for name, values in (agent_metrics | cycles.play_metrics).items():
+    for name, values in (agent_metrics | play_metrics).items():
         columns[name] = values.mean(-1)
         columns[f"{name}/agent"] = values
     columns |= {name: getattr(cycles, name) for name in COUNTS}
     if greedy is None:
-        seeds, _, agents = cycles.play_metrics["episode_return"].shape
-        greedy = np.zeros((0, seeds, agents))
+        greedy = np.zeros_like(returns[:, :0]).swapaxes(0, 1)
     return by_seed(
         {
             **{name: np.swapaxes(values, 0, 1) for name, values in columns.items()},

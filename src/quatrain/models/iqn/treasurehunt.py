@@ -16,14 +16,18 @@ from quatrain.envs.treasurehunt.policies import ACTIONS, random_policy
 from quatrain.envs.treasurehunt.turns import EnvStates, Policy, Turn, World
 from quatrain.envs.treasurehunt.world import AGENT, WALL, make_world, walls
 from quatrain.frameworks.jax import over_seeds
-from quatrain.models.iqn.collect import Shapes, Sizes
+from quatrain.models.iqn.collect import EXAMPLES, Sizes, check_arrays
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.replay.frames.ring import AnyArray, Transitions
 
 # Purposes of the key of a dataset, and of a seed's key in the prefill.
 PREFILL, HELD_OUT = range(2)
 WORLDS, PLAY = range(2)
-EXAMPLES = 2
+INPUT = "views"
+# Largest number in a view: a wall on sand counts twice.
+LARGEST_IN_VIEW = 2
+# Whether the best greedy evaluation is kept, and judged.
+KEEPS_BEST = False
 # Number folded into a held-out env's key, in place of an episode, for the walk to the example.
 WALK = np.uint32(2**32 - 2)
 # (transitions, episodes) -> the policy of all agents, and its epsilon.
@@ -91,13 +95,15 @@ def sizes(config: IqnConfig, _dataset: Any) -> Sizes:
     return Sizes(config.env.agents, config.env.frame_size, ACTIONS)
 
 
-def held_out_shapes(config: IqnConfig, sizes: Sizes) -> Shapes:
+def check(config: IqnConfig, dataset: Dataset) -> None:
+    """Raises DatasetMismatch if a size differs, or a value is none of this world."""
     worlds = config.collect.held_out_worlds
-    return {
+    held_out = {
         "held_out/keys": (worlds, 2),
-        "held_out/positions": (worlds, sizes.agents, 2),
+        "held_out/positions": (worlds, config.env.agents, 2),
         "held_out/items": (worlds, *walls(config.env.map).shape),
     }
+    check_arrays(config, dataset, "the world of iqn.env", held_out, impossible_value)
 
 
 def impossible_value(config: IqnConfig, dataset: Dataset) -> str | None:
@@ -145,6 +151,11 @@ class PlayState(NamedTuple):
     episode_return: Float[Array, " agent"]
 
 
+def scale_of(config: IqnConfig, dataset: Dataset) -> tuple[()]:
+    """Returns nothing: views are inputs as they are."""
+    return ()
+
+
 def replay_inputs(config: IqnConfig, dataset: Dataset) -> Transitions:
     """Returns the prefill as the replay stores it."""
     return dataset.train
@@ -155,6 +166,11 @@ def init_play_state(
 ) -> PlayState:
     """Returns the states of all seeds before the first turn, with the prefill's counts."""
     return begin_play(config, make_world(config.env), dataset.train, env_keys)
+
+
+def play_template(config: IqnConfig, dataset: Dataset, shapes: PlayState) -> PlayState:
+    """Returns what a saved state is restored by: the shapes that JAX knows."""
+    return shapes
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -257,6 +273,16 @@ def greedy_returns(
 # Serving.
 
 
+def input_sizes(config: IqnConfig, _arrays: dict[str, np.ndarray]) -> Sizes:
+    """Returns the sizes of the networks."""
+    return sizes(config, None)
+
+
+def empty_scale(_frame: int) -> tuple[()]:
+    """Returns a scale of the type of `scale_of`, of one seed."""
+    return ()
+
+
 def example(config: IqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns views of the first and the last agent in two held-out envs after random turns."""
     held_out = jax.tree.map(lambda leaf: leaf[:EXAMPLES], dataset.held_out)
@@ -266,8 +292,29 @@ def example(config: IqnConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     played = turns.play(world, envs, policy, key, 0, config.network.frames).turns
     agents = np.array([0, config.env.agents - 1], np.int32)
     views = np.asarray(played.frames)[:, agents, np.arange(EXAMPLES)].swapaxes(0, 1)
+    _, shape, *_ = input_limits(config, sizes(config, None))
+    return {INPUT: views.reshape(-1, *shape).astype(np.uint8), "agents": agents}
+
+
+def input_limits(config: IqnConfig, _sizes: Sizes) -> Any:
+    """Returns dtype, axes, least and most of what can be asked: a view of each frame."""
     side = 2 * config.env.vision_radius + 1
-    return {
-        "views": views.reshape(*views.shape[:2], -1, side, side).astype(np.uint8),
-        "agents": agents,
-    }
+    shape = (config.network.frames, len(config.env.channels), side, side)
+    return np.uint8, shape, 0, LARGEST_IN_VIEW
+
+
+def read(config: IqnConfig, _scale: tuple[()], views: np.ndarray) -> np.ndarray:
+    """Returns inputs of views; a cell outside the map is a wall in one.
+
+    Raises:
+        ValueError: an agent stands in a wall.
+    """
+    middle = config.env.vision_radius
+    wall = views[:, :, config.env.channels.index("wall"), middle, middle]
+    if wall.any():
+        question, frame = np.argwhere(wall)[0].tolist()
+        raise ValueError(
+            f"iqn: {INPUT}[{question}, {frame}] has a wall in the middle, where the agent is; "
+            "give views around cells of the map that can be walked on"
+        )
+    return views

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import partial
-from operator import itemgetter
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +45,7 @@ COMPARED = {
 def animate(config: IqnConfig, state: State, dataset: Dataset) -> Animation:
     """Shows an episode of the first seed's agents, greedy, in the first held-out world."""
     first = HeldOut(*(column[:1] for column in dataset.held_out))
-    params = jax.tree.map(itemgetter(0), evaluation_params(config, state))
+    params = network.pick(evaluation_params(config, state), 0)
     items, positions = map(np.asarray, _play(config, params, first, jax.random.key(0)))
     rules = config.env
     values = [entity.value for entity in rules.entities]

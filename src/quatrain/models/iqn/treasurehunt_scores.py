@@ -18,7 +18,7 @@ from quatrain.envs.treasurehunt.world import make_world
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.network import greedy_policy
-from quatrain.models.iqn.rules import GATED
+from quatrain.models.iqn.rules import GATED, REFERENCE_NAMES
 from quatrain.models.iqn.treasurehunt import Dataset, HeldOut, held_out_envs, named_events
 from quatrain.statistics import bootstrap_interval
 
@@ -36,6 +36,10 @@ LEARNED = "learned"
 MAX_TURN_ORDERS = 32
 # Scores with their spread over seeds.
 SPREAD = tuple(gated.metric for gated in GATED)
+# Reference policy -> what figures call it; the policies beside a learning curve; a remark.
+REFERENCES = {name.removesuffix("_return"): text for name, text in REFERENCE_NAMES.items()}
+BESIDE = ("learned", "oracle_view", "random")
+REMARK = "Blue: oracles, which know the rules, but have no memory: a policy may surpass them."
 
 
 class Outcome(NamedTuple):
@@ -98,6 +102,18 @@ def _episodes(
         jnp.moveaxis(values, 0, 2).reshape(*values.shape[1:3], -1) for values in (rewards, events)
     ]
     return *merged, left.reshape(-1)
+
+
+def pictures(
+    config: IqnConfig, state: Any, dataset: Dataset, outcomes: Any, scores: Mapping[str, float]
+) -> dict[str, Any]:
+    """Returns the figures that only this world has."""
+    from quatrain.models.iqn.treasurehunt_plots import animate, draw_fairness
+
+    drawn: dict[str, Any] = {"episode": animate(config, state, dataset)}
+    if config.env.agents > 1:
+        drawn["fairness"] = draw_fairness(config, outcomes, scores)
+    return drawn
 
 
 # Numbers.

@@ -11,7 +11,7 @@ from jaxtyping import Float32, Int, Int8, Int32, Int64
 from quatrain.envs.host.envs import EnvStates, HostEnvs, check_interface, empty_states, play
 from quatrain.envs.host.spaces import Interface, SavedInterface
 from quatrain.errors import DataError
-from quatrain.models.iqn.collect import Scale, Shapes, Sizes, scaled
+from quatrain.models.iqn.collect import EXAMPLES, NO_RETURN, Scale, Sizes, check_arrays, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.replay.frames.ring import Transitions
 
@@ -20,7 +20,10 @@ ENVS, ACTIONS, HELD_OUT = range(3)
 # Actions and turns of the replay are small integers.
 MAX_ACTIONS = np.iinfo(np.int8).max
 MAX_TURN = np.iinfo(np.int16).max
-EXAMPLES = 2
+INPUT = "observations"
+LARGEST = float(np.finfo(np.float32).max)
+# Whether the best greedy evaluation is kept, and judged.
+KEEPS_BEST = True
 # Smallest standard deviation by which observations are divided.
 LEAST_DEVIATION = 1e-6
 
@@ -106,7 +109,7 @@ def checked(config: IqnUserEnvConfig, interface: Interface) -> Interface:
     return interface
 
 
-def check_env(config: IqnUserEnvConfig, dataset: Dataset) -> None:
+def check(config: IqnUserEnvConfig, dataset: Dataset) -> None:
     """Makes the environment, and raises unless the dataset is of this one, and iqn can act in it.
 
     Raises:
@@ -114,7 +117,10 @@ def check_env(config: IqnUserEnvConfig, dataset: Dataset) -> None:
         DataError: the environment cannot be made, or has actions that are not few and discrete.
     """
     check_interface(config.env, dataset.interface)
-    checked(config, dataset.interface.restored)
+    space = checked(config, dataset.interface.restored)
+    obs = (config.collect.held_out_worlds, len(space.agents), space.observation_size)
+    held_out = {"held_out/seed": (1,), "held_out/obs": obs}
+    check_arrays(config, dataset, config.env.name, held_out, impossible_value)
 
 
 def sizes(config: IqnUserEnvConfig, dataset: Dataset) -> Sizes:
@@ -161,20 +167,15 @@ def stack(items: Sequence[Transitions], axis: int = 0) -> Transitions:
     return Transitions(*(np.stack(column, axis) for column in zip(*items, strict=True)))
 
 
-def scale_of(config: IqnUserEnvConfig, train: Transitions) -> Scale:
+def scale_of(config: IqnUserEnvConfig, dataset: Dataset) -> Scale:
     """Returns the scale of each seed, from its prefill or neutral."""
-    frames = np.asarray(train.frames, np.float64)
+    frames = np.asarray(dataset.train.frames, np.float64)
     mean, deviation = frames.mean((1, 2, 3)), frames.std((1, 2, 3))
     if config.collect.observation_norm == "none":
         mean, deviation = np.zeros_like(mean), np.ones_like(deviation)
     # A number that never changed stays as it is, less its mean.
     deviation[deviation < LEAST_DEVIATION] = 1
     return Scale(mean.astype(np.float32), deviation.astype(np.float32))
-
-
-def held_out_shapes(config: IqnUserEnvConfig, sizes: Sizes) -> Shapes:
-    worlds = config.collect.held_out_worlds
-    return {"held_out/seed": (1,), "held_out/obs": (worlds, sizes.agents, sizes.frame)}
 
 
 def impossible_value(config: IqnUserEnvConfig, dataset: Dataset) -> str | None:
@@ -195,7 +196,7 @@ class PlayState(NamedTuple):
     turns: of each env, without the prefill. transitions: of an agent in all envs, with the prefill:
     turns but for final ones. episodes: finished in all envs, with the prefill. reward_sums: in the
     current episodes. episode_return: mean over the episodes that ended in the last cycle in which
-    any ended; 0 before.
+    any ended; NO_RETURN before.
     """
 
     envs: EnvStates
@@ -225,41 +226,54 @@ def init_play_state(
         transitions=np.asarray(~prefill.final).sum((1, 2), np.int32),
         episodes=np.asarray(prefill.terminated | prefill.final).sum((1, 2), np.int32),
         reward_sums=np.zeros(per_agent, np.float32),
-        episode_return=np.zeros(per_agent[:2], np.float32),
+        episode_return=np.full(per_agent[:2], NO_RETURN, np.float32),
     )
+
+
+def play_template(config: IqnUserEnvConfig, dataset: Dataset, _shapes: PlayState) -> PlayState:
+    """Returns what a saved state is restored by: counters of environments keep their 64 bits, as
+    numpy arrays.
+    """
+    return init_play_state(config, dataset)
 
 
 def replay_inputs(config: IqnUserEnvConfig, dataset: Dataset) -> Transitions:
     """Returns the prefill as the replay stores it: with scaled observations."""
-    scales = by_seed(scale_of(config, dataset.train))
+    scales = by_seed(scale_of(config, dataset))
     frames = [scaled(*each) for each in zip(scales, dataset.train.frames, strict=True)]
     return dataset.train._replace(frames=np.stack(frames))
+
+
+def open_envs(
+    config: IqnUserEnvConfig, count: int, seeds: Sequence[int], opened: ExitStack
+) -> list[HostEnvs]:
+    """Makes so many environments of each seed, which `opened` closes.
+
+    Raises:
+        DataError: they cannot be made.
+    """
+    return [opened.enter_context(closing(HostEnvs(config.env, count, seed))) for seed in seeds]
 
 
 class Player:
     """Plays the training environments of all seeds; `state` holds everything that it changes."""
 
     def __init__(
-        self, config: IqnUserEnvConfig, scale: Scale, env_seeds: Sequence[int], state: PlayState
+        self, config: IqnUserEnvConfig, scale: Scale, envs: Sequence[HostEnvs], state: PlayState
     ) -> None:
-        """Makes environments and restores their state.
+        """Restores the environments of each seed.
 
         Raises:
-            DataError: they cannot be made, or do not repeat their running episodes.
+            DataError: they do not repeat their running episodes.
         """
         self.config = config
         self.scales = by_seed(scale)
         self._state = state
-        with ExitStack() as closing_if_refused:
-            new_envs = (HostEnvs(config.env, config.env.worlds, seed) for seed in env_seeds)
-            self._envs = [
-                ReplayEnvs(closing_if_refused.enter_context(closing(envs))) for envs in new_envs
-            ]
-            parts = (self._envs, by_seed(state.envs), by_seed(state.final))
-            for envs, states, final in zip(*parts, strict=True):
-                envs.envs.restore(states)
-                envs.final = final
-            self.close = closing_if_refused.pop_all().close
+        self._envs = [ReplayEnvs(each) for each in envs]
+        parts = (self._envs, by_seed(state.envs), by_seed(state.final))
+        for replayed, states, final in zip(*parts, strict=True):
+            replayed.envs.restore(states)
+            replayed.final = final
 
     @property
     def state(self) -> PlayState:
@@ -316,11 +330,17 @@ class Player:
         return np.where(ended_agents, sums, np.float32(0)).sum(-1)
 
     def _stacks(self) -> Float32[np.ndarray, "seed agent env inputs"]:
-        frames = [
-            scaled(scale, envs.obs).swapaxes(0, 1)
-            for scale, envs in zip(self.scales, self._envs, strict=True)
-        ]
-        return np.concatenate([self._state.history, np.stack(frames)], -1)
+        seeds = zip(self._state.history, self.scales, self._envs, strict=True)
+        return np.stack([stacked(history, scale, envs.obs) for history, scale, envs in seeds])
+
+
+def stacked(
+    history: Float32[np.ndarray, "agent env past_inputs"],
+    scale: Scale,
+    obs: Float32[np.ndarray, "env agent obs"],
+) -> Float32[np.ndarray, "agent env inputs"]:
+    """Returns the inputs of one seed's networks: what was seen before, and scaled what is seen."""
+    return np.concatenate([history, scaled(scale, obs).swapaxes(0, 1)], -1)
 
 
 class GreedyPolicy:
@@ -328,35 +348,26 @@ class GreedyPolicy:
 
     def __init__(self, frames: int, scale: Scale, act: Callable[[np.ndarray], Array]) -> None:
         """Takes the scale of one seed, and its policy: stacks (agent, env, inputs) -> actions."""
-        self._past_frames = frames - 1
+        self._frames = frames
         self._scale = scale
         self._act = act
         self.stacks = np.zeros(0, np.float32)
         """Inputs of the last turn, (agent, env, inputs); empty before the first."""
 
     def __call__(self, obs: Float32[np.ndarray, "env agent obs"]) -> Int8[np.ndarray, "env agent"]:
-        frames = scaled(self._scale, obs).swapaxes(0, 1)
-        size = frames.shape[-1]
-        history = self.stacks[..., size:]
+        envs, agents, size = obs.shape
         if self.stacks.size == 0:
-            history = np.zeros((*frames.shape[:-1], self._past_frames * size), np.float32)
-        self.stacks = np.concatenate([history, frames], -1)
+            self.stacks = np.zeros((agents, envs, self._frames * size), np.float32)
+        self.stacks = stacked(self.stacks[..., size:], self._scale, obs)
         return np.asarray(self._act(self.stacks)).T
 
 
-class GreedyEnvs:
-    """Holds the environments of greedy evaluations while training; episodes are always the same."""
-
-    def __init__(self, config: IqnUserEnvConfig, seeds: Sequence[int]) -> None:
-        new_envs = (HostEnvs(config.env, config.train.evaluation_worlds, seed) for seed in seeds)
-        with ExitStack() as closing_if_refused:
-            self._envs = [closing_if_refused.enter_context(closing(envs)) for envs in new_envs]
-            self.close = closing_if_refused.pop_all().close
-
-    def mean_returns(self, policies: Sequence[GreedyPolicy]) -> Float32[np.ndarray, "seed agent"]:
-        """Plays an episode in each environment by the policy of each seed."""
-        episodes = map(play, self._envs, policies)
-        return np.stack([each.returns.mean(0) for each in episodes]).astype(np.float32)
+def greedy_returns(
+    envs: Sequence[HostEnvs], policies: Sequence[GreedyPolicy]
+) -> Float32[np.ndarray, "seed agent"]:
+    """Plays an episode in the environments of each seed; they are always the same."""
+    episodes = map(play, envs, policies)
+    return np.stack([each.returns.mean(0) for each in episodes]).astype(np.float32)
 
 
 def by_seed(columns: Columns) -> list[Columns]:
@@ -366,11 +377,44 @@ def by_seed(columns: Columns) -> list[Columns]:
 
 # Serving.
 
+# Arrays that tell the numbers of agents, inputs and actions, and how many axes they have.
+SIZED = {"params/hidden/kernel": 3, "params/advantage/bias": 2}
+
+
+def input_sizes(config: IqnUserEnvConfig, arrays: dict[str, np.ndarray]) -> Sizes:
+    """Returns the sizes of the networks, which only the arrays tell.
+
+    Raises:
+        ValueError: they are not the arrays of this config.
+    """
+    # One that is missing will not fit.
+    kernel, bias = (
+        np.shape(arrays.get(name, np.empty((1,) * axes))) for name, axes in SIZED.items()
+    )
+    if (len(kernel), len(bias)) != tuple(SIZED.values()):
+        raise ValueError(f"not a learner of this config: differing arrays among {[*SIZED]}")
+    return Sizes(kernel[0], max(1, kernel[1] // config.network.frames), bias[1])
+
+
+def empty_scale(frame: int) -> Scale:
+    """Returns a scale of the type of `scale_of`, of one seed."""
+    return Scale(np.zeros(frame, np.float32), np.zeros(frame, np.float32))
+
 
 def example(config: IqnUserEnvConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns what the first and the last agent see at the start of two held-out episodes."""
     obs = dataset.held_out.obs[:EXAMPLES]
     agents = np.array([0, obs.shape[1] - 1], np.int32)
-    stacks = np.tile(scale_of(config, dataset.train).mean[0], (EXAMPLES, config.network.frames, 1))
+    stacks = np.tile(scale_of(config, dataset).mean[0], (EXAMPLES, config.network.frames, 1))
     stacks[:, -1] = obs[np.arange(EXAMPLES), agents]
-    return {"observations": stacks, "agents": agents}
+    return {INPUT: stacks, "agents": agents}
+
+
+def input_limits(config: IqnUserEnvConfig, sizes: Sizes) -> Any:
+    """Returns dtype, axes, least and most of what can be asked: an observation of each frame."""
+    return np.float32, (config.network.frames, sizes.frame), -LARGEST, LARGEST
+
+
+def read(config: IqnUserEnvConfig, scale: Scale, observations: np.ndarray) -> np.ndarray:
+    """Returns inputs of observations."""
+    return np.asarray(scaled(Scale(*map(np.asarray, scale)), observations))

@@ -1,11 +1,8 @@
 """a learner in an environment of a user -> what it expects along an episode, and what it gets"""
 
 from contextlib import closing
-from operator import itemgetter
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from matplotlib.figure import Figure
@@ -14,7 +11,6 @@ from quatrain.envs.host.envs import HostEnvs
 from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.learn import State, evaluation_params
-from quatrain.models.iqn.network import midpoints
 from quatrain.models.iqn.train import host_policy
 from quatrain.models.iqn.user_env import Dataset
 from quatrain.plots import BLACK, RED, EndLabel, caption, label_ends, line_with_band
@@ -31,7 +27,7 @@ def replay(config: IqnUserEnvConfig, state: State, dataset: Dataset) -> Replay:
     """Plays a held-out episode by the greedy policy of the first seed; returns that of the first
     agent.
     """
-    params = jax.tree.map(itemgetter(0), evaluation_params(config, state))
+    params = network.pick(evaluation_params(config, state), 0)
     policy = host_policy(config, state.scale, 0, params)
     stacks, rewards = [], []
     with closing(HostEnvs(config.env, 1, int(dataset.held_out.seed[0]))) as envs:
@@ -42,13 +38,11 @@ def replay(config: IqnUserEnvConfig, state: State, dataset: Dataset) -> Replay:
             stacks.append(policy.stacks[0, 0])
             rewards.append(turn.rewards[0, 0])
             ended = bool((turn.terminated | turn.truncated)[0])
-    taus = midpoints(config.train.acting.quantiles)
-    first = jax.tree.map(itemgetter(0), params)
-    quantiles = np.asarray(
-        network.apply(config.network, first, jnp.asarray(np.stack(stacks)), taus)
-    )
-    best = quantiles.mean(1).argmax(-1)
-    return Replay(quantiles[np.arange(len(best)), :, best], np.array(rewards))
+    first = np.zeros(len(stacks), int)
+    expected = network.action_values(config, params, np.stack(stacks), first)
+    turns = np.arange(len(stacks))
+    quantiles = np.asarray(expected.quantiles)[turns, :, expected.action]
+    return Replay(quantiles, np.array(rewards))
 
 
 def draw_expectations(config: IqnUserEnvConfig, state: State, dataset: Dataset) -> Figure:

@@ -17,16 +17,20 @@ from quatrain.envs.host.references import (
     return_interval,
     seed_scores,
 )
+from quatrain.envs.host.rules import REFERENCES as REFERENCES
 from quatrain.models.iqn import network
-from quatrain.models.iqn.collect import check
+from quatrain.models.iqn.collect import NO_RETURN, check
 from quatrain.models.iqn.config import IqnUserEnvConfig
-from quatrain.models.iqn.learn import NOT_EVALUATED, State, init_params
+from quatrain.models.iqn.learn import State, init_params
 from quatrain.models.iqn.rules import USER_ENV_GATED
 from quatrain.models.iqn.train import host_policy
 from quatrain.models.iqn.user_env import Dataset, sizes
 
 # Scores with their spread over seeds.
 SPREAD = (*(gated.metric for gated in USER_ENV_GATED), "return_mean")
+# The policies beside a learning curve, and a remark.
+BESIDE = ("learned", "constant", "untrained", "random")
+REMARK = ""
 
 
 class Outcome(NamedTuple):
@@ -73,6 +77,15 @@ def play_held_out(
     return learned, references
 
 
+def pictures(
+    config: IqnUserEnvConfig, state: State, dataset: Dataset, _outcomes: Any, _scores: Any
+) -> dict[str, Any]:
+    """Returns the figures that only users' environments have."""
+    from quatrain.models.iqn.user_env_plots import draw_expectations
+
+    return {"expectations": draw_expectations(config, state, dataset)}
+
+
 def scores(
     config: IqnUserEnvConfig, outcome: Outcome, references: Mapping[str, Outcome]
 ) -> dict[str, float]:
@@ -93,7 +106,7 @@ def scores_of_run(
     """
     scores = reference_scores(_mean_returns(outcomes.references))
     best = float(np.mean(state.best.greedy_return))
-    if best > NOT_EVALUATED:
+    if best > NO_RETURN:
         scores["selected_return"] = best
     if len(outcomes.learned) > 1:
         return scores
