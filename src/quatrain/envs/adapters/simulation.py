@@ -96,7 +96,7 @@ class Worlds:
         if not self._running:
             raise gymnasium.error.ResetNeeded("No episode is running: call reset() before step().")
 
-    def _seen(self, worlds: Any = ...) -> Observation:
+    def _observed(self, worlds: Any = ...) -> Observation:
         """Returns a copy of the observations of one world, or of all."""
         observations = self._simulation.observations
         if isinstance(observations, dict):
@@ -125,7 +125,7 @@ class SimulationEnv(Worlds, gymnasium.Env[Observation, Any]):
         """
         super().reset(seed=seed)
         self._begin(seed, options)
-        return self._seen(0), self._info()
+        return self._observed(0), self._info()
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
         """Computes one step.
@@ -141,7 +141,7 @@ class SimulationEnv(Worlds, gymnasium.Env[Observation, Any]):
         outcome = self._simulation.step(values[None])
         reward, terminated, truncated = (column[0].item() for column in outcome)
         self._running = not (terminated or truncated)
-        return self._seen(0), reward, terminated, truncated, self._info()
+        return self._observed(0), reward, terminated, truncated, self._info()
 
     def render(self) -> Any:
         """Returns the picture of the world, or None without a render_mode."""
@@ -186,7 +186,7 @@ class SimulationVectorEnv(Worlds, VectorEnv[Observation, np.ndarray, np.ndarray]
         super().reset(seed=seed)
         self._begin(seed, options)
         self._elapsed[:] = 0
-        return self._seen(), self._info(np.ones(self.num_envs, bool))
+        return self._observed(), self._info(np.ones(self.num_envs, bool))
 
     def step(
         self, actions: np.ndarray
@@ -206,7 +206,7 @@ class SimulationVectorEnv(Worlds, VectorEnv[Observation, np.ndarray, np.ndarray]
         truncated = truncated | (~terminated & (self._elapsed >= self._max_episode_steps))
         final = self._restart(terminated | truncated)
         info = self._info(np.ones(self.num_envs, bool))
-        return self._seen(), rewards, terminated, truncated, info | final
+        return self._observed(), rewards, terminated, truncated, info | final
 
     def render(self) -> tuple[Any, ...] | None:
         """Returns a picture of each world, or None without a render_mode."""
@@ -224,7 +224,7 @@ class SimulationVectorEnv(Worlds, VectorEnv[Observation, np.ndarray, np.ndarray]
             return {}
         last = np.full(self.num_envs, None, dtype=object)
         for env in ended.nonzero()[0]:
-            last[env] = self._seen(env)
+            last[env] = self._observed(env)
         info = {"final_obs": last, "final_info": self._info(ended)}
         self._simulation.begin(ended)
         self._elapsed[ended] = 0

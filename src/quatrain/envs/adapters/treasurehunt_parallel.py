@@ -82,7 +82,7 @@ class TreasureHuntParallelEnv(Worlds, ParallelEnv[str, np.ndarray, int]):
         """Holds nothing that needs closing."""
 
     def _observations(self) -> ByAgent:
-        return dict(zip(self.possible_agents, self._seen(0), strict=True))
+        return dict(zip(self.possible_agents, self._observed(0), strict=True))
 
 
 def parallel_env(render_mode: str | None = None, **settings: Any) -> TreasureHuntParallelEnv:
