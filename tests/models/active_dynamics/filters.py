@@ -46,10 +46,6 @@ def some_belief(learners: int, size: int) -> Belief:
     return Belief(0.3 * drawn(learners, size, seed=6), (covariance + covariance.mT) / 2)
 
 
-def copied(belief: Belief) -> Belief:
-    return Belief(*(part.clone() for part in belief))
-
-
 def same(item: Belief, other: Belief) -> bool:
     return all(torch.equal(*parts) for parts in zip(item, other, strict=True))
 

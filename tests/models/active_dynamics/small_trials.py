@@ -26,7 +26,6 @@ ENSEMBLE = {"family": "seq_vae", "seq_vae": {"dynamics": "ensemble", "members": 
 DISAGREEMENT = {"weights": {"disagreement": 1.0, "variance": 0.0}}
 RUNS: dict[str, dict[str, Any]] = {
     "default": {},
-    "six replicates": {"seeds": 6, "train": {"arms": ["random", "active", "prbs"]}},
     "one arm on a line": {
         "env": {"field": {"kind": "linear", "matrix": [[-0.5]]}},
         "train": {"arms": ["step"]},

@@ -14,8 +14,6 @@ from tests.conftest import params_with, shapes_unchecked
 from tests.models.active_dynamics import filters
 
 LEARNERS, D = 4, 2
-SIZE = D + D * 9
-"""Of a state with the weights of 3 x 3 functions."""
 OBSERVED: dict[str, tuple[str, str, int, int]] = {
     "identity": ("identity", "gaussian", 2, 2),
     "linear": ("linear", "gaussian", 5, 2),
@@ -84,18 +82,6 @@ def test_a_first_state_is_within_its_deviation_of_the_true_one(
     deviation = belief.covariance.diagonal(dim1=1, dim2=2).sqrt()
     assert ((belief.mean - x).abs() < 5 * deviation).all(1).double().mean() > 0.99
     assert ((belief.mean - x).abs() < deviation).double().mean() > 0.55
-
-
-def test_a_dimension_that_is_certain_stays_with_nonlinear_channels():
-    inputs, belief = filters.filter_of(filters.emission("loglinear")), filters.some_belief(2, SIZE)
-    belief.covariance[:, 0], belief.covariance[..., 0] = 0, 0
-    belief.covariance[1, 1], belief.covariance[1, :, 1] = 0, 0
-    before = filters.copied(belief)
-    inputs.correct(belief, observations(inputs.emission, 2, 3))
-    assert torch.equal(belief.mean[1], before.mean[1])
-    assert torch.equal(belief.mean[0, 0], before.mean[0, 0])
-    assert (belief.mean[0, 1:] != before.mean[0, 1:]).all()
-    assert 0 < belief.covariance[0, 1, 1] < before.covariance[0, 1, 1]
 
 
 def test_covariances_stay_symmetric_and_positive_definite():

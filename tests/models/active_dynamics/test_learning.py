@@ -12,13 +12,11 @@ from torch import Tensor
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import read_params
 from quatrain.devices import on_device
-from quatrain.envs.vector_field.world import Transition
-from quatrain.models.active_dynamics.collect import collect, world_of
+from quatrain.models.active_dynamics.collect import collect
 from quatrain.models.active_dynamics.evaluate import evaluate
-from quatrain.models.active_dynamics.references import reference_errors
 from quatrain.models.active_dynamics.train import train
 from tests.conftest import ROOT, shapes_unchecked
-from tests.models.active_dynamics.small_trials import PLANNED, Run, begun, configured, run
+from tests.models.active_dynamics.small_trials import PLANNED, Run, configured, run
 
 GOAL = 5.0
 LINEAR: dict[str, Any] = {"field": {"kind": "linear", "matrix": [[-0.5, -1.0], [1.0, -0.5]]}}
@@ -45,27 +43,6 @@ def test_the_active_arm_knows_a_linear_field_after_300_transitions():
     assert scores["displacement_r2_20.active"] > 0.97 > scores["displacement_r2_20.random"]
     assert scores["innovation_nll.active"] < scores["innovation_nll.random"]
     assert scores["information_gained.active"] > 1.5 * scores["information_gained.random"]
-
-
-def test_with_nearly_no_noise_the_filter_reaches_the_best_that_its_features_can():
-    """It observes where the field leads from each point of the grid, an episode each."""
-    noise = {"observation": {"kind": "identity", "channels": 2, "noise_sd": 1e-3}}
-    env = noise | {"process_noise": 0.0, "dt": 0.4}
-    assumed = {"bayes_filter": {"noise_sd": 1e-3, "process_noise": 0.0}}
-    config = configured(seeds=1, env=env, network=GRID | assumed, train={"arms": ("random",)})
-    dataset = collect(config, 0)
-    learner, world = begun(config, dataset).learner, world_of(config, dataset)
-    grid, still = torch.tensor(dataset.held_out.grid), torch.zeros(1, 2)
-    points = torch.cat([torch.tensor(dataset.train.states[:, 0]), grid])
-    with shapes_unchecked():
-        for point, following in zip(points.split(1), points.roll(-1, 0).split(1), strict=True):
-            moved, ended = point + world.field(point) * 0.4, torch.tensor([True])
-            learner.observe(Transition(moved, still, ended, following, moved))
-    moments = learner.moments(grid.double()[None])
-    truth = torch.tensor(dataset.held_out.grid_field)
-    error = float((moments.mean - truth).norm() / truth.norm())
-    assert 0.999 < error / reference_errors(config, dataset)["projection_floor"] < 1.06
-    assert moments.variance.sqrt().max() < 0.005
 
 
 def test_a_network_beats_the_zero_field_and_its_exact_bound_rises():

@@ -1,6 +1,5 @@
 """The served field is the one that is scored, for both families; and what it refuses."""
 
-import re
 from typing import Any
 
 import numpy as np
@@ -43,11 +42,3 @@ def test_the_served_field_is_the_scored_one_of_the_first_active_learner(form: st
             grid,
         )
         assert not np.allclose(latent["velocity"], estimate.mean[0], atol=1e-3)
-
-
-def test_states_far_beyond_any_are_refused():
-    training = at(config := configured(), 10)
-    arrays = export(config, training.to_state(), training.dataset)
-    message = "active_dynamics: states[0, 0] is -2000000.0; give numbers in -1000000.0..1000000.0"
-    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        answer("active_dynamics", load(config, arrays), {"states": np.array([[-2e6, 0]])})

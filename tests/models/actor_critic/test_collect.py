@@ -153,9 +153,8 @@ def test_norm_is_the_mean_and_deviation_of_what_was_seen(which: str):
 # References.
 
 
-@pytest.mark.parametrize("which", ["all", "partly"])
-def test_references_are_the_returns_of_the_chosen_policies_on_held_out_colonies(which: str):
-    config, dataset = (CONFIG, collected()) if which == "all" else partly()
+def test_references_are_the_returns_of_the_chosen_policies_on_held_out_colonies():
+    config, dataset = partly()
     some_world = make_world(config.env, dataset.held_out.plates)
     rules, references = config.env, dataset.held_out.references
     colonies = make_colonies(rules, dataset.held_out.colonies)

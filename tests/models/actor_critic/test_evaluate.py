@@ -12,7 +12,7 @@ import torch
 from quatrain.envs.colony.config import OVERFLOW, REASONS, SUCCESS, TIMEOUT
 from quatrain.envs.colony.dynamics import World, make_world
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, make_plates
-from quatrain.envs.colony.policies import constant_policy, feedback_policy
+from quatrain.envs.colony.policies import feedback_policy
 from quatrain.envs.colony.world import returns
 from quatrain.models.actor_critic import colony_scores as scoring
 from quatrain.models.actor_critic import train
@@ -236,24 +236,6 @@ def untrained() -> tuple[ActorCriticConfig, Dataset, State]:
 def held_out() -> tuple[World, InitialColonies]:
     config, dataset, _ = untrained()
     return make_world(config.env, dataset.held_out.plates), dataset.held_out.colonies
-
-
-def test_traces_are_those_of_colonies_that_play_alone():
-    some_world, starts = held_out()
-    draws = torch.Generator().manual_seed(1)
-    low, high = torch.tensor(some_world.rules.bounds).unbind(1)
-    actions = low + (high - low) * torch.rand(64, 5, generator=draws)
-    result = run_episodes(some_world, starts, constant_policy(actions))
-    for row in range(0, 64, 9):
-        only = InitialColonies(*(column[[row]] for column in starts))
-        alone = run_episodes(some_world, only, constant_policy(actions[[row]]))
-        length = int(alone.lengths[0])
-        assert (result.lengths[row], result.reasons[row]) == (length, alone.reasons[0])
-        np.testing.assert_array_equal(result.n[:length, row], alone.n[:, 0])
-        assert np.isnan(result.n[length:, row]).all()
-        np.testing.assert_allclose(result.centroid[:length, row], alone.centroid[:, 0], atol=1e-4)
-        np.testing.assert_array_equal(result.action[0, row], actions[row])
-        np.testing.assert_allclose(result.components[row], alone.components[0], atol=1e-5)
 
 
 def test_returns_are_undiscounted_sums_of_weighted_components():

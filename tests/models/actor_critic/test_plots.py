@@ -19,7 +19,7 @@ from quatrain.models.actor_critic.colony_plots import (
 )
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
-from quatrain.models.actor_critic.plots import draw_learning_curve, plots
+from quatrain.models.actor_critic.plots import plots
 from quatrain.models.actor_critic.train import State, train
 from quatrain.progress import History, history, rows
 from quatrain.validation import overlaid
@@ -98,21 +98,6 @@ def test_every_figure_is_drawn_for_every_run(name: str):
         assert not [text for text in said if "nan" in text], drawn
     assert ("no success" in name) == np.isnan(result.scores["size_rmse"])
     assert ("before any" in name) != result.history["episodes"][1].any()
-
-
-@pytest.mark.parametrize("seeds", [1, 4])
-@pytest.mark.parametrize("bounds", [True, False])
-def test_a_learning_curve_promises_an_interval_only_where_it_draws_one(seeds: int, bounds: bool):
-    run = trained("as it is")
-    over = "_held_out" if seeds == 1 else ""
-    ends = {f"return_mean{over}_low": -1.0, f"return_mean{over}_high": 1.0}
-    scores = {name: value for name, value in run.scores.items() if name not in ends}
-    scores |= {"seeds": seeds, "return_mean": 0.0} | (ends if bounds else {})
-    figure = draw_learning_curve(run.config, run.history, scores)
-    assert figure.axes[1].containers[-1].has_yerr == bounds
-    text = figure.get_supxlabel().replace("\n", " ")
-    assert ("95 % interval" in text) == bounds
-    assert ("not over seeds" in text) == (bounds and seeds == 1)
 
 
 # What was learned.
