@@ -52,8 +52,13 @@ def load(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Served:
         ValueError: the arrays are of another config; or, when asked, a cell is in a wall.
     """
     world = config.world
-    sizes = world.input_sizes(config, arrays)
-    weights = from_template(jax.eval_shape(partial(_init_weights, config, *sizes)), arrays)
+    shape, inputs = world.input_sizes(config, arrays)
+
+    def init() -> Weights:
+        params = network.init(config.network, jax.random.key(0), jnp.zeros((1, inputs)))
+        return Weights(params, jnp.zeros(shape))
+
+    weights = from_template(jax.eval_shape(init), arrays)
     constants = np.asarray(weights.input_constants)
 
     def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -62,11 +67,6 @@ def load(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Served:
         return {"eigenvectors": table[places.rows]} | places.answers
 
     return Served({world.INPUT: Input(*world.input_limits(config, constants))}, compute)
-
-
-def _init_weights(config: AlloConfig, constants: tuple[int, int], inputs: int) -> Weights:
-    params = network.init(config.network, jax.random.key(0), jnp.zeros((1, inputs)))
-    return Weights(params, jnp.zeros(constants))
 
 
 @partial(jax.jit, static_argnums=0)

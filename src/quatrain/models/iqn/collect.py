@@ -1,4 +1,16 @@
-"""config, seed -> transitions of a random policy in the training envs, and held-out envs"""
+"""config, seed -> transitions of a random policy in the training envs, and held-out envs
+
+A world of iqn (treasurehunt.py, user_env.py) is a module, `config.world`, with
+
+    Dataset, collect, check, sizes                             what is collected
+    replay_inputs, scale_of, init_play_state, KEEPS_BEST       what a training begins with
+    play_template                                              what a saved one is restored by
+    INPUT, input_sizes, input_limits, empty_scale, read        what is asked of a served model
+    example                                                    a question
+
+and with what its loop in train.py plays: `make_world`, `play`, `greedy_returns` inside compiled
+programs; or `open_envs`, `Player`, `GreedyPolicy`, `mean_returns`, `by_seed` between them.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -14,23 +14,10 @@ from jaxtyping import Float, Key, Shaped
 from quatrain.errors import DataError
 from quatrain.frameworks.jax import from_template, over_devices, over_seeds
 from quatrain.frameworks.jax import to_arrays as to_arrays
-from quatrain.models.iqn import network
+from quatrain.models.iqn import learn, network
 from quatrain.models.iqn.collect import NO_RETURN, check
 from quatrain.models.iqn.config import LearnerConfig
-from quatrain.models.iqn.learn import (
-    EVALUATION_PLAY,
-    EVALUATION_WORLDS,
-    PLAY,
-    WORLDS,
-    Best,
-    State,
-    acting_params,
-    base_keys,
-    better,
-    init,
-    learn,
-    purpose_keys,
-)
+from quatrain.models.iqn.learn import Best, State, purpose_keys
 from quatrain.progress import Progress, TrainingDiverged, by_seed
 
 WEIGHTS = ("params/", "target_params/", "best/", "scale/")
@@ -65,9 +52,9 @@ def headline(config: LearnerConfig) -> tuple[str, str]:
 def run_cycle(config: LearnerConfig, world: Any, state: State) -> tuple[State, Cycle]:
     """Plays, stores the turns and updates the agents, of one seed."""
     explore = partial(network.explore, config, state.params)
-    key = jax.random.fold_in(state.base_key, PLAY)
+    key = jax.random.fold_in(state.base_key, learn.PLAY)
     play_state, turns, played = config.world.play(config, world, explore, state.play_state, key)
-    state, learned = learn(config, state._replace(play_state=play_state), turns)
+    state, learned = learn.learn(config, state._replace(play_state=play_state), turns)
     return state, Cycle(**played, **learned)
 
 
@@ -93,9 +80,8 @@ def greedy_returns(
 
     def evaluate_seed(params_and_key: tuple[network.Params, Array]) -> Array:
         params, key = params_and_key
-        env_key, play_key = (
-            jax.random.fold_in(key, purpose) for purpose in (EVALUATION_WORLDS, EVALUATION_PLAY)
-        )
+        purposes = (learn.EVALUATION_WORLDS, learn.EVALUATION_PLAY)
+        env_key, play_key = (jax.random.fold_in(key, purpose) for purpose in purposes)
         policy = network.greedy_policy(config, params)
         return config.world.greedy_returns(config, world, policy, env_key, play_key)
 
@@ -132,7 +118,7 @@ def learning_program(config: LearnerConfig) -> Any:
     """Returns the compiled `learn` of all seeds, which takes the memory of the state that it is
     given.
     """
-    mapped = over_seeds(lambda seed: learn(config, *seed), config.train.seed_parallelism)
+    mapped = over_seeds(lambda seed: learn.learn(config, *seed), config.train.seed_parallelism)
     return jax.jit(lambda *seeds: mapped(seeds), donate_argnums=0)
 
 
@@ -146,10 +132,10 @@ class HostLoop:
         self._scale = state.scale
         self._base_key = state.base_key
         act = network.exploring_program(config)
-        keys = purpose_keys(state.base_key, PLAY)
+        keys = purpose_keys(state.base_key, learn.PLAY)
         self._explore = lambda params, *arguments: act(params, keys, *arguments)
         with ExitStack() as opened:
-            envs = self._open(config.env.worlds, WORLDS, opened)
+            envs = self._open(config.env.worlds, learn.WORLDS, opened)
             self._player = config.world.Player(config, state.scale, envs, state.play_state)
             self._opened = opened.pop_all()
 
@@ -174,7 +160,8 @@ class HostLoop:
 
     @cached_property
     def _greedy_envs(self) -> Any:
-        return self._open(self._config.train.evaluation_worlds, EVALUATION_WORLDS, self._opened)
+        count = self._config.train.evaluation_worlds
+        return self._open(count, learn.EVALUATION_WORLDS, self._opened)
 
     def evaluate(self, params: network.Params, _base_key: Array) -> Float[np.ndarray, "seed agent"]:
         """Computes the mean return of greedy episodes, always the same."""
@@ -182,7 +169,7 @@ class HostLoop:
             host_policy(self._config, self._scale, seed, network.pick(params, seed))
             for seed in range(self._config.seeds)
         ]
-        return self._config.world.greedy_returns(self._greedy_envs, policies)
+        return self._config.world.mean_returns(self._greedy_envs, policies)
 
     def close(self) -> None:
         self._opened.close()
@@ -212,10 +199,10 @@ def loop_of(config: LearnerConfig, state: State) -> CompiledLoop | HostLoop:
 def init_state(config: LearnerConfig, dataset: Any, seed: int) -> State:
     """Returns untrained agents, envs at their start, and replays with the prefill."""
     world = config.world
-    base_key = base_keys(config, seed)
+    base_key = learn.base_keys(config, seed)
     prefill = world.replay_inputs(config, dataset)
-    state = init(config, world.sizes(config, dataset), prefill, base_key)
-    play_state = world.init_play_state(config, dataset, purpose_keys(base_key, WORLDS))
+    state = learn.init(config, world.sizes(config, dataset), prefill, base_key)
+    play_state = world.init_play_state(config, dataset, purpose_keys(base_key, learn.WORLDS))
     best: Any = ()
     if world.KEEPS_BEST:
         best = Best(state.params, jnp.full(config.seeds, NO_RETURN, jnp.float32))
@@ -296,10 +283,10 @@ def _evaluate(
     config: LearnerConfig, loop: CompiledLoop | HostLoop, state: State
 ) -> tuple[State, Float[np.ndarray, "1 seed agent"]]:
     """Returns the state, whose best parameters are at least as good, and the greedy returns."""
-    params = acting_params(config, state)
+    params = learn.acting_params(config, state)
     greedy = loop.evaluate(params, state.base_key)
     if isinstance(state.best, Best):
-        state = state._replace(best=better(state.best, Best(params, greedy.mean(-1))))
+        state = state._replace(best=learn.better(state.best, Best(params, greedy.mean(-1))))
     return state, greedy[None]
 
 

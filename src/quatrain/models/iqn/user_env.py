@@ -362,7 +362,7 @@ class GreedyPolicy:
         return np.asarray(self._act(self.stacks)).T
 
 
-def greedy_returns(
+def mean_returns(
     envs: Sequence[HostEnvs], policies: Sequence[GreedyPolicy]
 ) -> Float32[np.ndarray, "seed agent"]:
     """Plays an episode in the environments of each seed; they are always the same."""
