@@ -1,6 +1,5 @@
 """Two sides of trainings: what is said of them, and how often that is wrong."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -207,20 +206,6 @@ def test_caveats_say_what_the_comparison_was() -> None:
     text = " ".join(compare([Run(0), *runs()[1:]], is_paired=False).caveats)
     assert "worlds of their own" in text
     assert "diverged counts as worse" in text
-
-
-def test_json_has_all_but_the_curves() -> None:
-    def refuse(constant: str) -> None:
-        raise AssertionError(constant)
-
-    comparison = compare([Run(0), *runs(1.0)[1:]])
-    stored = json.loads(comparison.to_json(), parse_constant=refuse)
-    assert stored["verdict"] == comparison.verdict
-    assert stored["differences"]["return"]["each"][1] == 5.0
-    assert stored["after"][0] == run(0, scores={}, history={}, weights="")._asdict() | {
-        "cpu_seconds": None,
-        "peak_memory": None,
-    }
 
 
 def test_a_notebook_shows_text_of_a_user_as_text() -> None:

@@ -2,8 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, Mock, call
 
@@ -92,17 +92,12 @@ def test_torch_works_on_apple_s_gpu_where_it_finds_one(fake: Mock):
     with pytest.raises(DeviceMissing, match=expected), on_device(mps, "torch"):
         pytest.fail("it works without a device")
     fake.backends.mps.is_available.return_value = True
-    with on_device(mps, "torch"):
-        assert device_of(mps, "torch") == "mps"
-        assert settings_of(fake)[-2:] == [
-            call.use_deterministic_algorithms(True),
-            call.device("mps"),
-        ]
-    with on_device(params_with({"device": "cuda", "deterministic": False}), "torch"):
-        assert settings_of(fake)[-2:] == [
-            call.use_deterministic_algorithms(False),
-            call.device("cuda"),
-        ]
+    for device, deterministic in (("mps", True), ("cuda", False)):
+        params = params_with({"device": device, "deterministic": deterministic})
+        with on_device(params, "torch"):
+            assert device_of(params, "torch") == device
+            expected = [call.use_deterministic_algorithms(deterministic), call.device(device)]
+            assert settings_of(fake)[-2:] == expected
 
 
 @pytest.mark.usefixtures("fake")
@@ -153,33 +148,14 @@ with on_device(params_with({"threads": 2}), "jax"):
     assert of_one_core == of_all_cores
 
 
-class Driver:
-    """Answers as libcuda.so.1 does."""
-
-    def __init__(self, status: int, gpus: int) -> None:
-        self.status = status
-        self.gpus = gpus
-
-    def cuInit(self, _flags: int) -> int:
-        return self.status
-
-    def cuDeviceGetCount(self, count: Any) -> int:
-        count._obj.value = self.gpus
+@pytest.mark.parametrize(("status", "count"), [(0, 2), (100, 0)])  # 100: CUDA_ERROR_NO_DEVICE
+def test_the_driver_tells(status: int, count: int, monkeypatch: Patch):
+    def tell(pointer: Any) -> int:
+        pointer._obj.value = 2
         return 0
 
-
-def no_driver(name: str) -> Driver:
-    raise OSError(f"{name}: cannot open shared object file")
-
-
-@pytest.mark.parametrize(
-    ("load", "count"),
-    [
-        (lambda _: Driver(0, 2), 2),
-        (lambda _: Driver(100, 2), 0),  # CUDA_ERROR_NO_DEVICE
-        (no_driver, 0),
-    ],
-)
-def test_the_driver_tells(load: Callable[[str], Driver], count: int, monkeypatch: Patch):
-    monkeypatch.setattr(nvidia, "CDLL", load)
+    driver = SimpleNamespace(cuInit=lambda _: status, cuDeviceGetCount=tell)
+    monkeypatch.setattr(nvidia, "CDLL", lambda _: driver)
     assert nvidia.gpu_count.__wrapped__() == count
+    monkeypatch.setattr(nvidia, "CDLL", Mock(side_effect=OSError("libcuda.so.1: cannot open")))
+    assert nvidia.gpu_count.__wrapped__() == 0

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import quatrain
-from quatrain.errors import DataError, DiskError
+from quatrain.errors import DiskError
 from quatrain.storage.atomic_write import write_durably
 from quatrain.storage.disk_errors import DiskFailure, describe, raised_as_disk_error
 from tests.pipeline.fixture_types import Patch
@@ -88,9 +87,3 @@ def test_errors_of_the_network_are_none_of_the_disk(error: OSError):
 def test_a_failure_of_the_disk_is_raised_as_an_error_of_the_package():
     with pytest.raises(DiskError, match="shorten it"), raised_as_disk_error():
         write_durably(Path("n" * 300), b"")
-
-
-@pytest.mark.usefixtures("place")
-def test_the_api_names_what_is_no_folder():
-    with pytest.raises((DataError, DiskError), match=r"^file"):
-        quatrain.load("file")

@@ -195,23 +195,3 @@ def test_a_flipped_bit_never_changes_a_number(project: Path):
     assert result == {tuple(array.ravel().tolist()) for array in (AXIS, VECTORS)}
     assert len(refused) > 100
     assert all(re.fullmatch(r"mine\.npz: .*(numpy\.savez.*|are read)", line) for line in refused)
-
-
-@pytest.mark.parametrize(
-    ("key", "path", "message"),
-    [
-        ("numbers", "inputs/mine.txt", "inputs/mine.txt is no .npy file; write one with numpy.sav"),
-        ("arrays", "inputs/mine.npy", "inputs/mine.npy is no .npz file; write one with numpy.sav"),
-        ("numbers", "inputs/nein.npy", "inputs/nein.npy is not there; did you mean 'inputs/mine.n"),
-        ("numbers", "../mine.npy", "../mine.npy is outside inputs/; copy the file to inputs/"),
-        ("text", "/etc/hosts.txt", "/etc/hosts.txt is outside inputs/; copy the file"),
-        ("text", "inputs/mine.npy", "inputs/mine.npy holds numbers; name a text file"),
-    ],
-)
-def test_a_path_to_the_wrong_kind_of_file_is_refused(
-    key: str, path: str, message: str, project: Path
-):
-    (project / "inputs" / "mine.npy").write_bytes(NUMBERS)
-    (project / "inputs" / "mine.txt").write_text("1.0\n")
-    with pytest.raises(ValidationError, match=re.escape(f"Value error, {message}")):
-        naming(project, **{key: path})

@@ -43,34 +43,20 @@ def commands(installer: ModuleType, monkeypatch: Patch) -> list[list[str]]:
     return lines
 
 
-@pytest.mark.parametrize(
-    ("change", "index"),
-    [
-        ({}, "https://download.pytorch.org/whl/cpu"),
-        ({"has_driver": True}, ""),
-        ({"answers": False}, ""),
-    ],
-)
 def test_the_cpu_s_build_is_taken_where_no_driver_is_and_its_index_answers(
-    change: dict[str, bool], index: str, installer: ModuleType, monkeypatch: Patch
-) -> None:
-    for name, value in change.items():
-        monkeypatch.setattr(installer, name, lambda *_, value=value: value)
-    assert installer.chosen("auto") == index
-
-
-def test_a_fallback_is_told_in_one_line_and_a_choice_is_taken_as_it_is(
     installer: ModuleType, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert [installer.chosen(each) for each in ("", URL)] == ["", URL]
-    monkeypatch.setattr(installer.platform, "system", lambda: "Darwin")
-    assert installer.chosen("auto") == ""
+    assert [installer.chosen(each) for each in ("auto", "", URL)] == [installer.CPU, "", URL]
+    with monkeypatch.context() as patched:
+        patched.setattr(installer, "has_driver", lambda: True)
+        assert installer.chosen("auto") == ""
     assert capsys.readouterr().out == ""
-    monkeypatch.setattr(installer.platform, "system", lambda: "Linux")
     monkeypatch.setattr(installer, "answers", lambda _: False)
-    installer.chosen("auto")
+    assert installer.chosen("auto") == ""
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("setup: https://download.pytorch.org/whl/cpu does not answer: torch")
+    assert line.startswith(f"setup: {installer.CPU} does not answer: torch")
+    monkeypatch.undo()
+    assert not installer.answers("http://127.0.0.1:9")
 
 
 def test_torch_is_installed_once_and_again_only_for_another_build_or_version(
@@ -95,10 +81,3 @@ def test_torch_is_installed_once_and_again_only_for_another_build_or_version(
     monkeypatch.setattr(installer, "installed", lambda: "1.0")
     installer.main("auto")
     assert commands == [removed, ["install", "--index-url", installer.CPU, *pinned]]
-
-
-def test_an_index_that_cannot_be_reached_does_not_answer(
-    installer: ModuleType, monkeypatch: Patch
-) -> None:
-    monkeypatch.undo()
-    assert not installer.answers("http://127.0.0.1:9")

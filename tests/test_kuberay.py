@@ -42,10 +42,9 @@ def test_the_ray_job_has_only_fields_of_kuberay(manifests: dict[str, Any]):
     schema = YAML_READER.load(ROOT / "tests" / "kuberay_fields.yaml")
     job = manifests["RayJob"]
     assert unknown_fields(schema, "RayJobSpec", job["spec"]) == []
-    cluster = job["spec"]["rayClusterSpec"]
-    wrong = cluster | {"authoptions": {}, "rayVersion": 2.6, "workerGroupSpecs": [{"gpus": 1}]}
-    unknown = unknown_fields(schema, "RayClusterSpec", wrong)
-    assert unknown == ["spec.rayVersion", "spec.workerGroupSpecs.gpus", "spec.authoptions"]
+    cluster = job["spec"]["rayClusterSpec"] | {"authoptions": {}, "rayVersion": 2.6}
+    unknown = unknown_fields(schema, "RayClusterSpec", cluster)
+    assert unknown == ["spec.rayVersion", "spec.authoptions"]
 
 
 def pods(manifests: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -69,8 +69,8 @@ def test_the_package_is_found_from_the_folder_that_holds_the_clone(tmp_path: Pat
 
 
 @pytest.mark.full
-def test_the_wheel_holds_code_types_and_the_defaults_of_the_checkout(
-    wheel: zipfile.ZipFile,
+def test_the_wheel_holds_code_types_and_the_defaults_of_the_checkout_and_reads_them(
+    wheel: zipfile.ZipFile, tmp_path: Path
 ) -> None:
     names = set(wheel.namelist())
     code = {
@@ -83,17 +83,11 @@ def test_the_wheel_holds_code_types_and_the_defaults_of_the_checkout(
     for path in [ROOT / "params.yaml", *(ROOT / "presets").glob("*.yaml")]:
         inside = path.relative_to(ROOT)
         assert wheel.read(f"quatrain/defaults/{inside}") == path.read_bytes()
-    assert {Path(name).parts[0] for name in names} == {
-        *("quatrain", "pipeline", f"quatrain-{quatrain.__version__}.dist-info")
-    }
+    information = f"quatrain-{quatrain.__version__}.dist-info"
+    assert {Path(name).parts[0] for name in names} == {"quatrain", "pipeline", information}
     assert wheel.read("pipeline/reporting/page.css")
-
-
-@pytest.mark.full
-def test_the_wheel_s_defaults_are_read_from_it(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path)
-    command = [sys.executable, "-c", NEW_PROCESS]
-    environment = {"PYTHONPATH": str(tmp_path)}
+    command, environment = [sys.executable, "-c", NEW_PROCESS], {"PYTHONPATH": str(tmp_path)}
     said = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
     assert said == f"{tmp_path / 'quatrain'} {quatrain.__version__}\n"
 

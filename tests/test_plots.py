@@ -10,7 +10,6 @@ from quatrain.plots import (
     EndLabel,
     Level,
     Line,
-    Panel,
     PolicyReturns,
     apart,
     curve,
@@ -20,7 +19,6 @@ from quatrain.plots import (
     label_ends,
     learning_curve,
     returns_ecdf,
-    update_panels,
 )
 from quatrain.progress import Progress, by_seed, history, rows
 from quatrain.statistics import half_interval, interquartile_interval
@@ -105,21 +103,6 @@ def test_a_learning_curve_ends_with_its_last_value_beside_what_policies_score():
     assert (texts(left), texts(right)) == (["greedy 103.0"], ["random 0.0", "learned 90.0"])
     assert [bar.has_yerr for bar in right.containers] == [True, False]
     assert left.get_ylim() == right.get_ylim()
-
-
-def test_panels_have_their_lines_their_level_and_only_possible_values():
-    line = Line(curve(recorded(1), "return", 1), RED, "sum")
-    panels = [
-        Panel("Norm", "norm", [line], level=2.0, limits=(0, None)),
-        Panel("Size", "size", [line], scale="log"),
-        *[Panel("Other", "share", [line], limits=(0, 1))] * 2,
-    ]
-    axes = update_panels(panels, "updates").axes
-    assert [each.get_title() for each in axes] == ["Norm", "Size", "Other", "Other"]
-    assert (texts(axes[0]), texts(axes[1])) == (["2", "sum"], ["sum"])
-    assert (axes[0].get_ylim()[0], axes[1].get_yscale(), axes[2].get_ylim()) == (0, "log", (0, 1))
-    # The last panel of each column names the axis.
-    assert [bool(each.get_xlabel()) for each in axes] == [False, True, True, True]
 
 
 def test_policies_are_named_from_the_best_mean_with_an_interval_where_there_is_one():

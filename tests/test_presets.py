@@ -61,12 +61,3 @@ def test_actor_critic_learns(preset: str, env: dict[str, int], monkeypatch: pyte
         "train": brief | plain,
     }
     assert [progress.step for progress in trained("actor_critic", preset, changes)] == [1, 2]
-
-
-@pytest.mark.full
-def test_iqn_of_the_large_world_runs_its_first_cycles():
-    few = {"turns": 50, "updates_per_cycle": 1, "record_every": 1, "evaluate_every": 0}
-    few |= {"acting": {"epsilon": {"over_transitions": 1}}}
-    yields = trained("iqn", "large", {"seeds": 1, "train": few})
-    agent_steps = [progress.metrics["agent_steps"][0] for progress in yields]
-    assert agent_steps == [8 * 32 * 124, 8 * 32 * 149]

@@ -28,13 +28,6 @@ def test_entries_that_do_not_divide_the_steps_raise(start: int):
         rows(progress(10, loss=np.zeros(3)), start)
 
 
-def test_metrics_of_one_learner_have_the_names_of_their_means() -> None:
-    values = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
-    result = by_seed({"cosine": values, "loss": values[..., 0]})
-    assert rows(Progress(4, None, result), 0)[-2:] == [("loss", 2, 0.0), ("loss", 4, 3.0)]
-    np.testing.assert_array_equal(result["cosine"], values[:, 0], strict=True)
-
-
 def test_metrics_of_several_learners_keep_their_names_and_gain_each_learners() -> None:
     cosine = np.array([[[0.1, 0.2], [0.3, 0.4]]])
     result = by_seed({"cosine": cosine, "cosine_mean": cosine.mean(-1), "late": np.zeros((0, 3))})

@@ -127,21 +127,12 @@ def test_the_generators_of_the_caller_stay_as_they_are(form: str, monkeypatch: p
     assert states() == before
 
 
-def test_the_flags_of_the_caller_change_no_number_of_jax(allo: Result):
-    with (
-        jax.default_prng_impl("rbg"),
-        jax.enable_x64(True),
-        jax.numpy_dtype_promotion("strict"),
-        jax.threefry_partitionable(False),
-        np.errstate(all="raise"),
-    ):
-        other = quatrain.fit("allo", config=allo.config, threads=1, progress=False)
-        assert quatrain.evaluate(other) == allo.scores
-        assert other.plots()
-    assert_equal(other, allo)
-
-
-def test_the_flags_of_the_caller_change_no_number_of_torch(actor_critic: Result):
+def test_the_flags_of_the_caller_change_no_number(allo: Result, actor_critic: Result):
+    """Each flag is tried in tests/frameworks."""
+    with jax.default_prng_impl("rbg"), jax.enable_x64(True), np.errstate(all="raise"):
+        assert_equal(fitted("allo"), allo)
+        assert quatrain.evaluate(allo) == allo.scores
+        assert allo.plots()
     torch.set_default_dtype(torch.float64)
     try:
         with torch.autocast("cpu"), torch.inference_mode():

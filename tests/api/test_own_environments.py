@@ -1,6 +1,5 @@
 """Results in environments of users: saved, loaded, served and scored again."""
 
-import importlib
 import json
 import sys
 import warnings
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 import quatrain
-from quatrain import serving
 from quatrain.api.results import Result
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.registry import load as load_modules
@@ -163,48 +161,29 @@ class Mine(gymnasium.Env):
 
     def step(self, action):
         return self.np_random.random({size}, np.float32), 0.0, False, False, {{}}
-
-gymnasium.registry.pop("quatrain-tests/Mine-v0", None)
-gymnasium.register("quatrain-tests/Mine-v0", Mine)
 """
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        {"id": None, "import_": "defined_again:Mine"},
-        {"id": "quatrain-tests/Mine-v0", "import_": "defined_again"},
-    ],
-    ids=["callable", "id"],
-)
 @pytest.mark.parametrize("model", LEARNERS)
 def test_an_environment_that_is_defined_again_is_learned_as_it_is(
-    model: str, name: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "defined_again", raising=False)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    config = config_of(model)
-    config = config.model_copy(update={"env": config.env.model_copy(update=name)})
-    modules = load_modules(model)
-    for size in (4, 6, 3):
+    config, modules = config_of(model), load_modules(model)
+    env = config.env.model_copy(update={"id": None, "import_": "defined_again:Mine"})
+    config = config.model_copy(update={"env": env})
+
+    def collected(size: int) -> Any:
         (tmp_path / "defined_again.py").write_text(MODULE.format(size=size))
-        if "defined_again" in sys.modules:
-            importlib.reload(sys.modules["defined_again"])
-        dataset = modules.collect.collect(config, 0)
+        sys.modules.pop("defined_again", None)
+        return modules.collect.collect(config, 0)
+
+    for size in (4, 3):
+        dataset = collected(size)
         assert (dataset.interface.observation_size, dataset.interface.action_count) == (size, size)
-        state = modules.train.init_state(config, dataset, 0)
-        request = modules.serve.request(config, dataset)
-        served = modules.serve.load(config, modules.serve.export(config, state, dataset))
-        answer = serving.answer(model, served, request)
-        assert request["observations"].shape[-1] == size
-        for values in answer.keys() & {"probabilities", "values"}:
-            assert answer[values].shape[-1] == size
-    (tmp_path / "defined_again.py").write_text(MODULE.format(size=5))
-    importlib.reload(sys.modules["defined_again"])
-    changed = "its observation_size is 5, and was 3; collect"
-    with pytest.raises(DatasetMismatch, match=changed):
+        modules.train.init_state(config, dataset, 0)
+        assert modules.serve.request(config, dataset)["observations"].shape[-1] == size
+    collected(5)
+    with pytest.raises(DatasetMismatch, match="its observation_size is 5, and was 3; collect"):
         next(modules.train.train(config, dataset, 0))
-    if model != "allo":  # whose scores and figures need no environment
-        with pytest.raises(DatasetMismatch, match=changed):
-            modules.evaluate.evaluate(config, state, dataset, 0)

@@ -21,7 +21,7 @@ NETWORK = {"frames": 3, "hidden": 8, "cosines": 4}
 TRAIN = {
     "turns": 100,
     "turns_per_cycle": 10,
-    "updates_per_cycle": 2,
+    "updates_per_cycle": 1,
     "record_every": 2,
     "evaluate_every": 0,
     "batch_size": 16,
@@ -62,15 +62,11 @@ def test_another_loss_is_refused(sides, monkeypatch):
 def test_rows_have_all_sides_and_the_agents_of_each_learn(sides):
     network = sides.agents[1].online.hidden.weight
     before = network.detach().clone()
-    train = TRAIN | {"turns_per_cycle": 5, "capacity": 400}
-    work = making.config_of(
-        ROOT, env=ENV | {"worlds": 4}, collect={"turns": 50}, network=NETWORK, train=train
-    )
     rows: list[Row] = measure.step_rows(sides, 1)
     assert not torch.equal(before, network)
     assert np.isfinite(network.detach().numpy()).all()
     rows += [measure.acting_row(sides, 1), measure.world_row(sides.config.env, 1)]
-    rows += [measure.training_row(sides, work, 1)]
+    rows += [measure.training_row(sides, sides.config, 1)]
     both = {ORIGINAL, OURS}
     assert [{*row.sides} - {PROPOSAL} for row in rows] == [both] * 5
     assert [row.work for row in rows if PROPOSAL not in row.sides] == ["random play"]

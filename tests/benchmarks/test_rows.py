@@ -1,6 +1,5 @@
 """Rows of a benchmark: their ratios, their verdicts, their file, and the report's line."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -42,31 +41,11 @@ def test_a_promise_is_held_against_the_quartiles_of_the_proposals_way(least: flo
     assert STEP._replace(claim=CLAIM._replace(least=least)).verdict == verdict
 
 
-def test_without_a_claim_or_the_proposals_way_nothing_is_judged():
-    assert DRAW.verdict == "-"
-    sides = {side: times for side, times in STEP.sides.items() if side != PROPOSAL}
-    assert STEP._replace(sides=sides).verdict == "not built here"
-
-
-def test_a_file_has_a_line_per_row_and_few_digits_and_reads_as_it_was(tmp_path: Path):
+def test_a_file_reads_as_it_was_and_one_of_another_form_is_refused_in_one_line(tmp_path: Path):
     rows.write(tmp_path, "allo", RESULTS)
-    stored = rows.read(tmp_path, ["allo", "iqn"])
-    assert stored == {"allo": RESULTS}
-    lines = (tmp_path / "allo.json").read_text().splitlines()
-    begin = lines.index(' "rows": [') + 1
-    assert [json.loads(line.rstrip(","))["work"] for line in lines[begin : begin + 3]] == [
-        "step",
-        "draw",
-        "rollout",
-    ]
-
-
-def test_results_of_another_form_are_refused_in_one_line(tmp_path: Path):
-    rows.write(tmp_path, "allo", RESULTS)
+    assert rows.read(tmp_path, ["allo", "iqn"]) == {"allo": RESULTS}
     path = tmp_path / "allo.json"
     path.write_text(path.read_text().replace("ms/step", "weeks"))
-    with pytest.raises(DataError) as caught:
+    line = r"allo\.json: rows\.0\.unit: Input should be 'ms/step', 'us/call'.*BENCH=allo` writes"
+    with pytest.raises(DataError, match=line):
         rows.read(tmp_path, ["allo"])
-    assert "allo.json: rows.0.unit: Input should be 'ms/step', 'us/call'" in str(caught.value)
-    assert str(caught.value).endswith("; `make bench BENCH=allo` writes it anew")
-    assert "\n" not in str(caught.value)

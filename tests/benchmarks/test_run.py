@@ -1,17 +1,10 @@
 """`make bench`: what it refuses and starts, and what it stores."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import rows, run
-from tests.benchmarks.test_page import STORED
-
-
-def store(root: Path) -> None:
-    for name, results in STORED.items():
-        rows.write(root / run.RESULTS, name, results)
+from benchmarks import run
 
 
 def test_wrong_arguments_are_refused_before_anything_runs(monkeypatch, capsys):
@@ -41,13 +34,3 @@ def test_all_models_are_measured_in_turn_and_one_that_fails_stops_no_other(monke
     assert len(shown) == 1
     assert run.main(["allo", "--compare"]) == run.main(["--page"]) == 0
     assert shown[1:] == [(run.COMPARED, ["allo"]), (run.RESULTS, [])]
-
-
-def test_comparing_stores_nothing(tmp_path: Path, capsys):
-    store(tmp_path)
-    rows.write(tmp_path / run.COMPARED, "allo", STORED["allo"])
-    assert run.show(tmp_path, run.COMPARED, ["allo"]) == 0
-    assert "alike" in capsys.readouterr().out
-    assert not (tmp_path / "docs").exists()
-    assert run.show(tmp_path, run.RESULTS, ["allo"]) == 0
-    assert (tmp_path / "docs" / "benchmarks.md").exists()

@@ -1,13 +1,10 @@
 """What tests of grids share: drawn maps, walls as text and their hash, and exact refusals."""
 
 import hashlib
-import re
-from typing import Any
 
-import pytest
 from hypothesis import strategies as st
 
-from quatrain.envs.grid.layouts import Layout, LayoutError
+from quatrain.envs.grid.layouts import Layout
 
 MAPS = (
     st.integers(1, 7)
@@ -26,7 +23,3 @@ def layout_rows(layout: Layout) -> tuple[str, ...]:
 
 def layout_hash(layout: Layout) -> str:
     return hashlib.sha256("\n".join(layout_rows(layout)).encode()).hexdigest()[:12]
-
-
-def fails(message: str) -> Any:
-    return pytest.raises(LayoutError, match=f"^{re.escape(message)}$")

@@ -84,14 +84,6 @@ def test_a_flag_of_torch_has_its_default_inside_and_is_restored(case: str):
     assert computed() == expected
 
 
-def test_inference_mode_around_it_takes_no_gradient_away():
-    expected = computed()
-    with torch.inference_mode():
-        assert computed() != expected
-        with torch_flags.default_flags():
-            assert computed() == expected
-
-
 def test_a_thread_that_ends_takes_no_flag_from_one_that_still_computes():
     first_is_in, first_is_out = Event(), Event()
 

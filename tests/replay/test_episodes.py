@@ -72,13 +72,6 @@ def test_flattening_equals_a_plain_loop_over_environments_and_steps(end_probabil
     assert dtypes == [np.int32, np.bool_, np.uint8, np.int32]
 
 
-def test_batches_have_the_sizes_and_types_that_the_signature_promises():
-    for constraints in (0, 2):
-        batch = draw_pairs(numbered([3, 8]), 5, (0.2,), constraints)
-        assert [column.shape for column in batch] == [(5,), (5,), (constraints, 5)]
-        assert {column.dtype for column in batch} == {np.dtype(np.int32)}
-
-
 def test_pairs_and_constraint_states_are_independent_draws():
     batch = draw_pairs(numbered([2, 5]), 40_000, (0.9,))
     first, second = batch.constraint_states

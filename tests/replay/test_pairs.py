@@ -64,12 +64,6 @@ def test_blocks_and_their_matrix_product_equal_a_plain_loop(monkeypatch, discoun
     np.testing.assert_allclose(pair_matrix(episodes, 5, discounts), expected, atol=1e-14)
 
 
-def test_many_states_make_longer_blocks_and_the_same_matrix():
-    episodes = random_episodes([260, 30, 1], states=900)
-    expected = pair_matrix_by_a_plain_loop(episodes, 900, (0.99,))
-    np.testing.assert_allclose(pair_matrix(episodes, 900, (0.99,)), expected, atol=1e-15)
-
-
 def test_an_empty_replay_and_a_foreign_state_are_refused():
     with pytest.raises(DataError, match="No pair to count: the replay holds no transition"):
         pair_matrix(from_trajectories([]), 4, (0.9,))

@@ -30,12 +30,9 @@ def tensor(dtype: str, shape: list[int], start: int, end: int) -> dict[str, Any]
 
 BYTES = spec("int8", 2)
 TENSOR = tensor("I8", [2], 0, 2)
-TERABYTE = tensor("I8", [2**40], 0, 2**40)
 NOT_A_NUMBER = np.float64(np.nan).tobytes()
 HOSTILE_ARRAYS: list[tuple[bytes, dict[str, Any], str]] = [
     (safetensors({"x": TENSOR}, length=2**40), BYTES, "SafetensorError"),
-    (safetensors({"x": TERABYTE}), BYTES, "SafetensorError"),
-    (safetensors({"x": TENSOR, "y": TENSOR}), BYTES | {"y": BYTES["x"]}, "SafetensorError"),
     (safetensors({"y": TENSOR}), BYTES, "exactly the declared arrays: ['x', 'y']"),
     (safetensors({"x": tensor("BF16", [1], 0, 2)}), BYTES, "(KeyError: 'BF16')"),
     (safetensors({"x": tensor("U8", [2], 0, 2)}), BYTES, "x' is uint8 [2], but"),
@@ -44,7 +41,6 @@ HOSTILE_ARRAYS: list[tuple[bytes, dict[str, Any], str]] = [
         spec("float64", 1),
         "array 'x' holds NaN or infinity",
     ),
-    (safetensors(b"[" * 10**5), {}, "SafetensorError"),
 ]
 HOSTILE: list[tuple[str, bytes, str]] = [
     ("a.json", b'{"a": {"b": 1, "b": 1}}', "holds the key 'b' twice"),

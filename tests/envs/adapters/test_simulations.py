@@ -9,7 +9,6 @@ import numpy as np
 
 import quatrain.envs.adapters.treasurehunt as adapter
 from quatrain.envs.grid import dynamics
-from quatrain.envs.grid.catalogue import named_layout
 from quatrain.envs.grid.layouts import parse_layout
 from quatrain.envs.treasurehunt.turns import play, start
 from quatrain.envs.treasurehunt.world import make_world
@@ -50,15 +49,6 @@ def test_a_grid_moves_as_its_tables_say_and_its_goal_pays():
     assert late > 20
 
 
-def test_a_grid_starts_anywhere_but_at_the_goal_or_where_the_map_says():
-    somewhere = vector("Grid", 2000, layout="obstacles").reset(seed=0)[1]["state"]
-    layout = named_layout("obstacles")
-    grid = dynamics.make_grid(layout)
-    assert set(somewhere) == set(range(len(grid.coords))) - {int(grid.goal)}
-    there = vector("Grid", 9, layout="obstacles", start="layout").reset(seed=0)[1]["state"]
-    assert set(there) == {int(grid.start)}
-
-
 def test_a_hunt_of_one_agent_is_that_of_the_learner():
     """Frames and rewards of compiled turns, also beyond the end of an episode."""
     kinds = entities(gem=(10.0, 1.0), bone=(-5.0, 2.0))
@@ -82,14 +72,3 @@ def test_a_hunt_of_one_agent_is_that_of_the_learner():
         if outcome.truncated.any():
             simulation.begin(outcome.truncated)
     assert set(np.unique(turns.rewards)) >= {-1.0, 0.0}
-
-
-def test_environments_of_equal_settings_compile_once():
-    settings = {"max_turns": 4, "height": 7, "width": 8}
-    for first_of_two in (True, False):
-        before = adapter._play._cache_size()
-        envs = vector("TreasureHunt", 3, **settings)
-        envs.reset(seed=0)
-        for _ in range(6):
-            envs.step(envs.action_space.sample())
-        assert adapter._play._cache_size() - before == int(first_of_two)

@@ -1,11 +1,10 @@
 """Steps of colonies: by hand, at the limits, and whatever the batch."""
 
-import numpy as np
 import pytest
 import torch
 
 from quatrain.envs.colony.config import EXTINCT, LEFT_DRIFT, OVERFLOW, SUCCESS, Reward
-from quatrain.envs.colony.dynamics import Colonies, advance, select_leftmost
+from quatrain.envs.colony.dynamics import Colonies, advance
 from quatrain.envs.colony.world import start, step
 from tests.colonies import colonies_of, flat_plate, world
 
@@ -40,16 +39,6 @@ def test_float32_loses_no_deletion():
         action = torch.tensor([[tenths / 10, 5.0, 2.0, 0.5, 0.0]]).expand(100, 5)
         survivors = advance(FLAT, colonies, action).after.n // 2
         assert torch.equal(survivors, n - tenths * n // 10)
-
-
-def test_selection_equals_a_stable_sort_of_each_row():
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 6, (300, 17)).astype(np.float32)
-    exists, count = rng.random(x.shape) < 0.7, rng.integers(0, 19, 300)
-    result = select_leftmost(torch.tensor(x), torch.tensor(exists), torch.tensor(count)).numpy()
-    for values, candidates, k, selected in zip(x, exists, count, result, strict=True):
-        ranked = sorted(np.flatnonzero(candidates), key=lambda slot: values[slot])
-        assert set(np.flatnonzero(selected)) == set(ranked[:k])
 
 
 def test_the_later_reason_in_order_overrides_earlier_ones():

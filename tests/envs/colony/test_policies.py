@@ -38,13 +38,6 @@ def test_the_controllers_formulas():
     assert act(torch.tensor([2, 0]), sized(9, 9))[:, GAMMA].tolist() == [3, 1]
 
 
-def test_the_controller_stays_within_its_bounds():
-    action = controlled(rules(bounds={"delete_ratio": (0.1, 0.6)}), sized(1, 3, 100, y=399))
-    assert action[:, RATIO].tolist() == pytest.approx([0.1, 0.1, 0.6])
-    assert action[:, THETA].tolist() == pytest.approx([-math.pi / 6] * 3)
-    assert controlled(DEFAULT, sized(9, y=1))[0, THETA] == pytest.approx(math.pi / 6)
-
-
 def test_random_actions_are_uniform_within_their_bounds():
     low, high = action_bounds(DEFAULT)
     assert PARAMETERS == ("delete_ratio", "gamma", "alpha", "noise", "theta")

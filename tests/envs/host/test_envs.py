@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Box, Discrete, Graph
+from gymnasium.spaces import Box, Discrete
 from pydantic import ValidationError
 
 from quatrain.envs.host.config import HostEnv
@@ -72,10 +72,6 @@ class Boxed(Counter):
         self.action_space = Box(low, high, (1,), np.dtype(dtype).type)
 
 
-class GraphObservations(Counter):
-    observation_space: ClassVar[Any] = Graph(Box(0, 1, (2,)), None)
-
-
 class Mute(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
@@ -109,14 +105,6 @@ class Graceless(Counter):
         torch.set_grad_enabled(False)
         torch.set_default_dtype(torch.float64)
         return super().reset(**kwargs)
-
-
-class NoSpace(Counter):
-    observation_space: ClassVar[Any] = None
-
-
-def returns_class() -> Any:
-    return Counter
 
 
 class Unseeded(Counter):
@@ -381,13 +369,10 @@ def test_what_an_environment_must_not_return_is_named(config: HostEnv, message: 
     ("config", "message"),
     [
         (host_env("Global", where="start"), "episode 0, step 0" + OTHERWISE),
-        (host_env("GraphObservations"), "no array of a fixed size"),
         (host_env("Pair"), "no Gymnasium environment"),
         (pair("Counter"), "without possible_agents"),
         (host_env("Missing"), "cannot be made: AttributeError"),
         (host_env("Counter", wrong=1), "cannot be made: TypeError"),
-        (host_env("returns_class"), r"returned the class Counter; return Counter\(\)"),
-        (host_env("NoSpace"), "observation_space is None; set it to a gymnasium.Space"),
         (pair("NoAgents"), "possible_agents is empty"),
         (pair("InTurns"), "whose agents act in turns; name the parallel"),
         (host_env("Boxed", low=-1e38, high=3e38), "32 bits cannot choose each of them"),

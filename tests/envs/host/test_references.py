@@ -6,7 +6,7 @@ from jaxtyping import Float32
 
 from quatrain.envs.host import references
 from quatrain.envs.host.config import HostEnv
-from quatrain.envs.host.envs import Act, Episodes, HostEnvs, play_episodes
+from quatrain.envs.host.envs import Act, Episodes, play_episodes
 from quatrain.envs.host.spaces import Interface
 
 INDICES = Interface(("agent",), 4, 7, (), (), False, 9)
@@ -20,17 +20,6 @@ OBS: Float32[np.ndarray, "env agent obs"] = np.zeros((3, 2, 4), np.float32)
 
 def draws() -> np.random.Generator:
     return np.random.default_rng(5)
-
-
-@pytest.mark.parametrize(("interface", "shape"), [(INDICES, (3, 2)), (VECTORS, (3, 2, 2))])
-def test_policies_act_for_every_agent(interface: Interface, shape: tuple[int, ...]):
-    drawn = references.random_policy(interface, draws())
-    assert drawn(OBS).shape == shape
-    assert not np.array_equal(drawn(OBS), drawn(OBS))
-    action = references.constant_candidates(interface, 2, draws())[1]
-    repeated = references.constant_policy(np.asarray(action))(OBS)
-    assert repeated.shape == shape
-    assert (repeated == action).all()
 
 
 def test_candidates_are_all_indices_or_a_draw_and_of_vectors_the_middle_too():
@@ -53,15 +42,6 @@ def test_the_search_keeps_the_action_of_highest_mean_return_over_episodes_and_ag
     search = references.search_constant(np.array([1, 3, 4, 6]), play)
     assert search.returns.tolist() == [-22.5, -2.5, 0, -10]
     assert search.best == 4
-
-
-def test_moments_are_those_of_what_the_policy_observes():
-    act = references.constant_policy(np.array(1))
-    envs, again = HostEnvs(CART_POLE, 3, 0), HostEnvs(CART_POLE, 3, 0)
-    moments = references.measure(envs, act, 30)
-    obs = np.concatenate([again.step(act(again.obs)).obs[:, 0] for _ in range(30)])
-    np.testing.assert_allclose(moments.mean, obs.mean(0, np.float64))
-    np.testing.assert_allclose(moments.variance, obs.var(0, np.float64))
 
 
 def test_scores_of_a_policy_and_of_the_references():

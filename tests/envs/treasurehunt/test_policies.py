@@ -128,21 +128,3 @@ def test_an_oracle_of_the_small_world_earns_twice_as_much_as_chance_and_the_firs
     assert oracle.mean() == pytest.approx(106.0, abs=3.0)
     np.testing.assert_allclose(oracle, [116.8, 112.4, 105.9, 102.3, 95.3], atol=4.5)
     assert oracle[0] - oracle[4] > 10
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("rules", "policy", "expected", "tolerance"),
-    [
-        (SMALL, constant_policy(SMALL), -35.9, 1.5),
-        (SMALL, free_random_policy(SMALL), 63.2, 2.5),
-        (SMALL, oracle_policy(SMALL, "full"), 107.3, 3.0),
-        (LARGE, constant_policy(LARGE), -89.2, 2.0),
-        (LARGE, random_policy(LARGE), 12.0, 4.0),
-        (LARGE, free_random_policy(LARGE), 16.8, 4.0),
-        (LARGE, oracle_policy(LARGE, "view"), 173.9, 6.0),
-        (LARGE, oracle_policy(LARGE, "full"), 215.0, 6.0),
-    ],
-)
-def test_returns_of_the_named_worlds(rules, policy, expected, tolerance):
-    assert mean_returns(rules, policy).mean() == pytest.approx(expected, abs=tolerance)

@@ -3,7 +3,7 @@ calls.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,47 +11,16 @@ import numpy as np
 from jax import Array
 
 from quatrain.envs.treasurehunt import turns
-from quatrain.envs.treasurehunt.policies import random_policy
-from quatrain.envs.treasurehunt.turns import ActionResult, Rollout, TurnEnd, World
-from quatrain.envs.treasurehunt.world import make_world
-from tests.envs.treasurehunt.played import TREASUREHUNT, changed, orders_of
+from quatrain.envs.treasurehunt.turns import ActionResult, TurnEnd, World
+from tests.envs.treasurehunt.played import orders_of
 from tests.quick_jit import quick_jit
 
-RULES = changed(TREASUREHUNT, max_turns=7, agents=3, agent_order="shuffled")
-WORLD, RANDOM = make_world(RULES), random_policy(RULES)
 KEY = jax.random.key(1)
 
 
 @partial(quick_jit, static_argnums=(0, 1, 4))
 def play(world, policy, envs, first_turn, count):
     return turns.play(world, envs, policy, KEY, first_turn, count)
-
-
-def bits(tree: Any) -> list[np.ndarray]:
-    is_key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)  # noqa: E731
-    leaves = jax.tree.leaves(tree)
-    return [np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf) for leaf in leaves]
-
-
-def test_any_split_of_turns_over_calls_gives_the_same_bits():
-    keys, parts = jax.random.split(jax.random.key(2), 4), []
-    envs = quick_jit(turns.start, static_argnums=(0, 2))(WORLD, keys, 3)
-    whole = play(WORLD, RANDOM, envs, jnp.int32(5), 20)
-    for number in range(5, 25, 4):
-        envs, part = play(WORLD, RANDOM, envs, jnp.int32(number), 4)
-        parts.append(part)
-    joined = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
-    for item, other in zip(bits(whole), bits(Rollout(envs, joined)), strict=True):
-        assert item.dtype == other.dtype
-        np.testing.assert_array_equal(item, other)
-
-
-def test_shuffled_agents_act_in_every_order_equally_often():
-    orders = np.asarray(quick_jit(orders_of, static_argnums=(0, 2))(WORLD, KEY, 6000))
-    counts = np.unique(orders, axis=0, return_counts=True)[1]
-    assert len(counts) == 6
-    assert counts.sum() == 6000
-    assert np.abs(counts - 1000).max() < 150
 
 
 class Countdown(NamedTuple):

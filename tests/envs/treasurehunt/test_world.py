@@ -7,14 +7,8 @@ import pytest
 from scipy import stats
 
 from quatrain.envs.treasurehunt.world import make_world, spawn_items
-from tests.envs.treasurehunt.played import TREASUREHUNT, TREASUREHUNT_LARGE, changed, entities
+from tests.envs.treasurehunt.played import TREASUREHUNT, changed, entities
 from tests.quick_jit import quick_jit
-
-
-def test_sizes_of_the_named_worlds():
-    assert (TREASUREHUNT.frame_size, TREASUREHUNT_LARGE.frame_size) == (125, 150)
-    assert TREASUREHUNT.channels == ("empty", "wall", "ground", "gem", "agent")
-    assert TREASUREHUNT_LARGE.channels == ("empty", "wall", "gem", "bone", "food", "agent")
 
 
 def test_entities_spawn_by_probability_and_weight():

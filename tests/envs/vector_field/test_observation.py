@@ -93,10 +93,3 @@ def test_weights_and_biases_have_the_specified_distribution():
     assert drawn.noise_variance.tolist() == pytest.approx([0.04] * 20000)
     assert torch.equal(drawn.weight, same.weight)
     assert not torch.equal(drawn.weight, other.weight)
-
-
-def test_identity_draws_nothing():
-    generator = seeded(7)
-    it = draw_emission(gaussian("identity", channels=3), 3, generator)
-    assert torch.equal(generator.get_state(), seeded(7).get_state())
-    assert (it.weight.tolist(), it.bias.tolist()) == (torch.eye(3).tolist(), [0, 0, 0])
