@@ -48,7 +48,7 @@ def compare(after: list[Run], **fields: object) -> Comparison:
 
 
 @pytest.mark.parametrize("is_paired", [True, False])
-def test_an_interval_is_that_of_scipy(is_paired: bool) -> None:
+def test_an_interval_is_that_of_scipy(is_paired: bool):
     rng = np.random.default_rng(0)
     old, new = rng.normal(0, 1, 7), rng.normal(1, 3, 7)
     tested = stats.ttest_rel(new, old) if is_paired else stats.ttest_ind(new, old, equal_var=False)
@@ -74,7 +74,7 @@ def test_an_interval_is_that_of_scipy(is_paired: bool) -> None:
 )
 def test_a_verdict_follows_the_direction(
     shift: float, direction: str, verdict: str, better_in: int | None
-) -> None:
+):
     noise = np.array([0.4, -0.5, 0.2, -0.4, 0.3])
     difference = measure(OLD, OLD + shift + noise, direction, 0.7)
     assert (difference.verdict, difference.better_in) == (verdict, better_in)
@@ -82,7 +82,7 @@ def test_a_verdict_follows_the_direction(
 
 
 @pytest.mark.parametrize(("direction", "worst"), [("higher", 4.0), ("lower", 10.0)])
-def test_a_training_that_diverged_is_worse_than_all_others(direction: str, worst: float) -> None:
+def test_a_training_that_diverged_is_worse_than_all_others(direction: str, worst: float):
     new = np.array([np.nan, 7.0, np.nan, 9.0, 8.0])
     expected = measure(OLD, np.where(np.isnan(new), worst, new), direction, 1.0)
     difference = measure(OLD, new, direction, 1.0)
@@ -98,7 +98,7 @@ def test_a_training_that_diverged_is_worse_than_all_others(direction: str, worst
 @pytest.mark.parametrize("is_paired", [True, False])
 def test_so_many_seeds_as_are_needed_decide_and_fewer_do_not(
     shift: float, margin: float, is_paired: bool
-) -> None:
+):
     def decide(repeats: int) -> Difference:
         """Measures the same mean and standard deviation over 4 seeds for each repeat."""
         count = 4 * repeats
@@ -112,7 +112,7 @@ def test_so_many_seeds_as_are_needed_decide_and_fewer_do_not(
     assert decide(needed // 4 + 2).verdict != "undecided"
 
 
-def test_looks_end_at_the_most_seeds_and_have_an_interval_each() -> None:
+def test_looks_end_at_the_most_seeds_and_have_an_interval_each():
     assert [looks_to(seeds) for seeds in (4, 10, 32)] == [(4,), (4, 8, 10), (4, 8, 16, 32)]
     for seeds, batches in ((3, BATCHES), (16, (2, 8)), (16, (8, 4)), (16, (4, 4))):
         with pytest.raises(ConfigError, match="from 4 on"):
@@ -120,7 +120,7 @@ def test_looks_end_at_the_most_seeds_and_have_an_interval_each() -> None:
 
 
 @pytest.mark.parametrize(("looks", "level"), [((8,), 0.05), (BATCHES, 0.0194)])
-def test_more_looks_have_a_lower_level(looks: tuple[int, ...], level: float) -> None:
+def test_more_looks_have_a_lower_level(looks: tuple[int, ...], level: float):
     assert nominal_level(looks) == pytest.approx(level, abs=3e-4)
 
 
@@ -136,7 +136,7 @@ def share_different(sides: np.ndarray, shift: float, level: float) -> float:
     return different / len(sides)
 
 
-def test_equal_sides_are_rarely_called_different_however_often_one_looks() -> None:
+def test_equal_sides_are_rarely_called_different_however_often_one_looks():
     sides = np.random.default_rng(0).standard_normal((COMPARISONS, 2, BATCHES[-1]))
     level = nominal_level(BATCHES)
     assert share_different(sides, 0.0, level) <= 0.05
@@ -166,21 +166,19 @@ NO_MARGIN = {"margin": 0.0}
         ("It costs the same.", runs(cpu_seconds=10.5), {}),
     ],
 )
-def test_a_sentence_says_what_was_found(
-    said: str, after: list[Run], fields: dict[str, object]
-) -> None:
+def test_a_sentence_says_what_was_found(said: str, after: list[Run], fields: dict[str, object]):
     comparison = compare(after, **fields)
     assert comparison.sentence.startswith("iqn, a <b> c: ")
     assert said in comparison.sentence
 
 
-def test_sides_of_which_nothing_ended_are_refused() -> None:
+def test_sides_of_which_nothing_ended_are_refused():
     lost = [Run(seed) for seed in range(5)]
     with pytest.raises(TrainingDiverged, match="return is in no scores"):
         _ = compare(lost, before=lost).sentence
 
 
-def test_tables_have_each_metric_and_each_cost() -> None:
+def test_tables_have_each_metric_and_each_cost():
     comparison = compare(runs(1.0, cpu_seconds=2000.0))
     rows = [tuple(row.values()) for row in comparison.table]
     assert rows == [
@@ -198,7 +196,7 @@ def test_tables_have_each_metric_and_each_cost() -> None:
     assert not compare(runs(history={}), before=runs()).costs
 
 
-def test_caveats_say_what_the_comparison_was() -> None:
+def test_caveats_say_what_the_comparison_was():
     text = " ".join(compare(runs(1.0), looks=(4, 5)).caveats)
     assert "Only return decides" in text
     assert "corrected for all looks (after 4, 5 seeds)" in text
@@ -208,14 +206,14 @@ def test_caveats_say_what_the_comparison_was() -> None:
     assert "diverged counts as worse" in text
 
 
-def test_a_notebook_shows_text_of_a_user_as_text() -> None:
+def test_a_notebook_shows_text_of_a_user_as_text():
     comparison = compare(runs(1.0))
     assert "a &lt;b&gt; c" in comparison._repr_html_()
     assert "<b> c" not in comparison._repr_html_()
     assert comparison.sentence in repr(comparison)
 
 
-def test_figures_show_each_metric_and_curve_on_a_scale_where_right_is_better() -> None:
+def test_figures_show_each_metric_and_curve_on_a_scale_where_right_is_better():
     figures = compare([Run(0), *runs(1.0)[1:]]).plots()
     assert figures.keys() == {"differences", "curves"}
     returns, error, _ = figures["differences"].axes

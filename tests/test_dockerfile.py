@@ -31,7 +31,7 @@ def services() -> dict[str, Any]:
 
 def test_every_image_is_pinned_by_its_digest(
     steps: list[tuple[str, str]], services: dict[str, Any]
-) -> None:
+):
     arguments = dict(argument.split("=", 1) for name, argument in steps if name == "ARG")
     stages = [argument.split(" AS ") for name, argument in steps if name == "FROM"]
     bases = {base.strip("${}") for base, _ in stages} - {name for _, name in stages}
@@ -41,9 +41,7 @@ def test_every_image_is_pinned_by_its_digest(
     assert (len(named), len(used)) == (1, 2)
 
 
-def test_the_image_runs_the_pipeline_below_tini_and_not_as_root(
-    steps: list[tuple[str, str]],
-) -> None:
+def test_the_image_runs_the_pipeline_below_tini_and_not_as_root(steps: list[tuple[str, str]]):
     last = steps[[name for name, _ in steps].index("USER") :]
     assert last[0] == ("USER", "${USER_ID}")
     assert ("ARG", "USER_ID=1000") in steps
@@ -53,7 +51,7 @@ def test_the_image_runs_the_pipeline_below_tini_and_not_as_root(
     assert not [argument for name, argument in last if name in ("COPY", "RUN")]
 
 
-def test_packages_come_from_the_lock_files_with_their_hashes(steps: list[tuple[str, str]]) -> None:
+def test_packages_come_from_the_lock_files_with_their_hashes(steps: list[tuple[str, str]]):
     commands = " && ".join(argument for name, argument in steps if name == "RUN")
     installs = map(str.strip, re.findall(r"pip install ([^&;]+)", commands))
     free = [each for each in installs if "--require-hashes --no-deps -r" not in each]
@@ -67,7 +65,7 @@ def test_packages_come_from_the_lock_files_with_their_hashes(steps: list[tuple[s
 
 def test_the_image_holds_the_last_commit_and_no_remote(
     steps: list[tuple[str, str]], tmp_path: Path
-) -> None:
+):
     project, source, image = tmp_path / "project", tmp_path / "source", tmp_path / "quatrain"
     project.mkdir()
     git(project, "init", "-q")
@@ -89,7 +87,7 @@ def test_the_image_holds_the_last_commit_and_no_remote(
     assert [path for path in files if b"swordfish" in path.read_bytes()] == []
 
 
-def test_no_password_is_written_down_and_none_has_a_default(services: dict[str, Any]) -> None:
+def test_no_password_is_written_down_and_none_has_a_default(services: dict[str, Any]):
     secret = re.compile(r"PASSWORD|SECRET|ACCESS_KEY")
     values = [
         str(value)
@@ -102,7 +100,7 @@ def test_no_password_is_written_down_and_none_has_a_default(services: dict[str, 
     assert git(ROOT, "check-ignore", "--no-index", ".env") == ".env\n"
 
 
-def test_only_mlflow_can_be_reached_and_only_from_this_machine(services: dict[str, Any]) -> None:
+def test_only_mlflow_can_be_reached_and_only_from_this_machine(services: dict[str, Any]):
     ports = {name: service["ports"] for name, service in services.items() if "ports" in service}
     assert ports == {"tracking": ["127.0.0.1:5000:5000"]}
     hosts = services["tracking"]["environment"]["MLFLOW_SERVER_ALLOWED_HOSTS"].split(",")

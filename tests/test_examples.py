@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
 
 FOLDER = ROOT / "examples"
 FEW_WORLDS, FEW_COLONIES = '{"held_out_worlds": 32}', '"n_outside": 0, "held_out_colonies": 64'
@@ -92,9 +93,7 @@ def test_an_example_runs_and_learns(name: str, tmp_path: Path):
 @pytest.mark.full
 @pytest.mark.filterwarnings("default")  # of the libraries that run notebooks
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_runs_learns_and_draws(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_notebook_runs_learns_and_draws(name: str, tmp_path: Path, monkeypatch: Patch):
     import nbformat
     from nbclient import NotebookClient
 

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 from pipeline.runtime.errors import Interrupted
 from pipeline.storage.params_file import read_input
 from quatrain.section import ArraysOrNone, FileOrNone, NumbersOrNone, Section
+from tests.pipeline.fixture_types import Patch
 
 
 class Naming(Section):
@@ -172,7 +173,7 @@ def test_a_file_that_holds_no_numbers_is_refused_in_one_line_and_never_unfolded(
 
 @pytest.mark.parametrize("name", ["mine.npy", "mine.npz"])
 def test_an_interruption_while_a_file_is_read_stays_one(
-    name: str, project: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, project: Path, monkeypatch: Patch
 ):
     monkeypatch.setattr(np, "load", Mock(side_effect=Interrupted(signal.SIGTERM)))
     (project / "inputs" / name).write_bytes(NUMBERS if name == "mine.npy" else ARRAYS)

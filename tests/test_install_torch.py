@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.pipeline.fixture_types import Patch
+from tests.pipeline.fixture_types import Capture, Patch
 
 URL = "https://index.example/cu130"
 
@@ -44,8 +44,8 @@ def commands(installer: ModuleType, monkeypatch: Patch) -> list[list[str]]:
 
 
 def test_the_cpu_s_build_is_taken_where_no_driver_is_and_its_index_answers(
-    installer: ModuleType, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    installer: ModuleType, monkeypatch: Patch, capsys: Capture
+):
     assert [installer.chosen(each) for each in ("auto", "", URL)] == [installer.CPU, "", URL]
     with monkeypatch.context() as patched:
         patched.setattr(installer, "has_driver", lambda: True)
@@ -61,7 +61,7 @@ def test_the_cpu_s_build_is_taken_where_no_driver_is_and_its_index_answers(
 
 def test_torch_is_installed_once_and_again_only_for_another_build_or_version(
     installer: ModuleType, commands: list[list[str]], monkeypatch: Patch
-) -> None:
+):
     pinned = ["--requirement", str(ROOT / "requirements" / "torch.txt")]
     version = installer.PINNED.read_text().rpartition("==")[2].strip()
     installer.main("auto")

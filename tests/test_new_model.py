@@ -15,6 +15,7 @@ from quatrain.presets import parse
 from quatrain.registry import FRAMEWORKS, MODELS, Framework
 from quatrain.storage import atomic_write
 from tests.conftest import ROOT
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_checkout import call, contents, git
 
 CHANGED = ("dvc.yaml", *new_model.APPENDED)
@@ -81,9 +82,7 @@ def test_a_name_that_cannot_be_used_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("count", [0, 17])
-def test_a_full_disk_leaves_the_checkout_as_it_was(
-    project: Path, count: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_full_disk_leaves_the_checkout_as_it_was(project: Path, count: int, monkeypatch: Patch):
     before = contents(project)
     write = atomic_write._write
     written: list[Path] = []

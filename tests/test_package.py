@@ -71,7 +71,7 @@ def test_the_package_is_found_from_the_folder_that_holds_the_clone(tmp_path: Pat
 @pytest.mark.full
 def test_the_wheel_holds_code_types_and_the_defaults_of_the_checkout_and_reads_them(
     wheel: zipfile.ZipFile, tmp_path: Path
-) -> None:
+):
     names = set(wheel.namelist())
     code = {
         str(path.relative_to(base))
@@ -97,7 +97,7 @@ def test_the_wheel_holds_code_types_and_the_defaults_of_the_checkout_and_reads_t
 )
 def test_a_model_without_its_framework_says_which_extra_to_install(
     name: str, missing: str, monkeypatch: Patch
-) -> None:
+):
     def fail(_: str) -> None:
         raise ModuleNotFoundError(f"No module named {absent!r}", name=absent)
 
@@ -114,7 +114,7 @@ def test_a_model_without_its_framework_says_which_extra_to_install(
         _ = registry.load(name).train
 
 
-def test_changelog_and_citation_are_of_this_version() -> None:
+def test_changelog_and_citation_are_of_this_version():
     newest = re.search(r"^## (\d\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     citation = YAML(typ="safe").load(ROOT / "CITATION.cff")
@@ -122,7 +122,7 @@ def test_changelog_and_citation_are_of_this_version() -> None:
     assert {each["url"] for each in citation["references"]} == set(PROJECT["urls"].values())
 
 
-def test_every_python_is_named_everywhere() -> None:
+def test_every_python_is_named_everywhere():
     named = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python ::" in each}
     workflow = YAML(typ="safe").load(ROOT / ".github" / "workflows" / "ci.yml")
     matrix = workflow["jobs"]["test"]["strategy"]["matrix"]

@@ -64,7 +64,7 @@ def torch_init(seed: int) -> TorchLearner:
     )
 
 
-def test_tensors_are_on_the_devices_of_the_template() -> None:
+def test_tensors_are_on_the_devices_of_the_template():
     packed, elsewhere = torch_packing.to_arrays(torch_init(3)), torch_init(0)
     # The one other device that every machine has.
     elsewhere.params["scale"] = elsewhere.params["scale"].to("meta")
@@ -75,7 +75,7 @@ def test_tensors_are_on_the_devices_of_the_template() -> None:
     assert devices.count("cpu") == len(devices) - 1
 
 
-def test_saved_arrays_do_not_change_with_the_learner_nor_it_with_them() -> None:
+def test_saved_arrays_do_not_change_with_the_learner_nor_it_with_them():
     state = torch_init(3)
     packed = torch_packing.to_arrays(state)
     expected = {name: array.copy() for name, array in packed.items()}
@@ -112,7 +112,7 @@ LEARNERS: dict[str, Any] = {
 }
 
 
-def test_a_dataset_comes_back_by_the_annotations_of_its_class() -> None:
+def test_a_dataset_comes_back_by_the_annotations_of_its_class():
     """Axes of the same name have one length in each part."""
     walks = Walks(walk(2, 3, 5), walk(4))
     packed = flatten(walks)
@@ -137,7 +137,7 @@ def test_a_dataset_comes_back_by_the_annotations_of_its_class() -> None:
         ("dataset", {"goal": np.zeros(1, np.int32)}, "goal is int32(1,), not Int32[]"),
     ],
 )
-def test_arrays_of_something_else_are_refused(kind: str, change: dict[str, Any], why: str) -> None:
+def test_arrays_of_something_else_are_refused(kind: str, change: dict[str, Any], why: str):
     template, pack, unpack = LEARNERS[kind]
     arrays = pack(template) | change
     present = {name: array for name, array in arrays.items() if array is not None}

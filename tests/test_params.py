@@ -26,6 +26,7 @@ from quatrain.validation import nested, overlaid, validate
 from tests.config_keys import overlay_of
 from tests.config_schema import ROOT_SCHEMA, Key, keys, rule, with_value
 from tests.conftest import ROOT, committed
+from tests.pipeline.fixture_types import Capture, Patch
 
 GOOD = (ROOT / "params.yaml").read_text()
 LIMITS = ROOT / "tests" / "config_limits.txt"
@@ -94,9 +95,7 @@ def test_a_section_converts_no_value_but_whole_floats(key: str, values: list[Any
     assert type(Typed.model_validate({"whole": 2e4}).whole) is int
 
 
-def test_every_section_shows_all_its_keys_and_takes_no_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_every_section_shows_all_its_keys_and_takes_no_others(tmp_path: Path, monkeypatch: Patch):
     monkeypatch.chdir(tmp_path)
     assert main(["params", "schema"]) == 0
     assert GOOD.startswith(f"# yaml-language-server: $schema={SCHEMA_FILE}\n")
@@ -152,9 +151,7 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refused(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> str:
+def refused(project: Path, capsys: Capture, monkeypatch: Patch) -> str:
     """The one line that `params check` ends with, after exit 2 and no change to the folder."""
     before = sorted(project.rglob("*"))
     monkeypatch.chdir(project)
@@ -168,7 +165,7 @@ def refused(
 
 
 def test_a_file_that_cannot_be_used_is_refused_in_one_line(
-    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: Path, capsys: Capture, monkeypatch: Patch
 ):
     assert all(old in GOOD for old, *_ in TEXTS)
     altered = [(GOOD.replace(old, new, 1).encode(), why) for old, new, why in TEXTS]

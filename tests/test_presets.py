@@ -11,6 +11,7 @@ from quatrain.envs.colony import policies
 from quatrain.presets import parse
 from quatrain.progress import Progress
 from tests.conftest import ROOT, shapes_unchecked
+from tests.pipeline.fixture_types import Patch
 
 FIELD: dict[str, Any] = {
     "seeds": 1,
@@ -48,7 +49,7 @@ def test_active_dynamics_gains_information(preset: str | None):
 @pytest.mark.parametrize(
     ("preset", "env"), [("original", {}), ("large", {"max_nodes": 100, "n0_max": 30})]
 )
-def test_actor_critic_learns(preset: str, env: dict[str, int], monkeypatch: pytest.MonkeyPatch):
+def test_actor_critic_learns(preset: str, env: dict[str, int], monkeypatch: Patch):
     for name in ("FIRST_COLONIES", "COLONIES", "FINAL_COLONIES", "GAMMA_COLONIES"):
         monkeypatch.setattr(policies, name, 4)
     one_plate = {"n_train": 1, "n_held_out": 1, "n_outside": 0}

@@ -28,7 +28,7 @@ def test_entries_that_do_not_divide_the_steps_raise(start: int):
         rows(progress(10, loss=np.zeros(3)), start)
 
 
-def test_metrics_of_several_learners_keep_their_names_and_gain_each_learners() -> None:
+def test_metrics_of_several_learners_keep_their_names_and_gain_each_learners():
     cosine = np.array([[[0.1, 0.2], [0.3, 0.4]]])
     result = by_seed({"cosine": cosine, "cosine_mean": cosine.mean(-1), "late": np.zeros((0, 3))})
     yielded = history(rows(Progress(7, None, result), 0))

@@ -61,7 +61,7 @@ def asked(name: str) -> list[Requirement]:
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_every_version_that_is_asked_for_is_locked_everywhere(name: str) -> None:
+def test_every_version_that_is_asked_for_is_locked_everywhere(name: str):
     for machine in MACHINES:
         versions = locked(name, machine)
         if name == "kuberay":  # Ray's extra, beside Ray
@@ -71,21 +71,21 @@ def test_every_version_that_is_asked_for_is_locked_everywhere(name: str) -> None
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_every_entry_has_hashes_and_torch_has_none(name: str) -> None:
+def test_every_entry_has_hashes_and_torch_has_none(name: str):
     assert [str(entry) for entry, hashes in entries(name) if hashes == 0] == []
     assert not [entry for entry, _ in entries(name) if entry.name == "torch"]
     assert len(PINNED) == 1
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_files_that_are_installed_into_one_environment_agree(machine: dict[str, str]) -> None:
+def test_files_that_are_installed_into_one_environment_agree(machine: dict[str, str]):
     agreed: dict[str, str] = {}
     for name in TOGETHER:
         for package, number in locked(name, machine).items():
             assert agreed.setdefault(package, number) == number, (name, package)
 
 
-def test_torch_and_the_gpu_plugin_are_those_that_the_locks_are_made_for() -> None:
+def test_torch_and_the_gpu_plugin_are_those_that_the_locks_are_made_for():
     (metadata,) = PROJECT["tool"]["uv"]["dependency-metadata"]
     assert [metadata["version"]] == PINNED
     assert set(metadata["requires-dist"]) <= set(importlib.metadata.requires("torch") or [])

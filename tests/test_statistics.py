@@ -24,7 +24,7 @@ LEARNERS = [
 ]
 
 
-def test_scores_are_averaged_and_gated_ones_of_four_learners_get_an_interval() -> None:
+def test_scores_are_averaged_and_gated_ones_of_four_learners_get_an_interval():
     deviation = np.sqrt(0.02 / 3)
     half = 3.182446 * deviation / 2
     spread = {"share_sd": deviation, "share_low": 0.9 - half, "share_high": 0.9 + half}
@@ -37,7 +37,7 @@ def test_scores_are_averaged_and_gated_ones_of_four_learners_get_an_interval() -
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3])
-def test_fewer_than_four_learners_have_no_interval(seeds: int) -> None:
+def test_fewer_than_four_learners_have_no_interval(seeds: int):
     few = LEARNERS[:seeds]
     scores = aggregate_seeds(few, ["share"])
     extra = set() if seeds == 1 else {"share_sd", "share_least", "share_greatest"}
@@ -45,7 +45,7 @@ def test_fewer_than_four_learners_have_no_interval(seeds: int) -> None:
     assert format_mean(np.array([each["share"] for each in few]), 2) == f"{scores['share']:.2f}"
 
 
-def test_five_learners_have_an_interquartile_mean_and_a_failed_one_shows_in_the_mean() -> None:
+def test_five_learners_have_an_interquartile_mean_and_a_failed_one_shows_in_the_mean():
     def scores(*values: float) -> dict[str, float]:
         return aggregate_seeds([{"success": float(value)} for value in values], ["success"])
 
@@ -59,13 +59,13 @@ def test_five_learners_have_an_interquartile_mean_and_a_failed_one_shows_in_the_
     assert np.isnan([unknown[name] for name in gone]).all()
 
 
-def test_the_interquartile_mean_ignores_outliers() -> None:
+def test_the_interquartile_mean_ignores_outliers():
     assert interquartile_mean(np.array([1e9, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -1e9])) == 4.5
     assert interquartile_mean(np.array([3.0, 5.0])) == 4.0
     assert interquartile_mean(np.array([9.0, 1.0, 2.0, 6.0, -5.0])) == 3.0
 
 
-def test_the_interval_of_the_interquartile_mean_is_that_of_all_resamples() -> None:
+def test_the_interval_of_the_interquartile_mean_is_that_of_all_resamples():
     """Of 5 values there are 3125; a point of a curve is resampled with the others of its seed."""
     values = np.random.default_rng(3).exponential(size=5)
     means = [
@@ -82,13 +82,13 @@ def test_the_interval_of_the_interquartile_mean_is_that_of_all_resamples() -> No
 
 
 @pytest.mark.parametrize(("seeds", "least"), [(5, 0.86), (10, 0.9)])
-def test_few_seeds_have_an_interval_that_is_a_little_too_narrow(seeds: int, least: float) -> None:
+def test_few_seeds_have_an_interval_that_is_a_little_too_narrow(seeds: int, least: float):
     rng = np.random.default_rng(0)
     intervals = [interquartile_interval(rng.normal(5.0, 2.0, seeds)) for _ in range(400)]
     assert least < np.mean([low <= 5.0 <= high for low, high in intervals]) < 0.96
 
 
-def test_a_bootstrap_interval_has_its_nominal_coverage() -> None:
+def test_a_bootstrap_interval_has_its_nominal_coverage():
     rng = np.random.default_rng(0)
     coverage = 0
     for _ in range(200):
@@ -101,7 +101,7 @@ def test_a_bootstrap_interval_has_its_nominal_coverage() -> None:
     ("samples", "low", "confidence"),
     [(6, 1, 0.96875), (9, 2, 0.9609375), (10, 2, 0.978516), (20, 6, 0.958611)],
 )
-def test_a_median_lies_between_order_statistics(samples: int, low: int, confidence: float) -> None:
+def test_a_median_lies_between_order_statistics(samples: int, low: int, confidence: float):
     """confidence: of a fair coin to show heads from `low` to samples - low times; leaving out one
     more is too few.
     """

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from pipeline.runtime.errors import Interrupted
 from quatrain.errors import ConfigError
 from quatrain.storage.yaml_text import parse_mapping
+from tests.pipeline.fixture_types import Patch
 
 REFUSED = [
     (
@@ -61,7 +62,7 @@ def test_the_rest_is_read_as_dvc_reads_it(text: str, values: dict[str, object]):
     assert repr(parse_yaml(text, "my.yaml")) == repr(values)
 
 
-def test_an_interruption_while_a_text_is_read_stays_one(monkeypatch: pytest.MonkeyPatch):
+def test_an_interruption_while_a_text_is_read_stays_one(monkeypatch: Patch):
     monkeypatch.setattr(YAML, "load", Mock(side_effect=Interrupted(signal.SIGTERM)))
     with pytest.raises(Interrupted):
         parse_mapping("my.yaml", "a: 1\n")

@@ -12,8 +12,8 @@ from quatrain.comparison import Comparison, Run
 from quatrain.errors import TrainingDiverged
 from quatrain.params import Params
 from tests.conftest import small
+from tests.pipeline.fixture_types import Capture, Patch
 
-Patch = pytest.MonkeyPatch
 Trainings = list[tuple[float, int]]
 RATE = "train.learning_rate"
 SLOW = {RATE: 1e-6}
@@ -44,7 +44,7 @@ def compare(changes: Any, **settings: Any) -> Comparison:
     return quatrain.compare("allo", changes, **settings)
 
 
-def test_trainings_are_those_of_fit_seed_by_seed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_trainings_are_those_of_fit_seed_by_seed(capsys: Capture):
     comparison = compare(SLOW, seeds=4, seed=5, progress=True)
     assert comparison.change == f"{RATE} 0.01 -> 1e-6"
     config = CONFIG.model_copy(update={"seeds": 1})
@@ -59,32 +59,32 @@ def test_trainings_are_those_of_fit_seed_by_seed(capsys: pytest.CaptureFixture[s
     assert json.loads(comparison.to_json())["is_paired"]
 
 
-def test_a_change_without_effect_gives_the_same_bytes() -> None:
+def test_a_change_without_effect_gives_the_same_bytes():
     comparison = compare({"train.seed_parallelism": "scan"}, seeds=4)
     assert comparison.has_same_weights
     assert comparison.verdict == "no difference"
 
 
-def test_it_ends_after_the_first_batch_that_decides(trained: Trainings) -> None:
+def test_it_ends_after_the_first_batch_that_decides(trained: Trainings):
     assert compare({RATE: 9.0}, batches=(5, 7), seeds=9).verdict == "better"
     assert trained == [(rate, seed) for seed in range(5) for rate in (0.01, 9.0)]
 
 
-def test_it_ends_undecided_after_the_last_seed(trained: Trainings) -> None:
+def test_it_ends_undecided_after_the_last_seed(trained: Trainings):
     comparison = compare({RATE: 0.02}, batches=(4, 6), seeds=9, seed=2)
     assert (comparison.verdict, comparison.looks) == ("undecided", (4, 6, 9))
     assert [seed for _, seed in trained[::2]] == list(range(2, 11))
 
 
 @pytest.mark.usefixtures("trained")
-def test_metric_and_margin_are_those_asked_for_or_the_gate_s() -> None:
+def test_metric_and_margin_are_those_asked_for_or_the_gate_s():
     gate = compare({RATE: 0.02}, seeds=4)
     assert (gate.metric, gate.margin) == ("cosine_mean", 0.005)
     wide = compare({RATE: 0.02}, metric="orthogonality", margin=90.0)
     assert (wide.metric, wide.verdict) == ("orthogonality", "no difference")
 
 
-def test_both_sides_have_the_environment_of_a_user_and_its_preset(trained: Trainings) -> None:
+def test_both_sides_have_the_environment_of_a_user_and_its_preset(trained: Trainings):
     changes = {"train": {"learning_rate": 1e-4}, "env.max_episode_steps": 70}
     settings: dict[str, Any] = {"env": CARTPOLE, "seeds": 4, "different_worlds": True}
     comparison = quatrain.compare("iqn", changes, progress=False, **settings)
@@ -95,8 +95,8 @@ def test_both_sides_have_the_environment_of_a_user_and_its_preset(trained: Train
 
 
 def test_a_training_that_diverges_has_no_scores_and_ends_nothing(
-    monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    monkeypatch: Patch, capsys: Capture
+):
     train_and_score = comparing.train_and_score
 
     def diverge(params: Params, *others: Any) -> Any:
@@ -132,7 +132,7 @@ REFUSALS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("line", REFUSALS)
 def test_what_cannot_be_compared_is_refused_before_anything_is_trained(
     line: str, monkeypatch: Patch
-) -> None:
+):
     monkeypatch.setattr(comparing, "train", pytest.fail)
     with pytest.raises(quatrain.ConfigError) as error:
         REFUSALS[line]()

@@ -14,6 +14,7 @@ import quatrain
 from quatrain.api import configs
 from quatrain.api.results import Film
 from tests.conftest import ROOT, params_with
+from tests.pipeline.fixture_types import Patch
 
 MAP = "XXXXX\nX...X\nX.X.X\nX...X\nXXXXX\n"
 
@@ -51,9 +52,7 @@ def test_changes_are_merged_as_presets_are():
     assert epsilon.model_dump() == acting["epsilon"]
 
 
-def test_a_file_is_named_by_a_path_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_is_named_by_a_path_from_the_current_folder(tmp_path: Path, monkeypatch: Patch):
     (tmp_path / "ring.txt").write_text(MAP)
     np.save(tmp_path / "plate.npy", np.linspace(1.0, 9.0, 600))
     monkeypatch.chdir(tmp_path)

@@ -22,6 +22,7 @@ from quatrain.progress import Progress
 from quatrain.registry import load as load_modules
 from quatrain.storage import folders, formats
 from tests.conftest import FORMS, small
+from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import Project, surround
 
 
@@ -56,9 +57,7 @@ def states() -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("model", ["allo", "actor_critic"])
-def test_scores_are_those_of_the_stages(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_scores_are_those_of_the_stages(model: str, tmp_path: Path, monkeypatch: Patch):
     project = Project.create(tmp_path, model)
     surround(monkeypatch, project)
     for verb in ("collect", "train", "evaluate"):
@@ -83,9 +82,7 @@ def test_the_seed_and_the_dataset_are_used(allo: Result):
         quatrain.fit("allo", config=elsewhere, threads=1, progress=False, dataset=allo.dataset)
 
 
-def test_torch_and_the_environment_are_as_before(
-    actor_critic: Result, monkeypatch: pytest.MonkeyPatch
-):
+def test_torch_and_the_environment_are_as_before(actor_critic: Result, monkeypatch: Patch):
     """A default device of the caller is not that of a fit."""
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=false")
     torch.set_default_device("meta")
@@ -117,7 +114,7 @@ def test_fits_in_two_threads_are_those_one_after_the_other(
 @pytest.mark.parametrize(
     "form", ["active_dynamics-seq_vae", "actor_critic-user_env", "allo-user_env"]
 )
-def test_the_generators_of_the_caller_stay_as_they_are(form: str, monkeypatch: pytest.MonkeyPatch):
+def test_the_generators_of_the_caller_stay_as_they_are(form: str, monkeypatch: Patch):
     """Not even for a while: another thread may draw from them."""
     monkeypatch.setattr(torch, "manual_seed", pytest.fail)
     monkeypatch.setattr(torch, "set_rng_state", pytest.fail)
@@ -148,7 +145,7 @@ def test_the_flags_of_the_caller_change_no_number(allo: Result, actor_critic: Re
 
 
 def test_progress_is_a_bar_on_a_terminal_and_plain_lines_elsewhere(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: Capture, monkeypatch: Patch
 ):
     yields = [Progress(step, None, {"cosine": np.array([step / 60])}) for step in range(1, 61)]
 
@@ -166,7 +163,7 @@ def test_progress_is_a_bar_on_a_terminal_and_plain_lines_elsewhere(
     assert said() == lines
 
 
-def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: Patch):
     monkeypatch.setattr(session, "find_spec", lambda _: None)
     with pytest.raises(PackageMissing, match=r"^allo needs .*: pip install 'quatrain\[jax\]'$"):
         quatrain.fit("allo")

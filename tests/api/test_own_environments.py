@@ -49,7 +49,7 @@ def result(request: pytest.FixtureRequest) -> Result:
 
 
 @pytest.fixture
-def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def mark(tmp_path: Path, monkeypatch: Patch) -> Path:
     """A file that the import of the module `leaves_a_mark` writes."""
     path = tmp_path / "mark"
     source = f"from pathlib import Path\nPath({str(path)!r}).touch()\n"
@@ -150,6 +150,7 @@ MODULE = """
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Discrete
+from tests.pipeline.fixture_types import Patch
 
 class Mine(gymnasium.Env):
     observation_space = Box(0, 1, ({size},), np.float32)
@@ -166,7 +167,7 @@ class Mine(gymnasium.Env):
 
 @pytest.mark.parametrize("model", LEARNERS)
 def test_an_environment_that_is_defined_again_is_learned_as_it_is(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, tmp_path: Path, monkeypatch: Patch
 ):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)

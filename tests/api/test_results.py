@@ -16,6 +16,7 @@ from quatrain.errors import DataError
 from quatrain.storage import folders
 from quatrain.storage.folders import FolderError
 from tests.api.test_fit import assert_equal
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.small_project import flip_bit
 
 DEEP: dict[str, Any] = reduce(lambda inner, _: {"env": inner}, range(700), {})
@@ -51,7 +52,7 @@ def test_a_result_shows_its_judged_scores(allo: Result):
     assert table.count("<tr>") == 1 + len(allo.judged_scores) == 4
 
 
-def test_figures_and_films_are_apart(allo: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_figures_and_films_are_apart(allo: Result, tmp_path: Path, monkeypatch: Patch):
     frames = np.zeros((2, 3, 5, 3), np.uint8)
     pictures = {"curve": Figure(), "episode": Animation(frames, 50, "How?")}
     monkeypatch.setattr(Result, "_pictures", lambda _: pictures)

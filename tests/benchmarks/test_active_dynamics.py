@@ -31,14 +31,3 @@ def test_other_beliefs_are_refused(network, monkeypatch):
     monkeypatch.setattr(measure, "RecentRollout", lambda _: RecentRollout(3))
     with pytest.raises(NotComparable, match="agent step 3: ours differs"):
         measure.check_beliefs(network)
-
-
-@pytest.mark.full
-def test_growth_is_that_of_a_process_and_a_failure_is_raised():
-    assert measure.grown(bytearray_of) == pytest.approx(measure.TRANSITIONS * 10**4, rel=0.1)
-    with pytest.raises(TypeError):
-        measure.grown(len)
-
-
-def bytearray_of(count: int) -> bytearray:
-    return bytearray(b"1" * (count * 10**4))

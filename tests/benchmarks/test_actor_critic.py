@@ -3,15 +3,12 @@
 from functools import partial
 
 import pytest
-import torch
 
 from benchmarks import timing
 from benchmarks.actor_critic import measure
 from benchmarks.reference import actor_critic as reference
-from benchmarks.reference.actor_critic import AS_IT_WAS, PROPOSED
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL
 from benchmarks.timing import NotComparable
-from quatrain.replay.rollouts import advantages
 from tests.conftest import ROOT, shapes_unchecked
 
 LOSS = reference.loss
@@ -59,25 +56,3 @@ def test_sides_that_differ_are_refused(monkeypatch, what, module, name, replacem
     monkeypatch.setattr(module, name, replacement)
     with pytest.raises(NotComparable, match=f"{what}.* differs from"):
         work()
-
-
-def test_both_ways_estimate_the_advantages_of_the_project():
-    rewards, values = torch.randn(9), torch.randn(10)
-    never = torch.zeros(9, 1, dtype=torch.bool)
-    columns = (rewards[:, None], values[:-1, None], values[1:, None], never, never)
-    ours = [part[:, 0] for part in advantages(*columns, 0.9, 0.8)]
-    for way in (AS_IT_WAS, PROPOSED):
-        torch.testing.assert_close(list(way.advantages(rewards, values, 0.9, 0.8)), ours)
-
-
-@pytest.mark.usefixtures("few")
-def test_plain_training_learns_and_an_even_colony_keeps_its_size():
-    work = measure.plain_training(ROOT, AS_IT_WAS)
-    first, second = work(), work()
-    assert len(first) == 2
-    assert first != second
-    actor = measure.actor_of(ROOT)
-    colony, positions = measure.plain_colony(actor.world, measure.colonies_of(actor.world, 1), 0)
-    generator = torch.Generator().manual_seed(0)
-    sizes = [reference.act(actor, colony, generator).after.size for _ in range(3)]
-    assert sizes == [len(positions)] * 3 == [6, 6, 6]

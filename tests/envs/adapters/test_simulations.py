@@ -4,16 +4,17 @@ from typing import Any
 
 import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
+import torch
+from gymnasium.spaces import Box
 
-import quatrain.envs.adapters.treasurehunt as adapter
+from quatrain.envs.adapters.simulation import SimulationEnv
+from quatrain.envs.adapters.vector_field import VectorFieldSimulation
 from quatrain.envs.grid import dynamics
 from quatrain.envs.grid.layouts import parse_layout
-from quatrain.envs.treasurehunt.turns import play, start
-from quatrain.envs.treasurehunt.world import make_world
+from quatrain.envs.vector_field.world import step_mean
 from tests.conftest import params_with
-from tests.envs.treasurehunt.played import TREASUREHUNT, changed, entities
+from tests.envs.vector_field.worlds import points, world_of
 
 HALLS = "S.X...\n..X.X.\n......\nX.X..G"
 
@@ -49,26 +50,24 @@ def test_a_grid_moves_as_its_tables_say_and_its_goal_pays():
     assert late > 20
 
 
-def test_a_hunt_of_one_agent_is_that_of_the_learner():
-    """Frames and rewards of compiled turns, also beyond the end of an episode."""
-    kinds = entities(gem=(10.0, 1.0), bone=(-5.0, 2.0))
-    rules = changed(TREASUREHUNT, agents=1, max_turns=7, entities=kinds)
-    simulation = adapter.TreasureHuntSimulation(rules, 5)
-    simulation.seed(11)
-    world = make_world(rules)
-    keys = jax.random.split(jax.random.key(11), 5)
+AWAY = {"kind": "linear", "matrix": ((1.0, 0.0), (0.0, 1.0))}
+CONTROL = ((0.5, 0.0, 1.0), (0.0, 1.0, 1.0))
 
-    def clockwise(_key: Any, _agent: Any, _stack: Any, states: Any) -> Any:
-        return jnp.asarray([0, 3, 1, 2])[(states.turn + states.episode) % 4].astype(jnp.int8)
 
-    turns = play(world, start(world, keys, 1), clockwise, jax.random.key(0), jnp.int32(0), 21).turns
-    simulation.begin(np.ones(5, bool))
-    for number in np.flatnonzero(~turns.final[:-1].any(1)):
-        frames = simulation.observations.reshape(5, -1)
-        np.testing.assert_array_equal(frames, turns.frames[number, 0])
-        outcome = simulation.step(np.asarray(turns.actions[number, 0]))
-        np.testing.assert_array_equal(outcome.rewards, turns.rewards[number, 0])
-        np.testing.assert_array_equal(outcome.truncated, turns.final[number + 1])
-        if outcome.truncated.any():
-            simulation.begin(outcome.truncated)
-    assert set(np.unique(turns.rewards)) >= {-1.0, 0.0}
+def test_a_step_is_that_of_the_world_until_the_state_leaves_the_box():
+    world = world_of(process_noise=0.0, action_bound=0.4, control=CONTROL, **AWAY)
+    env = SimulationEnv(VectorFieldSimulation(world, 1))
+    assert env.observation_space == Box(-np.inf, np.inf, (7,), np.float32)
+    assert env.action_space == Box(-0.4, 0.4, (3,), np.float32)
+    truncated, actions = False, iter(points(100, 3, reach=0.4).numpy())
+    _, info = env.reset(seed=3)
+    assert (np.abs(info["state"]) <= 1).all()
+    while not truncated:
+        before, action = torch.tensor(info["state"]), next(actions)
+        info["state"][:] = 99.0  # a copy
+        observation, reward, terminated, truncated, info = env.step(action)
+        after = torch.tensor(info["state"])
+        torch.testing.assert_close(after, step_mean(world, before, torch.tensor(action)))
+        noise = observation - world.emission.mean(after).numpy()
+        assert 0 < np.abs(noise).max() < 0.6
+        assert (reward, terminated, truncated) == (0.0, False, bool(after.abs().max() > 3))

@@ -11,12 +11,13 @@ from quatrain.envs.adapters.treasurehunt_parallel import parallel_env
 from quatrain.envs.treasurehunt.turns import turn_order
 from quatrain.envs.treasurehunt.world import make_world
 from quatrain.errors import ConfigError
+from tests.pipeline.fixture_types import Capture
 
 SMALL = {"height": 7, "width": 7, "agents": 3, "max_turns": 12}
 
 
 @pytest.mark.parametrize("order", ["fixed", "shuffled"])
-def test_pettingzoos_tests_pass(order: str, capsys: pytest.CaptureFixture[str]):
+def test_pettingzoos_tests_pass(order: str, capsys: Capture):
     parallel_api_test(parallel_env(agent_order=order, **SMALL), num_cycles=40)
     parallel_seed_test(lambda: parallel_env(agent_order=order, **SMALL), num_cycles=30)
     assert "Passed Parallel API test" in capsys.readouterr().out

@@ -18,6 +18,7 @@ from quatrain.envs.host.config import HostEnv
 from quatrain.envs.host.envs import HostEnvs, play
 from quatrain.envs.host.spaces import describe, draw_actions, to_action
 from quatrain.errors import DataError
+from tests.pipeline.fixture_types import Patch
 
 HERE = __name__
 
@@ -447,9 +448,7 @@ def test_user_code_leaves_the_modes_of_torch_as_they_were():
         torch.set_default_dtype(torch.float32)
 
 
-def test_a_module_that_parses_arguments_finds_none_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_module_that_parses_arguments_finds_none_of_ours(tmp_path: Path, monkeypatch: Patch):
     (tmp_path / "parsing_module.py").write_text(
         f"import argparse\nfrom {HERE} import Counter\nargparse.ArgumentParser().parse_args()\n"
     )
