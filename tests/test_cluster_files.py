@@ -1,181 +1,93 @@
-"""A sweep runs below a stand-in of Slurm, and the page about clusters agrees with the code."""
+"""The script for Slurm runs with stand-ins, and the page about clusters agrees with the code."""
 
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from pipeline.trials.space import Sweep
 from tests.conftest import ROOT
-from tests.pipeline.small_checkout import clone
 
 SLURM = ROOT / "docs" / "cluster" / "slurm.sh"
-# Each runs on this machine what Slurm would run on a node, and notes how it was called.
+NOTE = 'echo "$*" >>"$STAND_IN/${0##*/}.log"\n'
 STAND_INS = {
-    "scontrol": """#!/bin/bash
-if [[ $1 == show ]]; then printf '%s\\n' $STAND_IN_HOSTS; exit; fi
-echo "$*" >>"$STAND_IN/scontrol.log"
-""",
-    "srun": """#!/bin/bash
-stat --format %a "$RAY_AUTH_TOKEN_PATH" >"$STAND_IN/mode"
-while [[ $1 == --* ]]; do echo "$1" >>"$STAND_IN/srun.log"; shift; done
+    "scontrol": f"""#!/bin/bash
+if [[ $1 == show ]]; then printf '127.0.0.1\\n127.0.0.1\\n'; exit; fi
+{NOTE}""",
+    "srun": f"""#!/bin/bash
+{NOTE}
+while [[ $1 == --* ]]; do shift; done
 exec "$@"
 """,
-    # The variable that keeps all sockets on 127.0.0.1 makes the command refuse workers.
+    "python": f"""#!/bin/bash
+stat --format %a "$RAY_AUTH_TOKEN_PATH" >"$STAND_IN/mode"
+trap 'exit 143' TERM
+{NOTE}
+while [[ ! -e $STAND_IN/over ]]; do sleep 0.05; done
+""",
     "ray": f"""#!{sys.executable}
-from types import SimpleNamespace
-from ray._private import ray_constants
-from ray.scripts import scripts
-scripts.ray_constants = SimpleNamespace(**vars(ray_constants) | {{"ENABLE_RAY_CLUSTER": True}})
-scripts.main()
+import os, signal, socket, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+with open(os.environ["STAND_IN"] + "/ray.log", "a") as log:
+    print(*sys.argv[1:], file=log)
+options = dict(word.split("=", 1) for word in sys.argv if "=" in word)
+if "--head" in sys.argv:
+    server = socket.create_server((options["--node-ip-address"], int(options["--port"])))
+signal.pause()
 """,
 }
-PRESET = """preset: tiny
-checkpoint_seconds: 1
-allo:
-  collect: {num_envs: 20, steps_per_env: 100}
-  network: {hidden: 8, layers: 1}
-  train: {steps: 4000, evaluate_every: 1000}
-"""
-SWEEP = """model: allo
-preset: tiny
-judge: cosine_mean
-watch: cosine_mean
-seeds: 1
-trials: 1
-seed: 0
-search: random
-schedule: {kind: none}
-confirm: null
-cpus: 1
-gpus: 0
-retries: 0
-space:
-  train.learning_rate: {between: [1e-3, 2e-3], scale: log}
-"""
+"""Each notes how it was called; Ray's head listens, and the sweep ends when it is told or over."""
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    root = clone(tmp_path / "quatrain")
-    (root / "presets" / "tiny.yaml").write_text(PRESET)
-    (root / "sweeps" / "little.yaml").write_text(SWEEP)
-    return root
-
-
-class Allocation:
-    """Stands for a job of Slurm whose nodes are all this machine."""
-
-    def __init__(self, folder: Path, checkout: Path, nodes: int) -> None:
-        self.notes = folder / "slurm"
-        self.notes.mkdir()
-        for name, text in STAND_INS.items():
-            (self.notes / name).write_text(text)
-            (self.notes / name).chmod(0o755)
-        self.checkout = checkout
-        self.number = free_job()
-        self.restarts = 0
-        self.nodes = nodes
-
-    @property
-    def folders(self) -> list[Path]:
-        return sorted(Path("/tmp").glob(f"quatrain-{self.number}-*"))
-
-    def left(self) -> list[psutil.Process]:
-        """Returns the processes of this job that run."""
-        running = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get("STAND_IN") == str(self.notes):
-                    running.append(process)
-        return running
-
-    def wait_for_archive(self, script: "subprocess.Popen[str]") -> None:
-        """Waits until a trial has stored a checkpoint, at most ten minutes."""
-        archives = self.checkout / ".state" / "trials" / "archives"
-        for _ in range(6000):
-            if list(archives.glob("*.tar")):
-                return
-            assert script.poll() is None, self.log.read_text()
-            time.sleep(0.1)
-        raise AssertionError(self.log.read_text())
-
-    def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
-        """Runs the script as Slurm does on the first node."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "SLURM_"))}
-        paths = [str(self.notes), str(Path(sys.executable).parent), kept["PATH"]]
-        slurm = {
-            "SLURM_JOB_ID": str(self.number),
-            "SLURM_JOB_NODELIST": "node[1-2]",
-            "SLURM_SUBMIT_DIR": str(self.checkout),
-            "SLURM_CPUS_PER_TASK": "1",
-            "SLURM_RESTART_COUNT": str(self.restarts),
-        }
-        stand_in = {"STAND_IN": str(self.notes), "STAND_IN_HOSTS": "127.0.0.1 " * self.nodes}
-        loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-        self.restarts += 1
-        self.log = self.notes / f"log-{self.restarts}"
-        with self.log.open("w") as log:
-            return subprocess.Popen(
-                ["bash", str(SLURM), *arguments],
-                env=kept | {"PATH": ":".join(paths)} | slurm | stand_in | loopback | variables,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                text=True,
-            )
-
-
-def free_job() -> int:
-    """Returns a number whose port (6000 and above) is free."""
-    for number in range(os.getpid(), os.getpid() + 4000):
-        with closing(socket.socket()) as probe:
-            if probe.connect_ex(("127.0.0.1", 6000 + number % 4000)):
-                return number
-    raise AssertionError("no port is free")
-
-
-@pytest.fixture
-def job(checkout: Path, tmp_path: Path) -> Iterator[Allocation]:
-    job = Allocation(tmp_path, checkout, nodes=2)
-    yield job
-    for process in job.left():
-        process.kill()
-    for folder in job.folders:
-        shutil.rmtree(folder)
-
-
-@pytest.mark.slow
-def test_a_sweep_below_slurm_is_interrupted_queued_again_and_continued(job: Allocation):
-    checkout = job.checkout
-    script = job.start("sweeps/little.yaml", REQUEUE="1")
-    job.wait_for_archive(script)
-    assert (job.notes / "mode").read_text() == "600\n"
-    script.send_signal(signal.SIGTERM)
-    assert script.wait(300) == 143, job.log.read_text()
-    assert "the same sbatch command continues it" in job.log.read_text()
-    assert (job.notes / "scontrol.log").read_text() == f"requeue {job.number}\n"
-    assert job.left() == []
-    assert (job.folders, list((checkout / ".state" / "ray").iterdir())) == ([], [])
-
-    job.nodes = 1
-    script = job.start("sweeps/little.yaml")
-    assert script.wait(600) == 0, job.log.read_text()
-    assert "page     reports/sweeps/little/sweep.html" in job.log.read_text()
-    assert (checkout / "reports" / "sweeps" / "little" / "sweep.html").is_file()
-    assert (job.folders, list((checkout / ".state" / "ray").iterdir())) == ([], [])
-    assert job.left() == []
-    assert (job.notes / "srun.log").read_text().count("--nodes=1\n") == 1
+@pytest.mark.full
+def test_a_sweep_below_slurm_is_interrupted_queued_again_and_leaves_nothing(tmp_path: Path):
+    checkout, notes, job = tmp_path / "quatrain", tmp_path / "slurm", os.getpid()
+    for folder in (checkout / "pipeline", checkout / "sweeps", notes):
+        folder.mkdir(parents=True)
+    (checkout / "sweeps" / "little.yaml").touch()
+    for name, text in STAND_INS.items():
+        (notes / name).write_text(text)
+        (notes / name).chmod(0o755)
+    variables = {
+        "PATH": f"{notes}:{os.environ['PATH']}",
+        "STAND_IN": str(notes),
+        "REQUEUE": "1",
+        "SLURM_JOB_ID": str(job),
+        "SLURM_JOB_NODELIST": "node[1-2]",
+        "SLURM_SUBMIT_DIR": str(checkout),
+        "SLURM_CPUS_PER_TASK": "3",
+    }
+    command = ["bash", str(SLURM), "sweeps/little.yaml", "--name", "mine"]
+    address = f"127.0.0.1:{6000 + job % 4000}"
+    for code in (143, 0):
+        for name in ("python.log", "ray.log"):
+            (notes / name).write_text("")
+        script = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
+        calls = ""
+        while not all(word in calls for word in ("--head", f"--address={address}", "sweep")):
+            assert script.poll() is None
+            time.sleep(0.05)
+            calls = (notes / "ray.log").read_text() + (notes / "python.log").read_text()
+        if code:
+            script.send_signal(signal.SIGTERM)
+        else:
+            (notes / "over").touch()
+        said = script.communicate(timeout=60)[1]
+        assert script.returncode == code, said
+        assert ("the same sbatch command continues it" in said) == (code == 143)
+        assert (notes / "mode").read_text() == "600\n"
+        asked = f"-m pipeline sweep sweeps/little.yaml --address {address} --name mine\n"
+        assert (notes / "python.log").read_text() == asked
+        assert list(Path("/tmp").glob(f"quatrain-{job}-*")) == []
+        assert list((checkout / ".state" / "ray").iterdir()) == []
+    assert (notes / "scontrol.log").read_text() == f"requeue {job}\n"
+    assert (notes / "srun.log").read_text().count("--nodes=1 --ntasks=1 ") == 2
 
 
 def test_slurm_sh_is_clean_and_refuses_what_is_not_a_sweep(tmp_path: Path):

@@ -76,8 +76,8 @@ def test_the_content_of_files_replaces_their_paths(project: Path, dtype: str, sa
     (project / "inputs" / "mine.npy").write_bytes(npy(values))
     (project / "inputs" / "mine.npz").write_bytes(npz(save, **arrays))
     config = naming(project, numbers="inputs/mine.npy", arrays="inputs/mine.npz")
-    assert config.numbers is not None
-    assert config.arrays is not None
+    assert config.numbers
+    assert config.arrays
     assert (config.numbers.name, config.arrays.name) == ("inputs/mine.npy", "inputs/mine.npz")
     np.testing.assert_array_equal(config.numbers.numbers, values.astype(float))
     for item, (name, array) in zip(config.arrays.arrays, arrays.items(), strict=True):
