@@ -19,7 +19,7 @@ from pipeline.storage.figures import png
 from pipeline.tracking import outbox
 from pipeline.tracking.outbox import Outbox
 from quatrain.registry import MODELS
-from tests.campaign.promises import broken
+from tests.campaign.lives import broken
 from tests.campaign.works import Work, files_in, recorded_in, surroundings, watched_commit
 from tests.pipeline.recorded_runs import arrived, client_of, expected, recorded
 from tests.pipeline.scored_workspace import make_workspace

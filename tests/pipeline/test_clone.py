@@ -5,9 +5,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import Popen
 from typing import NamedTuple
 
 import pytest
@@ -29,7 +27,6 @@ Rule.under = _forgiving
 """
 """Lets any learner hold its baseline: what a gate says is then decided by the baseline alone."""
 UNDER_IT = {"tolerance": 1e6, "goal": None, "floors": [], "ceilings": []}
-Kill = Callable[["Popen[str]"], None]
 PASSWORD = "-".join(("swordfish", "9"))  # which a clone of this file does not hold
 AWAY = {"MLFLOW_TRACKING_URI": NOBODY.replace("//", f"//me:{PASSWORD}@")}
 """A server that is away, with a password that no command may say or store."""
@@ -161,23 +158,15 @@ def test_a_preset_takes_from_the_cache_what_is_equal_and_an_experiment_is_compar
 MOMENTS = ("Running stage 'collect", "Running stage 'train", "preparing, then", " 20/60", " 40/60")
 MOMENTS += (" 60/60", "Running stage 'evaluate", "cosine_min", "Running stage 'report")
 """What dvc or a stage says when it is killed, in the order of a run."""
-PASSED_WITHOUT_DVC = (" 40/60", " 60/60")
-"""Not said again after dvc alone was killed at 20 steps: the stage ends by itself, later."""
-
-
-def kill_group(dvc: "Popen[str]") -> None:
-    os.killpg(dvc.pid, signal.SIGKILL)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", [kill_group, Popen.kill])
-def test_dvc_repro_killed_gives_the_same_bytes(reproduced: Clone, tmp_path: Path, kill: Kill):
+def test_dvc_repro_killed_with_its_stage_gives_the_same_bytes(reproduced: Clone, tmp_path: Path):
     killed = Project(clone(tmp_path / "work", reproduced.root))
-    skipped = PASSED_WITHOUT_DVC if kill is Popen.kill else ()
-    for moment in [moment for moment in MOMENTS if moment not in skipped]:
+    for moment in MOMENTS:
         with start(killed.root, "dvc", "repro", **AWAY) as dvc:
             lines_until(dvc.stdout, moment)
-            kill(dvc)
+            os.killpg(dvc.pid, signal.SIGKILL)
             assert "Traceback" not in dvc.communicate()[0]
         until(lambda: not orphans(killed))
     call(killed.root, "dvc", "repro", **AWAY)

@@ -173,11 +173,7 @@ def test_a_preset_is_promoted_from_its_own_workspace_and_others_are_not_concerne
     assert entries["smoke"]["provenance"]["run_key"] == "c" * 64
     assert not other.stored.exists()
     # Both presets hold at once, and nothing is to be evaluated again.
-    assert gate_code(space) == 0
-    assert gate_code(space, "smoke") == 0
-    other.score("smoke", cosine_mean=0.5)
-    assert gate_code(space) == 0
-    assert gate_code(space, "smoke") == 4
+    assert gate_code(space) == gate_code(space, "smoke") == 0
     params = space.root / "params.yaml"
     params.write_text(params.read_text().replace("seed: 0", "seed: 1", 1))
     with pytest.raises(NotFresh, match=r"^params\.yaml changed .*; run `make repro PRESET=smoke`"):

@@ -1,6 +1,7 @@
 """Progress is a bar on a terminal and some plain lines elsewhere; the machine has metrics."""
 
 import itertools
+import sys
 
 import numpy as np
 
@@ -57,3 +58,9 @@ def test_names_are_those_that_the_ui_groups_and_values_are_plausible():
     assert 0 <= rows["system/cpu_utilization_percentage"] <= 100
     process = rows["system/process_memory_megabytes"]
     assert 0 < process < rows["system/system_memory_usage_megabytes"]
+
+
+def test_a_gpu_without_monitor_is_ignored(monkeypatch: Patch):
+    monkeypatch.setitem(sys.modules, "mlflow.system_metrics.metrics.gpu_monitor", None)
+    rows = SystemMetrics(cuda=True).rows()
+    assert not [name for name, _, _ in rows if name.startswith("system/gpu")]

@@ -1,5 +1,6 @@
 """Stages and a place that do as they are told, and trials without params."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 from unittest.mock import Mock
 
 from pipeline.judging.scores import write_scores
+from pipeline.runtime.errors import Interrupted
 from pipeline.storage.trained_model import FILES
 from pipeline.tracking.outbox import Outbox
 from pipeline.trials.engine import Event
@@ -102,14 +104,17 @@ class SilentGroup(Group):
 
 class InventedPlace(AbstractContextManager["InventedPlace"]):
     """A place of two slots, which it offers when it is asked again: what happens to a trial is said
-    by `script`, and its outcome is stored below `root`.
+    by `script`, and its outcome is stored below `root`. The driver dies when it has begun so many.
     """
 
     watch = ""
 
-    def __init__(self, root: Path, script: Callable[[Trial], list[Event | Exception]]) -> None:
+    def __init__(
+        self, root: Path, script: Callable[[Trial], list[Event | Exception]], dies_at: int = 99
+    ) -> None:
         self._root = root
         self._script = script
+        self._dies_at = dies_at
         self._is_asked = False
         self.begun: list[str] = []
         self.running: dict[str, tuple[Trial, list[Event | Exception]]] = {}
@@ -124,7 +129,10 @@ class InventedPlace(AbstractContextManager["InventedPlace"]):
     def begin(self, trial: Trial) -> None:
         assert self.room() > 0
         self.begun.append(trial.key)
-        self.running[trial.key] = trial, self._script(trial)
+        events = self._script(trial)
+        if len(self.begun) > self._dies_at:
+            raise Interrupted(signal.SIGTERM)
+        self.running[trial.key] = trial, events
 
     def events(self) -> Iterator[tuple[Trial, Event]]:
         for each, events in [*self.running.values()]:

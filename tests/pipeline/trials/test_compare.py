@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -69,13 +68,11 @@ class Driver:
         def script(trial: Trial) -> list[Event | Exception]:
             is_after, seed = trial.params.allo.train.learning_rate == RATE, trial.params.seed
             begun.append(f"{'after' if is_after else 'before'}-seed-{seed}")
-            if len(begun) > dies_at:
-                raise Interrupted(signal.SIGTERM)
             leave(folder_of(self.root, trial), trial.key)
             ended = scores(is_after, seed)
             return [ended if isinstance(ended, Outcome) else Outcome("finished", {METRIC: ended})]
 
-        place = InventedPlace(self.root, script)
+        place = InventedPlace(self.root, script, dies_at)
         with suppress(Interrupted):
             self.code = compare.run(self.root, asked(self.root, **changes), place)
         return begun

@@ -2,7 +2,6 @@
 
 import json
 import re
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +16,6 @@ from pipeline.storage.run_key import params_of
 from pipeline.trials import page
 from pipeline.trials import sweep as sweeps
 from pipeline.trials.adoption import remove_preset, write_preset
-from pipeline.trials.engine import Event
 from pipeline.trials.search import Row
 from pipeline.trials.space import Space, read_space
 from pipeline.trials.trial import Outcome, Trial, make_trial
@@ -52,15 +50,9 @@ class Driver:
         self, outcome: Callable[[Trial], Outcome], dies_at: int = 99, draws: bool = False
     ) -> list[str]:
         """The keys of the trials that were begun; the driver dies when it has begun so many."""
-
-        def script(trial: Trial) -> list[Event | Exception]:
-            if len(place.begun) > dies_at:
-                raise Interrupted(signal.SIGTERM)
-            return [outcome(trial)]
-
         if not draws:
             self._patch.setattr(page, "draw", lambda *_: {})
-        place = InventedPlace(self.root, script)
+        place = InventedPlace(self.root, lambda trial: [outcome(trial)], dies_at)
         self._patch.setattr(sweeps, "Group", lambda *_: self.group)
         with suppress(Interrupted):
             self.code = sweeps.run(read_space(self.root, self._path), place)
@@ -205,6 +197,13 @@ def test_a_diverged_repetition_gains_nothing_and_its_seed_is_not_adopted(tmp_pat
     result = decide(space_of(tmp_path), rows, sides)
     assert (result.best, result.seed) == (rows[1], 2)
     assert result.differences[1].each[0] < 0
+
+
+def test_trials_that_params_refuse_do_not_hinder_a_continued_sweep(root: Path, monkeypatch: Patch):
+    samples = {"train.record_every": {"of": [100, 500]}, "train.batch_size": {"of": [256, 300_000]}}
+    driver = Driver(root, monkeypatch, space=samples)
+    driver.run(higher)
+    assert driver.run(higher) == []
 
 
 def test_what_may_change_while_a_sweep_goes_on(tmp_path: Path):
