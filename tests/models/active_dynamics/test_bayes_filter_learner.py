@@ -183,6 +183,16 @@ def test_a_surrogate_of_some_learners_has_their_noise_and_precision(channels: st
         assert float(some.step_variance[place]) == pytest.approx(0.01 * 0.1 + unknown, rel=1e-5)
 
 
+def test_dimensions_that_no_channel_shows_add_nothing_to_the_noise_of_a_surrogate():
+    dataset = collected()
+    blind = dataset.emission._replace(weight=dataset.emission.weight * np.array([1, 0], np.float32))
+    surrogate = fresh(dataset=dataset._replace(emission=blind)).surrogate(slice(0, LEARNERS))
+    precision = (blind.weight[:, 0] ** 2 / blind.noise_variance).sum()
+    assert not surrogate.precision[:, 1].any()
+    expected = torch.full((LEARNERS,), float(0.001 + 1 / precision / 2))
+    torch.testing.assert_close(surrogate.step_variance, expected)
+
+
 # Held-out rollouts.
 
 

@@ -15,6 +15,7 @@ from quatrain.errors import DatasetMismatch
 from quatrain.frameworks.packing import flatten
 from quatrain.models.active_dynamics.collect import Dataset, check, collect, world_of
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
+from quatrain.models.active_dynamics.train import train as learn
 from tests.conftest import small
 
 SEED, REPLICATES, CHANNELS, WARMUP, HELD_OUT, STARTS = 11, 3, 7, 13, 10, 9
@@ -161,7 +162,7 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
 def test_a_dataset_of_another_config_is_refused(changes: dict[str, Any], why: str):
     message = f"^active_dynamics: {re.escape(why)}.*; collect again$"
     with pytest.raises(DatasetMismatch, match=message):
-        check(configured(**changes), collected())
+        next(learn(configured(**changes), collected(), 0))
 
 
 def test_an_observation_that_is_not_finite_is_refused_with_its_place():

@@ -84,6 +84,19 @@ def test_a_first_state_is_within_its_deviation_of_the_true_one(
     assert ((belief.mean - x).abs() < deviation).double().mean() > 0.55
 
 
+def test_a_dimension_that_is_certain_stays_with_nonlinear_channels():
+    inputs = filters.filter_of(filters.emission("loglinear"))
+    belief = filters.some_belief(2, D + D * 9)
+    belief.covariance[:, 0], belief.covariance[..., 0] = 0, 0
+    belief.covariance[1, 1], belief.covariance[1, :, 1] = 0, 0
+    before = bayes.Belief(*(part.clone() for part in belief))
+    inputs.correct(belief, observations(inputs.emission, 2, 3))
+    assert torch.equal(belief.mean[1], before.mean[1])
+    assert torch.equal(belief.mean[0, 0], before.mean[0, 0])
+    assert (belief.mean[0, 1:] != before.mean[0, 1:]).all()
+    assert 0 < belief.covariance[0, 1, 1] < before.covariance[0, 1, 1]
+
+
 def test_covariances_stay_symmetric_and_positive_definite():
     inputs, draws = filters.filter_of(filters.emission(obs=3)), Generator().manual_seed(1)
     belief = bayes.prior(inputs.rbf, 2, 0.4)

@@ -125,3 +125,10 @@ def test_noise_has_unit_variance_and_the_spectral_slope_of_its_colour(colour: fl
     for decisions in (1, 7):
         matrix = colouring(decisions, colour, torch.device("cpu"))
         torch.testing.assert_close((matrix @ matrix.T).diagonal(), torch.ones(decisions))
+
+
+def test_learners_dimensions_and_iterations_have_noise_of_their_own():
+    """The elites of equal scores are nearly all candidates, so that the mean stays near 0."""
+    drawn = draws_of(candidates=2000, iterations=2, horizon=1, elites=1900)[..., 0, :]
+    correlation = torch.corrcoef(drawn.movedim(2, 3).flatten(0, 2))
+    assert (correlation - torch.eye(2 * LEARNERS * SIZE)).abs().amax() < 0.1

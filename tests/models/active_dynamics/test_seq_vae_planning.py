@@ -85,6 +85,15 @@ def test_each_learner_has_its_own_field_posterior_and_region(dynamics: str):
         torch.testing.assert_close(surrogate.region[row], expected, **NEAR)
 
 
+def test_a_joint_covariance_is_that_of_independent_outputs_and_made_where_it_is_asked_for():
+    trainers = make_trainers(dynamics="mlp", weights={"fisher_a": 1.0})
+    joint = surrogate_of(trainers).full_covariance
+    for row, trainer in enumerate(trainers):
+        covariance = trainer.posterior.covariance
+        assert torch.equal(joint[row], torch.block_diag(covariance, covariance))
+    assert surrogate_of(make_trainers(dynamics="mlp")).full_covariance is None
+
+
 DECODERS: list[dict[str, Any]] = [
     {"decoder": "known"},
     {"decoder": "mlp"},

@@ -14,9 +14,15 @@ from torch import Tensor
 
 from quatrain.envs.vector_field.world import FieldSystem, Transition, step_mean
 from quatrain.models.active_dynamics import train
+from quatrain.models.active_dynamics.bayes_filter.learner import BayesFilterLearner
 from quatrain.models.active_dynamics.collect import collect, world_of
 from quatrain.models.active_dynamics.seq_vae.trainer import SeqVaeTrainer
-from quatrain.models.active_dynamics.state import TrainingState, checkpoint_steps, learners_of
+from quatrain.models.active_dynamics.state import (
+    TrainingState,
+    checkpoint_steps,
+    learners_of,
+    planned_share,
+)
 from quatrain.progress import TrainingDiverged
 from tests.models.active_dynamics.small_trials import (
     PLANNED,
@@ -135,6 +141,19 @@ def test_an_observation_changes_the_next_plan_and_nothing_before(
     assert torch.equal(whole.path[random], other.path[random])
 
 
+def test_a_replicate_that_cannot_plan_acts_as_its_random_pair_and_the_other_plans(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(BayesFilterLearner, "can_plan", lambda *_: torch.tensor([False, True]))
+    training = at(configured(train={"transitions": 30}), 30)
+    actions = training.replay.actions[:, :30]
+    active, random = (actions[learners_of(training.config, arm)] for arm in ("active", "random"))
+    assert torch.equal(active[0], random[0])
+    assert not torch.equal(active[1, 10:], random[1, 10:])
+    assert training.planned.tolist() == [0, 20, 0, 0]
+    assert planned_share(training.config, training.planned) == 0.5
+
+
 def test_plans_are_held_and_made_anew_when_they_are_due(monkeypatch: pytest.MonkeyPatch):
     config = configured(train={"transitions": 24, "planner": {"hold": 2, "replan_every": 4}})
     training = at(config, 0)
@@ -217,6 +236,8 @@ def test_metrics_of_an_arm_are_means_over_its_replicates_and_truncations_are_cou
         assert metrics[f"truncations.{arm}/seed"].sum() == result.of(arm, truncated).sum()
         outside = (result.of(arm, path).norm(dim=2) > 1).double().mean()
         assert metrics[f"outside_region.{arm}"].item() == pytest.approx(outside.item())
+    by_arm = [metrics[f"truncations.{arm}"].item() for arm in result.config.train.arms]
+    assert metrics["truncations"].item() == pytest.approx(np.mean(by_arm))
 
 
 @pytest.mark.parametrize(("min_windows", "before"), [(9, 13), (1, WARMUP)])

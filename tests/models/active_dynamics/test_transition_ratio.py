@@ -50,6 +50,18 @@ def test_an_arm_that_learns_nothing_or_diverges_has_no_ratio():
     assert np.isnan(module.same_error(steps, falling, falling * 10).ratio)  # begins below it
 
 
+def test_a_resample_without_a_ratio_leaves_no_interval(monkeypatch: pytest.MonkeyPatch):
+    """Of nine replicates four diverge: the median falls, but not in each resample."""
+    monkeypatch.setattr("quatrain.models.active_dynamics.evaluate.RESAMPLES", 200)
+    config, name = configured(seeds=9), "transition_ratio.random"
+    steps = np.array(checkpoint_steps(config))[:, None]
+    falls = np.tile(3 / steps, (1, 9))
+    some_rise = np.concatenate([falls[:, :5], falls[::-1, :4]], 1)
+    errors = np.concatenate([falls, some_rise], 1)
+    assert module.ratios(config, errors) == {name: 1}
+    assert module.ratio_interval(config, errors, name, 0) is None
+
+
 def test_the_interval_of_a_ratio_is_drawn_over_replicates(monkeypatch: pytest.MonkeyPatch):
     """Errors fall as 1/transitions, those of the active arm from half the height."""
     monkeypatch.setattr("quatrain.models.active_dynamics.evaluate.RESAMPLES", 200)
