@@ -60,40 +60,39 @@ def test_every_command_is_run_by_a_test_or_named_as_not_run():
     assert missing == []
 
 
+def make(*words: str) -> "subprocess.CompletedProcess[str]":
+    """Returns what make would run."""
+    return subprocess.run(["make", "-n", *words], cwd=ROOT, capture_output=True, text=True)
+
+
 @pytest.mark.full
 def test_every_make_command_names_a_target():
-    targets = [
-        command for command in COMMANDS if command.startswith("make ") and command != "make VERB"
-    ]
-    for command in targets:
-        words = shlex.split(command.split(" && ")[0])
-        done = subprocess.run(
-            ["make", "-n", *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
+    for command in COMMANDS:
+        if command.startswith("make ") and command != "make VERB":
+            done = make(*shlex.split(command.split(" && ")[0])[1:])
+            assert done.returncode == 0, f"{command}: {done.stderr}"
 
 
 @pytest.mark.parametrize(
-    ("command", "readers"),
+    ("target", "setting", "readers"),
     [
-        ("verify PRESET=wind", "repro gate promote retrain grids"),
-        ("retrain MODELS=allo", "repro gate promote results"),
-        ("gate JOBS=2", "repro retrain"),
-        ("promote MODEL=allo", "profile compare"),
+        ("verify", "PRESET=wind", "repro gate promote retrain grids"),
+        ("retrain", "MODELS=allo", "repro gate promote results"),
+        ("gate", "JOBS=2", "repro retrain"),
+        ("promote", "MODEL=allo", "profile compare"),
     ],
 )
-def test_make_refuses_a_variable_that_the_target_does_not_read(command: str, readers: str):
-    words = ["make", "-n", *command.split()]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    target, name = command.partition("=")[0].split()
+def test_make_refuses_a_variable_that_the_target_does_not_read(
+    target: str, setting: str, readers: str
+):
+    done = make(target, setting)
     assert done.returncode == 2
+    name = setting.partition("=")[0]
     assert f"make {target} has no {name}; these have: {readers}." in done.stderr
 
 
 def test_make_gate_judges_the_preset_that_is_named():
-    command = ["make", "-n", "gate", "PRESET=wind", "MODELS=allo"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "pipeline gate --preset wind allo" in done.stdout
+    assert "pipeline gate --preset wind allo" in make("gate", "PRESET=wind", "MODELS=allo").stdout
 
 
 def test_every_dvc_command_is_one_of_dvc():

@@ -7,7 +7,6 @@ from matplotlib.figure import Figure
 from quatrain.plots import (
     BLUE,
     RED,
-    EndLabel,
     Level,
     Line,
     PolicyReturns,
@@ -16,7 +15,6 @@ from quatrain.plots import (
     describe_seeds,
     draw_seeds,
     in_order,
-    label_ends,
     learning_curve,
     returns_ecdf,
 )
@@ -87,13 +85,6 @@ def test_five_seeds_are_their_interquartile_mean_with_its_interval():
 )
 def test_labels_are_apart_and_beside_the_axes(target: list[float], expected: list[float]):
     assert apart(target, 0.1) == pytest.approx(expected)
-
-
-def test_a_label_of_a_logarithmic_axis_is_where_its_line_ends():
-    axes = Figure().subplots()
-    axes.set(yscale="log", ylim=(1, 100))
-    label_ends(axes, [EndLabel(10.0, "ten", "k"), EndLabel(np.nan, "never", "k")])
-    assert (texts(axes), axes.texts[0].get_position()[1]) == (["ten"], pytest.approx(0.5))
 
 
 def test_a_learning_curve_ends_with_its_last_value_beside_what_policies_score():

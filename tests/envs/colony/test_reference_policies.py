@@ -68,22 +68,12 @@ def search() -> policies.Search:
     return searched()
 
 
-def test_half_of_the_first_points_hold_a_size_and_go_straight(search: policies.Search):
-    half, others = search.actions[:30], search.actions[30:60]
-    assert ((half[:, 0] >= 0.45) & (half[:, 0] <= 0.57)).all()
-    assert (half[:, 4] == 0).all()
-    assert (others[:, 4] != 0).all()
-    assert others[:, 0].min() < 0.2
-    assert others[:, 0].max() > 0.6
-    assert len(half[:, 0].unique()) == 30
-    assert ((search.actions >= LOW) & (search.actions <= HIGH)).all()
-
-
 def test_finalists_are_the_best_of_all_points_and_rounds(search: policies.Search):
     assert len(search.actions) == len(search.returns) == 60 + 4 * 48
     best = search.returns.argsort(descending=True)[:8]
     assert torch.equal(search.finalists, search.actions[best])
     assert not torch.equal(search.final_returns, search.returns[best])  # on colonies of their own
+    assert ((search.actions >= LOW) & (search.actions <= HIGH)).all()
     rounds = [search.returns[:60], *search.returns[60:].split(48)]
     assert rounds[-1].mean() > rounds[1].mean() > rounds[0].mean()
 
