@@ -96,6 +96,18 @@ class Worlds:
         if not self._running:
             raise gymnasium.error.ResetNeeded("No episode is running: call reset() before step().")
 
+    def _checked(self, actions: Any, space: Space[Any], they_have: str) -> np.ndarray:
+        """Returns the actions of a running episode.
+
+        Raises:
+            ValueError: their shape is not that of the space.
+        """
+        self._check_running()
+        values = np.asarray(actions)
+        if values.shape != space.shape:
+            raise ValueError(f"{they_have} shape {space.shape}, got {values.shape}.")
+        return values
+
     def _observed(self, worlds: Any = ...) -> Observation:
         """Returns a copy of the observations of one world, or of all."""
         observations = self._simulation.observations
@@ -134,10 +146,7 @@ class SimulationEnv(Worlds, gymnasium.Env[Observation, Any]):
             ValueError: the action is not allowed.
             gymnasium.error.ResetNeeded: the episode has ended, or was never started.
         """
-        self._check_running()
-        values = np.asarray(action)
-        if values.shape != self.action_space.shape:
-            raise ValueError(f"An action has shape {self.action_space.shape}, got {values.shape}.")
+        values = self._checked(action, self.action_space, "An action has")
         outcome = self._simulation.step(values[None])
         reward, terminated, truncated = (column[0].item() for column in outcome)
         self._running = not (terminated or truncated)
@@ -197,10 +206,7 @@ class SimulationVectorEnv(Worlds, VectorEnv[Observation, np.ndarray, np.ndarray]
             ValueError: actions have the wrong shape, or one is not allowed.
             gymnasium.error.ResetNeeded: reset was never called.
         """
-        self._check_running()
-        values = np.asarray(actions)
-        if values.shape != self.action_space.shape:
-            raise ValueError(f"Actions have shape {self.action_space.shape}, got {values.shape}.")
+        values = self._checked(actions, self.action_space, "Actions have")
         rewards, terminated, truncated = self._simulation.step(values)
         self._elapsed += 1
         truncated = truncated | (~terminated & (self._elapsed >= self._max_episode_steps))
