@@ -93,8 +93,8 @@ def test_a_truncated_rollout_begins_anew_and_keeps_the_last_observation():
     assert (train.next_states[:, ends] != later[:, ends]).all()
     assert np.abs(later[:, ends]).max() <= 1
     weight, bias, _ = dataset.emission
-    seen = train.next_observations - train.next_states @ weight.T - bias
-    assert np.abs(seen).max() < 0.55
+    noise = train.next_observations - train.next_states @ weight.T - bias
+    assert np.abs(noise).max() < 0.55
 
 
 # What is held out.

@@ -74,8 +74,8 @@ def test_no_held_out_plate_or_colony_is_one_to_train_with():
     assert not train & held_out
     assert not train & outside
     colonies = many.train.validation, many.held_out.colonies
-    validation, judged = ({(*row.ravel(),) for row in starts.pos} for starts in colonies)
-    assert not validation & judged
+    validation, held_out = ({(*row.ravel(),) for row in starts.pos} for starts in colonies)
+    assert not validation & held_out
 
 
 def test_held_out_colonies_come_back_as_they_began():
