@@ -128,6 +128,7 @@ def test_resumed_from_the_start_or_any_yield_equals_uninterrupted(
             item.step for item in trained if item.step > progress.step
         ]
         assert equal(model.arrays(rest[-1].state), reference)
+    assert model.train(state=trained[-1].state) == []
 
 
 def test_every_weight_moves(model: Small, trained: list[Progress]):

@@ -53,6 +53,9 @@ def test_parts_share_no_random_numbers_and_do_not_depend_on_the_sizes_of_others(
     np.testing.assert_equal(flatten(longer.emission), flatten(dataset.emission))
     wider = collect(configured(held_out_rollouts=12), SEED)
     np.testing.assert_equal(flatten(wider.train), flatten(train))
+    other = collect(configured(), SEED + 1)
+    assert not np.array_equal(other.emission.weight, dataset.emission.weight)
+    assert not np.array_equal(other.held_out.start_actions, held_out.start_actions)
     random = held_out.rollouts.actions[: HELD_OUT // 2]
     for item, part in itertools.combinations((train.actions, random, held_out.start_actions), 2):
         assert len(np.intersect1d(item, part)) <= 2

@@ -17,6 +17,7 @@ from quatrain.models.active_dynamics.family import AffineAlignment, Moments
 from quatrain.models.active_dynamics.network import make_rbf
 from quatrain.models.active_dynamics.references import reference_errors, teleport_reference
 from quatrain.models.active_dynamics.state import State
+from quatrain.statistics import Interval
 from tests.conftest import params_with, shapes_unchecked
 from tests.models.active_dynamics.small_trials import configured, named
 
@@ -197,3 +198,20 @@ def test_the_reference_is_the_mean_error_of_regression_on_exact_velocities():
 
 
 # All together.
+
+
+def test_scores_are_medians_of_an_arm_with_order_statistics(monkeypatch: pytest.MonkeyPatch):
+    """Of learners that know shares of the best field; their ratio and its interval are given."""
+    name = "quatrain.models.active_dynamics.evaluate.ratio_interval"
+    monkeypatch.setattr(name, lambda *_: Interval(1.0, 2.0))
+    case = Case(seeds=6)
+    state, shares = case.with_weights(case.best_weights), torch.linspace(0.1, 0.9, 12)
+    state.snapshots["weight"].mul_(shares[:, None, None])
+    scores = case.evaluate(state)
+    for arm, place in zip(case.config.train.arms, (0, 6), strict=True):
+        errors = [1 - float(share) for share in shares[place : place + 6]]
+        ends = scores[f"field_nrmse.{arm}_high"], scores[f"field_nrmse.{arm}_low"]
+        assert scores[f"field_nrmse.{arm}"] == pytest.approx(np.median(errors), abs=0.02)
+        assert ends == pytest.approx((errors[0], errors[-1]), abs=0.02)
+    ratio = "transition_ratio.random"
+    assert (scores[f"{ratio}_low"], scores[f"{ratio}_high"]) == (1.0, 2.0)

@@ -89,6 +89,16 @@ def test_the_field_of_recorded_runs_is_learned_and_explains_held_out_ones():
     assert scores["nis"] < 1.3 < 2 * scores["nis"] < scores["nis_zero_field"] * 2
 
 
+def test_after_a_run_that_ends_with_the_last_transition_the_state_is_that_of_the_next_start():
+    train = identify.read_recording(config_with(), "runs.npz", arrays()).part(0, TIMES)
+    start, end = train.observations[0, -1], train.next_observations[0, -1]
+    with shapes_unchecked():
+        learner = identify.learn(config_with(), train)
+    state = learner.belief.mean[:, :2].float()
+    observed = learner.emission.mean(state)[0].numpy()
+    assert np.linalg.norm(observed - start) < np.linalg.norm(observed - end) / 2
+
+
 def test_a_system_is_learned_by_an_arm_that_acts():
     config = config_with(transitions=1350)
     with shapes_unchecked():

@@ -40,6 +40,7 @@ def test_the_active_arm_knows_a_linear_field_after_300_transitions():
     assert errors(learned(), "active").max() < 0.2
     assert errors(learned(), "random").min() > 0.3
     scores = learned().scores
+    assert scores["planned.active"] == 1
     assert scores["displacement_r2_20.active"] > 0.97 > scores["displacement_r2_20.random"]
     assert scores["innovation_nll.active"] < scores["innovation_nll.random"]
     assert scores["information_gained.active"] > 1.5 * scores["information_gained.random"]

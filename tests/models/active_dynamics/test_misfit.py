@@ -82,7 +82,7 @@ def test_distances_are_to_the_nearest_state_of_the_own_path():
     np.testing.assert_allclose(evaluate.nearest_distances(path, grid), expected, atol=1e-7)
 
 
-def test_errors_are_averaged_by_range_and_none_where_there_is_no_point():
+def test_errors_are_averaged_by_range_and_none_where_there_is_no_point_or_nothing_expected():
     square, variance = np.array([[1.0, 9.0, 4.0]]), np.array([[4.0, 4.0, 16.0]])
     distance = np.array([[0.01, 0.05, 0.5]])
     error, expected = evaluate.by_distance(square, variance, distance)
@@ -90,3 +90,5 @@ def test_errors_are_averaged_by_range_and_none_where_there_is_no_point():
     np.testing.assert_allclose(error, [[5**0.5, missing, missing, missing, 2, missing]])
     np.testing.assert_allclose(expected, [[2, missing, missing, missing, 4, missing]])
     assert evaluate.near_error(square, variance, distance) == pytest.approx((10 / 8) ** 0.5)
+    for nothing in ((square, 0 * variance, distance), (square, variance, distance + 1)):
+        assert np.isnan(evaluate.near_error(*nothing)).all()

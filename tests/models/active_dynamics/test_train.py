@@ -226,7 +226,7 @@ def test_a_checkpoint_keeps_the_weights_of_its_moment(family: str):
     assert 0 < gained[10] == gained[12] < gained[14] == gained[16] < gained[18] < gained[24]
 
 
-def test_metrics_of_an_arm_are_means_over_its_replicates_and_truncations_are_counted():
+def test_truncations_and_states_outside_the_region_are_means_over_replicates_of_an_arm():
     result = run(configured(env=NARROW, train={"transitions": 40, "record_every": 40}))
     truncated, path = result.state.replay.truncated[:, :40], result.state.path
     assert truncated.any()

@@ -218,3 +218,20 @@ def test_a_dataset_of_another_config_is_refused(changes: dict[str, Any], why: st
 def test_plates_of_another_law_are_refused(ours: str, theirs: str):
     with refused("it has plates of another law"):
         check(with_one_plate(ours)[0], with_one_plate(theirs)[1])
+
+
+def test_colonies_on_no_plate_and_a_missing_return_are_refused():
+    held_out = collected().held_out
+    substrate = held_out.colonies.substrate.copy()
+    substrate[0] = -1
+    astray = held_out._replace(colonies=held_out.colonies._replace(substrate=substrate))
+    fewer = held_out.references._replace(constant=held_out.references.constant[1:])
+    for spoilt, why in (
+        (astray, "it has colonies on plates that are not there"),
+        (
+            held_out._replace(references=fewer),
+            "returns of the constant action have the shape (63,), not (64,)",
+        ),
+    ):
+        with refused(why):
+            check(CONFIG, collected()._replace(held_out=spoilt))

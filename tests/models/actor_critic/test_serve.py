@@ -1,6 +1,7 @@
 """The served policy against the one that is judged; and what it refuses to be asked."""
 
 import functools
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,3 +128,19 @@ def test_answering_draws_and_compiles_nothing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(torch, "compile")
     np.testing.assert_equal(trained().answers(example(), compile=True), expected)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        ("parents", (0, 1), 1, "parents[0, 1] is 1; give whole numbers in -1..0"),
+        ("stiffness", (2, 9), 0.0, "stiffness[2, 9] is 0.0; give numbers in 1e-06..3.4028235e+38"),
+    ],
+)
+def test_a_cell_that_is_its_own_parent_and_a_plate_without_stiffness_are_refused(
+    name: str, place: tuple[int, ...], value: float, message: str
+):
+    array = example()[name].copy()
+    array[place] = value
+    with pytest.raises(ValueError, match=f"^{re.escape(f'actor_critic: {message}')}$"):
+        trained().answers(example() | {name: array})

@@ -140,6 +140,28 @@ def test_several_seeds_learn_each_as_if_alone():
     first = train.State.from_seeds([together.state.seeds[0]])
     np.testing.assert_equal(train.to_arrays(first), train.to_arrays(alone.state))
     np.testing.assert_array_equal(together.metrics["return/seed"][:, 0], alone.metrics["return"])
+    weights = [params["cells.weight"] for params in together.state.params]
+    assert not torch.equal(*weights)
+
+
+@pytest.mark.filterwarnings("ignore:actor_critic. after .* no validation colony:UserWarning")
+def test_cut_off_after_an_iteration_a_run_ends_as_the_whole_one():
+    """With settings that no other run changes, best weights, and steps that KL stops."""
+    heads = {"layers": 2, "policy": "squashed_gaussian", "value_heads": "components"}
+    length = {"record_every": 1, "evaluate_every": 1, "transitions": 24 * 8 * 2}
+    config = small(
+        "actor_critic",
+        seeds=2,
+        env={"features": "full"},
+        network={"encoder": "graph", **heads},
+        train={"target_kl": 1e-3, "value_clip": 0.1, **length},
+    )
+    with shapes_unchecked():
+        first, last = train.train(config, dataset_of(config), 0)
+        saved = train.from_arrays(config, dataset_of(config), train.to_arrays(first.state))
+        (rest,) = train.train(config, dataset_of(config), 0, saved)
+    np.testing.assert_equal(train.to_arrays(rest.state), train.to_arrays(last.state))
+    np.testing.assert_equal(dict(rest.metrics), dict(last.metrics))
 
 
 def test_the_scale_of_values_follows_the_returns_of_all_iterations():

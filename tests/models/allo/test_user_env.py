@@ -7,6 +7,7 @@ import pytest
 
 from quatrain.errors import ConfigError, DataError, DatasetMismatch
 from quatrain.models.allo.config import AlloUserEnvConfig
+from quatrain.models.allo.train import tables
 from quatrain.models.allo.truth import true_spectrum
 from quatrain.models.allo.user_env import Dataset, input_constants, inputs
 from quatrain.progress import Progress, history, rows
@@ -69,9 +70,12 @@ def test_the_vectors_of_a_corridor_are_learned(trained):
 
 def test_a_served_model_answers_for_observations(trained):
     config, dataset, progress = trained
-    served = MODEL.serve.load(config, MODEL.serve.export(config, progress[-1].state, dataset))
+    state = progress[-1].state
+    served = MODEL.serve.load(config, MODEL.serve.export(config, state, dataset))
     request = MODEL.serve.request(config, dataset)
-    assert answer("allo", served, request)["eigenvectors"].shape == (3, 3)
+    answered = answer("allo", served, request)["eigenvectors"]
+    expected = tables(config, state, dataset)[0][[0, 3, 6]]
+    np.testing.assert_allclose(answered, expected, rtol=1e-5, atol=1e-5)
     with pytest.raises(ValueError, match=r"give numbers \[questions, 2\]"):
         answer("allo", served, {"observations": np.zeros((1, 3), np.float32)})
 

@@ -17,12 +17,19 @@ from quatrain.models.iqn.treasurehunt import Dataset, held_out_envs
 from tests.conftest import small
 
 AGENTS, FRAME, HELD_OUT = 2, 125, 64
-CONFIG = small("iqn")
+SEEDS = {"seeds": 2}
+CONFIG = small("iqn", **SEEDS)
 
 
 @lru_cache
 def collected() -> Dataset:
     return collect(CONFIG, 11)
+
+
+def test_seeds_have_worlds_and_actions_of_their_own():
+    train = collected().train
+    for of_both_seeds in (train.frames[:, 0], train.actions[:, 0]):
+        assert not np.array_equal(*of_both_seeds)
 
 
 def test_held_out_worlds_come_back_with_their_start_and_their_spawn_noise():
@@ -53,14 +60,14 @@ def refused(why: str) -> Any:
     return pytest.raises(DatasetMismatch, match=f"^{re.escape(foreign)}; run `dvc repro`$")
 
 
-FRAMES = "frames have the shape (1, 20, 2, 4, 125), not"
+FRAMES = "frames have the shape (2, 20, 2, 4, 125), not"
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"seeds": 2}, f"{FRAMES} (2, 20, 2, 4, 125)"),
-        ({"env": {"ground": "plain"}}, f"{FRAMES} (1, 20, 2, 4, 100)"),
+        ({"seeds": 1}, f"{FRAMES} (1, 20, 2, 4, 125)"),
+        ({"env": {"ground": "plain"}}, f"{FRAMES} (2, 20, 2, 4, 100)"),
         ({"collect": {"held_out_worlds": 5}}, "held_out/keys have the shape (64, 2), not (5, 2)"),
         ({"env": {"height": 7}}, "held_out/items have the shape (64, 6, 6), not (64, 7, 6)"),
         ({"env": {"wall_value": -2.0}}, "it has rewards that nothing pays"),
@@ -69,4 +76,21 @@ FRAMES = "frames have the shape (1, 20, 2, 4, 125), not"
 )
 def test_a_dataset_of_another_config_is_refused(changes: dict[str, Any], why: str):
     with refused(why):
-        check(small("iqn", **changes), collected())
+        check(small("iqn", **SEEDS | changes), collected())
+
+
+@pytest.mark.parametrize(
+    ("part", "column", "value", "why"),
+    [
+        ("train", "frames", 3, "it has frames outside 0..2"),
+        ("train", "actions", 4, "it has actions outside 0..3"),
+        ("held_out", "items", 2, "it has held-out items of an unknown kind"),
+        ("held_out", "positions", 0, "it has held-out agents in walls"),
+    ],
+)
+def test_a_dataset_with_impossible_values_is_refused(part: str, column: str, value: int, why: str):
+    owner = getattr(collected(), part)
+    array = getattr(owner, column).copy()
+    array.flat[0] = value
+    with refused(why):
+        check(CONFIG, collected()._replace(**{part: owner._replace(**{column: array})}))
