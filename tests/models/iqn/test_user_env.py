@@ -1,7 +1,7 @@
 """iqn in environments of users: what it collects, plays, stores, learns, restores and refuses."""
 
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -11,13 +11,21 @@ import pytest
 
 from pipeline.storage.params_file import read_params
 from quatrain.envs.host.envs import HostEnvs
-from quatrain.errors import DataError
-from quatrain.models.iqn.collect import NO_RETURN, collect, scaled
+from quatrain.errors import DataError, DatasetMismatch
+from quatrain.models.iqn.collect import NO_RETURN, check, collect, scaled
 from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.evaluate import evaluate
 from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.serve import export, load
-from quatrain.models.iqn.train import Cycle, HostLoop, init_state, metrics, train
+from quatrain.models.iqn.train import (
+    Cycle,
+    HostLoop,
+    from_arrays,
+    init_state,
+    metrics,
+    to_arrays,
+    train,
+)
 from quatrain.models.iqn.user_env import Dataset, ReplayEnvs, by_seed, scale_of, stack
 from quatrain.progress import Progress
 from quatrain.replay.frames.ring import init, write
@@ -50,6 +58,8 @@ def trained(config: IqnUserEnvConfig, seed: int = 3) -> State:
 
 def test_the_prefill_holds_what_happened_and_its_last_turn_starts_no_transition():
     train_set = collect(CORRIDOR, 0).train
+    for of_both_seeds in (train_set.actions[:, 0], train_set.frames[:, 0]):
+        assert not np.array_equal(*of_both_seeds)
     place, turn = train_set.frames[:, :, 0, :, 0], train_set.turn
     ended = train_set.terminated | train_set.final
     np.testing.assert_array_equal(turn[:, 1:], np.where(ended, 0, turn + 1)[:, :-1])
@@ -149,6 +159,23 @@ def test_the_ring_holds_the_stacks_that_the_agents_saw_and_episodes_are_counted(
     np.testing.assert_array_equal(record["agent_steps"], player.state.transitions)
 
 
+def test_a_restored_player_goes_on_as_the_one_that_was_not_cut_off():
+    dataset = collect(CORRIDOR, 0)
+    state = init_state(CORRIDOR, dataset, 4)
+    with closing(HostLoop(CORRIDOR, state)) as loop:
+        explore = partial(loop._explore, state.params)
+        loop._player.play(explore)
+        before = loop._player.state
+        for pending in (before.final.turn, before.history, before.reward_sums):
+            assert pending.any()
+        saved = to_arrays(state._replace(play_state=before))
+        with closing(HostLoop(CORRIDOR, from_arrays(CORRIDOR, dataset, saved))) as restored:
+            players = loop._player, restored._player
+            np.testing.assert_equal(restored._player.state, before)
+            np.testing.assert_equal(*(jax.device_get(each.play(explore)) for each in players))
+            np.testing.assert_equal(*(each.state for each in players))
+
+
 def test_returns_are_recorded_once_an_episode_of_each_seed_has_ended():
     def recorded(*of_seeds: list[float]) -> list[float]:
         returns = np.array(of_seeds, np.float32)
@@ -174,7 +201,7 @@ HALF = "train: {turns: 160, loss: {discount: 0.5, n_step: 3}, target: {rate: 0.3
         ("never", 1, 1, [2]),
     ],
 )
-def test_the_reward_of_a_last_step_is_learned_however_it_ends(
+def test_the_reward_of_a_last_step_is_learned_at_an_end_and_at_a_time_limit(
     ends: str, length: int, limit: int, expected: list[float]
 ):
     changes = (HALF, "network.frames: 1", f"env.max_episode_steps: {limit}")
@@ -240,6 +267,11 @@ def test_the_best_evaluation_is_kept_and_judged():
 
 
 # What is refused.
+
+
+def test_a_dataset_of_another_environment_is_refused():
+    with pytest.raises(DatasetMismatch, match="its observation_size is 3, and was 1"):
+        check(user_env(), collect(CORRIDOR, 0))
 
 
 def test_continuous_actions_are_refused_in_a_line():
