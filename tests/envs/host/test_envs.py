@@ -420,8 +420,12 @@ def test_whatever_user_code_raises_is_one_line(method: str, where: str, error: s
 
 
 def test_ctrl_c_in_user_code_stays_a_ctrl_c():
-    with pytest.raises(KeyboardInterrupt):
-        live(host_env("Faulty", method="step", error="stop"))
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            live(host_env("Faulty", method="step", error="stop"))
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_an_error_of_close_does_not_hide_the_one_that_came_before():
