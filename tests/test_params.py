@@ -24,7 +24,7 @@ from quatrain.registry import MODELS
 from quatrain.section import Section
 from quatrain.validation import nested, overlaid, validate
 from tests.config_keys import overlay_of
-from tests.config_schema import ROOT_SCHEMA, Key, keys, rule, with_value
+from tests.config_schema import ROOT_SCHEMA, Key, keys, options, rule, with_value
 from tests.conftest import ROOT, committed
 from tests.pipeline.fixture_types import Capture, Patch
 
@@ -59,20 +59,28 @@ def test_the_table_of_limits_is_that_of_the_schema():
     assert actual == LIMITS.read_text().splitlines()
 
 
+def values_of_other_types(schema: dict[str, Any]) -> list[Any]:
+    kinds = {option["type"] for option in options(schema)}
+    no_numbers = [math.nan, True] if kinds & {"integer", "number"} else []
+    return [[{}], *no_numbers, *([] if "string" in kinds else ["1"])]
+
+
 def test_a_value_of_another_type_is_refused_by_the_name_of_its_key():
     others = []
     for key in all_keys():
         # `kind` chooses a section, which its refusal names.
         path = key.path[:-1] if "const" in key.schema else key.path
-        line = problem(with_value(key.raw, key.path, [{}]))
         pattern = rf"params\.yaml: {re.escape('.'.join(map(str, path)))}(\.\w+)*( = |: ).+"
-        if not re.fullmatch(pattern, line):
-            others.append((str(key), line))
+        for value in values_of_other_types(key.schema):
+            line = problem(with_value(key.raw, key.path, value))
+            if not re.fullmatch(pattern, line):
+                others.append((str(key), value, line))
     assert others == []
 
 
 class Typed(Section):
     whole: int = 1
+    whole_or_none: int | None = None
     number: float = 1.0
     flag: bool = True
     text: str = "a"
@@ -92,7 +100,8 @@ def test_a_section_converts_no_value_but_whole_floats(key: str, values: list[Any
     for value in values:
         with pytest.raises(ValidationError):
             Typed.model_validate({key: value})
-    assert type(Typed.model_validate({"whole": 2e4}).whole) is int
+    section = Typed.model_validate({"whole": 2e4, "whole_or_none": 50.0})
+    assert [type(section.whole), type(section.whole_or_none)] == [int, int]
 
 
 def test_every_section_shows_all_its_keys_and_takes_no_others(tmp_path: Path, monkeypatch: Patch):

@@ -21,7 +21,7 @@ from quatrain.errors import DataError, PackageMissing
 from quatrain.progress import Progress
 from quatrain.registry import load as load_modules
 from quatrain.storage import folders, formats
-from tests.conftest import FORMS, small
+from tests.conftest import FORMS, SMALL, small
 from tests.pipeline.fixture_types import Capture, Patch
 from tests.pipeline.small_project import Project, surround
 
@@ -71,10 +71,11 @@ def test_scores_are_those_of_the_stages(model: str, tmp_path: Path, monkeypatch:
     assert_equal(quatrain.load(project.weights), result)
 
 
-def test_the_seed_and_the_dataset_are_used(allo: Result):
+def test_the_seed_the_dataset_and_changes_are_used(allo: Result):
     other = quatrain.fit(
-        "allo", config=allo.config, seed=1, threads=1, progress=False, dataset=allo.dataset
+        "allo", seed=1, threads=1, progress=False, dataset=allo.dataset, **SMALL["allo"]
     )
+    assert other.config == allo.config
     assert other.dataset is allo.dataset
     assert other.scores != allo.scores
     elsewhere = small("allo", env={"layout": "room1"})
@@ -174,6 +175,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: Patch):
 def test_scoring_again_gives_the_same_scores_and_other_worlds_give_others(actor_critic: Result):
     scores = actor_critic.scores
     assert quatrain.evaluate(actor_critic, dataset=actor_critic.dataset) == scores
+    assert quatrain.evaluate(actor_critic, seed=actor_critic.seed) == scores
     other = quatrain.evaluate(actor_critic, seed=7)
     assert other["random_return"] != scores["random_return"]
     assert quatrain.evaluate(actor_critic, seed=7) == other

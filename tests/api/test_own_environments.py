@@ -131,6 +131,15 @@ def test_other_data_do_not_change_the_scale_of_observations(result: Result):
     assert trained.items() <= result.scores.items()
 
 
+def test_a_seed_draws_other_held_out_data_or_is_refused(result: Result):
+    if result.model == "allo":
+        with pytest.raises(DataError, match="numbers its states, by the seed"):
+            quatrain.evaluate(result, seed=7)
+    else:
+        again = quatrain.evaluate(result, seed=7)
+        assert again["random_return"] != result.scores["random_return"]
+
+
 def test_another_limit_of_steps_is_taken_and_other_spaces_are_refused(result: Result):
     shorter = quatrain.evaluate(result, env={"max_episode_steps": 3})
     assert shorter.keys() == result.scores.keys()
