@@ -1,10 +1,10 @@
-"""Rows of active_dynamics compare the same beliefs; what the proposal changes is as described."""
+"""Rows of active_dynamics have all sides and compare the same beliefs and predictions."""
 
 import pytest
 
 from benchmarks import timing
 from benchmarks.active_dynamics import measure
-from benchmarks.active_dynamics.measure import network_of
+from benchmarks.active_dynamics.measure import Carried, network_of
 from benchmarks.reference.active_dynamics import RecentRollout
 from benchmarks.rows import ORIGINAL, OURS, PROPOSAL
 from benchmarks.timing import NotComparable
@@ -26,8 +26,21 @@ def test_both_rows_have_all_sides(monkeypatch):
     assert all({*row.sides} == {ORIGINAL, PROPOSAL, OURS} for row in rows)
 
 
-def test_other_beliefs_are_refused(network, monkeypatch):
+class Silent(Carried):
+    """Predicts what it believes already."""
+
+    def step(self, observation, action):
+        self.predicted = super().step(observation, action)
+        return self.predicted
+
+
+@pytest.mark.parametrize(
+    ("name", "replacement", "time"),
+    [("RecentRollout", lambda _: RecentRollout(3), 3), ("Carried", Silent, 1)],
+    ids=["beliefs", "predictions"],
+)
+def test_other_beliefs_and_predictions_are_refused(network, monkeypatch, name, replacement, time):
     measure.check_beliefs(network)
-    monkeypatch.setattr(measure, "RecentRollout", lambda _: RecentRollout(3))
-    with pytest.raises(NotComparable, match="agent step 3: ours differs"):
+    monkeypatch.setattr(measure, name, replacement)
+    with pytest.raises(NotComparable, match=f"agent step {time}: ours differs"):
         measure.check_beliefs(network)

@@ -1,5 +1,7 @@
 """`make bench`: what it refuses and starts, and what it stores."""
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,3 +36,16 @@ def test_all_models_are_measured_in_turn_and_one_that_fails_stops_no_other(monke
     assert len(shown) == 1
     assert run.main(["allo", "--compare"]) == run.main(["--page"]) == 0
     assert shown[1:] == [(run.COMPARED, ["allo"]), (run.RESULTS, [])]
+
+
+def test_a_benchmark_that_a_signal_ends_has_failed(tmp_path: Path, monkeypatch):
+    killed = subprocess.CompletedProcess([], -9)
+    monkeypatch.setattr(run.subprocess, "run", lambda *_, **__: killed)
+    assert run.measured("allo", 5, tmp_path) == 1
+
+
+def test_params_that_cannot_be_read_end_it_with_2(tmp_path: Path, monkeypatch, capsys):
+    (tmp_path / "params.yaml").write_text("device: toaster\n")
+    monkeypatch.chdir(tmp_path)
+    assert run.main(["allo", "--here", str(tmp_path)]) == 2
+    assert "[exit 2]" in capsys.readouterr().err
