@@ -59,6 +59,10 @@ def altered(key: str, to: Any) -> dict[str, Any]:
         ([], "the whole is []: Input should be a valid dictionary"),
         (file_with({}) | {"schema": 2}, "schema is 2: Input should be less than"),
         (file_with({}) | {"schema": "1"}, "schema is '1': Input should be a valid integer"),
+        (
+            {"schema": 1, "presets": {"default": {"metrics": {}, "provenance": {}}}},
+            "presets.default.metrics is {}: Dictionary should have at least 1 item",
+        ),
         (altered("extra", 1), "accuracy.extra is 1: Extra inputs are not permitted"),
         (altered("value", "0.25"), "accuracy.value is '0.25': Input should be a valid number"),
         (altered("value", float("nan")), "accuracy.value is nan: Input should be a finite number"),

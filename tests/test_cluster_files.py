@@ -122,6 +122,13 @@ def test_slurm_sh_tells_its_driver_in_time_and_ends_only_what_it_began():
     assert not re.search(r"ray stop|pkill|killall", commands)
 
 
+def test_slurm_sh_has_ray_listen_on_one_address_and_without_its_dashboard():
+    commands = re.sub(r"^\s*#.*", "", SLURM.read_text(), flags=re.MULTILINE)
+    assert '--node-ip-address="$ip"' in commands
+    assert "--include-dashboard=false" in commands
+    assert "0.0.0.0" not in commands
+
+
 def test_the_page_describes_every_key_of_a_sweep_and_no_other():
     text = (ROOT / "docs" / "cluster.md").read_text()
     section = text.partition("## The file")[2].partition("\n## ")[0]

@@ -107,3 +107,9 @@ def test_only_mlflow_can_be_reached_and_only_from_this_machine(services: dict[st
     assert hosts == ["tracking:5000", "127.0.0.1:5000", "localhost:5000"]
     assert services["pipeline"]["networks"] == ["clients"]
     assert services["pipeline"]["environment"]["MLFLOW_TRACKING_URI"] == f"http://{hosts[0]}"
+
+
+def test_a_client_waits_until_its_server_is_healthy(services: dict[str, Any]):
+    for client, server in (("pipeline", "tracking"), ("tracking", "database")):
+        assert services[client]["depends_on"][server] == {"condition": "service_healthy"}
+        assert services[server]["healthcheck"]["test"]

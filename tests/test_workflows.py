@@ -85,6 +85,13 @@ def test_every_locked_package_that_users_get_is_audited_by_a_pinned_tool():
     assert all((ROOT / "requirements" / f"{name}.txt").is_file() for name in audited)
 
 
+def test_retraining_and_the_whole_campaign_run_on_a_schedule():
+    assert set(workflow(WORKFLOWS / "retrain.yml")["on"]) == {"schedule", "workflow_dispatch"}
+    content = workflow(WORKFLOWS / "ci.yml")
+    assert content["on"]["schedule"]
+    assert "'schedule'" in content["jobs"]["campaign"]["if"]
+
+
 def test_systemd_understands_the_units(tmp_path: Path):
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
