@@ -30,12 +30,14 @@ def drawn(count: int, steps: int) -> list[np.ndarray]:
     return list(uniform.astype(np.float32).clip(low, high))
 
 
-def test_an_ended_colony_is_reset_in_the_same_step():
+def test_actions_have_the_rules_bounds_and_an_ended_colony_is_reset_in_the_same_step():
     """Everything that is returned, from the world's own functions with the same random numbers."""
     simulation = ColonySimulation(rules(max_steps=6), all_kinds(), 5)
     envs, generator = SimulationVectorEnv(simulation), torch.Generator()
     world = make_world(rules(max_steps=6), all_kinds())
     alone = ColonySimulation(rules(max_steps=6), all_kinds(), 5, graph_only=True)
+    bounds = [envs.single_action_space.low, envs.single_action_space.high]
+    np.testing.assert_array_equal(np.stack(bounds, 1), np.array(rules().bounds, np.float32))
     observed, _ = envs.reset(seed=7)
     for each in (simulation, alone):
         each.seed(7)

@@ -78,6 +78,11 @@ def test_finalists_are_the_best_of_all_points_and_rounds(search: policies.Search
     assert rounds[-1].mean() > rounds[1].mean() > rounds[0].mean()
 
 
+def test_all_points_are_scored_on_the_same_colonies():
+    same = policies._mean_returns(SMALL, ((LOW + HIGH) / 2).repeat(3, 1), 4, seeded(0))
+    torch.testing.assert_close(same, same[:1].expand(3))
+
+
 def test_every_point_has_the_fixed_parameters_and_the_final_comparison_decides(
     search: policies.Search,
 ):

@@ -440,6 +440,14 @@ def test_an_error_of_close_does_not_hide_the_one_that_came_before():
     assert len(closed) == 4
 
 
+def test_environments_of_which_one_is_refused_are_all_closed(monkeypatch: Patch):
+    closed = []
+    monkeypatch.setattr(Faulty, "close", lambda _: closed.append(1))
+    with pytest.raises(DataError, match="SystemExit"):
+        HostEnvs(host_env("Faulty", method="reset", error="exit"), num_envs=3, seed=0)
+    assert len(closed) == 3
+
+
 def test_user_code_leaves_the_modes_of_torch_as_they_were():
     try:
         live(host_env("Graceless"))

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatrain.envs.vector_field.fields import make_field, region_grid, restore_field
+from quatrain.envs.vector_field.fields import box_grid, make_field, region_grid, restore_field
 from quatrain.envs.vector_field.kinds import FORMULAS, KINDS, FieldError, register_field
 from tests.envs.vector_field.worlds import STILL, field_env, points, raw_field, wind
 from tests.torch_numbers import seeded
@@ -104,7 +104,7 @@ def test_the_region_has_31_points_per_axis_within_its_radius():
     assert region_grid(1.5, 1).shape == (31, 1)
 
 
-def test_a_region_of_more_dimensions_is_an_evenly_filled_ball():
+def test_a_region_of_more_dimensions_is_an_evenly_filled_ball_and_the_box_is_covered():
     grid = region_grid(2.0, 3)
     radius = grid.norm(dim=1)
     assert grid.shape == (2048, 3)
@@ -113,6 +113,8 @@ def test_a_region_of_more_dimensions_is_an_evenly_filled_ball():
     assert grid.mean(0).abs().max() < 0.01
     torch.testing.assert_close(grid.T @ grid / 2048, torch.eye(3) * 4 / 5, rtol=0, atol=0.02)
     assert torch.equal(grid, region_grid(2.0, 3))
+    assert box_grid(3).shape == (2048, 3)
+    assert -2 <= box_grid(3).min() < -1.9 < 1.9 < box_grid(3).max() <= 2
 
 
 PER_STATE = "return one velocity per state, shape (4, 2)."
