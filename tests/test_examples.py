@@ -1,4 +1,6 @@
-"""Examples and notebooks run outside of a checkout with the package alone, learn and draw."""
+"""Examples and notebooks run outside of a checkout with the package alone, learn and draw: with
+smaller sizes than they have.
+"""
 
 import json
 import os

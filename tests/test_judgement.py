@@ -151,9 +151,9 @@ def test_a_rule_changed_by_hand_is_broken(key: str, to: Any, why: str):
 # Several learners: means with intervals.
 
 
-def interval(mean: float, half: float, seeds: float | None = 4.0) -> dict[str, Any]:
+def interval(mean: float, half: float, seeds: float = 4.0) -> dict[str, Any]:
     ends = {"accuracy": mean, "accuracy_low": mean - half, "accuracy_high": mean + half}
-    return ends if seeds is None else ends | {"seeds": seeds}
+    return ends | {"seeds": seeds}
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_an_interval_may_miss_its_score_by_the_rounding_of_a_mean():
 
 
 @pytest.mark.parametrize("seeds", [1.0, 2.0, 3.0])
-def test_an_interval_of_fewer_than_four_seeds_excuses_nothing(seeds: float | None):
+def test_an_interval_of_fewer_than_four_seeds_excuses_nothing(seeds: float):
     """Of two seeds, one of which failed, it was 0.477 +- 6.06 against 1."""
     for stored, now in (
         (interval(1.0, 0.0, 5.0), interval(0.477, 6.06, seeds)),

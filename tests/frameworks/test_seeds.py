@@ -66,7 +66,7 @@ def test_any_number_of_devices_gives_the_bits_of_one_and_each_seed_its_own_resul
 
 
 @pytest.mark.full
-def test_a_model_trained_on_any_number_of_devices_has_the_same_bytes():
+def test_a_model_trained_on_two_devices_has_the_bytes_of_one():
     lines = spread("allo", "iqn")
     assert [line["devices"] for line in lines] == [1, 2, 1, 2]
     for of_model in (lines[:2], lines[2:]):
