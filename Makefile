@@ -13,7 +13,7 @@ SETUP := lock dev remotes
 STAMP := .venv/.installed
 LOCKED := $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps
 PARALLEL := -n auto --dist worksteal --durations 10
-# XLA compiles in about half the time, to slower programs; examples, notebooks and clones in tests compile as users do.
+# XLA compiles in about half the time, to slower programs; clones in tests compile as users do.
 QUICK := JAX_DISABLE_MOST_OPTIMIZATIONS=1
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)/src:$(CURDIR)

@@ -1,7 +1,5 @@
-"""The campaign of crashes, kills and races: a sample of its cases in `make test-full`, all in `make
+"""The campaign of crashes and full disks: a sample of its cases in `make test-full`, all in `make
 campaign`.
-
-A file `test_AREA.py` has an area's cases as parameters of its tests, one row a case.
 """
 
 from collections import Counter

@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from pipeline.cli import main
 from pipeline.dvc import workspace
-from quatrain.errors import ConfigError
+from quatrain.errors import ConfigError, DataError
 from tests.pipeline.fixture_types import Failure
 from tests.pipeline.scored_workspace import Workspace
 from tests.pipeline.small_checkout import contents, git
@@ -61,6 +61,14 @@ def test_a_preset_has_the_checkouts_cache_remotes_and_credentials(checkout: Path
         assert repo.config["core"]["remote"] == "store"
         assert repo.config["remote"]["disk"]["url"] == f"{checkout.parent}/store"
         assert repo.config["remote"]["store"]["password"] == 'a, "b"#c'
+
+
+@pytest.mark.parametrize("text", ["[core\npassword = hunter2", "[core]\nnothing = hunter2\n"])
+def test_settings_that_dvc_cannot_read_are_refused(text: str, checkout: Path):
+    (checkout / ".dvc" / "config.local").write_text(text)
+    why = r"^\.dvc/config or \.dvc/config\.local: dvc cannot read it; `dvc config --list` says why$"
+    with pytest.raises(DataError, match=why):
+        workspace.prepare_workspace(checkout, "smoke")
 
 
 def test_dvc_runs_with_this_python_the_copys_code_and_the_checkouts_store(

@@ -68,6 +68,19 @@ def test_all_models_are_judged(space: Workspace, capsys: Capture):
     assert f"passed; {sum(len(rules_of(model, 'default')) for model in MODELS)} metrics" in out
 
 
+def test_one_model_of_several_that_is_worse_fails(space: Workspace, capsys: Capture):
+    space.score(cosine_mean=0.5)
+    code, _, err = ended(space, capsys, *MODELS)
+    assert (code, "allo: worse" in err) == (4, True)
+
+
+def test_scores_that_no_promotion_stores_have_no_such_remedy(space: Workspace, capsys: Capture):
+    space.score(floor_random=0.994)
+    code, _, err = ended(space, capsys)
+    why = "gate: allo: below floor: cosine_mean 0.995 does not beat floor_random"
+    assert (code, err.startswith(why), err.count("\n")) == (4, True, 1)
+
+
 ALLO = '{"schema": 1, "model": "allo", "presets": %s}'
 
 

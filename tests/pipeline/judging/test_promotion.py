@@ -6,6 +6,7 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -120,9 +121,19 @@ def test_a_low_first_baseline_or_another_rule_needs_a_reason(space: Workspace):
     stored(space, why=WHY)
 
 
-def test_what_is_not_finite_is_never_stored(space: Workspace):
-    space.score(cosine_min=None)
-    assert refused(space).startswith("allo is not promoted: cosine_min is NaN or infinite")
+REVERSED = {"cosine_min_low": 0.99, "cosine_min_high": 0.9, "seeds": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"cosine_min": None}, "cosine_min is NaN or infinite"),
+        (REVERSED, "cosine_min has no interval: 0.99 to 0.9 is reversed"),
+    ],
+)
+def test_what_is_never_stored(space: Workspace, changed: dict[str, Any], why: str):
+    space.score(**changed)
+    assert refused(space).startswith(f"allo is not promoted: {why}")
     assert refused(space, why=WHY) == refused(space)
 
 

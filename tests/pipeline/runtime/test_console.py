@@ -11,6 +11,12 @@ from pipeline.runtime.console import redact, shown
 from tests.pipeline.fixture_types import Capture, Patch
 
 
+def test_of_two_secrets_that_begin_alike_the_longer_is_hidden_whole(monkeypatch: Patch):
+    monkeypatch.setenv("PGPASSWORD", "hunter22")
+    monkeypatch.setenv("GH_TOKEN", "hunter22-and-more")
+    assert redact("hunter22-and-more") == "***"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "text", "visible"),
     [

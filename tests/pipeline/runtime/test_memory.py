@@ -14,7 +14,7 @@ from pipeline.runtime.processes import Signals
 from pipeline.runtime.stage import Stage, check_fits, run_on_device
 from pipeline.storage.params_file import read_params
 from quatrain.errors import DeviceFull
-from quatrain.memory import GIB, PROCESS
+from quatrain.memory import GIB, PROCESS, lack_explained
 from quatrain.registry import MODELS, load
 from quatrain.validation import overlaid
 from tests.conftest import FORMS, ROOT, SMALL, params_with
@@ -131,6 +131,12 @@ def test_a_device_without_memory_is_told_with_the_keys_to_lower(
         quatrain.fit("iqn", config=working.config, progress=False)
 
 
+def test_another_error_is_not_taken_for_a_lack_of_memory():
+    error = RuntimeError("CUDA error: an illegal memory access was encountered")
+    with pytest.raises(RuntimeError, match="illegal memory access"), lack_explained("iqn", dict):
+        raise error
+
+
 def test_a_process_refuses_before_it_loads_a_framework(tmp_path: Path):
     project = Project.create(tmp_path / "project", "allo", code=True)
     project.choose({"device": "cpu", "allo": {"seeds": 1000, "network": LARGE}})
@@ -147,6 +153,11 @@ GROUPS: dict[str, tuple[str, dict[str, str], float]] = {
     "no group": ("", {}, np.inf),
     "of its own": ("0::/a/b\n", {f"a/b/{name}": text for name, text in LIMIT.items()}, 32768),
     "of the group around it": ("0::/a/b\n", {f"a/{n}": text for n, text in LIMIT.items()}, 32768),
+    "used by file caches": (
+        "0::/a\n",
+        {**{f"a/{name}": text for name, text in LIMIT.items()}, "a/memory.stat": "file 8192\n"},
+        40960,
+    ),
     "seen from inside a container": ("0::/docker/1234\n", LIMIT, 32768),
     "no limit": ("0::/a\n", {"a/memory.max": "max\n", "a/memory.current": "1\n"}, np.inf),
 }

@@ -280,8 +280,10 @@ def test_ctrl_c_while_modules_are_imported_is_one_line(project: Project):
         "os.kill(os.getpid(), 2); time.sleep(60)\n"
     )
     line = "train@allo: interrupted by SIGINT [exit 130]"
-    assert project.run("train") == Ended(130, [line])
-    module.unlink()
+    try:
+        assert project.run("train") == Ended(130, [line])
+    finally:
+        module.unlink()
 
 
 AS_DVC = "import subprocess as s, sys; s.run([sys.executable, '-m', 'pipeline.train', 'allo'])"

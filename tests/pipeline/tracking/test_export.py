@@ -31,7 +31,8 @@ from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.tracking.served import Reply, Served, first_number_replaced, served
 
-each_form = pytest.mark.parametrize("form", ["allo", "iqn-user_env", "active_dynamics"])
+SERVED = ["allo", "iqn-user_env", "actor_critic", "active_dynamics"]
+each_form = pytest.mark.parametrize("form", SERVED)
 
 ANSWER = """
 import json, sys, mlflow
@@ -129,6 +130,8 @@ def test_arrays_and_lists_are_the_same_question_and_the_answer_is_that_of_serve(
         for name, array in expected.items():
             np.testing.assert_allclose(answer[name], array, rtol=1e-5, atol=1e-6)
             assert answer[name].dtype == array.dtype
+    with pytest.raises(ValueError, match="the model has no params; leave them out"):
+        model.loaded.unwrap_python_model().predict(None, model.example, {"temperature": 1})
 
 
 @each_form

@@ -13,6 +13,7 @@ from pipeline.tracking.records import Record
 from pipeline.tracking.registry import CANDIDATE, RUN_KEY_TAG
 from tests.pipeline.fixture_types import Patch
 from tests.pipeline.scored_workspace import Workspace
+from tests.pipeline.small_project import NOBODY
 
 NAME = "quatrain-allo"
 EXPERIMENT = "1"
@@ -160,6 +161,18 @@ def test_a_run_without_a_version_is_said_and_the_learner_here_is_the_first_champ
     train("k2")
     assert ask("k9", "k1", again=True) == IS_SET
     assert ask("k9", "k2") == [f"{absent}; version 1 stays"]
+
+
+def test_a_damaged_memo_is_ignored_and_one_of_another_store(
+    ask: Callable[..., list[str]], root: Path, train: Callable[..., str], monkeypatch: Patch
+):
+    train("k1")
+    (root / ".state").mkdir()
+    (root / ".state" / champions.MEMO).write_bytes(b"\xff")
+    assert ask("k1") == IS_SET
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", NOBODY)
+    with pytest.raises(store.Unreachable, match="no server answers"):
+        ask("k1")
 
 
 def test_the_key_of_the_champion_is_the_store_s_or_else_the_baseline_s(

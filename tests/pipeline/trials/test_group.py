@@ -90,6 +90,20 @@ def test_a_trial_is_one_run_of_its_stages_below_the_run_of_the_group(root: Path,
     assert parent.data.params == {"search.kind": "tpe"}
 
 
+def test_a_run_that_another_type_of_machine_began_is_not_mixed_in(root: Path, uri: str):
+    stages = [stage(root, FIRST, "train", time, key=key) for time, key in ((9, "k1"), (99, "k2"))]
+    tell(root, FIRST)
+    assert rows(uri, children(uri)[0]) == expected(stages[1])
+
+
+def test_another_trial_with_the_same_label_has_a_run_of_its_own(root: Path, uri: str):
+    for trial, time in ((FIRST, 1000), (SECOND, 2000)):
+        outbox = stage(root, trial, "train", time)
+        tell(root, trial)
+        assert rows(uri, children(uri)[-1]) == expected(outbox)
+    assert [each.info.run_name for each in children(uri)] == ["sweep-lr-0001"] * 2
+
+
 def test_a_killed_driver_that_starts_again_sends_each_row_once(
     root: Path, uri: str, monkeypatch: Patch
 ):

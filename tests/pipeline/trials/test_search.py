@@ -70,6 +70,19 @@ def test_a_search_has_the_same_points_wherever_it_was_interrupted(kind: str, tmp
     assert all(type(row.values[HIDDEN]) is int for row in whole)
 
 
+def test_another_seed_and_tpe_after_its_first_trials_try_other_points(tmp_path: Path):
+    rows = {
+        name: values_of(go_on(search_of(tmp_path / name, trials=16, **changes)))
+        for name, changes in {
+            "random": {"search": "random"},
+            "tpe": {"search": "tpe"},
+            "seed": {"search": "random", "seed": 1},
+        }.items()
+    }
+    assert rows["seed"] != rows["random"]
+    assert rows["tpe"][12:] != rows["random"][12:]
+
+
 def test_a_trial_that_was_running_begins_again_and_the_start_is_the_first(tmp_path: Path):
     running = begun(search_of(tmp_path))
     again = search_of(tmp_path)

@@ -97,6 +97,13 @@ def refusing(trial: Trial) -> Outcome:
     return higher(trial) if is_start else Outcome("refused", reason="no")
 
 
+def test_without_confirm_the_best_of_the_search_is_adopted(root: Path, monkeypatch: Patch):
+    driver = Driver(root, monkeypatch, confirm=None)
+    assert len(driver.run(higher)) == 4
+    adopted = read_params(root, "tried")
+    assert (adopted.seed, adopted.allo.train.learning_rate) == (0, 4e-3)
+
+
 def test_the_best_is_adopted_if_its_repetitions_are_better(
     root: Path, monkeypatch: Patch, capsys: Capture
 ):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pipeline.judging.scores import read_scores
+from pipeline.trials import trial as trials
 from pipeline.trials.engine import run_all
 from pipeline.trials.local import Machine
 from pipeline.trials.stages import Stage, stage_environment
@@ -24,6 +25,7 @@ from pipeline.trials.trial import (
 from quatrain.errors import DataError
 from quatrain.presets import parse, read_raw
 from quatrain.validation import overlaid
+from tests.pipeline.fixture_types import Patch
 from tests.pipeline.recorded_runs import until
 from tests.pipeline.small_project import NOBODY, Project
 
@@ -39,7 +41,9 @@ def make(tmp_path: Path) -> Callable[..., Trial]:
     return of
 
 
-def test_keys_stand_for_all_that_a_result_depends_on(make: Callable[..., Trial], tmp_path: Path):
+def test_keys_stand_for_all_that_a_result_depends_on(
+    make: Callable[..., Trial], tmp_path: Path, monkeypatch: Patch
+):
     start = make()
     assert make() == start
     rate = make(allo={"train": {"learning_rate": 0.123}})
@@ -55,6 +59,12 @@ def test_keys_stand_for_all_that_a_result_depends_on(make: Callable[..., Trial],
     inputs = make()
     check_current(tmp_path, inputs)
     assert (inputs.key != start.key, inputs.data_key != start.data_key) == (True, True)
+    edited = []
+    for verb in (None, "collect", "train", "evaluate"):
+        monkeypatch.setattr(trials, "code_digest", lambda *of, verb=verb: of[3] == verb)
+        edited.append(make())
+    assert len({each.key for each in edited}) == 4
+    assert len({each.data_key for each in edited}) == 2
 
 
 def test_a_folder_holds_the_params_files_and_dataset_of_its_trial(
