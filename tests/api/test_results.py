@@ -81,7 +81,7 @@ OTHER_FOLDERS: dict[str, Change] = {
     "was saved by another version: quatrain: allo.": lambda c, _: c["config.json"].pop("train"),
     "the manifest does not tell seed and threads": lambda _, info: info.pop("seed"),
     "version: quatrain: seed = 'x': ": lambda _, info: info.update(seed="x"),
-    "scores.json: does not map names to numbers; save": lambda c, _: c.update({"scores.json": [1]}),
+    "scores.json: does not map names to numbers; save": lambda c, _: c.update({"scores.json": 3}),
     "scores.json: does not map names to numbers": lambda c, _: c["scores.json"].update(a="0.5"),
     "history.csv: is no table of steps": lambda c, _: c.update({"history.csv": "step,a\nx,1\n"}),
     "files that are missing: ['dataset.safetensors']": lambda c, _: c.pop(DATASET),

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import cached_property
 from html import escape
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -283,10 +284,10 @@ def stored_scores(folder: Path, content: Any) -> dict[str, float] | None:
     """
     if content is None:
         return None
-    numbers = content.values() if isinstance(content, Mapping) else [content]
-    if not all(number is None or type(number) in (int, float) for number in numbers):
+    allowed = (int, float, NoneType)
+    if not isinstance(content, Mapping) or {*map(type, content.values())}.difference(allowed):
         raise DataError(f"{folder}/scores.json: does not map names to numbers; {REMEDY}")
-    return {name: math.nan if number is None else number for name, number in content.items()}
+    return {name: math.nan if score is None else float(score) for name, score in content.items()}
 
 
 def read_folder(folder: Path, needed: Collection[str]) -> folders.Loaded:
