@@ -284,8 +284,7 @@ def stored_scores(folder: Path, content: Any) -> dict[str, float] | None:
     """
     if content is None:
         return None
-    allowed = (int, float, NoneType)
-    if not isinstance(content, Mapping) or {*map(type, content.values())}.difference(allowed):
+    if not isinstance(content, Mapping) or {*map(type, content.values())} - {int, float, NoneType}:
         raise DataError(f"{folder}/scores.json: does not map names to numbers; {REMEDY}")
     return {name: math.nan if score is None else float(score) for name, score in content.items()}
 
