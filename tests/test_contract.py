@@ -19,7 +19,7 @@ from quatrain.devices import on_device
 from quatrain.frameworks.packing import flatten
 from quatrain.judgement import judge
 from quatrain.params import Params
-from quatrain.progress import Progress, history, rows
+from quatrain.progress import Evaluation, Progress, history, rows
 from quatrain.registry import MODELS, load
 from quatrain.seeds import SEEDS_OF_INTERVAL
 from tests.conftest import VARIANTS, params_with, shapes_unchecked, small
@@ -47,8 +47,11 @@ class Small:
         after, metrics = self.model.train.update(self.config, self.dataset, state)
         return after, dict(metrics)
 
-    def evaluate(self, state: Any) -> dict[str, float]:
+    def evaluation(self, state: Any) -> Evaluation:
         return self.model.evaluate.evaluate(self.config, state, self.dataset, 0)
+
+    def evaluate(self, state: Any) -> dict[str, float]:
+        return self.evaluation(state).scores
 
     def arrays(self, state: Any) -> Named:
         return self.model.train.to_arrays(state)
@@ -204,9 +207,9 @@ def test_plots_are_figures_with_something_on_them(model: Small, trained: list[Pr
         for row in rows(progress, start)
     )
     state = trained[-1].state
-    scores = model.evaluate(state)
+    evaluation = model.evaluation(state)
     with rc_context({"text.usetex": True}):  # a user's setting, which no text of a figure follows
-        pictures = model.model.plots.plots(model.config, state, model.dataset, recorded, scores)
+        pictures = model.model.plots.plots(model.config, state, model.dataset, recorded, evaluation)
     assert 1 <= len(pictures) <= 5
     for name, picture in pictures.items():
         if isinstance(picture, Animation):
@@ -277,7 +280,7 @@ def test_gated_scores_of_six_learners_have_intervals(model: Small):
     config = model.config.model_copy(update={"seeds": 6})
     dataset = model.model.collect.collect(config, 11)
     state = model.model.train.init_state(config, dataset, 5)
-    scores = model.model.evaluate.evaluate(config, state, dataset, 0)
+    scores = model.model.evaluate.evaluate(config, state, dataset, 0).scores
     assert scores["seeds"] == 6
     for gated in rules_of(model, scores):
         low, high = scores[f"{gated.metric}_low"], scores[f"{gated.metric}_high"]

@@ -21,13 +21,13 @@ def evaluate(stage: Stage, signals: Signals) -> None:
     digests = digests_of(stage.root, stage.model, stage.params, learner=files.digest, data=digest)
     curves = history.from_csv(files.contents["history.csv"])
     evaluate_model = stage.modules.evaluate.evaluate
-    scores = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
+    evaluation = evaluate_model(stage.config, state, dataset, stage.seed("evaluate"))
     signals.check()
-    figures = stage.modules.plots.plots(stage.config, state, dataset, curves, scores)
+    figures = stage.modules.plots.plots(stage.config, state, dataset, curves, evaluation)
     images = encode(figures)
     write_figures(stage.reports / "plots", images)
     write_curves(stage.reports / "curves", curves)
-    numbers = formats.null_if_not_finite(scores)
+    numbers = formats.null_if_not_finite(evaluation.scores)
     gated = {
         rule.metric: numbers.get(rule.metric) for rule in stage.modules.rules.gated(stage.config)
     }

@@ -29,10 +29,10 @@ it would yield what is not finite |
 | `train.from_arrays` | the state, bit for bit; raises ValueError for those of another config |
 | `rules.gated` | `baselines.Rule` of each judged score; loads no framework. `config`: a section, \
 its class, or None: one with an environment of this project |
-| `evaluate.evaluate` | scores on held-out data, those of reference policies, and `seeds`, the \
-number of learners |
-| `plots.plots` | the pictures of a report by name, in the order of the story: task, learning, \
-result, comparison, details; a figure's label is its caption |
+| `evaluate.evaluate` | `progress.Evaluation`: scores on held-out data, those of reference \
+policies, and `seeds`, the number of learners; and what pictures of them need |
+| `plots.plots` | the pictures of a report by name, of what is recorded, in the order of the \
+story: task, learning, result, comparison, details; a figure's label is its caption |
 | `serve.export` | all arrays that answering needs, of the first seed |
 | `serve.request` | an example request; the first axis counts questions |
 | `serve.load` | `serving.Served`: the inputs of a request, and what computes answers by exported \
@@ -60,7 +60,7 @@ CONTRACT: dict[str, dict[str, str]] = {
     },
     "rules": {"gated": "config=None"},
     "evaluate": {"evaluate": "config, state, dataset, seed"},
-    "plots": {"plots": "config, state, dataset, history, scores"},
+    "plots": {"plots": "config, state, dataset, history, evaluation"},
     "serve": {
         "export": "config, state, dataset",
         "request": "config, dataset",

@@ -1,4 +1,4 @@
-"""The yields of a learner, and their form as rows and as a history."""
+"""The yields of a learner, their form as rows and as a history, and what its evaluation is."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -23,6 +23,15 @@ class Progress(NamedTuple):
     step: int
     state: Any
     metrics: Mapping[str, Shaped[np.ndarray, "time *axes"]]
+
+
+class Evaluation(NamedTuple):
+    """Holds scores by name, and what they were computed from, of a type of the model's own: figures
+    show it (episodes that were played, fields that were estimated), and play nothing again.
+    """
+
+    scores: dict[str, float]
+    outcomes: Any
 
 
 # The name of a metric with suffixes, the step, and the value.

@@ -7,15 +7,16 @@ from quatrain.models.sketch import network
 from quatrain.models.sketch.collect import Dataset
 from quatrain.models.sketch.config import SketchConfig
 from quatrain.models.sketch.train import State, to_arrays
+from quatrain.progress import Evaluation
 from quatrain.statistics import aggregate_seeds
 
 
-def evaluate(config: SketchConfig, state: State, dataset: Dataset, seed: int) -> dict[str, float]:
+def evaluate(config: SketchConfig, state: State, dataset: Dataset, seed: int) -> Evaluation:
     """Computes `rmse` against the true values; its lower reference is the best constant."""
-    targets = dataset.held_out.targets
-    squares = np.square(predictions(state, dataset) - targets).mean(-1)
+    targets, predicted = dataset.held_out.targets, predictions(state, dataset)
+    squares = np.square(predicted - targets).mean(-1)
     scores = aggregate_seeds([{"rmse": float(rmse)} for rmse in np.sqrt(squares)], ["rmse"])
-    return scores | {"constant_rmse": float(targets.std())}
+    return Evaluation(scores | {"constant_rmse": float(targets.std())}, predicted)
 
 
 def predictions(state: State, dataset: Dataset) -> Float[np.ndarray, "seed sample"]:

@@ -4,26 +4,24 @@ from matplotlib.figure import Figure
 
 from quatrain.models.sketch.collect import Dataset
 from quatrain.models.sketch.config import SketchConfig
-from quatrain.models.sketch.evaluate import predictions
 from quatrain.models.sketch.train import State
 from quatrain.plots import BLUE, GREY, Picture, house_style, in_order
-from quatrain.progress import History
+from quatrain.progress import Evaluation, History
 
 CAPTIONS = {"values": "Are the learned values the true ones? Then all points lie on the line."}
 
 
 @house_style
 def plots(
-    config: SketchConfig, state: State, dataset: Dataset, history: History, scores: dict[str, float]
+    config: SketchConfig, state: State, dataset: Dataset, history: History, evaluation: Evaluation
 ) -> dict[str, Picture]:
     """Draws learned against true values of held-out points, of the first seed."""
     points = slice(config.evaluate.points)
     figure = Figure(layout="constrained")
     axes = figure.subplots()
     axes.axline((0, 0), slope=1, color=GREY)
-    axes.plot(
-        dataset.held_out.targets[points], predictions(state, dataset)[0, points], ".", color=BLUE
-    )
+    predicted = evaluation.outcomes[0, points]
+    axes.plot(dataset.held_out.targets[points], predicted, ".", color=BLUE)
     axes.set_xlabel("true value")
     axes.set_ylabel("learned value")
     return in_order({"values": figure}, CAPTIONS)

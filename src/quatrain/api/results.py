@@ -19,7 +19,7 @@ from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten, to_dataset
 from quatrain.params import Params
-from quatrain.progress import History
+from quatrain.progress import Evaluation, History
 from quatrain.registry import MODELS
 from quatrain.registry import load as load_modules
 from quatrain.seeds import derive_seed
@@ -74,12 +74,16 @@ class Result:
         state: Any,
         history: History,
         scores: Mapping[str, float] | None = None,
+        evaluation: Evaluation | None = None,
     ) -> None:
         self.model = model
         self.params = params
         self.dataset = dataset
         self.state = state
         self.history = dict(history)
+        if evaluation is not None:
+            self._evaluation = evaluation
+            scores = evaluation.scores
         if scores is not None:
             self.scores = dict(scores)
 
@@ -96,13 +100,18 @@ class Result:
     @cached_property
     def scores(self) -> dict[str, float]:
         """Returns the scores on held-out data by name, beside those of reference policies."""
+        return dict(self._evaluation.scores)
+
+    @cached_property
+    def _evaluation(self) -> Evaluation:
         with computing(self.params, self.model):
-            return self._modules.evaluate.evaluate(
+            evaluation: Evaluation = self._modules.evaluate.evaluate(
                 self.config,
                 self.state,
                 self.dataset,
                 derive_seed(self.seed, "evaluate", self.model),
             )
+        return evaluation
 
     @property
     def judged_scores(self) -> dict[str, float]:
@@ -139,9 +148,10 @@ class Result:
         }
 
     def _pictures(self) -> Mapping[str, Figure | Animation]:
+        evaluation = self._evaluation._replace(scores=dict(self.scores))
         with computing(self.params, self.model):
             return self._modules.plots.plots(
-                self.config, self.state, self.dataset, self.history, dict(self.scores)
+                self.config, self.state, self.dataset, self.history, evaluation
             )
 
     def predict(self, request: Mapping[str, Any]) -> dict[str, np.ndarray]:

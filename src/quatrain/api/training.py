@@ -23,7 +23,7 @@ from quatrain.api.session import computing
 from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten
 from quatrain.params import Params
-from quatrain.progress import Row, history, rows
+from quatrain.progress import Evaluation, Row, history, rows
 from quatrain.registry import load
 from quatrain.seeds import derive_seed
 
@@ -130,8 +130,8 @@ def train_and_score(params: Params, model: str, dataset: Any, is_shown: bool) ->
         step = current.step
         state = current.state
     seed = derive_seed(params.seed, "evaluate", model)
-    scores = modules.evaluate.evaluate(config, state, dataset, seed)
-    return Result(model, params, dataset, state, history(table), scores)
+    evaluation = modules.evaluate.evaluate(config, state, dataset, seed)
+    return Result(model, params, dataset, state, history(table), evaluation=evaluation)
 
 
 def evaluate(
@@ -191,9 +191,9 @@ def evaluate(
             raise DataError(
                 f"{model} was trained in another form of environment: {error}"
             ) from None
-        return modules.evaluate.evaluate(
-            config, state, dataset, derive_seed(drawn, "evaluate", model)
-        )
+        seed = derive_seed(drawn, "evaluate", model)
+        evaluation: Evaluation = modules.evaluate.evaluate(config, state, dataset, seed)
+        return evaluation.scores
 
 
 def state_for(result: Result, config: Any, dataset: Any) -> Any:

@@ -15,7 +15,7 @@ from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_fie
 from quatrain.models.active_dynamics.family import FieldLearner
 from quatrain.models.active_dynamics.figures.study import Study, make_study
 from quatrain.models.active_dynamics.state import State, TrainingState, init_state, learners_of
-from quatrain.progress import History, Progress, history, rows
+from quatrain.progress import Evaluation, History, Progress, history, rows
 from tests.conftest import shapes_unchecked, small
 
 both_families = pytest.mark.parametrize("family", losses.TERMS)
@@ -61,9 +61,13 @@ class Run(NamedTuple):
         return estimate_field(self.config, self.learner, self.state, self.dataset)
 
     @property
-    def scores(self) -> dict[str, float]:
+    def evaluation(self) -> Evaluation:
         with shapes_unchecked():
             return evaluate(self.config, self.state, self.dataset, 0)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        return self.evaluation.scores
 
     @property
     def study(self) -> Study:

@@ -59,7 +59,7 @@ class Case:
 
     def evaluate(self, state: State) -> dict[str, float]:
         with shapes_unchecked():
-            return evaluate(self.config, state, self.dataset, 0)
+            return evaluate(self.config, state, self.dataset, 0).scores
 
 
 # The field.

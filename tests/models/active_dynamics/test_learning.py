@@ -74,7 +74,7 @@ def test_the_committed_settings_need_a_fifth_of_the_transitions_of_random_action
     with on_device(params, "torch"), shapes_unchecked():
         dataset = collect(config, seeds["collect"])
         *_, last = train(config, dataset, seeds["train"])
-        scores = evaluate(config, last.state, dataset, seeds["evaluate"])
+        scores = evaluate(config, last.state, dataset, seeds["evaluate"]).scores
     assert config.seeds == 10
     assert scores["transition_ratio.random"] >= GOAL
     assert scores["transition_ratio.random_low"] >= GOAL

@@ -13,7 +13,7 @@ from tests.models.active_dynamics.small_trials import named
 def test_figures_of_one_arm_on_a_line_are_those_that_need_no_plane():
     done = named("one arm on a line")
     with shapes_unchecked():
-        figures = plots(done.config, done.state, done.dataset, done.history, done.scores)
+        figures = plots(done.config, done.state, done.dataset, done.history, done.evaluation)
     assert set(figures) == {"learning_curve", "actions", "misfit"}
     for drawn, figure in figures.items():
         figure.draw_without_rendering()

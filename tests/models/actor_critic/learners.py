@@ -36,4 +36,4 @@ def trained(config: Config) -> Progress:
 
 def scores_of(config: Config, state: train.State) -> dict[str, float]:
     with shapes_unchecked():
-        return evaluate(config, state, dataset_of(config), 0)
+        return evaluate(config, state, dataset_of(config), 0).scores

@@ -99,7 +99,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         state = state._replace(best=(best,) * seeds)
         references = {"random": [0.0], "constant": [5.0], "feedback": [10.0]} | references
         dataset = dataset_with(references, len(outcomes[0].returns), kinds)
-        return evaluate(config, state, dataset, 3)
+        return evaluate(config, state, dataset, 3).scores
 
     return scored
 
@@ -252,7 +252,7 @@ def test_returns_are_undiscounted_sums_of_weighted_components():
 
 def test_evaluation_repeats_and_only_draws_and_intervals_depend_on_the_seed():
     config, dataset, state = untrained()
-    item, same, other = (evaluate(config, state, dataset, seed) for seed in (1, 1, 2))
+    item, same, other = (evaluate(config, state, dataset, seed).scores for seed in (1, 1, 2))
     np.testing.assert_equal(same, item)
     differ = {name for name in item if not np.array_equal(item[name], other[name], equal_nan=True)}
     rest = {name for name in differ if not name.endswith(("_low", "_high"))}
@@ -270,7 +270,7 @@ def test_held_out_plates_and_those_outside_are_worlds_of_their_own():
     scores = []
     for plates, outside in ((soft, stiff), (stiff, soft)):
         moved = dataset._replace(held_out=held_out._replace(plates=plates, outside=outside))
-        scores.append(evaluate(config, state, moved, 0))
+        scores.append(evaluate(config, state, moved, 0).scores)
     item, other = scores
     assert item["return_mean"] == other["outside/return_mean"] != other["return_mean"]
     assert item["outside/return_mean"] == other["return_mean"]

@@ -29,7 +29,7 @@ def scores_of(preset: str | None, seeds: int) -> list[dict[str, float]]:
         dataset = collect(alone, to_collect)
         *_, end = train(alone.model_copy(update={"seeds": seeds}), dataset, to_train)
         return [
-            evaluate(alone, State.from_seeds([seed]), dataset, to_evaluate)
+            evaluate(alone, State.from_seeds([seed]), dataset, to_evaluate).scores
             for seed in end.state.seeds
         ]
 

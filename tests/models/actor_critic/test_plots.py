@@ -21,7 +21,7 @@ from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.plots import plots
 from quatrain.models.actor_critic.train import State, train
-from quatrain.progress import History, history, rows
+from quatrain.progress import Evaluation, History, history, rows
 from quatrain.validation import overlaid
 from tests.conftest import shapes_unchecked, small
 
@@ -66,7 +66,7 @@ class Run(NamedTuple):
     state: State
     dataset: Dataset
     history: History
-    scores: dict[str, float]
+    evaluation: Evaluation
 
 
 @functools.cache
@@ -78,8 +78,8 @@ def trained(name: str) -> Run:
         for progress in train(config, dataset, 1):
             recorded += rows(progress, last)
             last = progress.step
-        scores = evaluate(config, progress.state, dataset, 0)
-    return Run(config, progress.state, dataset, history(recorded), scores)
+        evaluation = evaluate(config, progress.state, dataset, 0)
+    return Run(config, progress.state, dataset, history(recorded), evaluation)
 
 
 @pytest.mark.filterwarnings("ignore:actor_critic.env.max_steps .* is impossible:UserWarning")
@@ -96,7 +96,7 @@ def test_every_figure_is_drawn_for_every_run(name: str):
         assert all(axes.has_data() for axes in figure.axes), drawn
         said = [text.get_text() for axes in figure.axes for text in axes.texts]
         assert not [text for text in said if "nan" in text], drawn
-    assert ("no success" in name) == np.isnan(result.scores["size_rmse"])
+    assert ("no success" in name) == np.isnan(result.evaluation.scores["size_rmse"])
     assert ("before any" in name) != result.history["episodes"][1].any()
 
 

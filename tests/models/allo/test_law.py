@@ -89,7 +89,7 @@ def test_a_map_of_more_states_than_are_counted_is_scored_and_drawn_by_its_law(
     )
     cosines = truth.cosine(truth.true_table(from_data.spectrum, d), whole.spectrum)
     assert cosines.min() > 0.9
-    scores = evaluate(config, init_state(config, dataset, 0), dataset, 0)
+    scores = evaluate(config, init_state(config, dataset, 0), dataset, 0).scores
     assert scores["ceiling_truth"] == pytest.approx(1)
     assert abs(scores["floor_random"]) < 0.1
     assert not {"ceiling_paper", "held_out_cosine"} & set(scores)

@@ -222,7 +222,7 @@ def test_each_of_three_learners_equals_one_trained_alone():
 def test_without_held_out_walks_the_held_out_part_is_empty_and_its_scores_are_absent():
     none = collect(allo(collect={"held_out_fraction": 0.0}), 0)
     assert len(none.held_out.starts) == 0
-    scores = evaluate(CONFIG, init_state(CONFIG, dataset(), 0), none, 0)
+    scores = evaluate(CONFIG, init_state(CONFIG, dataset(), 0), none, 0).scores
     assert "cosine_mean" in scores
     assert not any(name.startswith("held_out") for name in scores)
 

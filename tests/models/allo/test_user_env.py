@@ -61,7 +61,7 @@ def test_bins_make_states_of_continuous_observations_and_what_never_changes_tell
 
 def test_the_vectors_of_a_corridor_are_learned(trained):
     config, dataset, progress = trained
-    scores = MODEL.evaluate.evaluate(config, progress[-1].state, dataset, 0)
+    scores = MODEL.evaluate.evaluate(config, progress[-1].state, dataset, 0).scores
     assert scores["cosine_mean"] > 0.95 > 0.7 > scores["floor_untrained"]
     assert scores["floor_random"] < 0.6
     slowest = true_spectrum(config, dataset).spectrum.eigenvectors[:, 1]
@@ -82,9 +82,9 @@ def test_a_served_model_answers_for_observations(trained):
 
 def test_figures_show_the_axes_that_change(trained):
     config, dataset, progress = trained
-    scores = MODEL.evaluate.evaluate(config, progress[-1].state, dataset, 0)
+    evaluation = MODEL.evaluate.evaluate(config, progress[-1].state, dataset, 0)
     table = [row for part in progress for row in rows(part, part.step - 1000)]
-    figures = MODEL.plots.plots(config, progress[-1].state, dataset, history(table), scores)
+    figures = MODEL.plots.plots(config, progress[-1].state, dataset, history(table), evaluation)
     assert figures["visits"].axes[0].get_xlabel() == "observation 0"
 
 

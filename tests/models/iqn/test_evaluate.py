@@ -50,7 +50,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Any:
         policies |= references
         monkeypatch.setattr(scoring, "play_held_out", lambda *_: (list(learned), policies))
         selected = config(len(learned), agents=learned[0].rewards.shape[1])
-        return evaluate(selected, BLANK, Dataset(None, None), 3)
+        return evaluate(selected, BLANK, Dataset(None, None), 3).scores
 
     return scored
 

@@ -38,8 +38,8 @@ def outcome(seed: int) -> Outcome:
         if not reached and len(greedy) and greedy[-1] >= 100:
             reached = int(progress.metrics["agent_steps"][-1])
         if progress.step == preset.train.steps:
-            scores = evaluate(config, progress.state, dataset, 5)
-    return Outcome(reached, scores, evaluate(config, progress.state, dataset, 5))
+            scores = evaluate(config, progress.state, dataset, 5).scores
+    return Outcome(reached, scores, evaluate(config, progress.state, dataset, 5).scores)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -68,7 +68,7 @@ def test_the_large_world_is_learned_within_300_000_agent_steps():
     config = read_params(ROOT, "large", {"iqn": brief}).iqn
     dataset = collect(config, 0)
     *_, end = train(config, dataset, 100)
-    scores = evaluate(config, end.state, dataset, 5)
+    scores = evaluate(config, end.state, dataset, 5).scores
     assert end.metrics["agent_steps"][-1] <= 300_000
     assert scores["share"] >= 0.97
     assert scores["return_mean"] >= 10 * scores["random_return"]

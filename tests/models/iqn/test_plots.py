@@ -12,7 +12,7 @@ from quatrain.models.iqn.learn import State
 from quatrain.models.iqn.treasurehunt import Dataset
 from quatrain.models.iqn.treasurehunt_scores import REFERENCE_POLICIES, Outcome
 from quatrain.plots import ORANGE, RED
-from quatrain.progress import History, Progress, by_seed, history, rows
+from quatrain.progress import Evaluation, History, Progress, by_seed, history, rows
 from tests.conftest import params_with
 
 TURNS, WORLDS = 20, 7
@@ -51,7 +51,6 @@ def outcomes(agents: int, seeds: int) -> Outcomes:
 def test_every_figure_is_drawn_for_every_run(
     agents: int, seeds: int, evaluations: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(plotting, "play_held_out", lambda *_: outcomes(agents, seeds))
     animation = Animation(np.zeros((2, 3, 4, 3), np.uint8), 100)
     monkeypatch.setattr(treasurehunt_plots, "animate", lambda *_: animation)
     figures = plotting.plots(
@@ -59,7 +58,7 @@ def test_every_figure_is_drawn_for_every_run(
         State(*[None] * len(State._fields)),
         Dataset(None, None),
         recorded(agents, seeds, evaluations),
-        SCORES,
+        Evaluation(SCORES, outcomes(agents, seeds)),
     )
     fairness = ["fairness"] if agents > 1 else []
     assert list(figures) == ["episode", "learning_curve", "returns", *fairness, "learning"]

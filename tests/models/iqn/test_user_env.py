@@ -228,7 +228,7 @@ def test_a_replay_without_any_transition_ends_the_training_in_a_line():
 def test_two_agents_learn_opposite_actions_from_the_same_observation():
     config = user_env("train.turns: 160", name="Opposites", kind="pettingzoo")
     dataset = collect(config, 0)
-    scores = evaluate(config, trained(config), dataset, 0)
+    scores = evaluate(config, trained(config), dataset, 0).scores
     assert scores["return_agent_0"] == scores["return_agent_1"] == 4
     assert abs(scores["random_return"] - 2) < 0.5
     assert scores["constant_return"] < 3
@@ -251,10 +251,12 @@ def test_a_learner_is_scored_with_the_scale_that_it_was_trained_with():
     train_set = dataset.train._replace(frames=9 * dataset.train.frames + 3)
     changed = dataset._replace(train=train_set)
     with shapes_unchecked():
-        scores = evaluate(OFTEN, state, dataset, 0)
-        assert evaluate(OFTEN, state, changed, 0) == scores
+        scores = evaluate(OFTEN, state, dataset, 0).scores
+        assert evaluate(OFTEN, state, changed, 0).scores == scores
         other = state._replace(scale=scale_of(OFTEN, changed))
-        assert evaluate(OFTEN, other, dataset, 0)["return_mean"] < scores["return_mean"] - 0.5
+        assert (
+            evaluate(OFTEN, other, dataset, 0).scores["return_mean"] < scores["return_mean"] - 0.5
+        )
 
 
 def test_the_best_evaluation_is_kept_and_judged():
@@ -290,6 +292,6 @@ def test_cartpole_is_solved_by_the_preset(seed: int):
     dataset = collect(config, seed)
     with shapes_unchecked():
         *_, last = train(config, dataset, seed + 100)
-    scores = evaluate(config, last.state, dataset, seed)
+    scores = evaluate(config, last.state, dataset, seed).scores
     assert scores["return_mean"] >= 475
     assert max(scores[f"{name}_return"] for name in ("random", "constant", "untrained")) < 100

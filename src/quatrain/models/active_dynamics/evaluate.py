@@ -26,6 +26,7 @@ from quatrain.models.active_dynamics.state import (
     checkpoint_steps,
     planned_share,
 )
+from quatrain.progress import Evaluation
 from quatrain.statistics import Interval, bootstrap_interval, median_interval
 
 # Transitions after which a predicted state is compared with the true one.
@@ -54,9 +55,7 @@ class FieldEstimate(NamedTuple):
     nrmse: Float64[np.ndarray, "checkpoint learner"]
 
 
-def evaluate(
-    config: ActiveDynamicsConfig, state: State, dataset: Dataset, seed: int
-) -> dict[str, float]:
+def evaluate(config: ActiveDynamicsConfig, state: State, dataset: Dataset, seed: int) -> Evaluation:
     """Computes medians over the replicates of each arm, the gated ones with 95 % intervals.
 
     Intervals are order statistics, for at least 6 replicates. `transition_ratio.ARM` is how many
@@ -83,7 +82,8 @@ def evaluate(
     if share is not None:
         scores["planned.active"] = share
     scores |= reference_errors(config, dataset)
-    return scores | oracle(config, training.world, dataset.held_out)
+    scores |= oracle(config, training.world, dataset.held_out)
+    return Evaluation(scores, field)
 
 
 def learner_scores(

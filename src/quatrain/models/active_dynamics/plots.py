@@ -1,14 +1,12 @@
 """learner, dataset, history -> figures of the learned field, its uncertainty and the exploration"""
 
-from collections.abc import Mapping
-
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.figures import curves, plane
 from quatrain.models.active_dynamics.figures.study import PLANE, make_study
 from quatrain.models.active_dynamics.state import State
 from quatrain.plots import Picture, house_style, in_order
-from quatrain.progress import History
+from quatrain.progress import Evaluation, History
 
 # Picture -> the question that it answers, and how; in the order of the story.
 CAPTIONS = {
@@ -31,12 +29,13 @@ def plots(
     state: State,
     dataset: Dataset,
     history: History,
-    scores: Mapping[str, float],
+    evaluation: Evaluation,
 ) -> dict[str, Picture]:
     """Draws the figures: medians over replicates, or the replicate of median error.
 
     Maps need a field in the plane. A filter has innovations, seq_vae a bound on the evidence.
     """
+    scores = evaluation.scores
     study = make_study(config, state, dataset)
     pictures: dict[str, Picture] = {
         "learning_curve": curves.draw_learning_curve(study, scores),

@@ -4,6 +4,7 @@ from typing import Any
 
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.train import SeedState, State
+from quatrain.progress import Evaluation
 from quatrain.statistics import aggregate_seeds
 
 
@@ -18,7 +19,7 @@ def scoring(config: Config) -> Any:
     return colony_scores
 
 
-def evaluate(config: Config, state: State, dataset: Any, seed: int) -> dict[str, float]:
+def evaluate(config: Config, state: State, dataset: Any, seed: int) -> Evaluation:
     """Returns the scores; of several seeds means, and of the return and what is judged the spread
     (`aggregate_seeds`).
 
@@ -38,7 +39,7 @@ def evaluate(config: Config, state: State, dataset: Any, seed: int) -> dict[str,
     scores = aggregate_seeds(of_seeds, module.SPREAD) | module.reference_scores(references)
     if config.seeds == 1:
         scores |= module.intervals(config, outcomes[0], dataset, seed)
-    return {name: float(value) for name, value in scores.items()}
+    return Evaluation({name: float(value) for name, value in scores.items()}, outcomes)
 
 
 def _training_scores(config: Config, seed_state: SeedState) -> dict[str, float]:

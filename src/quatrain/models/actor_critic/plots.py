@@ -30,7 +30,7 @@ from quatrain.plots import (
     returns_ecdf,
     update_panels,
 )
-from quatrain.progress import History
+from quatrain.progress import Evaluation, History
 
 # Picture -> the question that it answers, and how; in the order of the story.
 CAPTIONS = {
@@ -70,13 +70,13 @@ REFERENCES = {
 
 @house_style
 def plots(
-    config: Config, state: State, dataset: Any, history: History, scores: Mapping[str, float]
+    config: Config, state: State, dataset: Any, history: History, evaluation: Evaluation
 ) -> dict[str, Picture]:
     """Draws the figures of one trained actor_critic; of several seeds means with 95 % intervals
     over seeds.
     """
     pictures: dict[str, Picture] = {
-        "learning_curve": draw_learning_curve(config, history, scores),
+        "learning_curve": draw_learning_curve(config, history, evaluation.scores),
         "updates": draw_updates(config, history),
     }
     if isinstance(config, ActorCriticUserEnvConfig):

@@ -24,6 +24,7 @@ from quatrain.models.allo.truth import (
     true_spectrum,
     true_table,
 )
+from quatrain.progress import Evaluation
 from quatrain.statistics import aggregate_seeds
 
 # Scores of each learner that get an interval over learners.
@@ -35,7 +36,7 @@ MUCH_BY_CHANCE = 0.8
 Rule = Callable[[np.ndarray, Spectrum], Float[np.ndarray, " d"]]
 
 
-def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> dict[str, float]:
+def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> Evaluation:
     """Returns the scores, means over learners; WITH_INTERVAL also with sd and 95 % interval.
 
     `cosine/i`, `cosine_mean` and `cosine_min` are 1 for the true eigenvectors of the buffer and 0
@@ -75,7 +76,7 @@ def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> d
         | _truth_scores(config, dataset, truth)
         | _held_out_scores(config, dataset, truth, learned)
     )
-    return {name: float(value) for name, value in scores.items()}
+    return Evaluation({name: float(value) for name, value in scores.items()}, None)
 
 
 def _rules(truth: Truth) -> dict[str, tuple[Rule, Spectrum]]:

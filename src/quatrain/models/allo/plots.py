@@ -43,7 +43,7 @@ from quatrain.plots import (
     learning_curve,
     update_panels,
 )
-from quatrain.progress import History
+from quatrain.progress import Evaluation, History
 
 # Picture -> what it shows, in the order of the story.
 CAPTIONS = {
@@ -79,13 +79,10 @@ STEPS = "gradient steps"
 
 @house_style
 def plots(
-    config: AlloConfig,
-    state: State,
-    dataset: Dataset,
-    history: History,
-    scores: Mapping[str, float],
+    config: AlloConfig, state: State, dataset: Dataset, history: History, evaluation: Evaluation
 ) -> dict[str, Picture]:
     """Draws the figures of a trained allo: maps of the first learner, curves of all."""
+    scores = evaluation.scores
     truth = true_spectrum(config, dataset).spectrum
     table = np.asarray(tables(config, state, dataset)[0], np.float64)
     pictures: dict[str, Picture] = {

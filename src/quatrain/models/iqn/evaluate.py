@@ -8,6 +8,7 @@ from jaxtyping import Float
 from quatrain.models.iqn.config import LearnerConfig
 from quatrain.models.iqn.learn import State, evaluation_params
 from quatrain.models.iqn.network import pick
+from quatrain.progress import Evaluation
 from quatrain.statistics import aggregate_seeds
 
 Returns = Float[np.ndarray, "agent env"]
@@ -27,7 +28,7 @@ class Outcomes(NamedTuple):
         return self.learned if name == "learned" else [self.references[name]]
 
 
-def evaluate(config: LearnerConfig, state: State, dataset: Any, seed: int) -> dict[str, float]:
+def evaluate(config: LearnerConfig, state: State, dataset: Any, seed: int) -> Evaluation:
     """Computes the scores of iqn; with several seeds means, and the spread of gated ones
     (`aggregate_seeds`).
 
@@ -46,7 +47,7 @@ def evaluate(config: LearnerConfig, state: State, dataset: Any, seed: int) -> di
         scores[f"{name}_return"] = outcome.returns.mean()
         scores[f"{name}_return_se"] = standard_error(outcome.returns)
     scores |= world.scores_of_run(config, state, outcomes, seed)
-    return {name: float(value) for name, value in scores.items()}
+    return Evaluation({name: float(value) for name, value in scores.items()}, outcomes)
 
 
 def scores_of(config: LearnerConfig) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from quatrain.models.iqn.config import LearnerConfig
-from quatrain.models.iqn.evaluate import Outcomes, play_held_out, scores_of
+from quatrain.models.iqn.evaluate import Outcomes, scores_of
 from quatrain.models.iqn.learn import State
 from quatrain.plots import (
     BLUE,
@@ -27,7 +27,7 @@ from quatrain.plots import (
     returns_ecdf,
     update_panels,
 )
-from quatrain.progress import History
+from quatrain.progress import Evaluation, History
 from quatrain.statistics import LEAST_SEEDS
 
 # Picture -> what it shows, in the order of the story.
@@ -50,16 +50,14 @@ UPDATES = {
     "grad_norm": ("Gradients before they are cut", "norm, of an agent"),
     "epsilon": ("Exploration", "share of random actions"),
 }
-# Seed of the policies that draw.
-SEED = 0
 
 
 @house_style
 def plots(
-    config: LearnerConfig, state: State, dataset: Any, history: History, scores: Mapping[str, float]
+    config: LearnerConfig, state: State, dataset: Any, history: History, evaluation: Evaluation
 ) -> dict[str, Picture]:
     """Draws the figures of a trained iqn."""
-    outcomes = play_held_out(config, state, dataset, SEED)
+    scores, outcomes = evaluation
     policies = policy_returns(config, outcomes, scores)
     pictures: dict[str, Picture] = {
         "learning_curve": draw_learning_curve(config, history, policies),
