@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pipeline.runtime.processes import run_parallel, wait_for_child
 from pipeline.storage.params_file import read_params
 from pipeline.storage.run_key import code_digest, environment_of
 from pipeline.tracking import champions
-from pipeline.tracking.run import record_restored
+from pipeline.tracking.run import courier, record_restored
 from pipeline.tracking.store import reason_of
 from pipeline.tracking.ui import runs_page
 from quatrain.errors import DataError, QuatrainError
@@ -26,9 +26,11 @@ DVC = (sys.executable, "-m", "dvc")
 VERBS = ("collect", "train", "evaluate")
 
 
-def dvc(root: Path, work: Path, *arguments: str) -> int:
-    command = [*DVC, *arguments]
-    return wait_for_child(subprocess.Popen(command, cwd=work, env=environment(root, work)))
+Variables = Mapping[str, str]
+
+
+def dvc(work: Path, variables: Variables, *arguments: str) -> int:
+    return wait_for_child(subprocess.Popen([*DVC, *arguments], cwd=work, env=variables))
 
 
 def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
@@ -42,7 +44,9 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
     with alone(root, preset):
         work = prepare_workspace(root, preset)
         drop_rwlock(work)
-        code = rerun(root, work, models) or reproduce(root, work, models, jobs)
+        with courier(root, work) as delivered:
+            variables = environment(root, work) | delivered
+            code = rerun(work, variables, models) or reproduce(work, variables, models, jobs)
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
         if code:
@@ -51,25 +55,25 @@ def run(root: Path, preset: str, models: Sequence[str], jobs: int = 1) -> int:
         return finish_run(root, work, models)
 
 
-def rerun(root: Path, work: Path, models: Sequence[str]) -> int:
+def rerun(work: Path, variables: Variables, models: Sequence[str]) -> int:
     """Runs all stages of the models whose environment of a user has changed; returns dvc's exit
     code. DVC watches inputs/MODEL, and an environment may import what lies elsewhere.
     """
     for model in models:
         if has_another_environment(work, model):
             console.info(f"repro: the environment of {model} has changed: all its stages run")
-            if code := dvc(root, work, "repro", "--force", f"evaluate@{model}"):
+            if code := dvc(work, variables, "repro", "--force", f"evaluate@{model}"):
                 return code
     return 0
 
 
-def reproduce(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
+def reproduce(work: Path, variables: Variables, models: Sequence[str], jobs: int) -> int:
     """Runs the stages that are out of date; returns dvc's exit code."""
-    is_parallel = min(jobs, len(models)) > 1 and is_stale(root, work, models)
-    if is_parallel and (code := run_in_parallel(root, work, models, jobs)):
+    is_parallel = min(jobs, len(models)) > 1 and is_stale(work, variables, models)
+    if is_parallel and (code := run_in_parallel(work, variables, models, jobs)):
         return code
     targets = [] if set(models) == set(MODELS) else [f"evaluate@{model}" for model in models]
-    return dvc(root, work, "repro", *targets)
+    return dvc(work, variables, "repro", *targets)
 
 
 def has_another_environment(work: Path, model: str) -> bool:
@@ -82,18 +86,18 @@ def has_another_environment(work: Path, model: str) -> bool:
     return False
 
 
-def is_stale(root: Path, work: Path, models: Sequence[str]) -> bool:
+def is_stale(work: Path, variables: Variables, models: Sequence[str]) -> bool:
     """Returns whether any stage of the models is to run: each process of dvc takes a second.
 
     Unlike a stage it has nothing to save, so that a signal ends this process, too.
     """
     stages = [f"{verb}@{model}" for model in models for verb in VERBS]
     command = [*DVC, "status", "--quiet", *stages]
-    status = subprocess.run(command, cwd=work, env=environment(root, work), capture_output=True)
+    status = subprocess.run(command, cwd=work, env=variables, capture_output=True)
     return status.returncode != 0
 
 
-def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) -> int:
+def run_in_parallel(work: Path, variables: Variables, models: Sequence[str], jobs: int) -> int:
     """Collects, trains and evaluates, `jobs` models at a time; returns the exit code of the first
     that failed, or 0.
 
@@ -101,13 +105,11 @@ def run_in_parallel(root: Path, work: Path, models: Sequence[str], jobs: int) ->
     subcommand makes each wait for its turn to write dvc.lock.
     """
     command = [*DVC, "--wait-for-lock", "repro", "--single-item"]
-    for verb in VERBS:
-        commands = {f"{verb}@{model}": [*command, f"{verb}@{model}"] for model in models}
-        codes = run_parallel(commands, jobs, work, environment(root, work))
-        if failed := [stage for stage, code in codes.items() if code]:
-            names = ", ".join(failed)
-            console.info(f"repro: {names} stopped before the end; the others are done")
-            return codes[failed[0]]
+    commands = {model: [*command, *(f"{verb}@{model}" for verb in VERBS)] for model in models}
+    codes = run_parallel(commands, jobs, work, variables)
+    if failed := [model for model, code in codes.items() if code]:
+        console.info(f"repro: {', '.join(failed)} stopped before the end; the others are done")
+        return codes[failed[0]]
     return 0
 
 

@@ -28,6 +28,8 @@ PR_SET_PDEATHSIG = 1
 PARENT_VARIABLE = "QUATRAIN_PARENT"
 # Says to a stage that it belongs to a trial, and whoever runs that delivers what it records.
 TRIAL_VARIABLE = "QUATRAIN_TRIAL"
+# Says to a stage that its parent delivers what it records, and names that process.
+COURIER_VARIABLE = "QUATRAIN_COURIER"
 # Options of a command whose output, all of it in one stream, this process reads line by line.
 PIPED: Any = {
     "stdout": subprocess.PIPE,
@@ -210,7 +212,8 @@ def is_working(process: psutil.Process) -> bool:
 def run_parallel(
     commands: Mapping[str, Sequence[str]], limit: int, folder: Path, environment: Mapping[str, str]
 ) -> dict[str, int]:
-    """Runs at most `limit` commands in parallel; prints their lines, each with its command's name.
+    """Runs at most `limit` commands in parallel; prints their lines, with the
+    command's name where they lack it.
 
     Returns the exit code of each command, 128 + signal if it was not started, and 130 if it ended
     after Ctrl-C, for which dvc has a code of its own. A failure stops no other; SIGINT and SIGTERM
@@ -236,7 +239,7 @@ def run_parallel(
             process.terminate()
         with process:
             for line in filter(None, map(str.strip, process.stdout or ())):
-                console.info(line if line.startswith(name) else f"{name}: {line}")
+                console.info(line if name in line else f"{name}: {line}")
         is_interrupted = signal.SIGINT in received
         return 128 + signal.SIGINT if is_interrupted else shell_exit_code(process.returncode)
 

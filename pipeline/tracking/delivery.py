@@ -240,15 +240,16 @@ class Delivery:
             self._call("log_artifact", run_id, str(path), folder or None, size=len(data))
 
     def _send_model(self, run_id: str, header: Header, record: Record) -> None:
-        """Registers the model in an archive; each of its files may take a second of its own.
+        """Builds and registers the model of an archive; each file may take a second of its own.
 
         An evaluation may have been delivered before, when there was no version to describe.
         """
         data = record.data or b""
         with TemporaryDirectory() as folder:
             zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
-            size = len(data) + UPLOAD_RATE * len([*Path(folder).rglob("*")])
-            registry.register(partial(self._call, size=size), run_id, Path(folder), record)
+            model = registry.built(Path(folder))
+            size = len(data) + UPLOAD_RATE * len([*model.rglob("*")])
+            registry.register(partial(self._call, size=size), run_id, model, record)
         cards: list[Record] = []
         for evaluation in map(Outbox, self.outbox.path.parent.glob("evaluate@*.sqlite")):
             with suppress(DataError):  # its own delivery names it

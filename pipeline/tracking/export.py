@@ -3,9 +3,7 @@ no pickle.
 """
 
 import inspect
-import logging
 import shutil
-import warnings
 from collections.abc import Mapping
 from importlib import resources
 from importlib.metadata import version
@@ -19,7 +17,6 @@ from pipeline.runtime.stage import Stage
 from pipeline.storage.run_key import CHECKOUT, file_of, imported_by, imports
 from pipeline.tracking.registry import registered_name
 from pipeline.tracking.run import Run, in_trial
-from pipeline.tracking.store import quieten
 from quatrain.registry import PACKAGES, Framework
 from quatrain.serving import MOST_BYTES, MOST_QUESTIONS, answer
 from quatrain.storage import formats
@@ -49,13 +46,15 @@ class Exported(NamedTuple):
 
 
 def record_model(stage: Stage, run: Run, state: Any, dataset: Any) -> None:
-    """Records the model in the run's outbox, to be registered on delivery; once per run."""
+    """Records what a model is made of in the run's outbox; who delivers it, builds and registers
+    it (`registry.built`): a stage need not load mlflow. Once per run.
+    """
     if run.has("model") or in_trial():
         return
     exported = export(stage, state, dataset)
     with TemporaryDirectory() as folder:
-        save_model(stage, exported, Path(folder))
-        archive = Path(shutil.make_archive(f"{folder}/archive", "zip", f"{folder}/model"))
+        pack(stage, exported, Path(folder, "parts"))
+        archive = Path(shutil.make_archive(f"{folder}/archive", "zip", f"{folder}/parts"))
         name = registered_name(stage.model, stage.params.preset)
         run.put("model", name, model_card(stage), data=archive.read_bytes())
 
@@ -71,38 +70,26 @@ def export(stage: Stage, state: Any, dataset: Any) -> Exported:
 # The model.
 
 
-def save_model(stage: Stage, exported: Exported, folder: Path) -> None:
-    """Writes `folder/model` in MLflow's format, as a model from code, with pinned requirements."""
-    config = {"model": stage.model, "config": stage.config.model_dump(mode="json")}
-    files = {"config": folder / "config.json", "weights": folder / "weights.safetensors"}
-    for file, content in zip(files.values(), (config, exported.arrays), strict=True):
-        file.write_bytes(formats.encode(file.name, content)[0])
-    quieten()
-    logging.getLogger("mlflow.pyfunc").setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # mlflow's own, about type hints and libraries
-        # A part that another thread is importing is incomplete: import the whole first.
-        import mlflow
-
-        signature = mlflow.models.infer_signature(dict(exported.request), dict(exported.answer))
-        # Marked as one whose model checks its input: MLflow would drop inputs that it does not
-        # know, and convert strings and booleans to numbers.
-        signature._is_signature_from_type_hint = True
-        mlflow.pyfunc.save_model(
-            str(folder / "model"),
-            python_model=str(SCRIPT),
-            artifacts={name: str(file) for name, file in files.items()},
-            code_paths=[str(copied_code(stage, folder))],
-            pip_requirements=requirements(stage.framework, stage.config.brings_env),
-            signature=signature,
-            input_example=dict(exported.request),
-            metadata={"quatrain.model": stage.model, "quatrain.preset": stage.params.preset},
-        )
+def pack(stage: Stage, exported: Exported, folder: Path) -> None:
+    """Writes what `registry.built` makes a model from: code, and all that it answers by."""
+    copy_code(stage, folder)
+    shutil.copyfile(SCRIPT, folder / SCRIPT.name)
+    contents = {
+        "config.json": {"model": stage.model, "config": stage.config.model_dump(mode="json")},
+        "weights.safetensors": exported.arrays,
+        "request.safetensors": exported.request,
+        "answer.safetensors": exported.answer,
+        "settings.json": {
+            "pip_requirements": requirements(stage.framework, stage.config.brings_env),
+            "metadata": {"quatrain.model": stage.model, "quatrain.preset": stage.params.preset},
+        },
+    }
+    for name, content in contents.items():
+        (folder / name).write_bytes(formats.encode(name, content)[0])
 
 
-def copied_code(stage: Stage, folder: Path) -> Path:
-    """Copies the modules that the script and a model's package import to answer, and no others;
-    returns their package.
+def copy_code(stage: Stage, folder: Path) -> None:
+    """Copies the modules that the script and a model's package import to answer, and no others.
 
     A server downloads the files one by one.
     """
@@ -118,7 +105,6 @@ def copied_code(stage: Stage, folder: Path) -> Path:
         target = folder / file.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
-    return folder / "quatrain"
 
 
 def requirements(framework: Framework, brings_env: bool = False) -> list[str]:

@@ -1,10 +1,16 @@
 """trained models -> versions of registered models in MLflow."""
 
+import json
+import logging
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import safetensors.numpy
+
 from pipeline.tracking.records import Record
+from pipeline.tracking.store import quieten
 
 RUN_KEY_TAG = "quatrain.run_key"
 TIME_TAG = "quatrain.trained_at"
@@ -18,6 +24,41 @@ Call = Callable[..., Any]
 def registered_name(model: str, preset: str) -> str:
     """Returns the name of the registered model; each preset has a model of its own."""
     return f"quatrain-{model}" if preset == "default" else f"quatrain-{model}-{preset}"
+
+
+def built(parts: Path) -> Path:
+    """Returns a folder with a model in MLflow's format, as a model from code with pinned
+    requirements, made from what `export.pack` wrote.
+    """
+    if (parts / "MLmodel").exists():  # recorded before stages left the building to the delivery
+        return parts
+    quieten()
+    logging.getLogger("mlflow.pyfunc").setLevel(logging.ERROR)
+    request, answer = (
+        safetensors.numpy.load_file(parts / f"{name}.safetensors") for name in ("request", "answer")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # mlflow's own, about type hints and libraries
+        # A part that another thread is importing is incomplete: import the whole first.
+        import mlflow
+
+        signature = mlflow.models.infer_signature(request, answer)
+        # Marked as one whose model checks its input: MLflow would drop inputs that it does not
+        # know, and convert strings and booleans to numbers.
+        signature._is_signature_from_type_hint = True
+        mlflow.pyfunc.save_model(
+            str(parts / "model"),
+            python_model=str(parts / "pyfunc_model.py"),
+            artifacts={
+                "config": str(parts / "config.json"),
+                "weights": str(parts / "weights.safetensors"),
+            },
+            code_paths=[str(parts / "quatrain")],
+            signature=signature,
+            input_example=request,
+            **json.loads((parts / "settings.json").read_text()),
+        )
+    return parts / "model"
 
 
 def register(call: Call, run_id: str, folder: Path, model: Record) -> None:

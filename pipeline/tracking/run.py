@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Self
 
 from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted, LockHeld
-from pipeline.runtime.processes import TRIAL_VARIABLE, folder_lock
+from pipeline.runtime.processes import COURIER_VARIABLE, TRIAL_VARIABLE, folder_lock
 from pipeline.runtime.stage import Stage
 from pipeline.storage.params_file import dvc_root, read_params
 from pipeline.tracking import origin
@@ -90,7 +91,8 @@ class Run(Outbox):
             if uri is not None:
                 stage = path.stem.rpartition("-")[0]
                 abandoned = end_abandoned(path.parent.glob(f"{stage}-*.sqlite"))
-                shipper = Shipper([run, *abandoned], uri)
+                if not os.environ.get(COURIER_VARIABLE):
+                    shipper = Shipper([run, *abandoned], uri)
             status = "FAILED"
             try:
                 yield run
@@ -116,11 +118,16 @@ class Run(Outbox):
 
 
 class Shipper:
-    """Delivers outboxes from a daemon thread; the first one is still being written."""
+    """Delivers outboxes from a daemon thread while they are written.
 
-    def __init__(self, outboxes: Iterable[Outbox], uri: str) -> None:
+    folder: in which those are delivered, too, that other processes write from now on.
+    """
+
+    def __init__(self, outboxes: Iterable[Outbox], uri: str, folder: Path | None = None) -> None:
         self._outboxes = [*outboxes]
         self._uri = uri
+        self._folder = folder
+        self._began = time.time()
         self._reason = "no answer yet"
         self._finishing = threading.Event()
         self._is_delivered = False
@@ -142,12 +149,12 @@ class Shipper:
         self._thread.join(patience_seconds)
         if self._is_delivered and not self._thread.is_alive():
             return True
-        counts = [outbox.pending() for outbox in self._outboxes]
-        metrics, files = (sum(column) for column in zip(*counts, strict=True))
+        counts = {outbox.name: outbox.pending() for outbox in self._outboxes}
+        metrics, files = (sum(column) for column in zip(*counts.values(), strict=True))
+        names = ", ".join(name for name, pending in counts.items() if any(pending))
         console.info(
-            f"warning: tracking: {metrics:,} metrics and {files} files of "
-            f"{self._outboxes[0].name} are not yet at {self._uri} "
-            f"({self._reason}); they are kept: `make sync` sends them"
+            f"warning: tracking: {metrics:,} metrics and {files} files of {names} are not yet at "
+            f"{self._uri} ({self._reason}); they are kept: `make sync` sends them"
         )
         return False
 
@@ -159,6 +166,7 @@ class Shipper:
         is_last = False
         while not is_last:
             is_last = self._finishing.is_set()
+            self._outboxes += self._written()
             added = self._outboxes[begun:]
             begun += len(added)
             deliveries += [Delivery(outbox, self._uri) for outbox in added]
@@ -168,6 +176,27 @@ class Shipper:
                 self._reason = reason_of(next(iter(pending.values())))
             deliveries = [delivery for delivery in deliveries if not delivery.is_done]
             self._finishing.wait(RETRY_SECONDS if pending else POLL_SECONDS)
+
+    def _written(self) -> list[Outbox]:
+        """Returns the outboxes of the folder that are new, or written since the beginning."""
+        known = {outbox.path for outbox in self._outboxes}
+        paths = set(self._folder.glob("*.sqlite")) - known if self._folder else ()
+        return [Outbox(path) for path in sorted(paths) if path.stat().st_mtime >= self._began]
+
+
+@contextmanager
+def courier(root: Path, work: Path) -> Iterator[dict[str, str]]:
+    """Delivers what the stages in `work` record, so that mlflow is loaded once for all of them;
+    yields the variable that tells them so. Waits for the delivery at the end.
+
+    Raises:
+        ConfigError: MLFLOW_TRACKING_URI names no store.
+    """
+    shipper = Shipper([], resolve_uri(root), outboxes(work))
+    try:
+        yield {COURIER_VARIABLE: str(os.getpid())}
+    finally:
+        shipper.finish(WAIT_SECONDS)
 
 
 # Where outboxes are.

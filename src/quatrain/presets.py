@@ -1,5 +1,7 @@
 """a folder with params.yaml and presets/ -> raw values, with those of a preset."""
 
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,4 +37,8 @@ def parse(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: the file cannot be read, or holds anything else.
     """
-    return parse_mapping(path.name, read_text(path))
+    return deepcopy(_parsed(path.name, read_text(path)))
+
+
+# A stage reads params.yaml again and again, to see whether it was edited; ruamel is slow.
+_parsed = cache(parse_mapping)

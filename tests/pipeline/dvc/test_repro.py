@@ -31,7 +31,7 @@ class StandIn:
         patch.setattr(repro, "record_restored", lambda *_: None)
         patch.setattr(champions, "set_champions", self.set_champions)
 
-    def dvc(self, _root: Path, work: Path, *arguments: str) -> int:
+    def dvc(self, work: Path, _variables: Any, *arguments: str) -> int:
         self.calls.append((work, arguments))
         return self.code
 
@@ -151,7 +151,7 @@ def test_a_failure_of_the_registry_or_of_dvc_is_one_line(
     assert capsys.readouterr() == ("", why)
 
 
-def test_several_jobs_work_on_all_models_verb_by_verb_and_then_on_the_rest(
+def test_several_jobs_work_on_a_model_each_and_then_on_the_rest(
     checkout: Path, dvc: StandIn, monkeypatch: Patch
 ):
     def run(commands: Any, limit: int, *_: object) -> dict[str, int]:
@@ -168,8 +168,8 @@ def test_several_jobs_work_on_all_models_verb_by_verb_and_then_on_the_rest(
     assert main(["repro", "--jobs", "3", *models]) == 0
     alone = ["--wait-for-lock", "repro", "--single-item"]
     verbs = ("collect", "train", "evaluate")
-    parallel = [(3, [[*alone, f"{verb}@{model}"] for model in models]) for verb in verbs]
-    assert dvc.calls == [*parallel, rest]
+    parallel = [[*alone, *(f"{verb}@{model}" for verb in verbs)] for model in models]
+    assert dvc.calls == [(3, parallel), rest]
 
 
 TOY = """
@@ -205,18 +205,18 @@ def test_jobs_at_once_make_what_one_after_the_other_makes_and_a_failure_stops_no
         for name, text in (("dvc.yaml", TOY), ("code", "1\n"), ("train", TRAIN)):
             (root / name).write_text(text)
         (root / "train").chmod(0o755)
-    assert repro.reproduce(serial, serial, models, 1) == 0
-    assert repro.reproduce(parallel, parallel, models, 2) == 0
+    assert repro.reproduce(serial, os.environ, models, 1) == 0
+    assert repro.reproduce(parallel, os.environ, models, 2) == 0
     locks = [parse(root / "dvc.lock")["stages"] for root in (serial, parallel)]
     assert locks[0] == locks[1]
-    assert "train@iqn: > ./train iqn\n" in capfd.readouterr().err
+    assert "> ./train iqn\n" in capfd.readouterr().err
 
     (parallel / "code").write_text("2\n")
     (parallel / "broken-iqn").touch()
-    assert repro.reproduce(parallel, parallel, models, 2) == 255
+    assert repro.reproduce(parallel, os.environ, models, 2) == 255
     said = capfd.readouterr().err
-    assert "train@iqn: ERROR: failed to reproduce 'train@iqn'" in said
-    assert said.endswith("repro: train@iqn stopped before the end; the others are done\n")
+    assert "ERROR: failed to reproduce 'train@iqn'" in said
+    assert said.endswith("repro: iqn stopped before the end; the others are done\n")
     assert (parallel / "trained").read_text().split() == ["iqn", "allo", "allo"]
 
 
@@ -225,7 +225,7 @@ def test_a_changed_environment_of_a_user_runs_all_stages_of_its_model(
 ):
     def called() -> list[Any]:
         dvc.calls.clear()
-        assert repro.rerun(space.root, space.root, ["allo"]) == 0
+        assert repro.rerun(space.root, {}, ["allo"]) == 0
         return [arguments for _, arguments in dvc.calls]
 
     assert called() == []

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from pipeline.runtime.stage import Stage
-from pipeline.tracking.export import Exported, export, save_model
+from pipeline.tracking.export import Exported, export, pack
+from pipeline.tracking.registry import built
 from quatrain.devices import on_device
 from quatrain.registry import MODELS, load
 from quatrain.validation import overlaid
@@ -57,9 +58,9 @@ def served(form: str) -> Served:
         dataset = modules.collect.collect(stage.config, 1)
         state = modules.train.init_state(stage.config, dataset, 2)
         exported = export(stage, state, dataset)
-        folder = shared_folder() / f"served-{form}"
-        folder.mkdir()
-        save_model(stage, exported, folder)
+        parts = shared_folder() / f"served-{form}"
+        pack(stage, exported, parts)
+        folder = built(parts)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # mlflow's own, about type hints
         import mlflow
@@ -68,8 +69,8 @@ def served(form: str) -> Served:
         with pytest.MonkeyPatch.context() as patch:
             # Where mlflow adds the model's copy of the code, which other processes would then find.
             patch.setattr(sys, "path", [*sys.path])
-            loaded = mlflow.pyfunc.load_model(str(folder / "model"))
-    return Served(stage, folder / "model", loaded, scoring_server.init(loaded), exported)
+            loaded = mlflow.pyfunc.load_model(str(folder))
+    return Served(stage, folder, loaded, scoring_server.init(loaded), exported)
 
 
 async def _post(app: Any, body: bytes, content_type: str) -> Reply:

@@ -161,7 +161,7 @@ def test_a_training_records_one_model_with_its_card(tmp_path: Path, monkeypatch:
     for _ in range(2):
         record_model(stage, run, None, None)
     (model,) = run.records("model")
-    assert "MLmodel" in zipfile.ZipFile(io.BytesIO(model.data or b"")).namelist()
+    assert "weights.safetensors" in zipfile.ZipFile(io.BytesIO(model.data or b"")).namelist()
     name, card = model.name, model.body
     assert name == "quatrain-allo"
     titles = ["## What it is", "## How to ask", "## Scores (preset default)", "## Limits"]

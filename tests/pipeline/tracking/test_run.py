@@ -12,6 +12,7 @@ from pipeline.runtime.stage import Stage
 from pipeline.tracking import export, run
 from pipeline.tracking.outbox import Outbox
 from pipeline.tracking.run import RESTORED_TAG, Run, outboxes, path_of, record_restored, restored
+from quatrain.progress import Evaluation
 from quatrain.registry import load
 from tests.conftest import params_with
 from tests.pipeline.fixture_types import Patch
@@ -26,7 +27,7 @@ def test_a_run_has_the_judged_scores_whatever_the_baseline_is_and_a_trial_no_mor
     """A score that is not finite is NaN; a damaged baseline is of no concern."""
     (evaluated.root / "baselines" / "allo.json").write_text("{")
     scores = {"cosine_mean": 0.5, "cosine_min": math.nan, "gap": 1.0}
-    monkeypatch.setattr(load("allo").evaluate, "evaluate", lambda *_: scores)
+    monkeypatch.setattr(load("allo").evaluate, "evaluate", lambda *_: Evaluation(scores, None))
     for outbox in evaluated.outboxes("evaluate"):
         outbox.path.unlink()
     assert evaluated.call("evaluate") == 0
@@ -67,13 +68,13 @@ def test_a_stage_in_a_trial_delivers_nothing_and_registers_no_model(
         shipped.extend(outboxes)
         return SimpleNamespace(finish=lambda _: None)
 
-    def save(stage: Stage, _: Any, folder: Path) -> None:
+    def pack(stage: Stage, _: Any, folder: Path) -> None:
         exported.append(stage.model)
-        (folder / "model").mkdir()
+        folder.mkdir()
 
     monkeypatch.setattr(run, "Shipper", ship)
     monkeypatch.setattr(export, "export", lambda *_: export.Exported({}, {}, {}))
-    monkeypatch.setattr(export, "save_model", save)
+    monkeypatch.setattr(export, "pack", pack)
     # What a stage outside of a trial would refuse.
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "file:///runs" if is_trial else "http://127.0.0.1:9")
     monkeypatch.setenv("QUATRAIN_TRIAL", "1" if is_trial else "")

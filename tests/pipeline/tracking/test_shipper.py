@@ -1,5 +1,6 @@
 """Tests that everything is delivered once and nothing waits, whatever a server does."""
 
+import os
 import socket
 import time
 from contextlib import closing
@@ -95,6 +96,25 @@ def test_what_is_recorded_or_added_after_a_delivery_is_delivered_too(
     assert arrived(client_of(uri), "g1") == expected(writing)
     assert runs_of(client_of(uri), "g1")[0].info.status == "FINISHED"
     assert arrived(client_of(uri), "k1") == expected(outbox)
+
+
+def test_a_courier_delivers_what_other_processes_record_from_now_on(
+    tmp_path: Path, uri: str, monkeypatch: Patch
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    folder = run.outboxes(tmp_path)
+    old = recorded(folder / "train@allo-1.sqlite", "k1")
+    os.utime(old.path, (1, 1))
+    with run.courier(tmp_path, tmp_path) as variables:
+        monkeypatch.setenv(*next(iter(variables.items())))
+        for number in (1, 2):
+            path = folder / f"evaluate@allo-{number}.sqlite"
+            with run.Run.start(tmp_path, path, header(f"stage {number}")) as stage:
+                stage.metrics([("best", 1, number)])
+    for number in (1, 2):
+        (stored,) = runs_of(client_of(uri), f"stage {number}")
+        assert (stored.data.metrics["best"], stored.info.status) == (number, "FINISHED")
+    assert old.next_record() is not None
 
 
 @pytest.mark.parametrize(
