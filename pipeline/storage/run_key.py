@@ -4,7 +4,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import PathFinder
@@ -128,7 +128,7 @@ def imports(source: Path, module: str = "") -> frozenset[str]:
 def _imported_names(source: bytes, module: str) -> frozenset[str]:
     names: set[str] = set()
     with suppress(SyntaxError, ValueError):  # which Python itself will refuse
-        for node in ast.walk(ast.parse(source)):
+        for node in _statements(ast.parse(source)):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
@@ -136,6 +136,14 @@ def _imported_names(source: bytes, module: str) -> frozenset[str]:
                 base = ".".join([*package, *([node.module] if node.module else [])])
                 names |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
     return frozenset(names)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields the statements below a node; no import is in an expression."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for inner in getattr(node, field, ()):
+            yield inner
+            yield from _statements(inner)
 
 
 def file_of(root: Path, module: str) -> Path:
