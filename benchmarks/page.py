@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import pictures
-from benchmarks.rows import DOCUMENTS, ORIGINAL, OURS, PROPOSAL, Results, Row
+from benchmarks.loop.goals import REVISION
+from benchmarks.rows import BEFORE, DOCUMENTS, ORIGINAL, OURS, PROPOSAL, Results, Row
 from pipeline.judging.render import markdown_table, plain
 from pipeline.storage.figures import png, write_figures
 from quatrain.storage.atomic_write import write_durably
@@ -36,6 +37,13 @@ PEERS = """\
 Measured by `make bench-peers`, which installs them. How many times as long as ours each takes; in
 **bold** what is faster than ours."""
 
+LOOP = """\
+## The loop around learning
+
+Measured by `make bench BENCH=loop`: this project, and its revision {revision}, in fresh clones,
+with whole commands as a user starts them. Times are CPU seconds of all their processes, but for
+those called wall. A share is that of what the work stands beside: 0.5 is half of it."""
+
 
 def write(root: Path, stored: Mapping[str, Results]) -> Path:
     """Writes the page and its pictures into docs; returns the page's path."""
@@ -55,9 +63,15 @@ def render(stored: Mapping[str, Results], drawn: Sequence[str]) -> str:
     """Renders the page; `drawn` are the pictures beside it."""
     rows = rows_of(stored)
     images = {name: f"![{name}]({FOLDER}/{name}.png)" for name in drawn}
-    notes = [f"* {cell(row.work)}: {cell(row.note)}" for row in rows if row.note]
+    notes = [
+        f"* {cell(row.work)}: {cell(row.note)}"
+        for row in rows
+        if row.note and BEFORE not in row.sides
+    ]
     parts = [TOP, claims_table(rows), images.get("claims", "")]
     parts += [PEERS, peers_table(rows), images.get("peers", "")]
+    if loop := loop_table(rows):
+        parts += [LOOP.format(revision=REVISION), loop]
     parts += ["## Notes", "\n".join([*notes, *machine_lines(stored)])]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -82,11 +96,24 @@ def peers_table(rows: Sequence[Row]) -> str:
     """Renders a line per row that compares with other libraries."""
     lines = []
     for row in rows:
-        if ORIGINAL not in row.sides:
+        if not {ORIGINAL, BEFORE} & row.sides.keys():
             gains = {f"{name} {ratio}": ratio.median for name, ratio in row.gains.items()}
             texts = [f"**{text}**" if median < 1 else text for text, median in gains.items()]
             lines.append([cell(row.work), row.shown(OURS), "<br>".join(texts)])
     return markdown_table(("work", OURS, "times as long as ours"), lines) if lines else ""
+
+
+def loop_table(rows: Sequence[Row]) -> str:
+    """Renders a line per row that compares with an earlier revision of this project."""
+    lines = []
+    for row in rows:
+        if BEFORE in row.sides:
+            others = [
+                f"{side} {row.shown(side)}" for side in row.sides if side not in (BEFORE, OURS)
+            ]
+            cells = [row.work, row.shown(BEFORE), row.shown(OURS), "<br>".join(others), row.note]
+            lines.append([cell(text or "-") for text in cells])
+    return markdown_table(("work", BEFORE, "now", "beside", "goal"), lines) if lines else ""
 
 
 def machine_lines(stored: Mapping[str, Results]) -> list[str]:

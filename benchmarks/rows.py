@@ -25,6 +25,8 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from pipeline.reporting.result_files import as_json, read_file, write_lines
 
 ORIGINAL, PROPOSAL, OURS = "the original program", "its proposal", "ours"
+BEFORE = "before"
+"""An earlier revision of this project, in rows about the loop; their note is the goal."""
 DOCUMENTS = {
     "allo": "Performance Optimization Proposal for exp_alcl/allo.py",
     "replay": "Replay Buffer Vectorization: Implementation Summary",
@@ -33,10 +35,10 @@ DOCUMENTS = {
     "agents": "JAX Acceleration Opportunities for Sequential Mode: treasurehunt",
 }
 """Titles of the documents that claims are from, in the order of the page."""
-Unit = Literal["ms/step", "us/call", "us/agent-step", "s", "MB", "KiB"]
-SECONDS = {"ms/step": 1e3, "us/call": 1e6, "us/agent-step": 1e6, "s": 1.0}
+Unit = Literal["ms/step", "us/call", "us/agent-step", "s", "share", "MB", "KiB"]
+SECONDS = {"ms/step": 1e3, "us/call": 1e6, "us/agent-step": 1e6, "s": 1.0, "share": 1.0}
 BYTES = {"MB": 1e-6, "KiB": 1 / 1024}
-"""Unit -> factor from seconds, or from bytes."""
+"""Unit -> factor from seconds (or from a share of them), or from bytes."""
 
 
 class Times(NamedTuple):

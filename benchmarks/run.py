@@ -24,7 +24,7 @@ COMPARED = Path(".bench/compare")
 """Where `--compare` keeps what it measures."""
 PEERS = Path(".bench/peers")
 """Environment of other libraries."""
-NAMES = ("allo", "iqn", "actor_critic", "active_dynamics", "peers")
+NAMES = (*MODELS, "peers", "loop")
 """Benchmarks, in the order of the page: `benchmarks/NAME/measure.py`."""
 ROUNDS, LEAST_ROUNDS = 9, 5
 
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"--rounds {selected.rounds}: fewer than {LEAST_ROUNDS} have no quartiles")
     if selected.here:
         return measured_here(selected.names[0], selected.rounds, selected.here)
-    names = [] if selected.page else list(dict.fromkeys(selected.names)) or list(NAMES[:-1])
+    names = [] if selected.page else list(dict.fromkeys(selected.names)) or list(MODELS)
     folder = COMPARED if selected.compare else RESULTS
     codes = {name: measured(name, selected.rounds, folder) for name in names}
     done = [name for name, code in codes.items() if code == 0]
@@ -105,7 +105,8 @@ def show(root: Path, folder: Path, names: Sequence[str]) -> int:
         if folder == COMPARED:
             print(page.compare(stored, now))
             return 0
-        print(page.claims_table(page.rows_of(now)) + page.peers_table(page.rows_of(now)))
+        for table in (page.claims_table, page.peers_table, page.loop_table):
+            print(table(page.rows_of(now)), end="")
         print(f"page: {page.write(root, stored).relative_to(root)}")
     except (DataError, OSError) as error:
         why = " ".join(described(error).split())

@@ -1,0 +1,66 @@
+"""programs that `measure` runs in processes of their own, in any revision of this project"""
+
+TRANSITIONS = 32_768
+STAGE = """
+import sys, time
+from pathlib import Path
+from pipeline.runtime import stage as runtime
+from pipeline.storage.params_file import read_params
+from quatrain.devices import on_device
+stage = runtime.Stage("train", sys.argv[1], Path.cwd(), read_params(Path.cwd()))
+runtime.prepare_process(stage.params)
+if stage.framework == "jax":
+    runtime.enable_jax_cache(Path.cwd(), stage.params)
+with on_device(stage.params, stage.framework):
+    dataset, _ = stage.load_dataset()
+    began = time.process_time()
+    steps = stage.modules.train.train(stage.config, dataset, stage.seed("train"))
+"""
+START = f"{STAGE}    next(steps)\n"
+"""A training up to its first record."""
+LEARNING = f"{STAGE}    for _ in steps: pass\nprint(time.process_time() - began)\n"
+"""A whole training; prints its CPU seconds."""
+PREDICT = """
+import json, sys, time
+import numpy as np, quatrain
+result = quatrain.load(f"models/{sys.argv[1]}")
+example = result.example_request()
+seconds = {}
+for count in (1, 10_000):
+    request = {name: np.resize(array, (count, *array.shape[1:])) for name, array in example.items()}
+    size = count
+    try:
+        result.predict(request)
+    except ValueError:  # earlier revisions take at most so many
+        size = 1000
+    parts = [{name: array[start:start + size] for name, array in request.items()}
+             for start in range(0, count, size)]
+    taken = []
+    for _ in range(30):
+        began = time.process_time()
+        for part in parts: result.predict(part)
+        taken.append(time.process_time() - began)
+    seconds[count] = float(np.median(taken)) / count
+print(json.dumps(seconds))
+"""
+"""Prints the CPU seconds of an answer, by the number of questions at once."""
+OURS = f"""
+import sys, gymnasium, quatrain
+kind = type(gymnasium.make(sys.argv[1]).unwrapped)
+step, count = kind.step, 0
+def counted(*arguments):
+    global count
+    count += 1
+    return step(*arguments)
+kind.step = counted
+quatrain.fit("actor_critic", progress=False, env={{"kind": "gymnasium", "id": sys.argv[1]}},
+             train={{"transitions": {TRANSITIONS}}})
+print(count / {TRANSITIONS} - 1)
+"""
+"""Collects, trains and evaluates; prints the environment's further steps, as a share."""
+PEER = f"""
+import sys, torch
+torch.set_num_threads(1)
+from stable_baselines3 import PPO
+PPO("MlpPolicy", sys.argv[1], device="cpu", verbose=0).learn({TRANSITIONS})
+"""
