@@ -7,7 +7,10 @@ from pathlib import Path
 from pipeline.runtime import stage as runtime
 from pipeline.storage.params_file import read_params
 from quatrain.devices import on_device
-stage = runtime.Stage("train", sys.argv[1], Path.cwd(), read_params(Path.cwd()))
+shortest = {"allo": 1, "iqn": 32, "actor_critic": 1, "active_dynamics": 1}
+model, *short = sys.argv[1:]
+changes = {model: {"train": {"record_every": shortest[model]}}} if short else {}
+stage = runtime.Stage("train", model, Path.cwd(), read_params(Path.cwd(), None, changes))
 runtime.prepare_process(stage.params)
 if stage.framework == "jax":
     runtime.enable_jax_cache(Path.cwd(), stage.params)
@@ -17,7 +20,7 @@ with on_device(stage.params, stage.framework):
     steps = stage.modules.train.train(stage.config, dataset, stage.seed("train"))
 """
 START = f"{STAGE}    next(steps)\n"
-"""A training up to its first record."""
+"""A training up to its first record; with a further argument, one of the shortest distance."""
 LEARNING = f"{STAGE}    for _ in steps: pass\nprint(time.process_time() - began)\n"
 """A whole training; prints its CPU seconds."""
 PREDICT = """

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks import page
-from benchmarks.rows import ORIGINAL, OURS, PROPOSAL, Claim, Results, Row, Times
+from benchmarks.rows import BEFORE, ORIGINAL, OURS, PROPOSAL, Claim, Results, Row, Times
 from tests.benchmarks.test_rows import DRAW, MEMORY, STEP
 
 SAMPLE = Row(
@@ -14,8 +14,15 @@ SAMPLE = Row(
     "ours draws many at once",
 )
 SLOW = DRAW._replace(sides={"torchrl 0.14": Times([1e-6]), **DRAW.sides})
+LOOP = Row(
+    "a whole run",
+    "s",
+    {BEFORE: Times([9.0]), OURS: Times([3.0]), "a peer": Times([4.0])},
+    note="at most 2 s",
+)
 STORED = {
     "allo": Results({"cpu": "some CPU", "threads": "2"}, 9, [STEP, SAMPLE, MEMORY]),
+    "loop": Results({"cpu": "some CPU", "threads": "2"}, 9, [LOOP]),
     "peers": Results({"cpu": "some CPU", "threads": "1"}, 9, [SLOW]),
 }
 
@@ -34,6 +41,7 @@ def test_the_page_has_promises_ratios_notes_and_the_machine(tmp_path: Path):
     assert cells(text, "256 pairs")[1:] == [r"\~5x / per `sample()`", *sampled]
     assert cells(text, "rollout")[1:] == ["-", "rollout", "9 MB", "-", "9x", "-"]
     assert cells(text, "draw") == ["draw", "2 µs/call", "**torchrl 0.14 0.5x**<br>cpprb 4x"]
+    assert cells(text, "a whole run")[1:] == ["9 s", "3 s", "a peer 4 s", "at most 2 s"]
     assert "* 256 pairs: ours draws many at once" in text
     assert "* Measured with cpu some CPU, threads 2 or 1, rounds 9." in text
     for name in ("claims", "peers"):
