@@ -36,7 +36,7 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, strict=True, use_attribute_docstrings=True
+        frozen=True, extra="forbid", allow_inf_nan=False, strict=True
     )
 
     @model_validator(mode="before")
