@@ -1,12 +1,17 @@
 """Policies without learning: what they do, what is measured of them, and the best constant."""
 
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import gymnasium
 import numpy as np
 import pytest
-from jaxtyping import Float32
 
 from quatrain.envs.host import references
 from quatrain.envs.host.config import HostEnv
-from quatrain.envs.host.envs import Act, Episodes, play_episodes
+from quatrain.envs.host.envs import HostEnvs, play_episodes
+from quatrain.envs.host.sizes import held_out_sizes
 from quatrain.envs.host.spaces import Interface
 
 INDICES = Interface(("agent",), 4, 7, (), (), False, 9)
@@ -15,7 +20,6 @@ CART_POLE = HostEnv.model_validate(
     {"kind": "gymnasium", "id": "CartPole-v1", "import": None, "kwargs": {}}
     | {"max_episode_steps": 20}
 )
-OBS: Float32[np.ndarray, "env agent obs"] = np.zeros((3, 2, 4), np.float32)
 
 
 def draws() -> np.random.Generator:
@@ -34,18 +38,65 @@ def test_candidates_are_all_indices_or_a_draw_and_of_vectors_the_middle_too():
     assert (vectors <= [3, 1]).all()
 
 
-def test_the_search_keeps_the_action_of_highest_mean_return_over_episodes_and_agents():
-    def play(act: Act) -> Episodes:
-        paid = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 0.0]]) * (4 - act(OBS)[0, 0]) ** 2
-        return Episodes(-paid, np.ones(3, int), np.ones(3, bool))
+# What is played.
 
-    search = references.search_constant(np.array([1, 3, 4, 6]), play)
-    assert search.returns.tolist() == [-22.5, -2.5, 0, -10]
-    assert search.best == 4
+
+class Paying(gymnasium.Env):
+    """Pays for nearness to action 4, and ends after a number of steps that the seed draws."""
+
+    observation_space = gymnasium.spaces.Box(0, 9, (1,), np.float32)
+    action_space = gymnasium.spaces.Discrete(7)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:  # noqa: ARG002
+        super().reset(seed=seed)
+        self.left = int(self.np_random.integers(2, 7))
+        return np.float32([self.left]), {}
+
+    def step(self, action: Any) -> Any:
+        self.left -= 1
+        return np.float32([self.left]), -abs(4.0 - action), self.left == 0, False, {}
+
+
+PAYING = HostEnv.model_validate(
+    {"kind": "gymnasium", "id": None, "import": f"{__name__}:Paying", "kwargs": {}}
+    | {"max_episode_steps": 9}
+)
+
+
+def test_all_policies_play_the_same_episodes_as_many_as_fit_into_the_budget():
+    sizes = held_out_sizes(None, budget=4 * 400.0, collected=320)
+    constants = [partial(references.constant_policy, np.array(action)) for action in (4, 3)]
+    with closing(HostEnvs(PAYING, 3, 0)) as envs:
+        best, other = references.play_policies(envs, constants, sizes["learned"])
+        played = references.play_references(envs, sizes, 7, constants[1])
+    assert 0.9 * 400 < best.lengths.sum() < 1.1 * 400
+    np.testing.assert_array_equal(other.returns[:, 0], -best.lengths)
+    np.testing.assert_array_equal(best.returns, 0)
+    assert played["constant"].returns.sum() == 0  # action 4
+    for name, transitions in {"random": 80, "constant": 200, "untrained": 200}.items():
+        lengths = played[name].lengths
+        np.testing.assert_array_equal(lengths, best.lengths[: len(lengths)])
+        assert 0.6 * transitions < lengths.sum() < 1.1 * transitions
+
+
+def test_the_fewest_episodes_are_played_of_any_budget_and_a_number_is_what_it_says():
+    with closing(HostEnvs(PAYING, 3, 0)) as envs:
+        for episodes, counts in ((None, [8, 4, 4, 4]), (11, [11] * 4)):
+            sizes = held_out_sizes(episodes, budget=1.0)
+            begin = partial(references.constant_policy, np.array(0))
+            learned = references.play_policies(envs, [begin] * 2, sizes["learned"])
+            played = references.play_references(envs, sizes, 3, begin)
+            assert [len(each.lengths) for each in (learned[1], *played.values())] == counts
+            if episodes is None:
+                with pytest.warns(UserWarning, match=r"mine: held.*mine.evaluate.budget leaves 1:"):
+                    references.warn_if_exceeded("mine", [*learned, *played.values()], sizes, 2)
+            else:
+                references.warn_if_exceeded("mine", [*learned, *played.values()], sizes, 2)
 
 
 def test_scores_of_a_policy_and_of_the_references():
-    episodes = play_episodes(CART_POLE, 9, 0, references.constant_policy(np.array(0)))
+    begin = partial(references.constant_policy, np.array(0))
+    episodes = play_episodes(CART_POLE, 9, 0, begin)
     returns = episodes.returns[:, 0]
     alone = {"random": returns - 1, "constant": returns - 4}
     scores = references.seed_scores(episodes, alone) | references.reference_scores(alone)

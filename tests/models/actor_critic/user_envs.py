@@ -110,8 +110,7 @@ def section(name: str, **kwargs: Any) -> dict[str, Any]:
         },
         "collect": {
             "transitions": 64,
-            "constant_search": 4,
-            "search_episodes": 3,
+            "constant_search": 6,
             "validation_episodes": 6,
             "held_out_episodes": 40,
         },
@@ -131,5 +130,5 @@ def section(name: str, **kwargs: Any) -> dict[str, Any]:
             "record_every": 2,
             "evaluate_every": 4,
         },
-        "evaluate": {"bootstrap_samples": 200},
+        "evaluate": {"bootstrap_samples": 200, "budget": 0.5},
     }

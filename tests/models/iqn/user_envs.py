@@ -156,5 +156,5 @@ def section(name: str, kind: str = "gymnasium", **kwargs: Any) -> dict[str, Any]
         "collect": collect,
         "network": SMALL["network"],
         "train": overlaid(SMALL["train"], train),
-        "evaluate": {"bootstrap_samples": 200},
+        "evaluate": {"bootstrap_samples": 200, "budget": 0.5},
     }

@@ -28,6 +28,17 @@ Options = Annotated[
     PlainSerializer(dict),
 ]
 
+# Environment steps beside the training, which the section `evaluate` holds.
+Budget = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=100,
+        description="transitions of validation, references and held-out episodes, as a fraction of "
+        "those of the training; numbers of episodes that are null follow from it",
+    ),
+]
+
 
 class HostEnv(Section):
     """Holds how to make an environment whose observations are arrays; it steps in Python."""

@@ -6,7 +6,7 @@ follows, and the actions taken in it; restoring plays them again, and compares w
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from typing import Any, NamedTuple
 
@@ -152,9 +152,9 @@ class HostEnvs:
             with self._named_errors(index):
                 raise DataError(f"played again, it shows other observations; {MUST_REPEAT}")
 
-    def restart(self) -> None:
-        """Begins the first episode of every environment, in place."""
-        self._begin(np.arange(len(self._envs)), np.zeros(len(self._envs), int))
+    def restart(self, episode: int = 0) -> None:
+        """Begins the episode of this number in every environment, in place."""
+        self._begin(np.arange(len(self._envs)), np.full(len(self._envs), episode))
 
     def step(
         self,
@@ -296,10 +296,12 @@ def check_interface(config: HostEnv, saved: SavedInterface) -> None:
             )
 
 
-# Environments that step together; more cost memory and time to make.
-MOST_ENVS = 32
+# Environments that step together to evaluate; more cost memory and time to make.
+MOST_ENVS = 8
 
 Act = Callable[[Float32[np.ndarray, "env agent obs"]], Shaped[np.ndarray, "env agent *action"]]
+# Begins a policy anew: one that remembers an episode acts along one episode of each environment.
+Begin = Callable[[], Act]
 
 
 class Episodes(NamedTuple):
@@ -315,43 +317,55 @@ class Episodes(NamedTuple):
         return self.returns.mean(1)
 
 
-def play_episodes(config: HostEnv, episodes: int, seed: int, act: Act) -> Episodes:
+def join(parts: Sequence[Episodes]) -> Episodes:
+    return Episodes(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def play_episodes(config: HostEnv, count: int, seed: int, begin: Begin) -> Episodes:
     """Plays so many episodes in environments of their own; the seed decides how they begin.
 
     Raises:
         DataError: the environment cannot be made, or raised.
     """
-    num_envs = min(episodes, MOST_ENVS)
-    quota = np.full(num_envs, episodes // num_envs)
-    quota[: episodes % num_envs] += 1
-    with closing(HostEnvs(config, num_envs, seed)) as envs:
-        return play(envs, act, quota)
+    with closing(HostEnvs(config, min(count, MOST_ENVS), seed)) as envs:
+        return play_range(envs, begin, 0, count)
 
 
-def play(envs: HostEnvs, act: Act, quota: Int64[np.ndarray, " env"] | None = None) -> Episodes:
-    """Plays the first episodes of each environment, in place; returns them by environment.
-
-    quota: how many each plays, one if None. It is fixed before: the first episodes to end would be
-    the shortest. An environment that has played its own waits for the others.
+def play_range(envs: HostEnvs, begin: Begin, first: int, count: int) -> Episodes:
+    """Plays the episodes `first` to `first + count - 1`, in place; those of the same number are the
+    same for each policy.
 
     Raises:
         DataError: an environment raised, or returned what its spaces do not allow.
     """
-    envs.restart()
-    returns = np.zeros(envs.obs.shape[:2])
-    lengths = np.zeros(len(returns), np.int64)
-    left = np.ones(len(returns), np.int64) if quota is None else quota.copy()
-    ended: list[tuple[int, np.ndarray, int, bool]] = []
-    while (left > 0).any():
-        turn = envs.step(act(envs.obs), left > 0)
-        returns += turn.rewards
-        lengths += left > 0
-        for env in np.flatnonzero(turn.terminated | turn.truncated):
-            ended.append(
-                (int(env), returns[env].copy(), int(lengths[env]), bool(turn.terminated[env]))
-            )
-            left[env] -= 1
-            returns[env] = 0
-            lengths[env] = 0
-    _, *columns = zip(*sorted(ended, key=lambda row: row[0]), strict=True)
-    return Episodes(*map(np.array, columns))
+    size = len(envs.obs)
+    passes = []
+    for episode in range(first // size, -(-(first + count) // size)):
+        number = episode * size + np.arange(size)
+        active = (first <= number) & (number < first + count)
+        passes.append(play(envs, begin(), episode, active))
+    return join(passes)
+
+
+def play(
+    envs: HostEnvs, act: Act, episode: int = 0, active: Bool[np.ndarray, " env"] | None = None
+) -> Episodes:
+    """Plays the episode of this number in each environment that is active, all if None, in place.
+
+    An environment that has played its own waits for the others: the first episodes to end would be
+    the shortest.
+
+    Raises:
+        DataError: an environment raised, or returned what its spaces do not allow.
+    """
+    envs.restart(episode)
+    running = np.ones(len(envs.obs), bool) if active is None else active.copy()
+    chosen = running.copy()
+    episodes = Episodes(np.zeros(envs.obs.shape[:2]), running * 0, running & False)
+    while running.any():
+        turn = envs.step(act(envs.obs), running)
+        episodes.returns[:] += turn.rewards
+        episodes.lengths[:] += running
+        episodes.terminated[:] |= turn.terminated
+        running &= ~(turn.terminated | turn.truncated)
+    return Episodes(*(column[chosen] for column in episodes))

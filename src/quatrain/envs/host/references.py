@@ -1,28 +1,20 @@
 """an environment -> policies that learn nothing, their returns, and the scale of observations"""
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64, Shaped
 
-from quatrain.envs.host.envs import Act, Episodes, HostEnvs
+from quatrain.envs.host.envs import Act, Begin, Episodes, HostEnvs, join, play_range
+from quatrain.envs.host.sizes import FEWEST, Size
 from quatrain.envs.host.spaces import Interface, draw_actions
 from quatrain.statistics import bootstrap_interval
 
 # Returns of policies without learning, by name; one of them is `random`.
 References = Mapping[str, Float64[np.ndarray, " _"]]
-
-
-class Search(NamedTuple):
-    """Holds constant actions with the mean return of each."""
-
-    actions: Shaped[np.ndarray, "point *action"]
-    returns: Float64[np.ndarray, " point"]
-
-    @property
-    def best(self) -> Shaped[np.ndarray, "*action"]:
-        return np.asarray(self.actions[self.returns.argmax()])
 
 
 class Moments(NamedTuple):
@@ -55,12 +47,88 @@ def constant_candidates(
     return np.concatenate([middle[None].astype(interface.action_dtype), drawn])
 
 
-def search_constant(
-    actions: Shaped[np.ndarray, "point *action"], play: Callable[[Act], Episodes]
-) -> Search:
-    """Plays each action throughout."""
-    played = [play(constant_policy(np.asarray(action))) for action in actions]
-    return Search(actions, np.array([episodes.mean_returns.mean() for episodes in played]))
+def play_policies(envs: HostEnvs, policies: Sequence[Begin], size: Size) -> list[Episodes]:
+    """Plays the same episodes by each policy, in place: the fewest, and as many more as fit by the
+    lengths of those.
+
+    Each number is fixed before its episodes are played, because the first to end are the shortest.
+    That it follows from lengths moves a mean return by less than its standard error over the root
+    of their number.
+    """
+    played = [play_range(envs, begin, 0, size.fewest) for begin in policies]
+    longest = max(each.lengths.mean() for each in played)
+    return [
+        _play_on(envs, *each, size.count(longest)) for each in zip(policies, played, strict=True)
+    ]
+
+
+def _play_on(envs: HostEnvs, begin: Begin, played: Episodes, count: int) -> Episodes:
+    """Returns at least `count` episodes, of which some have been played."""
+    first = len(played.lengths)
+    if count <= first:
+        return played
+    return join([played, play_range(envs, begin, first, count - first)])
+
+
+def play_best_constant(
+    envs: HostEnvs, actions: Shaped[np.ndarray, "point *action"], size: Size
+) -> Episodes:
+    """Plays actions throughout; returns the episodes of the best one.
+
+    Each plays one episode, as long as they fit into half of the transitions; then the better half
+    plays twice as many, until one is left: successive halving, 'Non-stochastic Best Arm
+    Identification and Hyperparameter Optimization' (2016).
+    """
+    tried: list[tuple[Begin, Episodes]] = []
+    taken = 0
+    for action in actions:
+        if taken > size.transitions / 2:
+            break
+        begin: Begin = partial(constant_policy, np.asarray(action))
+        tried.append((begin, play_range(envs, begin, 0, 1)))
+        taken += int(tried[-1][1].lengths.sum())
+    while len(tried) > 1:
+        tried.sort(key=lambda each: float(each[1].mean_returns.mean()), reverse=True)
+        before = [*tried[: len(tried) // 2]]
+        tried = [
+            (begin, _play_on(envs, begin, each, 2 * len(each.lengths))) for begin, each in before
+        ]
+        taken += sum(int(each.lengths.sum()) for _, each in tried) // 2
+    ((begin, best),) = tried
+    count = size.count(best.lengths.mean(), len(best.lengths), taken)
+    return _play_on(envs, begin, best, count)
+
+
+def play_references(
+    envs: HostEnvs, sizes: Mapping[str, Size], constants: int, untrained: Begin
+) -> dict[str, Episodes]:
+    """Plays the held-out episodes by each policy without learning, in place; the environments' seed
+    decides what is drawn. constants: how many actions are tried.
+    """
+    draws, search = map(np.random.default_rng, np.random.SeedSequence(envs.seed).spawn(2))
+    random = partial(random_policy, envs.interface, draws)
+    actions = constant_candidates(envs.interface, constants, search)
+    return {
+        "random": play_policies(envs, [random], sizes["random"])[0],
+        "constant": play_best_constant(envs, actions, sizes["constant"]),
+        "untrained": play_policies(envs, [untrained], sizes["untrained"])[0],
+    }
+
+
+def warn_if_exceeded(
+    model: str, played: Iterable[Episodes], sizes: Mapping[str, Size], seeds: int
+) -> None:
+    """Warns where the fewest episodes take more transitions than the budget allows."""
+    taken = sum(int(each.lengths.sum()) for each in played)
+    allowed = sum(size.transitions for size in sizes.values())
+    allowed += (seeds - 1) * sizes["learned"].transitions
+    if taken > allowed:
+        warnings.warn(
+            f"{model}: held-out episodes took {taken:,} transitions where {model}.evaluate.budget "
+            f"leaves {max(0, allowed):,.0f}: {FEWEST} episodes are the fewest, and {FEWEST // 2} "
+            "of a policy without learning; train longer, or raise the budget",
+            stacklevel=2,
+        )
 
 
 def measure(envs: HostEnvs, act: Act, steps: int) -> Moments:
@@ -68,6 +136,10 @@ def measure(envs: HostEnvs, act: Act, steps: int) -> Moments:
     observed = [envs.step(act(envs.obs)).obs for _ in range(steps)]
     wide = np.concatenate(observed).reshape(-1, envs.interface.observation_size).astype(np.float64)
     return Moments(wide.mean(0), wide.var(0))
+
+
+def returns_of(played: Mapping[str, Episodes]) -> References:
+    return {name: episodes.mean_returns for name, episodes in played.items()}
 
 
 def reference_scores(references: References) -> dict[str, float]:
@@ -86,6 +158,7 @@ def seed_scores(episodes: Episodes, references: References) -> dict[str, float]:
         "return_mean": float(returns.mean()),
         "return_se": float(returns.std(ddof=1) / np.sqrt(len(returns))),
         "return_least": float(returns.min()),
+        "held_out_episodes": float(len(returns)),
     }
 
 

@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from quatrain.envs.colony.config import LARGEST, Env
-from quatrain.envs.host.config import MAX_EPISODE_STEPS, HostEnv
+from quatrain.envs.host.config import MAX_EPISODE_STEPS, Budget, HostEnv
+from quatrain.envs.host.sizes import Size, held_out_sizes, validation_size
 from quatrain.section import ModelSection, NumbersOrNone, Section, at_most, fits, multiple, together
 
 SOFTEST = 1e-6
@@ -252,9 +253,14 @@ class UserEnvCollect(Section):
         le=10**6,
         description="constant actions of which the best is found; all, if there are no more",
     )
-    search_episodes: int = Field(ge=1, le=10**6, description="for each of these actions")
-    validation_episodes: int = Field(ge=1, le=10**6, description="to evaluate on while training")
-    held_out_episodes: int = Field(ge=2, le=10**6, description="for the final evaluation only")
+    validation_episodes: int | None = Field(
+        ge=1, le=10**6, description="to evaluate on while training; null: by evaluate.budget"
+    )
+    held_out_episodes: int | None = Field(
+        ge=2,
+        le=10**6,
+        description="of each policy, for the final evaluation only; null: by evaluate.budget",
+    )
 
 
 class UserEnvNetwork(Section):
@@ -276,6 +282,10 @@ class UserEnvTrain(Ppo):
     compile: ClassVar[bool] = False
 
 
+class UserEnvEvaluate(Evaluate):
+    budget: Budget
+
+
 class ActorCriticUserEnvConfig(ModelSection):
     WORLD = "quatrain.models.actor_critic.user_env"
     brings_env = True
@@ -285,7 +295,23 @@ class ActorCriticUserEnvConfig(ModelSection):
     collect: UserEnvCollect
     network: UserEnvNetwork
     train: UserEnvTrain
-    evaluate: Evaluate
+    evaluate: UserEnvEvaluate
+
+    @property
+    def held_out(self) -> dict[str, Size]:
+        """Returns how many held-out episodes each policy plays."""
+        collect = self.collect
+        return held_out_sizes(collect.held_out_episodes, self._budget, collect.transitions)
+
+    @property
+    def validation(self) -> Size:
+        """Returns how many episodes an evaluation while training plays."""
+        validations = -(-self.train.steps // max(1, self.train.evaluate_every))
+        return validation_size(self.collect.validation_episodes, self._budget, validations)
+
+    @property
+    def _budget(self) -> float:
+        return self.evaluate.budget * self.train.steps * self.train.batch
 
     def check(self) -> None:
         if self.env.kind == "pettingzoo":

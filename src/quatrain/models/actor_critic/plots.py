@@ -138,10 +138,11 @@ def draw_returns(config: ActorCriticUserEnvConfig, state: State, dataset: Any) -
 
     learned = [episodes.returns[:, 0] for episodes in evaluate_policy(config, state, dataset)]
     policies = [PolicyReturns("learned", RED, np.stack(learned))]
-    for policy, returns in reference_returns(config, dataset).items():
-        policies.append(PolicyReturns(*REFERENCES[policy], returns[None]))
+    for policy, episodes in reference_returns(config, dataset).items():
+        policies.append(PolicyReturns(*REFERENCES[policy], episodes.returns.T))
     figure = returns_ecdf(policies, RETURN)
-    caption(figure, f"{config.collect.held_out_episodes} held-out episodes, for all the same.")
+    count = len(learned[0])
+    caption(figure, f"{count} held-out episodes of the learned policy; each begins with the same.")
     return figure
 
 

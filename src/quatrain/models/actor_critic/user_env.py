@@ -20,14 +20,7 @@ from quatrain.envs.host.envs import (
     empty_states,
     play_episodes,
 )
-from quatrain.envs.host.references import (
-    Search,
-    constant_candidates,
-    constant_policy,
-    measure,
-    random_policy,
-    search_constant,
-)
+from quatrain.envs.host.references import measure, random_policy
 from quatrain.envs.host.spaces import Interface, SavedInterface
 from quatrain.errors import DataError, DatasetMismatch
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
@@ -48,19 +41,15 @@ class Training(NamedTuple):
 
     obs_mean: Float64[np.ndarray, " obs"]
     obs_variance: Float64[np.ndarray, " obs"]
-    search: Search
     validation_seed: Int64[np.ndarray, ""]
 
 
 class HeldOut(NamedTuple):
-    """Holds the seed of episodes that are never trained on, what the first of them begin with, and
-    returns of reference policies.
+    """Holds the seed of episodes that are never trained on, and what the first of them begin
+    with.
     """
 
     seed: Int64[np.ndarray, ""]
-    random: Float64[np.ndarray, " episode"]
-    constant: Float64[np.ndarray, " episode"]
-    constant_action: Shaped[np.ndarray, "*action"]
     first_obs: Float32[np.ndarray, "example obs"]
 
 
@@ -73,39 +62,27 @@ class Dataset(NamedTuple):
 
 
 def collect(config: ActorCriticUserEnvConfig, seed: int) -> Dataset:
-    """Measures observations under a random policy, and scores reference policies, from independent
-    random numbers.
+    """Measures observations under a random policy, and begins held-out episodes.
 
     Raises:
         DataError: the environment cannot be made, or has actions or observations that cannot be
             used.
     """
     purposes = np.random.SeedSequence(seed).spawn(6)
-    seeds = [int(purpose.generate_state(1)[0]) for purpose in purposes]
-    rng, search_rng, reference_rng = map(np.random.default_rng, purposes[:3])
-    sizes = config.collect
-    with closing(HostEnvs(config.env, NUM_ENVS, seeds[3])) as envs:
-        space = checked(config, envs.interface)
-        moments = measure(envs, random_policy(space, rng), -(-sizes.transitions // NUM_ENVS))
-    candidates = constant_candidates(space, sizes.constant_search, search_rng)
-    search = search_constant(
-        candidates, partial(play_episodes, config.env, sizes.search_episodes, seeds[4])
+    # Held-out episodes differ from those of the validation by their own entropy.
+    random_seed, held_out_seed, validation_seed = (
+        int(purpose.generate_state(1)[0])
+        for purpose in (purposes[3], *purposes[5:], *purposes[5].spawn(1))
     )
-    # Held-out episodes differ from those of the search by their own entropy.
-    held_out_seed = seeds[5]
-    validation_seed = int(purposes[5].spawn(1)[0].generate_state(1)[0])
+    with closing(HostEnvs(config.env, NUM_ENVS, random_seed)) as envs:
+        space = checked(config, envs.interface)
+        act = random_policy(space, np.random.default_rng(purposes[0]))
+        moments = measure(envs, act, -(-config.collect.transitions // NUM_ENVS))
     with closing(HostEnvs(config.env, EXAMPLES, held_out_seed)) as envs:
         first_obs = envs.obs[:, 0]
-    play = partial(play_episodes, config.env, sizes.held_out_episodes, held_out_seed)
     return Dataset(
-        Training(*moments, search, np.array(validation_seed)),
-        HeldOut(
-            seed=np.array(held_out_seed),
-            random=play(random_policy(space, reference_rng)).mean_returns,
-            constant=play(constant_policy(search.best)).mean_returns,
-            constant_action=search.best,
-            first_obs=first_obs,
-        ),
+        Training(*moments, np.array(validation_seed)),
+        HeldOut(np.array(held_out_seed), first_obs),
         interface=space.saved,
     )
 
@@ -137,15 +114,9 @@ def check(config: ActorCriticUserEnvConfig, dataset: Dataset) -> None:
     """
     check_interface(config.env, dataset.interface)
     space = checked(config, dataset.interface.restored)
-    episodes = (config.collect.held_out_episodes,)
-    expected: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "obs_mean": (dataset.train.obs_mean, (space.observation_size,)),
-        "obs_variance": (dataset.train.obs_variance, (space.observation_size,)),
-        "random returns": (dataset.held_out.random, episodes),
-        "constant returns": (dataset.held_out.constant, episodes),
-        "constant_action": (dataset.held_out.constant_action, space.action_shape),
-    }
-    for name, (array, shape) in expected.items():
+    shape = (space.observation_size,)
+    for name in ("obs_mean", "obs_variance"):
+        array = getattr(dataset.train, name)
         if array.shape != shape:
             raise DatasetMismatch(
                 f"actor_critic: {name} has the shape {array.shape}, not {shape}: the dataset was "
@@ -322,9 +293,9 @@ def playing(act: Callable[[Graphs], Tensor]) -> Act:
 def validate(learner: Any, dataset: Dataset) -> tuple[float]:
     """Returns the mean return, undiscounted, of the deterministic policy."""
     config = learner.config
+    count = config.validation.count(dataset.interface.restored.max_episode_steps)
     seed = int(dataset.train.validation_seed)
-    act = playing(learner.actor.act)
-    played = play_episodes(config.env, config.collect.validation_episodes, seed, act)
+    played = play_episodes(config.env, count, seed, partial(playing, learner.actor.act))
     return (float(played.returns.mean()),)
 
 

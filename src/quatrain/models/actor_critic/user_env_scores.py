@@ -1,12 +1,23 @@
 """state, held-out episodes -> scores of the policy, and of policies without learning"""
 
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+
 import numpy as np
+from jaxtyping import Float32, Shaped
 from torch import Tensor
 
-from quatrain.envs.host.envs import Episodes, play_episodes
-from quatrain.envs.host.references import References, return_interval, seed_scores
-from quatrain.envs.host.references import reference_scores as reference_scores
-from quatrain.envs.host.rules import REFERENCES
+from quatrain.envs.host.envs import MOST_ENVS, Act, Episodes, HostEnvs
+from quatrain.envs.host.references import (
+    play_policies,
+    play_references,
+    return_interval,
+    returns_of,
+    seed_scores,
+    warn_if_exceeded,
+)
+from quatrain.envs.host.references import reference_scores as scores_of_returns
 from quatrain.frameworks.torch import seeded
 from quatrain.models.actor_critic.config import ActorCriticUserEnvConfig
 from quatrain.models.actor_critic.network import load_actor, make_network
@@ -23,28 +34,42 @@ def evaluate_policy(
 ) -> list[Episodes]:
     """Plays the held-out episodes with the deterministic policy of each seed."""
     check(config, dataset)
-    return [play_held_out(config, best.params, dataset) for best in state.best]
+    policies = [partial(policy_of, config, dataset, best.params) for best in state.best]
+    with held_out_envs(config, dataset) as envs:
+        return play_policies(envs, policies, config.held_out["learned"])
 
 
-def play_held_out(
-    config: ActorCriticUserEnvConfig, params: dict[str, Tensor], dataset: Dataset
-) -> Episodes:
-    act = playing(load_actor(config, spec_of(config, dataset), params).act)
-    held_out = dataset.held_out
-    return play_episodes(config.env, config.collect.held_out_episodes, int(held_out.seed), act)
+def held_out_envs(config: ActorCriticUserEnvConfig, dataset: Dataset) -> closing[HostEnvs]:
+    return closing(HostEnvs(config.env, MOST_ENVS, int(dataset.held_out.seed)))
 
 
-def reference_returns(config: ActorCriticUserEnvConfig, dataset: Dataset) -> References:
-    """Returns the returns of each policy without learning in the held-out episodes."""
+def policy_of(config: ActorCriticUserEnvConfig, dataset: Dataset, params: dict[str, Tensor]) -> Act:
+    return playing(load_actor(config, spec_of(config, dataset), params).act)
+
+
+def reference_returns(config: ActorCriticUserEnvConfig, dataset: Dataset) -> Mapping[str, Episodes]:
+    """Plays the held-out episodes by each policy without learning."""
+    constants = config.collect.constant_search
+    untrained = partial(untrained_policy, config, dataset)
+    with held_out_envs(config, dataset) as envs:
+        return play_references(envs, config.held_out, constants, untrained)
+
+
+def untrained_policy(config: ActorCriticUserEnvConfig, dataset: Dataset) -> Act:
+    """Returns a policy of networks without training, which take turns among the environments."""
     spec = spec_of(config, dataset)
-    untrained = []
-    for seed in range(UNTRAINED):
-        network = seeded(lambda: make_network(config, spec), seed)
-        episodes = play_held_out(config, dict(network.state_dict()), dataset)
-        untrained.append(episodes.returns[:, 0])
-    held_out = dataset.held_out
-    returns = (held_out.random, held_out.constant, np.concatenate(untrained))
-    return dict(zip(REFERENCES, returns, strict=True))
+    networks = [seeded(lambda: make_network(config, spec), seed) for seed in range(UNTRAINED)]
+    acts = [policy_of(config, dataset, dict(each.state_dict())) for each in networks]
+
+    def act(obs: Float32[np.ndarray, "env agent obs"]) -> Shaped[np.ndarray, "env agent *action"]:
+        envs = range(len(obs))
+        return np.concatenate([acts[env % UNTRAINED](obs[env : env + 1]) for env in envs])
+
+    return act
+
+
+def reference_scores(references: Mapping[str, Episodes]) -> dict[str, float]:
+    return scores_of_returns(returns_of(references))
 
 
 def scores_of(
@@ -52,13 +77,14 @@ def scores_of(
     outcome: Episodes,
     seed_state: SeedState,
     dataset: Dataset,
-    references: References,
+    references: Mapping[str, Episodes],
     seed: int,
 ) -> dict[str, float]:
     """Returns the scores of one seed; `score` is the return's distance from that of the best policy
     without learning, on a logarithmic scale.
     """
-    return seed_scores(outcome, references) | {
+    warn_if_exceeded("actor_critic", [outcome, *references.values()], config.held_out, 1)
+    return seed_scores(outcome, returns_of(references)) | {
         "return_greatest": float(outcome.returns.max()),
         "length_mean": float(outcome.lengths.mean()),
         "terminated": float(outcome.terminated.mean()),

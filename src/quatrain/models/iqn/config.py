@@ -5,7 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from quatrain.envs.host.config import HostEnv
+from quatrain.envs.host.config import Budget, HostEnv
+from quatrain.envs.host.sizes import Size, held_out_sizes, validation_size
 from quatrain.envs.treasurehunt.config import LARGEST, Env
 from quatrain.section import ModelSection, Section, at_most, below, fits, multiple
 
@@ -219,10 +220,26 @@ class LearnerConfig(ModelSection):
 
 
 class UserEnvCollect(Collect):
+    held_out_worlds: int | None = Field(  # type: ignore[assignment]
+        ge=2,
+        le=65536,
+        description="episodes of each policy, for the final evaluation only; null: by "
+        "evaluate.budget",
+    )
     observation_norm: Literal["none", "prefill"] = Field(
         description="prefill: observations minus the mean of the random policy's, divided by their "
         "standard deviation"
     )
+
+
+class UserEnvTrain(Train):
+    evaluation_worlds: int | None = Field(  # type: ignore[assignment]
+        ge=1, le=65536, description="episodes of such an evaluation; null: by evaluate.budget"
+    )
+
+
+class UserEnvEvaluate(Evaluate):
+    budget: Budget
 
 
 class IqnUserEnvConfig(LearnerConfig):
@@ -232,6 +249,24 @@ class IqnUserEnvConfig(LearnerConfig):
 
     env: UserEnv
     collect: UserEnvCollect
+    train: UserEnvTrain
+    evaluate: UserEnvEvaluate
+
+    @property
+    def held_out(self) -> dict[str, Size]:
+        """Returns how many held-out episodes each policy plays."""
+        return held_out_sizes(self.collect.held_out_worlds, self._budget)
+
+    @property
+    def validation(self) -> Size:
+        """Returns how many episodes an evaluation while training plays."""
+        validations = -(-self.train.steps // max(1, self.train.evaluate_every))
+        return validation_size(self.train.evaluation_worlds, self._budget, validations)
+
+    @property
+    def _budget(self) -> float:
+        turns = self.collect.turns + self.train.turns
+        return self.evaluate.budget * self.env.worlds * turns
 
     def observed(self, interface: Any) -> tuple[int, int]:
         return (len(interface.agents), interface.observation_size) if interface else (1, 1)

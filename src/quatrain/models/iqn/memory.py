@@ -30,7 +30,7 @@ def needs(config: LearnerConfig, interface: Any = None) -> Needs:
     # With targets and the best networks.
     learners = agents * weights * (ADAM + 2 * FLOAT)
     transition = agents * config.env.worlds * (frame * config.NUMBER + TRANSITION)
-    worlds = max(config.env.worlds, train.evaluation_worlds if train.evaluate_every else 0)
+    worlds = max(config.env.worlds, train.evaluate_every and (train.evaluation_worlds or 0))
     # An agent learns or acts in all worlds, in turns.
     rows = max(train.batch_size * train.loss.quantiles, 2 * worlds * train.acting.quantiles)
     data = {"transitions": transition * config.collect.turns}

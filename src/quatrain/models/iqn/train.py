@@ -160,8 +160,7 @@ class HostLoop:
 
     @cached_property
     def _greedy_envs(self) -> Any:
-        count = self._config.train.evaluation_worlds
-        return self._open(count, learn.EVALUATION_WORLDS, self._opened)
+        return self._open(self._player.validation_episodes, learn.EVALUATION_WORLDS, self._opened)
 
     def evaluate(self, params: network.Params, _base_key: Array) -> Float[np.ndarray, "seed agent"]:
         """Computes the mean return of greedy episodes, always the same."""

@@ -33,7 +33,7 @@ Explore = Callable[..., tuple[Array, Array]]
 
 
 class HeldOut(NamedTuple):
-    """Holds what repeats the held-out episodes: the seed of their envs, and how they begin."""
+    """Holds what repeats the held-out episodes, the seed of their envs, and how the first begin."""
 
     seed: Int64[np.ndarray, "1"]
     obs: Float32[np.ndarray, "env agent obs"]
@@ -118,7 +118,7 @@ def check(config: IqnUserEnvConfig, dataset: Dataset) -> None:
     """
     check_interface(config.env, dataset.interface)
     space = checked(config, dataset.interface.restored)
-    obs = (config.collect.held_out_worlds, len(space.agents), space.observation_size)
+    obs = (EXAMPLES, len(space.agents), space.observation_size)
     held_out = {"held_out/seed": (1,), "held_out/obs": obs}
     check_arrays(config, dataset, config.env.name, held_out, impossible_value)
 
@@ -129,12 +129,12 @@ def sizes(config: IqnUserEnvConfig, dataset: Dataset) -> Sizes:
 
 
 def collect(config: IqnUserEnvConfig, seed: int) -> Dataset:
-    """Plays `collect.turns` turns of a uniform random policy per env, and begins held-out
+    """Plays `collect.turns` turns of a uniform random policy per env, and begins the first held-out
     episodes.
     """
     train = prefill(config, seed)
     held_out_seed = draw_seed(seed, HELD_OUT)
-    with closing(HostEnvs(config.env, config.collect.held_out_worlds, held_out_seed)) as envs:
+    with closing(HostEnvs(config.env, EXAMPLES, held_out_seed)) as envs:
         held_out = HeldOut(np.array([held_out_seed]), envs.obs)
         return Dataset(train, held_out, envs.interface.saved)
 
@@ -276,6 +276,11 @@ class Player:
             replayed.final = final
 
     @property
+    def validation_episodes(self) -> int:
+        """Returns how many episodes an evaluation while training plays."""
+        return self.config.validation.count(self._envs[0].envs.interface.max_episode_steps)
+
+    @property
     def state(self) -> PlayState:
         """Returns a copy of everything that playing changes."""
         states = zip(*(envs.envs.states for envs in self._envs), strict=True)
@@ -403,7 +408,7 @@ def empty_scale(frame: int) -> Scale:
 
 def example(config: IqnUserEnvConfig, dataset: Dataset) -> dict[str, np.ndarray]:
     """Returns what the first and the last agent see at the start of two held-out episodes."""
-    obs = dataset.held_out.obs[:EXAMPLES]
+    obs = dataset.held_out.obs
     agents = np.array([0, obs.shape[1] - 1], np.int32)
     stacks = np.tile(scale_of(config, dataset).mean[0], (EXAMPLES, config.network.frames, 1))
     stacks[:, -1] = obs[np.arange(EXAMPLES), agents]

@@ -4,18 +4,20 @@ learned nothing
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from quatrain.envs.host.envs import Act, Episodes, HostEnvs, play
+from quatrain.envs.host.envs import MOST_ENVS, Episodes, HostEnvs
 from quatrain.envs.host.references import (
-    constant_policy,
-    random_policy,
+    play_policies,
+    play_references,
     reference_scores,
     return_interval,
     seed_scores,
+    warn_if_exceeded,
 )
 from quatrain.envs.host.rules import REFERENCES as REFERENCES
 from quatrain.models.iqn import network
@@ -24,7 +26,7 @@ from quatrain.models.iqn.config import IqnUserEnvConfig
 from quatrain.models.iqn.learn import State, init_params
 from quatrain.models.iqn.rules import USER_ENV_GATED
 from quatrain.models.iqn.train import host_policy
-from quatrain.models.iqn.user_env import Dataset, sizes
+from quatrain.models.iqn.user_env import MAX_ACTIONS, Dataset, sizes
 
 # Scores with their spread over seeds.
 SPREAD = (*(gated.metric for gated in USER_ENV_GATED), "return_mean")
@@ -50,31 +52,19 @@ def play_held_out(
     dataset: Dataset,
     seed: int,
 ) -> tuple[list[Outcome], dict[str, Outcome]]:
-    """Plays the held-out episodes by the greedy policy of each seed, and by the references.
-
-    The constant policy is that of the best action in these episodes; the untrained one has the
-    first networks of the first seed.
+    """Plays the held-out episodes by the greedy policy of each seed, and by the references; the
+    untrained one has the first networks of the first seed.
     """
     check(config, dataset)
-    count = config.collect.held_out_worlds
-    untrained = init_params(config, sizes(config, dataset), state.base_key[0])
-    with closing(HostEnvs(config.env, count, int(dataset.held_out.seed[0]))) as envs:
-
-        def outcome(act: Act) -> Outcome:
-            return Outcome(play(envs, act))
-
-        learned = [
-            outcome(host_policy(config, state.scale, learner, each))
-            for learner, each in enumerate(params)
-        ]
-        actions = np.arange(envs.interface.action_count)
-        constants = [outcome(constant_policy(np.asarray(action))) for action in actions]
-        references = {
-            "random": outcome(random_policy(envs.interface, np.random.default_rng(seed))),
-            "constant": max(constants, key=lambda each: each.returns.mean()),
-            "untrained": outcome(host_policy(config, state.scale, 0, untrained)),
-        }
-    return learned, references
+    policy = partial(host_policy, config, state.scale)
+    policies = [partial(policy, learner, each) for learner, each in enumerate(params)]
+    networks = init_params(config, sizes(config, dataset), state.base_key[0])
+    untrained = partial(policy, 0, networks)
+    with closing(HostEnvs(config.env, MOST_ENVS, int(dataset.held_out.seed[0]))) as envs:
+        learned = play_policies(envs, policies, config.held_out["learned"])
+        played = play_references(envs, config.held_out, MAX_ACTIONS, untrained)
+    warn_if_exceeded("iqn", [*learned, *played.values()], config.held_out, config.seeds)
+    return list(map(Outcome, learned)), {name: Outcome(each) for name, each in played.items()}
 
 
 def pictures(
