@@ -8,6 +8,8 @@ follows, and the actions taken in it; restoring plays them again, and compares w
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
+from functools import partial
+from operator import or_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +91,7 @@ class HostEnvs:
         self.config = config
         self.seed = seed
         self._envs: list[Any] = []
+        self._index = 0
         with ExitStack() as closing_if_refused:
             closing_if_refused.callback(self.close)
             self._begin_first(num_envs)
@@ -103,12 +106,12 @@ class HostEnvs:
         agents = self.interface.agents
         states = empty_states(self.interface, num_envs)
         self._episode, self._elapsed, self._actions, self.obs = states
-        with self._named_errors(0):
+        with self._named_errors():
             self._read = {
                 agent: reader(f"the observation of {agent}", env.observation_space(agent))
                 for agent in agents
             }
-            self._action_spaces = {agent: env.action_space(agent) for agent in agents}
+            self._to_action = [partial(to_action, env.action_space(agent)) for agent in agents]
         for index in range(num_envs):
             self.obs[index] = self._reset(index)
         self._check_repeats(0, self._reset(0))
@@ -147,9 +150,10 @@ class HostEnvs:
         for index in np.flatnonzero(states.elapsed + states.episode):
             self._check_repeats(int(index), states.obs[index])
 
-    def _check_repeats(self, index: int, obs: Float32[np.ndarray, "agent obs"]) -> None:
+    def _check_repeats(self, index: int, obs: Any) -> None:
         if not np.array_equal(self.obs[index], obs):
-            with self._named_errors(index):
+            self._index = index
+            with self._named_errors():
                 raise DataError(f"played again, it shows other observations; {MUST_REPEAT}")
 
     def restart(self, episode: int = 0) -> None:
@@ -170,15 +174,20 @@ class HostEnvs:
         """
         count = len(self._envs)
         turn = Transition(
-            obs=self.obs.copy(),
+            obs=self.obs,
             actions=np.asarray(actions),
             rewards=np.zeros(self.obs.shape[:2], np.float32),
             terminated=np.zeros(count, bool),
             truncated=np.zeros(count, bool),
             next_obs=self.obs.copy(),
         )
-        for index in np.flatnonzero(np.ones(count) if active is None else active):
-            self._step_env(int(index), turn)
+        moving = np.arange(count) if active is None else np.flatnonzero(active)
+        self._actions[moving, self._elapsed[moving]] = turn.actions[moving]
+        self._elapsed[moving] += 1
+        with self._named_errors():
+            for index in moving.tolist():
+                self._index = index
+                self._step_env(index, turn)
         self.obs = turn.next_obs.copy()
         ended = np.flatnonzero(turn.terminated | turn.truncated)
         self._begin(ended, self._episode[ended] + 1)
@@ -192,8 +201,9 @@ class HostEnvs:
         """
         errors = []
         for index, env in enumerate(self._envs):
+            self._index = index
             try:
-                with self._named_errors(index, "close: "):
+                with self._named_errors("close: "):
                     env.close()
             except DataError as error:
                 errors.append(error)
@@ -209,31 +219,26 @@ class HostEnvs:
         for index in indices:
             self.obs[index] = self._reset(int(index))
 
-    def _reset(self, index: int) -> Float32[np.ndarray, "agent obs"]:
+    def _reset(self, index: int) -> list[Float32[np.ndarray, " obs"]]:
         entropy = (self.seed, index, int(self._episode[index]))
         seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
-        with self._named_errors(index):
+        self._index = index
+        with self._named_errors():
             observed, _ = self._envs[index].reset(seed=seed)
             return self._observations(observed)
 
     def _step_env(self, index: int, turn: Transition) -> None:
         """Steps an environment, and writes its row of the turn."""
-        env = self._envs[index]
         agents = self.interface.agents
-        self._actions[index, self._elapsed[index]] = turn.actions[index]
-        self._elapsed[index] += 1
-        with self._named_errors(index):
-            observed, reward, terminated, truncated, _ = env.step(
-                {
-                    agent: to_action(self._action_spaces[agent], action)
-                    for agent, action in zip(agents, turn.actions[index], strict=True)
-                }
-            )
-            terminal = [to_flag("terminated", terminated[agent]) for agent in agents]
-            cut = [to_flag("truncated", truncated[agent]) for agent in agents]
-            has_ended = self._has_ended(terminal, cut)
-            turn.next_obs[index] = self._observations(observed, has_ended)
-            turn.rewards[index] = [to_reward(reward[agent]) for agent in agents]
+        row = zip(agents, self._to_action, turn.actions[index], strict=True)
+        observed, reward, terminated, truncated, _ = self._envs[index].step(
+            {agent: to_action(action) for agent, to_action, action in row}
+        )
+        terminal = [to_flag("terminated", terminated[agent]) for agent in agents]
+        cut = [to_flag("truncated", truncated[agent]) for agent in agents]
+        has_ended = self._has_ended(terminal, cut)
+        turn.next_obs[index] = self._observations(observed, has_ended)
+        turn.rewards[index] = [to_reward(reward[agent]) for agent in agents]
         is_last = self._elapsed[index] >= self.interface.max_episode_steps
         turn.terminated[index] = all(terminal)
         turn.truncated[index] = not all(terminal) and (has_ended or is_last)
@@ -244,18 +249,18 @@ class HostEnvs:
         Raises:
             DataError: it ended for some agents only.
         """
-        over = np.logical_or(terminal, cut)
-        if over.any() and not over.all():
+        over = list(map(or_, terminal, cut))
+        if any(over) and not all(over):
             raise DataError(
-                f"the episode ended for {self.interface.agents[over.argmax()]} but not for all "
+                f"the episode ended for {self.interface.agents[over.index(True)]} but not for all "
                 "agents; an agent that leaves before the others is not supported (SuperSuit "
                 "black_death_v3 keeps it)"
             )
-        return bool(over.all())
+        return all(over)
 
     def _observations(
         self, observed: ByAgent, has_ended: bool = False
-    ) -> Float32[np.ndarray, "agent obs"]:
+    ) -> list[Float32[np.ndarray, " obs"]]:
         missing = [agent for agent in self.interface.agents if agent not in observed]
         if missing and has_ended:
             raise DataError(
@@ -267,14 +272,14 @@ class HostEnvs:
                 f"agent {missing[0]} has no observation: an agent that leaves before the others is "
                 "not supported; wrap the environment so that it stays (SuperSuit black_death_v3)"
             )
-        return np.stack([self._read[agent](observed[agent]) for agent in self.interface.agents])
+        return [self._read[agent](observed[agent]) for agent in self.interface.agents]
 
-    def _named_errors(self, index: int, call: str = "") -> AbstractContextManager[None]:
-        """Names the environment, its episode and step in whatever it raises."""
+    def _named_errors(self, call: str = "") -> AbstractContextManager[None]:
+        """Names the environment `_index`, its episode and step in whatever it raises."""
         return user_code(
             lambda reason: (
-                f"env {self.config.name} (number {index}, episode {self._episode[index]}, step "
-                f"{self._elapsed[index]}): {call}{reason}"
+                f"env {self.config.name} (number {self._index}, episode "
+                f"{self._episode[self._index]}, step {self._elapsed[self._index]}): {call}{reason}"
             )
         )
 
@@ -360,7 +365,7 @@ def play(
     """
     envs.restart(episode)
     running = np.ones(len(envs.obs), bool) if active is None else active.copy()
-    chosen = running.copy()
+    selected = running.copy()
     episodes = Episodes(np.zeros(envs.obs.shape[:2]), running * 0, running & False)
     while running.any():
         turn = envs.step(act(envs.obs), running)
@@ -368,4 +373,4 @@ def play(
         episodes.lengths[:] += running
         episodes.terminated[:] |= turn.terminated
         running &= ~(turn.terminated | turn.truncated)
-    return Episodes(*(column[chosen] for column in episodes))
+    return Episodes(*(column[selected] for column in episodes))

@@ -80,22 +80,22 @@ def play_best_constant(
     Identification and Hyperparameter Optimization' (2016).
     """
     tried: list[tuple[Begin, Episodes]] = []
-    taken = 0
+    spent = 0
     for action in actions:
-        if taken > size.transitions / 2:
+        if spent > size.transitions / 2:
             break
         begin: Begin = partial(constant_policy, np.asarray(action))
         tried.append((begin, play_range(envs, begin, 0, 1)))
-        taken += int(tried[-1][1].lengths.sum())
+        spent += int(tried[-1][1].lengths.sum())
     while len(tried) > 1:
         tried.sort(key=lambda each: float(each[1].mean_returns.mean()), reverse=True)
         before = [*tried[: len(tried) // 2]]
         tried = [
             (begin, _play_on(envs, begin, each, 2 * len(each.lengths))) for begin, each in before
         ]
-        taken += sum(int(each.lengths.sum()) for _, each in tried) // 2
+        spent += sum(int(each.lengths.sum()) for _, each in tried) // 2
     ((begin, best),) = tried
-    count = size.count(best.lengths.mean(), len(best.lengths), taken)
+    count = size.count(best.lengths.mean(), len(best.lengths), spent)
     return _play_on(envs, begin, best, count)
 
 
@@ -119,12 +119,12 @@ def warn_if_exceeded(
     model: str, played: Iterable[Episodes], sizes: Mapping[str, Size], seeds: int
 ) -> None:
     """Warns where the fewest episodes take more transitions than the budget allows."""
-    taken = sum(int(each.lengths.sum()) for each in played)
+    spent = sum(int(each.lengths.sum()) for each in played)
     allowed = sum(size.transitions for size in sizes.values())
     allowed += (seeds - 1) * sizes["learned"].transitions
-    if taken > allowed:
+    if spent > allowed:
         warnings.warn(
-            f"{model}: held-out episodes took {taken:,} transitions where {model}.evaluate.budget "
+            f"{model}: held-out episodes took {spent:,} transitions where {model}.evaluate.budget "
             f"leaves {max(0, allowed):,.0f}: {FEWEST} episodes are the fewest, and {FEWEST // 2} "
             "of a policy without learning; train longer, or raise the budget",
             stacklevel=2,

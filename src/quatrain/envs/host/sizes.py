@@ -18,11 +18,11 @@ class Size(NamedTuple):
     most: int
     transitions: float | int
 
-    def count(self, length: float | int, played: int = 0, taken: int = 0) -> int:
+    def count(self, length: float | int, played: int = 0, spent: int = 0) -> int:
         """Returns the number of all episodes, from their mean length; some of them have been played
         and took this many transitions.
         """
-        more = (self.transitions - taken) / length
+        more = (self.transitions - spent) / length
         return int(min(self.most, max(self.fewest, played + more)))
 
 

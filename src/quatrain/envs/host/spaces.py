@@ -178,8 +178,14 @@ def reader(name: str, space: gymnasium.Space) -> Callable[[Any], Float32[np.ndar
     of their Box, because those of many environments do so a little.
     """
     check = _checker(space)
+    is_plain = isinstance(space, Box) and space.dtype.kind == "f"
 
     def read(value: Any) -> Float32[np.ndarray, " obs"]:
+        if is_plain and isinstance(value, np.ndarray) and value.dtype == space.dtype:
+            # Most observations; others are read slowly, or refused.
+            plain = value.astype(np.float32).reshape(-1)
+            if value.shape == space.shape and np.isfinite(plain).all():
+                return plain
         try:
             check(value)
         except DataError as error:
@@ -199,6 +205,8 @@ def to_flag(name: str, value: Any) -> bool:
     Raises:
         DataError: the value is no bool, neither Python's nor NumPy's.
     """
+    if value is True or value is False:
+        return bool(value)
     flag = np.asarray(value)
     if flag.dtype != bool or flag.shape:
         raise DataError(f"{name} is {value!r}, not a bool; return bool(...) of a comparison")
@@ -211,6 +219,8 @@ def to_reward(value: Any) -> float:
     Raises:
         DataError: the value is not one real number that is finite in 32 bits.
     """
+    if isinstance(value, float) and -LARGEST <= value <= LARGEST:
+        return float(value)
     array = np.asarray(value)
     if array.dtype.kind not in NUMBERS or array.size != 1:
         raise DataError(f"reward {value!r} is not a real number")
