@@ -1,8 +1,11 @@
 """Environments of users: steps, ends of episodes, restored states, and what is refused."""
 
+import os
 import random
 import signal
+import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,6 +24,10 @@ from quatrain.errors import DataError
 from tests.pipeline.fixture_types import Patch
 
 HERE = __name__
+
+
+def is_worker() -> bool:
+    return "quatrain.envs.host.worker" in " ".join(sys.orig_argv)
 
 
 class Counter(gymnasium.Env):
@@ -93,6 +100,19 @@ class Faulty(Counter):
         setattr(self, method, fail)
         if method == "__init__":
             fail()
+
+
+class Later(Counter):
+    """Raises one of ERRORS in a process beside that of the tests."""
+
+    def __init__(self, error: str) -> None:
+        super().__init__()
+        self.error = error
+
+    def step(self, action: Any) -> Any:
+        if is_worker():
+            raise ERRORS[self.error]
+        return super().step(action)
 
 
 class Graceless(Counter):
@@ -193,7 +213,7 @@ class InTurns(Pair):
 
 def host_env(name: str, kind: str = "gymnasium", steps: int | None = 7, **kwargs: Any) -> HostEnv:
     made_by = {"kind": kind, "id": None, "import": f"{HERE}:{name}", "kwargs": kwargs}
-    return HostEnv.model_validate(made_by | {"max_episode_steps": steps})
+    return HostEnv.model_validate(made_by | {"max_episode_steps": steps, "vectorization": "sync"})
 
 
 def pair(name: str, **kwargs: Any) -> HostEnv:
@@ -285,6 +305,97 @@ def test_a_restored_state_goes_on_with_the_same_bits():
     for action, turn in zip(actions[6:], expected, strict=True):
         for value, expected_value in zip(restored.step(action), turn, strict=True):
             np.testing.assert_array_equal(value, expected_value)
+
+
+class Slow(Counter):
+    """Sleeps in each step; a worker ends its process in the step `dies`."""
+
+    def __init__(self, seconds: float = 0.0, dies: int = -1) -> None:
+        super().__init__()
+        self.seconds, self.dies = seconds, dies
+
+    def step(self, action: Any) -> Any:
+        time.sleep(self.seconds)
+        if self.steps + 1 == self.dies and is_worker():
+            os._exit(7)
+        return super().step(action)
+
+
+def in_workers(config: HostEnv) -> HostEnv:
+    return config.model_copy(update={"vectorization": "async"})
+
+
+@pytest.mark.parametrize("config", [host_env("Counter", limit=3), pair("Pair")])
+def test_environments_in_processes_of_their_own_show_the_same_bits_and_are_restored(
+    config: HostEnv,
+):
+    size = len(alone(config).interface.agents)
+    actions = np.random.default_rng(3).integers(3, size=(9, 3, size))
+    with (
+        closing(HostEnvs(config, 3, seed=9)) as envs,
+        closing(HostEnvs(in_workers(config), 3, seed=9)) as workers,
+        closing(HostEnvs(in_workers(config), 3, seed=9)) as restored,
+    ):
+        for number, action in enumerate(actions):
+            active = np.arange(3) != number
+            turns = [each.step(action, active) for each in (envs, workers)]
+            np.testing.assert_equal(*(turn._asdict() for turn in turns))
+        restored.restore(workers.states)
+        turns = [each.step(actions[0]) for each in (envs, workers, restored)]
+        np.testing.assert_equal(turns[1]._asdict(), turns[0]._asdict())
+        np.testing.assert_equal(turns[2]._asdict(), turns[0]._asdict())
+
+
+def test_slow_environments_in_processes_step_at_once():
+    with closing(HostEnvs(in_workers(host_env("Slow", seconds=0.2)), 4, seed=0)) as envs:
+        begun = time.monotonic()
+        envs.step(np.zeros((4, 1), int))
+        assert time.monotonic() - begun < 0.7  # one after the other: 0.8
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            host_env("Slow", dies=2),
+            r"\(number 1, episode 0, step 2\): its process ended with exit c",
+        ),
+        (
+            host_env("Faulty", method="step", error="exit"),
+            r"\(number 0, .*, step 1\): SystemExit: 0",
+        ),
+        (host_env("Later", error="exit"), r"\(number 1, episode 0, step 1\): SystemExit: 0$"),
+    ],
+)
+def test_what_happens_in_a_process_is_one_line_and_leaves_none_behind(
+    config: HostEnv, message: str
+):
+    envs = HostEnvs(in_workers(config), 3, seed=0)
+    processes = [worker._process for worker in envs._envs[1:]]
+    with pytest.raises(DataError, match=message), closing(envs):
+        list(map(envs.step, np.zeros((2, 3, 1), int)))
+    assert all(process.returncode is not None for process in processes)
+
+
+def test_a_busy_environment_ends_with_its_parent():
+    """The parent is killed while a worker sleeps for long."""
+    code = f"""
+import numpy as np
+from {HERE} import HostEnvs, host_env, in_workers
+envs = HostEnvs(in_workers(host_env("Slow", seconds=60)), 2, seed=0)
+print(envs._envs[1]._process.pid, flush=True)
+envs.step(np.zeros((2, 1), int))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker = Path("/proc", parent.stdout.readline().strip())
+    assert worker.exists()
+    parent.kill()
+    parent.communicate()
+    ends = time.monotonic() + 20
+    while worker.exists() and time.monotonic() < ends:
+        time.sleep(0.05)
+    assert not worker.exists()
 
 
 class Brief(Counter):

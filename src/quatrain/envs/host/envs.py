@@ -6,7 +6,7 @@ follows, and the actions taken in it; restoring plays them again, and compares w
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from operator import or_
@@ -25,6 +25,7 @@ from quatrain.envs.host.spaces import (
     to_reward,
 )
 from quatrain.envs.host.user_code import ByAgent, interface_of, make, user_code
+from quatrain.envs.host.worker import Worker
 from quatrain.errors import DataError, DatasetMismatch
 
 
@@ -100,8 +101,12 @@ class HostEnvs:
     def _begin_first(self, num_envs: int) -> None:
         """Makes the environments and starts the first episode of each."""
         config = self.config
-        self._envs += (make(config) for _ in range(num_envs))
-        env = self._envs[0]
+        env = make(config)
+        self._envs.append(env)
+        self._envs += (self._further() for _ in range(1, num_envs))
+        if config.vectorization == "async":
+            for worker in self._envs[1:]:
+                worker.wait()
         self.interface = interface_of(config, env)
         agents = self.interface.agents
         states = empty_states(self.interface, num_envs)
@@ -112,9 +117,12 @@ class HostEnvs:
                 for agent in agents
             }
             self._to_action = [partial(to_action, env.action_space(agent)) for agent in agents]
-        for index in range(num_envs):
-            self.obs[index] = self._reset(index)
-        self._check_repeats(0, self._reset(0))
+        self.restart()
+        self._check_repeats(0, self._reset(0, self._seed_of(0)))
+
+    def _further(self) -> Any:
+        """Makes an environment beside the first: in a process of its own, or in this one."""
+        return Worker(self.config) if self.config.vectorization == "async" else make(self.config)
 
     @property
     def elapsed(self) -> Int64[np.ndarray, " env"]:
@@ -185,9 +193,11 @@ class HostEnvs:
         self._actions[moving, self._elapsed[moving]] = turn.actions[moving]
         self._elapsed[moving] += 1
         with self._named_errors():
-            for index in moving.tolist():
+            joint = {index: self._joint_action(turn.actions[index]) for index in moving.tolist()}
+            self._ask("step", joint)
+            for index, joint_action in joint.items():
                 self._index = index
-                self._step_env(index, turn)
+                self._step_env(index, joint_action, turn)
         self.obs = turn.next_obs.copy()
         ended = np.flatnonzero(turn.terminated | turn.truncated)
         self._begin(ended, self._episode[ended] + 1)
@@ -216,24 +226,35 @@ class HostEnvs:
         self._episode[indices] = episodes
         self._elapsed[indices] = 0
         self._actions[indices] = 0
-        for index in indices:
-            self.obs[index] = self._reset(int(index))
+        seeds = {index: self._seed_of(index) for index in indices.tolist()}
+        self._ask("reset", seeds)
+        for index, seed in seeds.items():
+            self.obs[index] = self._reset(index, seed)
 
-    def _reset(self, index: int) -> list[Float32[np.ndarray, " obs"]]:
+    def _seed_of(self, index: int) -> int:
         entropy = (self.seed, index, int(self._episode[index]))
-        seed = int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+        return int(np.random.SeedSequence(entropy).generate_state(1)[0] >> 1)
+
+    def _ask(self, method: str, arguments: Mapping[int, Any]) -> None:
+        """Lets the workers begin, so that all of them compute at once."""
+        if self.config.vectorization == "async":
+            for index in arguments.keys() - {0}:  # the first one is in this process
+                self._envs[index].ask(method, arguments[index])
+
+    def _reset(self, index: int, seed: int) -> list[Float32[np.ndarray, " obs"]]:
         self._index = index
         with self._named_errors():
             observed, _ = self._envs[index].reset(seed=seed)
             return self._observations(observed)
 
-    def _step_env(self, index: int, turn: Transition) -> None:
+    def _joint_action(self, row: Shaped[np.ndarray, "agent *action"]) -> ByAgent:
+        agents = zip(self.interface.agents, self._to_action, row, strict=True)
+        return {agent: to_action(action) for agent, to_action, action in agents}
+
+    def _step_env(self, index: int, actions: ByAgent, turn: Transition) -> None:
         """Steps an environment, and writes its row of the turn."""
         agents = self.interface.agents
-        row = zip(agents, self._to_action, turn.actions[index], strict=True)
-        observed, reward, terminated, truncated, _ = self._envs[index].step(
-            {agent: to_action(action) for agent, to_action, action in row}
-        )
+        observed, reward, terminated, truncated, _ = self._envs[index].step(actions)
         terminal = [to_flag("terminated", terminated[agent]) for agent in agents]
         cut = [to_flag("truncated", truncated[agent]) for agent in agents]
         has_ended = self._has_ended(terminal, cut)

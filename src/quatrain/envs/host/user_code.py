@@ -37,7 +37,7 @@ def user_code(message: Callable[[str], str]) -> Iterator[None]:
         except BaseException as error:
             if _is_ctrl_c(error):
                 raise
-            raise DataError(message(_reason(error))) from error
+            raise DataError(message(reason_of(error))) from error
 
 
 def make_env(module: str, attribute: str, env_id: str, kwargs: Mapping[str, Any]) -> Any:
@@ -81,7 +81,8 @@ def _is_ctrl_c(error: BaseException) -> bool:
     )
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Returns what an error says, in one line."""
     try:
         text = " ".join(str(error).split())[:LONGEST_REASON]
     except BaseException:
