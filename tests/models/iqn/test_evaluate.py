@@ -13,11 +13,13 @@ from quatrain.models.iqn import network
 from quatrain.models.iqn import treasurehunt_scores as scoring
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate
-from quatrain.models.iqn.learn import State
-from quatrain.models.iqn.treasurehunt import Dataset, HeldOut
+from quatrain.models.iqn.learn import State, init_params
+from quatrain.models.iqn.treasurehunt import Dataset, HeldOut, sizes
 from quatrain.models.iqn.treasurehunt_scores import Outcome, gini, income
 from tests.conftest import small
 
+# Of an outcome, where it is not looked at.
+FILM = np.zeros((1, 1, 1), np.int8), np.zeros((1, 1, 2), np.int16)
 BLANK = State(*[None] * len(State._fields))
 
 
@@ -37,7 +39,7 @@ def outcome(returns_of: Sequence[Sequence[float]], events: np.ndarray | None = N
     rewards = np.zeros((3, *np.shape(returns_of)), np.float32)
     rewards[1] = returns_of
     happened = np.zeros(rewards.shape, np.int8) if events is None else events
-    return Outcome(rewards, happened, np.arange(rewards.shape[2]))
+    return Outcome(rewards, happened, np.arange(rewards.shape[2]), *FILM)
 
 
 @pytest.fixture
@@ -171,7 +173,9 @@ def two_cells() -> tuple[IqnConfig, Dataset]:
 
 @cache
 def played(name: str, key: int = 0) -> Outcome:
-    return scoring.play_policy(two_cells()[0], name, None, two_cells()[1], jax.random.key(key))
+    selected, dataset = two_cells()
+    unused = init_params(selected, sizes(selected, dataset), jax.random.key(0))
+    return scoring.play_policy(selected, name, unused, dataset, jax.random.key(key))
 
 
 def learned(state: State, key: int = 0) -> list[Outcome]:

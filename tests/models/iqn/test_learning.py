@@ -10,7 +10,9 @@ from pipeline.storage.params_file import read_params
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import evaluate
+from quatrain.models.iqn.learn import init_params
 from quatrain.models.iqn.train import train
+from quatrain.models.iqn.treasurehunt import sizes
 from quatrain.models.iqn.treasurehunt_scores import order_gap, play_policy
 from tests.conftest import ROOT, params_with, shapes_unchecked
 
@@ -56,7 +58,8 @@ def test_moving_first_pays_in_a_fixed_order_only():
     for order in ("fixed", "shuffled"):
         config = iqn(env={"agent_order": order}, collect={"held_out_worlds": 2048})
         dataset, key = collect(config, 1), jax.random.key(2)
-        oracle = play_policy(config, "oracle_view", None, dataset, key)
+        unused = init_params(config, sizes(config, dataset), key)
+        oracle = play_policy(config, "oracle_view", unused, dataset, key)
         of_worlds = oracle.returns[0] - oracle.returns[-1]
         gaps[order] = order_gap(oracle), of_worlds.std(ddof=1) / np.sqrt(len(of_worlds))
     assert gaps["fixed"][0] > 10

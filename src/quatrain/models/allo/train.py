@@ -111,7 +111,7 @@ def from_arrays(config: AlloConfig, dataset: Dataset, arrays: dict[str, np.ndarr
     Raises:
         ValueError: names, shapes or dtypes are not those of a state of this config.
     """
-    return from_template(init_state(config, dataset, seed=0), arrays)
+    return from_template(jax.eval_shape(partial(init_state, config, dataset, seed=0)), arrays)
 
 
 def inputs_for(config: AlloConfig, state: State, dataset: Dataset) -> Float[Array, "states inputs"]:

@@ -1,25 +1,16 @@
 """agents in held-out worlds -> an animation of an episode, and a figure of who gets how much"""
 
 from collections.abc import Mapping
-from functools import partial
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from matplotlib.figure import Figure
 
 from quatrain.animation import Animation, with_bar
 from quatrain.envs.drawing import draw_treasure_hunt
-from quatrain.envs.treasurehunt import turns
-from quatrain.envs.treasurehunt.world import make_world
-from quatrain.models.iqn import network
 from quatrain.models.iqn.config import IqnConfig
 from quatrain.models.iqn.evaluate import Outcomes
-from quatrain.models.iqn.learn import State, evaluation_params
-from quatrain.models.iqn.network import greedy_policy
 from quatrain.models.iqn.rules import REFERENCE_NAMES
-from quatrain.models.iqn.treasurehunt import Dataset, HeldOut, held_out_envs
+from quatrain.models.iqn.treasurehunt_scores import Outcome
 from quatrain.plots import (
     BLUE,
     GREY,
@@ -42,39 +33,15 @@ COMPARED = {
 }
 
 
-def animate(config: IqnConfig, state: State, dataset: Dataset) -> Animation:
-    """Shows an episode of the first seed's agents, greedy, in the first held-out world."""
-    first = HeldOut(*(column[:1] for column in dataset.held_out))
-    params = network.pick(evaluation_params(config, state), 0)
-    items, positions = map(np.asarray, _play(config, params, first, jax.random.key(0)))
+def animate(config: IqnConfig, outcome: Outcome) -> Animation:
+    """Shows the episode of the first held-out world."""
     rules = config.env
     values = [entity.value for entity in rules.entities]
     frames = [
         draw_treasure_hunt(rules.map.rows, values, *moment)
-        for moment in zip(items, positions, strict=True)
+        for moment in zip(outcome.items, outcome.positions, strict=True)
     ]
     return Animation(with_bar(np.stack(frames)), MILLISECONDS)
-
-
-@partial(jax.jit, static_argnums=0)
-def _play(
-    config: IqnConfig, params: network.Params, held_out: HeldOut, key: Array
-) -> tuple[Array, Array]:
-    """Returns items and positions before the first turn and after each turn."""
-    world = make_world(config.env)
-    policy = greedy_policy(config, params)
-
-    def one_turn(envs: turns.EnvStates, keys: Array) -> tuple[turns.EnvStates, tuple[Array, Array]]:
-        after, _ = turns.play_turn(world, envs, policy, keys)
-        return after, (after.state.items[0], after.state.positions[0])
-
-    start = held_out_envs(config, held_out)
-    keys = turns.turn_keys(world, key, jnp.int32(0), config.env.max_turns)
-    _, (items, positions) = jax.lax.scan(one_turn, start, keys)
-    return (
-        jnp.concatenate([start.state.items, items]),
-        jnp.concatenate([start.state.positions, positions]),
-    )
 
 
 def draw_fairness(config: IqnConfig, outcomes: Outcomes, scores: Mapping[str, float]) -> Figure:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Int, Int8, Key
+from jaxtyping import Float, Int, Int8, Int16, Key
 
 from quatrain.envs.treasurehunt import policies, turns
 from quatrain.envs.treasurehunt.config import Env
@@ -43,11 +43,16 @@ REMARK = "Blue: oracles, which know the rules, but have no memory: a policy may 
 
 
 class Outcome(NamedTuple):
-    """Holds one episode of every held-out env under one policy."""
+    """Holds one episode of every held-out env under one policy.
+
+    items, positions: of the first env, before the first turn and after each.
+    """
 
     rewards: Float[np.ndarray, "turn agent env"]
     events: Int8[np.ndarray, "turn agent env"]
     items_left: Int[np.ndarray, " env"]
+    items: Int8[np.ndarray, "moment height width"]
+    positions: Int16[np.ndarray, "moment agent 2"]
 
     @property
     def returns(self) -> Float[np.ndarray, "agent env"]:
@@ -62,7 +67,7 @@ def play_held_out(
     key = jax.random.key(seed)
     learned = [play_policy(config, LEARNED, each, dataset, key) for each in params]
     references = {
-        name: play_policy(config, name, None, dataset, key) for name in REFERENCE_POLICIES
+        name: play_policy(config, name, params[0], dataset, key) for name in REFERENCE_POLICIES
     }
     return learned, references
 
@@ -71,46 +76,60 @@ def play_policy(
     config: IqnConfig, name: str, params: network.Params, dataset: Dataset, key: Key[Array, ""]
 ) -> Outcome:
     """Plays the held-out envs by a reference policy, or by the greedy one of these parameters."""
-    return Outcome(*jax.device_get(_episodes(config, name, params, dataset.held_out, key)))
+    place = jnp.int32([*REFERENCE_POLICIES, LEARNED].index(name))
+    return Outcome(*jax.device_get(_episodes(config, place, params, dataset.held_out, key)))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
+@partial(jax.jit, static_argnums=0)
 def _episodes(
-    config: IqnConfig, name: str, params: network.Params, held_out: HeldOut, key: Array
+    config: IqnConfig, place: Int[Array, ""], params: network.Params, held_out: HeldOut, key: Array
 ) -> tuple[Array, ...]:
-    """Plays one episode per env; returns rewards, events and the items that are left.
+    """Plays one episode per env by the policy at a place; returns the fields of an Outcome.
 
-    Parallel envs share the order of a turn. A shuffled order is drawn for several groups of envs,
-    so that its effect on the first and the last agent averages out.
+    Which one is data, so that one program plays all of them. Parallel envs share the order of a
+    turn. A shuffled order is drawn for several groups of envs, so that its effect on the first and
+    the last agent averages out.
     """
-    is_learned = name == LEARNED
-    policy = greedy_policy(config, params) if is_learned else REFERENCE_POLICIES[name](config.env)
+    world = make_world(config.env)
+    references = [reference(config.env) for reference in REFERENCE_POLICIES.values()]
+    policy: Policy = partial(jax.lax.switch, place, [*references, greedy_policy(config, params)])
     groups = 1
     if config.env.agent_order == "shuffled":
         groups = math.gcd(len(held_out.keys), MAX_TURN_ORDERS)
 
+    def one_turn(envs: turns.EnvStates, keys: Array) -> tuple[turns.EnvStates, tuple[Array, ...]]:
+        after, turn = turns.play_turn(world, envs, policy, keys)
+        state = after.state
+        return after, (turn.rewards, turn.events, state.items[0], state.positions[0])
+
     def play_group(group_and_key: tuple[HeldOut, Array]) -> tuple[Array, ...]:
         group, group_key = group_and_key
-        world, envs = make_world(config.env), held_out_envs(config, group)
-        rollout = turns.play(world, envs, policy, group_key, 0, config.env.max_turns)
-        items_left = (rollout.envs.state.items > 0).sum((1, 2))
-        return rollout.turns.rewards, rollout.turns.events, items_left
+        envs = held_out_envs(config, group)
+        keys = turns.turn_keys(world, group_key, 0, config.env.max_turns)
+        end, (rewards, events, *moments) = jax.lax.scan(one_turn, envs, keys)
+        first = (envs.state.items[:1], envs.state.positions[:1])
+        return (
+            rewards,
+            events,
+            (end.state.items > 0).sum((1, 2)),
+            *map(jnp.concatenate, zip(first, moments, strict=True)),
+        )
 
     split = jax.tree.map(lambda leaf: leaf.reshape(groups, -1, *leaf.shape[1:]), held_out)
-    rewards, events, left = jax.lax.map(play_group, (split, jax.random.split(key, groups)))
+    rewards, events, left, *film = jax.lax.map(play_group, (split, jax.random.split(key, groups)))
     merged = [
         jnp.moveaxis(values, 0, 2).reshape(*values.shape[1:3], -1) for values in (rewards, events)
     ]
-    return *merged, left.reshape(-1)
+    return *merged, left.reshape(-1), *(moments[0] for moments in film)
 
 
 def pictures(
-    config: IqnConfig, state: Any, dataset: Dataset, outcomes: Any, scores: Mapping[str, float]
+    config: IqnConfig, _state: Any, _dataset: Any, outcomes: Any, scores: Mapping[str, float]
 ) -> dict[str, Any]:
     """Returns the figures that only this world has."""
     from quatrain.models.iqn.treasurehunt_plots import animate, draw_fairness
 
-    drawn: dict[str, Any] = {"episode": animate(config, state, dataset)}
+    drawn: dict[str, Any] = {"episode": animate(config, outcomes.learned[0])}
     if config.env.agents > 1:
         drawn["fairness"] = draw_fairness(config, outcomes, scores)
     return drawn
