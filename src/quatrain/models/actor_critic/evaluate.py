@@ -39,7 +39,9 @@ def evaluate(config: Config, state: State, dataset: Any, seed: int) -> Evaluatio
     scores = aggregate_seeds(of_seeds, module.SPREAD) | module.reference_scores(references)
     if config.seeds == 1:
         scores |= module.intervals(config, outcomes[0], dataset, seed)
-    return Evaluation({name: float(value) for name, value in scores.items()}, outcomes)
+    # Pictures of a user's environment show what the references played, too.
+    played = (outcomes, references) if config.brings_env else outcomes
+    return Evaluation({name: float(value) for name, value in scores.items()}, played)
 
 
 def _training_scores(config: Config, seed_state: SeedState) -> dict[str, float]:

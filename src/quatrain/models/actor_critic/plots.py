@@ -2,7 +2,7 @@
 reference policies.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,7 @@ def plots(
         "updates": draw_updates(config, history),
     }
     if isinstance(config, ActorCriticUserEnvConfig):
-        pictures["returns"] = draw_returns(config, state, dataset)
+        pictures["returns"] = draw_returns(*evaluation.outcomes)
     else:
         from quatrain.models.actor_critic import colony_plots
 
@@ -132,16 +132,13 @@ def levels_of(scores: Mapping[str, float]) -> list[Level]:
     return [*references, Level("learned", mean, RED, half)]
 
 
-def draw_returns(config: ActorCriticUserEnvConfig, state: State, dataset: Any) -> Figure:
+def draw_returns(learned: Sequence[Any], references: Mapping[str, Any]) -> Figure:
     """Draws which share of held-out episodes returns at most so much, for each policy."""
-    from quatrain.models.actor_critic.user_env_scores import evaluate_policy, reference_returns
-
-    learned = [episodes.returns[:, 0] for episodes in evaluate_policy(config, state, dataset)]
-    policies = [PolicyReturns("learned", RED, np.stack(learned))]
-    for policy, episodes in reference_returns(config, dataset).items():
-        policies.append(PolicyReturns(*REFERENCES[policy], episodes.returns.T))
+    policies = [PolicyReturns("learned", RED, np.stack([each.mean_returns for each in learned]))]
+    for policy, episodes in references.items():
+        policies.append(PolicyReturns(*REFERENCES[policy], episodes.mean_returns[None]))
     figure = returns_ecdf(policies, RETURN)
-    count = len(learned[0])
+    count = len(learned[0].lengths)
     caption(figure, f"{count} held-out episodes of the learned policy; each begins with the same.")
     return figure
 
