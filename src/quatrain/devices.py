@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from functools import cache
 from importlib.util import find_spec
 from typing import Any, cast
 
@@ -53,7 +54,7 @@ def _reaches_cuda(framework: Framework) -> bool:
         import torch
 
         return torch.cuda.is_available()
-    return any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13)) and has_nvidia_gpu()
+    return has_nvidia_gpu() and any(find_spec(f"jax_cuda{major}_plugin") for major in (12, 13))
 
 
 def _missing(
@@ -84,14 +85,23 @@ def _limited_blas(threads: int) -> AbstractContextManager[Any]:
     """Limits the threads of eigensolvers: without it they use all cores that the process may use,
     and the last bits of results depend on how many there are.
     """
+    libraries = _blas_libraries()
+    return libraries.limit(limits=threads, user_api="blas") if libraries else nullcontext()
+
+
+@cache
+def _blas_libraries() -> Any:
+    """Returns what limits the BLAS of NumPy and that of SciPy; None without threadpoolctl. It reads
+    the map of the process's memory, which takes a millisecond.
+    """
     # Its BLAS is another than NumPy's, and limited only once it is loaded.
     import scipy.linalg  # noqa: F401
 
     if find_spec("threadpoolctl") is None:
-        return nullcontext()
-    from threadpoolctl import threadpool_limits
+        return None
+    from threadpoolctl import ThreadpoolController
 
-    return threadpool_limits(threads, user_api="blas")
+    return ThreadpoolController()
 
 
 _blas_threads = Shared("threads of BLAS", _limited_blas)

@@ -5,15 +5,17 @@ Nothing is converted to fit: true is no number, "3" is none, and 3.0 is no index
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-MOST_QUESTIONS = 1000
 MEDIA_TYPE = "application/json"
 KEY = "inputs"
+# Of a body, which is read and answered in a fraction of a second; arrays may hold more.
+MOST_QUESTIONS = 1000
 # Read in a fraction of a second, whatever is in it.
 MOST_BYTES = 4 * 2**20
 # Longer values, and lists of names, are cut in messages.
@@ -53,9 +55,15 @@ class Input(NamedTuple):
     def form(self) -> str:
         return f"{self.kind} [{', '.join(map(str, ('questions', *self.shape)))}]"
 
-    def limits(self, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        least, most = (np.asarray(limit, self.dtype) for limit in (self.least, self.most))
-        return np.broadcast_to(least, shape), np.broadcast_to(most, shape)
+    def limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the least and the most in the dtype; those that differ have the whole shape,
+        because NumPy is slow where a last axis is short.
+        """
+        least, most = (
+            np.full(self.shape if np.ndim(limit) else (), limit, self.dtype)
+            for limit in (self.least, self.most)
+        )
+        return least, most
 
 
 class Served(NamedTuple):
@@ -86,7 +94,7 @@ def answer(model: str, served: Served, request: Any) -> Named:
 
 
 def validate_request(model: str, request: Any, inputs: Mapping[str, Input]) -> Named:
-    """Returns the inputs in their order and dtypes, for 1..MOST_QUESTIONS questions.
+    """Returns copies of the inputs in their order and dtypes.
 
     Raises:
         ValueError: names, types, shapes or numbers are invalid.
@@ -108,10 +116,11 @@ def validate_request(model: str, request: Any, inputs: Mapping[str, Input]) -> N
         raise ValueError(f"{model}: the request has {actual}; give as many questions in each")
     if not any(counts.values()):
         raise ValueError(f"{model}: the request has no question in {expected}; give at least one")
-    return {
-        name: _cast(f"{model}: {name}", arrays[name], spec, arrays.get(spec.valid_length_from))
-        for name, spec in inputs.items()
-    }
+    with np.errstate(over="ignore", invalid="ignore"):  # too large becomes infinite, an error
+        return {
+            name: _cast(f"{model}: {name}", arrays[name], spec, arrays.get(spec.valid_length_from))
+            for name, spec in inputs.items()
+        }
 
 
 def shown(value: object) -> str:
@@ -140,10 +149,6 @@ def _to_array(label: str, values: Any, spec: Input) -> np.ndarray:
         raise ValueError(f"{label} is {values.dtype}{list(values.shape)}; give {spec.form}")
     if not is_array and not isinstance(questions, list):
         raise ValueError(f"{label} is {shown(questions)}; give {spec.form}")
-    if len(questions) > MOST_QUESTIONS:
-        raise ValueError(
-            f"{label} has {len(questions):,} questions; give at most {MOST_QUESTIONS:,} at a time"
-        )
     if is_array:
         return values
     _check_lists(label, questions, spec)
@@ -179,30 +184,31 @@ def _misfit(label: str, index: tuple[int, ...], value: object, spec: Input) -> V
     """Returns the error of one value; index: of its question and in it."""
     allowed = spec.form
     if len(index) > len(spec.shape):
-        least, most = (limit[index[1:]] for limit in spec.limits(spec.shape))
+        least, most = (np.broadcast_to(limit, spec.shape)[index[1:]] for limit in spec.limits())
         allowed = f"{spec.kind} in {least!s}..{most!s}"
     text = shown(value) if not isinstance(value, np.generic) else str(value)
     return ValueError(f"{label}[{', '.join(map(str, index))}] is {text}; give {allowed}")
 
 
 def _cast(label: str, array: np.ndarray, spec: Input, lengths: np.ndarray | None) -> np.ndarray:
-    """Casts the array, and replaces padding; raises ValueError for the first number out of
-    range.
+    """Returns a copy in the dtype of the input, with padding replaced; raises ValueError for the
+    first number out of range.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # too large becomes infinite, an error
-        values = array.astype(spec.dtype)
-    least, most = spec.limits(array.shape)
-    valid = np.ones((1,) * array.ndim, bool)
-    if lengths is not None:
-        valid = np.arange(spec.shape[0]) < lengths[:, None]
-        valid = valid.reshape(*valid.shape, *(1,) * (array.ndim - 2))
     # Integers too large for the dtype would wrap around, so they are compared before the cast.
-    compared = array if spec.is_integer else values
-    invalid = np.argwhere(valid & ~((compared >= least) & (compared <= most)))
-    if len(invalid):
-        index = tuple(invalid[0].tolist())
+    compared = array if spec.is_integer else array.astype(spec.dtype)
+    least, most = spec.limits()
+    within = (compared >= least) & (compared <= most)
+    padding = np.zeros((), bool)
+    if lengths is not None:
+        padding = np.arange(spec.shape[0]) >= lengths[:, None]
+        padding = padding.repeat(math.prod(spec.shape[1:]), 1).reshape(array.shape)
+        within |= padding
+    if not within.all():
+        index = tuple(np.argwhere(~within)[0].tolist())
         raise _misfit(label, index, array[index], spec)
-    return np.where(valid, values, least)
+    values = compared.astype(spec.dtype, copy=compared is array)
+    np.copyto(values, least, where=padding)
+    return values
 
 
 # Bodies.
@@ -212,7 +218,8 @@ def read_body(content_type: str | None, body: bytes) -> Any:
     """Returns what the body has under `inputs`, as `answer` expects it.
 
     Raises:
-        ValueError: the body is too large, another format, ambiguous, or has something else in it.
+        ValueError: the body is too large, another format, ambiguous, has something else in it, or
+            more than MOST_QUESTIONS questions.
     """
     media = (content_type or "").partition(";")[0].strip().lower()
     if media != MEDIA_TYPE:
@@ -231,7 +238,14 @@ def read_body(content_type: str | None, body: bytes) -> Any:
     if content.keys() != {KEY}:
         actual = cut(", ".join(content)) or "nothing"
         raise ValueError(f"the body has {actual}; {remedy}, and nothing else")
-    return content[KEY]
+    inputs = content[KEY]
+    for name, questions in inputs.items() if isinstance(inputs, dict) else ():
+        if isinstance(questions, list) and len(questions) > MOST_QUESTIONS:
+            raise ValueError(
+                f"{cut(name)} has {len(questions):,} questions; "
+                f"give at most {MOST_QUESTIONS:,} at a time"
+            )
+    return inputs
 
 
 def _parse(body: bytes) -> Any:
