@@ -76,9 +76,13 @@ def on_device(params: Params, framework: Framework) -> Iterator[None]:
     import numpy as np
 
     errors = np.errstate(divide="warn", over="warn", under="ignore", invalid="warn")
-    framework_on_device = _jax_on_device if framework == "jax" else _torch_on_device
-    with framework_on_device(params), _blas_threads(params.threads), errors:
+    with framework_on_device(params, framework), _blas_threads(params.threads), errors:
         yield
+
+
+def framework_on_device(params: Params, framework: Framework) -> AbstractContextManager[None]:
+    """Does what `on_device` does, but for NumPy and SciPy, in a fraction of the time."""
+    return (_jax_on_device if framework == "jax" else _torch_on_device)(params)
 
 
 def _limited_blas(threads: int) -> AbstractContextManager[Any]:

@@ -8,6 +8,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +27,8 @@ LONGEST_LIST = 200
 Named = dict[str, np.ndarray]
 
 
-class Input(NamedTuple):
+@dataclass(frozen=True)
+class Input:
     """Holds the dtype and shape of one question, and the inclusive range of its numbers.
 
     valid_length_from: name of the input that holds the number of valid entries of the first axis;
@@ -34,8 +37,8 @@ class Input(NamedTuple):
 
     dtype: type[np.generic]
     shape: tuple[int, ...]
-    least: float | np.ndarray
-    most: float | np.ndarray
+    least: int | float | np.ndarray
+    most: int | float | np.ndarray
     valid_length_from: str = ""
 
     @property
@@ -55,6 +58,7 @@ class Input(NamedTuple):
     def form(self) -> str:
         return f"{self.kind} [{', '.join(map(str, ('questions', *self.shape)))}]"
 
+    @cached_property
     def limits(self) -> tuple[np.ndarray, np.ndarray]:
         """Returns the least and the most in the dtype; those that differ have the whole shape,
         because NumPy is slow where a last axis is short.
@@ -184,7 +188,7 @@ def _misfit(label: str, index: tuple[int, ...], value: object, spec: Input) -> V
     """Returns the error of one value; index: of its question and in it."""
     allowed = spec.form
     if len(index) > len(spec.shape):
-        least, most = (np.broadcast_to(limit, spec.shape)[index[1:]] for limit in spec.limits())
+        least, most = (np.broadcast_to(limit, spec.shape)[index[1:]] for limit in spec.limits)
         allowed = f"{spec.kind} in {least!s}..{most!s}"
     text = shown(value) if not isinstance(value, np.generic) else str(value)
     return ValueError(f"{label}[{', '.join(map(str, index))}] is {text}; give {allowed}")
@@ -196,7 +200,7 @@ def _cast(label: str, array: np.ndarray, spec: Input, lengths: np.ndarray | None
     """
     # Integers too large for the dtype would wrap around, so they are compared before the cast.
     compared = array if spec.is_integer else array.astype(spec.dtype)
-    least, most = spec.limits()
+    least, most = spec.limits
     within = (compared >= least) & (compared <= most)
     padding = np.zeros((), bool)
     if lengths is not None:

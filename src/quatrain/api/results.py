@@ -16,6 +16,7 @@ from quatrain import serving
 from quatrain.animation import Animation
 from quatrain.api.configs import as_path, read_defaults, validated
 from quatrain.api.session import computing
+from quatrain.devices import framework_on_device
 from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten, to_dataset
 from quatrain.params import Params
@@ -171,8 +172,9 @@ class Result:
         Example:
             >>> result.predict(result.example_request())
         """
-        with computing(self.params, self.model):
-            return serving.answer(self.model, self._served, request)
+        served = self._served
+        with framework_on_device(self.params, MODELS[self.model]):
+            return serving.answer(self.model, served, request)
 
     def example_request(self) -> dict[str, np.ndarray]:
         """Returns a request with a few questions, which `predict` answers."""
@@ -225,7 +227,8 @@ class Result:
     @cached_property
     def _served(self) -> Served:
         serve = self._modules.serve
-        return serve.load(self.config, serve.export(self.config, self.state, self.dataset))
+        with computing(self.params, self.model):
+            return serve.load(self.config, serve.export(self.config, self.state, self.dataset))
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name}={value:.4g}" for name, value in self._shown_scores.items())

@@ -99,6 +99,26 @@ def _join(mesh: Mesh, *leaves: Array) -> Array:
     return jax.make_array_from_single_device_arrays(shape, sharding, leaves)
 
 
+# Rows per call of a compiled program that answers requests of any length: few programs do.
+BLOCKS = (1, 16, 128, 1024)
+
+
+def in_blocks(program: Callable[[np.ndarray], Any], rows: np.ndarray) -> Any:
+    """Returns a compiled program's outputs of all rows, as NumPy arrays; it gets them in blocks of
+    one of BLOCKS, of which the last one is padded.
+    """
+    size = next((size for size in BLOCKS if size >= len(rows)), BLOCKS[-1])
+    outputs = []
+    for start in range(0, len(rows), size):
+        block = rows[start : start + size]
+        if len(block) < size:
+            block = block.take(np.arange(size), 0, mode="clip")
+        outputs.append(jax.tree.map(np.asarray, program(block)))
+    if len(outputs) == 1:
+        return jax.tree.map(lambda part: part[: len(rows)], outputs[0])
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(rows)], *outputs)
+
+
 # Packing.
 
 

@@ -11,10 +11,11 @@ import pytest
 
 from quatrain.envs.treasurehunt import turns
 from quatrain.envs.treasurehunt.world import make_world
+from quatrain.frameworks.jax import BLOCKS
 from quatrain.models.iqn import network
 from quatrain.models.iqn.collect import collect
 from quatrain.models.iqn.learn import State
-from quatrain.models.iqn.network import BLOCK, greedy_policy
+from quatrain.models.iqn.network import greedy_policy
 from quatrain.models.iqn.serve import export, load, request
 from quatrain.models.iqn.train import init_state
 from quatrain.models.iqn.treasurehunt import Dataset, held_out_envs
@@ -68,7 +69,7 @@ def test_the_greedy_action_is_the_one_that_evaluation_plays():
     views = np.stack([before, frames], 3).reshape(-1, FRAMES, *FRAME)
     agents = np.broadcast_to(np.arange(AGENTS)[:, None], (TURNS, AGENTS, WORLDS)).ravel()
     answered = ask(views, agents)
-    assert len(views) > AGENTS * BLOCK
+    assert len(views) > AGENTS * BLOCKS[-2]
     order = np.random.default_rng(0).permutation(len(views))
     permuted = ask(views[order], agents[order])["quantiles"]
     np.testing.assert_allclose(permuted, answered["quantiles"][order], 1e-5, 1e-6)

@@ -42,8 +42,6 @@ class _Cells(NamedTuple):
     y: Float[Tensor, "env cell"]
     mask: Bool[Tensor, "env cell"]
     present: Float[Tensor, "env cell"]
-    has_parent: Float[Tensor, "env cell"]
-    children: Float[Tensor, "env cell"]
     intensity: Float[Tensor, "env cell"]
     n: Float[Tensor, " env"]
     size: Float[Tensor, " env"]
@@ -105,8 +103,6 @@ def _log1p_columns(values: Tensor, columns: Sequence[int]) -> Tensor:
 def _cells(world: World, colonies: Colonies, mask: Bool[Tensor, "env cell"]) -> _Cells:
     cells = mask.shape[1]
     x, y = colonies.pos[:, :cells].permute(2, 0, 1).contiguous()
-    parent = colonies.parent[:, :cells]
-    has_parent = (parent >= 0).float()
     n = colonies.n.clamp(max=cells).float()
     size = n.clamp(min=1)
     return _Cells(
@@ -114,8 +110,6 @@ def _cells(world: World, colonies: Colonies, mask: Bool[Tensor, "env cell"]) -> 
         y=y,
         mask=mask,
         present=mask.float(),
-        has_parent=has_parent,
-        children=torch.zeros_like(has_parent).scatter_add_(1, parent.clamp(min=0), has_parent),
         intensity=intensity_at(world, x, colonies.substrate),
         n=n,
         size=size,
@@ -124,16 +118,25 @@ def _cells(world: World, colonies: Colonies, mask: Bool[Tensor, "env cell"]) -> 
     )
 
 
+def _family(colonies: Colonies, slots: int) -> tuple[Tensor, Tensor]:
+    """Returns whether each cell has a parent, and the number of its children."""
+    parent = colonies.parent[:, :slots]
+    has_parent = (parent >= 0).float()
+    children = torch.zeros_like(has_parent).scatter_add_(1, parent.clamp(min=0), has_parent)
+    return has_parent, children
+
+
 def _light(rules: Env, colonies: Colonies, cells: _Cells) -> _Features:
     """Computes features of order 1, in time linear in the cells."""
     stiffness = cells.intensity / (1 + cells.intensity)
+    has_parent, children = _family(colonies, cells.x.shape[1])
     return (
         [
             cells.x / rules.width,
             cells.y * (2 / rules.height) - 1,
             stiffness,
-            cells.has_parent,
-            cells.children / 4,
+            has_parent,
+            children / 4,
             (cells.x - cells.cx[:, None]) / 100,
             (cells.y - cells.cy[:, None]) / 100,
             (colonies.age[:, : cells.x.shape[1]] / 20).clamp(max=2),
@@ -169,13 +172,14 @@ def _full(colonies: Colonies, cells: _Cells) -> _Features:
     centrality, corner = (torch.cat(column) for column in zip(*blocks, strict=True))
     corner = corner & cells.mask
     age = colonies.age[:, :slots]
+    has_parent, children = _family(colonies, slots)
     return (
         [
             cells.x,
             cells.y,
             cells.intensity,
-            cells.has_parent,
-            cells.children,
+            has_parent,
+            children,
             centrality,
             (x * x).addcmul_(y, y).sqrt_(),
             corner.float(),
@@ -183,12 +187,12 @@ def _full(colonies: Colonies, cells: _Cells) -> _Features:
             age / 100,
             age / 50,
         ],
-        [*_shape(cells), hull.area(x, y, corner), *_sums(cells)],
+        [*_shape(cells, has_parent), hull.area(x, y, corner), *_sums(cells, has_parent, children)],
     )
 
 
-def _shape(cells: _Cells) -> list[Tensor]:
-    edges = cells.has_parent.sum(1)
+def _shape(cells: _Cells, has_parent: Tensor) -> list[Tensor]:
+    edges = has_parent.sum(1)
     left = _lowest(cells.x, cells)
     right = cells.x.amax(1)
     low = _lowest(cells.y, cells)
@@ -211,13 +215,13 @@ def _shape(cells: _Cells) -> list[Tensor]:
     ]
 
 
-def _sums(cells: _Cells) -> list[Tensor]:
-    edges = cells.has_parent.sum(1)
+def _sums(cells: _Cells, has_parent: Tensor, children: Tensor) -> list[Tensor]:
+    edges = has_parent.sum(1)
     intensity = cells.intensity * cells.present
     total = intensity.sum(1)
     return [
         edges / cells.size,
-        torch.maximum(cells.has_parent, cells.children).amax(1),
+        torch.maximum(has_parent, children).amax(1),
         2 * edges,
         total / cells.size,
         intensity.amax(1),

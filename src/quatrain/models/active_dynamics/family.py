@@ -46,6 +46,10 @@ class FieldPosterior(NamedTuple):
     covariance: Float[Tensor, "*output feature feature"]
 
 
+# Latent states [1, point, d] -> moments.
+PosteriorMoments = Callable[[Tensor], Moments]
+
+
 class AffineAlignment(NamedTuple):
     """Maps latent states of learners to true states: x = A z + c."""
 
@@ -180,12 +184,9 @@ class FieldLearner(Protocol):
 
     @classmethod
     def posterior_moments(
-        cls,
-        config: ActiveDynamicsConfig,
-        posterior: FieldPosterior,
-        z: Float64[Tensor, "1 point d"],
-    ) -> Moments:
-        """Computes mean and variance of an exported field."""
+        cls, config: ActiveDynamicsConfig, posterior: FieldPosterior
+    ) -> PosteriorMoments:
+        """Returns what computes mean and variance of an exported field."""
 
 
 def family_of(config: ActiveDynamicsConfig) -> Any:  # beartype cannot check a type of a Protocol

@@ -60,16 +60,18 @@ def load(config: ActiveDynamicsConfig, arrays: dict[str, np.ndarray]) -> Served:
         ValueError: the arrays are of another config.
     """
     d = config.env.d
-    posterior: FieldPosterior = family_of(config).posterior_template(config)
-    template = ServedField(*posterior, torch.zeros(d, d).double(), torch.zeros(d).double())
+    empty: FieldPosterior = family_of(config).posterior_template(config)
+    template = ServedField(*empty, torch.zeros(d, d).double(), torch.zeros(d).double())
     served = from_template(template, arrays)
-    learned = FieldPosterior(served.field, served.covariance)
+    posterior = FieldPosterior(served.field, served.covariance)
+    moments_at = family_of(config).posterior_moments(config, posterior)
     alignment = AffineAlignment(served.matrix[None], served.offset[None])
+    inverse = torch.linalg.pinv(served.matrix).mT
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        latent = alignment.to_latent(torch.tensor(question[INPUT])[None])
-        field = alignment.to_field(family_of(config).posterior_moments(config, learned, latent))
+        latent = (torch.as_tensor(question[INPUT]) - served.offset) @ inverse
+        field = alignment.to_field(moments_at(latent[None]))
         return {
             "velocity": field.mean[0].numpy(force=True),
             "deviation": field.variance.clamp(min=0).sqrt()[0].numpy(force=True),

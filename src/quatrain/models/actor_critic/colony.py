@@ -101,7 +101,9 @@ class View(NamedTuple):
         node, graph, parent, mask = features.compress_stiffness(
             world.rules, features.observe(world, colonies, width, graph_only=graph_only)
         )
-        node = ((node - scale.node_mean) / scale.node_std).clamp_(-CLIP, CLIP) * mask[..., None]
+        if not graph_only:
+            node = ((node - scale.node_mean) / scale.node_std).clamp_(-CLIP, CLIP)
+            node = node * mask[..., None]
         graph = ((graph - scale.graph_mean) / scale.graph_std).clamp_(-CLIP, CLIP)
         return Graphs(node, graph, parent, mask)
 

@@ -279,6 +279,16 @@ def _orthogonal(inputs: int, outputs: int, gain: float) -> nn.Linear:
 PROGRAMS = 256
 
 
+class ActorOutput(NamedTuple):
+    """Holds the parameters of the distributions over actions, the actions of the deterministic
+    policy, and values.
+    """
+
+    params: Params
+    action: Tensor
+    value: Float[Tensor, "batch *component"]
+
+
 class Actor(NamedTuple):
     """Holds a policy and its network.
 
@@ -302,6 +312,12 @@ class Actor(NamedTuple):
     def act(self, graphs: Graphs) -> Tensor:
         """Returns the actions of the deterministic policy."""
         return self.policy.action(self.policy.mean(self.params(graphs)))
+
+    def outputs(self, graphs: Graphs) -> ActorOutput:
+        """Returns what `params`, `act` and `value` do, by the network's outputs of one call."""
+        output = self.eager(graphs)
+        params = self.policy.distribution(output.raw)
+        return ActorOutput(params, self.policy.action(self.policy.mean(params)), output.value)
 
     def draw(self, graphs: Graphs, generator: Generator) -> Tensor:
         return self.policy.action(self.policy.sample(self.params(graphs), generator))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import torch
 
 from quatrain.frameworks.torch import from_template, seeded, to_arrays
 from quatrain.models.actor_critic.config import Config
@@ -65,10 +66,5 @@ def load(config: Config, arrays: dict[str, np.ndarray]) -> Served:
     # Compilation pays only for repeated shapes.
     train = config.train.model_copy(update={"compile": False})
     config = config.model_copy(update={"train": train})
-    actor = load_actor(config, spec, weights["params"])
-
-    def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        answers = world.answer(config, actor, weights, question)
-        return {name: column.numpy(force=True) for name, column in answers.items()}
-
-    return Served(world.inputs(config, spec), compute)
+    answer = world.answering(config, load_actor(config, spec, weights["params"]), weights)
+    return Served(world.inputs(config, spec), torch.inference_mode()(answer))

@@ -1,15 +1,14 @@
 """state -> constants for inference; colonies -> the policy's actions, and their values"""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from quatrain.envs.colony.config import PARAMETERS
 from quatrain.envs.colony.dynamics import Colonies, World
 from quatrain.envs.colony.plates import FLOOR
-from quatrain.envs.colony.world import colonies_at
 from quatrain.models.actor_critic.colony import Scale, spec_of, view_in
 from quatrain.models.actor_critic.colony_data import Dataset, InitialColonies, make_colonies
 from quatrain.models.actor_critic.config import ActorCriticConfig
@@ -51,45 +50,50 @@ def request(config: ActorCriticConfig, dataset: Dataset) -> dict[str, np.ndarray
     return {name: question[name].astype(spec.dtype) for name, spec in inputs(config).items()}
 
 
-def answer(
-    config: ActorCriticConfig,
-    actor: Actor,
-    weights: dict[str, Any],
-    question: dict[str, np.ndarray],
-) -> dict[str, Tensor]:
-    """Returns the actions of the deterministic policy and the value of each colony, each on its own
-    plate.
+def answering(
+    config: ActorCriticConfig, actor: Actor, weights: dict[str, Any]
+) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Returns what tells actions of the deterministic policy and the value of each colony, each on
+    its own plate.
     """
-    rules = config.env
-    reward_weights = torch.tensor([weight for _, weight in rules.reward_weights])
-    world = World(rules, torch.tensor(question["stiffness"]), reward_weights)
-    view = view_in(config, world, weights["scale"])
-    graphs = view.observe(_make_colonies(question))
-    action = view.whole_action(actor.act(graphs))
-    value = actor.value(graphs)
-    if value.ndim > 1:
-        value = value @ world.weights
-    return dict(zip(PARAMETERS, action.unbind(1), strict=True)) | {"value": value}
+    reward_weights = torch.tensor([weight for _, weight in config.env.reward_weights])
+    view = view_in(config, World(config.env, torch.zeros(1, 1), reward_weights), weights["scale"])
+
+    def answer(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        world = view.world._replace(intensity=torch.as_tensor(question["stiffness"]))
+        output = actor.outputs(view._replace(world=world).observe(_make_colonies(question)))
+        value = output.value if output.value.ndim == 1 else output.value @ reward_weights
+        columns = view.whole_action(output.action).T.contiguous().numpy(force=True)
+        return dict(zip(PARAMETERS, columns, strict=True)) | {"value": value.numpy(force=True)}
+
+    return answer
 
 
 def _make_colonies(question: dict[str, np.ndarray]) -> Colonies:
-    """Returns colonies, each on its own plate.
+    """Returns colonies, each on its own plate, in as many slots as the largest has cells; what is
+    not observed is 0.
 
     Cells of age 0 were born in the last step, unless all cells have age 0: then the colony has not
     stepped yet.
     """
-    cells = torch.tensor(question["cells"])
-    parents = torch.tensor(question["parents"])
-    ages = torch.tensor(question["ages"])
-    used = torch.arange(parents.shape[1]) < cells[:, None]
-    colonies = colonies_at(
-        torch.tensor(question["positions"]), cells.long(), torch.arange(len(cells))
-    )
-    return colonies._replace(
-        parent=parents.long(),
-        age=ages.float(),
-        new=used & (ages == 0) & (ages.amax(1, keepdim=True) > 0),
-        left=torch.tensor(question["left_moves"]).long(),
+    slots = question["cells"].max()
+    ages = question["ages"][:, :slots]
+    used = np.arange(slots) < question["cells"][:, None]
+    cells = torch.as_tensor(question["cells"]).long()
+    zero = torch.zeros_like(cells)
+    return Colonies(
+        pos=torch.as_tensor(question["positions"][:, :slots]),
+        parent=torch.as_tensor(question["parents"][:, :slots]).long(),
+        pid=zero,
+        age=torch.as_tensor(ages).float(),
+        new=torch.as_tensor(used & (ages == 0) & (ages.max(1, keepdims=True) > 0)),
+        n=cells,
+        t=zero,
+        left=torch.as_tensor(question["left_moves"]).long(),
+        next_pid=zero,
+        centroid=zero,
+        furthest=zero,
+        substrate=torch.arange(len(cells)),
     )
 
 

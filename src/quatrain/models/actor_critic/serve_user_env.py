@@ -1,5 +1,6 @@
 """state -> constants for inference; observations -> the policy's actions and their values"""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,21 +58,24 @@ def _size(arrays: dict[str, np.ndarray], name: str) -> int:
     return arrays[name].size if name in arrays else 1
 
 
-def answer(
-    config: ActorCriticUserEnvConfig,
-    actor: Actor,
-    weights: dict[str, Any],
-    question: dict[str, np.ndarray],
-) -> dict[str, Tensor]:
-    """Returns the actions of the deterministic policy, values, and of indices probabilities."""
-    graphs = to_graphs(question["observations"])
-    action, value = actor.act(graphs), actor.value(graphs)
+def answering(
+    config: ActorCriticUserEnvConfig, actor: Actor, weights: dict[str, Any]
+) -> Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Returns what tells the actions of the deterministic policy, values, and of indices
+    probabilities.
+    """
     low, high = (weights[name].numpy(force=True) for name in ("action_low", "action_high"))
-    if low.size:
-        boxed = torch.from_numpy(to_box(action.numpy(force=True), low, high))
-        return {"action": boxed, "value": value}
-    (log_probs,) = actor.params(graphs)
-    return {"action": action.int(), "value": value, "probabilities": log_probs.exp()}
+
+    def answer(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        output = actor.outputs(to_graphs(question["observations"]))
+        action, value = output.action.numpy(force=True), output.value.numpy(force=True)
+        if low.size:
+            return {"action": to_box(action, low, high), "value": value}
+        (log_probs,) = output.params
+        probabilities = log_probs.exp().numpy(force=True)
+        return {"action": action.astype(np.int32), "value": value, "probabilities": probabilities}
+
+    return answer
 
 
 def inputs(config: ActorCriticUserEnvConfig, spec: Spec) -> dict[str, Input]:

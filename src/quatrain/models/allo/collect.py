@@ -1,6 +1,7 @@
 """config, seed -> random walks for training and held out, and where their states are"""
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int32, Num
@@ -31,14 +32,8 @@ class Dataset(Protocol):
     def next_state(self) -> Int32[AnyArray, "states actions"] | None: ...
 
 
-class Questions(NamedTuple):
-    """Holds a request as a world has read it: inputs of the encoder, which rows of its outputs
-    answer, and answers without it.
-    """
-
-    inputs: Float32[np.ndarray, "rows inputs"]
-    rows: Any
-    answers: dict[str, np.ndarray]
+# Inputs of the encoder -> its outputs.
+Encode = Callable[[Float32[np.ndarray, "rows inputs"]], Float32[np.ndarray, "rows d"]]
 
 
 def dataset_type(config: AlloConfig) -> type[Dataset]:

@@ -1,5 +1,6 @@
 """A map's free cells: walks of the uniform policy, compiled; inputs are functions of coordinates"""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from quatrain.envs.grid.config import Env
 from quatrain.envs.grid.dynamics import AnyArray, Grid
 from quatrain.envs.grid.layouts import count_states
 from quatrain.errors import DatasetMismatch
-from quatrain.models.allo.collect import Questions
+from quatrain.models.allo.collect import Encode
 from quatrain.models.allo.config import AlloConfig
 from quatrain.replay.episodes.trajectories import (
     Episodes,
@@ -146,26 +147,25 @@ def input_limits(config: AlloConfig, constants: Float[np.ndarray, "count 2"]) ->
     return np.int32, (2,), 0, np.array(config.env.map.walls.shape) - 1
 
 
-def read(
-    config: AlloConfig,
-    cells: Int32[np.ndarray, "questions 2"],
-    constants: Float[np.ndarray, "count 2"],
-) -> Questions:
-    """Returns the inputs of all states, in one program with answers that are independent.
-
-    Raises:
-        ValueError: a cell is a wall.
-    """
+def answering(
+    config: AlloConfig, constants: Float[np.ndarray, "count 2"], encode: Encode
+) -> Callable[[Int32[np.ndarray, "questions 2"]], dict[str, np.ndarray]]:
+    """Returns what looks cells up in a table of all states; it raises ValueError for a wall."""
     layout = config.env.map
-    numbers = np.full(layout.walls.shape, -1, np.int32)
-    numbers[~layout.walls] = np.arange(count_states(layout))
-    states = numbers[tuple(cells.T)]
-    if (states < 0).any():
-        first = int(states.argmin())
-        row, column = cells[first].tolist()
-        raise ValueError(
-            f"allo: {INPUT}[{first}], row {row} and column {column}, is a wall ({layout.name}); "
-            "give cells that can be walked on, counted from 0 at the top left"
-        )
+    states = np.full(layout.walls.shape, -1, np.int32)
+    states[~layout.walls] = np.arange(count_states(layout))
     grid = dynamics.make_grid(layout)
-    return Questions(dynamics.observe(config.env, grid, constants), states, {"state": states})
+    table = encode(dynamics.observe(config.env, grid, constants))
+
+    def answer(cells: Int32[np.ndarray, "questions 2"]) -> dict[str, np.ndarray]:
+        state = states[tuple(cells.T)]
+        if (state < 0).any():
+            first = int(state.argmin())
+            row, column = cells[first].tolist()
+            raise ValueError(
+                f"allo: {INPUT}[{first}], row {row} and column {column}, is a wall "
+                f"({layout.name}); give cells that can be walked on, counted from 0 at the top left"
+            )
+        return {"eigenvectors": table[state], "state": state}
+
+    return answer

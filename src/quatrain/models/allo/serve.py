@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from quatrain.frameworks.jax import from_template, to_arrays
+from quatrain.frameworks.jax import from_template, in_blocks, to_arrays
 from quatrain.models.allo import network
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
@@ -60,15 +60,7 @@ def load(config: AlloConfig, arrays: dict[str, np.ndarray]) -> Served:
 
     weights = from_template(jax.eval_shape(init), arrays)
     constants = np.asarray(weights.input_constants)
-
-    def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        places = world.read(config, question[world.INPUT], constants)
-        table = np.asarray(_apply(config, weights.params, jnp.asarray(places.inputs)))
-        return {"eigenvectors": table[places.rows]} | places.answers
-
-    return Served({world.INPUT: Input(*world.input_limits(config, constants))}, compute)
-
-
-@partial(jax.jit, static_argnums=0)
-def _apply(config: AlloConfig, params: network.Params, inputs: Array) -> Array:
-    return network.apply(config.network, params, inputs)
+    encode = partial(jax.jit(partial(network.apply, config.network)), weights.params)
+    answer = world.answering(config, constants, partial(in_blocks, encode))
+    limits = Input(*world.input_limits(config, constants))
+    return Served({world.INPUT: limits}, lambda question: answer(question[world.INPUT]))

@@ -1,5 +1,6 @@
 """A user's environment: random walks, stepped in Python; states are what they observe"""
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from jaxtyping import Bool, Float32, Integer, Shaped
 from quatrain.envs.host.envs import HostEnvs, check_interface
 from quatrain.envs.host.spaces import Interface, SavedInterface, draw_actions
 from quatrain.errors import DataError
-from quatrain.models.allo.collect import Questions
+from quatrain.models.allo.collect import Encode
 from quatrain.models.allo.config import COUNTED_STATES, AlloUserEnvConfig, UserEnv
 from quatrain.replay.episodes.trajectories import (
     Episodes,
@@ -208,9 +209,8 @@ def input_limits(config: AlloUserEnvConfig, constants: Float32[np.ndarray, "2 ob
     return np.float32, constants.shape[1:], -LARGEST, LARGEST
 
 
-def read(
-    config: AlloUserEnvConfig,
-    observations: Float32[np.ndarray, "questions obs"],
-    constants: Float32[np.ndarray, "2 obs"],
-) -> Questions:
-    return Questions(standardise(observations, constants), slice(None), {})
+def answering(
+    config: AlloUserEnvConfig, constants: Float32[np.ndarray, "2 obs"], encode: Encode
+) -> Callable[[Float32[np.ndarray, "questions obs"]], dict[str, np.ndarray]]:
+    """Returns what encodes observations."""
+    return lambda observations: {"eigenvectors": encode(standardise(observations, constants))}

@@ -20,7 +20,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Float32, Int, Int8, Key, Shaped
 
-from quatrain.frameworks.jax import over_seeds
+from quatrain.frameworks.jax import in_blocks, over_seeds
 from quatrain.models.iqn.config import Acting, LearnerConfig, LinearEpsilon, Network
 from quatrain.models.iqn.losses import greedy_action
 from quatrain.replay.frames.ring import AnyArray
@@ -33,8 +33,6 @@ NOISY = LAYERS[2:]
 SIGMA = 0.017
 # Layer -> key.
 LayerKeys = Mapping[str, Key[Array, ""]]
-# Questions per call of the compiled program: one program serves requests of any length.
-BLOCK = 64
 # (key, agent, stack (env, inputs), states of all envs) -> actions of this agent in all envs.
 Policy = Callable[[Array, Array, Array, Any], Array]
 
@@ -275,31 +273,30 @@ class ActionValues(NamedTuple):
     quantiles: Float[AnyArray, "batch quantile action"]
 
 
-def action_values(
-    config: LearnerConfig,
-    params: Params,
-    stacks: Shaped[np.ndarray, "batch inputs"],
-    agents: Int[np.ndarray, " batch"],
-) -> ActionValues:
-    """Computes the values of stacks by the networks of these agents, in blocks of one size."""
-    numbers, answers = [], []
-    for agent in np.unique(agents):
-        of_agent = np.flatnonzero(agents == agent)
-        for block in np.split(of_agent, range(BLOCK, len(of_agent), BLOCK)):
-            rows = jnp.asarray(stacks[np.resize(block, BLOCK)])
-            values = _action_values(config, params, jnp.int32(agent), rows)
-            numbers.append(block)
-            answers.append([np.asarray(column)[: len(block)] for column in values])
-    order = np.argsort(np.concatenate(numbers))
-    columns = (np.concatenate(parts)[order] for parts in zip(*answers, strict=True))
-    return ActionValues(*columns)
+def values_by(
+    config: LearnerConfig, params: Params
+) -> Callable[[Shaped[np.ndarray, "batch inputs"], Int[np.ndarray, " batch"]], ActionValues]:
+    """Returns what computes the values of stacks by the networks of these agents; it compiles a
+    program for each of few sizes.
+    """
 
+    @jax.jit
+    def compute(params: Params, agent: Array, stacks: Array) -> ActionValues:
+        taus = midpoints(config.train.acting.quantiles)
+        quantiles = apply(config.network, pick(params, agent), stacks, taus)
+        values = quantiles.mean(1)
+        return ActionValues(values.argmax(-1).astype(jnp.int32), values, quantiles)
 
-@partial(jax.jit, static_argnums=0)
-def _action_values(
-    config: LearnerConfig, params: Params, agent: Array, stacks: Array
-) -> ActionValues:
-    taus = midpoints(config.train.acting.quantiles)
-    quantiles = apply(config.network, pick(params, agent), stacks, taus)
-    values = quantiles.mean(1)
-    return ActionValues(values.argmax(-1).astype(jnp.int32), values, quantiles)
+    def answer(stacks: np.ndarray, agents: np.ndarray) -> ActionValues:
+        rows_of = [np.flatnonzero(agents == agent) for agent in range(agents.max() + 1)]
+        parts = [
+            in_blocks(partial(compute, params, np.int32(agent)), stacks[rows])
+            for agent, rows in enumerate(rows_of)
+            if len(rows)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        order = np.argsort(np.concatenate(rows_of))
+        return ActionValues(*(np.concatenate(part)[order] for part in zip(*parts, strict=True)))
+
+    return answer

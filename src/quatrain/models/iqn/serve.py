@@ -52,11 +52,11 @@ def load(config: LearnerConfig, arrays: dict[str, np.ndarray]) -> Served:
         return {"params": params, "scale": world.empty_scale(sizes.frame)}
 
     weights = from_template(jax.eval_shape(init), arrays)
+    values_of = network.values_by(config, weights["params"])
 
     def compute(question: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         stacks = world.read(config, weights["scale"], question[world.INPUT]).reshape(-1, inputs)
-        values = network.action_values(config, weights["params"], stacks, question["agents"])
-        return values._asdict()
+        return values_of(stacks, question["agents"])._asdict()
 
     observed = Input(*world.input_limits(config, sizes))
     agents = Input(np.int32, (), 0, sizes.agents - 1)

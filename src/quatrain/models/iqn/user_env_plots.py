@@ -39,7 +39,7 @@ def replay(config: IqnUserEnvConfig, state: State, dataset: Dataset) -> Replay:
             rewards.append(turn.rewards[0, 0])
             ended = bool((turn.terminated | turn.truncated)[0])
     first = np.zeros(len(stacks), int)
-    expected = network.action_values(config, params, np.stack(stacks), first)
+    expected = network.values_by(config, params)(np.stack(stacks), first)
     turns = np.arange(len(stacks))
     quantiles = np.asarray(expected.quantiles)[turns, :, expected.action]
     return Replay(quantiles, np.array(rewards))

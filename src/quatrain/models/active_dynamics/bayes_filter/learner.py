@@ -29,6 +29,7 @@ from quatrain.models.active_dynamics.family import (
     FieldPosterior,
     FieldValue,
     Moments,
+    PosteriorMoments,
     Surrogate,
     Weights,
 )
@@ -242,15 +243,18 @@ class BayesFilterLearner:
 
     @classmethod
     def posterior_moments(
-        cls,
-        config: ActiveDynamicsConfig,
-        posterior: FieldPosterior,
-        z: Float64[Tensor, "1 point d"],
-    ) -> Moments:
-        """Computes W φ(z) and φᵀ P_ww,ii φ."""
-        features = make_rbf(config.network.rbf, config.env.d).to(torch.float64).features(z)
-        variance = torch.einsum("rpc,idc,rpd->rpi", features, posterior.covariance, features)
-        return Moments(features @ posterior.weights["weight"].mT, variance)
+        cls, config: ActiveDynamicsConfig, posterior: FieldPosterior
+    ) -> PosteriorMoments:
+        """Returns what computes W φ(z) and φᵀ P_ww,ii φ."""
+        rbf = make_rbf(config.network.rbf, config.env.d).to(torch.float64)
+        weight = posterior.weights["weight"].mT
+
+        def moments(z: Float64[Tensor, "1 point d"]) -> Moments:
+            features = rbf.features(z)
+            variance = ((features @ posterior.covariance) * features).sum(-1)
+            return Moments(features @ weight, variance.mT[None])
+
+        return moments
 
 
 def _mean_field(

@@ -2,11 +2,12 @@
 
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float64
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from quatrain.envs.vector_field.fields import region_grid
@@ -20,6 +21,7 @@ from quatrain.models.active_dynamics.family import (
     AffineAlignment,
     FieldPosterior,
     Moments,
+    PosteriorMoments,
     Surrogate,
     Weights,
 )
@@ -235,13 +237,10 @@ class SeqVaeLearner:
 
     @classmethod
     def posterior_moments(
-        cls,
-        config: ActiveDynamicsConfig,
-        posterior: FieldPosterior,
-        z: Float64[Tensor, "1 point d"],
-    ) -> Moments:
+        cls, config: ActiveDynamicsConfig, posterior: FieldPosterior
+    ) -> PosteriorMoments:
         weights = {name: value[None] for name, value in posterior.weights.items()}
-        return _moments(load_dynamics(config, weights), posterior.covariance, z)
+        return partial(_moments, load_dynamics(config, weights), posterior.covariance)
 
 
 def _moments(
