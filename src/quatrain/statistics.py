@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its part `stats` takes half a second to load, and is loaded when it is used
+import scipy  # a part of it is loaded when it is used; `stats` takes half a second
 from jaxtyping import Float
 
 from quatrain.seeds import SEEDS_OF_INTERVAL
@@ -69,7 +69,7 @@ def half_interval(values: Float[np.ndarray, "samples *axes"]) -> Float[np.ndarra
     samples = len(values)
     if samples == 1:
         return np.zeros(values.shape[1:])
-    quantile = scipy.stats.t.ppf(0.975, samples - 1)
+    quantile = scipy.special.stdtrit(samples - 1, 0.975)
     return np.asarray(quantile * values.std(0, ddof=1) / np.sqrt(samples))
 
 
@@ -88,7 +88,14 @@ def interquartile_mean(values: Float[np.ndarray, "samples *axes"]) -> Float[np.n
     Source: 'Deep RL at the Edge of the Statistical Precipice' (2021).
     """
     finite = np.isfinite(values).all(0)
-    return np.where(finite, scipy.stats.trim_mean(values, 0.25, axis=0), np.nan)
+    return np.where(finite, _trimmed_mean(np.moveaxis(values, 0, -1)), np.nan)
+
+
+def _trimmed_mean(values: Float[np.ndarray, "*axes samples"]) -> Float[np.ndarray, "*axes"]:
+    count = values.shape[-1]
+    cut = count // 4
+    ordered = np.partition(values, (cut, count - cut - 1), -1)
+    return np.asarray(ordered[..., cut : count - cut].mean(-1))
 
 
 def interquartile_interval(
@@ -103,18 +110,9 @@ def interquartile_interval(
     Source: 'Deep RL at the Edge of the Statistical Precipice' (2021).
     """
     finite = np.isfinite(values).all(0)
-    result = scipy.stats.bootstrap(
-        (np.where(finite, values, 0.0),),
-        lambda drawn, axis: scipy.stats.trim_mean(drawn, 0.25, axis=axis),
-        n_resamples=RESAMPLES,
-        batch=max(1, LARGEST_DRAW // values.size),
-        vectorized=True,
-        axis=0,
-        method="percentile",
-        rng=np.random.default_rng(0),  # of the integration error alone
-    )
-    ends = result.confidence_interval
-    return np.where(finite, np.stack([ends.low, ends.high]), np.nan)
+    samples = np.moveaxis(np.where(finite, values, 0.0), 0, -1)
+    rng = np.random.default_rng(0)  # of the integration error alone
+    return np.where(finite, _bootstrap(samples, _trimmed_mean, rng, RESAMPLES), np.nan)
 
 
 def bootstrap_interval(
@@ -129,18 +127,33 @@ def bootstrap_interval(
     A unit, such as a world, keeps its numbers of all columns, so that common variation does not
     widen the interval.
     """
-    result = scipy.stats.bootstrap(
-        tuple(columns),
-        statistic,
-        n_resamples=resamples,
-        batch=max(1, LARGEST_DRAW // len(columns[0])),
-        paired=True,
-        vectorized=True,
-        method="percentile",
-        rng=rng,
-    )
-    interval = result.confidence_interval
-    return Interval(float(interval.low), float(interval.high))
+    ends = _bootstrap(np.stack(columns), lambda drawn: statistic(*drawn, axis=-1), rng, resamples)
+    return Interval(*map(float, ends))
+
+
+def _bootstrap(
+    samples: Float[np.ndarray, "*axes unit"],
+    statistic: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.Generator,
+    resamples: int,
+) -> Float[np.ndarray, "2 *statistics"]:
+    """Computes the 95 % percentile interval of a statistic of samples whose last axis are units;
+    NaN where that of a resample is. Draws and digits are those of `scipy.stats.bootstrap`.
+    """
+    units = samples.shape[-1]
+    size = max(1, LARGEST_DRAW // samples.size)
+    drawn = []
+    for first in range(0, resamples, size):
+        places = rng.integers(0, units, (min(size, resamples - first), units))
+        drawn.append(statistic(samples[..., places]))
+    ordered = np.sort(np.concatenate(drawn, -1), -1)
+    lower = (1 - 0.95) / 2
+    ends = []
+    for share in (lower, 1 - lower):
+        place, rest = divmod(share * resamples + 1 - share, 1)
+        below, above = ordered[..., int(place) - 1], ordered[..., int(place)]
+        ends.append((1 - rest) * below + rest * above)
+    return np.where(np.isnan(ordered[..., -1]), np.nan, np.stack(ends))
 
 
 def median_interval(values: Float[np.ndarray, " samples"]) -> Interval | None:
@@ -151,7 +164,7 @@ def median_interval(values: Float[np.ndarray, " samples"]) -> Interval | None:
     than k of n on one side) is that of a fair coin.
     """
     ordered = np.sort(values)
-    excluded = int(scipy.stats.binom.ppf(0.025, len(values), 0.5)) - 1
+    excluded = int(np.ceil(scipy.special.bdtrik(0.025, len(values), 0.5))) - 1
     if excluded < 0:
         return None
     return Interval(float(ordered[excluded]), float(ordered[len(values) - 1 - excluded]))

@@ -4,14 +4,12 @@ Features that cannot represent the field err near the data too, where their vari
 know it (`near_error`); a lack of data is an error far from it, and is expected there.
 """
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Float64
 from scipy.special import ndtri
-from scipy.stats import DegenerateDataWarning
 from torch import Tensor
 
 from quatrain.envs.vector_field.world import World
@@ -74,7 +72,7 @@ def evaluate(config: ActiveDynamicsConfig, state: State, dataset: Dataset, seed:
             if name in WITH_INTERVAL:
                 bounds |= _bounds(f"{name}.{arm}", median_interval(values))
     for name, ratio in ratios(config, field.nrmse).items():
-        medians[name] = ratio
+        medians[name] = float(ratio)
         bounds |= _bounds(name, ratio_interval(config, field.nrmse, name, seed))
     scores = medians | bounds
     scores["seeds"] = float(config.seeds)  # replicates
@@ -251,6 +249,10 @@ def near_error(
 # Transitions for the same error.
 
 
+# A number, or one of each draw.
+PerDraw = float | Float64[np.ndarray, "*draw"]
+
+
 class SameError(NamedTuple):
     """Holds an error, and the transitions after which an arm and the active one have reached it.
 
@@ -258,38 +260,41 @@ class SameError(NamedTuple):
     nothing, or diverges, reaches no error that could be compared.
     """
 
-    error: float
-    arm: float
-    active: float
+    error: PerDraw
+    arm: PerDraw
+    active: PerDraw
 
     @property
-    def ratio(self) -> float:
+    def ratio(self) -> PerDraw:
         return self.arm / self.active
 
 
 def same_error(
     steps: tuple[int, ...],
-    errors: Float64[np.ndarray, " checkpoint"],
-    active: Float64[np.ndarray, " checkpoint"],
+    errors: Float64[np.ndarray, "checkpoint *draw"],
+    active: Float64[np.ndarray, "checkpoint *draw"],
 ) -> SameError:
     """Compares an arm with the active one at the larger of both final errors: both reach it.
 
     An arm has the ratio 1 against itself, and the inverse with the arms exchanged.
     """
-    target = float(np.maximum(errors[-1], active[-1]))
-    if not target < np.minimum(errors[0], active[0]):
-        return SameError(target, np.nan, np.nan)
-    return SameError(target, reached_at(steps, errors, target), reached_at(steps, active, target))
+    target = np.maximum(errors[-1], active[-1])
+    learned = target < np.minimum(errors[0], active[0])
+    reached = [
+        np.where(learned, reached_at(steps, curve, target), np.nan) for curve in (errors, active)
+    ]
+    return SameError(target, *reached)
 
 
 def ratios(
-    config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint learner"]
-) -> dict[str, float]:
+    config: ActiveDynamicsConfig, nrmse: Float64[np.ndarray, "checkpoint learner *draw"]
+) -> dict[str, PerDraw]:
     """Computes `transition_ratio` of each arm but the active one, from medians over replicates."""
     arms = config.train.arms
     if "active" not in arms:
         return {}
-    medians = np.median(nrmse.reshape(len(nrmse), len(arms), -1), axis=2)
+    checkpoints, _, *draws = nrmse.shape
+    medians = np.median(nrmse.reshape(checkpoints, len(arms), -1, *draws), axis=2)
     active = medians[:, arms.index("active")]
     steps = checkpoint_steps(config)
     return {
@@ -314,31 +319,30 @@ def ratio_interval(
     if median_interval(replicates) is None:
         return None
 
-    def resampled_ratio(selected: np.ndarray) -> float:
-        resampled = by_arm[..., selected.astype(int)].reshape(len(nrmse), -1)
-        return ratios(config, resampled)[name]
-
     def statistic(drawn: np.ndarray, axis: int) -> np.ndarray:
-        return np.apply_along_axis(resampled_ratio, axis, drawn)
+        resampled = by_arm[..., np.moveaxis(drawn.astype(int), axis, 0)]
+        return np.asarray(ratios(config, resampled.reshape(*nrmse.shape, -1))[name])
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DegenerateDataWarning)  # of resamples without a ratio
-        rng = np.random.default_rng(seed)
-        interval = bootstrap_interval([replicates], statistic, rng, RESAMPLES)
+    rng = np.random.default_rng(seed)
+    interval = bootstrap_interval([replicates], statistic, rng, RESAMPLES)
     return interval if np.isfinite(interval).all() else None
 
 
+@np.errstate(all="ignore")
 def reached_at(
-    steps: tuple[int, ...], errors: Float64[np.ndarray, " checkpoint"], target: float
-) -> float:
+    steps: tuple[int, ...], errors: Float64[np.ndarray, "checkpoint *draw"], target: PerDraw
+) -> PerDraw:
     """Computes the transitions after which an error stays at or below `target`.
 
-    The first error is above `target`, the last is not. Errors are interpolated between checkpoints,
-    log against log.
+    Means something where the first error is above `target` and the last is not. Errors are
+    interpolated between checkpoints, log against log.
     """
-    place = int(np.flatnonzero(errors > target)[-1]) + 1
-    after = np.log(max(errors[place], SMALLEST))
-    before = np.log(errors[place - 1])
-    share = (before - np.log(max(target, SMALLEST))) / (before - after)
-    growth = np.log(steps[place] / steps[place - 1])
-    return float(np.exp(np.log(steps[place - 1]) + share * growth))
+    above = errors > target
+    place = np.clip(len(errors) - above[::-1].argmax(0), 1, len(errors) - 1)
+    before, after = (np.take_along_axis(errors, (place - back)[None], 0)[0] for back in (1, 0))
+    before, after = np.log(before), np.log(np.maximum(after, SMALLEST))
+    share = (before - np.log(np.maximum(target, SMALLEST))) / (before - after)
+    times = np.array(steps)
+    growth = np.log(times[place] / times[place - 1])
+    reached: PerDraw = np.exp(np.log(times[place - 1]) + share * growth)
+    return reached
