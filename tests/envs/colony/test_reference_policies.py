@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from quatrain.envs.colony import policies
-from quatrain.envs.colony.config import PARAMETERS, RUNNING
+from quatrain.envs.colony.config import PARAMETERS, REWARDS, RUNNING
 from quatrain.envs.colony.dynamics import Colonies, advance
 from quatrain.envs.colony.policies import (
     ColonyPolicy,
@@ -20,7 +20,7 @@ from quatrain.envs.colony.policies import (
     feedback_policy,
 )
 from quatrain.envs.colony.rewards import components
-from quatrain.envs.colony.world import returns, select, start
+from quatrain.envs.colony.world import episodes, returns, select, start
 from tests.colonies import world
 from tests.conftest import shapes_unchecked
 from tests.torch_numbers import seeded
@@ -56,6 +56,16 @@ def test_each_colony_plays_one_episode_as_if_alone():
     for act in (constant_policy(actions), feedback_policy(SMALL.rules, torch.linspace(1, 15, 17))):
         np.testing.assert_allclose(returns(SMALL, colonies, act), by_loop(colonies, act), atol=1e-4)
     assert all(torch.equal(*pair) for pair in zip(colonies, copies, strict=True))
+
+
+@pytest.mark.parametrize("preset", REWARDS)
+def test_a_return_is_that_of_colonies_whose_parents_and_ages_are_known(preset: str):
+    reward = SMALL.rules.reward.model_copy(update={"preset": preset})
+    paying = world(**SIZES, max_steps=9, left_limit=3, reward=reward)
+    act, total = feedback_policy(SMALL.rules, torch.full((17,), 9.0)), torch.zeros(17).double()
+    for moment in episodes(paying, begun(17), act):
+        total[moment.indices] += moment.reward
+    assert torch.equal(returns(paying, begun(17), act), total.float())
 
 
 def searched(fixed: Mapping[str, float] = {}, seed: int = 0) -> policies.Search:

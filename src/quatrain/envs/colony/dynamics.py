@@ -46,7 +46,7 @@ class Colonies(NamedTuple):
     persistent id. age: steps since birth. new: whether it was born in the last step. n: number of
     cells; larger than the number of slots after an overflow. t: steps of the episode. left:
     consecutive moves of the centroid to the left. furthest: largest x of any cell in the episode.
-    substrate: index of the plate.
+    substrate: index of the plate. Colonies `without_lineage` have no slots but those of `pos`.
     """
 
     pos: Float[Tensor, "env cell 2"]
@@ -64,7 +64,8 @@ class Colonies(NamedTuple):
 
 
 # Fields of colonies that have an axis of slots.
-CELLS = ("pos", "parent", "pid", "age", "new")
+LINEAGE = ("parent", "pid", "age", "new")
+CELLS = ("pos", *LINEAGE)
 
 
 class Transition(NamedTuple):
@@ -96,7 +97,16 @@ def make_world(rules: Env, plates: Plates) -> World:
 
 
 def in_use(colonies: Colonies) -> Bool[Tensor, "env cell"]:
-    return slot_indices(colonies.parent.shape[1], colonies.n.device) < colonies.n[..., None]
+    return slot_indices(colonies.pos.shape[1], colonies.n.device) < colonies.n[..., None]
+
+
+def without_lineage(colonies: Colonies) -> Colonies:
+    """Forgets whose child each cell is, and when it was born, which is half the work of a step."""
+    return colonies._replace(**dict.fromkeys(LINEAGE, colonies.parent[:, :0]))
+
+
+def has_lineage(colonies: Colonies) -> bool:
+    return colonies.parent.shape[1] > 0
 
 
 @cache
@@ -121,7 +131,7 @@ def advance(world: World, colonies: Colonies, action: Float[Tensor, "env 5"]) ->
     """Computes one step: delete the leftmost cells, spawn a child of each other cell, re-parent
     orphans, compact.
     """
-    slots = colonies.parent.shape[1]
+    slots = colonies.pos.shape[1]
     colonies = drop_unused_slots(colonies)
     used = in_use(colonies)
     count = (action[..., 0] * colonies.n + ROUNDING).long().clamp(min=0).minimum(colonies.n)
@@ -130,7 +140,9 @@ def advance(world: World, colonies: Colonies, action: Float[Tensor, "env 5"]) ->
     # x + iy, because on a CPU complex numbers are gathered several times faster than pairs.
     position = torch.view_as_complex(colonies.pos.contiguous())
     child = _children(world, colonies, action)
-    ancestor = _surviving_ancestors(colonies.parent, deleted)
+    ancestor = colonies.parent
+    if has_lineage(colonies):
+        ancestor = _surviving_ancestors(ancestor, deleted)
     after = _compact(colonies, survives, position, child, ancestor, slots)
     after = _update_progress(colonies, after, survives, position, child)
     return Transition(
@@ -211,7 +223,7 @@ def _compact(
     survives: Bool[Tensor, "env cell"],
     position: Complex64[Tensor, "env cell"],
     child: Complex64[Tensor, "env cell"],
-    ancestor: Int64[Tensor, "env cell"],
+    ancestor: Int64[Tensor, "env _"],
     slots: int,
 ) -> Colonies:
     """Puts survivors, then their children, into the lowest slots, each group in its order."""
@@ -219,22 +231,23 @@ def _compact(
     births = survives.cumsum(1)
     rank = births - 1
     survivors = births[..., -1]
-    next_pid = colonies.next_pid[..., None]
     source = _source_slots(survives, rank, survivors, slots)
-    none = rank.new_full((count, 1), -1)
 
     def compact(*parts: Tensor) -> Tensor:
         return torch.cat(parts, 1).gather(1, source)
 
+    pos = torch.view_as_real(compact(position, child, position.new_zeros(count, 1)))
+    after = colonies._replace(pos=pos, n=2 * survivors, next_pid=colonies.next_pid + survivors)
+    if not has_lineage(colonies):
+        return after
+    next_pid = colonies.next_pid[..., None]
+    none = rank.new_full((count, 1), -1)
     pid = compact(colonies.pid, rank + next_pid, none)
-    return colonies._replace(
-        pos=torch.view_as_real(compact(position, child, position.new_zeros(count, 1))),
+    return after._replace(
         parent=compact(torch.cat([none, rank], 1).gather(1, ancestor + 1), rank, none),
         pid=pid,
         age=compact(colonies.age + 1, colonies.age.new_zeros(count, width + 1)),
         new=pid >= next_pid,
-        n=2 * survivors,
-        next_pid=colonies.next_pid + survivors,
     )
 
 

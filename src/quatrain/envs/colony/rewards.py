@@ -23,6 +23,9 @@ LARGEST_SCALED = 10.0
 # Share of the width that a cell reaches for the first time in an episode, and its reward.
 MILESTONES = ((0.25, 50.0), (0.5, 150.0), (0.75, 300.0), (0.9, 500.0))
 
+# Components that read parents or ages of cells.
+READ_LINEAGE = {"delete", "efficiency", "edge", "node"}
+
 # Relative distance below the mean stiffness at which a cell counts as soft: equal ground differs by
 # rounding.
 EVEN = 1e-5

@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float, Int64
 from torch import Generator, Tensor
 
 from quatrain.envs.colony.config import PARAMETERS, RUNNING, START_WIDTH, TIMEOUT, Env
-from quatrain.envs.colony.dynamics import Colonies, Transition, World, advance
-from quatrain.envs.colony.rewards import components
+from quatrain.envs.colony.dynamics import Colonies, Transition, World, advance, without_lineage
+from quatrain.envs.colony.rewards import READ_LINEAGE, components
 
 # Positions of colonies in the initial batch, and their states -> their actions.
 ColonyPolicy = Callable[[Int64[Tensor, " env"], Colonies], Float[Tensor, "env 5"]]
@@ -176,9 +176,11 @@ def episodes(world: World, colonies: Colonies, act: ColonyPolicy) -> Iterator[Ep
         transition = advance(world, colonies, act(indices, colonies))
         rewards = components(world, transition)
         yield EpisodeStep(indices, transition, rewards, rewards @ world.weights)
+        colonies = transition.after
         running = (transition.reason == RUNNING).nonzero()[:, 0]
-        indices = indices[running]
-        colonies = select(transition.after, running)
+        if len(running) < len(indices):
+            indices = indices[running]
+            colonies = select(colonies, running)
 
 
 def select(colonies: Colonies, indices: Int64[Tensor, " selected"]) -> Colonies:
@@ -191,7 +193,11 @@ def repeat(colonies: Colonies, times: int) -> Colonies:
 
 
 def returns(world: World, colonies: Colonies, act: ColonyPolicy) -> Float[Tensor, " env"]:
-    """Computes the undiscounted return of one episode of each colony."""
+    """Computes the undiscounted return of one episode of each colony, of whose cells the policy
+    sees only where they are.
+    """
+    if not READ_LINEAGE & dict(world.rules.reward_weights).keys():
+        colonies = without_lineage(colonies)
     total = torch.zeros(len(colonies.n), dtype=torch.float64)
     for step in episodes(world, colonies, act):
         total.index_add_(0, step.indices, step.reward.double())
