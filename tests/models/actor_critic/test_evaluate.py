@@ -57,8 +57,8 @@ def dataset_with(
     plates = make_plates(np.array(kinds), np.full(len(kinds), 0.01), np.ones(len(kinds)), 60)
     substrate = np.arange(count) * len(kinds) // count
     starts = InitialColonies(np.full(count, 2), np.zeros((count, 8, 2), np.float32), substrate)
-    earned = {name: np.resize(np.float32(values), count) for name, values in references.items()}
-    ours = References(**earned, constant_action=np.zeros(5, np.float32), feedback_gamma=1)
+    earned = [np.resize(np.float32(values), count) for values in references.values()]
+    ours = References(*earned, None, None, np.zeros(5, np.float32), feedback_gamma=1)
     outside = starts._replace(n=np.full(count, 3))
     return Dataset(None, HeldOut(plates, starts, plates, outside, ours))
 

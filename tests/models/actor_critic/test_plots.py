@@ -10,13 +10,8 @@ import torch
 from quatrain.envs.colony.dynamics import hill_length
 from quatrain.models.actor_critic import colony_plots as colonies
 from quatrain.models.actor_critic.collect import collect
-from quatrain.models.actor_critic.colony_data import Dataset, HeldOut
-from quatrain.models.actor_critic.colony_plots import (
-    Replays,
-    capture_frames,
-    median_colony,
-    replay_policies,
-)
+from quatrain.models.actor_critic.colony_data import Dataset
+from quatrain.models.actor_critic.colony_plots import capture_frames, median_colony
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.evaluate import evaluate
 from quatrain.models.actor_critic.plots import plots
@@ -103,19 +98,9 @@ def test_every_figure_is_drawn_for_every_run(name: str):
 # What was learned.
 
 
-@functools.cache
-def replayed() -> tuple[HeldOut, Replays]:
-    config, state, dataset, *_ = trained("as it is")
-    held_out = dataset.held_out
-    parts = held_out.references, held_out.plates, held_out.colonies
-    with shapes_unchecked():
-        return held_out, replay_policies(config, state, *parts)
-
-
 def test_steps_stand_beside_the_state_that_they_answered():
-    config = trained("as it is").config
-    held_out, replays = replayed()
-    (outcome,) = replays.learned
+    config, _, dataset, _, evaluation = trained("as it is")
+    held_out, ((outcome, _),) = dataset.held_out, evaluation.outcomes
     expected = []
     for time in range(len(outcome.n)):
         for colony in np.flatnonzero(time < outcome.lengths):
@@ -128,7 +113,7 @@ def test_steps_stand_beside_the_state_that_they_answered():
             throw = float(hill_length(*action[1:4, None], torch.tensor([[stiffness]])))
             height = y - config.env.height / 2
             expected.append((size, height, stiffness, action[0], action[4], throw))
-    result = colonies.steps_of(config, replays, outcome)
+    result = colonies.steps_of(config, held_out, outcome)
     np.testing.assert_allclose(np.transpose(result), expected, rtol=1e-6)
 
 
@@ -136,8 +121,8 @@ def test_steps_stand_beside_the_state_that_they_answered():
 
 
 def test_the_film_shows_the_episode_that_was_judged():
-    config, state, dataset, *_ = trained("as it is")
-    (outcome,) = replayed()[1].learned
+    config, state, dataset, _, evaluation = trained("as it is")
+    ((outcome, _),) = evaluation.outcomes
     colony = median_colony(outcome)
     assert outcome.returns[colony] == np.sort(outcome.returns)[COLONIES // 2]
     frames = capture_frames(config, state, dataset, colony)

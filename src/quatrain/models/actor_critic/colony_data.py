@@ -63,9 +63,13 @@ class InitialColonies(NamedTuple):
 
 
 class References(NamedTuple):
+    """Holds the returns of policies without learning; of two of them also those outside."""
+
     random: Float32[np.ndarray, " colony"]
     constant: Float32[np.ndarray, " colony"]
     feedback: Float32[np.ndarray, " colony"]
+    constant_outside: Float32[np.ndarray, " outside"]
+    feedback_outside: Float32[np.ndarray, " outside"]
     constant_action: Float32[np.ndarray, "5"]
     feedback_gamma: Float32[np.ndarray, ""]
 
@@ -106,7 +110,8 @@ def collect(config: ActorCriticConfig, seed: int) -> Dataset:
     colonies = start(held_out_world, sizes.held_out_colonies, generators[0])
     colonies_outside = start(outside_world, _count_outside(config), generators[1])
     norm = _norm(config, train_world, generators[2])
-    search, references = _references(config, train_world, held_out_world, colonies, generators[3])
+    played = (held_out_world, colonies), (outside_world, colonies_outside)
+    search, references = _references(config, train_world, *played, generators[3])
     return Dataset(
         Training(train, norm, search, _initial_colonies(rules, validation)),
         HeldOut(
@@ -173,20 +178,32 @@ def _with_fixed(config: ActorCriticConfig, policy: ColonyPolicy) -> ColonyPolicy
 
 
 def _references(
-    config: ActorCriticConfig, train: World, held_out: World, colonies: Colonies, draws: Generator
+    config: ActorCriticConfig,
+    train: World,
+    held_out: tuple[World, Colonies],
+    outside: tuple[World, Colonies],
+    draws: Generator,
 ) -> tuple[Search, References]:
-    fixed = config.env.action.fixed_params
-    count = len(colonies.n)
+    rules, fixed = train.rules, config.env.action.fixed_params
     search = best_constant(train, config.collect.constant_search, fixed, draws)
     gamma = best_gamma(train, fixed, draws)
-    policies = (
-        random_policy(held_out.rules, draws),
-        constant_policy(torch.tensor(search.best).expand(count, 5)),
-        feedback_policy(held_out.rules, gamma.expand(count)),
+    count = len(held_out[1].n)  # there are fewer colonies outside
+    policies = {
+        "random": random_policy(rules, draws),
+        "constant": constant_policy(torch.tensor(search.best).expand(count, 5)),
+        "feedback": feedback_policy(rules, gamma.expand(count)),
+    }
+
+    def play(name: str, world: World, colonies: Colonies) -> np.ndarray:
+        return returns(world, colonies, _with_fixed(config, policies[name])).numpy(force=True)
+
+    return search, References(
+        **{name: play(name, *held_out) for name in policies},
+        constant_outside=play("constant", *outside),
+        feedback_outside=play("feedback", *outside),
+        constant_action=search.best,
+        feedback_gamma=gamma.numpy(force=True),
     )
-    scores = [returns(held_out, colonies, _with_fixed(config, policy)) for policy in policies]
-    random, constant, feedback = (scored.numpy(force=True) for scored in scores)
-    return search, References(random, constant, feedback, search.best, gamma.numpy(force=True))
 
 
 # Checks.
@@ -228,6 +245,10 @@ def _shapes(
             (_count_outside(config), env.n0_max, 2),
         ),
         "returns of the constant action": (held_out.references.constant, colonies),
+        "returns of the controller outside": (
+            held_out.references.feedback_outside,
+            (_count_outside(config),),
+        ),
         "points of the search": (
             train.search.actions,
             (sizes.constant_search + ROUNDS * POINTS, len(PARAMETERS)),

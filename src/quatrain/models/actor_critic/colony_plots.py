@@ -15,17 +15,17 @@ from quatrain.animation import Animation, with_bar
 from quatrain.envs.colony.config import PARAMETERS
 from quatrain.envs.colony.dynamics import make_world
 from quatrain.envs.colony.plates import EXPONENTIAL, LINEAR, Plates
-from quatrain.envs.colony.policies import constant_policy, feedback_policy, with_fixed_parameters
+from quatrain.envs.colony.policies import feedback_policy, with_fixed_parameters
 from quatrain.envs.colony.world import episodes
 from quatrain.envs.drawing import draw_colony
 from quatrain.models.actor_critic.colony import spec_of, view_of
 from quatrain.models.actor_critic.colony_data import (
     Dataset,
+    HeldOut,
     InitialColonies,
-    References,
     make_colonies,
 )
-from quatrain.models.actor_critic.colony_scores import Outcome, run_episodes, run_policy
+from quatrain.models.actor_critic.colony_scores import Outcome, Outcomes, run_episodes
 from quatrain.models.actor_critic.config import ActorCriticConfig
 from quatrain.models.actor_critic.network import load_actor
 from quatrain.models.actor_critic.train import State
@@ -47,67 +47,22 @@ COMPARED = {
 KIND_NAMES = {LINEAR: "linear", EXPONENTIAL: "exponential"}
 
 
-def pictures(config: ActorCriticConfig, state: State, dataset: Dataset) -> dict[str, Picture]:
+def pictures(
+    config: ActorCriticConfig, state: State, dataset: Dataset, outcomes: Sequence[Outcomes]
+) -> dict[str, Picture]:
     """Draws the figures; without `slopes` where all plates have the same slope."""
     held_out = dataset.held_out
-    references, plates = held_out.references, held_out.plates
-    replays = replay_policies(config, state, references, plates, held_out.colonies)
-    colony = median_colony(replays.learned[0])
+    inside = [outcome for outcome, _ in outcomes]
+    colony = median_colony(inside[0])
     frames = capture_frames(config, state, dataset, colony)
-    intensity = plates.intensity[held_out.colonies.substrate[colony]]
+    intensity = held_out.plates.intensity[held_out.colonies.substrate[colony]]
     pictures: dict[str, Picture] = {
         "growth": animate(config, frames, intensity),
-        "laws": draw_laws(config, replays),
+        "laws": draw_laws(config, held_out, inside),
     }
-    if len(np.unique(np.concatenate([plates.m, held_out.outside.m]))) > 1:
-        outside = replay_policies(
-            config, state, references, held_out.outside, held_out.colonies_outside
-        )
-        pictures["slopes"] = draw_slopes(config, dataset, replays, outside)
+    if len(np.unique(np.concatenate([held_out.plates.m, held_out.outside.m]))) > 1:
+        pictures["slopes"] = draw_slopes(config, dataset, outcomes)
     return pictures
-
-
-# Episodes.
-
-
-class Replays(NamedTuple):
-    """One episode of each colony under each policy; of the learned policy for each seed."""
-
-    plates: Plates
-    initial: InitialColonies
-    learned: list[Outcome]
-    constant: Outcome
-    feedback: Outcome
-
-    def returns(self, name: str) -> Float[np.ndarray, " colony"]:
-        """Returns a policy's return with each colony; of several seeds their mean."""
-        if name == "learned":
-            return np.mean([outcome.returns for outcome in self.learned], axis=0)
-        outcome: Outcome = getattr(self, name)
-        return outcome.returns
-
-
-def replay_policies(
-    config: ActorCriticConfig,
-    state: State,
-    references: References,
-    plates: Plates,
-    initial: InitialColonies,
-) -> Replays:
-    """Runs the policies as in evaluation, without sampling."""
-    world = make_world(config.env, plates)
-    constant = torch.tensor(references.constant_action).expand(len(initial.n), 5)
-    gamma = torch.tensor(references.feedback_gamma).expand(len(initial.n))
-    feedback = with_fixed_parameters(
-        config.env.action.fixed_params, feedback_policy(world.rules, gamma)
-    )
-    return Replays(
-        plates=plates,
-        initial=initial,
-        learned=[run_policy(config, seed, plates, initial) for seed in state.seeds],
-        constant=run_episodes(world, initial, constant_policy(constant)),
-        feedback=run_episodes(world, initial, feedback),
-    )
 
 
 def median_colony(outcome: Outcome) -> int:
@@ -222,9 +177,9 @@ LAWS = (
 )
 
 
-def steps_of(config: ActorCriticConfig, replays: Replays, outcome: Outcome) -> Steps:
+def steps_of(config: ActorCriticConfig, held_out: HeldOut, outcome: Outcome) -> Steps:
     """Returns each action with the state before it."""
-    initial, intensity = replays.initial, replays.plates.intensity
+    initial, intensity = held_out.colonies, held_out.plates.intensity
     running = np.isfinite(outcome.action[..., 0])
     _, colony = running.nonzero()
     first = initial.pos.sum(1, dtype=np.float64) / initial.n[:, None]
@@ -243,12 +198,22 @@ def steps_of(config: ActorCriticConfig, replays: Replays, outcome: Outcome) -> S
     )
 
 
-def draw_laws(config: ActorCriticConfig, replays: Replays) -> Figure:
+def play_controller(config: ActorCriticConfig, held_out: HeldOut) -> Outcome:
+    world = make_world(config.env, held_out.plates)
+    gamma = torch.tensor(held_out.references.feedback_gamma).expand(len(held_out.colonies.n))
+    policy = feedback_policy(world.rules, gamma)
+    policy = with_fixed_parameters(config.env.action.fixed_params, policy)
+    return run_episodes(world, held_out.colonies, policy)
+
+
+def draw_laws(config: ActorCriticConfig, held_out: HeldOut, outcomes: Sequence[Outcome]) -> Figure:
     """Draws each action that an active parameter decides by what it answers, beside the
     controller's.
     """
-    learned = [steps_of(config, replays, outcome) for outcome in replays.learned]
-    controller = steps_of(config, replays, replays.feedback)
+    *learned, controller = (
+        steps_of(config, held_out, outcome)
+        for outcome in (*outcomes, play_controller(config, held_out))
+    )
     laws = [law for law in LAWS if law.decides & set(config.env.action.active_params)]
     figure = Figure(figsize=(max(4 * len(laws), 8), 4.2), layout="constrained")
     for axes, law in zip(figure.subplots(1, len(laws), squeeze=False)[0], laws, strict=True):
@@ -300,18 +265,44 @@ def binned(
 # Slopes.
 
 
+class Played(NamedTuple):
+    """Holds the return of each of COMPARED with each colony, and the plates that these are on."""
+
+    plates: Plates
+    substrate: Int64[np.ndarray, " colony"]
+    returns: dict[str, Float[np.ndarray, " colony"]]
+
+
+def compare(
+    plates: Plates,
+    initial: InitialColonies,
+    learned: Sequence[Outcome],
+    constant: Float[np.ndarray, " colony"],
+    feedback: Float[np.ndarray, " colony"],
+) -> Played:
+    """Compares policies; of several seeds the mean."""
+    mean = np.mean([outcome.returns for outcome in learned], axis=0)
+    returns = {"constant": constant, "feedback": feedback, "learned": mean}
+    return Played(plates, initial.substrate, returns)
+
+
 def draw_slopes(
-    config: ActorCriticConfig, dataset: Dataset, inside: Replays, outside: Replays
+    config: ActorCriticConfig, dataset: Dataset, outcomes: Sequence[Outcomes]
 ) -> Figure:
     """Draws return by slope of the plate, inside and outside the training range."""
-    groups = [inside, outside] if config.collect.n_outside else [inside]
-    drawn = np.concatenate([group.plates.kind[group.initial.substrate] for group in groups])
+    held_out = dataset.held_out
+    inside, outside = zip(*outcomes, strict=True)
+    constant, feedback, *elsewhere = held_out.references[1:5]
+    groups = [compare(held_out.plates, held_out.colonies, inside, constant, feedback)]
+    if config.collect.n_outside:
+        groups.append(compare(held_out.outside, held_out.colonies_outside, outside, *elsewhere))
+    drawn = np.concatenate([group.plates.kind[group.substrate] for group in groups])
     kinds = [kind for kind in KIND_NAMES if kind in drawn]
     figure = Figure(figsize=(max(5.5 * len(kinds), 8), 4.6), layout="constrained")
     panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
     for axes, kind in zip(panels, kinds, strict=True):
         for group in groups:
-            _draw_plates(axes, group, kind, filled=group is inside)
+            _draw_plates(axes, group, kind, filled=group is groups[0])
         slopes = dataset.train.plates.m[dataset.train.plates.kind == kind]
         if len(slopes):
             axes.axvspan(slopes.min(), slopes.max(), color="0.5", alpha=0.12, linewidth=0)
@@ -329,21 +320,18 @@ def draw_slopes(
     return figure
 
 
-def by_plate(
-    replays: Replays, returns: Float[np.ndarray, " colony"], kind: int
-) -> tuple[np.ndarray, np.ndarray]:
+def by_plate(played: Played, name: str, kind: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns slope and mean return of the plates of a kind that have colonies."""
-    slopes = replays.plates.m
-    plate = replays.initial.substrate
+    slopes, plate = played.plates.m, played.substrate
     count = np.bincount(plate, minlength=len(slopes))
-    shown = (replays.plates.kind == kind) & (count > 0)
-    total = np.bincount(plate, returns, minlength=len(slopes))
+    shown = (played.plates.kind == kind) & (count > 0)
+    total = np.bincount(plate, played.returns[name], minlength=len(slopes))
     return slopes[shown], total[shown] / count[shown]
 
 
-def _draw_plates(axes: Axes, replays: Replays, kind: int, filled: bool) -> None:
+def _draw_plates(axes: Axes, played: Played, kind: int, filled: bool) -> None:
     for name, (label, color) in COMPARED.items():
-        slopes, means = by_plate(replays, replays.returns(name), kind)
+        slopes, means = by_plate(played, name, kind)
         (dots,) = axes.plot(slopes, means, "o", color=color, markersize=4.5, alpha=0.75)
         dots.set_label(label if filled else "")
         dots.set_fillstyle("full" if filled else "none")

@@ -50,18 +50,29 @@ class Outcome(NamedTuple):
     action: Float[np.ndarray, "step colony parameter"]
 
 
-def evaluate_policy(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[Outcome]:
-    """Runs the deterministic policy of each seed with the held-out colonies.
+class Outcomes(NamedTuple):
+    """Holds what a seed's policy does with the held-out colonies, and with those outside."""
+
+    held_out: Outcome
+    outside: Outcome
+
+
+def evaluate_policy(config: ActorCriticConfig, state: State, dataset: Dataset) -> list[Outcomes]:
+    """Runs the deterministic policy of each seed.
 
     Warns of learners without a success if training, with `evaluate_every: 0`, could not.
     """
     held_out = dataset.held_out
     outcomes = [
-        run_policy(config, seed, held_out.plates, held_out.colonies) for seed in state.seeds
+        Outcomes(
+            run_policy(config, seed, held_out.plates, held_out.colonies),
+            run_policy(config, seed, held_out.outside, held_out.colonies_outside),
+        )
+        for seed in state.seeds
     ]
     if not any(best.was_validated for best in state.best):
         transitions = int(state.best[0].iteration) * config.train.batch
-        successes = [float((outcome.reasons == SUCCESS).mean()) for outcome in outcomes]
+        successes = [float((outcome.reasons == SUCCESS).mean()) for outcome, _ in outcomes]
         warn_without_success(config, "held-out", transitions, successes)
     return outcomes
 
@@ -133,7 +144,7 @@ def reference_scores(references: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 def scores_of(
     config: ActorCriticConfig,
-    outcome: Outcome,
+    outcomes: Outcomes,
     seed_state: SeedState,
     dataset: Dataset,
     references: Mapping[str, np.ndarray],
@@ -143,6 +154,7 @@ def scores_of(
     best constant action and of the feedback controller on the same colonies.
     """
     env = config.env
+    outcome, outside = outcomes
     succeeded = outcome.reasons == SUCCESS
     progress = np.clip(final_centroids(outcome)[:, 0] / (env.width - 1), 0, 1)
     return {
@@ -158,7 +170,8 @@ def scores_of(
             f"reason/{reason}": (outcome.reasons == code).mean()
             for code, reason in enumerate(REASONS[1:], 1)
         },
-        **_further_scores(config, seed_state, dataset, seed),
+        "stochastic_return_mean": _drawn_return(config, seed_state, dataset, seed),
+        **(_outside_scores(outside) if config.collect.n_outside else {}),
     }
 
 
@@ -196,28 +209,31 @@ def _root_mean_square(deviation: np.ndarray) -> float:
     return float(np.sqrt(np.square(finite).mean())) if len(finite) else np.nan
 
 
-def _further_scores(
+def _drawn_return(
     config: ActorCriticConfig, seed_state: SeedState, dataset: Dataset, seed: int
-) -> dict[str, Any]:
+) -> float:
+    """Returns the mean return of actions that are drawn."""
     held_out = dataset.held_out
     draws = torch.Generator(device=torch.get_default_device()).manual_seed(seed)
-    drawn = run_policy(config, seed_state, held_out.plates, held_out.colonies, draws)
-    scores = {"stochastic_return_mean": drawn.returns.mean()}
-    if config.collect.n_outside:
-        outside = run_policy(config, seed_state, held_out.outside, held_out.colonies_outside)
-        scores["outside/return_mean"] = outside.returns.mean()
-        scores["outside/success_rate"] = (outside.reasons == SUCCESS).mean()
-    return scores
+    outcome = run_policy(config, seed_state, held_out.plates, held_out.colonies, draws)
+    return float(outcome.returns.mean())
+
+
+def _outside_scores(outside: Outcome) -> dict[str, Any]:
+    return {
+        "outside/return_mean": outside.returns.mean(),
+        "outside/success_rate": (outside.reasons == SUCCESS).mean(),
+    }
 
 
 def intervals(
-    config: ActorCriticConfig, outcome: Outcome, dataset: Dataset, seed: int
+    config: ActorCriticConfig, outcomes: Outcomes, dataset: Dataset, seed: int
 ) -> Mapping[str, float]:
     """Bootstraps over plates if they are drawn, because colonies of a plate share its stiffness;
     returns nothing for fewer than LEAST_PLATES. Bootstraps over colonies if the plate is given; the
     interval then says nothing about other plates. No interval says anything about other seeds.
     """
-    returns = outcome.returns
+    returns = outcomes.held_out.returns
     substrate = dataset.held_out.colonies.substrate
     drawn = config.collect.plates == "default_law"
     if drawn and len(np.unique(substrate)) < LEAST_PLATES:

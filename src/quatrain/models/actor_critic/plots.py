@@ -84,7 +84,7 @@ def plots(
     else:
         from quatrain.models.actor_critic import colony_plots
 
-        pictures |= colony_plots.pictures(config, state, dataset)
+        pictures |= colony_plots.pictures(config, state, dataset, evaluation.outcomes)
     return in_order(pictures, CAPTIONS)
 
 
