@@ -72,7 +72,7 @@ class Run(NamedTuple):
     @property
     def study(self) -> Study:
         with shapes_unchecked():
-            return make_study(self.config, self.state, self.dataset)
+            return make_study(self.config, self.state, self.dataset, self.estimate)
 
     @property
     def history(self) -> History:

@@ -165,7 +165,9 @@ def test_calibration_of_normal_errors(deviation: float, coverage: float, distanc
     truth, error = np.random.default_rng(0).normal(size=(2, 1, 5000, 2))
     held_out = named("default").dataset.held_out._replace(grid_field=truth[0])
     variance = np.full(error.shape, deviation**2)
-    result = calibration(FieldEstimate(truth + 0.3 * error, variance, np.zeros((1, 1))), held_out)
+    result = calibration(
+        FieldEstimate(truth + 0.3 * error, variance, np.zeros((1, 1)), variance[..., 0]), held_out
+    )
     assert result["coverage_90"][0] == pytest.approx(coverage, abs=0.01)
     assert result["calibration"][0] == pytest.approx(distance, abs=0.01)
     square = (0.3 * error) ** 2 / variance

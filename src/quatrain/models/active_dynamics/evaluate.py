@@ -13,6 +13,7 @@ from scipy.special import ndtri
 from torch import Tensor
 
 from quatrain.envs.vector_field.world import World
+from quatrain.frameworks.torch import single_threaded
 from quatrain.models.active_dynamics.collect import Dataset, HeldOut
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
 from quatrain.models.active_dynamics.family import FieldLearner
@@ -45,14 +46,17 @@ RESAMPLES = 1000
 class FieldEstimate(NamedTuple):
     """Holds the field of all learners on the grid, in true coordinates.
 
-    nrmse: its error at each checkpoint; at later ones the error now.
+    nrmse: its error at each checkpoint; at later ones the error now. distance: from a point to the
+    nearest state that the learner visited.
     """
 
     mean: Float64[np.ndarray, "learner point d"]
     variance: Float64[np.ndarray, "learner point d"]
     nrmse: Float64[np.ndarray, "checkpoint learner"]
+    distance: Float64[np.ndarray, "learner point"]
 
 
+@single_threaded(if_small=True)
 def evaluate(config: ActiveDynamicsConfig, state: State, dataset: Dataset, seed: int) -> Evaluation:
     """Computes medians over the replicates of each arm, the gated ones with 95 % intervals.
 
@@ -94,9 +98,7 @@ def learner_scores(
         "field_nrmse": field.nrmse[-1],
         **calibration(field, held_out),
         "near_error": near_error(
-            ((field.mean - held_out.grid_field) ** 2).sum(2),
-            field.variance.sum(2),
-            nearest_distances(_array(training.path), held_out.grid),
+            ((field.mean - held_out.grid_field) ** 2).sum(2), field.variance.sum(2), field.distance
         ),
         **predictions(training.config, training.world, training.learner, held_out),
         **{name: _array(value) for name, value in scores.items()},
@@ -132,6 +134,7 @@ def estimate_field(
         mean=_array(field.mean),
         variance=_array(field.variance),
         nrmse=_array(torch.stack(errors).sqrt()),
+        distance=nearest_distances(_array(state.path), held_out.grid),
     )
 
 

@@ -36,7 +36,7 @@ def plots(
     Maps need a field in the plane. A filter has innovations, seq_vae a bound on the evidence.
     """
     scores = evaluation.scores
-    study = make_study(config, state, dataset)
+    study = make_study(config, state, dataset, evaluation.outcomes)
     pictures: dict[str, Picture] = {
         "learning_curve": curves.draw_learning_curve(study, scores),
         "actions": curves.draw_actions(study),

@@ -41,7 +41,7 @@ from quatrain.envs.colony.policies import (
 )
 from quatrain.envs.colony.world import colonies_at, returns, start
 from quatrain.errors import DatasetMismatch
-from quatrain.frameworks.torch import generator_from_seed
+from quatrain.frameworks.torch import generator_from_seed, single_threaded
 from quatrain.models.actor_critic.config import ActorCriticConfig
 
 # Colonies of each of the two policies whose observations give the normalisation.
@@ -177,6 +177,7 @@ def _with_fixed(config: ActorCriticConfig, policy: ColonyPolicy) -> ColonyPolicy
     return with_fixed_parameters(config.env.action.fixed_params, policy)
 
 
+@single_threaded(if_small=True)
 def _references(
     config: ActorCriticConfig,
     train: World,

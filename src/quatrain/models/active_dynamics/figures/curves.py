@@ -7,12 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from quatrain.models.active_dynamics.evaluate import (
-    EDGES,
-    by_distance,
-    nearest_distances,
-    same_error,
-)
+from quatrain.models.active_dynamics.evaluate import EDGES, by_distance, same_error
 from quatrain.models.active_dynamics.figures.study import (
     COLORS,
     DOTTED_LINE,
@@ -221,8 +216,7 @@ def draw_misfit(study: Study, scores: Mapping[str, float]) -> Figure:
 def _draw_distances(axes: Axes, study: Study) -> None:
     truth = study.dataset.held_out
     square = ((study.estimate.mean - truth.grid_field) ** 2).sum(2)
-    distances = nearest_distances(study.path, truth.grid)
-    columns = (square, study.estimate.variance.sum(2), distances)
+    columns = (square, study.estimate.variance.sum(2), study.estimate.distance)
     ends = []
     for arm in study.arms:
         ranges = by_distance(*(study.of_arm(arm, column) for column in columns))

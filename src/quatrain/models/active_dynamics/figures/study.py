@@ -10,7 +10,7 @@ from matplotlib.patches import Circle
 
 from quatrain.models.active_dynamics.collect import Dataset
 from quatrain.models.active_dynamics.config import ActiveDynamicsConfig
-from quatrain.models.active_dynamics.evaluate import FieldEstimate, estimate_field
+from quatrain.models.active_dynamics.evaluate import FieldEstimate
 from quatrain.models.active_dynamics.state import (
     State,
     TrainingState,
@@ -73,14 +73,15 @@ class Study(NamedTuple):
         return learners_of(self.config, arm).start + int(order[(len(errors) - 1) // 2])
 
 
-def make_study(config: ActiveDynamicsConfig, state: State, dataset: Dataset) -> Study:
-    training = TrainingState(config, dataset, state)
+def make_study(
+    config: ActiveDynamicsConfig, state: State, dataset: Dataset, estimate: FieldEstimate
+) -> Study:
     transitions = int(state.transitions)
     return Study(
         config=config,
         dataset=dataset,
-        training=training,
-        estimate=estimate_field(config, training.learner, state, dataset),
+        training=TrainingState(config, dataset, state),
+        estimate=estimate,
         actions=state.replay.actions[:, :transitions].numpy(force=True),
         path=state.path[:, :transitions].numpy(force=True),
     )
