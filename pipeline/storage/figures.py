@@ -11,6 +11,9 @@ from quatrain.storage.atomic_write import write_exactly
 if TYPE_CHECKING:  # loading a command must not load matplotlib
     from matplotlib.figure import Figure
 
+# Level of compression: a tenth more bytes in three quarters of the time.
+FAST = 1
+
 
 def encode(pictures: "Mapping[str, Figure | Animation]") -> dict[str, bytes]:
     """Returns file name -> content of pictures; each file holds its caption and place."""
@@ -30,7 +33,14 @@ def png(figure: "Figure", comment: str | None = None) -> bytes:
     data = io.BytesIO()
     metadata = {"Software": None} | ({"Comment": comment} if comment else {})
     with matplotlib_defaults({}):
-        figure.savefig(data, format="png", dpi=110, metadata=metadata, bbox_inches="tight")
+        figure.savefig(
+            data,
+            format="png",
+            dpi=110,
+            metadata=metadata,
+            bbox_inches="tight",
+            pil_kwargs={"compress_level": FAST},
+        )
     return data.getvalue()
 
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -34,6 +34,13 @@ RANDOM_TABLES = 10
 MUCH_BY_CHANCE = 0.8
 
 Rule = Callable[[np.ndarray, Spectrum], Float[np.ndarray, " d"]]
+
+
+class Outcomes(NamedTuple):
+    """Holds what is compared: the truth, and the learned vectors of each learner."""
+
+    spectrum: Spectrum
+    learned: Float[np.ndarray, "learner states d"]
 
 
 def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> Evaluation:
@@ -76,7 +83,8 @@ def evaluate(config: AlloConfig, state: State, dataset: Dataset, seed: int) -> E
         | _truth_scores(config, dataset, truth)
         | _held_out_scores(config, dataset, truth, learned)
     )
-    return Evaluation({name: float(value) for name, value in scores.items()}, None)
+    outcomes = Outcomes(truth.spectrum, learned)
+    return Evaluation({name: float(value) for name, value in scores.items()}, outcomes)
 
 
 def _rules(truth: Truth) -> dict[str, tuple[Rule, Spectrum]]:

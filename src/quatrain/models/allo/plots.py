@@ -13,15 +13,8 @@ from matplotlib.figure import Figure
 from quatrain.models.allo.collect import Dataset
 from quatrain.models.allo.config import AlloConfig
 from quatrain.models.allo.rules import REFERENCE_NAMES
-from quatrain.models.allo.train import State, tables
-from quatrain.models.allo.truth import (
-    Spectrum,
-    normalised,
-    overlaps,
-    strict_cosine,
-    true_spectrum,
-    true_table,
-)
+from quatrain.models.allo.train import State
+from quatrain.models.allo.truth import Spectrum, normalised, overlaps, strict_cosine, true_table
 from quatrain.plots import (
     BLACK,
     BLUE,
@@ -83,8 +76,8 @@ def plots(
 ) -> dict[str, Picture]:
     """Draws the figures of a trained allo: maps of the first learner, curves of all."""
     scores = evaluation.scores
-    truth = true_spectrum(config, dataset).spectrum
-    table = np.asarray(tables(config, state, dataset)[0], np.float64)
+    truth = evaluation.outcomes.spectrum
+    table = np.asarray(evaluation.outcomes.learned[0], np.float64)
     pictures: dict[str, Picture] = {
         "visits": draw_visits(truth, dataset),
         "cosine": draw_cosine(config, history, scores),
