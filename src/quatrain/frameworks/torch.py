@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.adam import adam
 from torch.overrides import TorchFunctionMode
 
 from quatrain.frameworks.packing import ArraySpec, flatten, unflatten
@@ -92,6 +93,58 @@ def init_adam(params: dict[str, Tensor]) -> AdamState:
         {name: torch.zeros_like(param) for name, param in params.items()} for _ in MOMENTS
     )
     return AdamState(average, square, torch.zeros(()))
+
+
+class Adam:
+    """Adam as torch.optim.Adam with its defaults, by torch's function: the class loads torch's
+    compiler, for which a training waits a second.
+    """
+
+    def __init__(self, network: nn.Module, state: AdamState, lr: float, eps: float) -> None:
+        """Continues from a state, which is not modified."""
+        self.lr, self.eps = lr, eps
+        self.params = [param for _, param in network.named_parameters()]
+        self._names = [name for name, _ in network.named_parameters()]
+        self._averages, self._squares = (
+            [getattr(state, key)[name].clone() for name in self._names] for key in MOMENTS
+        )
+        self._steps = [state.steps.clone() for _ in self._names]
+
+    def zero_grad(self) -> None:
+        for param in self.params:
+            param.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        columns = zip(self.params, self._averages, self._squares, self._steps, strict=True)
+        learned = [row for row in columns if row[0].grad is not None]
+        params, averages, squares, steps = map(list, zip(*learned, strict=True))
+        grads = [param.grad for param in params]
+        adam(
+            params,
+            grads,
+            averages,
+            squares,
+            [],
+            steps,
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.lr,
+            weight_decay=0.0,
+            eps=self.eps,
+            maximize=False,
+        )
+
+    @property
+    def state(self) -> AdamState:
+        """Returns a copy of the moments."""
+        average, square = (
+            {name: moment.clone() for name, moment in zip(self._names, moments, strict=True)}
+            for moments in (self._averages, self._squares)
+        )
+        return AdamState(average, square, self._steps[0].clone())
 
 
 def load_adam(optimizer: Optimizer, network: nn.Module, state: AdamState) -> None:

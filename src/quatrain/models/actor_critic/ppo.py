@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor, nn
-from torch.optim import Adam
 
 from quatrain.errors import TrainingDiverged
+from quatrain.frameworks.torch import Adam
 from quatrain.models.actor_critic import losses
 from quatrain.models.actor_critic.config import Config
 from quatrain.models.actor_critic.network import Actor, Network
@@ -198,8 +198,7 @@ def learn(
     `target_kl`; returns the metrics of the minibatches, and the last KL divergence.
     """
     config = learner.config.train
-    for param_group in learner.optimizer.param_groups:
-        param_group["lr"] = rates["learning_rate"]
+    learner.optimizer.lr = rates["learning_rate"]
     on_cpu = transitions.n.is_cpu
     width = _width(learner, transitions)
     approx_kl = 0.0
@@ -301,9 +300,8 @@ def gradient_step(
     """
     learner.optimizer.zero_grad()
     loss.backward()
-    params = learner.optimizer.param_groups[0]["params"]  # all, without a walk through the modules
     row[MINIBATCH_METRICS.index("grad_norm")] = nn.utils.clip_grad_norm_(
-        params, learner.config.train.max_grad_norm
+        learner.optimizer.params, learner.config.train.max_grad_norm
     )
     if row.is_cpu:
         check_finite(learner, row[None], learner.updates)

@@ -10,17 +10,15 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
-from torch.optim import Adam
 
 from quatrain.errors import DeviceMissing
 from quatrain.frameworks.torch import (
+    Adam,
     AdamState,
-    adam_state,
     from_template,
     generator_from_seed,
     generator_from_state,
     init_adam,
-    load_adam,
     seeded,
     single_threaded,
 )
@@ -222,13 +220,11 @@ def from_state(
     train = config.train
     spec = config.world.spec_of(config, dataset)
     network = load_network(config, spec, seed.params)
-    optimizer = Adam(network.parameters(), lr=train.learning_rate, eps=train.adam_eps, fused=True)
-    load_adam(optimizer, network, seed.optimizer)
     return Learner(
         config=config,
         actor=make_actor(config, spec, network),
         network=network,
-        optimizer=optimizer,
+        optimizer=Adam(network, seed.optimizer, train.learning_rate, train.adam_eps),
         envs=config.world.make_envs(config, dataset, seed.scale, seed.envs),
         scale=seed.scale,
         draws=generator_from_state(seed.envs.policy),
@@ -247,7 +243,7 @@ def to_state(learner: Learner) -> SeedState:
         params=copy_params(learner),
         best=learner.best,
         scale=learner.scale,
-        optimizer=adam_state(learner.optimizer, learner.network),
+        optimizer=learner.optimizer.state,
         envs=learner.envs.save(**generators),
         iterations=torch.tensor(learner.iterations),
         updates=torch.tensor(learner.updates),
