@@ -179,8 +179,8 @@ class Shipper:
 
     def _written(self) -> list[Outbox]:
         """Returns the outboxes of the folder that are new, or written since the beginning."""
-        known = {outbox.path for outbox in self._outboxes}
-        paths = set(self._folder.glob("*.sqlite")) - known if self._folder else ()
+        delivered = {outbox.path for outbox in self._outboxes}
+        paths = set(self._folder.glob("*.sqlite")) - delivered if self._folder else ()
         return [Outbox(path) for path in sorted(paths) if path.stat().st_mtime >= self._began]
 
 
