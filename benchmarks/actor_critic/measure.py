@@ -20,7 +20,7 @@ from quatrain.envs.colony.config import GRAPH_FEATURES, NODE_FEATURES, REASONS
 from quatrain.envs.colony.dynamics import Colonies, World, make_world
 from quatrain.envs.colony.plates import TRAINING, sample_plates
 from quatrain.envs.colony.world import start, step
-from quatrain.frameworks.torch import seeded, threads
+from quatrain.frameworks.torch import Adam, init_adam, seeded, threads
 from quatrain.models.actor_critic import colony as colony_world
 from quatrain.models.actor_critic import network as networks
 from quatrain.models.actor_critic import ppo, train
@@ -131,11 +131,11 @@ def learner_of(root: Path) -> Learner:
         config=config,
         actor=actor.playing,
         network=actor.eager,
-        optimizer=torch.optim.Adam(
-            actor.eager.parameters(),
-            lr=config.train.learning_rate,
-            eps=config.train.adam_eps,
-            fused=True,
+        optimizer=Adam(
+            actor.eager,
+            init_adam(dict(actor.eager.named_parameters())),
+            config.train.learning_rate,
+            config.train.adam_eps,
         ),
         envs=colony_world.ColonyEnvs(view, state),
         scale=view.scale,

@@ -56,7 +56,8 @@ def counted(*arguments):
     count += 1
     return step(*arguments)
 kind.step = counted
-quatrain.fit("actor_critic", progress=False, seeds=1, env={{"kind": "gymnasium", "id": sys.argv[1]}},
+env = {{"kind": "gymnasium", "id": sys.argv[1]}}
+quatrain.fit("actor_critic", progress=False, seeds=1, env=env,
              train={{"transitions": {TRANSITIONS}}})
 print(count / {TRANSITIONS} - 1)
 """

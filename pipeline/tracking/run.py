@@ -2,11 +2,12 @@
 
 import os
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Self
+
+import psutil
 
 from pipeline.runtime import console
 from pipeline.runtime.errors import Interrupted, LockHeld
@@ -91,7 +92,7 @@ class Run(Outbox):
             if uri is not None:
                 stage = path.stem.rpartition("-")[0]
                 abandoned = end_abandoned(path.parent.glob(f"{stage}-*.sqlite"))
-                if not os.environ.get(COURIER_VARIABLE):
+                if not has_courier():
                     shipper = Shipper([run, *abandoned], uri)
             status = "FAILED"
             try:
@@ -104,6 +105,8 @@ class Run(Outbox):
                 try:
                     run.end(status)
                 finally:
+                    if uri is not None and shipper is None and not has_courier():
+                        shipper = Shipper([run, *abandoned], uri)
                     if shipper is not None:
                         shipper.finish(WAIT_SECONDS)
 
@@ -127,7 +130,7 @@ class Shipper:
         self._outboxes = [*outboxes]
         self._uri = uri
         self._folder = folder
-        self._began = time.time()
+        self._old = self._versions()
         self._reason = "no answer yet"
         self._finishing = threading.Event()
         self._is_delivered = False
@@ -149,9 +152,12 @@ class Shipper:
         self._thread.join(patience_seconds)
         if self._is_delivered and not self._thread.is_alive():
             return True
-        counts = {outbox.name: outbox.pending() for outbox in self._outboxes}
-        metrics, files = (sum(column) for column in zip(*counts.values(), strict=True))
-        names = ", ".join(name for name, pending in counts.items() if any(pending))
+        left = {}
+        for outbox in self._outboxes:
+            with suppress(DataError, OSError):  # `make sync` names damaged ones
+                left[outbox.name] = outbox.pending()
+        metrics, files = (sum(pending[kind] for pending in left.values()) for kind in (0, 1))
+        names = ", ".join(name for name, pending in left.items() if any(pending))
         console.info(
             f"warning: tracking: {metrics:,} metrics and {files} files of {names} are not yet at "
             f"{self._uri} ({self._reason}); they are kept: `make sync` sends them"
@@ -166,6 +172,7 @@ class Shipper:
         is_last = False
         while not is_last:
             is_last = self._finishing.is_set()
+            self._is_delivered = False
             self._outboxes += self._written()
             added = self._outboxes[begun:]
             begun += len(added)
@@ -178,10 +185,25 @@ class Shipper:
             self._finishing.wait(RETRY_SECONDS if pending else POLL_SECONDS)
 
     def _written(self) -> list[Outbox]:
-        """Returns the outboxes of the folder that are new, or written since the beginning."""
-        delivered = {outbox.path for outbox in self._outboxes}
-        paths = set(self._folder.glob("*.sqlite")) - delivered if self._folder else ()
-        return [Outbox(path) for path in sorted(paths) if path.stat().st_mtime >= self._began]
+        """Returns the outboxes of the folder that are new, or written since the beginning; those
+        of trainings come first, because an evaluation adds to the run of one.
+        """
+        new = self._versions().items() - self._old.items()
+        paths = {path for path, _ in new} - {outbox.path for outbox in self._outboxes}
+        return [Outbox(path) for path in sorted(paths, reverse=True)]
+
+    def _versions(self) -> dict[Path, int]:
+        """Returns the outboxes of the folder, each with the time of its last change."""
+        versions = {}
+        for path in self._folder.glob("*.sqlite") if self._folder else ():
+            with suppress(OSError):
+                versions[path] = path.stat().st_mtime_ns
+        return versions
+
+
+def has_courier() -> bool:
+    """Returns whether a process above this one delivers what it records, and lives."""
+    return psutil.pid_exists(int(os.environ.get(COURIER_VARIABLE) or -1))
 
 
 @contextmanager

@@ -80,9 +80,16 @@ def on_device(params: Params, framework: Framework) -> Iterator[None]:
         yield
 
 
-def framework_on_device(params: Params, framework: Framework) -> AbstractContextManager[None]:
+# Only compares the threads of those that compute at once; torch's are each thread's own.
+_threads = Shared("threads", lambda _: nullcontext())
+
+
+@contextmanager
+def framework_on_device(params: Params, framework: Framework) -> Iterator[None]:
     """Does what `on_device` does, but for NumPy and SciPy, in a fraction of the time."""
-    return (_jax_on_device if framework == "jax" else _torch_on_device)(params)
+    set_up = _jax_on_device if framework == "jax" else _torch_on_device
+    with _threads(params.threads), set_up(params):
+        yield
 
 
 def _limited_blas(threads: int) -> AbstractContextManager[Any]:

@@ -3,7 +3,7 @@
 import math
 from base64 import b64encode
 from collections.abc import Collection, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from pathlib import Path
 from types import NoneType
@@ -19,6 +19,7 @@ from quatrain.api.session import computing
 from quatrain.devices import framework_on_device
 from quatrain.errors import ConfigError, DataError
 from quatrain.frameworks.packing import flatten, to_dataset
+from quatrain.memory import lack_explained
 from quatrain.params import Params
 from quatrain.progress import Evaluation, History
 from quatrain.registry import MODELS
@@ -173,7 +174,11 @@ class Result:
             >>> result.predict(result.example_request())
         """
         served = self._served
-        with framework_on_device(self.params, MODELS[self.model]):
+        needs = partial(self._modules.memory.needs, self.config)
+        with (
+            framework_on_device(self.params, MODELS[self.model]),
+            lack_explained(self.model, needs),
+        ):
             return serving.answer(self.model, served, request)
 
     def example_request(self) -> dict[str, np.ndarray]:

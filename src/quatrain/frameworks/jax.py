@@ -115,7 +115,7 @@ def in_blocks(program: Callable[[np.ndarray], Any], rows: np.ndarray) -> Any:
             block = block.take(np.arange(size), 0, mode="clip")
         outputs.append(jax.tree.map(np.asarray, program(block)))
     if len(outputs) == 1:
-        return jax.tree.map(lambda part: part[: len(rows)], outputs[0])
+        return jax.tree.map(lambda part: part[: len(rows)].copy(), outputs[0])
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(rows)], *outputs)
 
 

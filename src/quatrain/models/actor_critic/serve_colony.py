@@ -70,13 +70,15 @@ def answering(
 
 
 def _make_colonies(question: dict[str, np.ndarray]) -> Colonies:
-    """Returns colonies, each on its own plate, in as many slots as the largest has cells; what is
-    not observed is 0.
+    """Returns colonies, each on its own plate; what is not observed is 0.
+
+    They have as many slots as the largest has cells, but on a GPU all (`View.observe`).
 
     Cells of age 0 were born in the last step, unless all cells have age 0: then the colony has not
     stepped yet.
     """
-    slots = question["cells"].max()
+    on_cpu = torch.get_default_device().type == "cpu"
+    slots = question["cells"].max() if on_cpu else question["ages"].shape[1]
     ages = question["ages"][:, :slots]
     used = np.arange(slots) < question["cells"][:, None]
     cells = torch.as_tensor(question["cells"]).long()
