@@ -117,6 +117,14 @@ def test_a_courier_delivers_what_other_processes_record_from_now_on(
     assert old.next_record() is not None
 
 
+def test_a_stage_whose_courier_dies_delivers_itself(tmp_path: Path, uri: str, monkeypatch: Patch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    monkeypatch.setenv("QUATRAIN_COURIER", str(os.getpid()))
+    with run.Run.start(tmp_path, run.outboxes(tmp_path) / "train@allo-1.sqlite", header("k1")):
+        monkeypatch.setenv("QUATRAIN_COURIER", str(2**30))  # no process
+    assert [each.info.status for each in runs_of(client_of(uri), "k1")] == ["FINISHED"]
+
+
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
