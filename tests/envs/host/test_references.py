@@ -81,7 +81,7 @@ def test_all_policies_play_the_same_episodes_as_many_as_fit_into_the_budget():
 
 def test_the_fewest_episodes_are_played_of_any_budget_and_a_number_is_what_it_says():
     with closing(HostEnvs(PAYING, 3, 0)) as envs:
-        for episodes, counts in ((None, [8, 4, 4, 4]), (11, [11] * 4)):
+        for episodes, counts in ((None, [8, 8, 4, 4]), (11, [11] * 4)):
             sizes = held_out_sizes(episodes, budget=1.0)
             begin = partial(references.constant_policy, np.array(0))
             learned = references.play_policies(envs, [begin] * 2, sizes["learned"])

@@ -41,7 +41,8 @@ def constant_candidates(
     a draw.
     """
     if interface.action_count:
-        return np.sort(rng.permutation(interface.action_count)[:count])
+        drawn = rng.permutation(interface.action_count)[:count]
+        return np.sort(drawn) if len(drawn) <= FEWEST else drawn  # of more not all may be tried
     middle = (np.array(interface.action_low) + np.array(interface.action_high)) / 2
     drawn = draw_actions(interface, rng, (count - 1,))
     return np.concatenate([middle[None].astype(interface.action_dtype), drawn])
@@ -75,14 +76,14 @@ def play_best_constant(
 ) -> Episodes:
     """Plays actions throughout; returns the episodes of the best one.
 
-    Each plays one episode, as long as they fit into half of the transitions; then the better half
-    plays twice as many, until one is left: successive halving, 'Non-stochastic Best Arm
-    Identification and Hyperparameter Optimization' (2016).
+    Each plays one episode: FEWEST of them, and as many more as fit into half of the transitions.
+    Then the better half plays twice as many, until one is left: successive halving, 'Non-stochastic
+    Best Arm Identification and Hyperparameter Optimization' (2016).
     """
     tried: list[tuple[Begin, Episodes]] = []
     spent = 0
     for action in actions:
-        if spent > size.transitions / 2:
+        if len(tried) >= FEWEST and spent > size.transitions / 2:
             break
         begin: Begin = partial(constant_policy, np.asarray(action))
         tried.append((begin, play_range(envs, begin, 0, 1)))
@@ -126,7 +127,7 @@ def warn_if_exceeded(
         warnings.warn(
             f"{model}: held-out episodes took {spent:,} transitions where {model}.evaluate.budget "
             f"leaves {max(0, allowed):,.0f}: {FEWEST} episodes are the fewest, and {FEWEST // 2} "
-            "of a policy without learning; train longer, or raise the budget",
+            "of constant and untrained policies; train longer, or raise the budget",
             stacklevel=2,
         )
 

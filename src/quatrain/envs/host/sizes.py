@@ -3,7 +3,7 @@
 from math import inf
 from typing import NamedTuple
 
-# Episodes that an interval needs; policies without learning need half as many. No policy plays more
+# Episodes that an interval needs; constant and untrained policies need half as many. None plays more
 # than MOST unless the config says so.
 FEWEST = 8
 MOST = 100
@@ -38,7 +38,7 @@ def held_out_sizes(episodes: int | None, budget: float, collected: int = 0) -> d
     few, quarter = FEWEST // 2, budget / 4
     return {
         "learned": Size(FEWEST, MOST, quarter),
-        "random": Size(few, MOST, quarter - collected),
+        "random": Size(FEWEST, MOST, quarter - collected),  # their deviation is the unit of scores
         "constant": Size(few, MOST, quarter / 2),
         "untrained": Size(few, MOST, quarter / 2),
     }

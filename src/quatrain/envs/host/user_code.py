@@ -174,7 +174,7 @@ def _limit(config: HostEnv, env: Any) -> int:
     if limit is None:
         raise DataError(
             "it is registered with no limit of steps, as max_episode_steps: null requires; give a "
-            "number, which changes nothing if its episodes end before"
+            "number, which changes no episode that ends before"
         )
     if not 1 <= limit <= MAX_EPISODE_STEPS:
         raise DataError(

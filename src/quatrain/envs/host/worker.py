@@ -5,6 +5,7 @@ wait for others, has no PettingZoo agents, and does not say which environment ra
 """
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -15,6 +16,11 @@ from typing import Any
 from quatrain.envs.host.config import HostEnv
 from quatrain.envs.host.user_code import make, reason_of
 from quatrain.errors import DataError
+
+# How often the process is looked at while it answers.
+POLL_SECONDS = 1.0
+# How long a busy one may take to answer before it is killed.
+PATIENCE_SECONDS = 5.0
 
 
 class Worker:
@@ -51,6 +57,10 @@ class Worker:
             DataError: the environment raised, or its process died.
         """
         try:
+            # A process that the environment forked may hold the pipe open.
+            while not self._pipe.poll(POLL_SECONDS):
+                if self._process.poll() is not None and not self._pipe.poll():
+                    raise EOFError
             reason, answer = self._pipe.recv()
         except (EOFError, OSError):
             code = self._process.wait()
@@ -70,13 +80,20 @@ class Worker:
         return self.wait()
 
     def close(self) -> None:
-        """Closes the environment, and ends its process; one that is busy is killed."""
+        """Closes the environment, and ends its process with those that it started; one that stays
+        busy is killed.
+        """
         try:
+            is_alive = self._process.poll() is None
+            if self._is_asked and is_alive and self._pipe.poll(PATIENCE_SECONDS):
+                with suppress(DataError):
+                    self.wait()
             if not self._is_asked:
                 self.ask("close")
                 self.wait()
         finally:
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.communicate()
             self._pipe.close()
 
@@ -102,8 +119,8 @@ def serve(pipe: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.read()
-    os._exit(1)
+    os.read(0, 1)  # not sys.stdin, whose lock a forked process would wait for
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -166,9 +166,7 @@ class Evaluate(Section):
 
 
 class UserEnv(HostEnv):
-    worlds: int = Field(
-        ge=1, le=4096, description="environments that are stepped in turn, for each seed"
-    )
+    worlds: int = Field(ge=1, le=4096, description="environments of each seed")
 
 
 class LearnerConfig(ModelSection):

@@ -160,15 +160,17 @@ class HostLoop:
 
     @cached_property
     def _greedy_envs(self) -> Any:
-        return self._open(self._player.validation_episodes, learn.EVALUATION_WORLDS, self._opened)
+        count = min(self._player.validation_episodes, self._config.world.MOST_ENVS)
+        return self._open(count, learn.EVALUATION_WORLDS, self._opened)
 
     def evaluate(self, params: network.Params, _base_key: Array) -> Float[np.ndarray, "seed agent"]:
         """Computes the mean return of greedy episodes, always the same."""
         policies = [
-            host_policy(self._config, self._scale, seed, network.pick(params, seed))
+            partial(host_policy, self._config, self._scale, seed, network.pick(params, seed))
             for seed in range(self._config.seeds)
         ]
-        return self._config.world.mean_returns(self._greedy_envs, policies)
+        count = self._player.validation_episodes
+        return self._config.world.mean_returns(self._greedy_envs, policies, count)
 
     def close(self) -> None:
         self._opened.close()

@@ -8,7 +8,15 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float32, Int, Int8, Int32, Int64
 
-from quatrain.envs.host.envs import EnvStates, HostEnvs, check_interface, empty_states, play
+from quatrain.envs.host.envs import MOST_ENVS as MOST_ENVS
+from quatrain.envs.host.envs import (
+    Begin,
+    EnvStates,
+    HostEnvs,
+    check_interface,
+    empty_states,
+    play_range,
+)
 from quatrain.envs.host.spaces import Interface, SavedInterface
 from quatrain.errors import DataError
 from quatrain.models.iqn.collect import EXAMPLES, NO_RETURN, Scale, Sizes, check_arrays, scaled
@@ -368,10 +376,10 @@ class GreedyPolicy:
 
 
 def mean_returns(
-    envs: Sequence[HostEnvs], policies: Sequence[GreedyPolicy]
+    envs: Sequence[HostEnvs], policies: Sequence[Begin], count: int
 ) -> Float32[np.ndarray, "seed agent"]:
-    """Plays an episode in the environments of each seed; they are always the same."""
-    episodes = map(play, envs, policies)
+    """Plays so many episodes in the environments of each seed; they are always the same."""
+    episodes = [play_range(*each, 0, count) for each in zip(envs, policies, strict=True)]
     return np.stack([each.returns.mean(0) for each in episodes]).astype(np.float32)
 
 
