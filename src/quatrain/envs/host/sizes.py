@@ -3,8 +3,8 @@
 from math import inf
 from typing import NamedTuple
 
-# Episodes that an interval needs; constant and untrained policies need half as many. None plays more
-# than MOST unless the config says so.
+# Episodes that an interval needs; constant and untrained policies need half as many. No policy has
+# more than MOST unless the config says so.
 FEWEST = 8
 MOST = 100
 # Of held-out episodes: the learned one, and those without learning.
