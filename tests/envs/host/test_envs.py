@@ -1,5 +1,6 @@
 """Environments of users: steps, ends of episodes, restored states, and what is refused."""
 
+import multiprocessing
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+import psutil
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete
@@ -321,6 +323,32 @@ class Slow(Counter):
         return super().step(action)
 
 
+class Meeting(Counter):
+    """Ends a step in a worker when three of them have begun theirs."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = Path(place)
+
+    def step(self, action: Any) -> Any:
+        if is_worker():
+            (self.place / str(os.getpid())).touch()
+            ends = time.monotonic() + 60
+            while len([*self.place.iterdir()]) < 3:
+                assert time.monotonic() < ends, "the others wait for this one"
+                time.sleep(0.01)
+        return super().step(action)
+
+
+class Forking(Slow):
+    """Has a forked process in a worker, which holds what the worker has open."""
+
+    def __init__(self, dies: int = -1) -> None:
+        super().__init__(dies=dies)
+        if is_worker():
+            multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,)).start()
+
+
 def in_workers(config: HostEnv) -> HostEnv:
     return config.model_copy(update={"vectorization": "async"})
 
@@ -346,11 +374,10 @@ def test_environments_in_processes_of_their_own_show_the_same_bits_and_are_resto
         np.testing.assert_equal(turns[2]._asdict(), turns[0]._asdict())
 
 
-def test_slow_environments_in_processes_step_at_once():
-    with closing(HostEnvs(in_workers(host_env("Slow", seconds=0.2)), 4, seed=0)) as envs:
-        begun = time.monotonic()
+def test_environments_in_processes_step_at_once(tmp_path: Path):
+    with closing(HostEnvs(in_workers(host_env("Meeting", place=str(tmp_path))), 4, seed=0)) as envs:
         envs.step(np.zeros((4, 1), int))
-        assert time.monotonic() - begun < 0.7  # one after the other: 0.8
+    assert len([*tmp_path.iterdir()]) == 3
 
 
 @pytest.mark.parametrize(
@@ -358,6 +385,10 @@ def test_slow_environments_in_processes_step_at_once():
     [
         (
             host_env("Slow", dies=2),
+            r"\(number 1, episode 0, step 2\): its process ended with exit c",
+        ),
+        (
+            host_env("Forking", dies=2),
             r"\(number 1, episode 0, step 2\): its process ended with exit c",
         ),
         (
@@ -372,9 +403,12 @@ def test_what_happens_in_a_process_is_one_line_and_leaves_none_behind(
 ):
     envs = HostEnvs(in_workers(config), 3, seed=0)
     processes = [worker._process for worker in envs._envs[1:]]
+    forked = [child for each in processes for child in psutil.Process(each.pid).children()]
+    assert bool(forked) == (config.name == "Forking")
     with pytest.raises(DataError, match=message), closing(envs):
         list(map(envs.step, np.zeros((2, 3, 1), int)))
     assert all(process.returncode is not None for process in processes)
+    assert not psutil.wait_procs(forked, timeout=20)[1]
 
 
 def test_a_busy_environment_ends_with_its_parent():
