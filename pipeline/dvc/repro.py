@@ -25,7 +25,6 @@ from quatrain.storage import folders
 DVC = (sys.executable, "-m", "dvc")
 VERBS = ("collect", "train", "evaluate")
 
-
 Variables = Mapping[str, str]
 
 

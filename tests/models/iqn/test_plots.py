@@ -89,4 +89,12 @@ def test_policies_have_the_means_that_were_judged_and_the_intervals_that_there_a
         assert (learned.level.value, policies["oracle_view"].level.value) == (30, 60)
         assert (learned.level.half > 0) == interval
         assert learned.values.shape == (seeds, WORLDS)
-        assert plotting.describe_intervals(learned).endswith(text)
+        assert plotting.describe_intervals(policies).endswith(text)
+
+
+def test_a_figure_says_how_many_worlds_policies_play_if_some_play_more_of_them():
+    policies = plotting.policy_returns(config(3, 1), outcomes(3, 1), SCORES)
+    assert f"over {WORLDS} held-out worlds" in plotting.describe_intervals(policies)
+    longer = np.zeros((1, 2 * WORLDS))
+    policies["random"] = policies["random"]._replace(values=longer)
+    assert f"over {WORLDS} to {2 * WORLDS} held-out" in plotting.describe_intervals(policies)

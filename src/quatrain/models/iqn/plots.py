@@ -37,7 +37,7 @@ CAPTIONS = {
     "agent sees only the cells around it, and they act in turn. The bar below: turns passed.",
     "learning_curve": "Does it learn? Reward per episode while training, and afterwards in "
     "held-out worlds, beside policies that did not learn.",
-    "returns": "How much does luck decide? All policies in the same held-out worlds, by return.",
+    "returns": "How much does luck decide? All policies in held-out worlds, by return.",
     "fairness": "Do all agents get the same? What each collects; who acts first has the choice.",
     "expectations": "Does it know what it will get? The return that the trained agent expects "
     "along an episode, and what it then gets.",
@@ -105,7 +105,7 @@ def draw_learning_curve(
         figure,
         describe_seeds(config.seeds),
         "Compare policies on the right alone: there all play the same worlds.",
-        describe_intervals(policies["learned"]),
+        describe_intervals(policies),
     )
     return figure
 
@@ -117,17 +117,20 @@ def draw_returns(config: LearnerConfig, policies: Mapping[str, PolicyReturns]) -
         figure,
         "Red: learned. Grey: without learning.",
         scores_of(config).REMARK,
-        describe_intervals(policies["learned"]),
+        describe_intervals(policies),
     )
     return figure
 
 
-def describe_intervals(learned: PolicyReturns) -> str:
-    """Returns what the intervals of a figure are over."""
-    seeds, worlds = learned.values.shape
-    over = f", of learned over {seeds} seeds" if seeds >= LEAST_SEEDS else ""
-    if 1 < seeds < LEAST_SEEDS:
-        over = f", of learned none from {seeds} seeds"
+def describe_intervals(policies: Mapping[str, PolicyReturns]) -> str:
+    """Returns what the intervals of a figure are over; in a user's environment, policies play the
+    same worlds, but some play more of them.
+    """
+    seeds = len(policies["learned"].values)
+    numbers = {policy.values.shape[-1] for policy in policies.values()}
+    worlds = " to ".join(map(str, sorted({min(numbers), max(numbers)})))
+    kind = "over" if seeds >= LEAST_SEEDS else "none from"
+    over = f", of learned {kind} {seeds} seeds" if seeds > 1 else ""
     return f"Intervals: 95 % of the mean over {worlds} held-out worlds{over}."
 
 
