@@ -42,7 +42,8 @@ LOOP = """\
 
 Measured by `make bench BENCH=loop`: this project, and its revision {revision}, in fresh clones,
 with whole commands as a user starts them. Times are CPU seconds of all their processes, but for
-those called wall. A share is that of what the work stands beside: 0.5 is half of it."""
+those called wall. A share is that of what the work stands beside: 0.5 is half of it. `evaluate`
+is as in `make repro`, which delivers what stages record; earlier, each delivered by itself."""
 
 
 def write(root: Path, stored: Mapping[str, Results]) -> Path:

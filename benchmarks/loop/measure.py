@@ -18,6 +18,7 @@ from typing import NamedTuple
 from benchmarks.loop import works
 from benchmarks.loop.goals import REVISION, goal_of
 from benchmarks.rows import BEFORE, OURS, Row, Times, Unit
+from pipeline.runtime.processes import COURIER_VARIABLE
 from quatrain.registry import MODELS
 
 PEER = "stable-baselines3"
@@ -82,7 +83,10 @@ class Side:
         return {("`make repro` from nothing, wall", "s"): repro.wall}
 
     def stages(self) -> Measured:
-        """Measures each stage alone, with a cold cache of compiled programs and with a warm one."""
+        """Measures each stage alone, with a cold cache of compiled programs and with a warm one.
+
+        Delivery to MLflow is part of `make repro`, and of an evaluation where each stage delivers.
+        """
         folder = self.clone("stages")
         learning, evaluating = {}, {}
         for model in MODELS:
@@ -130,8 +134,11 @@ class Side:
 
 
 def used(folder: Path, verb: str, model: str) -> float:
-    """Returns the CPU seconds of a stage."""
-    return run(folder, "-m", f"pipeline.{verb}", model).cpu
+    """Returns the CPU seconds of a stage that leaves delivery to this process, as `make repro` has
+    it; earlier revisions deliver by themselves.
+    """
+    delivered = {COURIER_VARIABLE: str(os.getpid())}
+    return run(folder, "-m", f"pipeline.{verb}", model, variables=delivered).cpu
 
 
 def of_game(game: str) -> str:
@@ -153,7 +160,11 @@ def of_peer(root: Path) -> Measured:
 
 
 def run(
-    folder: Path, *arguments: str, python: Path = Path(sys.executable), threads: int = 0
+    folder: Path,
+    *arguments: str,
+    python: Path = Path(sys.executable),
+    threads: int = 0,
+    variables: Mapping[str, str] | None = None,
 ) -> Used:
     """Runs Python with the code of a folder.
 
@@ -166,7 +177,7 @@ def run(
     with subprocess.Popen(
         command,
         cwd=folder,
-        env=environment(folder, threads),
+        env={**environment(folder, threads), **(variables or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
