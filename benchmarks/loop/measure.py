@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,9 +25,18 @@ PEER = "stable-baselines3"
 PEERS = Path(".bench/peers/bin/python")
 CHANGED = "allo"
 """Model of which a number is changed."""
-EXPERIMENT = ("-m", "dvc", "exp", "run", "-S", "allo.train.learning_rate=9e-4", "evaluate@allo")
+EXPERIMENT = ("-m", "dvc", "exp", "run", "-S", "allo.train.learning_rate=9e-4")
 GAMES = ("CartPole-v1", "Acrobot-v1")
-Measured = dict[tuple[str, Unit], float]
+REPEATS = 3
+"""Of what takes seconds."""
+
+
+class Measure(NamedTuple):
+    """Holds what one work took one side."""
+
+    work: str
+    unit: Unit
+    value: float
 
 
 class Used(NamedTuple):
@@ -39,22 +48,24 @@ class Used(NamedTuple):
 
 
 def measure(root: Path, _rounds: int) -> list[Row]:
-    """Returns all rows; each is measured once, in its own processes."""
+    """Returns all rows. The sides take turns after each work, for a shared machine gets slower and
+    faster; what takes seconds is repeated.
+    """
     with tempfile.TemporaryDirectory() as folder:
         sides = {
             BEFORE: Side(root, REVISION, Path(folder, "before")).measure(),
             OURS: Side(root, "HEAD", Path(folder, "now")).measure(),
-            PEER: of_peer(root),
         }
-    rows = []
-    for work, unit in sides[OURS]:
-        values = {
-            side: Times([numbers[work, unit]])
-            for side, numbers in sides.items()
-            if (work, unit) in numbers
-        }
-        rows.append(Row(work, unit, values, note=goal_of(work)))
-    return rows
+        taken: dict[tuple[str, Unit], dict[str, list[float]]] = {}
+        for turn in zip(*sides.values(), strict=True):
+            for side, (work, unit, value) in zip(sides, turn, strict=True):
+                taken.setdefault((work, unit), {}).setdefault(side, []).append(value)
+    for work, unit, value in of_peer(root):
+        taken[work, unit].setdefault(PEER, []).append(value)
+    return [
+        Row(*key, {side: Times(values) for side, values in of_sides.items()}, note=goal_of(key[0]))
+        for key, of_sides in taken.items()
+    ]
 
 
 class Side:
@@ -63,9 +74,16 @@ class Side:
     def __init__(self, root: Path, revision: str, folder: Path) -> None:
         self._root, self._revision, self._folder = root, revision, folder
 
-    def measure(self) -> Measured:
-        """Returns what each work takes."""
-        return self.whole() | self.stages() | self.answers() | self.games()
+    def measure(self) -> Iterator[Measure]:
+        """Yields what each work takes."""
+        self.repro = self.clone("repro")
+        self.alone = self.clone("alone")
+        yield from self.whole()
+        yield from self.experiment()
+        for model in MODELS:
+            yield from self.starts(model)
+            yield from self.answers(model)
+        yield from self.games()
 
     def clone(self, name: str) -> Path:
         folder = self._folder / name
@@ -74,63 +92,61 @@ class Side:
             subprocess.run(["git", *command], cwd=place, check=True)
         return folder
 
-    def whole(self) -> Measured:
-        """Measures `make repro` from nothing, then a changed number to its verdict."""
-        self.fresh = self.clone("repro")
-        repro = run(self.fresh, "-m", "pipeline", "repro")
-        self.repro_cpu = repro.cpu
-        self.experiment = run(self.fresh, *EXPERIMENT)
-        return {("`make repro` from nothing, wall", "s"): repro.wall}
-
-    def stages(self) -> Measured:
-        """Measures each stage alone, with a cold cache of compiled programs and with a warm one.
+    def whole(self) -> Iterator[Measure]:
+        """Measures `make repro` from nothing, and each stage alone; the first training and
+        evaluation of a model compile.
 
         Delivery to MLflow is part of `make repro`, and of an evaluation where each stage delivers.
         """
-        folder = self.clone("stages")
-        learning, evaluating = {}, {}
+        repro = run(self.repro, "-m", "pipeline", "repro")
+        yield Measure("`make repro` from nothing, wall", "s", repro.wall)
+        trainings = 0.0
         for model in MODELS:
-            used(folder, "collect", model)
-            learning[model] = used(folder, "train", model) - used(folder, "train", model)
-            used(folder, "evaluate", model)
-            evaluating[model] = used(folder, "evaluate", model)
-        warm = run(folder, "-c", works.LEARNING, CHANGED)
-        beyond = self.experiment.cpu - float(warm.printed)
-        shares: Measured = {
-            (f"evaluate {model}, CPU over training", "share"): evaluating[model] / learning[model]
-            for model in MODELS
-        }
-        starts: Measured = {}
-        for model in MODELS:
-            for _ in range(2):  # the first fills the cache of compiled programs
-                start = run(folder, "-c", works.START, model, "short")
-            starts[f"second start of train {model} to its first step, CPU", "s"] = start.cpu
-        return {
-            ("`make repro` from nothing, CPU over its trainings", "share"): self.repro_cpu
-            / sum(learning.values()),
-            (f"`dvc exp run -S {CHANGED}...` to its verdict, CPU beyond training", "s"): beyond,
-            **shares,
-            **starts,
-        }
+            used(self.alone, "collect", model)
+            training = used(self.alone, "train", model) - used(self.alone, "train", model)
+            trainings += training
+            used(self.alone, "evaluate", model)
+            for _ in range(REPEATS):
+                share = used(self.alone, "evaluate", model) / training
+                yield Measure(f"evaluate {model}, CPU over training", "share", share)
+        share = repro.cpu / trainings
+        yield Measure("`make repro` from nothing, CPU over its trainings", "share", share)
 
-    def answers(self) -> Measured:
+    def experiment(self) -> Iterator[Measure]:
+        """Measures a changed number to its verdict, once more when it was trained: the training
+        then finds its last checkpoint, and all else is done again.
+        """
+        run(self.repro, *EXPERIMENT, f"evaluate@{CHANGED}")
+        stages = [f"{verb}@{CHANGED}" for verb in ("train", "evaluate")]
+        for _ in range(REPEATS):
+            again = run(self.repro, *EXPERIMENT, "--force", "--single-item", *stages)
+            yield Measure(
+                f"`dvc exp run -S {CHANGED}...` to its verdict, CPU beyond training", "s", again.cpu
+            )
+
+    def starts(self, model: str) -> Iterator[Measure]:
+        """Measures a training up to its first step, with a warm cache of compiled programs."""
+        run(self.alone, "-c", works.START, model)
+        for _ in range(REPEATS):
+            start = run(self.alone, "-c", works.START, model)
+            yield Measure(f"second start of train {model} to its first step, CPU", "s", start.cpu)
+
+    def answers(self, model: str) -> Iterator[Measure]:
         """Measures `predict` of one observation, and of many at once."""
-        numbers: Measured = {}
-        for model in MODELS:
-            printed = run(self.fresh, "-c", works.PREDICT, model).printed
+        for _ in range(REPEATS):
+            printed = run(self.alone, "-c", works.PREDICT, model).printed
             for count, seconds in json.loads(printed).items():
                 work = f"predict of {int(count):,} at once, {model}, CPU of each"
-                numbers[work, "us/call"] = seconds
-        return numbers
+                yield Measure(work, "us/call", seconds)
 
-    def games(self) -> Measured:
+    def games(self) -> Iterator[Measure]:
         """Measures PPO in environments of Gymnasium, everything included."""
-        numbers: Measured = {}
         for game in GAMES:
-            used = run(self.fresh, "-c", works.OURS, game, threads=1)
-            numbers[of_game(game), "s"] = used.cpu
-            numbers[f"steps in {game} beside those of training", "share"] = float(used.printed)
-        return numbers
+            for _ in range(REPEATS):
+                used = run(self.repro, "-c", works.OURS, game, threads=1)
+                yield Measure(of_game(game), "s", used.cpu)
+            share = float(used.printed)
+            yield Measure(f"steps in {game} beside those of training", "share", share)
 
 
 def used(folder: Path, verb: str, model: str) -> float:
@@ -145,18 +161,18 @@ def of_game(game: str) -> str:
     return f"PPO in {game}, {works.TRANSITIONS:,} transitions, CPU of everything"
 
 
-def of_peer(root: Path) -> Measured:
+def of_peer(root: Path) -> Iterator[Measure]:
     """Measures the same trainings by another library, with its own defaults; nothing where
     `make bench-peers` has not installed it.
     """
     python = root / PEERS
     if not python.exists():
         print(f"  {PEER}: `make bench-peers` installs it; left out", file=sys.stderr)
-        return {}
-    return {
-        (of_game(game), "s"): run(root, "-c", works.PEER, game, python=python, threads=1).cpu
-        for game in GAMES
-    }
+        return
+    for game in GAMES:
+        for _ in range(REPEATS):
+            training = run(root, "-c", works.PEER, game, python=python, threads=1)
+            yield Measure(of_game(game), "s", training.cpu)
 
 
 def run(
@@ -172,7 +188,8 @@ def run(
         CalledProcessError: it failed; what it printed is shown before.
     """
     command = [str(python), "-W", "ignore", *arguments]
-    print(f"  {' '.join(arguments[:3])[:70]}", file=sys.stderr, flush=True)
+    shown = " ".join(argument for argument in arguments if "\n" not in argument)
+    print(f"  {folder.parent.name}: {shown}", file=sys.stderr, flush=True)
     began = time.perf_counter()
     with subprocess.Popen(
         command,

@@ -1,28 +1,21 @@
 """programs that `measure` runs in processes of their own, in any revision of this project"""
 
 TRANSITIONS = 32_768
-STAGE = """
-import sys, time
+START = """
+import sys
 from pathlib import Path
 from pipeline.runtime import stage as runtime
 from pipeline.storage.params_file import read_params
-from quatrain.devices import on_device
 shortest = {"allo": 1, "iqn": 32, "actor_critic": 1, "active_dynamics": 1}
-model, *short = sys.argv[1:]
-changes = {model: {"train": {"record_every": shortest[model]}}} if short else {}
-stage = runtime.Stage("train", model, Path.cwd(), read_params(Path.cwd(), None, changes))
-runtime.prepare_process(stage.params)
-if stage.framework == "jax":
-    runtime.enable_jax_cache(Path.cwd(), stage.params)
-with on_device(stage.params, stage.framework):
+model = sys.argv[1]
+changes = {model: {"train": {"record_every": shortest[model]}}}
+def first_step(stage, signals):
+    stage = stage._replace(params=read_params(Path.cwd(), None, changes))
     dataset, _ = stage.load_dataset()
-    began = time.process_time()
-    steps = stage.modules.train.train(stage.config, dataset, stage.seed("train"))
+    next(stage.modules.train.train(stage.config, dataset, stage.seed("train")))
+sys.exit(runtime.main("train", "", first_step, [model]))
 """
-START = f"{STAGE}    next(steps)\n"
-"""A training up to its first record; with a further argument, one of the shortest distance."""
-LEARNING = f"{STAGE}    for _ in steps: pass\nprint(time.process_time() - began)\n"
-"""A whole training; prints its CPU seconds."""
+"""A training up to its first record, which comes as early as it can."""
 PREDICT = """
 import json, sys, time
 import numpy as np, quatrain
