@@ -43,7 +43,12 @@ LOOP = """\
 Measured by `make bench BENCH=loop`: this project, and its revision {revision}, in fresh clones,
 with whole commands as a user starts them. Times are CPU seconds of all their processes, but for
 those called wall. A share is that of what the work stands beside: 0.5 is half of it. `evaluate`
-is as in `make repro`, which delivers what stages record; earlier, each delivered by itself."""
+is as in `make repro`, which delivers what stages record; earlier, each delivered by itself.
+
+What is left where a goal is missed: each stage is a process of DVC that imports its framework
+anew (one warm process for several would have to carry signals, locks and threads from stage to
+stage), matplotlib lays each figure out, JAX traces a program before it finds it compiled, and
+`dvc exp run` reads its files again and again and delivers after each stage."""
 
 
 def write(root: Path, stored: Mapping[str, Results]) -> Path:
