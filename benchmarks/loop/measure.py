@@ -56,15 +56,15 @@ def measure(root: Path, _rounds: int) -> list[Row]:
             BEFORE: Side(root, REVISION, Path(folder, "before")).measure(),
             OURS: Side(root, "HEAD", Path(folder, "now")).measure(),
         }
-        taken: dict[tuple[str, Unit], dict[str, list[float]]] = {}
+        numbers: dict[tuple[str, Unit], dict[str, list[float]]] = {}
         for turn in zip(*sides.values(), strict=True):
             for side, (work, unit, value) in zip(sides, turn, strict=True):
-                taken.setdefault((work, unit), {}).setdefault(side, []).append(value)
+                numbers.setdefault((work, unit), {}).setdefault(side, []).append(value)
     for work, unit, value in of_peer(root):
-        taken[work, unit].setdefault(PEER, []).append(value)
+        numbers[work, unit].setdefault(PEER, []).append(value)
     return [
         Row(*key, {side: Times(values) for side, values in of_sides.items()}, note=goal_of(key[0]))
-        for key, of_sides in taken.items()
+        for key, of_sides in numbers.items()
     ]
 
 
