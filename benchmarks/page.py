@@ -45,7 +45,7 @@ with whole commands as a user starts them. Times are CPU seconds of all their pr
 those called wall. A share is that of what the work stands beside: 0.5 is half of it. `evaluate`
 is as in `make repro`, which delivers what stages record; earlier, each delivered by itself.
 
-What is left where a goal is missed: each stage is a process of DVC that imports its framework
+What is left where a goal is missed: DVC starts each stage as a process, which imports its framework
 anew (one warm process for several would have to carry signals, locks and threads from stage to
 stage), matplotlib lays each figure out, JAX traces a program before it finds it compiled, and
 `dvc exp run` reads its files again and again and delivers after each stage."""

@@ -80,9 +80,9 @@ class Side:
         self.alone = self.clone("alone")
         yield from self.whole()
         yield from self.experiment()
-        for model in MODELS:
-            yield from self.starts(model)
-            yield from self.answers(model)
+        for measured in (self.starts, self.answers):
+            for model in MODELS:
+                yield from measured(model)
         yield from self.games()
 
     def clone(self, name: str) -> Path:
@@ -95,8 +95,6 @@ class Side:
     def whole(self) -> Iterator[Measure]:
         """Measures `make repro` from nothing, and each stage alone; the first training and
         evaluation of a model compile.
-
-        Delivery to MLflow is part of `make repro`, and of an evaluation where each stage delivers.
         """
         repro = run(self.repro, "-m", "pipeline", "repro")
         yield Measure("`make repro` from nothing, wall", "s", repro.wall)
@@ -113,8 +111,8 @@ class Side:
         yield Measure("`make repro` from nothing, CPU over its trainings", "share", share)
 
     def experiment(self) -> Iterator[Measure]:
-        """Measures a changed number to its verdict, once more when it was trained: the training
-        then finds its last checkpoint, and all else is done again.
+        """Measures what a changed number takes beyond its training: once that has ended, the same
+        stages again, of which the training then only finds its last checkpoint.
         """
         run(self.repro, *EXPERIMENT, f"evaluate@{CHANGED}")
         stages = [f"{verb}@{CHANGED}" for verb in ("train", "evaluate")]
@@ -143,9 +141,9 @@ class Side:
         """Measures PPO in environments of Gymnasium, everything included."""
         for game in GAMES:
             for _ in range(REPEATS):
-                used = run(self.repro, "-c", works.OURS, game, threads=1)
-                yield Measure(of_game(game), "s", used.cpu)
-            share = float(used.printed)
+                fit = run(self.repro, "-c", works.OURS, game, threads=1)
+                yield Measure(of_game(game), "s", fit.cpu)
+            share = float(fit.printed)
             yield Measure(f"steps in {game} beside those of training", "share", share)
 
 

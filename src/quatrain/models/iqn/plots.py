@@ -104,7 +104,7 @@ def draw_learning_curve(
     caption(
         figure,
         describe_seeds(config.seeds),
-        "Compare policies on the right alone: there all play the same worlds.",
+        "Compare policies on the right alone: there all play held-out worlds.",
         describe_intervals(policies),
     )
     return figure
